@@ -1,0 +1,1 @@
+"""A Kubernetes network plugin and security stack on Open vSwitch, drop-in compatible with Antrea."""

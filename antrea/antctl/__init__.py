@@ -1,0 +1,1 @@
+"""The command line that asks agents and the controller."""

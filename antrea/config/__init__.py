@@ -1,0 +1,1 @@
+"""One frozen Struct per program; defaults and meaning live in the field."""

@@ -1,0 +1,1 @@
+"""The program that computes for all Nodes."""

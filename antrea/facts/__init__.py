@@ -1,0 +1,1 @@
+"""Nouns inside: frozen rows that feeds write and units read. No logic."""

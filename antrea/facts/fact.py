@@ -1,0 +1,22 @@
+"""The row that everything else is made of: frozen, keyed, indexed by what units ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping  # noqa: TC003 (msgspec reads annotations)
+from typing import Any, ClassVar
+
+import msgspec
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One thing this process knows.
+
+    A kind of which there is only one row (this Node, the configuration) keeps the key "self".
+    `indexes` maps a name to a function from the row to the values under which `Facts.by` finds it.
+    """
+
+    indexes: ClassVar[Mapping[str, Callable[[Any], Iterable[Hashable]]]] = {}
+
+    @property
+    def key(self) -> str:
+        return "self"

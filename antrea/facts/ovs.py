@@ -1,0 +1,50 @@
+"""What the agent knows of the ports of its bridge, as OVSDB reports them."""
+
+from __future__ import annotations
+
+from antrea.facts.fact import Fact
+
+
+class OvsPort(Fact, frozen=True):
+    """A port of br-int that is not a Pod's (gateway, tunnel, uplink); the OVSDB feed writes it once OVS gave it a number."""
+
+    name: str
+    type: str
+    """Value of external_ids antrea-type: gateway, tunnel, uplink, host, traffic-control, ipsec-tunnel."""
+    ofport: int
+    mac: str
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class PodInterface(Fact, frozen=True):
+    """A Pod's port on br-int; the OVSDB feed writes it once OVS gave it a number.
+
+    Read from the port's external_ids (attached-mac, ip-address, container-id, pod-name, pod-namespace, if-dev),
+    as upstream writes them: pkg/agent/interfacestore/types.go, pkg/agent/cniserver/pod_configuration.go.
+    """
+
+    name: str
+    """Name of the host-side interface, which is the name of the OVS port."""
+    container_id: str
+    pod_namespace: str
+    pod_name: str
+    mac: str
+    ips: tuple[str, ...]
+    ofport: int
+    port_uuid: str
+    if_dev: str = "eth0"
+    """Name of the interface inside the Pod."""
+
+    indexes = {"pod": lambda row: (row.pod,), "container": lambda row: (row.container_id,)}  # noqa: RUF012
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    @property
+    def pod(self) -> str:
+        """namespace/name"""
+        return f"{self.pod_namespace}/{self.pod_name}"

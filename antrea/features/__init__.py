@@ -1,0 +1,1 @@
+"""One folder per feature; a file in it is named after the program that runs it."""

@@ -1,0 +1,1 @@
+"""The Linux host as values: links, addresses, routes, nftables, OVS ports. No I/O."""

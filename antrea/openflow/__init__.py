@@ -1,0 +1,1 @@
+"""OpenFlow as values: tables, fields, matches, actions, flows, groups. No I/O."""
