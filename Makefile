@@ -1,0 +1,66 @@
+# `make` prints this help; every target works after scripts/bootstrap.
+SHELL := /bin/bash
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+PYTEST := python -m pytest
+BENCH ?= engine
+
+.DEFAULT_GOAL := help
+.PHONY: help check format unit ovs host lab-test vm parity test-wide bench docs image manifests cni clean clean-all
+
+help: ## print this help
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+check: ## formatting, lint, types, import contracts, generated docs current
+	ruff format --check .
+	ruff check .
+	mypy
+	lint-imports --config .importlinter
+	$(PYTEST) -q tests/unit -k "generated or house" --no-header
+
+format: ## let ruff format and repair what it can
+	ruff format .
+	ruff check --fix .
+
+unit: ## values, codecs, config, engine; nothing outside
+	coverage erase
+	coverage run --data-file=.coverage.unit -m pytest tests/unit
+
+ovs: ## real ovs-vswitchd with a dummy datapath; then the coverage of unit and ovs together
+	coverage run --data-file=.coverage.ovs -m pytest tests/ovs
+
+host: ## real kernel, nftables and packets in fresh network namespaces (root)
+	$(PYTEST) tests/host
+
+lab-test: ## real Kubernetes nodes with our image and manifest (root)
+	$(PYTEST) tests/lab -m "not wide" --timeout 600
+
+vm: ## the kernel datapath on a stock kernel under QEMU (root)
+	$(PYTEST) tests/vm --timeout 900
+
+parity: ## against upstream's own expectations ($$ANTREA_SRC) and recorded answers ($$ANTREA_GOLDEN)
+	$(PYTEST) tests/parity
+
+test-wide: ## hours: matrices, long faults, fuzz; writes docs/generated/wide-report.md
+	$(PYTEST) -m wide tests --timeout 7200
+
+bench: ## one benchmark: make bench BENCH=engine
+	python -m benchmarks.$(BENCH)
+
+docs: ## write the generated pages under docs/generated
+	python -m antrea.openflow.document > docs/generated/pipeline.md
+	python -m antrea.config.document
+
+image: cni ## the container image, as an archive in build/out
+	python build/image.py
+
+cni: ## the static plugin that kubelet runs
+	$(MAKE) -C cni
+
+manifests: ## check the manifests under build/yamls against the configuration
+	$(PYTEST) -q tests/unit -k manifest --no-header
+
+clean: ## what builds and tests left in the tree
+	rm -rf build/out .coverage* .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+
+clean-all: clean ## also the caches outside the tree and .venv; lists them first
+	@c="$${ANTREA_LAB_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/antrea-lab}"; du -sh "$$c" .venv 2>/dev/null || true; rm -rf "$$c" .venv
