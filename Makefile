@@ -27,6 +27,8 @@ unit: ## values, codecs, config, engine; nothing outside
 
 ovs: ## real ovs-vswitchd with a dummy datapath; then the coverage of unit and ovs together
 	coverage run --data-file=.coverage.ovs -m pytest tests/ovs
+	coverage combine -q --keep --data-file=.coverage .coverage.unit .coverage.ovs
+	coverage report --skip-covered --show-missing --fail-under=90
 
 host: ## real kernel, nftables and packets in fresh network namespaces (root)
 	$(PYTEST) tests/host
