@@ -1,0 +1,160 @@
+"""A command under a stock distribution kernel: QEMU without KVM, this machine's files as its root.
+
+The machine's kernel may lack openvswitch, geneve, 8021q, dummy, ip_vs, wireguard. Debian's stock kernel has them all, so the
+vm tier boots it once on this very root directory (9p) and runs its tests there. The guest's /run and /tmp are its own; the rest
+is the machine's, writable: run only what keeps to its own directories. Python starts about 25 times slower than outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from antrea.errors import Unavailable
+
+BOOT_MODULES = [
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "netfs",
+    "fscache",
+    "9pnet",
+    "9pnet_virtio",
+    "9p",
+]
+
+INIT = """#!/bin/busybox sh
+b=/bin/busybox
+$b mkdir -p /proc /dev /mnt
+$b mount -t proc proc /proc
+$b mount -t devtmpfs dev /dev
+for m in {modules}; do [ -f /mods/$m.ko ] && $b insmod /mods/$m.ko; done
+$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=1048576,cache=loose root /mnt
+for a in $($b cat /proc/cmdline); do case $a in stage2=*) s=${{a#stage2=}};; esac; done
+exec $b switch_root /mnt $s
+"""
+
+# ovsdb-server truncates its temporary files, which 9p cannot: /tmp and /run are tmpfs. The kernel's modules are not in
+# the machine's /lib/modules and nothing shall be written there: modprobe, the kernel's own calls of it too, is told where.
+STAGE2 = """#!/bin/bash
+export PATH=/run/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root IN_VM=1
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp
+mount -t devtmpfs dev /dev; mkdir -p /dev/pts /run/netns /run/lock /run/modules
+mount -t devpts devpts /dev/pts; mount -t cgroup2 cgroup /sys/fs/cgroup
+ip link set lo up
+mkdir -p /run/bin; printf '#!/bin/sh\\nexec /sbin/modprobe -d %s "$@"\\n' {kernel} >/run/bin/modprobe; chmod +x /run/bin/modprobe
+echo /run/bin/modprobe >/proc/sys/kernel/modprobe
+cd {cwd} || {{ echo "the working directory is not visible in the guest (is it under /tmp or /run?)"; exit 125; }}
+{command}
+echo $? >{status}
+sync
+echo o >/proc/sysrq-trigger
+sleep 60
+"""
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """A stock kernel, unpacked, and the initial ramdisk that mounts the machine's root."""
+
+    folder: Path
+    image: Path
+    initrd: Path
+
+
+def _run(*argv: str, cwd: Path | None = None, stdin: bytes | None = None) -> bytes:
+    done = subprocess.run(argv, cwd=cwd, input=stdin, capture_output=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"{shlex.join(argv)}: {done.stderr.decode(errors='replace').strip()[-500:]}")
+    return done.stdout
+
+
+def kernel(cache: Path) -> Kernel:
+    """Download and unpack Debian's current amd64 kernel once; the result is kept under `cache` by package name.
+
+    Raises Unavailable when apt cannot deliver it.
+    """
+    depends = _run("apt-cache", "depends", "linux-image-amd64").decode()
+    found = re.search(r"Depends: (linux-image-\d\S+)", depends)
+    if found is None:
+        raise Unavailable("apt knows no linux-image-amd64: run apt-get update")
+    key = hashlib.sha256("\n".join((found[1], INIT, *BOOT_MODULES)).encode()).hexdigest()[:12]
+    folder = cache / f"vm-{found[1]}-{key}"
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix="vm-", dir=cache))
+        try:
+            _unpack(found[1], fresh)
+            fresh.rename(folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    return Kernel(folder, next((folder / "boot").glob("vmlinuz-*")), folder / "initrd.gz")
+
+
+def _unpack(package: str, folder: Path) -> None:
+    _run("apt-get", "download", package, cwd=folder)
+    archive = next(folder.glob("*.deb"))
+    _run("dpkg", "-x", str(archive), str(folder))
+    archive.unlink()
+    version = next((folder / "boot").glob("vmlinuz-*")).name.removeprefix("vmlinuz-")
+    _run("depmod", "-b", str(folder), version)
+    ramdisk = folder / "ramdisk"
+    for part in ("bin", "mods"):
+        (ramdisk / part).mkdir(parents=True)
+    shutil.copy(shutil.which("busybox") or "/bin/busybox", ramdisk / "bin/busybox")
+    for name in BOOT_MODULES:
+        for module in (folder / "lib/modules").rglob(f"{name}.ko"):
+            shutil.copy(module, ramdisk / "mods")
+    init = ramdisk / "init"
+    init.write_text(INIT.format(modules=" ".join(BOOT_MODULES)))
+    init.chmod(0o755)
+    names = "\n".join(str(p.relative_to(ramdisk)) for p in sorted(ramdisk.rglob("*")))
+    packed = _run("cpio", "-o", "-H", "newc", "--quiet", cwd=ramdisk, stdin=names.encode())
+    (folder / "initrd.gz").write_bytes(_run("gzip", "-1", "-c", stdin=packed))
+
+
+def run(stock: Kernel, argv: list[str], *, timeout: float, memory: str = "3G") -> tuple[int, str]:
+    """Boot, run `argv` as root in the current directory, power off. Returns its exit status and the console's text.
+
+    `timeout` is in seconds; past it the machine is ended and Unavailable raised.
+    """
+    with tempfile.TemporaryDirectory(prefix="antrea-vm-", dir="/var/tmp") as folder:
+        stage2, status = Path(folder, "stage2"), Path(folder, "status")
+        stage2.write_text(
+            STAGE2.format(
+                kernel=shlex.quote(str(stock.folder)),
+                cwd=shlex.quote(str(Path.cwd())),
+                command=shlex.join(argv),
+                status=shlex.quote(str(status)),
+            )
+        )
+        stage2.chmod(0o755)
+        machine = [
+            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-la57", "-m", memory),
+            *("-smp", str(os.cpu_count() or 1), "-kernel", str(stock.image), "-initrd", str(stock.initrd)),
+            *("-append", f"console=ttyS0 quiet panic=-1 mitigations=off stage2={stage2}"),
+            *("-nographic", "-no-reboot", "-net", "none"),
+            *("-virtfs", "local,path=/,mount_tag=root,security_model=none,multidevs=remap"),
+        ]
+        try:
+            done = subprocess.run(
+                machine, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
+            )
+        except subprocess.TimeoutExpired as late:
+            console = (late.stdout or b"").decode(errors="replace")
+            raise Unavailable(
+                f"the virtual machine was not done after {timeout:.0f} s:\n{console[-4000:]}"
+            ) from late
+        console = done.stdout.decode(errors="replace")
+        if not status.exists():
+            raise Unavailable(f"the virtual machine ended before its command:\n{console[-4000:]}")
+        return int(status.read_text()), console
