@@ -1,0 +1,245 @@
+"""Addresses for the Pods of this Node, kept on disk exactly as the CNI plugin host-local keeps them.
+
+A directory holds one file per address (its name is the address, its content the container id, CR LF and the interface
+name), one `last_reserved_ip.<n>` per range (n counts the Pod CIDRs) and `lock`, which is flock'd for every step. So a
+Node can move between host-local and this module, both ways, without a Pod losing its address.
+
+Source: containernetworking/plugins, plugins/ipam/host-local/backend/{disk,allocator}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import ipaddress
+import logging
+import os
+from collections.abc import Collection, Iterator, Sequence  # noqa: TC003 (msgspec reads annotations)
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from antrea.errors import Invalid, Unavailable
+
+log = logging.getLogger(__name__)
+
+DIRECTORY = Path("/var/lib/cni/networks/antrea")
+
+Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_UNFINISHED = ".unfinished"  # not an address, so neither side takes it for a reservation
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """What one Pod interface got: an address and a gateway per Pod CIDR, in the order of the Pod CIDRs."""
+
+    addresses: tuple[str, ...]
+    """With prefix length: ("10.244.1.5/24", "fd00:10:244:1::5/64")."""
+    gateways: tuple[str, ...]
+    """Without: ("10.244.1.1", "fd00:10:244:1::1")."""
+
+    @property
+    def ips(self) -> tuple[str, ...]:
+        return tuple(address.split("/")[0] for address in self.addresses)
+
+
+class Range:
+    """The addresses of one Pod CIDR that Pods can have: not the network, not the gateway, not IPv4's broadcast."""
+
+    def __init__(self, cidr: str) -> None:
+        """Raises Invalid if `cidr` is not a network or has no room for a Pod."""
+        try:
+            self.network = ipaddress.ip_network(cidr, strict=False)
+        except ValueError as e:
+            raise Invalid("podCIDR", f"{cidr!r} is not a network such as 10.244.1.0/24") from e
+        if self.network.max_prefixlen - self.network.prefixlen < 2:
+            raise Invalid(
+                "podCIDR", f"{cidr} is too small to give addresses to Pods; /30 (IPv6: /126) is the least"
+            )
+        self.gateway: Ip = self.network.network_address + 1
+        self.first: Ip = self.network.network_address + 1
+        last = self.network.broadcast_address
+        self.last: Ip = last - 1 if self.network.version == 4 else last
+
+    @property
+    def size(self) -> int:
+        """Addresses that Pods can have."""
+        return int(self.last) - int(self.first)
+
+    def after(self, last_reserved: Ip | None) -> Iterator[Ip]:
+        """Every address once, starting behind `last_reserved` and going round; from the first without it."""
+        start = last_reserved if last_reserved is not None and self.holds(last_reserved) else self.last
+        count = int(self.last) - int(self.first) + 1
+        offset = int(start) - int(self.first)
+        for step in range(1, count + 1):
+            ip = self.first + (offset + step) % count
+            if ip != self.gateway:
+                yield ip
+
+    def holds(self, ip: Ip) -> bool:
+        return ip.version == self.network.version and int(self.first) <= int(ip) <= int(self.last)
+
+
+class Ipam:
+    """One range per Pod CIDR. Every method takes the lock in a worker thread, so the loop never waits for a file."""
+
+    def __init__(self, pod_cidrs: Sequence[str], directory: Path = DIRECTORY) -> None:
+        """Raises Invalid if a Pod CIDR cannot give addresses."""
+        self._ranges = tuple(Range(cidr) for cidr in pod_cidrs)
+        self._directory = directory
+
+    async def allocate(self, container_id: str, if_name: str) -> Allocation:
+        """Reserve an address per range, or return those that this interface already holds (a repeated ADD).
+
+        Raises Unavailable when a range is full or the disk does not take the reservation; then nothing is reserved
+        that was not before.
+        """
+        return await asyncio.to_thread(self._allocate, container_id, if_name)
+
+    async def release(self, container_id: str, if_name: str) -> tuple[str, ...]:
+        """Give back all that this interface holds and return it; nothing held is fine (DEL comes up to three times)."""
+        return await asyncio.to_thread(self._release, container_id, if_name)
+
+    async def held(self, container_id: str, if_name: str) -> tuple[str, ...]:
+        """The addresses reserved for this interface, in the order of the ranges (for CNI CHECK)."""
+        return await asyncio.to_thread(self._held, container_id, if_name)
+
+    async def gc(self, known: Collection[str]) -> tuple[str, ...]:
+        """Give back the addresses of containers not in `known` (container ids), and return those.
+
+        To be called before CNI requests are served: an ADD under way is not known yet.
+        # parity: pkg/agent/cniserver/ipam/hostlocal/gc.go GarbageCollectContainerIPs
+        """
+        return await asyncio.to_thread(self._gc, frozenset(known))
+
+    def _allocate(self, container_id: str, if_name: str) -> Allocation:
+        with self._locked():
+            mine = self._find(container_id, if_name)
+            fresh: list[Ip] = []
+            ips: list[Ip] = []
+            try:
+                for number, space in enumerate(self._ranges):
+                    ip = next((ip for ip in mine if space.holds(ip)), None)
+                    if ip is None:
+                        ip = self._reserve(number, owner(container_id, if_name))
+                        fresh.append(ip)
+                        self._replace(f"last_reserved_ip.{number}", str(ip))
+                    ips.append(ip)
+            except Unavailable:
+                for ip in fresh:
+                    self._remove(ip)
+                raise
+        return Allocation(
+            tuple(f"{ip}/{space.network.prefixlen}" for ip, space in zip(ips, self._ranges, strict=True)),
+            tuple(str(space.gateway) for space in self._ranges),
+        )
+
+    def _release(self, container_id: str, if_name: str) -> tuple[str, ...]:
+        with self._locked():
+            mine = self._find(container_id, if_name)
+            for ip in mine:
+                self._remove(ip)
+        return tuple(str(ip) for ip in mine)
+
+    def _held(self, container_id: str, if_name: str) -> tuple[str, ...]:
+        with self._locked():
+            mine = self._find(container_id, if_name)
+        return tuple(str(ip) for space in self._ranges for ip in mine if space.holds(ip))
+
+    def _gc(self, known: frozenset[str]) -> tuple[str, ...]:
+        with self._locked():
+            lost = [ip for ip, text in self._reservations() if text.split("\n")[0].strip() not in known]
+            for ip in lost:
+                self._remove(ip)
+        return tuple(str(ip) for ip in lost)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        path = self._directory / "lock"
+        with self._disk("open", path):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o750)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _reservations(self) -> Iterator[tuple[Ip, str]]:
+        """Every address file with its content. One that cannot be read holds its address for nobody we know."""
+        with self._disk("list", self._directory):
+            paths = sorted(self._directory.iterdir())
+        for path in paths:
+            try:
+                ip = ipaddress.ip_address(path.name)
+            except ValueError:
+                continue
+            try:
+                text = path.read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as e:
+                log.warning(
+                    "Ignored the owner of an address because its file cannot be read",
+                    extra={"fields": {"path": str(path), "error": str(e)}},
+                )
+                text = ""
+            yield ip, text
+
+    def _find(self, container_id: str, if_name: str) -> list[Ip]:
+        """Addresses of this interface; a file of an old host-local names only the container, and counts if no other does."""
+        standing = [(ip, text.strip()) for ip, text in self._reservations()]
+        exact = [ip for ip, text in standing if text == owner(container_id, if_name)]
+        return exact or [ip for ip, text in standing if text == container_id.strip()]
+
+    def _reserve(self, number: int, content: str) -> Ip:
+        space = self._ranges[number]
+        for ip in space.after(self._last_reserved(number)):
+            path = self._directory / str(ip)
+            if os.path.lexists(path):
+                continue
+            self._replace(path.name, content)
+            return ip
+        raise Unavailable(f"no free IP address in podCIDR {space.network}: all {space.size} are reserved")
+
+    def _last_reserved(self, number: int) -> Ip | None:
+        path = self._directory / f"last_reserved_ip.{number}"
+        try:
+            return ipaddress.ip_address(path.read_text("ascii").strip())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as e:
+            log.warning(
+                "Started at the first address because the last reserved one cannot be read",
+                extra={"fields": {"path": str(path), "error": str(e)}},
+            )
+            return None
+
+    def _replace(self, name: str, content: str) -> None:
+        """Write beside, then rename: a full disk or a kill leaves the old state, never half a file."""
+        path, unfinished = self._directory / name, self._directory / _UNFINISHED
+        with self._disk("write", path):
+            try:
+                unfinished.write_bytes(content.encode())
+                unfinished.chmod(0o600)
+                unfinished.replace(path)
+            except OSError:
+                unfinished.unlink(missing_ok=True)
+                raise
+
+    def _remove(self, ip: Ip) -> None:
+        path = self._directory / str(ip)
+        with self._disk("remove", path):
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _disk(self, verb: str, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as e:
+            raise Unavailable(f"cannot {verb} {path} of the address reservations: {e.strerror}") from e
+
+
+def owner(container_id: str, if_name: str) -> str:
+    """The content of an address file."""
+    return f"{container_id.strip()}\r\n{if_name}"
