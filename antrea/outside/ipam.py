@@ -56,7 +56,8 @@ class Range:
             raise Invalid("podCIDR", f"{cidr!r} is not a network such as 10.244.1.0/24") from e
         if self.network.max_prefixlen - self.network.prefixlen < 2:
             raise Invalid(
-                "podCIDR", f"{cidr} is too small to give addresses to Pods; /30 (IPv6: /126) is the least"
+                "podCIDR",
+                f"{self.network} is too small to give addresses to Pods; /30 (IPv6: /126) is the least",
             )
         self.gateway: Ip = self.network.network_address + 1
         self.first: Ip = self.network.network_address + 1
@@ -177,7 +178,7 @@ class Ipam:
             except ValueError:
                 continue
             try:
-                text = path.read_text("utf-8")
+                text = path.read_bytes().decode()  # read_text would turn CR LF into LF
             except (OSError, UnicodeDecodeError) as e:
                 log.warning(
                     "Ignored the owner of an address because its file cannot be read",
