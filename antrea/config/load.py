@@ -1,0 +1,195 @@
+"""Reads a configuration file leniently where upstream is lenient (unknown keys) and strictly where it matters (types)."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence  # noqa: TC003 (msgspec reads annotations)
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+import yaml
+
+from antrea.errors import Invalid
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_AT = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+
+
+class UnknownKey(msgspec.Struct, frozen=True):
+    """A key that no program reads, because it is misspelt, misplaced or of another release."""
+
+    path: str
+    """Where it stands, such as antreaProxy.proxyall."""
+    nearest: str = ""
+    """Full path of the known key that was probably meant; empty if none is near."""
+
+    @property
+    def sentence(self) -> str:
+        """For a log line and an Event: what is wrong and what would be right."""
+        if not self.nearest:
+            return f"unknown key {self.path} is ignored"
+        section, _, key = self.nearest.rpartition(".")
+        if section and key == self.path.rpartition(".")[2]:
+            return f"unknown key {self.path} is ignored: {key} belongs under {section}"
+        return f"unknown key {self.path} is ignored: did you mean {self.nearest}?"
+
+
+class Loaded(msgspec.Struct, Generic[S], frozen=True):
+    """A configuration with its defaults filled in, and what to tell the user about it."""
+
+    config: S
+    unknown: tuple[UnknownKey, ...]
+
+
+def load(kind: type[S], path: Path | str) -> Loaded[S]:
+    """Read `path`. Raises Invalid if it cannot be read, is not YAML or holds a value of a wrong type."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as why:
+        raise Invalid(str(path), f"cannot be read: {getattr(why, 'strerror', None) or why}") from why
+    return parse(kind, text)
+
+
+def parse(kind: type[S], text: str) -> Loaded[S]:
+    """Read the YAML `text`. A null or an empty string means the default, as upstream reads them."""
+    file: str = getattr(kind, "file", kind.__name__)
+    try:
+        tree = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
+    except yaml.YAMLError as why:
+        raise Invalid(file, f"not YAML: {_place(why)}") from why
+    unknown: list[UnknownKey] = []
+    known = _Known(kind)
+    try:
+        cleaned = _clean(kind, {} if tree is None else tree, "", known, unknown)
+        config = msgspec.convert(cleaned, kind)
+    except msgspec.ValidationError as why:
+        found = _AT.match(str(why))
+        at, words = (found["path"] or "", found["why"]) if found else ("", str(why))
+        raise Invalid(f"{file}: {at}" if at else file, _plain(words)) from why
+    except Invalid as why:
+        raise Invalid(f"{file}: {why.path}" if why.path else file, why.why) from why
+    return Loaded(config, tuple(unknown))
+
+
+def _place(why: yaml.YAMLError) -> str:
+    mark = getattr(why, "problem_mark", None)
+    problem = getattr(why, "problem", None) or str(why).splitlines()[0]
+    return f"{problem} in line {mark.line + 1}, column {mark.column + 1}" if mark else problem
+
+
+def _plain(words: str) -> str:
+    """msgspec's sentence with YAML's names of types."""
+    for theirs, ours in (
+        ("`object`", "a mapping"),
+        ("`array`", "a list"),
+        ("`str`", "a text"),
+        ("Object ", ""),
+        ("`", ""),
+    ):
+        words = words.replace(theirs, ours)
+    return words[0].lower() + words[1:]
+
+
+class _Known:
+    """All keys of a configuration, to find what an unknown one was meant to be."""
+
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
+        self.paths = tuple(known_paths(kind))
+        self.renamed: Mapping[str, str] = getattr(kind, "renamed", {})
+
+    def nearest(self, path: str) -> str:
+        if path in self.renamed:
+            return self.renamed[path]
+        section, _, key = re.sub(r"\[\d+\]", "[]", path).rpartition(".")
+        here = [known for known in self.paths if known.rpartition(".")[0] == section]
+        return _like(key, here) or _like(key, self.paths)
+
+
+def _like(key: str, paths: Sequence[str]) -> str:
+    """The path whose last part is most like `key`; empty if none is, or if several sections have that key."""
+    by_name: dict[str, list[str]] = {}
+    for path in paths:
+        by_name.setdefault(path.rpartition(".")[2].lower(), []).append(path)
+    close = difflib.get_close_matches(key.lower(), by_name, n=1, cutoff=0.75)
+    return by_name[close[0]][0] if close and len(by_name[close[0]]) == 1 else ""
+
+
+def known_paths(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
+    """Full paths of all keys of `kind`, such as antreaProxy.proxyAll and secondaryNetwork.ovsBridges[].bridgeName."""
+    for field in msgspec.structs.fields(kind):
+        yield prefix + field.encode_name
+        section, mark = section_of(field.type)
+        if section:
+            yield from known_paths(section, f"{prefix}{field.encode_name}{mark}.")
+
+
+def section_of(kind: Any) -> tuple[type[msgspec.Struct] | None, str]:
+    """The Struct inside the type of a field, if any, and "[]" if the field is a list of them."""
+    inner, mark = (get_args(kind)[0], "[]") if get_origin(kind) is tuple else (kind, "")
+    return (inner, mark) if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else (None, "")
+
+
+def _clean(kind: Any, value: Any, path: str, known: _Known, unknown: list[UnknownKey]) -> Any:
+    """`value` as msgspec wants it: unset and unknown keys left out, enums spelled as declared, shapes checked."""
+    meta: list[msgspec.Meta] = []
+    if get_origin(kind) is Annotated:
+        kind, *meta = get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _clean_section(kind, value, path, known, unknown)
+    if get_origin(kind) is tuple and isinstance(value, list):
+        inner = get_args(kind)[0]
+        return [_clean(inner, v, f"{path}[{i}]", known, unknown) for i, v in enumerate(value)]
+    if get_origin(kind) is dict and isinstance(value, dict):
+        inner = get_args(kind)[1]
+        return {str(k): _of_type(inner, v, f"{path}.{k}") for k, v in value.items() if v is not None}
+    if get_origin(kind) is Literal and isinstance(value, str):
+        return _spelled(get_args(kind), value, path)
+    for part in meta:
+        shape = (part.extra or {}).get("shape")
+        if shape and isinstance(value, str) and not shape.accepts(value):
+            raise Invalid(path, f"{value!r} is not {shape.name}")
+    return value
+
+
+def _clean_section(
+    kind: type[msgspec.Struct], value: Any, path: str, known: _Known, unknown: list[UnknownKey]
+) -> Any:
+    if not isinstance(value, dict):
+        return value
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    cleaned: dict[str, Any] = {}
+    for key, inner in value.items():
+        at = f"{path}.{key}" if path else str(key)
+        if key not in fields:
+            unknown.append(UnknownKey(at, known.nearest(at)))
+        elif not _unset(fields[key].type, inner):
+            cleaned[key] = _clean(fields[key].type, inner, at, known, unknown)
+    return cleaned
+
+
+def _unset(kind: Any, value: Any) -> bool:
+    if value is None or value == "":
+        return True
+    if get_origin(kind) is not Annotated:
+        return False
+    return any(
+        type(value) is type(unset) and value == unset
+        for part in get_args(kind)[1:]
+        for unset in (part.extra or {}).get("unset", ())
+    )
+
+
+def _of_type(kind: type, value: Any, path: str) -> Any:
+    if type(value) is not kind:
+        raise Invalid(path, f"expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def _spelled(choices: tuple[Any, ...], value: str, path: str) -> Any:
+    for choice in choices:
+        if isinstance(choice, str) and choice.lower() == value.lower():
+            return choice
+    raise Invalid(path, f"{value!r} is none of {', '.join(str(c) for c in choices if c != '')}")

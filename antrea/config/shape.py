@@ -1,0 +1,102 @@
+"""Types of configuration values: what a text must look like, said in the words an error message uses."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """`accepts` says whether a text has the shape; `name` completes the sentence "is not ..."."""
+
+    name: str
+    accepts: Callable[[str], bool]
+
+
+def seconds(text: str) -> float:
+    """The length of a Go duration such as 5s, 1m30s or 1.5h in seconds; ValueError for anything else.
+
+    Source: https://pkg.go.dev/time#ParseDuration (without signs: no key means a negative time).
+    """
+    if text == "0":
+        return 0.0
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"{text!r} is not a duration such as 5s or 1m30s")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def host_and_port(text: str, default: int) -> tuple[str, int]:
+    """Split host, host:port, [v6]:port or a bare IPv6 address; ValueError if the port is not 1-65535."""
+    bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", text)
+    if bracketed:
+        host, port = bracketed.groups()
+    elif text.count(":") == 1:
+        host, port = text.split(":")
+    else:
+        host, port = text, None
+    number = default if port is None else int(port)
+    if not host or not 1 <= number <= 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    return host, number
+
+
+def _tries(function: Callable[[str], object]) -> Callable[[str], bool]:
+    def accepts(text: str) -> bool:
+        try:
+            function(text)
+        except ValueError:
+            return False
+        return True
+
+    return accepts
+
+
+def _port_range(text: str) -> None:
+    start, _, end = text.partition("-")
+    if not 1 <= int(start) < int(end) <= 65535:
+        raise ValueError(text)
+
+
+def _cidr_list(text: str) -> None:
+    for part in text.split(","):
+        ipaddress.ip_network(part.strip(), strict=False)
+
+
+def _service(text: str) -> None:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?", text):
+        ipaddress.ip_address(text)
+
+
+def _bind_address(text: str) -> None:
+    host, _ = host_and_port(text, 0)
+    ipaddress.ip_address(host)
+
+
+def _cidr(text: str) -> None:
+    if "/" not in text:
+        raise ValueError(text)
+    ipaddress.ip_network(text, strict=False)
+
+
+def _shaped(name: str, check: Callable[[str], object]) -> msgspec.Meta:
+    return msgspec.Meta(extra={"shape": Shape(name, _tries(check))})
+
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535, extra={"unset": (0,)})]
+"""A port number; 0 means the default, as upstream reads it."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Duration = Annotated[str, _shaped("a duration such as 5s or 1m30s", seconds)]
+Cidr = Annotated[str, _shaped("a CIDR such as 10.96.0.0/12", _cidr)]
+CidrList = Annotated[str, _shaped("a comma-separated list of CIDRs", _cidr_list)]
+PortRange = Annotated[str, _shaped("a port range such as 61000-62000", _port_range)]
+HostPort = Annotated[str, _shaped("a host or host:port", lambda text: host_and_port(text, 53))]
+BindAddress = Annotated[str, _shaped("an IP address and port such as 0.0.0.0:10256", _bind_address)]
+ServiceRef = Annotated[str, _shaped("a ClusterIP or namespace/name", _service)]

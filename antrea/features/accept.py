@@ -1,0 +1,229 @@
+"""Says no, at start and in one sentence, to configurations that cannot work or that ask for what is not built yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.config.shape import seconds
+from antrea.errors import Invalid
+from antrea.features.gate import EnabledGates, resolve
+
+if TYPE_CHECKING:
+    from antrea.config.agent import AgentConfig
+    from antrea.config.controller import ControllerConfig
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A combination that cannot work: `broken` of a configuration and its gates says whether it is there."""
+
+    path: str
+    why: str
+    broken: Callable[[Any, EnabledGates], bool]
+
+
+class NotBuilt(msgspec.Struct, frozen=True):
+    """A key whose value asks for a feature that is not built yet; `asked` of a configuration says whether it does."""
+
+    path: str
+    what: str
+    asked: Callable[[Any], bool]
+
+
+def accept_agent(config: AgentConfig, *, encap_free_without_proxy: bool = False) -> EnabledGates:
+    """The gates that are on. Raises Invalid naming the key that must change.
+
+    `encap_free_without_proxy` is env ALLOW_NO_ENCAP_WITHOUT_ANTREA_PROXY: modes without a tunnel are then taken
+    without AntreaProxy, though NetworkPolicies of Services no longer hold in them.
+    """
+    gates = resolve("agent", config.feature_gates)
+    if _needs_proxy(config) and not encap_free_without_proxy:
+        raise Invalid("trafficEncapMode", f"{config.traffic_encap_mode} requires AntreaProxy to be enabled")
+    _check(config, gates, AGENT_RULES, AGENT_NOT_BUILT)
+    return gates
+
+
+def accept_controller(config: ControllerConfig) -> EnabledGates:
+    """The gates that are on. Raises Invalid naming the key that must change."""
+    gates = resolve("controller", config.feature_gates)
+    _check(config, gates, CONTROLLER_RULES, CONTROLLER_NOT_BUILT)
+    return gates
+
+
+def _check(
+    config: Any, gates: EnabledGates, rules: tuple[Rule, ...], not_built: tuple[NotBuilt, ...]
+) -> None:
+    for rule in rules:
+        if rule.broken(config, gates):
+            raise Invalid(rule.path, rule.why)
+    for row in not_built:
+        if row.asked(config):
+            raise Invalid(row.path, f"{row.what} is not built yet, so it cannot be enabled")
+
+
+def _needs_proxy(c: AgentConfig) -> bool:
+    without = not c.antrea_proxy.enable or c.feature_gates.get("AntreaProxy") is False
+    return without and c.traffic_encap_mode != "encap"
+
+
+def _bridging_breaks(c: AgentConfig, gates: EnabledGates) -> bool:
+    possible = "AntreaIPAM" in gates and c.traffic_encap_mode == "noEncap" and c.no_snat
+    return c.enable_bridging_mode and not possible
+
+
+def _dsr_breaks(c: AgentConfig, gates: EnabledGates) -> bool:
+    possible = "LoadBalancerModeDSR" in gates and c.traffic_encap_mode == "encap"
+    return c.antrea_proxy.default_load_balancer_mode == "dsr" and not possible
+
+
+def _bridges_break(c: AgentConfig, _: EnabledGates) -> bool:
+    bridges = c.secondary_network.ovs_bridges
+    return len(bridges) > 1 or any(
+        not b.bridge_name or b.bridge_name == c.ovs_bridge or len(b.physical_interfaces) > 8 for b in bridges
+    )
+
+
+def _bypass_breaks(c: AgentConfig, _: EnabledGates) -> bool:
+    return any(r.protocol in ("tcp", "udp") and not r.port for r in c.external_node.policy_bypass_rules)
+
+
+# parity: cmd/antrea-agent/options.go validate, in its order where two would apply
+AGENT_RULES: tuple[Rule, ...] = (
+    Rule(
+        "nodeType",
+        "externalNode requires the feature gate ExternalNode",
+        lambda c, gates: c.node_type == "externalNode" and "ExternalNode" not in gates,
+    ),
+    Rule(
+        "ipsec.authenticationMode",
+        "cert requires the feature gate IPsecCertAuth",
+        lambda c, gates: c.ipsec.authentication_mode == "cert" and "IPsecCertAuth" not in gates,
+    ),
+    Rule(
+        "antreaProxy.defaultLoadBalancerMode",
+        "dsr requires the feature gate LoadBalancerModeDSR and trafficEncapMode encap",
+        _dsr_breaks,
+    ),
+    Rule(
+        "trafficEncryptionMode",
+        "encryption requires trafficEncapMode encap",
+        lambda c, _: c.traffic_encryption_mode != "none" and c.traffic_encap_mode != "encap",
+    ),
+    Rule(
+        "noSNAT",
+        "true requires trafficEncapMode noEncap (networkPolicyOnly implies it)",
+        lambda c, _: c.no_snat and c.traffic_encap_mode not in ("noEncap", "networkPolicyOnly"),
+    ),
+    Rule(
+        "flowExporter.flowPollInterval",
+        "must be at least 1s",
+        lambda c, _: seconds(c.flow_exporter.flow_poll_interval) < 1,
+    ),
+    Rule(
+        "flowPollInterval",
+        "must be at least 1s",
+        lambda c, _: bool(c.flow_poll_interval) and seconds(c.flow_poll_interval) < 1,
+    ),
+    Rule(
+        "multicast.enable",
+        "multicast works neither with encryption nor with trafficEncapMode networkPolicyOnly",
+        lambda c, _: (
+            c.multicast.enable
+            and (c.traffic_encryption_mode != "none" or c.traffic_encap_mode == "networkPolicyOnly")
+        ),
+    ),
+    Rule(
+        "multicluster.enableStretchedNetworkPolicy",
+        "requires multicluster.enableGateway",
+        lambda c, _: c.multicluster.enable_stretched_network_policy and not c.multicluster.enable_gateway,
+    ),
+    Rule(
+        "multicluster.trafficEncryptionMode",
+        "wireGuard between clusters cannot be combined with encryption between Nodes",
+        lambda c, _: (
+            c.multicluster.traffic_encryption_mode == "wireGuard" and c.traffic_encryption_mode != "none"
+        ),
+    ),
+    Rule(
+        "multicluster.enableGateway",
+        "a gateway cannot be combined with trafficEncryptionMode wireGuard",
+        lambda c, _: c.multicluster.enable_gateway and c.traffic_encryption_mode == "wireGuard",
+    ),
+    Rule(
+        "enableBridgingMode",
+        "requires the feature gate AntreaIPAM, trafficEncapMode noEncap and noSNAT true",
+        _bridging_breaks,
+    ),
+    Rule(
+        "externalNode.policyBypassRules",
+        "a rule for tcp or udp must name a port",
+        _bypass_breaks,
+    ),
+    Rule(
+        "secondaryNetwork.ovsBridges",
+        "at most one bridge, with a name that is not ovsBridge and at most eight physicalInterfaces",
+        _bridges_break,
+    ),
+    Rule(
+        "hostNetworkMode",
+        "nftables requires the feature gate NFTablesHostNetworkMode",
+        lambda c, gates: c.host_network_mode == "nftables" and "NFTablesHostNetworkMode" not in gates,
+    ),
+)
+
+AGENT_NOT_BUILT: tuple[NotBuilt, ...] = (
+    NotBuilt("trafficEncapMode", "any mode but encap", lambda c: c.traffic_encap_mode != "encap"),
+    NotBuilt("tunnelType", "any tunnel but geneve", lambda c: c.tunnel_type != "geneve"),
+    NotBuilt(
+        "trafficEncryptionMode",
+        "encryption between Nodes",
+        lambda c: c.traffic_encryption_mode != "none",
+    ),
+    NotBuilt("antreaProxy.proxyAll", "AntreaProxy", lambda c: c.antrea_proxy.proxy_all),
+    NotBuilt("flowExporter.enable", "the flow exporter", lambda c: c.flow_exporter.enable),
+    NotBuilt("flowCollectorAddr", "the flow exporter", lambda c: bool(c.flow_collector_addr)),
+    NotBuilt("nodePortLocal.enable", "NodePortLocal", lambda c: c.node_port_local.enable),
+    NotBuilt("multicast.enable", "multicast", lambda c: c.multicast.enable),
+    NotBuilt("multicluster.enableGateway", "multi-cluster traffic", lambda c: c.multicluster.enable_gateway),
+    NotBuilt(
+        "multicluster.enablePodToPodConnectivity",
+        "multi-cluster traffic",
+        lambda c: c.multicluster.enable_pod_to_pod_connectivity,
+    ),
+    NotBuilt(
+        "multicluster.trafficEncryptionMode",
+        "multi-cluster traffic",
+        lambda c: c.multicluster.traffic_encryption_mode != "none",
+    ),
+    NotBuilt(
+        "secondaryNetwork.ovsBridges",
+        "a secondary network",
+        lambda c: bool(c.secondary_network.ovs_bridges),
+    ),
+)
+
+CONTROLLER_RULES: tuple[Rule, ...] = (
+    Rule(
+        "nodeIPAM.clusterCIDRs",
+        "must hold one or two CIDRs, at most one per family, when enableNodeIPAM is true",
+        lambda c, _: c.node_ipam.enable_node_ipam and not _one_per_family(c.node_ipam.cluster_cidrs),
+    ),
+)
+
+CONTROLLER_NOT_BUILT: tuple[NotBuilt, ...] = (
+    NotBuilt("nodeIPAM.enableNodeIPAM", "Node IPAM", lambda c: c.node_ipam.enable_node_ipam),
+    NotBuilt("selfSignedCert", "a serving certificate from a Secret", lambda c: not c.self_signed_cert),
+    NotBuilt("clientCAFile", "authentication by client certificate", lambda c: bool(c.client_ca_file)),
+    NotBuilt(
+        "multicluster.enableStretchedNetworkPolicy",
+        "NetworkPolicy across clusters",
+        lambda c: c.multicluster.enable_stretched_network_policy,
+    ),
+)
+
+
+def _one_per_family(cidrs: tuple[str, ...]) -> bool:
+    families = [":" in cidr for cidr in cidrs]
+    return 1 <= len(families) <= 2 and len(set(families)) == len(families)

@@ -1,0 +1,171 @@
+"""Feature gates and the configurations that are refused at start."""
+
+import msgspec
+import pytest
+
+from antrea.config.agent import AgentConfig
+from antrea.config.controller import ControllerConfig
+from antrea.config.load import parse
+from antrea.errors import Invalid
+from antrea.features.accept import accept_agent, accept_controller
+from antrea.features.gate import GATES, EnabledGates, Gate, GateStatus, resolve, statuses
+
+SOME = (
+    Gate("Alpha", ("agent",), "ALPHA", False, "alpha v1", "One.", built=True),
+    Gate("Beta", ("agent", "controller"), "BETA", True, "beta v1", "Two.", built=True),
+    Gate("Future", ("agent",), "ALPHA", True, "alpha v1", "Three."),
+    Gate("Theirs", ("controller",), "ALPHA", False, "alpha v1", "Four."),
+    Gate("Settled", ("agent",), "GA", True, "GA v1", "Five.", locked=True, built=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "on"),
+    [
+        ({}, {"Beta", "Settled"}),
+        ({"Alpha": True}, {"Alpha", "Beta", "Settled"}),
+        ({"Beta": False}, {"Settled"}),
+        ({"AllBeta": False}, {"Settled"}),
+        ({"AllBeta": False, "Beta": True}, {"Beta", "Settled"}),
+        ({"AllAlpha": True, "Future": False}, {"Alpha", "Beta", "Settled"}),
+        ({"AllAlpha": True, "Future": False, "Alpha": False}, {"Beta", "Settled"}),
+        ({"Settled": True, "Theirs": True, "Future": False}, {"Beta", "Settled"}),
+    ],
+)
+def test_gate_own_setting_wins_over_stage_switch_over_default(asked: dict[str, bool], on: set[str]) -> None:
+    assert resolve("agent", asked, SOME) == EnabledGates("agent", frozenset(on))
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"Betta": True}, "featureGates.Betta: unrecognized feature gate; did you mean Beta?"),
+        ({"Qqqqq": False}, "featureGates.Qqqqq: unrecognized feature gate"),
+        ({"Settled": False}, "featureGates.Settled: is locked to true"),
+        ({"Future": True}, "featureGates.Future: the feature Future is not built yet, so it cannot be enabled"),
+        ({"AllAlpha": True}, "featureGates.AllAlpha: the feature Future is not built yet, so it cannot be enabled"),
+    ],
+)  # fmt: skip
+def test_gate_an_unknown_locked_or_unbuilt_gate_stops_the_program(asked: dict[str, bool], line: str) -> None:
+    with pytest.raises(Invalid) as error:
+        resolve("agent", asked, SOME)
+    assert str(error.value) == line
+
+
+def test_gate_the_status_of_what_is_not_built_is_disabled_though_upstream_defaults_to_on() -> None:
+    assert statuses(resolve("agent", {}, SOME), SOME) == [
+        GateStatus("agent", "Alpha", "Disabled", "ALPHA"),
+        GateStatus("agent", "Beta", "Enabled", "BETA"),
+        GateStatus("agent", "Future", "Disabled", "ALPHA"),
+        GateStatus("agent", "Settled", "Enabled", "GA"),
+    ]
+
+
+def test_gate_rows_are_upstreams_by_component_and_in_byte_order() -> None:
+    agent = [row.name for row in statuses(resolve("agent", {}))]
+    assert agent == sorted(agent)
+    assert agent.index("NFTablesHostNetworkMode") < agent.index("NetworkPolicyStats")
+    assert (len(agent), len(statuses(resolve("controller", {})))) == (32, 14)
+    assert len({gate.name for gate in GATES}) == len(GATES) == 35
+
+
+def test_gate_every_default_configuration_is_accepted_and_nothing_unbuilt_claims_to_be_on() -> None:
+    built = {gate.name for gate in GATES if gate.built}
+    assert accept_agent(AgentConfig()).names <= built
+    assert accept_controller(ControllerConfig()).names <= built
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("nodeType: externalNode", "nodeType"),
+        ("ipsec: {authenticationMode: cert}", "ipsec.authenticationMode"),
+        ("antreaProxy: {defaultLoadBalancerMode: dsr}", "antreaProxy.defaultLoadBalancerMode"),
+        ("{trafficEncapMode: hybrid, trafficEncryptionMode: ipsec}", "trafficEncryptionMode"),
+        ("noSNAT: true", "noSNAT"),
+        ("flowExporter: {flowPollInterval: 100ms}", "flowExporter.flowPollInterval"),
+        ("flowPollInterval: 100ms", "flowPollInterval"),
+        ("{multicast: {enable: true}, trafficEncryptionMode: ipsec}", "multicast.enable"),
+        ("multicluster: {enableStretchedNetworkPolicy: true}", "multicluster.enableStretchedNetworkPolicy"),
+        ("{multicluster: {trafficEncryptionMode: wireguard}, trafficEncryptionMode: ipsec}", "multicluster.trafficEncryptionMode"),
+        ("{multicluster: {enableGateway: true}, trafficEncryptionMode: wireguard}", "multicluster.enableGateway"),
+        ("enableBridgingMode: true", "enableBridgingMode"),
+        ("externalNode: {policyBypassRules: [{direction: ingress, protocol: TCP, cidr: 10.0.0.0/8}]}", "externalNode.policyBypassRules"),
+        ("secondaryNetwork: {ovsBridges: [{bridgeName: br-int}]}", "secondaryNetwork.ovsBridges"),
+        ("hostNetworkMode: nftables", "hostNetworkMode"),
+        ("{trafficEncapMode: noEncap, antreaProxy: {enable: false}}", "trafficEncapMode"),
+    ],
+)  # fmt: skip
+def test_gate_combinations_that_upstream_rejects_are_rejected(text: str, path: str) -> None:
+    with pytest.raises(Invalid) as error:
+        accept_agent(parse(AgentConfig, text).config)
+    assert error.value.path == path
+    assert "not built" not in error.value.why
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("trafficEncapMode: noEncap", "trafficEncapMode"),
+        ("tunnelType: vxlan", "tunnelType"),
+        ("trafficEncryptionMode: wireGuard", "trafficEncryptionMode"),
+        ("antreaProxy: {proxyAll: true}", "antreaProxy.proxyAll"),
+        ("flowExporter: {enable: true}", "flowExporter.enable"),
+        ("flowCollectorAddr: 10.0.0.1", "flowCollectorAddr"),
+        ("nodePortLocal: {enable: true}", "nodePortLocal.enable"),
+        ("multicast: {enable: true}", "multicast.enable"),
+        ("multicluster: {enableGateway: true}", "multicluster.enableGateway"),
+        ("multicluster: {enablePodToPodConnectivity: true}", "multicluster.enablePodToPodConnectivity"),
+        ("multicluster: {trafficEncryptionMode: wireGuard}", "multicluster.trafficEncryptionMode"),
+        ("secondaryNetwork: {ovsBridges: [{bridgeName: br1}]}", "secondaryNetwork.ovsBridges"),
+        ("featureGates: {Egress: true}", "featureGates.Egress"),
+        ("featureGates: {AllBeta: true}", "featureGates.AllBeta"),
+    ],
+)
+def test_gate_what_is_not_built_is_refused_when_it_is_asked_for(text: str, path: str) -> None:
+    with pytest.raises(Invalid, match="is not built yet, so it cannot be enabled") as error:
+        accept_agent(parse(AgentConfig, text).config)
+    assert error.value.path == path
+
+
+def test_gate_upstreams_defaults_written_out_are_not_refused() -> None:
+    text = """
+    antreaProxy: {enable: true, proxyAll: false}
+    egress: {maxEgressIPsPerNode: 255}
+    featureGates: {Egress: false, AdminNetworkPolicy: true}
+    """
+    assert accept_agent(parse(AgentConfig, text).config) == accept_agent(AgentConfig())
+
+
+def test_gate_without_a_tunnel_the_environment_may_waive_antrea_proxy() -> None:
+    config = parse(AgentConfig, "{trafficEncapMode: noEncap, antreaProxy: {enable: false}}").config
+    with pytest.raises(Invalid, match="requires AntreaProxy"):
+        accept_agent(config)
+    with pytest.raises(Invalid, match="any mode but encap is not built yet"):
+        accept_agent(config, encap_free_without_proxy=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("nodeIPAM: {enableNodeIPAM: true}", "nodeIPAM.clusterCIDRs: must hold one or two"),
+        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/8, 11.0.0.0/8]}", "nodeIPAM.clusterCIDRs"),
+        ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/8, fd00::/48]}", "nodeIPAM.enableNodeIPAM: Node IPAM is not built yet"),
+        ("selfSignedCert: false", "selfSignedCert: a serving certificate from a Secret is not built yet"),
+        ("clientCAFile: /ca", "clientCAFile: authentication by client certificate is not built yet"),
+        ("multicluster: {enableStretchedNetworkPolicy: true}", "multicluster.enableStretchedNetworkPolicy: "),
+        ("featureGates: {Nope: true}", "featureGates.Nope: unrecognized feature gate"),
+    ],
+)  # fmt: skip
+def test_gate_the_controller_refuses_as_well(text: str, line: str) -> None:
+    with pytest.raises(Invalid) as error:
+        accept_controller(parse(ControllerConfig, text).config)
+    assert str(error.value).startswith(line)
+
+
+def test_gate_the_statuses_are_what_featuregates_answers() -> None:
+    row = msgspec.json.encode(statuses(resolve("controller", {}))[0])
+    assert (
+        row
+        == b'{"component":"controller","name":"AdminNetworkPolicy","status":"Disabled","version":"DEPRECATED"}'
+    )
