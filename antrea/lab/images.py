@@ -1,0 +1,175 @@
+"""Every node's containerd starts with the images already there: unpacked once, then linked for each node."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.errors import Unavailable
+from antrea.lab import cache, oci
+from antrea.lab.step import Progress, bound, last_words, step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from antrea.lab.oci import Image
+
+CONTENT = "io.containerd.content.v1.content"
+METADATA = "io.containerd.metadata.v1.bolt"
+SNAPSHOTS = "io.containerd.snapshotter.v1.overlayfs"
+PARTS = (CONTENT, METADATA, SNAPSHOTS)
+DATABASES = (f"{METADATA}/meta.db", f"{SNAPSHOTS}/metadata.db")
+KEPT_ROOTS = 3
+KEPT_LAYERS = 24
+CONFIG = """version = 2
+root = "{root}"
+state = "{state}"
+disabled_plugins = [{disabled}]
+[grpc]
+  address = "{socket}"
+[ttrpc]
+  address = "{socket}.ttrpc"
+"""
+# what an import needs is content, metadata, the diff service and one snapshotter; the rest costs start-up time
+DISABLED = (
+    "io.containerd.grpc.v1.cri",
+    "io.containerd.internal.v1.opt",
+    "io.containerd.internal.v1.tracing",
+    "io.containerd.tracing.processor.v1.otlp",
+    *(f"io.containerd.snapshotter.v1.{name}" for name in ("aufs", "btrfs", "devmapper", "native", "zfs")),
+)
+
+
+class SeedRoot(msgspec.Struct, frozen=True):
+    """A containerd root folder with the images unpacked, owned by the cache: never to be run on, only seeded from."""
+
+    path: Path
+    references: tuple[str, ...]
+
+
+def prepare(progress: Progress, images: Sequence[Image]) -> SeedRoot:
+    """The images unpacked once, cached by what they are; raises `Unavailable` if containerd fails.
+
+    A private containerd imports them into a root of its own, beginning with what an earlier root already has,
+    so that a changed layer costs that layer only.
+    """
+    wanted = sorted(f"{name} {image.manifest.digest}" for image in images for name in image.references)
+
+    def make(part: Path) -> None:
+        with step(progress, f"unpack {len(images)} images"):
+            earlier = _nearest(images)
+            root = part / "root"
+            if earlier:
+                _clone(earlier, root)
+            _import(images, root)
+            layers = "\n".join(sorted({layer.digest for image in images for layer in image.layers}))
+            (part / "layers").write_text(layers)
+
+    place = cache.made("seeds", cache.digest(_containerd_version(), *wanted), make)
+    cache.keep("seeds", KEPT_ROOTS)
+    cache.keep("layers", KEPT_LAYERS)
+    return SeedRoot(place / "root", tuple(name for image in images for name in image.references))
+
+
+def seed(seed_root: SeedRoot, node_containerd_dir: Path) -> None:
+    """Give a node's containerd root the images, before that containerd starts.
+
+    Contents and snapshots are hard links (they are never written again: containers get them as an overlay's
+    lower folders), the two databases are copies. On another file system than the cache everything is copied.
+    """
+    _clone(seed_root.path, node_containerd_dir)
+
+
+def _clone(source: Path, to: Path) -> None:
+    to.mkdir(parents=True, exist_ok=True, mode=0o711)
+    how = "-al" if source.stat().st_dev == to.stat().st_dev else "-a"
+    subprocess.run(["cp", how, *(source / part for part in PARTS), to], check=True)
+    for database in DATABASES:
+        copy = to / f"{database}.copy"
+        shutil.copy2(source / database, copy)
+        copy.replace(to / database)
+
+
+def _nearest(images: Sequence[Image]) -> Path | None:
+    """The cached root that has most bytes of these images, if any has some."""
+    sizes = {layer.digest: layer.size for image in images for layer in image.layers}
+    best: tuple[int, Path | None] = (0, None)
+    for layers in (cache.folder() / "seeds").glob("[!.]*/layers"):
+        shared = sum(sizes.get(digest, 0) for digest in layers.read_text().splitlines())
+        best = max(best, (shared, layers.parent / "root"), key=lambda candidate: candidate[0])
+    return best[1]
+
+
+def _import(images: Sequence[Image], root: Path) -> None:
+    names = {name for image in images for name in image.references}
+    with _containerd(root) as ctr:
+        blobs = {f"sha256:{path.name}" for path in (root / CONTENT / "blobs/sha256").glob("*")}
+        importing = subprocess.Popen(
+            bound([*ctr, "images", "import", "-"]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        assert importing.stdin is not None
+        assert importing.stderr is not None
+        # ctr may end early: its exit code and last words tell why
+        with contextlib.suppress(BrokenPipeError), importing.stdin as stream:
+            oci.write(images, stream, omit=blobs)
+        said = importing.stderr.read().decode(errors="replace")
+        if importing.wait():
+            raise Unavailable(f"images: containerd did not import them: {said.strip()}")
+        standing = subprocess.run(
+            [*ctr, "images", "ls", "-q"], check=True, capture_output=True, text=True
+        ).stdout
+        if old := [name for name in standing.split() if name not in names]:
+            subprocess.run([*ctr, "images", "rm", "--sync", *old], check=True, stdout=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def _containerd(root: Path) -> Iterator[list[str]]:
+    """A containerd of our own on `root`, in a mount namespace of its own; yields the `ctr` that talks to it."""
+    with tempfile.TemporaryDirectory(prefix="antrea-lab-seed-") as state:
+        socket = Path(state) / "containerd.sock"
+        config = Path(state) / "config.toml"
+        disabled = ", ".join(f'"{plugin}"' for plugin in DISABLED)
+        config.write_text(CONFIG.format(root=root, state=f"{state}/state", disabled=disabled, socket=socket))
+        log = Path(state) / "log"
+        alone = ["unshare", "--mount", "--propagation", "private", "--"]
+        with log.open("wb") as out:
+            daemon = subprocess.Popen(
+                bound([*alone, "containerd", "-c", config]), stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+        ctr = ["ctr", "--address", str(socket), "-n", "k8s.io"]
+        try:
+            _wait(daemon, ctr, log)
+            yield ctr
+        finally:
+            daemon.terminate()
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def _wait(daemon: subprocess.Popen[bytes], ctr: list[str], log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while subprocess.run([*ctr, "version"], capture_output=True, check=False).returncode:
+        if daemon.poll() is not None or time.monotonic() > deadline:
+            raise Unavailable(f"images: containerd did not start:\n{last_words(log)}")
+        time.sleep(0.05)
+
+
+def _containerd_version() -> str:
+    if not shutil.which("containerd"):
+        raise Unavailable(
+            "images: no containerd on this machine: run scripts/bootstrap, or apt-get install containerd"
+        )
+    return subprocess.run(["containerd", "--version"], check=True, capture_output=True, text=True).stdout
