@@ -1,0 +1,27 @@
+"""How an interface that something else made (OVS, the kernel) has to be: MTU, up, MAC."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from antrea.host.rank import RECEIVES
+
+
+class Link(msgspec.Struct, frozen=True):
+    """Dropping it leaves the interface as it is: who made it removes it."""
+
+    name: str
+    mtu: int
+    """Octets; 0 leaves it alone."""
+    up: bool = True
+    mac: str = ""
+    """Empty: any."""
+    category: int = 0
+
+    rank: ClassVar[int] = RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.name

@@ -1,0 +1,106 @@
+"""What we own in nftables: table `inet antrea` (chains, rules, sets, maps, their elements) and table `netdev antrea`.
+
+Text is nft's own (nft(8)); values are written the way `nft list` prints them, so that a person can compare.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from antrea.host.rank import RECEIVES
+
+TABLE: Final = "inet antrea"
+SHIELD_TABLE: Final = "netdev antrea"
+
+
+class NftSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A set, or with `data` a map (then rules read it as `map @name`)."""
+
+    name: str
+    type: str
+    """"ipv4_addr", "ipv4_addr . inet_proto . inet_service", "mark"."""
+    data: str = ""
+    """What a map gives: "ipv4_addr", "mark"; empty for a set."""
+    flags: tuple[str, ...] = ()
+    """("interval",) when elements are networks or ranges."""
+    category: int = 0
+
+    rank: ClassVar[int] = RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class NftElement(msgspec.Struct, frozen=True, kw_only=True):
+    """One element; `data` only in a map."""
+
+    set: str
+    value: str
+    """"10.1.1.1", "10.1.1.1 . tcp . 30080", "0x00000001"."""
+    data: str = ""
+    rank: int = RECEIVES
+    category: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.set, self.value)
+
+
+class NftChain(msgspec.Struct, frozen=True, kw_only=True):
+    """A chain; a base chain says where packets enter it."""
+
+    name: str
+    hook: str = ""
+    """"type nat hook postrouting priority srcnat; policy accept;"; empty for a chain that rules jump to."""
+    category: int = 0
+
+    rank: ClassVar[int] = RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class NftRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule. In a chain rules stand by (`order`, `name`), whoever came first.
+
+    # parity: pkg/agent/route/route_linux.go, which appends in the order of its source
+    """
+
+    chain: str
+    name: str
+    """Unique in the chain; shown as the rule's comment. At most 100 octets, no double quote."""
+    text: str
+    """Matches and statements: `oifname != "antrea-gw0" masquerade`. No comment."""
+    order: int = 100
+    rank: int = RECEIVES
+    category: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.chain, self.name)
+
+
+class NftShield(msgspec.Struct, frozen=True):
+    """Keeps the kernel from handling what comes in on an interface that the userspace datapath of OVS reads.
+
+    OVS gets a copy of each frame (AF_PACKET); without the shield the kernel would forward, or answer, the other one.
+    """
+
+    dev: str
+    instance: str = ""
+    """Differs when the interface was made anew under the same name (the uuid of its OVS port), so that it is shielded again."""
+    category: int = 1
+
+    rank: ClassVar[int] = RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.dev
+
+    @property
+    def chain(self) -> str:
+        return f"shield-{self.dev}"

@@ -1,0 +1,76 @@
+"""Routes, the rules that choose a routing table, and permanent neighbours of this Node.
+
+What we put is recognised after a restart by its protocol number, `PROTOCOL + category` (0x40 to 0x4f, in none of
+/etc/iproute2/rt_protos): `ip route show proto 0x44` lists what Egress put. Addresses and neighbours carry it too.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from antrea.host.rank import SENDS
+
+PROTOCOL: Final = 0x40
+"""Of category 0; one more per category."""
+CATEGORIES: Final = 16
+MAIN: Final = 254
+"""The routing table that is asked when no rule says otherwise."""
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One destination in one table. A route of another's with the same destination, table and metric is taken over."""
+
+    dst: str
+    """A network, "10.244.2.0/24", or "0.0.0.0/0" and "::/0" for the default routes."""
+    dev: str
+    """Empty: the kernel finds the interface by `via`."""
+    via: str = ""
+    """Empty: the destination is on the link."""
+    onlink: bool = False
+    """`via` is on the link of `dev` although no address of `dev` says so."""
+    scope: Literal["global", "link"] = "global"
+    """IPv4 only."""
+    src: str = ""
+    """Source address that the Node itself prefers."""
+    table: int = MAIN
+    metric: int = 0
+    """0 is the kernel's default (IPv6: 1024)."""
+    rank: int = SENDS
+    category: int = 0
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return (self.dst, self.table, self.metric)
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Packets of one family with a mark are routed by `table`."""
+
+    family: Literal[4, 6]
+    mark: int
+    mask: int
+    table: int
+    priority: int
+    """Of the rule list: 0 is asked first; the main table is asked at 32766."""
+    rank: int = SENDS
+    category: int = 0
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        return (self.family, self.priority, self.mark, self.mask)
+
+
+class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+    """A permanent neighbour: `ip` on the link of `dev` has MAC `mac`, whoever asks or answers."""
+
+    dev: str
+    ip: str
+    mac: str
+    rank: int = SENDS
+    category: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.dev, self.ip)
