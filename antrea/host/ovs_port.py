@@ -1,0 +1,123 @@
+"""Bridges and ports as they should stand in OVSDB, and the external_ids that tell what a port is for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antrea.facts.ovs import OvsPort, PodInterface
+
+TYPE_KEY = "antrea-type"
+"""external_ids key that says what a port is for. Source: pkg/agent/interfacestore/types.go"""
+CONTAINER = "container"
+
+_DEFAULT_IF_DEV = "eth0"
+
+
+class Bridge(msgspec.Struct, frozen=True, kw_only=True):
+    """A bridge. Keys of the two maps that we do not name stay as they are."""
+
+    name: str
+    datapath_type: str = "system"
+    """system (kernel), netdev (userspace) or dummy (tests)"""
+    protocols: tuple[str, ...] = ("OpenFlow10", "OpenFlow15")
+    fail_mode: str | None = None
+    """None leaves it as it is; upstream does not set it."""
+    other_config: tuple[tuple[str, str], ...] = ()
+    external_ids: tuple[tuple[str, str], ...] = ()
+
+
+class Port(msgspec.Struct, frozen=True, kw_only=True):
+    """A port with one interface of the same name."""
+
+    name: str
+    type: str = ""
+    """"" (an existing device), internal, geneve, vxlan, gre, stt, patch, dummy ..."""
+    options: tuple[tuple[str, str], ...] = ()
+    """All options: what is not named is taken away."""
+    external_ids: tuple[tuple[str, str], ...] = ()
+    """Of the port; keys that we do not name stay as they are."""
+    ofport_request: int = 0
+    """OpenFlow number asked for at creation, never changed later (flows name it); 0 lets OVS choose."""
+    mac: str | None = None
+    """None leaves it as it is."""
+    tag: int | None = None
+    """VLAN of an access port"""
+    trunks: tuple[int, ...] = ()
+    """VLANs of a trunk port; none and no tag means all"""
+    mtu: int | None = None
+    """Bytes; None leaves it as it is. Only internal ports obey."""
+
+
+class PodPort(msgspec.Struct, frozen=True, kw_only=True):
+    """What the external_ids of a Pod's port say: whose it is.
+
+    Source: pkg/agent/cniserver/pod_configuration.go, BuildOVSPortExternalIDs.
+    """
+
+    container_id: str
+    pod_namespace: str
+    pod_name: str
+    mac: str
+    ips: tuple[str, ...]
+    if_dev: str = _DEFAULT_IF_DEV
+    """Name of the interface inside the Pod"""
+    netns: str = ""
+    """Path of the Pod's network namespace, for later secondary interfaces"""
+
+    def external_ids(self) -> dict[str, str]:
+        """As upstream writes them: if-dev only when it is not eth0."""
+        ids = {
+            TYPE_KEY: CONTAINER,
+            "attached-mac": self.mac,
+            "container-id": self.container_id,
+            "ip-address": ",".join(self.ips),
+            "pod-name": self.pod_name,
+            "pod-namespace": self.pod_namespace,
+            "net-ns": self.netns,
+        }
+        return ids if self.if_dev == _DEFAULT_IF_DEV else {**ids, "if-dev": self.if_dev}
+
+    @classmethod
+    def read(cls, ids: dict[str, str]) -> PodPort | None:
+        """None if `ids` are not those of a Pod's port. Tolerates what older versions did not write."""
+        if ids.get(TYPE_KEY) != CONTAINER or "container-id" not in ids:
+            return None
+        return cls(
+            container_id=ids["container-id"],
+            pod_namespace=ids.get("pod-namespace", ""),
+            pod_name=ids.get("pod-name", ""),
+            mac=ids.get("attached-mac", "").lower(),
+            ips=tuple(ip for ip in ids.get("ip-address", "").split(",") if ip),
+            if_dev=ids.get("if-dev") or _DEFAULT_IF_DEV,
+            netns=ids.get("net-ns", ""),
+        )
+
+
+class Realised(msgspec.Struct, frozen=True):
+    """A port that OVS has given a number."""
+
+    name: str
+    uuid: str
+    ofport: int
+    mac: str
+    """The MAC in use on our side, not the Pod's"""
+    external_ids: dict[str, str]
+
+    def fact(self) -> PodInterface | OvsPort | None:
+        """The row the units see; None for a port that is not Antrea's."""
+        pod = PodPort.read(self.external_ids)
+        kind = self.external_ids.get(TYPE_KEY, "")
+        if pod is None:
+            antrea = kind not in ("", CONTAINER)
+            return OvsPort(name=self.name, type=kind, ofport=self.ofport, mac=self.mac) if antrea else None
+        return PodInterface(
+            name=self.name,
+            container_id=pod.container_id,
+            pod_namespace=pod.pod_namespace,
+            pod_name=pod.pod_name,
+            mac=pod.mac,
+            ips=pod.ips,
+            ofport=self.ofport,
+            port_uuid=self.uuid,
+            if_dev=pod.if_dev,
+        )
