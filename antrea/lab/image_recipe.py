@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 from antrea.errors import Unavailable
 from antrea.lab import cache, oci
-from antrea.lab.artifacts import COREDNS_VERSION, Binaries
+from antrea.lab.images import AGNHOST, COREDNS, PAUSE
 from antrea.lab.oci import Image
 from antrea.lab.rootfs import Tree
 
 if TYPE_CHECKING:
+    from antrea.lab.artifacts import Binaries
     from antrea.lab.step import Progress
-
-PAUSE = "registry.k8s.io/pause:3.10.1"
-AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.56"  # what e2e.test of Kubernetes v1.34.1 asks for
-COREDNS = f"registry.k8s.io/coredns/coredns:{COREDNS_VERSION}"
 
 PAUSE_SOURCE = Path(__file__).parent / "pause.c"
 # place in the test image -> the machine's program and the Debian package that has it

@@ -14,12 +14,17 @@ import msgspec
 
 from antrea.errors import Unavailable
 from antrea.lab import cache, oci
+from antrea.lab.artifacts import COREDNS_VERSION
 from antrea.lab.step import Progress, bound, last_words, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from antrea.lab.oci import Image
+
+PAUSE = "registry.k8s.io/pause:3.10.1"
+AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.56"  # what e2e.test of Kubernetes v1.34.1 asks for
+COREDNS = f"registry.k8s.io/coredns/coredns:{COREDNS_VERSION}"
 
 CONTENT = "io.containerd.content.v1.content"
 METADATA = "io.containerd.metadata.v1.bolt"
@@ -109,22 +114,8 @@ def _nearest(images: Sequence[Image]) -> Path | None:
 
 def _import(images: Sequence[Image], root: Path) -> None:
     names = {name for image in images for name in image.references}
-    with _containerd(root) as ctr:
-        blobs = {f"sha256:{path.name}" for path in (root / CONTENT / "blobs/sha256").glob("*")}
-        importing = subprocess.Popen(
-            bound([*ctr, "images", "import", "-"]),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        assert importing.stdin is not None
-        assert importing.stderr is not None
-        # ctr may end early: its exit code and last words tell why
-        with contextlib.suppress(BrokenPipeError), importing.stdin as stream:
-            oci.write(images, stream, omit=blobs)
-        said = importing.stderr.read().decode(errors="replace")
-        if importing.wait():
-            raise Unavailable(f"images: containerd did not import them: {said.strip()}")
+    with containerd(root) as ctr:
+        _send(images, root, ctr)
         standing = subprocess.run(
             [*ctr, "images", "ls", "-q"], check=True, capture_output=True, text=True
         ).stdout
@@ -132,8 +123,27 @@ def _import(images: Sequence[Image], root: Path) -> None:
             subprocess.run([*ctr, "images", "rm", "--sync", *old], check=True, stdout=subprocess.DEVNULL)
 
 
+def _send(images: Sequence[Image], root: Path, ctr: list[str]) -> None:
+    blobs = {f"sha256:{path.name}" for path in (root / CONTENT / "blobs/sha256").glob("*")}
+    with tempfile.TemporaryFile() as said:
+        importing = subprocess.Popen(
+            bound([*ctr, "images", "import", "-"]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        assert importing.stdin is not None
+        # ctr may end early: its exit code and last words tell why
+        with contextlib.suppress(BrokenPipeError), importing.stdin as stream:
+            oci.write(images, stream, omit=blobs)
+        if importing.wait():
+            said.seek(0)
+            why = said.read().decode(errors="replace").strip()
+            raise Unavailable(f"images: containerd did not import them: {why}")
+
+
 @contextlib.contextmanager
-def _containerd(root: Path) -> Iterator[list[str]]:
+def containerd(root: Path) -> Iterator[list[str]]:
     """A containerd of our own on `root`, in a mount namespace of its own; yields the `ctr` that talks to it."""
     with tempfile.TemporaryDirectory(prefix="antrea-lab-seed-") as state:
         socket = Path(state) / "containerd.sock"
