@@ -1,0 +1,140 @@
+"""Objects of the core API group: only the fields that are read or written.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class CoreStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Unknown fields of the API server are not looked at."""
+
+
+class OwnerReference(CoreStruct, frozen=True):
+    """The object that a Pod was made by."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(CoreStruct, frozen=True):
+    """What every object has."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    deletion_timestamp: str = ""
+    """RFC 3339; not empty once the object is being deleted."""
+
+
+class NodeAddress(CoreStruct, frozen=True):
+    """One address of a Node; `type` is InternalIP, ExternalIP, Hostname and the like."""
+
+    type: str
+    address: str
+
+
+class NodeSpec(CoreStruct, frozen=True):
+    """Pod CIDRs of a Node, at most one per family; `pod_cidr` is the first of `pod_cidrs`."""
+
+    pod_cidr: str = msgspec.field(default="", name="podCIDR")
+    pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
+
+
+class NodeStatus(CoreStruct, frozen=True):
+    """Addresses of a Node, as kubelet reports them."""
+
+    addresses: tuple[NodeAddress, ...] = ()
+
+
+class Node(CoreStruct, frozen=True):
+    """/api/v1/nodes"""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PodSpec(CoreStruct, frozen=True):
+    """Where a Pod runs."""
+
+    node_name: str = ""
+    host_network: bool = False
+
+
+class PodIP(CoreStruct, frozen=True):
+    """One address of a Pod."""
+
+    ip: str = ""
+
+
+class PodStatus(CoreStruct, frozen=True):
+    """Addresses of a Pod, at most one per family; `phase` is Pending, Running, Succeeded, Failed or Unknown."""
+
+    phase: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
+
+
+class Pod(CoreStruct, frozen=True):
+    """/api/v1/pods"""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class ObjectReference(CoreStruct, frozen=True):
+    """The object that an Event is about."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = "v1"
+
+
+class EventSource(CoreStruct, frozen=True):
+    """Who saw it; `host` is a Node name."""
+
+    component: str = ""
+    host: str = ""
+
+
+class Event(CoreStruct, frozen=True, omit_defaults=False):
+    """/api/v1/namespaces/NAMESPACE/events; times are RFC 3339 in UTC."""
+
+    metadata: ObjectMeta
+    involved_object: ObjectReference
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"]
+    source: EventSource
+    first_timestamp: str
+    last_timestamp: str
+    count: int = 1
+
+
+class ListMeta(CoreStruct, frozen=True):
+    """Where a list stands: `continue_` is the token of the next page, empty at the end."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Status(CoreStruct, frozen=True):
+    """The API server's answer to what it refuses."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0

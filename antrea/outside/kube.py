@@ -1,0 +1,385 @@
+"""Talks to kube-apiserver: get, patch, events, and an endless list and watch that decode only the fields we read.
+
+`kube_access` says where the server is; `kube_feed` turns a watch into facts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping  # noqa: TC003 (msgspec reads annotations)
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import aiohttp
+import msgspec
+
+from antrea.apis.core import Event, EventSource, ListMeta, ObjectMeta, ObjectReference, Status
+from antrea.errors import Refused, Unavailable
+from antrea.outside import klog, kube_access
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+T = TypeVar("T")
+log = klog.logger(__name__)
+
+NO_QUERY: Mapping[str, str] = MappingProxyType({})
+
+PAGE = 500
+"""Objects asked for at a time, client-go's page size."""
+LIST_TRIES = 3
+REQUEST_SECONDS = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
+"""Seconds between tries, doubled each time and stretched by chance up to twofold: client-go's reflector."""
+
+
+class PatchKind(enum.Enum):
+    """How the server reads a patch; the value is its content type."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One answer to a list."""
+
+    metadata: ListMeta = ListMeta()
+    items: tuple[T, ...] = ()
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """All objects there are: at the start of a watch, and whenever it had to start again."""
+
+    objects: tuple[T, ...]
+
+
+class Put(msgspec.Struct, Generic[T], frozen=True):
+    """This object is new or has changed."""
+
+    object: T
+
+
+class Drop(msgspec.Struct, Generic[T], frozen=True):
+    """This object is gone; `object` is its last state."""
+
+    object: T
+
+
+class _WatchLine(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _OnlyMeta(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class _Gone(Exception):
+    """410: what we ask to continue is no longer kept; list again."""
+
+
+class Pause:
+    """Grows from try to try; `sleep` and `chance` are the clock and the dice."""
+
+    def __init__(
+        self, sleep: Callable[[float], Awaitable[None]], chance: Callable[[float, float], float]
+    ) -> None:
+        self._sleep = sleep
+        self._chance = chance
+        self._seconds = FIRST_PAUSE
+
+    async def wait(self) -> None:
+        seconds = min(self._seconds, LONGEST_PAUSE)
+        self._seconds = min(self._seconds * 2, LONGEST_PAUSE)
+        await self._sleep(self._chance(seconds, seconds * 2))
+
+    def reset(self) -> None:
+        self._seconds = FIRST_PAUSE
+
+
+class Kube:
+    """One server, one identity, one pool of connections; use it as `async with Kube(...) as kube`."""
+
+    def __init__(
+        self,
+        access: kube_access.Access,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.access = access
+        self._tls = access.tls()
+        self._sleep = sleep
+        self._chance = chance
+        self._opened: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def in_cluster(cls, override: str = "") -> Kube:
+        """As the ServiceAccount of this Pod. Raises Invalid if this is no Pod."""
+        return cls(kube_access.in_cluster(os.environ, override=override))
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path | str, override: str = "") -> Kube:
+        """As the current context of a kubeconfig file. Raises Invalid."""
+        return cls(kube_access.kubeconfig(path, override=override))
+
+    async def __aenter__(self) -> Kube:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._opened:
+            await self._opened.close()
+            self._opened = None
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            connector = aiohttp.TCPConnector(ssl=self._tls, limit=0, socket_factory=_kept_alive)
+            self._opened = aiohttp.ClientSession(connector=connector)
+        return self._opened
+
+    def _request(
+        self, method: str, path: str, *, query: Mapping[str, str], body: bytes = b"", content: str = "",
+        seconds: float = REQUEST_SECONDS,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:  # fmt: skip
+        headers = {"Accept": "application/json", "User-Agent": "antrea", **self.access.authorization()}
+        if content:
+            headers["Content-Type"] = content
+        return self._session.request(
+            method,
+            self.access.url + path,
+            params=dict(query),
+            data=body or None,
+            headers=headers,
+            server_hostname=self.access.server_name or None,
+            timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=10),
+            allow_redirects=False,
+        )
+
+    async def _answer(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content: str = ""
+    ) -> tuple[int, bytes]:
+        """Status and body of a 2xx or 404. Raises Unavailable, Refused, _Gone."""
+        try:
+            async with self._request(method, path, query=query, body=body, content=content) as response:
+                answer = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as why:
+            raise Unavailable(f"kube-apiserver {self.access.url}: {_words(why)}") from why
+        if response.status != 404:
+            _raise_for(response.status, answer, path)
+        return response.status, answer
+
+    async def get(self, path: str, kind: type[T], query: Mapping[str, str] = NO_QUERY) -> T | None:
+        """The object at `path` such as /api/v1/nodes/n1, or None if there is none. Raises Unavailable, Refused."""
+        status, answer = await self._answer("GET", path, query)
+        return None if status == 404 else _decoded(answer, kind, path)
+
+    async def patch(
+        self, path: str, body: Any, how: PatchKind = PatchKind.MERGE, *, manager: str = "antrea", force: bool = True
+    ) -> None:  # fmt: skip
+        """Change only what `body` names. With APPLY, `manager` owns those fields and `force` takes them over.
+
+        Raises Unavailable; Refused with the API's message, also if there is no such object.
+        """
+        query = {"fieldManager": manager}
+        if how is PatchKind.APPLY:
+            query["force"] = str(force).lower()
+        await self._write("PATCH", path, query, body, how.value)
+
+    async def create(self, path: str, body: Any) -> None:
+        """Make the object `body` in the collection `path`. Raises Unavailable, Refused."""
+        await self._write("POST", path, {}, body, "application/json")
+
+    async def _write(self, method: str, path: str, query: Mapping[str, str], body: Any, content: str) -> None:
+        status, answer = await self._answer(method, path, query, msgspec.json.encode(body), content)
+        if status == 404:
+            raise Refused([path], _message(answer) or f"{path} not found")
+
+    async def create_event(
+        self, about: ObjectReference, reason: str, message: str, *, warning: bool = False,
+        component: str = "antrea-agent", host: str = "",
+    ) -> None:  # fmt: skip
+        """Tell the user in `kubectl describe`; Events about Nodes go to the Namespace default.
+
+        Raises Unavailable, Refused.
+        """
+        now = datetime.now(UTC)
+        namespace = about.namespace or "default"
+        name = f"{about.name}.{int(now.timestamp() * 1e6):x}{int(self._chance(0, 0xFFFF)):04x}"
+        event = Event(
+            metadata=ObjectMeta(name=name, namespace=namespace),
+            involved_object=about,
+            reason=reason,
+            message=message[:1024],
+            type="Warning" if warning else "Normal",
+            source=EventSource(component, host),
+            first_timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            last_timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+        await self.create(f"/api/v1/namespaces/{namespace}/events", event)
+
+    async def list(
+        self, path: str, kind: type[T], query: Mapping[str, str] = NO_QUERY
+    ) -> tuple[tuple[T, ...], str]:
+        """All objects of the collection `path`, read page by page, and the resourceVersion to watch from.
+
+        Raises Unavailable, Refused.
+        """
+        for _ in range(LIST_TRIES):
+            try:
+                return await self._pages(path, kind, query)
+            except _Gone:
+                log.v(2).info("List took longer than the server keeps its pages", path=path)
+        raise Unavailable(f"{path}: list expired {LIST_TRIES} times")
+
+    async def _pages(self, path: str, kind: type[T], query: Mapping[str, str]) -> tuple[tuple[T, ...], str]:
+        objects: list[T] = []
+        token: dict[str, str] = {}
+        while True:
+            status, answer = await self._answer("GET", path, {**query, "limit": str(PAGE), **token})
+            if status == 404:
+                raise Refused([path], _message(answer) or f"{path} not found")
+            page = _decoded(answer, Page[kind], path)  # type: ignore[valid-type]
+            objects += page.items
+            if not page.metadata.continue_:
+                return tuple(objects), page.metadata.resource_version
+            token = {"continue": page.metadata.continue_}
+
+    async def watch(
+        self,
+        path: str,
+        kind: type[T],
+        query: Mapping[str, str] = NO_QUERY,
+        *,
+        trouble: Callable[[str], None] = lambda _: None,
+    ) -> AsyncIterator[Listed[T] | Put[T] | Drop[T]]:
+        """Everything that happens to the collection `path`, forever, starting with all that is there.
+
+        `query` narrows it: labelSelector, fieldSelector. A break is resumed where it was, or by a new Listed if
+        the server no longer knows; failures are logged, told to `trouble` ("" once it is over) and tried again.
+        """
+        pause = Pause(self._sleep, self._chance)
+        version = ""
+        while True:
+            try:
+                if not version:
+                    objects, version = await self.list(path, kind, query)
+                    trouble("")
+                    yield Listed(objects)
+                before = version
+                async for change, seen in self._watch_once(path, kind, before, query):
+                    version = seen
+                    pause.reset()
+                    trouble("")
+                    if change is not None:
+                        yield change
+                if version == before:
+                    await pause.wait()
+            except _Gone:
+                version = ""
+                await pause.wait()
+            except (Unavailable, Refused) as why:
+                log.warning("Watch is interrupted", path=path, err=str(why))
+                trouble(str(why))
+                if isinstance(why, Refused):
+                    version = ""
+                await pause.wait()
+
+    async def _watch_once(
+        self, path: str, kind: type[T], version: str, query: Mapping[str, str]
+    ) -> AsyncIterator[tuple[Put[T] | Drop[T] | None, str]]:
+        """Changes after `version`, each with its own, until the server ends the watch; None is a bookmark."""
+        # the server ends a watch after this time, and not all at once
+        seconds = self._chance(300, 600)
+        asked = {
+            **query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
+            "timeoutSeconds": str(int(seconds)),
+        }  # fmt: skip
+        try:
+            async with self._request("GET", path, query=asked, seconds=seconds + 30) as response:
+                if response.status != 200:
+                    _raise_for(response.status, await response.read(), path)
+                    raise Refused([path], f"{path}: unexpected answer {response.status}")
+                async for line in _lines(response.content.iter_any()):
+                    yield _change(line, kind, path)
+        except (aiohttp.ClientError, TimeoutError, OSError) as why:
+            raise Unavailable(f"kube-apiserver {self.access.url}: {_words(why)}") from why
+
+
+def _kept_alive(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices within 30 s that the other end is gone, so that a watch does not wait forever."""
+    family, kind, protocol = address[:3]
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
+    return made
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines of any length: an object may be larger than any buffer limit."""
+    rest: list[bytes] = []
+    async for chunk in chunks:
+        *ended, last = chunk.split(b"\n")
+        for line in ended:
+            whole = b"".join([*rest, line])
+            rest = []
+            if whole:
+                yield whole
+        if last:
+            rest.append(last)
+
+
+def _change(line: bytes, kind: type[T], path: str) -> tuple[Put[T] | Drop[T] | None, str]:
+    event = _decoded(line, _WatchLine, path)
+    if event.type == "ERROR":
+        status = _decoded(event.object, Status, path)
+        _raise_for(status.code, bytes(event.object), path)
+        raise Unavailable(f"{path}: {status.message}")
+    version = _decoded(event.object, _OnlyMeta, path).metadata.resource_version
+    if event.type == "BOOKMARK":
+        return None, version
+    found = _decoded(event.object, kind, path)
+    return (Drop(found) if event.type == "DELETED" else Put(found)), version
+
+
+def _decoded(answer: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.DecodeError as why:
+        raise Unavailable(f"{path}: answer is not understood: {why}") from why
+
+
+def _raise_for(status: int, answer: bytes, path: str) -> None:
+    if status < 300:
+        return
+    if status == 410:
+        raise _Gone
+    message = _message(answer) or f"{path}: answer {status}"
+    if status == 429 or status >= 500:
+        raise Unavailable(message)
+    raise Refused([path], message)
+
+
+def _message(answer: bytes) -> str:
+    try:
+        return msgspec.json.decode(answer, type=Status).message
+    except msgspec.DecodeError:
+        return answer.decode(errors="replace").strip()[:200]
+
+
+def _words(why: BaseException) -> str:
+    return str(why) or type(why).__name__
