@@ -1,0 +1,215 @@
+"""Bring a lab up, take it down, and say how it is: the order of things and what each step waits for."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.errors import Invalid, Unavailable
+from antrea.lab import (
+    artifacts,
+    cgroup,
+    control_plane,
+    dns,
+    image_recipe,
+    images,
+    namespace,
+    node,
+    reference_cni,
+    underlay,
+)
+from antrea.lab.api import Api
+from antrea.lab.process import end, wait_for
+from antrea.lab.record import Cgroup, Namespace, Process, Record
+from antrea.lab.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from antrea.lab.step import Progress
+    from antrea.lab.topology import Topology
+
+SETTINGS, COMPLETE = "settings.json", "complete"
+
+
+class Lab:
+    """A lab that is up: its record, what it was asked to be, and a way to its API."""
+
+    def __init__(self, record: Record, settings: Settings, kubectl: Path) -> None:
+        self.record = record
+        self.settings = settings
+        self.topology: Topology = settings.topology()
+        self.api = Api(record, self.topology, kubectl)
+
+
+def open_lab(name: str) -> Lab:
+    """The lab of that name; raises Unavailable when there is none."""
+    record = Record(name)
+    try:
+        settings = msgspec.json.decode((record.directory / SETTINGS).read_bytes(), type=Settings)
+        kubectl = Path((record.directory / COMPLETE).read_text())
+    except FileNotFoundError as e:
+        raise Unavailable(f"there is no lab {name!r}; `antrea-lab up --name {name}` makes one") from e
+    return Lab(record, settings, kubectl)
+
+
+def up(record: Record, settings: Settings, progress: Progress) -> Lab:
+    """A whole cluster: nodes Ready, all Pods Ready, DNS answers. What an interrupted `up` left is taken down first."""
+    topology = settings.topology()
+    if (record.directory / COMPLETE).exists():
+        raise Invalid(
+            "name", f"the lab {record.name!r} is up; `antrea-lab down --name {record.name}` ends it"
+        )
+    if record.directory.exists():
+        progress("an earlier `up` was interrupted: removing what it left")
+        down(record)
+    with record.locked():
+        (record.directory / SETTINGS).write_bytes(msgspec.json.encode(settings))
+        tell = Stopwatch(progress)
+        binaries = artifacts.binaries(progress)
+        supplies = node.Supplies(
+            binaries, images.prepare(progress, image_recipe.standard(binaries, progress))
+        )
+        tell("programs and images are there")
+        lab = Lab(record, settings, supplies.binaries.kubectl)
+        control_plane.make_certificates(record, topology)
+        underlay.create(record, topology)
+        tell(f"{len(topology.machines)} machines, switches {', '.join(topology.switches)}")
+        _start(lab, supplies, tell)
+        _network(lab, tell)
+        _settle(lab, tell)
+        (record.directory / COMPLETE).write_text(str(supplies.binaries.kubectl))
+    return lab
+
+
+class Stopwatch:
+    """Progress lines that carry the seconds since the beginning."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._began = progress, time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        self._progress(f"{time.monotonic() - self._began:6.1f} s  {line}")
+
+
+def _start(lab: Lab, supplies: node.Supplies, tell: Progress) -> None:
+    """Control plane and nodes side by side; kubelets start when the API server is ready."""
+    record, topology = lab.record, lab.topology
+
+    def bring(machine: Any) -> None:
+        node.prepare(record, topology, machine, settings=lab.settings, supplies=supplies)
+        node.power_on(record, machine.name)
+
+    with ThreadPoolExecutor(len(topology.nodes) + 1) as pool:
+        control = pool.submit(control_plane.start, record, topology, supplies.binaries, lab.api)
+        nodes = [pool.submit(bring, machine) for machine in topology.nodes]
+        for future in nodes:
+            future.result()
+        tell("containerd runs on every node")
+        control.result()
+    for machine in topology.nodes:
+        node.release(record, machine.name)
+    tell("the API server is ready")
+
+
+def _network(lab: Lab, tell: Progress) -> None:
+    """Cluster DNS and the CNI; and routes, so that the API server reaches Pods that serve webhooks or APIs."""
+    lab.api.apply(dns.manifest(lab.topology))
+    cidrs = wait_for("the nodes' Pod CIDRs", lambda: pod_cidrs(lab), seconds=60)
+    tell("every kubelet has registered its node")
+    control = namespace.path(lab.record, lab.topology.control_plane.name)
+    namespace.script(lab.record, control, reference_cni.routes(lab.topology, cidrs))
+    if lab.settings.cni == "reference":
+        reference_cni.configure(lab.record, lab.topology, cidrs)
+
+
+def pod_cidrs(lab: Lab) -> dict[str, list[str]]:
+    """Pod CIDRs by node; empty until every node has its own."""
+    found = {n["metadata"]["name"]: n["spec"].get("podCIDRs", []) for n in lab.api.items("/api/v1/nodes")}
+    return found if len(found) == len(lab.topology.nodes) and all(found.values()) else {}
+
+
+def _settle(lab: Lab, tell: Progress) -> None:
+    _wait(lab, "Ready nodes", lambda: not not_ready(lab, "/api/v1/nodes"), tell)
+    _wait(lab, "Ready Pods", lambda: not not_ready(lab, "/api/v1/pods"), tell)
+    if lab.settings.kube_proxy != "none":
+        first = lab.topology.nodes[0].name
+        _wait(lab, "an answer from DNS", lambda: dns.answers(lab.record, lab.topology, first), tell)
+
+
+def _wait(lab: Lab, what: str, condition: Callable[[], bool], tell: Progress) -> None:
+    try:
+        wait_for(what, condition, seconds=180)
+    except Unavailable as e:
+        e.add_note(
+            "not ready: " + ", ".join(not_ready(lab, "/api/v1/nodes") + not_ready(lab, "/api/v1/pods"))
+        )
+        raise
+    tell(f"{what[0].upper()}{what[1:]}")
+
+
+def not_ready(lab: Lab, path: str) -> list[str]:
+    """Names of the nodes or Pods that are not Ready; one line that says so when there are none at all."""
+    items = lab.api.items(path)
+
+    def ready(item: dict[str, Any]) -> bool:
+        conditions = item["status"].get("conditions", [])
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    return [i["metadata"]["name"] for i in items if not ready(i)] if items else [f"nothing at {path}"]
+
+
+def down(record: Record) -> None:
+    """End and remove exactly what the record lists; idempotent, and able to follow an `up` that was killed."""
+    if not record.directory.exists():
+        return
+    with record.locked():
+        things = record.things()
+        for thing in things:
+            if isinstance(thing, Cgroup):
+                cgroup.thaw(Path(thing.path))
+        end([t for t in things if isinstance(t, Process)])
+        for thing in reversed(things):
+            if isinstance(thing, Namespace):
+                namespace.remove(Path(thing.path))
+            elif isinstance(thing, Cgroup):
+                cgroup.remove(Path(thing.path))
+        _remove_directory(record)
+
+
+def _remove_directory(record: Record) -> None:
+    inside = [m for m in namespace.mounts() if m.startswith(f"{record.directory}/")]
+    if inside:
+        raise Unavailable(f"{', '.join(inside)} is still mounted; unmount it and run `antrea-lab down` again")
+    shutil.rmtree(record.directory)
+    try:
+        record.directory.parent.rmdir()
+    except OSError:
+        return  # another lab's directory is in it
+
+
+def status(lab: Lab) -> list[str]:
+    """One line per machine and daemon."""
+    running = lab.record.processes()
+    lines = []
+    for machine in lab.topology.machines:
+        addresses = " ".join(a for n in machine.nics for a in n.addresses)
+        power = "" if machine.role != "node" else "on" if machine.name in running else "off"
+        lines.append(f"{machine.name:12} {machine.role:14} {power:4} {addresses}")
+    daemons = [p for p in running.values() if p.name not in {m.name for m in lab.topology.machines}]
+    lines += [f"{p.name:26} pid {p.pid}" for p in daemons]
+    return lines
+
+
+def enter(lab: Lab, machine: str, command: Sequence[str]) -> list[str]:
+    """The command line that runs `command` on a node, or in another machine's network."""
+    if machine in (m.name for m in lab.topology.nodes):
+        return node.inside(lab.record, machine, command)
+    if machine != underlay.UNDERLAY:
+        lab.topology.machine(machine)
+    return namespace.inside(namespace.path(lab.record, machine), command)

@@ -1,0 +1,54 @@
+"""Cluster DNS: CoreDNS behind the Service `kube-dns`, and the question whether it answers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antrea.lab import namespace
+from antrea.lab.control_plane import DOMAIN, first_address
+from antrea.lab.images import COREDNS
+from antrea.lab.node_files import DNS_HOST
+from antrea.lab.topology import SERVICES, Topology
+
+if TYPE_CHECKING:
+    from antrea.lab.record import Record
+
+MANIFEST = Path(__file__).with_name("coredns.yaml")
+QUESTION = f"kubernetes.default.svc.{DOMAIN}"
+TYPES = {4: 1, 6: 28}  # A and AAAA (RFC 1035, RFC 3596)
+
+
+def address(topology: Topology) -> str:
+    return first_address(SERVICES, DNS_HOST, topology)
+
+
+def manifest(topology: Topology) -> str:
+    text = MANIFEST.read_text().replace("IMAGE", COREDNS)
+    return text.replace("ADDRESS", f'"{address(topology)}"')
+
+
+def query(name: str, kind: int) -> bytes:
+    """A DNS question (RFC 1035, section 4.1) with the id 1."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    return struct.pack("!6H", 1, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!2H", kind, 1)
+
+
+def answers(record: Record, topology: Topology, node: str) -> bool:
+    """Does the cluster's DNS know the API's Service, asked from that node through the Service's address?"""
+    version = topology.versions[0]
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    with namespace.entered(namespace.path(record, node)):
+        asked = socket.socket(family, socket.SOCK_DGRAM)
+    with asked:
+        asked.settimeout(1)
+        try:
+            asked.connect((address(topology), 53))
+            asked.send(query(QUESTION, TYPES[version]))
+            reply = asked.recv(512)
+        except OSError:
+            return False
+    _, flags, _, count, *_ = struct.unpack("!6H", reply[:12])
+    return bool(flags & 0xF == 0 and count > 0)

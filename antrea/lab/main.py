@@ -1,0 +1,98 @@
+"""`antrea-lab`: a real Kubernetes cluster on this machine, without Docker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from antrea.errors import AntreaError, Invalid
+from antrea.lab import cluster
+from antrea.lab.record import Record
+from antrea.lab.settings import read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME = click.option(
+    "--name", default="default", show_default=True, help="Labs with different names run side by side."
+)
+PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """A real Kubernetes cluster on this machine: real control plane, kubelets and containerds, no Docker."""
+
+
+@cli.command()
+@NAME
+@click.option("--nodes", type=int, help="Number of nodes [default: 3].")
+@click.option("--family", type=click.Choice(["ipv4", "ipv6", "dual"]), help="IP families [default: ipv4].")
+@click.option("--kube-proxy", type=click.Choice(["iptables", "nftables", "none"]), help="[default: iptables]")
+@click.option("--cni", type=click.Choice(["antrea", "reference"]), help="[default: antrea]")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="YAML file with these settings and more; see docs/lab.md.",
+)
+@click.option(
+    "--dev", is_flag=True, default=None, help="Run our Pods from this checkout; `reload` restarts them."
+)
+def up(name: str, config: Path | None, **flags: object) -> None:
+    """Start a lab."""
+    flags["kubeProxy"] = flags.pop("kube_proxy")
+    cluster.up(Record(name), read(config, flags), click.echo)
+
+
+@cli.command()
+@NAME
+def down(name: str) -> None:
+    """End a lab and remove all that it made."""
+    cluster.down(Record(name))
+
+
+@cli.command()
+@NAME
+def status(name: str) -> None:
+    """What runs, and where."""
+    for line in cluster.status(cluster.open_lab(name)):
+        click.echo(line)
+
+
+@cli.command(context_settings=PASS_ON)
+@NAME
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kubectl(name: str, arguments: tuple[str, ...]) -> None:
+    """kubectl as the cluster's administrator."""
+    become(cluster.open_lab(name).api.command(arguments))
+
+
+@cli.command(name="exec", context_settings=PASS_ON)
+@NAME
+@click.argument("machine")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(name: str, machine: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND on a node, or in the network of another machine of the lab (control, gateway, outside, underlay)."""
+    words = command[1:] if command[0] == "--" else command
+    become(cluster.enter(cluster.open_lab(name), machine, words))
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """Replace this program by the command, so that its terminal, signals and exit status are the user's."""
+    sys.stdout.flush()
+    os.execvp(command[0], list(command))
+
+
+def main() -> None:
+    """Exit 0, 1 when something is missing or failed, 2 when the user has to change something."""
+    try:
+        cli()
+    except AntreaError as e:
+        click.echo(f"antrea-lab: {e}", err=True)
+        for note in getattr(e, "__notes__", ()):
+            click.echo(note, err=True)
+        sys.exit(2 if isinstance(e, Invalid) else 1)

@@ -1,0 +1,68 @@
+"""What a person asks a lab to be: the flags of `up`, over a configuration file, over the defaults.
+
+nodes: 3
+family: dual
+vlans: [100]                 # eth1 of the nodes become trunks; the gateway has an address in each VLAN
+hosts:                       # more external hosts; `routers` has the same form
+- name: peer
+  nics: [{name: eth0, switch: fabric, vlan: 100, addresses: [172.16.100.9/24]}]
+  routes: [{dst: default, via: 172.16.100.1}]
+loss: {node-1/eth1: 5}       # percent, each direction
+agent: {tunnelType: vxlan}   # keys of antrea-agent.conf that differ
+controller: {}               # keys of antrea-controller.conf that differ
+"""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003
+from typing import Any, Literal
+
+import msgspec
+
+from antrea.errors import Invalid
+from antrea.lab.topology import Family, Machine, Topology, standard
+
+MOST_NODES = 20
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    nodes: int = 3
+    family: Family = "ipv4"
+    kube_proxy: Literal["iptables", "nftables", "none"] = "iptables"
+    cni: Literal["antrea", "reference"] = "antrea"
+    """`reference` is the plugin `bridge` with static routes: it shows that the lab itself works."""
+    dev: bool = False
+    """Our Pods run the source of this checkout, and `antrea-lab reload` restarts them with it."""
+    vlans: tuple[int, ...] = ()
+    routers: tuple[Machine, ...] = ()
+    hosts: tuple[Machine, ...] = ()
+    loss: dict[str, float] = {}
+    agent: dict[str, Any] = {}
+    controller: dict[str, Any] = {}
+
+    def topology(self) -> Topology:
+        """The machines that these settings describe; raises Invalid."""
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise Invalid("nodes", f"{self.nodes} is not between 1 and {MOST_NODES}")
+        routers = tuple(msgspec.structs.replace(m, role="router") for m in self.routers)
+        return standard(
+            self.nodes, self.family, vlans=self.vlans, extra=(*routers, *self.hosts), loss=self.loss
+        )
+
+
+def read(file: Path | None, flags: dict[str, Any]) -> Settings:
+    """The settings of a file, with those flags that were given (not None) on top. Raises Invalid."""
+    values: dict[str, Any] = {}
+    where = "flags"
+    try:
+        if file:
+            where = str(file)
+            values = msgspec.yaml.decode(file.read_bytes(), type=dict[str, Any])
+        values |= {name: value for name, value in flags.items() if value is not None}
+        return msgspec.convert(values, Settings)
+    except OSError as e:
+        raise Invalid(where, e.strerror or str(e)) from e
+    except msgspec.ValidationError as e:
+        raise Invalid(where, str(e)) from e
+    except msgspec.DecodeError as e:
+        raise Invalid(where, f"not YAML: {e}") from e

@@ -1,0 +1,37 @@
+"""One lab for the whole session, with the reference CNI; it is taken down by its own record."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.lab import cluster
+from antrea.lab.record import Record
+from antrea.lab.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without root, containerd or Open vSwitch a lab cannot run; with CI=true that is a failure, not a skip."""
+    missing = [p for p in ("containerd", "runc", "nft", "unshare", "ovs-vswitchd") if not shutil.which(p)]
+    if os.geteuid() != 0:
+        missing.append("root")
+    if missing and not os.environ.get("CI"):
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason=f"a lab needs {', '.join(missing)}"))
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    record = Record(f"t{os.getpid()}")
+    try:
+        yield cluster.up(record, Settings(nodes=2, cni="reference"), print)
+    finally:
+        cluster.down(record)
