@@ -1,0 +1,192 @@
+"""Host entries on a real kernel: applied twice, refused, dropped twice, adopted and swept after a restart."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from antrea.errors import Refused
+from antrea.host.address import Address
+from antrea.host.link import Link
+from antrea.host.route import Neighbour, Route, Rule
+from antrea.host.sysctl import Sysctl
+from antrea.outside.netlink import NetlinkSink
+
+if TYPE_CHECKING:
+    from conftest import Namespaces
+
+EGRESS = 4
+PEER_MAC = "aa:bb:cc:dd:ee:ff"
+ENTRIES: tuple[Any, ...] = (
+    Route(dst="10.244.2.0/24", dev="gw0", via="10.244.2.1", onlink=True, src="10.244.1.1"),
+    Route(dst="fd00:2::/64", dev="gw0", via="fd00:2::1", onlink=True),
+    Route(dst="169.254.0.253/32", dev="gw0", scope="link", category=3),
+    Route(dst="0.0.0.0/0", dev="gw0", via="10.244.1.9", table=101, category=EGRESS),
+    Route(dst="::/0", dev="gw0", via="fd00:1::9", table=101, category=EGRESS),
+    Rule(family=4, mark=3, mask=0xFF, table=101, priority=300, category=EGRESS),
+    Rule(family=6, mark=3, mask=0xFF, table=101, priority=300, category=EGRESS),
+    Neighbour(dev="gw0", ip="169.254.0.253", mac=PEER_MAC, category=3),
+    Neighbour(dev="gw0", ip="fd00:2::1", mac=PEER_MAC),
+    Address("gw0", "10.244.1.1/24"),
+    Address("gw0", "FD00:1:0::1/64"),
+    Address("gw0", "10.9.9.9/32", EGRESS),
+    Sysctl("net/ipv4/conf/gw0/arp_announce", "1"),
+    Link("gw0", 1400, mac="0a:00:00:00:00:01"),
+)
+
+
+@pytest.fixture
+def node(netns: Namespaces) -> Namespaces:
+    """A Node with an interface gw0 whose other end answers in another namespace."""
+    other = netns.make()
+    netns.sh(f"ip link add gw0 type veth peer name eth0 netns {other}")
+    netns.sh(
+        "ip link set eth0 up; ip addr add 10.244.1.9/24 dev eth0; ip addr add 10.244.2.1/32 dev eth0", other
+    )
+    netns.sh("ip route add default via 10.244.1.1 dev eth0", other)
+    return netns
+
+
+def standing(netns: Namespaces) -> dict[str, list[str]]:
+    """What a person reads, per kind, without what the kernel adds by itself."""
+
+    def lines(command: str) -> list[str]:
+        return sorted(line.strip() for line in netns.sh(command).splitlines())
+
+    protocols = range(0x40, 0x50)
+    return {
+        "routes": sorted(
+            f"{protocol - 0x40}: {line}"
+            for protocol in protocols
+            for family in "46"
+            for line in lines(f"ip -{family} route show table all proto {protocol}")
+        ),
+        "rules": [line for family in "46" for line in lines(f"ip -{family} rule") if "0x3" in line],
+        "neighbours": lines("ip neigh show nud permanent"),
+        "addresses": [
+            f"{row['local']}/{row['prefixlen']}"
+            for link in json.loads(netns.sh("ip -j addr show dev gw0"))
+            for row in link["addr_info"]
+            if row["scope"] == "global"
+        ],
+    }
+
+
+WANTED = {
+    "routes": [
+        "0: 10.244.2.0/24 via 10.244.2.1 dev gw0 src 10.244.1.1 onlink",
+        "0: fd00:2::/64 via fd00:2::1 dev gw0 metric 1024 onlink pref medium",
+        "3: 169.254.0.253 dev gw0 scope link",
+        "4: default via 10.244.1.9 dev gw0 table 101",
+        "4: default via fd00:1::9 dev gw0 table 101 metric 1024 pref medium",
+    ],
+    "rules": ["300:\tfrom all fwmark 0x3/0xff lookup 101 proto 68"] * 2,
+    "neighbours": [
+        "169.254.0.253 dev gw0 lladdr aa:bb:cc:dd:ee:ff PERMANENT proto 67",
+        "fd00:2::1 dev gw0 lladdr aa:bb:cc:dd:ee:ff PERMANENT proto 64",
+    ],
+    "addresses": ["10.244.1.1/24", "10.9.9.9/32", "fd00:1::1/64"],
+}
+
+
+async def test_a_batch_in_any_order_is_applied_and_applying_it_again_changes_nothing(
+    node: Namespaces,
+) -> None:
+    sink = NetlinkSink()
+    await sink.apply(ENTRIES, ())
+    first = standing(node)
+    await sink.apply(ENTRIES, ())
+    assert standing(node) == first == WANTED
+    link = json.loads(node.sh("ip -j link show gw0"))[0]
+    assert (link["mtu"], link["address"], "UP" in link["flags"]) == (1400, "0a:00:00:00:00:01", True)
+    assert node.sh("cat /proc/sys/net/ipv4/conf/gw0/arp_announce") == "1\n"
+
+
+async def test_packets_take_the_onlink_route_through_the_gateway(node: Namespaces) -> None:
+    await NetlinkSink().apply(ENTRIES, ())
+    node.sh("ping -c1 -W2 10.244.2.1")
+    node.sh("ping -c1 -W2 -I 10.9.9.9 10.244.2.1")
+
+
+async def test_a_put_changes_what_stands_under_its_key(node: Namespaces) -> None:
+    sink = NetlinkSink()
+    await sink.apply(ENTRIES, ())
+    await sink.apply(
+        (
+            Route(dst="10.244.2.0/24", dev="gw0", via="10.244.1.9"),
+            Rule(family=4, mark=3, mask=0xFF, table=102, priority=300, category=EGRESS),
+            Neighbour(dev="gw0", ip="fd00:2::1", mac="aa:bb:cc:dd:ee:00"),
+        ),
+        (),
+    )
+    now = standing(node)
+    assert now["routes"] == ["0: 10.244.2.0/24 via 10.244.1.9 dev gw0", *WANTED["routes"][1:]]
+    assert now["rules"] == [WANTED["rules"][0].replace("101", "102"), WANTED["rules"][1]]
+    assert now["neighbours"] == [WANTED["neighbours"][0], WANTED["neighbours"][1].replace("ee:ff", "ee:00")]
+
+
+async def test_a_drop_takes_only_ours_and_dropping_again_is_fine(node: Namespaces) -> None:
+    sink = NetlinkSink()
+    await sink.apply(ENTRIES, ())
+    node.sh("ip route add 10.77.0.0/24 dev gw0; ip neigh add 10.244.1.77 lladdr 02:00:00:00:00:01 dev gw0")
+    stranger = Route(dst="10.77.0.0/24", dev="gw0")
+    kept = Address(
+        "gw0", "10.244.1.1/24"
+    )  # with the last address of a family the kernel forgets its neighbours
+    for _ in range(2):
+        await sink.apply((), (*(entry for entry in ENTRIES if entry != kept), stranger))
+    assert standing(node) == {
+        "routes": [],
+        "rules": [],
+        "neighbours": ["10.244.1.77 dev gw0 lladdr 02:00:00:00:00:01 PERMANENT"],
+        "addresses": ["10.244.1.1/24"],
+    }
+    assert "10.77.0.0/24 dev gw0" in node.sh("ip route")
+    node.sh("ip link del gw0")
+    await sink.apply((), ENTRIES)
+
+
+async def test_the_kernels_no_names_the_entries_and_spares_the_others(node: Namespaces) -> None:
+    bad = (
+        Route(dst="10.244.3.0/24", dev="gw0", via="192.168.7.7"),
+        Link("nowhere", 1400),
+        Sysctl("net/ipv4/no_such_thing", "1"),
+        Address("nowhere", "10.1.1.1/32"),
+        Neighbour(dev="nowhere", ip="10.1.1.1", mac=PEER_MAC),
+    )
+    with pytest.raises(Refused) as refusal:
+        await NetlinkSink().apply((*bad, *ENTRIES), ())
+    assert set(refusal.value.entries) == set(bad)
+    assert str(refusal.value) == "Link nowhere: No such device"
+    assert standing(node) == WANTED
+    with pytest.raises(Refused, match=r"^Route \('10\.244\.3\.0/24', 254, 0\): Network is unreachable$"):
+        await NetlinkSink().apply(bad[:1], ())
+
+
+async def test_a_restart_adopts_what_stands_and_sweeps_only_its_category_of_ours(node: Namespaces) -> None:
+    await NetlinkSink().apply(ENTRIES, ())
+    node.sh("ip route add 10.77.0.0/24 dev gw0")
+    kept = ENTRIES[
+        -5:
+    ]  # Link, Sysctl and the addresses, one of them written another way than the kernel does
+    sink = NetlinkSink()
+    await sink.resync(kept)
+    assert standing(node) == WANTED
+    late = ENTRIES[3]
+    await sink.apply((late,), ())
+    await sink.sweep(EGRESS)
+    assert standing(node) == WANTED | {
+        "routes": [*WANTED["routes"][:3], "4: default via 10.244.1.9 dev gw0 table 101"],
+        "rules": [],
+    }
+    await sink.sweep(0)
+    await sink.sweep(3)
+    assert standing(node) == {
+        "routes": ["4: default via 10.244.1.9 dev gw0 table 101"],
+        "rules": [],
+        "neighbours": [],
+        "addresses": WANTED["addresses"],
+    }
+    assert "10.77.0.0/24 dev gw0" in node.sh("ip route")
