@@ -99,7 +99,7 @@ def put_route(ip: Any, route: Route) -> None:
     if ":" not in route.dst:
         optional["scope"] = _SCOPE_LINK if route.scope == "link" else _SCOPE_GLOBAL
     if route.dev:
-        optional["oif"] = socket.if_nametoindex(route.dev)
+        optional["oif"] = _index(route.dev)
     ip.route("replace", **_route(route), **optional)
 
 
@@ -202,6 +202,13 @@ def _protocol(category: int) -> int:
     return PROTOCOL + category
 
 
+def _index(dev: str) -> int:
+    try:
+        return socket.if_nametoindex(dev)
+    except OSError as e:  # it comes without a number
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from e
+
+
 def _family(text: str) -> int:
     return socket.AF_INET6 if ":" in text else socket.AF_INET
 
@@ -209,7 +216,7 @@ def _family(text: str) -> int:
 def _address(address: Address) -> dict[str, Any]:
     ip, _, prefix = address.cidr.partition("/")
     return {
-        "index": socket.if_nametoindex(address.dev),
+        "index": _index(address.dev),
         "family": _family(ip),
         "address": ip,
         "prefixlen": int(prefix),
@@ -249,7 +256,7 @@ def _route_of(row: Any) -> Route:
 def _neighbour(neighbour: Neighbour) -> dict[str, Any]:
     return {
         "family": _family(neighbour.ip),
-        "ifindex": socket.if_nametoindex(neighbour.dev),
+        "ifindex": _index(neighbour.dev),
         "dst": str(ipaddress.ip_address(neighbour.ip)),
         "protocol": _protocol(neighbour.category),
     }
