@@ -63,7 +63,7 @@ class Log:
         """What somebody should look at."""
         self._logger.warning(sentence, extra={"fields": fields}, stacklevel=2)
 
-    def error(self, sentence: str, error: BaseException | None = None, **fields: Any) -> None:
+    def error(self, sentence: str, *, error: BaseException | None = None, **fields: Any) -> None:
         """What failed; `error` becomes the field err."""
         named = {} if error is None else {"err": str(error) or type(error).__name__}
         self._logger.error(sentence, extra={"fields": named | fields}, stacklevel=2)
