@@ -60,8 +60,13 @@ def mounted() -> list[Hierarchy]:
     return hierarchies(Path("/proc/mounts").read_text())
 
 
+def top_name(record: Record) -> str:
+    """The lab's own cgroup, below which its nodes are."""
+    return f"antrea-lab-{record.name}"
+
+
 def _top(record: Record, hierarchy: Hierarchy) -> Path:
-    return hierarchy.mount / f"antrea-lab-{record.name}"
+    return hierarchy.mount / top_name(record)
 
 
 def create(record: Record, node: str) -> list[Path]:
@@ -80,6 +85,11 @@ def create(record: Record, node: str) -> list[Path]:
             _delegate(top)
         joined.append(top / node)
     return joined
+
+
+def tops(record: Record, node: str) -> list[Path]:
+    """The node's subtrees, one per hierarchy."""
+    return [_top(record, h) / node for h in mounted()]
 
 
 def members(record: Record, node: str) -> list[Path]:

@@ -12,6 +12,7 @@ import msgspec
 
 from antrea.errors import Invalid, Unavailable
 from antrea.lab import (
+    antrea,
     artifacts,
     cgroup,
     control_plane,
@@ -126,6 +127,8 @@ def _network(lab: Lab, tell: Progress) -> None:
     namespace.script(lab.record, control, reference_cni.routes(lab.topology, cidrs))
     if lab.settings.cni == "reference":
         reference_cni.configure(lab.record, lab.topology, cidrs)
+    else:
+        antrea.install(lab)
 
 
 def pod_cidrs(lab: Lab) -> dict[str, list[str]]:
@@ -204,6 +207,16 @@ def status(lab: Lab) -> list[str]:
     daemons = [p for p in running.values() if p.name not in {m.name for m in lab.topology.machines}]
     lines += [f"{p.name:26} pid {p.pid}" for p in daemons]
     return lines
+
+
+def logs(lab: Lab) -> dict[str, Path]:
+    """Log files by the name of what writes them."""
+    top = lab.record.directory
+    files = {f.stem: f for f in (top / "logs").glob("*.log")}
+    for machine in lab.topology.nodes:
+        own = (node.root(lab.record, machine.name) / "var/log").glob("*.log")
+        files |= {f"{machine.name}/{f.stem}": f for f in own}
+    return dict(sorted(files.items()))
 
 
 def enter(lab: Lab, machine: str, command: Sequence[str]) -> list[str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from antrea.errors import AntreaError, Invalid
-from antrea.lab import cluster
+from antrea.lab import antrea, cluster, fault
+from antrea.lab.demo import show
 from antrea.lab.record import Record
 from antrea.lab.settings import read
 
@@ -79,6 +80,58 @@ def execute(name: str, machine: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on a node, or in the network of another machine of the lab (control, gateway, outside, underlay)."""
     words = command[1:] if command[0] == "--" else command
     become(cluster.enter(cluster.open_lab(name), machine, words))
+
+
+@cli.command()
+@NAME
+@click.argument("which", nargs=-1)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
+@click.option("-n", "--lines", default=50, show_default=True, help="How many lines of each.")
+def logs(name: str, which: tuple[str, ...], *, follow: bool, lines: int) -> None:
+    """Show logs of daemons, such as `kube-apiserver` or `node-1/kubelet`; without a name, list them."""
+    files = cluster.logs(cluster.open_lab(name))
+    if not which:
+        click.echo("\n".join(files))
+        return
+    for wanted in which:
+        if wanted not in files:
+            raise Invalid("logs", f"{wanted!r} is none of {', '.join(files)}")
+    become(["tail", f"--lines={lines}", *(["-F"] if follow else []), *(str(files[w]) for w in which)])
+
+
+@cli.command(name="fault")
+@NAME
+@click.argument("machine", metavar="NODE")
+@click.argument("kind", type=click.Choice(fault.KINDS))
+@click.option("--link", help="Only this card (eth0 or eth1) for cut-link and heal-link.")
+def fault_(name: str, machine: str, kind: fault.Kind, link: str | None) -> None:
+    """Break a node, or repair it."""
+    fault.inject(cluster.open_lab(name), machine, kind, link=link)
+
+
+@cli.command()
+@NAME
+@click.argument("machine")
+@click.argument("link")
+@click.argument("percent", type=float)
+def lose(name: str, machine: str, link: str, percent: float) -> None:
+    """Lose PERCENT of the packets on a machine's LINK, each way; 0 ends it."""
+    fault.lose(cluster.open_lab(name), machine, link, percent)
+
+
+@cli.command()
+@NAME
+def reload(name: str) -> None:
+    """Restart our programs with the source as it is now (labs started with --dev)."""
+    for line in antrea.reload(cluster.open_lab(name)):
+        click.echo(f"restarted {line}")
+
+
+@cli.command()
+@NAME
+def demo(name: str) -> None:
+    """Show the cluster, and Pods on different nodes that reach each other."""
+    show(cluster.open_lab(name), click.echo)
 
 
 def become(command: Sequence[str]) -> NoReturn:

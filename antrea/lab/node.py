@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from antrea.lab.topology import Machine, Topology
 
 PLUGINS = Path("/usr/lib/cni")
+SOURCE = Path(__file__).parents[1]
 LOOPBACK = ("loopback",)
 REFERENCE = ("loopback", "bridge", "host-local", "portmap")
 ROOT_DIRECTORIES = (
@@ -73,7 +74,9 @@ def prepare(
     (own / "containerd/lab.toml").write_text(node_files.containerd())
     services = _write_kubernetes(record, topology, node, settings)
     programs = [supplies.binaries.kubelet, supplies.binaries.kube_proxy, supplies.binaries.kubectl]
-    (directory(record, node.name) / "init.sh").write_text(node_files.init(services, programs))
+    (directory(record, node.name) / "init.sh").write_text(
+        node_files.init(services, programs, SOURCE if settings.dev else None)
+    )
     for name in REFERENCE if settings.cni == "reference" else LOOPBACK:
         shutil.copy2(PLUGINS / name, top / "opt/cni/bin" / name)
     images.seed(supplies.images, top / "var/lib/containerd")
@@ -132,6 +135,8 @@ def power_off(record: Record, node: str) -> None:
     if process:
         thaw(record, node)
         end([process])
+    for own in cgroup.tops(record, node):
+        cgroup.remove(own)
     namespace.remove(namespace.path(record, node))
 
 

@@ -23,6 +23,8 @@ CONFIG = "/etc/kubernetes"
 LOGS = "/var/log"
 START = "/var/lib/lab/start"
 """kubelet and kube-proxy start when this file exists: there is an API server to talk to."""
+SOURCE = "/opt/antrea-source"
+"""Where a node of a lab with `--dev` sees the checkout's package."""
 READY = "/var/lib/lab/ready"
 
 # what kubelet sets for the whole machine: on a node these are files of its own with the values it wants to find
@@ -191,10 +193,10 @@ while :; do wait || true; done
 """
 
 
-def init(services: Sequence[tuple[str, str]], programs: Sequence[Path]) -> str:
+def init(services: Sequence[tuple[str, str]], programs: Sequence[Path], source: Path | None) -> str:
     """The init script; `services` are names and commands that start once there is an API server.
 
-    `programs` of the machine appear in the node's /opt/kubernetes.
+    `programs` of the machine appear in the node's /opt/kubernetes, `source` (a package directory) in SOURCE.
     """
     places = [f"$R{BINARIES}/{p.name}" for p in programs]
     binaries = [
@@ -205,6 +207,9 @@ def init(services: Sequence[tuple[str, str]], programs: Sequence[Path]) -> str:
         f"[ ! -e /proc/sys/{name} ] || mount --bind /etc/tunables/{name.replace('/', '.')} /proc/sys/{name}"
         for name in MACHINE_TUNABLES
     ]
+    if source:
+        place = f"$R{SOURCE}/{source.name}"
+        binaries.append(f'mkdir -p "{place}"; mount --bind -o ro "{source}" "{place}"')
     return INIT % {
         "binaries": "\n".join(binaries),
         "cgroups": "\n".join(cgroup.mount_lines(cgroup.mounted())),

@@ -32,8 +32,8 @@ def conflist(pod_cidrs: list[str]) -> dict[str, Any]:
 
 
 def configure(record: Record, topology: Topology, pod_cidrs: dict[str, list[str]]) -> None:
-    """Give every node its plugin configuration and a route to every other node's Pods; also after a power cycle."""
-    for machine in topology.nodes:
+    """Give every running node its plugin configuration and a route to every other node's Pods; also after a power cycle."""
+    for machine in (m for m in topology.nodes if m.name in record.processes()):
         file = namespace.path(record, machine.name)
         others = {n: c for n, c in pod_cidrs.items() if n != machine.name}
         namespace.script(record, file, routes(topology, others))

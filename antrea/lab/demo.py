@@ -1,0 +1,59 @@
+"""What a person wants to see of a new cluster: its nodes and Pods, and Pods on different nodes that reach each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.errors import Unavailable
+from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.lab.cluster import Lab
+
+MANIFEST = Path(__file__).with_name("demo.yaml")
+COMMAND = "scripts/lab"
+
+
+def show(lab: Lab, say: Callable[[str], None]) -> None:
+    """Run it; raises Unavailable when a Pod does not reach another."""
+    first, last = lab.topology.nodes[0].name, lab.topology.nodes[-1].name
+    lab.api.apply(
+        MANIFEST.read_text().replace("IMAGE", AGNHOST).replace("FIRST", first).replace("LAST", last)
+    )
+    for pod in ("client", "server"):
+        lab.api.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
+
+    def run(*words: str) -> None:
+        say(f"\n$ {COMMAND} kubectl {' '.join(words)}")
+        say(lab.api.kubectl(*words).rstrip())
+
+    run("get", "nodes", "-o", "wide")
+    run("get", "pods", "-A", "-o", "wide")
+    status = msgspec.json.decode(lab.api.kubectl("get", "pod", "server", "-o", "json"))["status"]
+    for address in (entry["ip"] for entry in status["podIPs"]):
+        run("exec", "client", "--", "ping", "-c", "3", "-W", "2", address)
+        host = f"[{address}]" if ":" in address else address
+        run("exec", "client", "--", "curl", "-s", "-m", "5", f"http://{host}:8080/hostname")
+    wait_for("an answer from http://server", lambda: answers(lab, "http://server/hostname"), seconds=20)
+    run("exec", "client", "--", "curl", "-s", "-m", "5", "http://server.default.svc.cluster.local/hostname")
+    name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
+    say(
+        f"\nThe Pod client on {first} reached the Pod server on {last}. Try next:\n"
+        f"  {COMMAND} exec{name} {first} -- ip route            # inside a node; also: ovs-vsctl show\n"
+        f"  {COMMAND} fault{name} {last} cut-link               # heal-link, power-off, power-on, pause, resume\n"
+        f"  {COMMAND} down{name}                              # removes all of it"
+    )
+
+
+def answers(lab: Lab, url: str) -> bool:
+    """Does the client get an answer from there? A new Service takes a moment until every node knows it."""
+    try:
+        return bool(lab.api.kubectl("exec", "client", "--", "curl", "-s", "-m", "1", url))
+    except Unavailable:
+        return False
