@@ -1,0 +1,73 @@
+"""The Pod ports of the bridge, as CNI calls see them: found in OVSDB, whoever wrote them and whenever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
+
+from antrea.host.ovs_port import PodPort, Port, Realised
+from antrea.outside import ovsdb_write
+
+if TYPE_CHECKING:
+    from antrea.facts.ovs import PodInterface
+    from antrea.outside.ovsdb import Ovsdb
+
+
+class PodPorts(Protocol):
+    """What the CNI server needs of the bridge. All raise Refused, Unavailable; `standing` only Unavailable."""
+
+    async def add(self, name: str, pod: PodPort) -> PodInterface:
+        """Make the port, or bring it in line; returns once OVS has given it a number."""
+
+    async def drop(self, names: tuple[str, ...]) -> None:
+        """Take ports away; those that are not there are no error."""
+
+    def standing(self) -> tuple[StandingPort, ...]:
+        """All Pod ports of the bridge, as of now."""
+
+    async def check(self) -> None:
+        """Raises Unavailable if nothing can be changed on the bridge now."""
+
+
+class StandingPort(msgspec.Struct, frozen=True):
+    """A Pod port in OVSDB."""
+
+    name: str
+    pod: PodPort
+    broken: bool
+    """OVS cannot open the device: it is gone, with its container."""
+
+
+class OvsPodPorts:
+    """The Pod ports of one bridge of Open vSwitch."""
+
+    def __init__(self, db: Ovsdb, bridge: str) -> None:
+        self._db = db
+        self._bridge = bridge
+
+    async def add(self, name: str, pod: PodPort) -> PodInterface:
+        port = Port(name=name, external_ids=tuple(pod.external_ids().items()))
+        uuid = await ovsdb_write.ensure_port(self._db, self._bridge, port)
+        number = await ovsdb_write.ofport(self._db, name)
+        return cast("PodInterface", Realised(name, uuid, number, "", pod.external_ids()).fact())
+
+    async def drop(self, names: tuple[str, ...]) -> None:
+        await ovsdb_write.drop_ports(self._db, self._bridge, names)
+
+    def standing(self) -> tuple[StandingPort, ...]:
+        bridge = self._db.row("Bridge", self._bridge)
+        ports = self._db.rows("Port")
+        rows = [ports[uuid] for uuid in bridge["ports"] if uuid in ports] if bridge else []
+        return tuple(
+            StandingPort(row["name"], pod, self._is_broken(row["name"]))
+            for row in rows
+            if (pod := PodPort.read(row["external_ids"]))
+        )
+
+    async def check(self) -> None:
+        await self._db.transact({"op": "comment", "comment": "is OVSDB there"})
+
+    def _is_broken(self, name: str) -> bool:
+        interface = self._db.row("Interface", name)
+        return interface is None or (interface["ofport"] is not None and interface["ofport"] < 0)

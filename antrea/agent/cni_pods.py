@@ -1,0 +1,203 @@
+"""Pod interfaces made and removed: address, veth pair and OVS port, in that order, and back in reverse.
+
+The address reservation is made first and given back last, and the OVS port names the container; so after a kill at any
+step, DEL of that container finds all that is left, and so does `reconcile` at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from antrea.agent.cni_answer import Attached
+from antrea.agent.cni_call import Call, Failed
+from antrea.agent.cni_wiring import Wiring, answering
+from antrea.apis.cni import Code
+from antrea.errors import Refused, Unavailable
+from antrea.host.ovs_port import PodPort
+from antrea.outside.netns import host_interface_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from antrea.agent.cni_bridge import StandingPort
+    from antrea.facts.node import ThisNode
+    from antrea.outside.ipam import Allocation
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 20.0
+ANNOUNCEMENTS, ANNOUNCEMENT_GAP = 3, 0.05
+"""How often, and how many seconds between. # parity: pkg/agent/cniserver advertiseContainerAddr"""
+
+
+class PodInterfaces:
+    """All that this Node has for its Pods' interfaces. The caller sees to one call per container at a time."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._on = wiring
+        self._announcing: set[asyncio.Task[None]] = set()
+
+    async def add(self, call: Call, node: ThisNode) -> Attached:
+        """Connect a Pod, or find it connected. Raises Failed; then what this call made is gone again."""
+        if not self._on.here(call.netns).exists():
+            raise Failed(Code.UNKNOWN_CONTAINER, f"Network namespace {call.netns} does not exist")
+        with answering(Code.IPAM_FAILURE, unavailable=Code.IPAM_FAILURE):
+            allocation = await self._on.ipam.allocate(call.container_id, call.if_name)
+        if standing := await self._connected(call, allocation):
+            with answering(Code.CONFIG_INTERFACE_FAILURE):
+                await self._settle(standing.name, standing.pod)
+            return _attached(standing.name, standing.pod.mac, allocation)
+        try:
+            with answering(Code.CONFIG_INTERFACE_FAILURE):
+                return await self._connect(call, node, allocation)
+        except Exception:
+            await self._roll_back(call)
+            raise
+
+    async def delete(self, call: Call) -> None:
+        """Remove what is left of a Pod interface, which may be nothing. Raises Failed."""
+        ports = {port.name for port in self._ports_of(call)}
+        if call.pod_name:
+            ports.add(host_interface_name(call.pod_name, call.container_id, call.if_name))
+        await self._remove(call.container_id, call.if_name, ports)
+
+    async def keep_only(self, valid: Collection[tuple[str, str]], busy: Collection[str]) -> None:
+        """Remove all interfaces but those of `valid` (container id, interface) and of `busy` containers. Raises Failed."""
+        gone = [
+            port
+            for port in self._on.ports.standing()
+            if (port.pod.container_id, port.pod.if_dev) not in valid and port.pod.container_id not in busy
+        ]
+        await self._sweep(gone, {container for container, _ in valid} | set(busy))
+
+    async def reconcile(self, pods: Collection[str], busy: Collection[str]) -> None:
+        """Remove what stands for Pods that vanished while nobody looked; it stays if its Pod and its device stand.
+
+        `pods` are all Pods of this Node that have a network of their own ("namespace/name"), from a complete list.
+        Raises Failed.
+        """
+        standing = self._on.ports.standing()
+        gone = [
+            port
+            for port in standing
+            if port.pod.container_id not in busy
+            and (port.broken or f"{port.pod.pod_namespace}/{port.pod.pod_name}" not in pods)
+        ]
+        lost = {port.name for port in gone}
+        kept = {port.pod.container_id for port in standing if port.name not in lost}
+        await self._sweep(gone, kept | set(busy))
+
+    async def close(self) -> None:
+        """End the announcements under way."""
+        for task in self._announcing:
+            task.cancel()
+        await asyncio.gather(*self._announcing, return_exceptions=True)
+
+    async def _connected(self, call: Call, allocation: Allocation) -> StandingPort | None:
+        """The port of an earlier ADD of the same interface, if all of it still stands."""
+        for port in self._ports_of(call):
+            veth = self._on.veth(call, port.name, allocation, mac=port.pod.mac, mtu=0)
+            if port.broken or port.pod.ips != allocation.ips:
+                continue
+            try:
+                await self._on.netns.check_pod_veth(veth)
+            except (Refused, Unavailable):
+                continue
+            return port
+        return None
+
+    async def _connect(self, call: Call, node: ThisNode, allocation: Allocation) -> Attached:
+        name = host_interface_name(call.pod_name, call.container_id, call.if_name)
+        if stale := tuple(port.name for port in self._ports_of(call)):
+            await self._on.ports.drop(stale)
+        veth = self._on.veth(call, name, allocation, mac=None, mtu=call.config.mtu or node.mtu)
+        mac, _ = await self._on.netns.create_pod_veth(veth)
+        pod = PodPort(
+            container_id=call.container_id,
+            pod_namespace=call.pod_namespace,
+            pod_name=call.pod_name,
+            mac=mac,
+            ips=allocation.ips,
+            if_dev=call.if_name,
+            netns=veth.netns_path,
+        )
+        await self._settle(name, pod)
+        task = asyncio.create_task(self._announce(pod), name=f"announce {name}")
+        self._announcing.add(task)
+        task.add_done_callback(self._announcing.discard)
+        return _attached(name, mac, allocation)
+
+    async def _settle(self, name: str, pod: PodPort) -> None:
+        fact = await self._on.ports.add(name, pod)
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self._on.settle(fact)
+        except TimeoutError:
+            raise Unavailable(f"flows of {name}, not in place within {SETTLE_SECONDS:g} s") from None
+
+    async def _announce(self, pod: PodPort) -> None:
+        """Best effort: the Pod works without it, only a neighbour that knew its address with another MAC is slow."""
+        try:
+            for _ in range(ANNOUNCEMENTS):
+                await self._on.netns.announce(pod.netns, pod.if_dev, pod.mac, pod.ips)
+                await asyncio.sleep(ANNOUNCEMENT_GAP)
+        except (Refused, Unavailable) as e:
+            _log(logging.WARNING, "Failed to announce addresses", container=pod.container_id, error=str(e))
+
+    async def _roll_back(self, call: Call) -> None:
+        """What cannot be removed now is found by the runtime's DEL, or at the next start."""
+        try:
+            await self.delete(call)
+        except Failed as e:
+            _log(logging.ERROR, "Failed to roll back", container=call.container_id, error=e.error.msg)
+
+    async def _sweep(self, gone: Iterable[StandingPort], known: Collection[str]) -> None:
+        failures: list[Failed] = []
+        kept = set(known)
+        for port in gone:
+            try:
+                await self._remove(port.pod.container_id, port.pod.if_dev, {port.name})
+                _log(
+                    logging.INFO,
+                    "Removed an interface nobody uses",
+                    interface=port.name,
+                    container=port.pod.container_id,
+                )
+            except Failed as e:
+                failures.append(e)
+                kept.add(port.pod.container_id)
+        with answering(Code.IPAM_FAILURE):
+            if ips := await self._on.ipam.gc(kept):
+                _log(logging.INFO, "Released addresses nobody uses", ips=",".join(ips))
+        if failures:
+            raise failures[0]
+
+    async def _remove(self, container_id: str, if_name: str, host_names: Collection[str]) -> None:
+        with answering(Code.CONFIG_INTERFACE_FAILURE):
+            await self._on.ports.drop(tuple(sorted(host_names)))
+            for name in sorted(host_names):
+                await self._on.netns.delete_link(name)
+        with answering(Code.IPAM_FAILURE):
+            await self._on.ipam.release(container_id, if_name)
+
+    def _ports_of(self, call: Call) -> list[StandingPort]:
+        return ports_of(self._on, call)
+
+
+def ports_of(wiring: Wiring, call: Call) -> list[StandingPort]:
+    """The ports of this call's container and interface; more than one only if its Pod had another name before."""
+    return [
+        port
+        for port in wiring.ports.standing()
+        if (port.pod.container_id, port.pod.if_dev) == (call.container_id, call.if_name)
+    ]
+
+
+def _attached(name: str, mac: str, allocation: Allocation) -> Attached:
+    return Attached(host_name=name, mac=mac, addresses=allocation.addresses, gateways=allocation.gateways)
+
+
+def _log(level: int, sentence: str, **fields: str) -> None:
+    log.log(level, sentence, extra={"fields": fields})

@@ -1,0 +1,194 @@
+"""The agent's end of the CNI socket: one line of JSON in, one answer out, every wait bounded.
+
+A call goes on when its caller has gone: the DEL that a runtime sends for a failed ADD waits for its turn and then finds
+everything. An agent that stops leaves what it was doing as a kill would; see `cni_pods`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antrea.agent.cni_answer import failure, result_of, success
+from antrea.agent.cni_call import Call, Failed, read_call
+from antrea.agent.cni_check import check
+from antrea.agent.cni_pods import PodInterfaces
+from antrea.agent.cni_turns import Turns
+from antrea.apis.cni import Code, Result
+from antrea.errors import Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from antrea.agent.cni_wiring import Wiring
+    from antrea.facts.node import ThisNode
+
+log = logging.getLogger(__name__)
+
+SOCKET = Path("/var/run/antrea/cni.sock")
+READY_SECONDS = 30.0
+"""# parity: pkg/agent/cniserver/server.go networkReadyTimeout"""
+TURN_SECONDS = 20.0
+REQUEST_SECONDS = 10.0
+REQUEST_LIMIT = 8 << 20
+"""Octets; the plugin takes 1 MiB of stdin, of which every octet may become six."""
+
+
+class CniServer:
+    """Answers the CNI plugin. ADD waits for `network_ready`, which is to be set after `reconcile`."""
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        network_ready: asyncio.Event,
+        path: Path = SOCKET,
+        *,
+        ready_seconds: float = READY_SECONDS,
+    ) -> None:
+        self._wiring = wiring
+        self._ready = network_ready
+        self._path = path
+        self._patience = ready_seconds
+        self._pods = PodInterfaces(wiring)
+        self._turns = Turns(TURN_SECONDS)
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Serve until cancelled.
+
+        Raises Unavailable if another agent of this Node serves this socket, Invalid if nobody could.
+        """
+        with _sole_listener(self._path) as door:
+            server = await asyncio.start_unix_server(self._accept, sock=door, limit=REQUEST_LIMIT)
+            log.info("CNI server is listening", extra={"fields": {"socket": str(self._path)}})
+            try:
+                await server.serve_forever()
+            finally:
+                server.close()
+                for task in self._serving:
+                    task.cancel()
+                await asyncio.gather(*self._serving, return_exceptions=True)
+                await self._pods.close()
+
+    async def reconcile(self, pods: Collection[str] | None) -> None:
+        """Remove what stands for Pods of this Node that are gone.
+
+        `pods` are those with a network of their own, "namespace/name"; None is a list that is not complete yet, and then
+        nothing is removed. Raises Failed when something could not be removed; the rest is.
+        """
+        if pods is not None:
+            await self._pods.reconcile(pods, self._turns.busy)
+
+    async def answer(self, line: bytes) -> bytes:
+        """The answer to one request."""
+        try:
+            call = read_call(line)
+        except Failed as e:
+            return _refusal(e, {})
+        fields = {"command": call.command, "container": call.container_id, "pod": call.pod}
+        try:
+            result = await self._do(call)
+        except Failed as e:
+            return _refusal(e.in_version(call.version), fields)
+        except Exception as e:
+            log.exception("Failed to handle a CNI call", extra={"fields": fields})
+            return failure(Failed(Code.UNKNOWN, f"Unexpected error in antrea-agent: {e!r}").error)
+        log.info("Handled a CNI call", extra={"fields": fields})
+        return success(result)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if task := asyncio.current_task():
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                line = await reader.readline()
+            writer.write(await self.answer(line))
+            await writer.drain()
+        except (ValueError, TimeoutError) as e:
+            log.warning("Dropped a CNI request that does not end", extra={"fields": {"error": str(e)}})
+        except ConnectionError:
+            log.warning("The CNI plugin went away before it was answered")
+        finally:
+            writer.close()
+
+    async def _do(self, call: Call) -> Result | None:
+        match call.command:
+            case "STATUS":
+                await self._status()
+            case "GC":
+                await self._keep_only_valid(call)
+            case "ADD":
+                node = await self._network()
+                async with self._turns.of(call.container_id):
+                    return result_of(call, await self._pods.add(call, node))
+            case "DEL":
+                async with self._turns.of(call.container_id):
+                    await self._pods.delete(call)
+            case _:
+                async with self._turns.of(call.container_id):
+                    await check(self._wiring, call)
+        return None
+
+    async def _network(self) -> ThisNode:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._ready.wait()
+        except TimeoutError:
+            late = f"The network of this Node is not ready after {self._patience:g} s"
+            raise Failed(Code.TRY_AGAIN_LATER, late) from None
+        node = self._wiring.node()
+        if node is None or not node.pod_cidrs:
+            raise Failed(
+                Code.TRY_AGAIN_LATER, "This Node has no podCIDR yet, so its Pods cannot get addresses"
+            )
+        return node
+
+    async def _keep_only_valid(self, call: Call) -> None:
+        attachments = call.config.valid_attachments
+        if attachments is None:
+            raise Failed(Code.INVALID_NETWORK_CONFIG, "GC needs cni.dev/valid-attachments")
+        valid = {(attachment.container_id, attachment.if_name) for attachment in attachments}
+        await self._pods.keep_only(valid, self._turns.busy)
+
+    async def _status(self) -> None:
+        node = self._wiring.node()
+        if not self._ready.is_set() or node is None or not node.pod_cidrs:
+            raise Failed(Code.NOT_AVAILABLE, "The network of this Node is not ready")
+        try:
+            await self._wiring.ports.check()
+        except Unavailable as e:
+            raise Failed(Code.LIMITED_CONNECTIVITY, f"Not available now: {e.what}") from e
+
+
+def _refusal(failed: Failed, fields: dict[str, str]) -> bytes:
+    error = failed.error
+    log.error("Refused a CNI call", extra={"fields": {**fields, "code": int(error.code), "error": error.msg}})
+    return failure(error)
+
+
+@contextlib.contextmanager
+def _sole_listener(path: Path) -> Iterator[socket.socket]:
+    """A socket bound to `path`, for root only; a lock beside it tells a stale socket file from a living agent's."""
+    with contextlib.ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+            door = stack.enter_context(socket.socket(socket.AF_UNIX))
+            door.bind(str(path))
+            path.chmod(0o600)
+        except BlockingIOError as e:
+            raise Unavailable(f"CNI socket {path}: another antrea-agent of this Node serves it") from e
+        except OSError as e:
+            raise Invalid("cniSocket", f"cannot listen on {path}: {e.strerror or e}") from e
+        stack.callback(path.unlink, missing_ok=True)
+        yield door

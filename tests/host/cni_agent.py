@@ -1,0 +1,116 @@
+"""The CNI part of an agent as a process of its own, so that a test can kill it at any step of a call.
+
+python tests/host/cni_agent.py '{"db": ..., "socket": ..., "ipam": ...}': see `Settings`. Its log goes to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.agent.cni_bridge import OvsPodPorts
+from antrea.agent.cni_server import CniServer
+from antrea.agent.cni_wiring import Wiring
+from antrea.facts.node import ThisNode
+from antrea.outside.netns import NetnsWorker
+from antrea.outside.ovsdb import Ovsdb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.facts.ovs import PodInterface
+
+BRIDGE = "br-int"
+
+
+class Settings(msgspec.Struct):
+    db: str
+    mgmt: str
+    socket: str
+    ipam: str
+    pod_cidrs: tuple[str, ...] = ("10.244.1.0/24", "fd00:10:244:1::/64")
+    pods: tuple[str, ...] | None = None
+    """"namespace/name" of the Pods of this Node; None is a list that is not synced."""
+    die: str = ""
+    """"before STEP" or "after STEP": the agent kills itself there."""
+    ready: bool = True
+
+
+class Mortal:
+    """Passes every call on to `inner`; at the step chosen it kills the process, as kill -9 does."""
+
+    def __init__(self, inner: Any, die: str) -> None:
+        self._inner = inner
+        self._die = die
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return self._deadly(name, found) if self._die.endswith(f" {name}") else found
+
+    def _deadly(self, name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*given: Any, **named: Any) -> Any:
+            if self._die == f"before {name}":
+                os.kill(os.getpid(), signal.SIGKILL)
+            done = await step(*given, **named)
+            os.kill(os.getpid(), signal.SIGKILL)
+            return done
+
+        return call
+
+
+class MortalWiring(Wiring):
+    die = ""
+
+    @property
+    def ipam(self) -> Any:
+        return Mortal(super().ipam, self.die)
+
+
+class Flows:
+    """Connects Pods with the plainest flow there is, as the last step of ADD."""
+
+    def __init__(self, mgmt: str) -> None:
+        self._mgmt = mgmt
+
+    async def settle(self, pod: PodInterface) -> None:
+        flow = f"priority=10,in_port={pod.ofport},actions=NORMAL"
+        words = ("ovs-ofctl", "-O", "OpenFlow15", "add-flow", f"unix:{self._mgmt}", flow)
+        process = await asyncio.create_subprocess_exec(*words)
+        assert await process.wait() == 0
+
+
+async def main(settings: Settings) -> None:
+    db = await Ovsdb.connect(settings.db)
+    worker = NetnsWorker()
+    node = ThisNode(name="node-1", pod_cidrs=settings.pod_cidrs, mtu=1450)
+    wiring = MortalWiring(
+        Mortal(OvsPodPorts(db, BRIDGE), settings.die),
+        Mortal(worker, settings.die),
+        node=lambda: node,
+        settle=Mortal(Flows(settings.mgmt), settings.die).settle,
+        ipam_directory=Path(settings.ipam),
+        tx_off=True,
+    )
+    wiring.die = settings.die
+    ready = asyncio.Event()
+    server = CniServer(wiring, ready, Path(settings.socket), ready_seconds=1)
+    await server.reconcile(settings.pods)
+    if settings.ready:
+        ready.set()
+    try:
+        await server.run()
+    finally:
+        worker.close()
+        await db.close()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    asyncio.run(main(msgspec.json.decode(sys.argv[1], type=Settings)))

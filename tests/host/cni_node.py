@@ -1,0 +1,144 @@
+"""A Node as CNI calls meet it: a switch, an agent process, the plugin, and the counts of what stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from cni_agent import BRIDGE, Settings
+from netdev_switch import NetdevSwitch, until
+
+if TYPE_CHECKING:
+    from conftest import Namespaces
+
+ROOT = Path(__file__).parents[2]
+
+
+class Pod:
+    """A sandbox: a network namespace and what the runtime says of it."""
+
+    def __init__(self, netns: str, name: str) -> None:
+        self.container = uuid.uuid4().hex * 2
+        self.netns = netns
+        self.name = name
+
+    @property
+    def key(self) -> str:
+        return f"default/{self.name}"
+
+
+class Answer(msgspec.Struct):
+    """What the runtime gets from the plugin."""
+
+    status: int
+    stdout: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+    @property
+    def code(self) -> int:
+        """0 is success, as for the exit status."""
+        return self.json["code"] if self.status else 0
+
+
+class CniNode:
+    """Everything is in the home namespace of `spaces` and under one directory; `stop` ends it all."""
+
+    def __init__(self, spaces: Namespaces, directory: Path, plugin: Path) -> None:
+        self.spaces = spaces
+        self.plugin = plugin
+        self.switch = NetdevSwitch()
+        self.directory = self.switch.directory
+        self.socket = self.directory / "cni.sock"
+        self.ipam = directory / "ipam"
+        self._agents: list[subprocess.Popen[bytes]] = []
+        self._links = 0
+
+    def start(self) -> None:
+        self.switch.start()
+        self.switch.add_bridge(BRIDGE)
+        self._links = len(self._veths())
+
+    def stop(self) -> None:
+        for agent in self._agents:
+            agent.kill()
+            agent.wait()
+        self.switch.stop()
+
+    def start_agent(self, **changes: Any) -> subprocess.Popen[bytes]:
+        """Returns once it serves, or has ended."""
+        settings = Settings(
+            db=str(self.switch.socket),
+            mgmt=str(self.directory / f"{BRIDGE}.mgmt"),
+            socket=str(self.socket),
+            ipam=str(self.ipam),
+        )
+        given = msgspec.json.encode(msgspec.structs.replace(settings, **changes)).decode()
+        log = self.directory / f"agent-{len(self._agents)}.log"
+        with log.open("wb") as stderr:
+            agent = subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("cni_agent.py"), given],
+                stderr=stderr,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+        self._agents.append(agent)
+        until(
+            lambda: "CNI server is listening" in log.read_text() or agent.poll() is not None,
+            "agent that serves",
+        )
+        return agent
+
+    def pod(self, name: str = "web-84d6c9b8f7-x2x2x") -> Pod:
+        return Pod(self.spaces.path(self.spaces.make()), name)
+
+    def config(self, version: str = "1.0.0", **more: Any) -> dict[str, Any]:
+        plain = {"name": "antrea", "type": "antrea", "ipam": {"type": "host-local"}}
+        return {"cniVersion": version, "cniSocket": str(self.socket), **plain, **more}
+
+    def call(self, command: str, pod: Pod | None, config: Any = None, **environment: str) -> Answer:
+        """Run the plugin as a runtime does. `config` is JSON, or octets as they are."""
+        stdin = config if isinstance(config, bytes) else json.dumps(config or self.config()).encode()
+        own = {"CNI_COMMAND": command, "CNI_PATH": "/opt/cni/bin", "PATH": os.environ["PATH"]}
+        if pod:
+            own |= {
+                "CNI_CONTAINERID": pod.container,
+                "CNI_NETNS": pod.netns,
+                "CNI_IFNAME": "eth0",
+                "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod.name}",
+            }
+        done = subprocess.run(
+            [self.plugin],
+            input=stdin,
+            env={**own, **environment},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.stderr == b""
+        return Answer(done.returncode, done.stdout)
+
+    def add(self, pod: Pod, version: str = "1.0.0") -> Any:
+        answer = self.call("ADD", pod, self.config(version))
+        assert answer.status == 0, answer.stdout
+        return answer.json
+
+    def left(self) -> tuple[set[str], set[str], set[str]]:
+        """(ports of the bridge, veth interfaces, reserved addresses)"""
+        held = {path.name for path in self.ipam.iterdir()} if self.ipam.exists() else set()
+        addresses = {name for name in held if name[0].isdigit() or name.startswith("fd")}
+        return self.switch.ports(BRIDGE), self._veths(), addresses
+
+    def _veths(self) -> set[str]:
+        links = json.loads(self.spaces.sh("ip -j link show type veth"))
+        return {link["ifname"] for link in links}
+
+
+__all__ = ["Answer", "CniNode", "Pod", "until"]
