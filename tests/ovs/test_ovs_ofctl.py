@@ -1,0 +1,267 @@
+"""The flow sink against a real ovs-vswitchd with its dummy datapath."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from ovs_process import OvsProcess, ovs_process, until
+
+from antrea.errors import Refused, Unavailable
+from antrea.openflow import action, match, tables
+from antrea.openflow.cookie import Category
+from antrea.openflow.field import Action
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.pipeline import Pipeline
+from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.ofctl_watch import SwitchWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PIPELINE = Pipeline.realise([tables.CLASSIFIER, tables.SPOOF_GUARD])
+ROOT, CLASSIFIER, SPOOF_GUARD = tables.PIPELINE_ROOT_CLASSIFIER, tables.CLASSIFIER, tables.SPOOF_GUARD
+pod_flow = flows_of(Category.POD_CONNECTIVITY)
+service_flow = flows_of(Category.SERVICE)
+
+_COUNTERS = re.compile(
+    r"duration=[^,]+, |n_packets=\d+, n_bytes=\d+, |(?:idle|hard)_age=\d+, |reset_counts ?"
+)
+
+
+@pytest.fixture(scope="module")
+def switch() -> Iterator[OvsProcess]:
+    with ovs_process() as running:
+        bridge = ("set", "bridge", "br-int", "datapath_type=dummy", "fail_mode=secure")
+        running.vsctl("add-br", "br-int", "--", *bridge)
+        for number, port in enumerate(("p1", "p2"), 1):
+            interface = ("set", "interface", port, "type=dummy", f"ofport_request={number}")
+            running.vsctl("add-port", "br-int", port, "--", *interface)
+        yield running
+
+
+@pytest.fixture
+def sinks(switch: OvsProcess) -> list[FlowSink]:
+    """Sinks of four starts of the agent, by round, on an empty switch."""
+    ofctl = Ofctl(switch.directory / "br-int.mgmt")
+    switch.ofctl("del-flows", "br-int")
+    switch.ofctl("del-groups", "br-int")
+    return [FlowSink(ofctl, PIPELINE, number) for number in range(4)]
+
+
+def standing(switch: OvsProcess) -> list[str]:
+    dump = switch.ofctl("dump-flows", "br-int").splitlines()[1:]
+    return sorted(_COUNTERS.sub("", line.strip()) for line in dump)
+
+
+def pod(port: int, *then: Action) -> Flow:
+    return pod_flow(CLASSIFIER, 190, match.in_port(port), then=then)
+
+
+async def test_flows_are_added_changed_and_deleted(sinks: list[FlowSink], switch: OvsProcess) -> None:
+    one, two = pod(1, action.goto(SPOOF_GUARD)), pod(2, action.goto(SPOOF_GUARD))
+    await sinks[1].apply([one, two], [])
+    assert standing(switch) == [
+        "cookie=0x1010000000000, table=1, priority=190,in_port=1 actions=goto_table:2",
+        "cookie=0x1010000000000, table=1, priority=190,in_port=2 actions=goto_table:2",
+    ]
+    await sinks[1].apply([pod(1)], [two])
+    left = ["cookie=0x1010000000000, table=1, priority=190,in_port=1 actions=drop"]
+    assert standing(switch) == left
+    await sinks[1].apply([pod(1)], [two])
+    assert standing(switch) == left
+
+
+async def test_deleting_a_flow_leaves_those_that_match_less_and_more(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    narrow = pod_flow(CLASSIFIER, 190, match.in_port(1), match.ip, then=[])
+    await sinks[1].apply([pod(1), narrow, pod_flow(CLASSIFIER, 191, match.in_port(1), then=[])], [])
+    await sinks[1].apply([], [pod(1)])
+    assert standing(switch) == [
+        "cookie=0x1010000000000, table=1, priority=190,ip,in_port=1 actions=drop",
+        "cookie=0x1010000000000, table=1, priority=191,in_port=1 actions=drop",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (pod(77, action.group(5)), "OFPBAC_BAD_OUT_GROUP"),
+        (pod(77, Action("frobnicate")), "unknown action frobnicate"),
+        (pod(77, Action("goto_table:0")), "OFPBIC_BAD_TABLE_ID"),
+    ],
+)
+async def test_one_refused_flow_among_many_is_named_and_nothing_is_half_done(
+    sinks: list[FlowSink], switch: OvsProcess, bad: Flow, why: str
+) -> None:
+    good = [pod(number) for number in range(1, 60)]
+    with pytest.raises(Refused, match=why) as no:
+        await sinks[1].apply([*good[:30], bad, *good[30:]], [])
+    assert no.value.entries == (bad,)
+    assert standing(switch) == []
+
+
+async def test_a_flow_for_a_table_that_is_not_realised_is_refused(sinks: list[FlowSink]) -> None:
+    stray = pod_flow(tables.EGRESS_MARK, 200, match.ip, then=[])
+    with pytest.raises(Refused, match="EgressMark") as no:
+        await sinks[1].apply([pod(1), stray], [])
+    assert no.value.entries == (stray,)
+
+
+def clauses(count: int) -> list[Action]:
+    return [action.conjunction(number, 1, 2) for number in range(1, count + 1)]
+
+
+async def test_a_flow_too_long_for_a_message_is_refused_unsent(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    await sinks[1].apply([pod(3, *clauses(4000))], [])
+    assert standing(switch)[0].count("conjunction(") == 4000
+    with pytest.raises(Refused, match="4001 actions do not fit an OpenFlow message") as no:
+        await sinks[1].apply([pod(3), pod(3, *clauses(4001))], [])
+    assert no.value.entries == (pod(3, *clauses(4001)),)
+    assert standing(switch)[0].count("conjunction(") == 4000
+
+
+async def test_a_complaint_that_names_nobody_finds_its_flow_by_halves(sinks: list[FlowSink]) -> None:
+    unnamed = pod(3, Action(",".join(clauses(4095))))
+    with pytest.raises(Refused, match=r"^OFPB") as no:
+        await sinks[1].apply([pod(1), pod(2), pod(7), unnamed, pod(4)], [])
+    assert no.value.entries == (unnamed,)
+
+
+async def test_more_than_a_bundle_is_cut_into_bundles(sinks: list[FlowSink], switch: OvsProcess) -> None:
+    many = [
+        pod_flow(CLASSIFIER, 190, match.in_port(1), match.ip, match.dst(f"10.{n >> 8}.{n & 255}.1"), then=[])
+        for n in range(5100)
+    ]
+    await sinks[1].apply(many, [])
+    assert "flow_count=5100" in switch.ofctl("dump-aggregate", "br-int")
+    await sinks[1].apply([], many)
+    assert "flow_count=0" in switch.ofctl("dump-aggregate", "br-int")
+
+
+def received(switch: OvsProcess) -> None:
+    """One packet into p1."""
+    headers = ("in_port(1)", "eth(src=02:00:00:00:00:09,dst=02:00:00:00:00:0a)", "eth_type(0x0800)")
+    ip = "ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)"
+    switch.appctl("netdev-dummy/receive", "p1", ",".join((*headers, ip)))
+
+
+async def test_a_replay_keeps_counters_and_changes_only_the_cookie(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    kept = pod_flow(ROOT, 200, match.in_port(1), then=[action.output(2)])
+    await sinks[1].apply([kept, pod(2)], [])
+    received(switch)
+    until(lambda: "n_packets=1," in switch.ofctl("dump-flows", "br-int", "in_port=1"), "packet counted")
+    await sinks[2].resync([kept])
+    assert standing(switch) == [
+        "cookie=0x1010000000000, table=1, priority=190,in_port=2 actions=drop",
+        "cookie=0x2010000000000, priority=200,in_port=1 actions=output:2".replace(
+            ", priority", ", table=0, priority"
+        ),
+    ]
+    assert "n_packets=1," in switch.ofctl("dump-flows", "br-int", "in_port=1")
+
+
+async def test_a_sweep_takes_earlier_rounds_of_its_category_only(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    for number, sink in enumerate(sinks):
+        flows = [
+            maker(CLASSIFIER, 190, match.in_port(10 + number), kind, then=[])
+            for maker, kind in ((pod_flow, match.arp), (service_flow, match.ip))
+        ]
+        await sink.apply(flows, [])
+    await sinks[2].sweep(Category.SERVICE)
+    assert [line.split(",")[0] for line in standing(switch)] == [
+        "cookie=0x10000000000",
+        "cookie=0x1010000000000",
+        "cookie=0x2010000000000",
+        "cookie=0x2030000000000",
+        "cookie=0x30000000000",
+        "cookie=0x3010000000000",
+    ]
+
+
+async def test_a_learned_flow_outlives_the_start_that_taught_it(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    learned = f"cookie={Category.SERVICE << 40:#x}"
+    teach = Action(f"learn(table=2,hard_timeout=600,priority=200,delete_learned,{learned},NXM_OF_IN_PORT[])")
+    taught = service_flow(ROOT, 200, match.in_port(1), then=[teach])
+    await sinks[1].apply([taught], [])
+    received(switch)
+    until(lambda: "hard_timeout=600" in switch.ofctl("dump-flows", "br-int", "table=2"), "learned flow")
+    await sinks[2].resync([taught])
+    await sinks[2].sweep(Category.SERVICE)
+    assert [line.split(" actions")[0] for line in standing(switch)] == [
+        "cookie=0x2030000000000, table=0, priority=200,in_port=1",
+        "cookie=0x30000000000, table=2, hard_timeout=600, priority=200,in_port=1",
+    ]
+
+
+async def test_flows_are_shown_with_names(sinks: list[FlowSink]) -> None:
+    await sinks[1].apply(
+        [pod(1, action.goto(SPOOF_GUARD)), pod_flow(ROOT, 1, then=[action.resubmit(CLASSIFIER)])], []
+    )
+    shown = [
+        _COUNTERS.sub("", line) for line in await sinks[1].dump_flows("Classifier", "PipelineRootClassifier")
+    ]
+    assert shown == [
+        "cookie=0x1010000000000, table=Classifier, priority=190,in_port=p1 actions=goto_table:SpoofGuard",
+        "cookie=0x1010000000000, table=PipelineRootClassifier, priority=1 actions=resubmit(,Classifier)",
+    ]
+    assert len(await sinks[1].dump_flows()) == 2
+    assert await sinks[1].dump_flows("SpoofGuard") == []
+    with pytest.raises(ValueError, match="EgressMark"):
+        await sinks[1].dump_flows("EgressMark")
+
+
+async def test_without_a_switch_the_outcome_is_unknown(switch: OvsProcess) -> None:
+    sink = FlowSink(Ofctl(switch.directory / "nobody.mgmt"), PIPELINE, 1)
+    for attempt in (sink.apply([pod(1)], []), sink.sweep(1), sink.dump_flows()):
+        with pytest.raises(Unavailable, match=r"nobody\.mgmt"):
+            await attempt
+
+
+async def test_a_cancelled_application_leaves_no_tool_behind(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    switch.pause("ovs-vswitchd")
+    try:
+        hanging = asyncio.create_task(sinks[1].apply([pod(1)], []))
+        await asyncio.wait([hanging], timeout=0.1)
+        assert not hanging.done()
+        hanging.cancel()
+        await asyncio.wait([hanging])
+        assert hanging.cancelled()
+    finally:
+        switch.resume("ovs-vswitchd")
+    await sinks[1].apply([pod(2)], [])
+    assert len(standing(switch)) == 1
+
+
+async def test_a_switch_that_comes_back_empty_is_noticed_and_replayed(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    await sinks[1].apply([pod(1)], [])
+    before = standing(switch)
+    back = asyncio.Event()
+    watch = asyncio.create_task(SwitchWatch(switch.directory / "br-int.mgmt").run(back.set))
+    await asyncio.sleep(0.05)
+    switch.kill("ovs-vswitchd")
+    assert not back.is_set()
+    switch.start_switch()
+    async with asyncio.timeout(10):
+        await back.wait()
+    assert standing(switch) == []
+    await sinks[1].resync([pod(1)])
+    assert standing(switch) == before
+    watch.cancel()
+    await asyncio.wait([watch])
