@@ -64,13 +64,15 @@ def refusal(complaint: str, lines: Sequence[str]) -> Refusal | None:
 
 
 def _line_of(error: re.Match[str], commit: re.Match[str] | None, lines: Sequence[str]) -> int | None:
-    """The line by its message's number, provided that the message says the same table, priority and group."""
+    """The line by its message's number, provided that both are a flow or a group, and the same one."""
     if commit is None:
         return None
     number = int(error[3], 16) - (int(commit[1], 16) - _BEFORE_COMMIT - len(lines))
     if not 0 <= number < len(lines):
         return None
-    said, meant = _identity(error[4]), _identity(lines[number])
+    kind, said, meant = lines[number].split(" ", 1)[0], _identity(error[4]), _identity(lines[number])
+    if error[2] != f"OFPT_{kind.upper()}_MOD":
+        return None
     return number if all(meant.get(name, value) == value for name, value in said.items()) else None
 
 
