@@ -1,0 +1,119 @@
+"""What a flow does: typed functions that return text. A `Mark.load` is an action too."""
+
+from __future__ import annotations
+
+from antrea.openflow.field import Action, Field
+from antrea.openflow.match import is_ipv6, port_text
+from antrea.openflow.table import Target, symbol
+
+DROP: tuple[Action, ...] = ()
+"""No action at all: the packet is dropped."""
+
+NORMAL = Action("NORMAL")
+"""Switch as a learning switch would."""
+IN_PORT = Action("IN_PORT")
+"""Send the packet out of the port it came in by, which `output` refuses to do."""
+DEC_TTL = Action("dec_ttl")
+POP_VLAN = Action("pop_vlan")
+PUSH_VLAN = Action("push_vlan:0x8100")
+
+ETH_SRC = "NXM_OF_ETH_SRC[]"
+ETH_DST = "NXM_OF_ETH_DST[]"
+ARP_SHA = "NXM_NX_ARP_SHA[]"
+ARP_THA = "NXM_NX_ARP_THA[]"
+ARP_SPA = "NXM_OF_ARP_SPA[]"
+ARP_TPA = "NXM_OF_ARP_TPA[]"
+VLAN_VID = "OXM_OF_VLAN_VID[0..11]"
+
+CONTROLLER_ID = 32776
+"""Connection that receives packet-ins: the agent's own (pkg/ovs/openflow/ofctrl_action.go)."""
+
+
+def goto(target: Target) -> Action:
+    """Continue in a later table, by name, by stage, or in the next one; ends the list of actions."""
+    return Action(f"goto_table:{symbol(target)}")
+
+
+def resubmit(target: Target) -> Action:
+    """Run a table, earlier ones too, then come back to the rest of this list."""
+    return Action(f"resubmit(,{symbol(target)})")
+
+
+def output(port: int | Field) -> Action:
+    """Send to a port, or to the port whose number a register holds."""
+    if isinstance(port, Field):
+        return Action(f"output:{port.nxm}")
+    return Action(f"output:{port_text(port)}")
+
+
+def group(group_id: int) -> Action:
+    return Action(f"group:{group_id}")
+
+
+def meter(meter_id: int) -> Action:
+    """Drop what is above the rate of the meter; stands before the action it limits."""
+    return Action(f"meter:{meter_id}")
+
+
+def conjunction(conjunction_id: int, clause: int, clauses: int) -> Action:
+    """This match satisfies clause `clause` (from 1) of `clauses`; two clauses at least (ovs-actions(7))."""
+    if not 1 <= clause <= clauses or not 2 <= clauses <= 64:
+        raise ValueError(f"clause {clause} of {clauses} is not a conjunction")
+    return Action(f"conjunction({conjunction_id},{clause}/{clauses})")
+
+
+def controller(*userdata: int, pause: bool = False) -> Action:
+    """Send the packet to the agent; the first byte names the category, see `PacketIn`.
+
+    `pause` holds the packet until the agent resumes it.
+    """
+    data = ".".join(f"{byte:02x}" for byte in userdata)
+    held = ",pause" if pause else ""
+    return Action(f"controller(id={CONTROLLER_ID},reason=no_match,userdata={data},max_len=65535{held})")
+
+
+def move(source: str | Field, target: str | Field) -> Action:
+    """Copy bits between fields of the same width; text names a packet field such as `ETH_SRC`."""
+    return Action(f"move:{_nxm(source)}->{_nxm(target)}")
+
+
+def _nxm(field: str | Field) -> str:
+    return field.nxm if isinstance(field, Field) else field
+
+
+def set_eth_src(mac: str) -> Action:
+    return Action(f"set_field:{mac.lower()}->eth_src")
+
+
+def set_eth_dst(mac: str) -> Action:
+    return Action(f"set_field:{mac.lower()}->eth_dst")
+
+
+def set_arp_op(operation: int) -> Action:
+    return Action(f"set_field:{operation}->arp_op")
+
+
+def set_arp_sha(mac: str) -> Action:
+    return Action(f"set_field:{mac.lower()}->arp_sha")
+
+
+def set_arp_spa(address: str) -> Action:
+    return Action(f"set_field:{address}->arp_spa")
+
+
+def set_tun_dst(address: str) -> Action:
+    """The outer destination of a packet that leaves by the tunnel port."""
+    return Action(f"set_field:{address}->{'tun_ipv6_dst' if is_ipv6(address) else 'tun_dst'}")
+
+
+def set_tun_id(vni: int) -> Action:
+    return Action(f"set_field:{vni:#x}->tun_id")
+
+
+def set_vlan(vlan_id: int) -> Action:
+    """The id of the tag that `PUSH_VLAN` made; bit 12 says that there is a tag."""
+    return Action(f"set_field:{0x1000 | vlan_id}->vlan_vid")
+
+
+def set_dscp(value: int) -> Action:
+    return Action(f"set_field:{value}->ip_dscp")

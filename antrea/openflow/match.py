@@ -1,0 +1,181 @@
+"""What a flow matches: typed functions that return text. A `Mark.match` is a match too."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from antrea.openflow.field import Match
+
+LOCAL_PORT = 0xFFFFFFFE
+CONTROLLER_PORT = 0xFFFFFFFD
+ARP_REQUEST = 1
+ARP_REPLY = 2
+
+ANY = Match("")
+arp = Match("arp")
+ip = Match("ip")
+ipv6 = Match("ipv6")
+tcp = Match("tcp")
+udp = Match("udp")
+sctp = Match("sctp")
+icmp = Match("icmp")
+igmp = Match("igmp")
+tcp6 = Match("tcp6")
+udp6 = Match("udp6")
+sctp6 = Match("sctp6")
+icmp6 = Match("icmp6")
+
+_PORTS = {LOCAL_PORT: "LOCAL", CONTROLLER_PORT: "CONTROLLER"}
+
+
+def port_text(port: int) -> str:
+    """The number of an OpenFlow port, or the name of a reserved one."""
+    return _PORTS.get(port, str(port))
+
+
+def in_port(port: int) -> Match:
+    return Match(f"in_port={port_text(port)}")
+
+
+def dl_src(mac: str) -> Match:
+    return Match(f"dl_src={mac.lower()}")
+
+
+def dl_dst(mac: str) -> Match:
+    return Match(f"dl_dst={mac.lower()}")
+
+
+def dl_vlan(vlan_id: int) -> Match:
+    """Packets tagged with this VLAN; 0 means untagged."""
+    return Match(f"dl_vlan={vlan_id}" if vlan_id else "vlan_tci=0x0000/0x1000")
+
+
+tagged = Match("vlan_tci=0x1000/0x1000")
+"""Packets that carry a VLAN tag."""
+
+
+@lru_cache(65536)
+def _network(net: str) -> IPv4Network | IPv6Network:
+    return ip_network(net, strict=False)
+
+
+def _address(name: str, net: str, version: int) -> str:
+    """`name=net` in normal form (no host bits, no /32 or /128); "" for everything of the family."""
+    network = _network(net)
+    if network.version != version:
+        raise ValueError(f"{net} is not an IPv{version} address for {name}")
+    if network.prefixlen == 0:
+        return ""
+    whole = network.prefixlen == network.max_prefixlen
+    return f"{name}={network.network_address if whole else network}"
+
+
+def nw_src(net: str) -> Match:
+    """IPv4 source, an address or a CIDR; needs `ip` or one of its protocols beside it."""
+    return Match(_address("nw_src", net, 4))
+
+
+def nw_dst(net: str) -> Match:
+    return Match(_address("nw_dst", net, 4))
+
+
+def ipv6_src(net: str) -> Match:
+    return Match(_address("ipv6_src", net, 6))
+
+
+def ipv6_dst(net: str) -> Match:
+    return Match(_address("ipv6_dst", net, 6))
+
+
+def is_ipv6(net: str) -> bool:
+    return ":" in net
+
+
+def family(net: str) -> Match:
+    """`ip` or `ipv6`, after the address or CIDR."""
+    return ipv6 if is_ipv6(net) else ip
+
+
+def src(net: str) -> Match:
+    """The family and the source address: `ip,nw_src=10.0.0.1` or `ipv6,ipv6_src=fd00::1`."""
+    return Match(f"{family(net)},{ipv6_src(net) if is_ipv6(net) else nw_src(net)}")
+
+
+def dst(net: str) -> Match:
+    """The family and the destination address."""
+    return Match(f"{family(net)},{ipv6_dst(net) if is_ipv6(net) else nw_dst(net)}")
+
+
+def ct_src(net: str) -> Match:
+    """The family and the source of the connection's first packet, before any translation (tracked packets only)."""
+    name = "ct_ipv6_src" if is_ipv6(net) else "ct_nw_src"
+    return Match(f"{family(net)},{_address(name, net, 6 if is_ipv6(net) else 4)}")
+
+
+def tun_dst(address: str) -> Match:
+    """The outer destination address of a packet from a tunnel."""
+    return Match(f"{'tun_ipv6_dst' if is_ipv6(address) else 'tun_dst'}={address}")
+
+
+def tun_id(vni: int) -> Match:
+    return Match(f"tun_id={vni:#x}")
+
+
+def arp_spa(address: str) -> Match:
+    return Match(f"arp_spa={address}")
+
+
+def arp_tpa(address: str) -> Match:
+    return Match(f"arp_tpa={address}")
+
+
+def arp_sha(mac: str) -> Match:
+    return Match(f"arp_sha={mac.lower()}")
+
+
+def arp_op(operation: int) -> Match:
+    return Match(f"arp_op={operation}")
+
+
+def _port(name: str, port: int, mask: int) -> Match:
+    if mask == 0xFFFF:
+        return Match(f"{name}={port}")
+    return Match(f"{name}={port:#x}/{mask:#x}")
+
+
+def tp_src(port: int, mask: int = 0xFFFF) -> Match:
+    """Source port of tcp, udp or sctp; with a mask, a power-of-two range of ports."""
+    return _port("tp_src", port, mask)
+
+
+def tp_dst(port: int, mask: int = 0xFFFF) -> Match:
+    return _port("tp_dst", port, mask)
+
+
+def icmp_type(value: int) -> Match:
+    """Type of an ICMP or ICMPv6 message."""
+    return Match(f"icmp_type={value}")
+
+
+def icmp_code(value: int) -> Match:
+    return Match(f"icmp_code={value}")
+
+
+def nw_proto(number: int) -> Match:
+    """Protocol number of IPv4 or IPv6, where the protocol has no name of its own."""
+    return Match(f"nw_proto={number}")
+
+
+def dscp(value: int) -> Match:
+    """The upper six bits of the traffic class; ovs-ofctl wants them in place."""
+    return Match(f"nw_tos={value << 2}")
+
+
+def conj_id(conjunction: int) -> Match:
+    return Match(f"conj_id={conjunction}")
+
+
+def ct_state(flags: str) -> Match:
+    """Flags of connection tracking: `+new+trk`, `-new+est`, in any order."""
+    return Match(f"ct_state={flags}")

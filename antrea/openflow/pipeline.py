@@ -1,0 +1,136 @@
+"""The realised pipeline: which number each table has on this Node, and the flows that every table starts with."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.openflow.action import DROP, goto, resubmit
+from antrea.openflow.cookie import Category
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import arp, dst, ip, ipv6
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import NEXT, Miss, PipelineId, Stage, Table
+from antrea.openflow.tables import (
+    ARP_SPOOF_GUARD,
+    IPV6,
+    PIPELINE_IP_CLASSIFIER,
+    PIPELINE_ROOT_CLASSIFIER,
+    TABLES,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MULTICAST_CIDR = "224.0.0.0/4"
+
+_SYMBOL = re.compile(r"\{([^}]*)\}")
+_default = flows_of(Category.DEFAULT)
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """The tables that active features asked for, in order of their ids.
+
+    `tables[n]` has id n. Ids are fixed for the life of the agent; another set of tables is another Pipeline.
+    """
+
+    tables: tuple[Table, ...]
+    ids: dict[str, int]
+
+    @classmethod
+    def realise(cls, tables: Iterable[Table]) -> Pipeline:
+        """Number the tables: pipelines in order of their id, tables in order of declaration, from 0.
+
+        The root table is always there. Raises ValueError on a table that is not declared in `tables.py`.
+        """
+        wanted = {PIPELINE_ROOT_CLASSIFIER, *tables}
+        for table in wanted.difference(TABLES):
+            raise ValueError(f"table {table.name} is not declared")
+        ordered = tuple(sorted((t for t in TABLES if t in wanted), key=lambda t: t.pipeline))
+        return cls(ordered, {table.name: number for number, table in enumerate(ordered)})
+
+    def id(self, name: str) -> int:
+        """Number of a table; raises ValueError if no active feature asked for it."""
+        if name not in self.ids:
+            raise ValueError(f"table {name} is not realised")
+        return self.ids[name]
+
+    def has(self, table: Table) -> bool:
+        return table.name in self.ids
+
+    def of(self, pipeline: PipelineId) -> tuple[Table, ...]:
+        """The realised tables of one pipeline, in order; empty if it is not realised."""
+        return tuple(table for table in self.tables if table.pipeline == pipeline)
+
+    def next(self, name: str) -> str:
+        """Name of the table after `name` in its pipeline; raises ValueError on the last one."""
+        number = self.id(name) + 1
+        if number == len(self.tables) or self.tables[number].pipeline != self.tables[number - 1].pipeline:
+            raise ValueError(f"table {name} is the last of its pipeline")
+        return self.tables[number].name
+
+    def first(self, stage: Stage, name: str) -> str:
+        """Name of the first table of `stage`, or of the next stage that has one, in the pipeline of `name`."""
+        here = self.tables[self.id(name)]
+        for table in self.of(here.pipeline):
+            if table.stage >= stage:
+                return table.name
+        raise ValueError(f"no table of stage {stage.name} or later in the pipeline of {name}")
+
+    def resolve(self, symbol: str, table: str = "") -> str:
+        """Name of the table that a placeholder in a flow of `table` means."""
+        kind, _, name = symbol.rpartition(":")
+        if kind == "stage":
+            return self.first(Stage[name], table)
+        if kind == "after":
+            return self.next(name)
+        if symbol == NEXT.value:
+            return self.next(table)
+        self.id(name)
+        return name
+
+    def render(self, text: str, table: str = "") -> str:
+        """Actions with table numbers, for the wire."""
+        if "{" not in text:
+            return text
+        return _SYMBOL.sub(lambda found: str(self.ids[self.resolve(found[1], table)]), text)
+
+    def named(self, text: str, table: str = "") -> str:
+        """Actions with table names, for people."""
+        return _SYMBOL.sub(lambda found: self.resolve(found[1], table), text)
+
+    def default_flows(self) -> Iterator[Flow]:
+        """The flows that stand whatever features do: misses, and the entry of each pipeline.
+
+        parity: pkg/agent/openflow/pipeline.go defaultFlows
+        """
+        for table in self.tables:
+            if self._drops(table):
+                yield _default(table, Priority.MISS, then=DROP)
+            elif table.miss is Miss.NEXT:
+                yield _default(table, Priority.MISS, then=[goto(NEXT)])
+        yield from self._entries()
+
+    def _drops(self, table: Table) -> bool:
+        return table.miss is Miss.DROP or self.of(table.pipeline)[-1] == table
+
+    def _entries(self) -> Iterator[Flow]:
+        root = PIPELINE_ROOT_CLASSIFIER
+        ip_tables = self.of(PipelineId.IP)
+        arp_tables = self.of(PipelineId.ARP)
+        multicast = self.of(PipelineId.MULTICAST)
+        non_ip = self.of(PipelineId.NON_IP)
+        if arp_tables:
+            yield _default(root, Priority.NORMAL, arp, then=[goto(arp_tables[0])])
+        if ip_tables and (self.has(ARP_SPOOF_GUARD) or non_ip):
+            yield _default(root, Priority.NORMAL, ip, then=[goto(ip_tables[0])])
+        if ip_tables and self.has(IPV6):
+            yield _default(root, Priority.NORMAL, ipv6, then=[goto(ip_tables[0])])
+        if multicast and self.has(PIPELINE_IP_CLASSIFIER):
+            yield _default(
+                PIPELINE_IP_CLASSIFIER, Priority.HIGH, dst(MULTICAST_CIDR), then=[resubmit(multicast[0])]
+            )
+        if non_ip:
+            yield _default(root, Priority.LOW, then=[goto(non_ip[0])])
