@@ -19,6 +19,21 @@ class ThisNode(Fact, frozen=True):
     """MTU of Pod interfaces and of the gateway."""
 
 
+class Transport(Fact, frozen=True):
+    """The interface by which this Node reaches other Nodes; bootstrap writes it."""
+
+    interface: str
+    """The network card: eth1."""
+    device: str
+    """What holds its addresses: the card itself, or br-phy when OVS runs in user space and owns the card."""
+    mac: str
+    mtu: int
+    addresses: tuple[str, ...]
+    """With prefix length."""
+    routes: tuple[tuple[str, str], ...] = ()
+    """Destination and next hop of the card's routes through a router; ("", next hop) is a default route."""
+
+
 class PeerNode(Fact, frozen=True):
     """Another Node that has Pod CIDRs and an address to reach it by."""
 

@@ -1,0 +1,16 @@
+"""What the agent knows of the Pods of its Node."""
+
+from __future__ import annotations
+
+from antrea.facts.fact import Fact
+
+
+class LocalPod(Fact, frozen=True):
+    """A Pod that is bound to this Node and has a network of its own; the Pod feed writes it."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
