@@ -1,0 +1,215 @@
+"""Runs the sinks: each in a task of its own, with its own retries, replay and sweeps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from antrea.engine.entry import REPORT, Ref, ref_of
+from antrea.engine.lane import Batch, Lane
+from antrea.engine.pace import Pace, wait
+from antrea.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from antrea.engine.entry import Sink
+    from antrea.engine.ledger import Ledger
+    from antrea.engine.trouble import Errors
+    from antrea.facts.fact import Fact
+
+
+class Round:
+    """What the couriers share: when to start, what has synced, and each other."""
+
+    def __init__(self, sweeps: Mapping[int, tuple[type[Fact], ...]]) -> None:
+        self.sweeps = sweeps
+        self.started = False
+        """The first pass is over."""
+        self.synced: Collection[type[Fact]] = ()
+        self.couriers: list[Courier] = []
+
+    def start(self) -> None:
+        """Replays go in the order of ranks from here."""
+        for courier in self.couriers:
+            courier.rank = courier.lane.lowest_rank()
+        self.started = True
+
+    def wake(self) -> None:
+        for courier in self.couriers:
+            courier.awake.set()
+
+    @property
+    def ready(self) -> list[int]:
+        """Categories whose feeds have synced."""
+        return [
+            category for category, kinds in self.sweeps.items() if all(kind in self.synced for kind in kinds)
+        ]
+
+    @property
+    def complete(self) -> bool:
+        """Every sink replayed and swept everything."""
+        return self.started and all(not c.lost and len(c.swept) == len(self.sweeps) for c in self.couriers)
+
+
+class Courier:
+    """Takes batches of one lane to its sink and enters the answers in the ledger."""
+
+    def __init__(self, lane: Lane, sink: Sink, ledger: Ledger, errors: Errors, pace: Pace) -> None:
+        self.lane = lane
+        self.sink = sink
+        self.rank = REPORT
+        self.awake = asyncio.Event()
+        self.lost = True
+        """The sink has to replay everything before it can take differences."""
+        self.swept: set[int] = set()
+        self.busy = False
+        """A call to the sink is under way."""
+        self._name = f"sink {type(sink).__name__}"
+        self._ledger = ledger
+        self._errors = errors
+        self._pace = pace
+        self._failures = 0
+        self._most = pace.batch
+        """Entries in one retry: halves when the outcome is unknown, doubles when it is known, so that one bad entry is soon alone."""
+        self._not_before = 0.0
+        """When a failed replay or sweep may be tried again."""
+
+    async def run(self, shared: Round, told: Callable[[], None]) -> None:
+        """For ever. `told()` is called after every answer of the sink."""
+        while True:
+            self.awake.clear()
+            self.busy = True
+            worked = await self._step(shared)
+            self.busy = False
+            if worked:
+                told()
+            else:
+                await wait(self.awake, self._rest())
+
+    def replay(self) -> None:
+        """The sink lost what it had (its daemon restarted): replay, then sweep again."""
+        self.lost, self._not_before = True, 0.0
+        self.swept.clear()
+        self.awake.set()
+
+    async def _step(self, shared: Round) -> bool:
+        now = self._pace.clock()
+        if self.lost:
+            if not shared.started or now < self._not_before or not self._first(shared):
+                return False
+            await self._replay()
+            return True
+        if (batch := self.lane.pick(now, self._pace.batch, self._most)) is not None:
+            await self._apply(batch)
+            return True
+        if now >= self._not_before and (category := self._to_sweep(shared)) is not None:
+            await self._sweep(category)
+            return True
+        return False
+
+    def _rest(self) -> float | None:
+        now = self._pace.clock()
+        due = [when - now for when in (self.lane.next_due(),) if when is not None]
+        if self._not_before > now:
+            due.append(self._not_before - now)
+        return min(due, default=None)
+
+    def _first(self, shared: Round) -> bool:
+        """Lanes of smaller rank have at least tried to replay."""
+        return not any(
+            other.lost and not other._failures and other.rank < self.rank for other in shared.couriers
+        )
+
+    def _to_sweep(self, shared: Round) -> int | None:
+        for category in shared.ready:
+            later = (
+                c
+                for c in shared.couriers
+                if self.rank < c.rank < REPORT and category not in c.swept and not c._failures
+            )
+            if category not in self.swept and not any(later) and not self.lane.outstanding(category):
+                return category
+        return None
+
+    async def _apply(self, batch: Batch) -> None:
+        try:
+            await self.sink.apply(batch.put, batch.drop)
+        except Refused as no:
+            await self._refused(batch, no)
+        except Exception as why:
+            await self._unknown(batch, why)
+        except BaseException:
+            self._back(batch)
+            raise
+        else:
+            await self._confirmed(batch)
+
+    async def _replay(self) -> None:
+        batch = Batch()
+        await self._pace.drive(self.lane.pick_all(batch))
+        self.lost = False
+        try:
+            await self.sink.resync(batch.put)
+        except Refused as no:
+            self.lost = True
+            await self._refused(batch, no)
+        except Exception as why:
+            self.lost = True
+            await self._unknown(batch, why)
+            self._not_before = self._pace.clock() + self._pace.delay(self._failures - 1)
+        except BaseException:
+            self.lost = True
+            self._back(batch)
+            raise
+        else:
+            await self._confirmed(batch)
+
+    async def _sweep(self, category: int) -> None:
+        try:
+            await self.sink.sweep(category)
+        except Exception as why:
+            self._failures += 1
+            self._not_before = self._pace.clock() + self._pace.delay(self._failures - 1)
+            self._errors.note(self._name, self, why)
+        else:
+            self.swept.add(category)
+            self._works()
+
+    async def _confirmed(self, batch: Batch) -> None:
+        self._works()
+        await self._pace.drive(self._ledger.land(self.lane.confirm(batch)))
+
+    async def _unknown(self, batch: Batch, why: Exception) -> None:
+        due = self._pace.clock() + self._pace.delay(self._failures)
+        self._failures += 1
+        if batch.retry:
+            self._most = max(1, self._most // 2)
+        self._errors.note(self._name, self, why)
+        await self._pace.drive(self.lane.doubt(batch, due))
+
+    async def _refused(self, batch: Batch, no: Refused) -> None:
+        refs = {ref_of(entry) for entry in no.entries} & batch.flight.keys()
+        if not refs:
+            await self._unknown(batch, no)
+            return
+        self.lane.refuse(batch, refs, self._again(0, 0), no)
+        for ref in refs:
+            self._hold(ref, no)
+
+    def _hold(self, ref: Ref, no: Refused) -> None:
+        self._ledger.refuse(ref, no, self._again)
+        self._errors.note(f"refused {ref[0].__name__}", ref, no)
+
+    def _again(self, tries: int, nth: int) -> float:
+        """Owners of one refused entry try again one after the other: perhaps all but one of them fit."""
+        return self._pace.clock() + self._pace.delay(tries) * (1 + nth % 16 / 16)
+
+    def _back(self, batch: Batch) -> None:
+        for _ in self.lane.doubt(batch, 0.0):
+            pass
+
+    def _works(self) -> None:
+        self._failures = 0
+        self._most = min(self._pace.batch, self._most * 2)
+        self._errors.clear(self)

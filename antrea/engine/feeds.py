@@ -1,0 +1,49 @@
+"""Which feeds have listed their kind, and which have not for too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from antrea.facts.fact import Fact
+
+
+class Feeds:
+    """A kind counts as synced once a pass has taken in the rows that its feed wrote before saying so."""
+
+    def __init__(self) -> None:
+        self.synced: set[type[Fact]] = set()
+        self.marked: set[type[Fact]] = set()
+        self._since: dict[type[Fact], float] = {}
+
+    def mark(self, kind: type[Fact]) -> None:
+        self.marked.add(kind)
+
+    def lost(self, kind: type[Fact]) -> None:
+        self.marked.discard(kind)
+        self.synced.discard(kind)
+        self._since.setdefault(kind, -1.0)
+
+    def take_marks(self) -> set[type[Fact]]:
+        marks, self.marked = self.marked, set()
+        return marks
+
+    def settle(self, marks: set[type[Fact]]) -> None:
+        self.synced |= marks
+        for kind in marks:
+            self._since.pop(kind, None)
+
+    def overdue(self, kinds: Iterable[type[Fact]], now: float, patience: float) -> list[type[Fact]]:
+        """Of `kinds` and of those that were lost: unsynced since at least `patience` seconds before `now`, by name.
+
+        The time runs from the first call that saw the kind unsynced, so call it regularly.
+        """
+        late = []
+        for kind in sorted({*kinds, *self._since} - self.synced, key=lambda k: k.__name__):
+            if self._since.get(kind, -1.0) < 0:
+                self._since[kind] = now
+            if now - self._since[kind] >= patience:
+                late.append(kind)
+        return late

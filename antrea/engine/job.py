@@ -1,0 +1,79 @@
+"""One unit over one row: what it read, what it wants, what of that stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from antrea.engine.entry import Act, Ref
+    from antrea.engine.ids import IdRef
+    from antrea.engine.store import Read
+    from antrea.engine.unit import Unit
+    from antrea.errors import Refused
+
+NOTHING: dict[Any, Any] = {}
+NO_READS: set[Any] = set()
+
+
+class Hold:
+    """A job whose entries were refused: until `due` its last whole version stands in for what it wants."""
+
+    __slots__ = ("due", "refused")
+
+    def __init__(self, due: float, refused: Refused) -> None:
+        self.due = due
+        self.refused = refused
+
+
+class Job:
+    """Identity is the object: hashing and comparing cost nothing."""
+
+    __slots__ = (
+        "acts",
+        "due",
+        "given",
+        "gone",
+        "good",
+        "held",
+        "ids",
+        "key",
+        "leaving",
+        "reads",
+        "tries",
+        "unit",
+        "waiting",
+        "wanted",
+    )
+
+    def __init__(self, unit: Unit, key: str) -> None:
+        self.unit = unit
+        self.key = key
+        self.reads: set[Read] = NO_READS
+        self.ids: set[IdRef] = NO_READS
+        self.leaving: dict[IdRef, None] = {}
+        """Numbers it no longer uses, but entries of it (or of what it derived) may still carry."""
+        self.acts: dict[Any, Act] = NOTHING
+        """By class, key and cause."""
+        self.wanted: dict[Ref, Any] = NOTHING
+        """What its last good run yielded."""
+        self.given: dict[Ref, Any] = NOTHING
+        """What it contributes now: `wanted`, or `good` while it is held back."""
+        self.good: dict[Ref, Any] = NOTHING
+        """Its last version that stood as a whole."""
+        self.waiting: dict[Ref, None] = {}
+        """Refs where its contribution changed and is not confirmed yet."""
+        self.due = False
+        """It has to run (again)."""
+        self.gone = False
+        """Its row is not there any more."""
+        self.held: Hold | None = None
+        self.tries = 0
+
+    @property
+    def whole(self) -> bool:
+        """Everything it wants stands, and it has nothing left to do."""
+        return not (self.due or self.waiting or self.held)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return (self.unit.name, self.key)

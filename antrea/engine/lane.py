@@ -1,0 +1,246 @@
+"""One sink's side of the ledger: what it confirmed, what is in doubt, what it has to do next."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from antrea.engine.entry import REPORT
+from antrea.engine.order import Order, Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from antrea.engine.entry import Ref, Sink
+    from antrea.errors import Refused
+
+
+class Retry:
+    """Errands that failed together: not before `due`."""
+
+    __slots__ = ("due", "errands", "refused")
+
+    def __init__(self, due: float, refused: Refused | None) -> None:
+        self.due = due
+        self.refused = refused
+        """None: the outcome is unknown, and others of its pass wait for it; a known no lets them go on."""
+        self.errands: dict[Ref, tuple[Slot, Any]] = {}
+
+
+class Batch:
+    """What is handed to the sink in one call."""
+
+    def __init__(self) -> None:
+        self.put: list[Any] = []
+        self.drop: list[Any] = []
+        self.flight: dict[Ref, tuple[Slot, Any]] = {}
+        self.doubted: set[Ref] = set()
+        """Those whose outcome was unknown before."""
+        self.retry = False
+
+
+class Lane:
+    """An errand is (slot, value): put that value, or drop it. A value in flight is in doubt until the sink answers."""
+
+    def __init__(self, order: Order, touched: Collection[Ref], sink: Sink | None) -> None:
+        self.sink = sink
+        self.confirmed: dict[Ref, Any] = {}
+        self.doubtful: dict[Ref, Any] = {}
+        self.errands: dict[Ref, Slot | Retry] = {}
+        """Where each errand lies: under its slot in `fresh`, or in a Retry."""
+        self.retries: list[Retry] = []
+        self._fresh: dict[Slot, dict[Ref, Any]] = {}
+        self._order = order
+        self._touched = touched
+
+    # what a pass says
+
+    def stands(self, ref: Ref, target: Any) -> bool:
+        """Is `target` (None: nothing) what the sink confirmed?"""
+        return ref not in self.doubtful and self.confirmed.get(ref) == target
+
+    def last(self, ref: Ref) -> Any:
+        """What may stand under `ref`."""
+        return self.doubtful.get(ref, self.confirmed.get(ref))
+
+    def place(self, ref: Ref, value: Any, slot: Slot) -> None:
+        """The errand for `ref` from now on."""
+        self.discard(ref)
+        self.errands[ref] = slot
+        self._fresh.setdefault(slot, {})[ref] = value
+        self._order.add(slot)
+
+    def discard(self, ref: Ref) -> None:
+        """No errand for `ref`, for now."""
+        place = self.errands.pop(ref, None)
+        if isinstance(place, Retry):
+            slot, _ = place.errands.pop(ref)
+            if not place.errands:
+                self.retries.remove(place)
+            if place.refused is None:
+                self._order.done(slot)
+        elif place is not None:
+            rows = self._fresh[place]
+            del rows[ref]
+            if not rows:
+                del self._fresh[place]
+            self._order.done(place)
+
+    def forget(self, ref: Ref) -> None:
+        """Withdrawn, but what stands outside is left as it is."""
+        self.discard(ref)
+        self.confirmed.pop(ref, None)
+        self.doubtful.pop(ref, None)
+
+    # what the sink is asked
+
+    def pick(self, now: float, most: int, retry_most: int) -> Batch | None:
+        """The next batch: urgent ones alone, then what failed and is due, then bulk."""
+        batch = Batch()
+        slots = sorted(self._fresh)
+        if slots and not slots[0].late:
+            self._take_fresh(batch, [slot for slot in slots if not slot.late], most)
+        if not batch.flight:
+            self._take_due(batch, now, retry_most)
+        if not batch.flight:
+            self._take_fresh(batch, [slot for slot in slots if slot.late], most)
+        return batch if batch.flight else None
+
+    def pick_all(self, batch: Batch) -> Iterator[None]:
+        """Everything that should stand, for a replay: fills `batch`, with a pause after each entry."""
+        for ref in [*self.errands]:
+            if (place := self.errands.get(ref)) is not None and not _known_no(place):
+                slot, _ = self._errand(ref, place)
+                if not slot.drop and self._order.closed(slot):
+                    self._lift(batch, ref)
+            yield
+        for ref in [*self.confirmed]:
+            if ref in self.confirmed and ref not in self.errands and ref not in batch.flight:
+                value = self.confirmed[ref]
+                slot = Slot(True, 0, False, value.rank)
+                self._order.add(slot)
+                self._fly(batch, ref, slot, value)
+            yield
+        batch.put.sort(key=lambda entry: entry.rank)
+
+    def lowest_rank(self) -> int:
+        """Where the lane comes in the order of replays: its smallest rank, REPORT if it has nothing to put."""
+        fresh = (slot.rank for slot in self._fresh if not slot.drop)
+        return min(fresh, default=REPORT)
+
+    def next_due(self) -> float | None:
+        return min((retry.due for retry in self.retries), default=None)
+
+    # what the sink answered
+
+    def confirm(self, batch: Batch) -> Iterator[Ref]:
+        """All of it stands. Yields every ref, so that the caller can pause."""
+        for ref, (slot, value) in batch.flight.items():
+            if self.doubtful.pop(ref, None) is not None:  # else forgotten meanwhile
+                self._land(ref, None if slot.drop else value)
+            newer = self.errands.get(ref)
+            if newer is not None:
+                newer_slot, newer_value = self._errand(ref, newer)
+                if newer_slot.drop == slot.drop and newer_value == value:
+                    self.discard(ref)
+            self._order.done(slot)
+            yield ref
+
+    def doubt(self, batch: Batch, due: float) -> Iterator[Ref]:
+        """Nobody knows what became of it: try again from `due` on."""
+        retry = Retry(due, None)
+        for ref, (slot, value) in batch.flight.items():
+            if self._superseded(ref):
+                self._order.done(slot)
+            else:
+                self._later(retry, ref, slot, value)
+            yield ref
+        if retry.errands:
+            self.retries.append(retry)
+
+    def refuse(self, batch: Batch, refs: Collection[Ref], due: float, why: Refused) -> None:
+        """A known no to `refs`; the others go again at once, for nobody knows whether the sink took them."""
+        retry = Retry(due, why)
+        for ref, (slot, value) in batch.flight.items():
+            superseded = self._superseded(ref)
+            if ref in refs:
+                if ref not in batch.doubted:
+                    self.doubtful.pop(ref, None)
+                self._order.done(slot)
+                if not superseded:
+                    self._later(retry, ref, slot, value)
+            elif superseded:
+                self._order.done(slot)
+            else:
+                self.errands[ref] = slot
+                self._fresh.setdefault(slot, {})[ref] = value
+        if retry.errands:
+            self.retries.append(retry)
+
+    def outstanding(self, category: int) -> bool:
+        """Is an entry of `category` still to be put or dropped (known noes aside)?"""
+        return any(
+            self._errand(ref, place)[1].category == category
+            for ref, place in self.errands.items()
+            if not _known_no(place)
+        )
+
+    def refusal(self, ref: Ref) -> Refused | None:
+        """The known no that `ref` waits after, if it does."""
+        place = self.errands.get(ref)
+        return place.refused if isinstance(place, Retry) else None
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing to do now or later, known noes aside."""
+        return not self._fresh and all(retry.refused is not None for retry in self.retries)
+
+    def _land(self, ref: Ref, value: Any) -> None:
+        if value is None:
+            self.confirmed.pop(ref, None)
+        else:
+            self.confirmed[ref] = value
+
+    def _superseded(self, ref: Ref) -> bool:
+        return ref in self.errands or ref in self._touched or ref not in self.doubtful
+
+    def _later(self, retry: Retry, ref: Ref, slot: Slot, value: Any) -> None:
+        retry.errands[ref] = (slot, value)
+        self.errands[ref] = retry
+
+    def _errand(self, ref: Ref, place: Slot | Retry) -> tuple[Slot, Any]:
+        return place.errands[ref] if isinstance(place, Retry) else (place, self._fresh[place][ref])
+
+    def _take_fresh(self, batch: Batch, slots: list[Slot], most: int) -> None:
+        taken: dict[Slot, int] = {}
+        for slot in slots:
+            if len(batch.flight) >= most:
+                return
+            if self._order.free(slot, taken):
+                refs = list(islice(self._fresh[slot], most - len(batch.flight)))
+                taken[slot] = len(refs)
+                for ref in refs:
+                    self._lift(batch, ref)
+
+    def _take_due(self, batch: Batch, now: float, most: int) -> None:
+        due = [(slot, ref) for r in self.retries if r.due <= now for ref, (slot, _) in r.errands.items()]
+        for _, ref in sorted(due, key=lambda pair: pair[0])[:most]:
+            self._lift(batch, ref)
+        batch.retry = bool(batch.flight)
+
+    def _lift(self, batch: Batch, ref: Ref) -> None:
+        slot, value = self._errand(ref, self.errands[ref])
+        self._order.add(slot)  # it stays on its way while it is in flight
+        self.discard(ref)
+        self._fly(batch, ref, slot, value)
+
+    def _fly(self, batch: Batch, ref: Ref, slot: Slot, value: Any) -> None:
+        batch.flight[ref] = (slot, value)
+        (batch.drop if slot.drop else batch.put).append(value)
+        if ref in self.doubtful:
+            batch.doubted.add(ref)
+        self.doubtful[ref] = value
+
+
+def _known_no(place: Slot | Retry) -> bool:
+    return isinstance(place, Retry) and place.refused is not None

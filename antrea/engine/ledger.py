@@ -1,0 +1,194 @@
+"""Wanted against applied, key by key: which errands a change makes, and which jobs stand as a whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from antrea.engine.entry import REPORT, Ref
+from antrea.engine.job import NOTHING, Hold, Job
+from antrea.engine.lane import Lane
+from antrea.engine.order import Order, Slot
+from antrea.engine.wanted import Wanted
+from antrea.facts.fact import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from antrea.engine.entry import Sink
+    from antrea.engine.facts import Facts
+    from antrea.engine.trouble import Errors
+    from antrea.engine.unit import Unit
+    from antrea.errors import Refused
+
+
+class Ledger:
+    """Jobs contribute to `wanted`; `touched` refs are reviewed once all units ran; lanes get the difference."""
+
+    def __init__(
+        self, facts: Facts, sinks: Mapping[type, Sink], errors: Errors, wake: Callable[[], None]
+    ) -> None:
+        self.wanted = Wanted()
+        self.jobs: dict[Unit, dict[str, Job]] = {}
+        self.touched: dict[Ref, None] = {}
+        """Entries whose contributions changed in the pass that runs."""
+        self.touched_rows: dict[Ref, None] = {}
+        """The same for derived rows."""
+        self.order = Order(wake)
+        self.waiters: dict[Ref, list[Job]] = {}
+        """Jobs whose contribution to a ref is not confirmed yet."""
+        self.held: dict[Job, None] = {}
+        self.busy = False
+        """A pass is running: what it touched is reviewed at its end, not before."""
+        self._facts = facts
+        self._errors = errors
+        self._of_sink: dict[int, Lane] = {}
+        self._of_type: dict[type, Lane] = {}
+        for kind, sink in sinks.items():
+            lane = self._of_sink.setdefault(id(sink), Lane(self.order, self.touched, sink))
+            self._of_type[kind] = lane
+
+    @property
+    def lanes(self) -> list[Lane]:
+        return list({id(lane): lane for lane in self._of_type.values()}.values())
+
+    def lane(self, kind: type) -> Lane:
+        """The lane of an entry class; one without a sink takes part in single steps only."""
+        if (lane := self._of_type.get(kind)) is None:
+            lane = self._of_type[kind] = Lane(self.order, self.touched, None)
+        return lane
+
+    def job(self, unit: Unit, key: str) -> Job:
+        """The job of `unit` over row `key`, made if need be."""
+        jobs = self.jobs.setdefault(unit, {})
+        if (job := jobs.get(key)) is None:
+            job = jobs[key] = Job(unit, key)
+        return job
+
+    # contributions
+
+    def give(self, job: Job, entries: Mapping[Ref, Any]) -> None:
+        """From now on `job` contributes `entries` instead of what it did."""
+        old = job.given
+        for ref in old.keys() | entries.keys() if old else entries:
+            before, after = old.get(ref), entries.get(ref)
+            if before == after:
+                continue
+            self.wanted.change(ref, before, after)
+            row = issubclass(ref[0], Fact)
+            entry: Any = before if after is None else after
+            (self.touched_rows if row else self.touched)[ref] = None
+            if (row or entry.rank < REPORT) and ref not in job.waiting:
+                job.waiting[ref] = None
+                self.waiters.setdefault(ref, []).append(job)
+        job.given = dict(entries) if entries else NOTHING
+
+    def review(self, late: bool) -> Iterator[None]:
+        """Compare what is wanted under every touched ref with what stands; the lanes start when all is compared."""
+        turn = self.order.open()
+        while self.touched:
+            ref, _ = self.touched.popitem()
+            self._review(ref, turn, late)
+            yield
+        self.order.close()
+
+    def _review(self, ref: Ref, turn: int, late: bool) -> None:
+        lane = self.lane(ref[0])
+        try:
+            target = self.wanted.get(ref)
+        except Exception as why:
+            self._errors.note(f"clash {ref[0].__name__}", ref, why)
+            target, agreed = lane.confirmed.get(ref), False
+        else:
+            self._errors.clear(ref)
+            agreed = True
+        if target is None and getattr(ref[0], "forgets", False):
+            lane.forget(ref)
+        if not lane.stands(ref, target):
+            value = lane.last(ref) if target is None else target
+            drop = target is None
+            lane.place(ref, value, Slot(late, turn, drop, -value.rank if drop else value.rank))
+        else:
+            lane.discard(ref)
+            if agreed:
+                self.resolve(ref)
+
+    # what stands
+
+    def land(self, refs: Iterable[Ref]) -> Iterator[None]:
+        """The sink confirmed `refs`: where nothing newer is under way, that is what their jobs wait for."""
+        for ref in refs:
+            if ref not in self.touched and ref not in self.lane(ref[0]).errands:
+                self.resolve(ref)
+            yield
+
+    def resolve(self, ref: Ref) -> None:
+        """What is wanted under `ref` stands."""
+        self._errors.clear(ref)
+        for job in self.waiters.pop(ref, ()):
+            del job.waiting[ref]
+            self.settle(job)
+
+    def settle(self, job: Job) -> None:
+        """If everything of `job` stands: this is its whole version, the numbers it left are free, a gone job is forgotten."""
+        if not job.whole:
+            return
+        job.good, job.tries = job.given, 0
+        for ref in job.leaving:
+            self._facts.ids.give_back(ref)
+        job.leaving = {}
+        if job.gone:
+            self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        jobs = self.jobs.get(job.unit, {})
+        if jobs.get(job.key) is job:
+            del jobs[job.key]
+            if not jobs:
+                del self.jobs[job.unit]
+
+    # known noes
+
+    def refuse(self, ref: Ref, refused: Refused, due: Callable[[int, int], float]) -> None:
+        """Hold back the owners of `ref`, whole: those that changed it, or if none did (a replay), all of them.
+
+        `due(tries, nth)` says when the nth owner may try again for the so-manieth time.
+        """
+        owners = list(self.waiters.get(ref, ()))
+        if not owners:
+            owners = [job for jobs in self.jobs.values() for job in jobs.values() if ref in job.given]
+            for job in owners:
+                job.good = NOTHING
+        for nth, job in enumerate(owners):
+            if job.due or job.held is not None:
+                continue
+            job.held = Hold(due(job.tries, nth), refused)
+            job.tries += 1
+            self.held[job] = None
+            changed = [*job.given, *job.good]
+            self.give(job, job.good)
+            for other in changed:
+                if other in self.touched:
+                    self.lane(other[0]).discard(other)
+        if not self.busy:
+            for _ in self.review(late=True):
+                pass
+
+    def release(self, job: Job) -> None:
+        """Let `job` try again what it wants."""
+        job.held = None
+        self.held.pop(job, None)
+        self.give(job, job.wanted)
+
+    @property
+    def empty(self) -> bool:
+        """No table holds anything."""
+        return not (
+            self.wanted.refs()
+            or self.jobs
+            or self.touched
+            or self.touched_rows
+            or self.waiters
+            or self.held
+            or any(lane.confirmed or lane.doubtful or lane.errands for lane in self._of_type.values())
+            or not self.order.empty
+        )

@@ -1,0 +1,65 @@
+"""Rows and their indexes; a write says which reads it touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from antrea.facts.fact import Fact
+
+Read = tuple[Any, ...]
+"""(kind,) a whole kind, (kind, key) one row, (kind, index, value) the rows under one index value."""
+
+
+def places(kind: type[Fact], row: Fact | None) -> dict[Read, None]:
+    """The index values under which `row` is found."""
+    if row is None:
+        return {}
+    return {(kind, name, value): None for name, index in kind.indexes.items() for value in index(row)}
+
+
+class Store:
+    """Rows by kind and key. Lists come sorted by key, so that a unit cannot depend on the order of events."""
+
+    def __init__(self) -> None:
+        self.rows: dict[type[Fact], dict[str, Fact]] = {}
+        self.found: dict[Read, dict[str, Fact]] = {}
+
+    def get(self, kind: type[Fact], key: str) -> Fact | None:
+        rows = self.rows.get(kind)
+        return None if rows is None else rows.get(key)
+
+    def by(self, kind: type[Fact], index: str, value: Hashable) -> dict[str, Fact]:
+        """Raises LookupError if `kind` has no such index."""
+        if index not in kind.indexes:
+            raise LookupError(f"{kind.__name__} has no index {index!r}")
+        return self.found.get((kind, index, value), {})
+
+    def all(self, kind: type[Fact]) -> dict[str, Fact]:
+        return self.rows.get(kind, {})
+
+    def write(self, kind: type[Fact], key: str, row: Fact | None) -> list[Read]:
+        """Put `row` (None drops it); returns the reads whose answer changed. An index that raises leaves all as it was."""
+        old = self.get(kind, key)
+        if old == row:
+            return []
+        before, after = places(kind, old), places(kind, row)
+        for place in before:
+            if place not in after:
+                self._take(self.found, place, key)
+        if row is None:
+            self._take(self.rows, kind, key)
+        else:
+            self.rows.setdefault(kind, {})[key] = row
+            for place in after:
+                self.found.setdefault(place, {})[key] = row
+        return [(kind, key), (kind,), *(before | after)]
+
+    @staticmethod
+    def _take(table: dict[Any, dict[str, Fact]], place: Any, key: str) -> None:
+        rows = table[place]
+        del rows[key]
+        if not rows:
+            del table[place]

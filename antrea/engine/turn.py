@@ -1,0 +1,265 @@
+"""One pass: take in what was written, run the woken jobs in order, give their results to the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from antrea.engine.entry import Act, Ref, ref_of
+from antrea.engine.facts import Reading
+from antrea.engine.job import Job
+from antrea.engine.unit import Graph, Unit
+from antrea.engine.wanted import Cell
+from antrea.facts.fact import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.engine.facts import Facts
+    from antrea.engine.ids import IdRef
+    from antrea.engine.ledger import Ledger
+    from antrea.engine.store import Read
+    from antrea.engine.trouble import Errors
+
+Queue = dict[Unit, dict[Job, None]]
+Cause = tuple[type[Act], Hashable, Hashable]
+"""What makes two acts the same: class, key and cause."""
+
+
+class Turns:
+    """Runs passes as generators: every `yield` is a place where the caller may let the loop breathe.
+
+    Writes during a pass join the next one. Urgent jobs get a pass of their own, then bulk has its turn.
+    """
+
+    def __init__(self, facts: Facts, graph: Graph, ledger: Ledger, errors: Errors) -> None:
+        self.failed: dict[Job, None] = {}
+        """Jobs whose last run raised; they keep their old entries and run again in a retry."""
+        self.acts: list[Act] = []
+        """Acts that appeared in this pass."""
+        self.covered = 0
+        """How many of `facts.writes` have been seen by every job they concern."""
+        self.synced: frozenset[type[Fact]] = frozenset()
+        """Kinds whose first list has been seen by every job it concerns."""
+        self.was_urgent = False
+        """The last pass ran urgent jobs alone."""
+        self._facts = facts
+        self._graph = graph
+        self._ledger = ledger
+        self._errors = errors
+        self._urgent: Queue = {}
+        self._bulk: Queue = {}
+        self._ran: list[Job] = []
+        self._causes: dict[Cause, int] = {}
+        """How many jobs state each cause."""
+        self._causes_before: dict[Cause, tuple[Act, int]] = {}
+        """The same for those that this pass touched, as it was before the pass."""
+        facts.derived = dict.fromkeys(graph.makers, self._learn)
+
+    @property
+    def woken(self) -> bool:
+        return bool(self._urgent or self._bulk)
+
+    def run(self, *, bulk: bool, retry: Iterable[Job] = ()) -> Iterator[None]:
+        """One pass: over the urgent jobs if there are any and `bulk` is false, else over the others and `retry`.
+
+        `retry` are failed or held jobs whose time has come.
+        """
+        facts, ledger = self._facts, self._ledger
+        facts.busy = ledger.busy = True
+        seen = facts.writes
+        yield from self._take_in()
+        urgent = bool(self._urgent) and not bulk
+        if urgent:
+            queue, self._urgent = self._urgent, {}
+        else:
+            queue, self._bulk = self._bulk, {}
+            self._retry(retry, queue)
+        yield from self._run_all(queue)
+        yield from ledger.review(late=not urgent)
+        self._appeared()
+        facts.busy = ledger.busy = False
+        for job in self._ran:
+            ledger.settle(job)
+        self._ran.clear()
+        self.was_urgent = urgent
+        if not self.woken:
+            self.covered = seen
+            self.synced = frozenset(facts.feeds.synced)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.failed or self.acts or self._urgent or self._bulk or self._ran or self._causes)
+
+    def _take_in(self) -> Iterator[None]:
+        yield from self._facts.drain()
+        rejected, self._facts.rejected = self._facts.rejected, []
+        touched, self._facts.touched = self._facts.touched, {}
+        for read, urgent in touched.items():
+            self._errors.clear(read)
+            for job in self._woken_by(read):
+                self._enqueue(self._urgent if urgent else self._bulk, job)
+                yield
+        for kind, key, why in rejected:
+            self._errors.note(f"index {kind.__name__}", (kind, key), why)
+
+    def _woken_by(self, read: Read) -> Iterator[Job]:
+        if len(read) == 2:
+            kind, key = read
+            for unit in self._graph.over.get(kind, ()):
+                yield self._ledger.job(unit, key)
+        yield from self._facts.readers(read)
+
+    @staticmethod
+    def _enqueue(queue: Queue, job: Job) -> None:
+        job.due = True
+        queue.setdefault(job.unit, {})[job] = None
+
+    def _retry(self, jobs: Iterable[Job], queue: Queue) -> None:
+        for job in jobs:
+            if job in self.failed:
+                self._enqueue(queue, job)
+            elif job.held is not None:
+                self._ledger.release(job)
+
+    def _run_all(self, queue: Queue) -> Iterator[None]:
+        level = self._graph.level
+        while queue or self._ledger.touched_rows:
+            if not queue:
+                yield from self._derive(queue)
+                continue
+            lowest = min(level[unit] for unit in queue)
+            for unit in [unit for unit in queue if level[unit] == lowest]:
+                jobs = queue.pop(unit)
+                while jobs:
+                    job, _ = jobs.popitem()
+                    if job.due:  # else an urgent pass has run it meanwhile
+                        yield from self._run(job)
+            yield from self._derive(queue)
+
+    # one job
+
+    def _run(self, job: Job) -> Iterator[None]:
+        row = self._facts.store.get(job.unit.over, job.key)
+        reading = Reading(job)
+        made: dict[Ref, Any] = {}
+        acts: dict[Cause, Act] = {}
+        try:
+            if row is not None:
+                yield from self._collect(row, reading, made, acts)
+        except Exception as why:
+            self._fail(job, reading, why)
+            return
+        finally:
+            self._facts.reading = None
+        self._facts.unread(job, job.reads - reading.reads)
+        job.reads = reading.reads
+        self._use(job, reading.ids)
+        job.due, job.gone = False, row is None
+        if job in self.failed:
+            del self.failed[job]
+            self._errors.clear(job.name)
+        if made != job.wanted:
+            job.wanted = made
+            self._ledger.release(job)
+        self._state(job, acts)
+        self._ran.append(job)
+        yield
+
+    def _collect(
+        self, row: Fact, reading: Reading, made: dict[Ref, Any], acts: dict[Cause, Act]
+    ) -> Iterator[None]:
+        unit = reading.job.unit
+        twice: dict[Ref, Cell] = {}
+        self._facts.reading = reading
+        for item in unit.entries(self._facts, row):
+            if isinstance(item, Act):
+                acts[type(item), item.key, item.cause] = item
+            else:
+                if isinstance(item, Fact) and type(item) not in unit.yields:
+                    raise TypeError(f"unit {unit.name} does not declare that it yields {type(item).__name__}")
+                self._make(item, made, twice)
+            self._facts.reading = None
+            yield
+            self._facts.reading = reading
+        for ref, cell in twice.items():
+            made[ref] = cell.agreed(ref)
+
+    @staticmethod
+    def _make(item: Any, made: dict[Ref, Any], twice: dict[Ref, Cell]) -> None:
+        """A job may itself want several parts under one key: they unite, or it fails."""
+        ref = ref_of(item)
+        hash(item)
+        if ref not in made:
+            made[ref] = item
+        elif ref in twice or made[ref] != item:
+            if ref not in twice:
+                twice[ref] = Cell()
+                twice[ref].add(made[ref])
+            twice[ref].add(item)
+
+    def _fail(self, job: Job, reading: Reading, why: Exception) -> None:
+        """Keep what it had, and its reads and numbers with those of the broken run."""
+        job.reads = job.reads | reading.reads
+        self._use(job, job.ids | reading.ids)
+        self.failed[job] = None
+        self._errors.note(f"unit {job.unit.name}", job.name, why)
+
+    def _use(self, job: Job, ids: set[IdRef]) -> None:
+        for ref in ids - job.ids:
+            if ref in job.leaving:
+                del job.leaving[ref]
+            else:
+                self._facts.ids.take(ref)
+        for ref in job.ids - ids:
+            job.leaving[ref] = None
+        job.ids = ids
+
+    def _state(self, job: Job, acts: dict[Cause, Act]) -> None:
+        """`job` now states these causes."""
+        for cause in acts.keys() ^ job.acts.keys():
+            act = acts.get(cause) or job.acts[cause]
+            count = self._causes.get(cause, 0)
+            self._causes_before.setdefault(cause, (act, count))
+            self._causes[cause] = count + (1 if cause in acts else -1)
+        job.acts = acts
+
+    def _appeared(self) -> None:
+        """Note the acts whose cause nobody stated before this pass; it does not matter who stated it then and now."""
+        for cause, (act, before) in self._causes_before.items():
+            if not self._causes[cause]:
+                del self._causes[cause]
+            elif not before:
+                self.acts.append(act)
+        self._causes_before.clear()
+
+    # derived rows
+
+    def _derive(self, queue: Queue) -> Iterator[None]:
+        """Write the derived rows that changed; who read them runs in this pass, and keeps their makers' numbers alive."""
+        ledger = self._ledger
+        while ledger.touched_rows:
+            ref, _ = ledger.touched_rows.popitem()
+            kind, key = ref
+            try:
+                touched = self._facts.store.write(kind, str(key), ledger.wanted.get(ref))
+            except Exception as why:
+                self._errors.note(f"derived {kind.__name__}", ref, why)
+                continue
+            self._errors.clear(ref)
+            left = [number for job in ledger.waiters.get(ref, ()) for number in job.leaving]
+            for read in touched:
+                for job in self._woken_by(read):
+                    self._enqueue(queue, job)
+                    self._inherit(job, left)
+                    yield
+            ledger.resolve(ref)
+
+    def _inherit(self, job: Job, left: list[IdRef]) -> None:
+        for ref in left:
+            if ref not in job.leaving and ref not in job.ids:
+                job.leaving[ref] = None
+                self._facts.ids.take(ref)
+
+    def _learn(self, job: Job, kind: type[Fact]) -> None:
+        self._graph.learn(job.unit, kind)

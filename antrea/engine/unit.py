@@ -1,0 +1,75 @@
+"""Units and the order they run in: makers of a derived fact before its readers, never in a circle."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import msgspec
+
+from antrea.facts.fact import Fact
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """`entries(facts, row)` for every row of kind `over`: pure, re-run when anything that it read changes."""
+
+    over: type[Fact]
+    entries: Callable[[Any, Any], Iterable[Any]]
+    yields: tuple[type[Fact], ...] = ()
+    """Kinds of fact that it derives; only units may write those."""
+
+    @property
+    def name(self) -> str:
+        return getattr(self.entries, "__name__", repr(self.entries))
+
+
+class Graph:
+    """The units by level. Levels follow `over` and `yields`, and every read of a derived kind seen since."""
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        """Raises ValueError if a unit is listed twice or derived facts run in a circle."""
+        self.units = tuple(units)
+        self.over: dict[type, list[Unit]] = defaultdict(list)
+        self.makers: dict[type, list[Unit]] = defaultdict(list)
+        self.level: dict[Unit, int] = {}
+        self._needs: dict[Unit, set[type]] = {}
+        for unit in self.units:
+            if unit in self._needs:
+                raise ValueError(f"unit {unit.name} over {unit.over.__name__} is listed twice")
+            self._needs[unit] = {unit.over}
+            self.over[unit.over].append(unit)
+            for kind in unit.yields:
+                self.makers[kind].append(unit)
+        self._sort()
+
+    def learn(self, unit: Unit, kind: type) -> None:
+        """`unit` reads the derived `kind`: from now on it runs after that kind's makers. Raises ValueError on a circle."""
+        needs = self._needs[unit]
+        if kind in needs:
+            return
+        needs.add(kind)
+        try:
+            self._sort()
+        except ValueError:
+            needs.discard(kind)
+            raise
+
+    def _sort(self) -> None:
+        order = TopologicalSorter(
+            {
+                unit: [m for kind in needs for m in self.makers.get(kind, ())]
+                for unit, needs in self._needs.items()
+            }
+        )
+        try:
+            order.prepare()
+        except CycleError as e:
+            raise ValueError("units run in a circle: " + " -> ".join(u.name for u in e.args[1])) from None
+        level = 0
+        while order.is_active():
+            for unit in (ready := order.get_ready()):
+                self.level[unit] = level
+            order.done(*ready)
+            level += 1
