@@ -275,8 +275,8 @@ class Kube:
             try:
                 if not version:
                     objects, version = await self.list(path, kind, query)
-                    trouble("")
                     yield Listed(objects)
+                    trouble("")
                 before = version
                 async for change, seen in self._watch_once(path, kind, before, query):
                     version = seen

@@ -43,8 +43,16 @@ class KindFeed(Generic[T]):
         """Why the watch is interrupted; empty while it works. For readiness checks and antctl."""
 
     async def run(self, facts: Facts) -> None:
-        """Forever: list, then watch."""
-        changes = self._kube.watch(self._path, self._kind, trouble=self._troubled, query=self._query)
+        """Forever: list, then watch. While the watch is interrupted the rows stay and count as not synced."""
+
+        def troubled(why: str) -> None:
+            if why and not self.trouble:
+                facts.lost(self._fact)
+            elif self.trouble and not why:
+                facts.synced(self._fact)
+            self.trouble = why
+
+        changes = self._kube.watch(self._path, self._kind, self._query, trouble=troubled)
         async for change in changes:
             if isinstance(change, Listed):
                 rows = {_name(found): self._row(found) for found in change.objects}
@@ -63,9 +71,6 @@ class KindFeed(Generic[T]):
             facts.put(row)
         if before is not None and (row is None or row.key != before):
             facts.drop(self._fact, before)
-
-    def _troubled(self, why: str) -> None:
-        self.trouble = why
 
 
 def _name(found: Any) -> str:

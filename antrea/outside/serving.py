@@ -1,0 +1,248 @@
+"""An HTTPS server of a program's own API: certificate in memory, loopback token, health checks, metrics.
+
+Only health is open to everybody; all else needs the token that this process writes where only root reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import secrets
+import socket
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from prometheus_client import generate_latest
+
+from antrea.errors import Invalid, Refused, Unavailable
+from antrea.outside import klog
+
+log = klog.logger(__name__)
+
+TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
+HEALTH = ("healthz", "livez", "readyz")
+Check = Callable[[], str]
+"""Says why it fails; an empty text is success."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# Go's names of what TLS 1.2 may use, and OpenSSL's; TLS 1.3 chooses by itself in both
+_CIPHERS = {
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_AES_128_GCM_SHA256": "",
+    "TLS_AES_256_GCM_SHA384": "",
+    "TLS_CHACHA20_POLY1305_SHA256": "",
+}
+_VERSIONS = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS10": ssl.TLSVersion.TLSv1,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_1,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """PEM of a certificate that signs itself, and of its key."""
+
+    certificate_pem: str
+    key_pem: str
+
+
+def self_signed(names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> Certificate:
+    """A serving certificate for these names and addresses; the first name is its subject."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    now = datetime.now(UTC)
+    alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
+    alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # an hour back, for clocks that differ
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Certificate(certificate.public_bytes(serialization.Encoding.PEM).decode(), key_pem.decode())
+
+
+def server_tls(certificate: Certificate, *, min_version: str = "", cipher_suites: str = "") -> ssl.SSLContext:
+    """TLS of a server, by the keys tlsMinVersion and tlsCipherSuites. Raises Invalid."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[min_version]
+    asked = [name.strip() for name in cipher_suites.split(",") if name.strip()]
+    for name in asked:
+        if name not in _CIPHERS:
+            raise Invalid("tlsCipherSuites", f"{name!r} is no cipher suite that TLS 1.2 or 1.3 can use here")
+    openssl = [_CIPHERS[name] for name in asked if _CIPHERS[name]]
+    if openssl:
+        context.set_ciphers(":".join(openssl))
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(certificate.certificate_pem + certificate.key_pem)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+def write_token(path: Path = TOKEN_FILE) -> str:
+    """A fresh token in `path`, readable by root only; the one before is void. Raises Unavailable."""
+    token = secrets.token_urlsafe(32)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(token)
+        fresh.replace(path)
+    except OSError as why:
+        raise Unavailable(f"token file {path}: {why.strerror}") from why
+    return token
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on all addresses of both families, or of IPv4 where there is no IPv6. Raises Unavailable."""
+    try:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("0.0.0.0", port))  # noqa: S104 (kubelet's probes and antctl come from outside)
+    except OSError as why:
+        raise Unavailable(f"port {port}: {why.strerror}") from why
+
+
+class ApiServer:
+    """Serves `routes` and health at `port` (0: any free one) from `start` until `stop`.
+
+    `checks` holds by healthz, livez and readyz what each asks; a check says why it fails, or nothing.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        tls: ssl.SSLContext,
+        token: str,
+        *,
+        routes: Mapping[str, Handler],
+        checks: Mapping[str, Mapping[str, Check]],
+        metrics: bool = True,
+    ) -> None:
+        self._port = port
+        self._tls = tls
+        self._token = token
+        self._checks = checks
+        app = web.Application(middlewares=[self._guard], handler_args={"access_log": None})
+        for name in HEALTH:
+            app.router.add_get(f"/{name}", self._health)
+        if metrics:
+            app.router.add_get("/metrics", _metrics)
+        app.router.add_get("/loglevel", _loglevel)
+        app.router.add_put("/loglevel", _loglevel)
+        for path, handler in routes.items():
+            app.router.add_get(path, handler)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
+        self.port = port
+
+    async def start(self) -> None:
+        """Raises Unavailable if the port is taken."""
+        listener = listen(self._port)
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener, ssl_context=self._tls).start()
+        self.port = listener.getsockname()[1]
+        log.info("Serving API", port=self.port)
+
+    async def stop(self) -> None:
+        """Close the port and all connections."""
+        await self._runner.cleanup()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        await self.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.stop()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get("Authorization", "").encode()
+        if request.path.strip("/") not in HEALTH and not hmac.compare_digest(
+            given, f"Bearer {self._token}".encode()
+        ):
+            return web.Response(status=401, text="Unauthorized")
+        try:
+            return await handler(request)
+        except Invalid as why:
+            return web.Response(status=400, text=str(why))
+        except (Unavailable, Refused) as why:
+            return web.Response(status=503, text=str(why))
+
+    async def _health(self, request: web.Request) -> web.Response:
+        name = request.path.strip("/")
+        failed = {check: why for check, test in self._checks.get(name, {}).items() if (why := test())}
+        if not failed and "verbose" not in request.query:
+            return web.Response(text="ok")
+        lines = [
+            "[+]ping ok",
+            *(
+                f"[-]{check} failed: {failed[check]}" if check in failed else f"[+]{check} ok"
+                for check in self._checks.get(name, {})
+            ),
+            f"{name} check {'failed' if failed else 'passed'}",
+        ]
+        return web.Response(text="\n".join(lines) + "\n", status=500 if failed else 200)
+
+
+def json_answer(body: Any) -> web.Response:
+    """`body` as JSON, a Struct or a list of them."""
+    return web.Response(body=msgspec.json.encode(body) + b"\n", content_type="application/json")
+
+
+async def _metrics(_: web.Request) -> web.Response:
+    return web.Response(body=generate_latest(), content_type="text/plain")
+
+
+async def _loglevel(request: web.Request) -> web.Response:
+    level = request.query.get("level", "")
+    if not level:
+        return json_answer(klog.verbosity())
+    if not level.isdecimal() or int(level) > 10:
+        raise Invalid("level", "log level must be a number from 0 to 10")
+    klog.set_verbosity(int(level))
+    return web.Response()

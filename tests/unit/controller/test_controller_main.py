@@ -1,0 +1,92 @@
+"""The controller as a process: starts, serves, refuses bad configuration, ends when told."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def get(port: int, path: str, token: str = "") -> tuple[int, str]:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def started(tmp_path: Path, text: str) -> subprocess.Popen[str]:
+    (tmp_path / "antrea-controller.conf").write_text(text)
+    command = [
+        sys.executable,
+        "-m",
+        "antrea.controller.main",
+        "--config",
+        str(tmp_path / "antrea-controller.conf"),
+    ]
+    command += ["--token-file", str(tmp_path / "token"), "--logtostderr=true", "--v=0"]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def test_controller_serves_until_sigterm_and_warns_of_unknown_keys(tmp_path: Path) -> None:
+    port = free_port()
+    program = started(tmp_path, f"apiPort: {port}\nnodeIpam: {{}}\n")
+    try:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                assert get(port, "/readyz") == (200, "ok")
+                break
+            except OSError:
+                time.sleep(0.05)
+        token = (tmp_path / "token").read_text()
+        assert get(port, "/featuregates", "wrong")[0] == 401
+        gates = {row["name"]: row for row in json.loads(get(port, "/featuregates", token)[1])}
+        assert gates["NodeIPAM"] == {
+            "component": "controller", "name": "NodeIPAM", "status": "Disabled", "version": "BETA",
+        }  # fmt: skip
+        assert "AntreaProxy" not in gates
+        assert json.loads(get(port, "/version", token)[1])["gitVersion"].startswith("v")
+        program.send_signal(signal.SIGTERM)
+        _, err = program.communicate(timeout=20)
+    finally:
+        program.kill()
+        program.wait()
+    assert program.returncode == 0
+    assert 'problem="unknown key nodeIpam is ignored: did you mean nodeIPAM?"' in err
+    assert '"Stopping antrea-controller"' in err
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("apiPort: x", "antrea-controller: antrea-controller.conf: apiPort: expected int, got a text\n"),
+        ("featureGates: {Nope: true}", "antrea-controller: featureGates.Nope: unrecognized feature gate\n"),
+    ],
+)
+def test_controller_bad_configuration_is_one_line_and_exit_1(tmp_path: Path, text: str, line: str) -> None:
+    program = started(tmp_path, text)
+    _, err = program.communicate(timeout=20)
+    assert (program.returncode, err) == (1, line)

@@ -1,0 +1,98 @@
+"""One resource of kube-apiserver as rows of facts, against a scripted server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from antrea.apis.core import Node
+from antrea.engine import Facts
+from antrea.facts.node import PeerNode
+from antrea.outside.kube import Kube
+from antrea.outside.kube_access import Access
+from antrea.outside.kube_feed import KindFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def row(node: Node) -> PeerNode | None:
+    if not node.spec.pod_cidrs:
+        return None
+    return PeerNode(node.metadata.name, node.spec.pod_cidrs, (), ())
+
+
+def node(name: str, version: str, *cidrs: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": version}, "spec": {"podCIDRs": cidrs}}
+
+
+class Cluster:
+    """Answers lists with `nodes` and watches with what is put into `events`; `down` refuses all."""
+
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.down = False
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        if self.down:
+            return web.json_response({"message": "shutting down"}, status=503)
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "10"}, "items": self.nodes})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while (event := await self.events.get()) is not None:
+            await response.write(json.dumps(event).encode() + b"\n")
+        return response
+
+    def happens(self, kind: str, what: dict[str, Any]) -> None:
+        self.events.put_nowait({"type": kind, "object": what})
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 (rows have no event to wait for)
+            await asyncio.sleep(0.005)
+
+
+async def test_kube_feed_rows_follow_the_objects_and_a_row_that_is_none_drops_the_one_before() -> None:
+    cluster = Cluster()
+    cluster.nodes = [node("a", "1", "10.1.0.0/24"), node("b", "2", "10.2.0.0/24"), node("bare", "3")]
+    app = web.Application()
+    app.router.add_get("/api/v1/nodes", cluster.serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    facts = Facts()
+    facts.put(PeerNode("left by the feed before", (), (), ()))
+    async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}"), chance=lambda *_: 0.01) as kube:
+        feed = KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
+        running = asyncio.create_task(feed.run(facts))
+
+        def names() -> list[str]:
+            return [peer.name for peer in facts.all(PeerNode)]
+
+        await until(lambda: names() == ["a", "b"] and PeerNode in facts.feeds.synced | facts.feeds.marked)
+        cluster.happens("ADDED", node("c", "11", "10.3.0.0/24"))
+        cluster.happens("MODIFIED", node("bare", "12", "10.4.0.0/24"))
+        cluster.happens("MODIFIED", node("a", "13"))
+        cluster.happens("DELETED", node("b", "14", "10.2.0.0/24"))
+        cluster.happens("DELETED", node("never seen", "15"))
+        await until(lambda: names() == ["bare", "c"])
+
+        cluster.down = True
+        cluster.events.put_nowait(None)
+        await until(lambda: feed.trouble == "shutting down")
+        assert names() == ["bare", "c"]
+        assert PeerNode not in facts.feeds.synced | facts.feeds.marked
+        cluster.down = False
+        cluster.happens("BOOKMARK", node("", "16"))
+        await until(lambda: feed.trouble == "")
+        assert PeerNode in facts.feeds.synced | facts.feeds.marked
+
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    await runner.cleanup()

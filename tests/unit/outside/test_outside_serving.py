@@ -1,0 +1,162 @@
+"""The HTTPS server of a program's own API."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from antrea.errors import Invalid, Refused, Unavailable
+from antrea.outside import klog
+from antrea.outside.serving import ApiServer, json_answer, listen, self_signed, server_tls, write_token
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from aiohttp import web
+
+CERTIFICATE = self_signed(("antrea-test", "localhost"), ("127.0.0.1",))
+TROUBLE = {"ovs": ""}
+
+
+async def hello(_: web.Request) -> web.StreamResponse:
+    return json_answer({"hello": "you"})
+
+
+async def refuses(request: web.Request) -> web.StreamResponse:
+    raise {"invalid": Invalid("x", "no number"), "refused": Refused(["x"], "no"), "away": Unavailable("OVS")}[
+        request.query["how"]
+    ]
+
+
+@asynccontextmanager
+async def served(*, metrics: bool = True) -> AsyncIterator[tuple[aiohttp.ClientSession, str, ApiServer]]:
+    server = ApiServer(
+        0,
+        server_tls(CERTIFICATE),
+        "secret",
+        routes={"/hello": hello, "/refuses": refuses},
+        checks={
+            "livez": {"ovs": lambda: TROUBLE["ovs"]},
+            "readyz": {"ovs": lambda: TROUBLE["ovs"], "engine": lambda: ""},
+        },
+        metrics=metrics,
+    )
+    await server.start()
+    trusted = ssl.create_default_context(cadata=CERTIFICATE.certificate_pem)
+    connector = aiohttp.TCPConnector(ssl=trusted)
+    headers = {"Authorization": "Bearer secret"}
+    try:
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+            yield session, f"https://127.0.0.1:{server.port}", server
+    finally:
+        await server.stop()
+
+
+async def get(session: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
+    async with session.get(url, headers=headers) as response:
+        return response.status, await response.text()
+
+
+async def test_serving_needs_the_token_for_all_but_health() -> None:
+    async with served() as (session, url, _):
+        assert await get(session, f"{url}/hello") == (200, '{"hello":"you"}\n')
+        for wrong in ("", "Bearer wrong", "Basic secret", "Bearer sécret"):
+            assert await get(session, f"{url}/hello", Authorization=wrong) == (401, "Unauthorized")
+            assert await get(session, f"{url}/nothing", Authorization=wrong) == (401, "Unauthorized")
+            assert await get(session, f"{url}/healthz", Authorization=wrong) == (200, "ok")
+        assert (await get(session, f"{url}/nothing"))[0] == 404
+
+
+async def test_serving_health_says_which_check_fails_and_why() -> None:
+    async with served() as (session, url, _):
+        assert await get(session, f"{url}/readyz?verbose") == (
+            200,
+            "[+]ping ok\n[+]ovs ok\n[+]engine ok\nreadyz check passed\n",
+        )
+        TROUBLE["ovs"] = "not connected"
+        try:
+            assert await get(session, f"{url}/readyz") == (
+                500,
+                "[+]ping ok\n[-]ovs failed: not connected\n[+]engine ok\nreadyz check failed\n",
+            )
+            assert (await get(session, f"{url}/livez"))[0] == 500
+            assert await get(session, f"{url}/healthz") == (200, "ok")
+        finally:
+            TROUBLE["ovs"] = ""
+
+
+async def test_serving_our_errors_become_answers_by_what_the_reader_has_to_do() -> None:
+    async with served() as (session, url, _):
+        assert await get(session, f"{url}/refuses?how=invalid") == (400, "x: no number")
+        assert await get(session, f"{url}/refuses?how=refused") == (503, "no")
+        assert await get(session, f"{url}/refuses?how=away") == (503, "OVS")
+
+
+async def test_serving_metrics_can_be_turned_off() -> None:
+    async with served() as (session, url, _):
+        status, text = await get(session, f"{url}/metrics")
+        assert status == 200
+        assert "process_resident_memory_bytes" in text
+    async with served(metrics=False) as (session, url, _):
+        assert (await get(session, f"{url}/metrics"))[0] == 404
+
+
+async def test_serving_loglevel_shows_and_sets_v() -> None:
+    before = klog.verbosity()
+    try:
+        async with served() as (session, url, _):
+            async with session.put(f"{url}/loglevel?level=3") as response:
+                assert response.status == 200
+            assert await get(session, f"{url}/loglevel") == (200, "3\n")
+            for wrong in ("x", "-1", "11"):
+                assert (await get(session, f"{url}/loglevel?level={wrong}"))[0] == 400
+            assert klog.verbosity() == 3
+    finally:
+        klog.set_verbosity(before)
+
+
+async def test_serving_a_taken_port_is_one_clear_line() -> None:
+    async with served() as (_, _, server):
+        with pytest.raises(Unavailable, match=rf"^port {server.port}: Address already in use"):
+            listen(server.port)
+
+
+async def test_serving_reaches_both_families() -> None:
+    async with served() as (session, _, server):
+        if socket.has_dualstack_ipv6():
+            async with session.get(
+                f"https://[::1]:{server.port}/healthz", server_hostname="localhost"
+            ) as answer:
+                assert answer.status == 200
+
+
+def test_serving_the_token_is_fresh_each_time_and_for_root_only(tmp_path: Path) -> None:
+    path = tmp_path / "apiserver" / "loopback-client-token"
+    first, second = write_token(path), write_token(path)
+    assert first != second
+    assert path.read_text() == second
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match="token file"):
+        write_token(tmp_path / "file" / "token")
+
+
+def test_serving_tls_follows_the_configuration() -> None:
+    context = server_tls(
+        CERTIFICATE,
+        min_version="VersionTLS12",
+        cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_AES_128_GCM_SHA256",
+    )
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    names = [row["name"] for row in context.get_ciphers() if not row["name"].startswith("TLS_")]
+    assert names == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
+    assert server_tls(CERTIFICATE, min_version="VersionTLS13").minimum_version is ssl.TLSVersion.TLSv1_3
+    with pytest.raises(Invalid, match=r"^tlsCipherSuites: 'TLS_NULL' is no cipher suite"):
+        server_tls(CERTIFICATE, cipher_suites="TLS_NULL")
