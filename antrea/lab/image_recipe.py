@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from antrea.errors import Unavailable
 from antrea.lab import cache, oci
 from antrea.lab.images import AGNHOST, COREDNS, PAUSE
 from antrea.lab.oci import Image
 from antrea.lab.rootfs import Tree
+from antrea.lab.step import bound
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from antrea.lab.artifacts import Binaries
     from antrea.lab.step import Progress
 
@@ -46,6 +52,34 @@ def standard(binaries: Binaries, progress: Progress) -> list[Image]:
     made = [pause(), agnhost(binaries.agnhost), coredns(binaries.coredns)]
     progress(f"images ready: {' '.join(name for image in made for name in image.names)}")
     return made
+
+
+def product(progress: Progress) -> Image:
+    """Our own image, built by build/image.py of this checkout; raises `Unavailable` with its last words."""
+    builder = Path(__file__).parents[2] / "build/image.py"
+    if not builder.exists():
+        raise Unavailable("our image: it is built from a checkout, and this is an installed package")
+    command = [sys.executable, str(builder)]
+    with subprocess.Popen(
+        bound(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as building:
+        assert building.stdout is not None
+        assert building.stderr is not None
+        said = [line.rstrip("\n") for line in _each(building.stderr, progress)]
+        answer = building.stdout.read()
+    if building.returncode:
+        raise Unavailable(f"our image was not built:\n{chr(10).join(said[-20:])}")
+    return decode(answer)
+
+
+def encode(image: Image) -> str:
+    """An image as JSON: its layers stay where they are, in the cache."""
+    return msgspec.json.encode(image, enc_hook=str).decode()
+
+
+def decode(text: str) -> Image:
+    """The image that `encode` wrote."""
+    return msgspec.json.decode(text, type=Image, dec_hook=lambda kind, value: kind(value))
 
 
 def pause() -> Image:
@@ -97,6 +131,12 @@ def agnhost(program: Path) -> Image:
     tree.file("agnhost", program, 0o755)
     tree.link("agnhost-2", "agnhost")
     return _one_layer(AGNHOST, tree, ("/agnhost",), ("pause",))
+
+
+def _each(lines: Iterable[str], progress: Progress) -> Iterator[str]:
+    for line in lines:
+        progress(line.rstrip("\n"))
+        yield line
 
 
 def _one_layer(name: str, tree: Tree, entrypoint: tuple[str, ...], cmd: tuple[str, ...] = ()) -> Image:

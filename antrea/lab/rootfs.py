@@ -41,6 +41,17 @@ class Tree:
         """A symbolic link."""
         self._add(name, Entry(0o777, target=target))
 
+    def copy(self, name: str, source: Path) -> None:
+        """Everything below a folder of this machine, under `name`; a program stays executable."""
+        for path in sorted(source.rglob("*")):
+            place = f"{name}/{path.relative_to(source)}"
+            if path.is_symlink():
+                self.link(place, str(path.readlink()))
+            elif path.is_dir():
+                self.folder(place)
+            else:
+                self.file(place, path, 0o755 if path.stat().st_mode & 0o100 else 0o644)
+
     def program(self, name: str, source: Path) -> None:
         """A program of this machine, and at their own places the shared libraries that it loads."""
         self.file(name, source.resolve(), 0o755)

@@ -1,0 +1,191 @@
+"""Our product image without Docker: Debian's base, our dependencies, our source, each a layer cached by content.
+
+    python build/image.py                  build (or find) the image and print it as JSON, for the lab
+    python build/image.py --out FILE.tar   write an archive for `ctr images import` or `docker load`
+
+Progress goes to stderr. A change of our source costs the last layer only, a few seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import IO
+
+from antrea.errors import AntreaError, Unavailable
+from antrea.lab import cache, oci
+from antrea.lab.image_recipe import encode
+from antrea.lab.oci import Image, Layer
+from antrea.lab.rootfs import Tree
+from antrea.lab.step import Command, Progress, run, step
+
+ROOT = Path(__file__).resolve().parent.parent
+HOOKS = ROOT / "build/image"
+LOCK = ROOT / "requirements/runtime.txt"
+NAMES = ("antrea/antrea-agent-ubuntu:latest", "antrea/antrea-controller-ubuntu:latest")
+SUITE = "bookworm"
+PYTHON = (3, 11)
+SITE = "usr/local/lib/python3.11/dist-packages"  # where Debian's Python looks for what Debian did not install
+PACKAGES = (
+    "ca-certificates",
+    "conntrack",
+    "containernetworking-plugins",
+    "iproute2",
+    "kmod",
+    "libnftables1",
+    "libpython3.11-stdlib",
+    "nftables",
+    "openvswitch-switch",
+    "python3-minimal",
+)
+OPTIONS = (
+    "--mode=root",
+    "--variant=essential",
+    "--format=tar",
+    '--aptopt=APT::Install-Recommends "false"',
+    "--dpkgopt=path-exclude=/usr/share/doc/*",
+    "--dpkgopt=path-exclude=/usr/share/man/*",
+    "--dpkgopt=path-exclude=/usr/share/locale/*",
+)
+COMMANDS = ("antrea-agent", "antrea-controller", "antctl")
+LAUNCHER = """#!/usr/bin/python3 -sP
+from sys import exit
+
+from {module} import {function}
+
+exit({function}())
+"""
+
+
+def image(progress: Progress) -> Image:
+    """The one image of agent and controller; raises `Unavailable` for what cannot be built now."""
+    if sys.version_info[:2] != PYTHON:
+        raise Unavailable(
+            f"our image has Python 3.11, so it is built by Python 3.11, not {sys.version.split()[0]}"
+        )
+    return Image(NAMES, (base(progress), wheels(progress), source()))
+
+
+def base(progress: Progress) -> Layer:
+    """Debian's packages without documentation, perl and apt, made by mmdebstrap in namespaces of its own."""
+
+    def write(out: IO[bytes]) -> None:
+        if not shutil.which("mmdebstrap"):
+            raise Unavailable("mmdebstrap is not on this machine: run scripts/bootstrap")
+        with tempfile.TemporaryDirectory(prefix="antrea-image-") as folder:
+            tar = Path(folder) / "base.tar"
+            # killed with us, and its mounts go with its namespace
+            alone = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
+            hook = f"--customize-hook={HOOKS / 'trim'}"
+            make = ("mmdebstrap", *OPTIONS, f"--include={','.join(PACKAGES)}", hook, SUITE, str(tar))
+            environment = {**os.environ, "SOURCE_DATE_EPOCH": "1", "TMPDIR": folder, "LC_ALL": "C.UTF-8"}
+            log = cache.folder() / "logs/image-base.log"
+            with step(progress, "image: Debian base (about a minute, once)"):
+                run(Command((*alone, *make), log, env=environment), "mmdebstrap", progress)
+            with tar.open("rb") as made:
+                shutil.copyfileobj(made, out, 1 << 20)
+
+    return oci.layer(cache.digest(SUITE, *OPTIONS, *PACKAGES, HOOKS / "trim"), write)
+
+
+def wheels(progress: Progress) -> Layer:
+    """What requirements/runtime.txt locks, installed by pip with its hashes, without tests and sources."""
+
+    def write(out: IO[bytes]) -> None:
+        with tempfile.TemporaryDirectory(prefix="antrea-image-") as folder:
+            pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
+            what = ("--require-hashes", "--only-binary=:all:", "--target", folder, "-r", str(LOCK))
+            log = cache.folder() / "logs/image-wheels.log"
+            with step(progress, "image: Python packages of requirements/runtime.txt"):
+                run(Command((*pip, *what), log), "pip install", progress)
+                _trim_wheels(Path(folder))
+                _compile(Path(folder), PycInvalidationMode.UNCHECKED_HASH)
+            tree = Tree()
+            tree.copy(SITE, Path(folder))
+            tree.write(out)
+
+    own = Path(__file__).read_bytes()
+    return oci.layer(cache.digest(LOCK, MAGIC_NUMBER, own), write)
+
+
+def source() -> Layer:
+    """Our package, its commands, the container scripts and the CNI plugin."""
+    with tempfile.TemporaryDirectory(prefix="antrea-image-") as folder:
+        package = Path(folder) / "antrea"
+        shutil.copytree(ROOT / "antrea", package, ignore=shutil.ignore_patterns("lab", "__pycache__"))
+        # checked: `antrea-lab reload` changes sources in running Pods
+        _compile(package, PycInvalidationMode.CHECKED_HASH)
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        tree = Tree()
+        tree.copy(f"{SITE}/antrea", package)
+        metadata = f"Metadata-Version: 2.1\nName: antrea\nVersion: {project['version']}\n"
+        tree.file(f"{SITE}/antrea-{project['version']}.dist-info/METADATA", metadata.encode())
+        for command in COMMANDS:
+            module, function = project["scripts"][command].split(":")
+            launcher = LAUNCHER.format(module=module, function=function)
+            tree.file(f"usr/local/bin/{command}", launcher.encode(), 0o755)
+        for script in ("install_cni", "start_ovs", "container_liveness_probe"):
+            tree.file(f"usr/local/bin/{script}", HOOKS / script, 0o755)
+        tree.file("usr/lib/cni/antrea", plugin(), 0o755)
+        return oci.layer(tree.key(), tree.write)
+
+
+def plugin() -> Path:
+    """The CNI plugin, one static program (cni/Makefile)."""
+    sources = [ROOT / "cni/antrea.c", ROOT / "cni/Makefile"]
+
+    def make(part: Path) -> None:
+        for path in sources:
+            shutil.copy(path, part)
+        done = subprocess.run(["make", "-C", part, "antrea-cni"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unavailable(f"the CNI plugin does not compile:\n{done.stderr}")
+
+    return cache.made("cni", cache.digest(*sources), make) / "antrea-cni"
+
+
+def _compile(folder: Path, how: PycInvalidationMode) -> None:
+    compileall.compile_dir(
+        folder, quiet=2, stripdir=str(folder), prependdir=f"/{SITE}", invalidation_mode=how, force=True
+    )
+
+
+def _trim_wheels(folder: Path) -> None:
+    """Without tests, C sources, type stubs and symbols; `bin` has pip's launchers with this machine's paths."""
+    shutil.rmtree(folder / "bin", ignore_errors=True)
+    for path in [p for p in folder.rglob("*") if p.is_dir() and p.name in {"tests", "test"}]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in [p for p in folder.rglob("*") if p.suffix in {".c", ".h", ".pyx", ".pxd", ".pxi", ".pyi"}]:
+        path.unlink()
+    for library in folder.rglob("*.so*"):
+        subprocess.run(["strip", "--strip-unneeded", library], check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the product image without Docker.")
+    parser.add_argument("--out", type=Path, help="write an archive here instead of JSON to stdout")
+    wanted = parser.parse_args()
+    try:
+        built = image(lambda line: print(line, file=sys.stderr, flush=True))
+    except AntreaError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if wanted.out:
+        oci.save([built], wanted.out)
+        print(f"{wanted.out}: {' '.join(built.names)}", file=sys.stderr)
+    else:
+        print(encode(built))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
