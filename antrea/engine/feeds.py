@@ -18,6 +18,10 @@ class Feeds:
         self.marked: set[type[Fact]] = set()
         self._since: dict[type[Fact], float] = {}
 
+    def has(self, kind: type[Fact]) -> bool:
+        """Whether the feed of `kind` has listed, seen by a pass or not."""
+        return kind in self.marked or kind in self.synced
+
     def mark(self, kind: type[Fact]) -> None:
         self.marked.add(kind)
 

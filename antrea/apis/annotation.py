@@ -1,0 +1,25 @@
+"""An annotation that this agent keeps on its own Node."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+TRANSPORT_ADDRESSES = "node.antrea.io/transport-addresses"
+"""Where tunnels to this Node end, when that is not its InternalIP: "10.1.0.4,fd00::4"."""
+
+
+class NodeAnnotation(msgspec.Struct, frozen=True):
+    """`name: value` on Node `node`; an empty value means that the annotation is absent."""
+
+    node: str
+    name: str
+    value: str
+
+    rank: ClassVar[int] = 1000
+    category: ClassVar[int] = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.node, self.name)

@@ -1,0 +1,41 @@
+"""What a feature declares to the agent: the tables it needs and the units that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Unit
+from antrea.facts.fact import Fact
+from antrea.openflow.pipeline import Pipeline
+from antrea.openflow.table import Table
+
+
+class Families(msgspec.Struct, frozen=True):
+    """The address families of the cluster's Pods."""
+
+    ipv4: bool
+    ipv6: bool
+
+    @classmethod
+    def of(cls, cidrs: Iterable[str]) -> Families:
+        """The families of these addresses or CIDRs."""
+        version6 = [":" in cidr for cidr in cidrs]
+        return cls(ipv4=not all(version6) if version6 else False, ipv6=any(version6))
+
+
+class Realised(Fact, frozen=True):
+    """The pipeline that this agent numbered at start."""
+
+    pipeline: Pipeline
+
+
+class AgentFeature(msgspec.Struct, frozen=True):
+    """One feature as the agent's assembly sees it."""
+
+    name: str
+    tables: Callable[[AgentConfig, Families], tuple[Table, ...]]
+    """Tables that must be realised while the feature is on."""
+    units: tuple[Unit, ...]

@@ -1,0 +1,151 @@
+"""What the host needs so that its Pods reach it and, through it, the world.
+
+parity: pkg/agent/agent.go setupGatewayInterface, pkg/agent/route/route_linux.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts, Unit
+from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.feature import AgentFeature, Families
+from antrea.host.address import Address
+from antrea.host.link import Link
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.pod_cidr import gateway_address, is_ipv6
+from antrea.host.rank import RECEIVES
+from antrea.host.route import Route
+from antrea.host.sysctl import Sysctl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.openflow.table import Table
+
+TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789}
+POD_IP_SETS = {False: "antrea-pod-ip", True: "antrea-pod-ip6"}
+CHAINS = {
+    "prerouting-raw": "type filter hook prerouting priority raw; policy accept;",
+    "output-raw": "type filter hook output priority raw; policy accept;",
+    "forward": "type filter hook forward priority filter; policy accept;",
+    "output": "type filter hook output priority filter; policy accept;",
+    "postrouting": "type nat hook postrouting priority srcnat; policy accept;",
+}
+
+
+def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
+    """None: this is the host's side."""
+    return ()
+
+
+def gateway_entries(facts: Facts, node: ThisNode) -> Iterator[Link | Address | Sysctl]:
+    """The gateway is up, has the first address of each Pod CIDR, and the host forwards."""
+    config = facts.get(AgentConfig)
+    if config is None or facts.get(OvsPort, config.host_gateway) is None:
+        return
+    yield Link(config.host_gateway, node.mtu)
+    for cidr in node.pod_cidrs:
+        yield Address(config.host_gateway, gateway_address(cidr))
+        if is_ipv6(cidr):
+            yield Sysctl("net/ipv6/conf/all/forwarding", "1")
+        else:
+            yield Sysctl("net/ipv4/ip_forward", "1")
+            # The gateway's address alone is announced on its link, whatever other addresses the Node has.
+            yield Sysctl(f"net/ipv4/conf/{config.host_gateway}/arp_announce", "1")
+
+
+def transport_entries(facts: Facts, link: Transport) -> Iterator[Link | Address | Route | NftShield]:
+    """While OVS owns the card, br-phy has its addresses and routes, and the kernel leaves the card's frames alone."""
+    if link.device == link.interface:
+        return
+    yield Link(link.device, link.mtu)
+    yield Link(link.interface, 0)
+    yield NftShield(link.interface)
+    for address in link.addresses:
+        yield Address(link.device, address)
+    for destination, via in link.routes:
+        default = "::/0" if is_ipv6(via) else "0.0.0.0/0"
+        yield Route(dst=destination or default, dev=link.device, via=via, rank=RECEIVES)
+
+
+def pod_shield(facts: Facts, pod: PodInterface) -> Iterator[NftShield]:
+    """Userspace OVS reads a copy of what a Pod sends; the kernel must not answer the other one."""
+    config = facts.get(AgentConfig)
+    if config is not None and config.ovs_datapath_type == "netdev":
+        yield NftShield(pod.name, pod.port_uuid)
+
+
+def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
+    """Chains, sets and rules that every Node has."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    for name, hook in CHAINS.items():
+        yield NftChain(name=name, hook=hook)
+    gateway = f'"{config.host_gateway}"'
+    yield NftRule(chain="forward", name="from Pods", text=f"iifname {gateway} accept")
+    yield NftRule(chain="forward", name="to Pods", text=f"oifname {gateway} accept")
+    # A packet that comes from the gateway and leaves by it again was translated on the way: the Pod must not learn a
+    # short cut, which would lead around the translation.
+    yield NftRule(
+        chain="output", name="no redirects to Pods", text=f"oifname {gateway} icmp type redirect drop"
+    )
+    yield NftRule(
+        chain="output",
+        name="no IPv6 redirects to Pods",
+        text=f"oifname {gateway} icmpv6 type nd-redirect drop",
+    )
+    yield NftRule(
+        chain="postrouting",
+        name="Node to Pods from another address",
+        text=f"oifname {gateway} fib saddr . oif type != local fib saddr type local masquerade fully-random",
+    )
+    port = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type)
+    if port:
+        yield NftRule(
+            chain="prerouting-raw", name="tunnel in", text=f"udp dport {port} fib daddr type local notrack"
+        )
+        yield NftRule(
+            chain="output-raw", name="tunnel out", text=f"udp dport {port} fib saddr type local notrack"
+        )
+    for cidr in node.pod_cidrs:
+        yield from masquerade(config, cidr)
+
+
+def masquerade(config: AgentConfig, cidr: str) -> Iterator[NftSet | NftRule]:
+    """Pods leave the cluster with the Node's address."""
+    version6 = is_ipv6(cidr)
+    name, family = POD_IP_SETS[version6], "ip6" if version6 else "ip"
+    yield NftSet(name=name, type="ipv6_addr" if version6 else "ipv4_addr", flags=("interval",))
+    random = " fully-random" if config.snat_fully_random_ports else ""
+    yield NftRule(
+        chain="postrouting",
+        name=f"Pods to outside, {family}",
+        text=f'{family} saddr {cidr} {family} daddr != @{name} oifname != "{config.host_gateway}" masquerade{random}',
+    )
+
+
+def pod_addresses(facts: Facts, node: ThisNode | PeerNode) -> Iterator[NftElement]:
+    """Addresses that are Pods' of this cluster and thus keep their source on the way."""
+    mine = facts.get(ThisNode)
+    families = {is_ipv6(cidr) for cidr in mine.pod_cidrs} if mine else set()
+    for cidr in node.pod_cidrs:
+        if is_ipv6(cidr) in families:
+            yield NftElement(set=POD_IP_SETS[is_ipv6(cidr)], value=cidr)
+
+
+FEATURE = AgentFeature(
+    name="NodeNetwork",
+    tables=tables,
+    units=(
+        Unit(ThisNode, gateway_entries),
+        Unit(ThisNode, firewall_entries),
+        Unit(ThisNode, pod_addresses),
+        Unit(PeerNode, pod_addresses),
+        Unit(Transport, transport_entries),
+        Unit(PodInterface, pod_shield),
+    ),
+)

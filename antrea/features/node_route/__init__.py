@@ -1,0 +1,1 @@
+"""Pods reach the Pods of other Nodes, and the Node reaches both."""

@@ -1,0 +1,141 @@
+"""Packets to the Pods of another Node: through the tunnel in OVS, by way of antrea-gw0 from the host.
+
+parity: pkg/agent/openflow/pod_connectivity.go installNodeFlows, pkg/agent/controller/noderoute
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.annotation import TRANSPORT_ADDRESSES, NodeAnnotation
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts, Unit
+from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.ovs import OvsPort
+from antrea.features.feature import AgentFeature, Families
+from antrea.host.pod_cidr import gateway_ip, is_ipv6
+from antrea.host.route import Neighbour, Route
+from antrea.openflow.action import (
+    ARP_SHA,
+    ARP_SPA,
+    ARP_THA,
+    ARP_TPA,
+    ETH_DST,
+    ETH_SRC,
+    IN_PORT,
+    goto,
+    move,
+    set_arp_op,
+    set_arp_sha,
+    set_arp_spa,
+    set_eth_dst,
+    set_eth_src,
+    set_tun_dst,
+)
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import TO_TUNNEL, VIRTUAL_MAC
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import ARP_REPLY, ARP_REQUEST, arp, arp_op, arp_tpa, dst
+from antrea.openflow.priority import Priority
+from antrea.openflow.tables import ARP_RESPONDER, L3_DEC_TTL, L3_FORWARDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.openflow.table import Table
+
+flow = flows_of(Category.POD_CONNECTIVITY)
+
+
+def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
+    """No table of its own: it fills those of Pod connectivity."""
+    return ()
+
+
+def tunnel_end(node: ThisNode, peer: PeerNode) -> str | None:
+    """The address of the peer that tunnels end at: of a family in which both Nodes have one, IPv4 first."""
+    families = {is_ipv6(address) for address in node.transport_ips}
+    return next((address for address in peer.transport_ips if is_ipv6(address) in families), None)
+
+
+def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
+    """The way through the tunnel to one Node, and the answer to who has its gateway's address."""
+    config, node = facts.get(AgentConfig), facts.get(ThisNode)
+    if config is None or node is None:
+        return
+    gateway, end = facts.get(OvsPort, config.host_gateway), tunnel_end(node, peer)
+    if gateway is None or end is None:
+        return
+    for cidr in peer.pod_cidrs:
+        if not is_ipv6(cidr):
+            yield arp_responder(gateway_ip(cidr))
+        yield flow(
+            L3_FORWARDING,
+            Priority.NORMAL,
+            dst(cidr),
+            then=[
+                set_eth_src(gateway.mac),
+                set_eth_dst(VIRTUAL_MAC),
+                set_tun_dst(end),
+                TO_TUNNEL.load,
+                goto(L3_DEC_TTL),
+            ],
+        )
+
+
+def arp_responder(address: str) -> Flow:
+    """The bridge answers for a peer's gateway with the one MAC address that stands for all of them."""
+    return flow(
+        ARP_RESPONDER,
+        Priority.NORMAL,
+        arp,
+        arp_tpa(address),
+        arp_op(ARP_REQUEST),
+        then=[
+            move(ETH_SRC, ETH_DST),
+            set_eth_src(VIRTUAL_MAC),
+            set_arp_op(ARP_REPLY),
+            move(ARP_SHA, ARP_THA),
+            set_arp_sha(VIRTUAL_MAC),
+            move(ARP_SPA, ARP_TPA),
+            set_arp_spa(address),
+            IN_PORT,
+        ],
+    )
+
+
+def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
+    """The host's way to the Pods of one Node: its gateway, reached over ours.
+
+    IPv6 has no responder in the pipeline, so the host learns the gateway's neighbour entry from us.
+    parity: pkg/agent/route/route_linux.go AddRoutes
+    """
+    config = facts.get(AgentConfig)
+    if config is None or facts.get(OvsPort, config.host_gateway) is None:
+        return
+    for cidr in peer.pod_cidrs:
+        gateway = gateway_ip(cidr)
+        if is_ipv6(cidr):
+            yield Route(dst=f"{gateway}/128", dev=config.host_gateway)
+            yield Neighbour(dev=config.host_gateway, ip=gateway, mac=VIRTUAL_MAC)
+        yield Route(dst=cidr, dev=config.host_gateway, via=gateway, onlink=True)
+
+
+def transport_annotation(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation]:
+    """Tells the other Nodes where tunnels end, when that is not at the Node's own address.
+
+    parity: pkg/agent/agent.go setNodeTransportAddresses
+    """
+    other = node.transport_ips != node.node_ips
+    yield NodeAnnotation(node.name, TRANSPORT_ADDRESSES, ",".join(node.transport_ips) if other else "")
+
+
+FEATURE = AgentFeature(
+    name="NodeRoute",
+    tables=tables,
+    units=(
+        Unit(PeerNode, peer_flows),
+        Unit(PeerNode, peer_routes),
+        Unit(ThisNode, transport_annotation),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Pods reach each other on this Node, and the gateway reaches them."""

@@ -1,0 +1,282 @@
+"""Flows that connect Pods, the gateway and the tunnel of this Node.
+
+parity: pkg/agent/openflow/pod_connectivity.go, pipeline.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts, Unit
+from antrea.facts.node import ThisNode
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.feature import AgentFeature, Families, Realised
+from antrea.host.pod_cidr import gateway_ip, is_ipv6
+from antrea.openflow.action import (
+    DEC_TTL,
+    DROP,
+    NORMAL,
+    goto,
+    move,
+    output,
+    set_eth_dst,
+    set_eth_src,
+)
+from antrea.openflow.cookie import Category
+from antrea.openflow.ct import NAT, ct
+from antrea.openflow.fields import (
+    CT_SOURCE,
+    CT_SOURCE_GATEWAY,
+    CT_ZONE_IPV4,
+    CT_ZONE_IPV6,
+    FROM_EXTERNAL,
+    FROM_GATEWAY,
+    FROM_LOCAL,
+    FROM_POD,
+    FROM_TUNNEL,
+    NOT_REWRITE_MAC,
+    NOT_SERVICE_CT_MARK,
+    NOT_SNAT_CT_MARK,
+    OUTPUT_TO_PORT,
+    PKT_SOURCE,
+    REWRITE_MAC,
+    SERVICE_CT_MARK,
+    TARGET_OFPORT,
+    TO_GATEWAY,
+    VIRTUAL_MAC,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import (
+    arp,
+    arp_sha,
+    arp_spa,
+    ct_state,
+    dl_dst,
+    dl_src,
+    dst,
+    family,
+    icmp6,
+    icmp_code,
+    icmp_type,
+    in_port,
+    ipv6,
+    ipv6_dst,
+    ipv6_src,
+    src,
+)
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import NEXT, Stage
+from antrea.openflow.tables import (
+    ARP_RESPONDER,
+    ARP_SPOOF_GUARD,
+    CLASSIFIER,
+    CONNTRACK_COMMIT,
+    CONNTRACK_STATE,
+    CONNTRACK_ZONE,
+    IPV6,
+    L2_FORWARDING_CALC,
+    L3_DEC_TTL,
+    L3_FORWARDING,
+    OUTPUT,
+    SPOOF_GUARD,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.openflow.field import Match
+    from antrea.openflow.table import Table
+
+HIGH, NORMAL_PRIORITY, LOW, MISS = Priority.HIGH, Priority.NORMAL, Priority.LOW, Priority.MISS
+TUNNEL_PORT = "antrea-tun0"
+flow = flows_of(Category.POD_CONNECTIVITY)
+
+
+def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
+    """The tables of this feature; those of ARP only with IPv4, that of neighbour discovery only with IPv6."""
+    always = (CLASSIFIER, SPOOF_GUARD, CONNTRACK_ZONE, CONNTRACK_STATE, L3_FORWARDING, L3_DEC_TTL)
+    arp_tables = (ARP_SPOOF_GUARD, ARP_RESPONDER) if families.ipv4 else ()
+    ndp_tables = (IPV6,) if families.ipv6 else ()
+    return (*always, L2_FORWARDING_CALC, CONNTRACK_COMMIT, OUTPUT, *arp_tables, *ndp_tables)
+
+
+def spoof_guard_next(address: str) -> Table | Stage:
+    """IPv6 packets pass the IPv6 table, IPv4 packets jump over it."""
+    return IPV6 if is_ipv6(address) else Stage.CONNTRACK_STATE
+
+
+def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """What every Node has, whatever Pods it runs; waits for the gateway port."""
+    config = facts.get(AgentConfig)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if gateway is None:
+        return
+    yield flow(CONNTRACK_STATE, MISS, then=[goto(Stage.PRE_ROUTING)])
+    yield flow(L3_FORWARDING, MISS, then=[TO_GATEWAY.load, goto(Stage.SWITCHING)])
+    yield flow(OUTPUT, NORMAL_PRIORITY, OUTPUT_TO_PORT.match, then=[output(TARGET_OFPORT)])
+    yield flow(
+        CLASSIFIER,
+        NORMAL_PRIORITY,
+        in_port(gateway.ofport),
+        then=[FROM_GATEWAY.load, FROM_EXTERNAL.load, goto(Stage.VALIDATION)],
+    )
+    yield l2_forwarding(gateway.mac, gateway.ofport)
+    for cidr in node.pod_cidrs:
+        yield from gateway_flows(gateway, cidr)
+        yield from family_flows(gateway, cidr)
+    if any(not is_ipv6(cidr) for cidr in node.pod_cidrs):
+        yield flow(ARP_RESPONDER, LOW, arp, then=[NORMAL])
+    if any(is_ipv6(cidr) for cidr in node.pod_cidrs):
+        yield from neighbour_discovery_flows()
+    yield from tunnel_flows(facts)
+
+
+def default_flows(facts: Facts, realised: Realised) -> Iterator[Flow]:
+    """What every table does with packets that no feature knows."""
+    yield from realised.pipeline.default_flows()
+
+
+def tunnel_flows(facts: Facts) -> Iterator[Flow]:
+    """Packets that come out of the tunnel or go into it."""
+    tunnel = facts.get(OvsPort, TUNNEL_PORT)
+    if tunnel is None:
+        return
+    yield flow(
+        CLASSIFIER,
+        NORMAL_PRIORITY,
+        in_port(tunnel.ofport),
+        then=[FROM_TUNNEL.load, REWRITE_MAC.load, goto(Stage.CONNTRACK_STATE)],
+    )
+    yield l2_forwarding(VIRTUAL_MAC, tunnel.ofport)
+
+
+def gateway_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
+    """The gateway as a source and as a destination, in one family."""
+    address = gateway_ip(cidr)
+    if not is_ipv6(cidr):
+        yield flow(
+            ARP_SPOOF_GUARD,
+            NORMAL_PRIORITY,
+            arp,
+            in_port(gateway.ofport),
+            arp_spa(address),
+            arp_sha(gateway.mac),
+            then=[goto(ARP_RESPONDER)],
+        )
+    yield flow(
+        CLASSIFIER,
+        HIGH,
+        in_port(gateway.ofport),
+        src(address),
+        then=[FROM_GATEWAY.load, FROM_LOCAL.load, goto(Stage.VALIDATION)],
+    )
+    yield flow(
+        SPOOF_GUARD,
+        NORMAL_PRIORITY,
+        family(cidr),
+        in_port(gateway.ofport),
+        then=[goto(spoof_guard_next(cidr))],
+    )
+    to_gateway = [set_eth_dst(gateway.mac), TO_GATEWAY.load, goto(L3_DEC_TTL)]
+    yield flow(L3_FORWARDING, HIGH, dst(address), then=to_gateway)
+    # Replies of connections that came in by the gateway go back through it, where the host may have to translate them.
+    yield flow(
+        L3_FORWARDING, HIGH, family(cidr), ct_state("+rpl+trk"), CT_SOURCE_GATEWAY.match, then=to_gateway
+    )
+
+
+def family_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
+    """Connection tracking, local delivery and TTL, in one family."""
+    ip_family, zone = family(cidr), CT_ZONE_IPV6 if is_ipv6(cidr) else CT_ZONE_IPV4
+    yield flow(CONNTRACK_ZONE, NORMAL_PRIORITY, ip_family, then=[ct(zone, table=CONNTRACK_STATE, nat=NAT)])
+    yield flow(CONNTRACK_STATE, NORMAL_PRIORITY, ip_family, ct_state("+inv+trk"), then=DROP)
+    tracked: tuple[Match, ...] = (ip_family, ct_state("-new+trk"))
+    policies = goto(Stage.EGRESS_SECURITY)
+    yield flow(CONNTRACK_STATE, LOW, *tracked, NOT_SERVICE_CT_MARK.match, then=[policies])
+    yield flow(CONNTRACK_STATE, LOW, *tracked, SERVICE_CT_MARK.match, then=[REWRITE_MAC.load, policies])
+    yield flow(
+        L3_FORWARDING,
+        NORMAL_PRIORITY,
+        NOT_REWRITE_MAC.match,
+        dst(cidr),
+        then=[goto(Stage.SWITCHING)],
+    )
+    # The host has counted the hop of what comes from the gateway.
+    yield flow(L3_DEC_TTL, HIGH, ip_family, FROM_GATEWAY.match, then=[goto(NEXT)])
+    yield flow(L3_DEC_TTL, NORMAL_PRIORITY, ip_family, then=[DEC_TTL, goto(NEXT)])
+    remember = ct(zone, commit=True, table=OUTPUT, then=[move(PKT_SOURCE, CT_SOURCE)])
+    yield flow(
+        CONNTRACK_COMMIT,
+        NORMAL_PRIORITY,
+        ip_family,
+        ct_state("+new+trk"),
+        NOT_SNAT_CT_MARK.match,
+        then=[remember],
+    )
+
+
+def neighbour_discovery_flows() -> Iterator[Flow]:
+    """Neighbour discovery and IPv6 multicast are switched; link-local sources are nobody's to spoof."""
+    yield flow(SPOOF_GUARD, NORMAL_PRIORITY, ipv6, ipv6_src("fe80::/10"), then=[goto(IPV6)])
+    for kind in (135, 136):
+        yield flow(IPV6, NORMAL_PRIORITY, icmp6, icmp_type(kind), icmp_code(0), then=[NORMAL])
+    yield flow(IPV6, NORMAL_PRIORITY, ipv6, ipv6_dst("ff00::/8"), then=[NORMAL])
+
+
+def l2_forwarding(mac: str, ofport: int) -> Flow:
+    """The way to a MAC address."""
+    return flow(
+        L2_FORWARDING_CALC,
+        NORMAL_PRIORITY,
+        dl_dst(mac),
+        then=[TARGET_OFPORT(ofport).load, OUTPUT_TO_PORT.load, goto(NEXT)],
+    )
+
+
+def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+    """One Pod interface: its addresses are its own, and packets for them go to its port."""
+    config = facts.get(AgentConfig)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if gateway is None:
+        return
+    yield flow(
+        CLASSIFIER,
+        LOW,
+        in_port(pod.ofport),
+        then=[FROM_POD.load, FROM_LOCAL.load, goto(Stage.VALIDATION)],
+    )
+    yield l2_forwarding(pod.mac, pod.ofport)
+    for address in pod.ips:
+        if not is_ipv6(address):
+            yield flow(
+                ARP_SPOOF_GUARD,
+                NORMAL_PRIORITY,
+                arp,
+                in_port(pod.ofport),
+                arp_spa(address),
+                arp_sha(pod.mac),
+                then=[goto(ARP_RESPONDER)],
+            )
+        yield flow(
+            SPOOF_GUARD,
+            NORMAL_PRIORITY,
+            in_port(pod.ofport),
+            dl_src(pod.mac),
+            src(address),
+            then=[goto(spoof_guard_next(address))],
+        )
+        yield flow(
+            L3_FORWARDING,
+            NORMAL_PRIORITY,
+            REWRITE_MAC.match,
+            dst(address),
+            then=[set_eth_src(gateway.mac), set_eth_dst(pod.mac), goto(L3_DEC_TTL)],
+        )
+
+
+FEATURE = AgentFeature(
+    name="PodConnectivity",
+    tables=tables,
+    units=(Unit(Realised, default_flows), Unit(ThisNode, node_flows), Unit(PodInterface, pod_flows)),
+)

@@ -1,0 +1,58 @@
+"""Services while AntreaProxy is off: packets to a ClusterIP go to the gateway, where kube-proxy answers.
+
+parity: pkg/agent/openflow/service.go, pipeline.go serviceCIDRDNATFlows
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts, Unit
+from antrea.facts.node import ThisNode
+from antrea.facts.ovs import OvsPort
+from antrea.features.feature import AgentFeature, Families
+from antrea.host.pod_cidr import is_ipv6
+from antrea.openflow.action import goto
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import OUTPUT_TO_PORT, TARGET_OFPORT
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import dst
+from antrea.openflow.priority import Priority
+from antrea.openflow.tables import CONNTRACK_COMMIT, DNAT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.openflow.table import Table
+
+flow = flows_of(Category.SERVICE)
+
+
+def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
+    """One table takes the place of load balancing."""
+    return (DNAT,)
+
+
+def service_cidr_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """One flow for each family in which the Node has Pods and a Service CIDR is configured."""
+    config = facts.get(AgentConfig)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if config is None or gateway is None:
+        return
+    families = {is_ipv6(cidr) for cidr in node.pod_cidrs}
+    for cidr in (config.service_cidr, config.service_cidr_v6):
+        if cidr and is_ipv6(cidr) in families:
+            yield flow(
+                DNAT,
+                Priority.NORMAL,
+                dst(cidr),
+                then=[
+                    TARGET_OFPORT(gateway.ofport).load,
+                    OUTPUT_TO_PORT.load,
+                    goto(CONNTRACK_COMMIT),
+                ],
+            )
+
+
+FEATURE = AgentFeature(name="Service", tables=tables, units=(Unit(ThisNode, service_cidr_flows),))
