@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.errors import Refused, Unavailable
-from antrea.openflow.cookie import CATEGORY_MASK
+from antrea.openflow.cookie import CATEGORY_MASK, LEARNED_ROUND, cookie
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,12 +29,11 @@ ACTIONS = 4000
 _SLICE = 200
 """Entries rendered before others get the loop."""
 
-_ROUND_SHIFT = 48
-_ROUND_BITS = 16
+_ROUNDS = 1 << 16
 _TABLE = re.compile(r"(\btable=|goto_table:|resubmit\([^,()]*,)(\d+)\b")
 
 
-class Sent(msgspec.Struct, frozen=True):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """An entry and the lines of a bundle that make it stand, or fall."""
 
     entry: Any
@@ -149,14 +148,18 @@ def _owner(batch: Sequence[Sent], line: int | None) -> int | None:
 def stale_cookies(category: int, cookie_round: int) -> Iterator[tuple[int, int]]:
     """(value, mask) pairs that together match every cookie of `category` but those of `cookie_round` and of round 0.
 
-    A round that is neither has a bit which ours lacks, or lacks one of our bits and still has another of them.
+    The rounds below and those above, as prefixes: at most 45 pairs, of which each costs the switch a look at all flows.
     """
-    fixed = (category << 40, CATEGORY_MASK)
-    bits = [1 << (_ROUND_SHIFT + number) for number in range(_ROUND_BITS)]
-    ours = [bit for bit in bits if (cookie_round << _ROUND_SHIFT) & bit]
-    for bit in bits:
-        if bit not in ours:
-            yield fixed[0] | bit, fixed[1] | bit
-        for other in ours if bit in ours else ():
-            if other != bit:
-                yield fixed[0] | other, fixed[1] | other | bit
+    for first, last in ((LEARNED_ROUND + 1, cookie_round - 1), (cookie_round + 1, _ROUNDS - 1)):
+        for value, mask in _prefixes(first, last):
+            yield cookie(value, category), cookie(mask, 0) | CATEGORY_MASK
+
+
+def _prefixes(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """(value, mask) of the fewest aligned blocks that make up `first` to `last`, both included."""
+    while first <= last:
+        size = first & -first
+        while size > last - first + 1:
+            size >>= 1
+        yield first, (_ROUNDS - 1) & ~(size - 1)
+        first += size
