@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from antrea.agent.bootstrap import Prepared
     from antrea.config.agent import AgentConfig
     from antrea.engine import Sink
+    from antrea.facts.fact import Fact
     from antrea.features.feature import AgentFeature
     from antrea.features.gate import EnabledGates
     from antrea.outside.kube import Kube
@@ -58,6 +59,7 @@ FEATURES: tuple[AgentFeature, ...] = (
 # What must be known before that which an earlier start left may go: all Pods, all Nodes.
 SWEEPS = {int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category}
 RESTORE_FLAG = "flow-restore-wait"
+FIRST_LISTS: tuple[type[Fact], ...] = (PodInterface, OvsPort, PeerNode, LocalPod)
 FIRST_LIST_SECONDS = 10.0
 """How long the first replay waits for the list of Nodes; without it, it goes on with what is known."""
 
@@ -66,6 +68,12 @@ def pipeline_of(config: AgentConfig, node: ThisNode) -> Pipeline:
     """The tables that the features ask for, numbered for the life of this agent."""
     families = Families.of(node.pod_cidrs)
     return Pipeline.realise(table for feature in FEATURES for table in feature.tables(config, families))
+
+
+class Feed(Protocol):
+    """Lists, then watches, and writes facts."""
+
+    async def run(self, facts: Facts) -> None: ...
 
 
 class Agent:
@@ -90,7 +98,7 @@ class Agent:
         units = [unit for feature in FEATURES for unit in feature.units]
         self.engine = Engine(self.facts, units, sinks, sweeps=SWEEPS)
         node = prepared.node.name
-        self.feeds = {
+        self.feeds: dict[str, Feed] = {
             "ports": PortFeed(db, config.ovs_bridge),
             "peers": peer_feed(kube, node),
             "node": this_feed(kube, prepared.node),
@@ -128,7 +136,7 @@ class Agent:
         self.facts.listeners.append(heard.set)
         try:
             async with asyncio.timeout(FIRST_LIST_SECONDS):
-                while not all(map(self.facts.feeds.has, (PodInterface, OvsPort, PeerNode, LocalPod))):
+                while not all(self.facts.feeds.has(kind) for kind in FIRST_LISTS):
                     heard.clear()
                     await heard.wait()
         except TimeoutError:

@@ -1,0 +1,25 @@
+"""What a Pod CIDR says about the Node that owns it: its gateway has the first address."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import ip_network
+
+
+@lru_cache(16384)
+def gateway_ip(pod_cidr: str) -> str:
+    """The gateway's address in `pod_cidr`, without a prefix length: 10.10.0.0/24 -> 10.10.0.1.
+
+    Raises ValueError on text that is not a network.
+    """
+    return str(ip_network(pod_cidr)[1])
+
+
+def gateway_address(pod_cidr: str) -> str:
+    """The gateway's address with the prefix length of the Pod CIDR: 10.10.0.0/24 -> 10.10.0.1/24."""
+    return f"{gateway_ip(pod_cidr)}/{ip_network(pod_cidr).prefixlen}"
+
+
+def is_ipv6(address: str) -> bool:
+    """Whether an address or a CIDR is one of IPv6."""
+    return ":" in address
