@@ -23,8 +23,8 @@ class PodPorts(Protocol):
     async def drop(self, names: tuple[str, ...]) -> None:
         """Take ports away; those that are not there are no error."""
 
-    def standing(self) -> tuple[StandingPort, ...]:
-        """All Pod ports of the bridge, as of now."""
+    def standing(self, container_id: str = "") -> tuple[StandingPort, ...]:
+        """The Pod ports of the bridge, of one container or of all, as of now."""
 
     async def check(self) -> None:
         """Raises Unavailable if nothing can be changed on the bridge now."""
@@ -55,14 +55,15 @@ class OvsPodPorts:
     async def drop(self, names: tuple[str, ...]) -> None:
         await ovsdb_write.drop_ports(self._db, self._bridge, names)
 
-    def standing(self) -> tuple[StandingPort, ...]:
+    def standing(self, container_id: str = "") -> tuple[StandingPort, ...]:
         bridge = self._db.row("Bridge", self._bridge)
         ports = self._db.rows("Port")
         rows = [ports[uuid] for uuid in bridge["ports"] if uuid in ports] if bridge else []
         return tuple(
             StandingPort(row["name"], pod, self._is_broken(row["name"]))
             for row in rows
-            if (pod := PodPort.read(row["external_ids"]))
+            if container_id in ("", row["external_ids"].get("container-id"))
+            and (pod := PodPort.read(row["external_ids"]))
         )
 
     async def check(self) -> None:

@@ -7,7 +7,6 @@ step, DEL of that container finds all that is left, and so does `reconcile` at t
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from antrea.agent.cni_answer import Attached
@@ -16,16 +15,17 @@ from antrea.agent.cni_wiring import Wiring, answering
 from antrea.apis.cni import Code
 from antrea.errors import Refused, Unavailable
 from antrea.host.ovs_port import PodPort
+from antrea.outside import klog
 from antrea.outside.netns import host_interface_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Set
 
     from antrea.agent.cni_bridge import StandingPort
     from antrea.facts.node import ThisNode
     from antrea.outside.ipam import Allocation
 
-log = logging.getLogger(__name__)
+log = klog.logger(__name__)
 
 SETTLE_SECONDS = 20.0
 ANNOUNCEMENTS, ANNOUNCEMENT_GAP = 3, 0.05
@@ -38,6 +38,8 @@ class PodInterfaces:
     def __init__(self, wiring: Wiring) -> None:
         self._on = wiring
         self._announcing: set[asyncio.Task[None]] = set()
+        self._added: set[str] = set()
+        """Containers of which this process has answered ADD: their end comes by DEL or GC, not by comparison of lists."""
 
     async def add(self, call: Call, node: ThisNode) -> Attached:
         """Connect a Pod, or find it connected. Raises Failed; then what this call made is gone again."""
@@ -48,6 +50,7 @@ class PodInterfaces:
         if standing := await self._connected(call, allocation):
             with answering(Code.CONFIG_INTERFACE_FAILURE):
                 await self._settle(standing.name, standing.pod)
+            self._added.add(call.container_id)
             return _attached(standing.name, standing.pod.mac, allocation)
         try:
             with answering(Code.CONFIG_INTERFACE_FAILURE):
@@ -63,31 +66,31 @@ class PodInterfaces:
             ports.add(host_interface_name(call.pod_name, call.container_id, call.if_name))
         await self._remove(call.container_id, call.if_name, ports)
 
-    async def keep_only(self, valid: Collection[tuple[str, str]], busy: Collection[str]) -> None:
+    async def keep_only(self, valid: Set[tuple[str, str]], busy: Set[str]) -> None:
         """Remove all interfaces but those of `valid` (container id, interface) and of `busy` containers. Raises Failed."""
         gone = [
             port
             for port in self._on.ports.standing()
             if (port.pod.container_id, port.pod.if_dev) not in valid and port.pod.container_id not in busy
         ]
-        await self._sweep(gone, {container for container, _ in valid} | set(busy))
+        await self._sweep(gone, {container for container, _ in valid} | busy)
 
-    async def reconcile(self, pods: Collection[str], busy: Collection[str]) -> None:
+    async def reconcile(self, pods: Collection[str], busy: Set[str]) -> None:
         """Remove what stands for Pods that vanished while nobody looked; it stays if its Pod and its device stand.
 
-        `pods` are all Pods of this Node that have a network of their own ("namespace/name"), from a complete list.
-        Raises Failed.
+        `pods` are all Pods of this Node that have a network of their own ("namespace/name"), from a complete list, which
+        may be older than the last ADD. Raises Failed.
         """
         standing = self._on.ports.standing()
         gone = [
             port
             for port in standing
-            if port.pod.container_id not in busy
+            if port.pod.container_id not in self._added | busy
             and (port.broken or f"{port.pod.pod_namespace}/{port.pod.pod_name}" not in pods)
         ]
         lost = {port.name for port in gone}
         kept = {port.pod.container_id for port in standing if port.name not in lost}
-        await self._sweep(gone, kept | set(busy))
+        await self._sweep(gone, kept | busy)
 
     async def close(self) -> None:
         """End the announcements under way."""
@@ -124,6 +127,7 @@ class PodInterfaces:
             netns=veth.netns_path,
         )
         await self._settle(name, pod)
+        self._added.add(call.container_id)
         task = asyncio.create_task(self._announce(pod), name=f"announce {name}")
         self._announcing.add(task)
         task.add_done_callback(self._announcing.discard)
@@ -144,14 +148,14 @@ class PodInterfaces:
                 await self._on.netns.announce(pod.netns, pod.if_dev, pod.mac, pod.ips)
                 await asyncio.sleep(ANNOUNCEMENT_GAP)
         except (Refused, Unavailable) as e:
-            _log(logging.WARNING, "Failed to announce addresses", container=pod.container_id, error=str(e))
+            log.warning("Failed to announce addresses", container=pod.container_id, err=str(e))
 
     async def _roll_back(self, call: Call) -> None:
         """What cannot be removed now is found by the runtime's DEL, or at the next start."""
         try:
             await self.delete(call)
         except Failed as e:
-            _log(logging.ERROR, "Failed to roll back", container=call.container_id, error=e.error.msg)
+            log.error("Failed to roll back", error=e, container=call.container_id)
 
     async def _sweep(self, gone: Iterable[StandingPort], known: Collection[str]) -> None:
         failures: list[Failed] = []
@@ -159,18 +163,15 @@ class PodInterfaces:
         for port in gone:
             try:
                 await self._remove(port.pod.container_id, port.pod.if_dev, {port.name})
-                _log(
-                    logging.INFO,
-                    "Removed an interface nobody uses",
-                    interface=port.name,
-                    container=port.pod.container_id,
+                log.info(
+                    "Removed an interface nobody uses", interface=port.name, container=port.pod.container_id
                 )
             except Failed as e:
                 failures.append(e)
                 kept.add(port.pod.container_id)
         with answering(Code.IPAM_FAILURE):
             if ips := await self._on.ipam.gc(kept):
-                _log(logging.INFO, "Released addresses nobody uses", ips=",".join(ips))
+                log.info("Released addresses nobody uses", ips=ips)
         if failures:
             raise failures[0]
 
@@ -181,6 +182,7 @@ class PodInterfaces:
                 await self._on.netns.delete_link(name)
         with answering(Code.IPAM_FAILURE):
             await self._on.ipam.release(container_id, if_name)
+        self._added.discard(container_id)
 
     def _ports_of(self, call: Call) -> list[StandingPort]:
         return ports_of(self._on, call)
@@ -188,16 +190,8 @@ class PodInterfaces:
 
 def ports_of(wiring: Wiring, call: Call) -> list[StandingPort]:
     """The ports of this call's container and interface; more than one only if its Pod had another name before."""
-    return [
-        port
-        for port in wiring.ports.standing()
-        if (port.pod.container_id, port.pod.if_dev) == (call.container_id, call.if_name)
-    ]
+    return [port for port in wiring.ports.standing(call.container_id) if port.pod.if_dev == call.if_name]
 
 
 def _attached(name: str, mac: str, allocation: Allocation) -> Attached:
     return Attached(host_name=name, mac=mac, addresses=allocation.addresses, gateways=allocation.gateways)
-
-
-def _log(level: int, sentence: str, **fields: str) -> None:
-    log.log(level, sentence, extra={"fields": fields})

@@ -22,6 +22,7 @@ from antrea.agent.cni_pods import PodInterfaces
 from antrea.agent.cni_turns import Turns
 from antrea.apis.cni import Code, Result
 from antrea.errors import Invalid, Unavailable
+from antrea.outside import klog
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from antrea.agent.cni_wiring import Wiring
     from antrea.facts.node import ThisNode
 
-log = logging.getLogger(__name__)
+log = klog.logger(__name__)
 
 SOCKET = Path("/var/run/antrea/cni.sock")
 READY_SECONDS = 30.0
@@ -66,7 +67,7 @@ class CniServer:
         """
         with _sole_listener(self._path) as door:
             server = await asyncio.start_unix_server(self._accept, sock=door, limit=REQUEST_LIMIT)
-            log.info("CNI server is listening", extra={"fields": {"socket": str(self._path)}})
+            log.info("CNI server is listening", socket=self._path)
             try:
                 await server.serve_forever()
             finally:
@@ -80,10 +81,15 @@ class CniServer:
         """Remove what stands for Pods of this Node that are gone.
 
         `pods` are those with a network of their own, "namespace/name"; None is a list that is not complete yet, and then
-        nothing is removed. Raises Failed when something could not be removed; the rest is.
+        nothing is removed. May come at any time: interfaces that this process added stay. What cannot be removed now
+        is logged, and found again by the next reconcile or DEL.
         """
-        if pods is not None:
+        if pods is None:
+            return
+        try:
             await self._pods.reconcile(pods, self._turns.busy)
+        except Failed as e:
+            log.error("Failed to remove all that vanished Pods left", error=e)
 
     async def answer(self, line: bytes) -> bytes:
         """The answer to one request."""
@@ -97,9 +103,9 @@ class CniServer:
         except Failed as e:
             return _refusal(e.in_version(call.version), fields)
         except Exception as e:
-            log.exception("Failed to handle a CNI call", extra={"fields": fields})
+            logging.getLogger(__name__).exception("Failed to handle a CNI call", extra={"fields": fields})
             return failure(Failed(Code.UNKNOWN, f"Unexpected error in antrea-agent: {e!r}").error)
-        log.info("Handled a CNI call", extra={"fields": fields})
+        log.info("Handled a CNI call", **fields)
         return success(result)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -112,7 +118,7 @@ class CniServer:
             writer.write(await self.answer(line))
             await writer.drain()
         except (ValueError, TimeoutError) as e:
-            log.warning("Dropped a CNI request that does not end", extra={"fields": {"error": str(e)}})
+            log.warning("Dropped a CNI request that does not end", err=str(e))
         except ConnectionError:
             log.warning("The CNI plugin went away before it was answered")
         finally:
@@ -169,7 +175,7 @@ class CniServer:
 
 def _refusal(failed: Failed, fields: dict[str, str]) -> bytes:
     error = failed.error
-    log.error("Refused a CNI call", extra={"fields": {**fields, "code": int(error.code), "error": error.msg}})
+    log.error("Refused a CNI call", error=failed, code=int(error.code), **fields)
     return failure(error)
 
 

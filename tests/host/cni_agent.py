@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -92,7 +92,7 @@ async def main(settings: Settings) -> None:
     node = ThisNode(name="node-1", pod_cidrs=settings.pod_cidrs, mtu=1450)
     wiring = MortalWiring(
         Mortal(OvsPodPorts(db, BRIDGE), settings.die),
-        Mortal(worker, settings.die),
+        cast("NetnsWorker", Mortal(worker, settings.die)),
         node=lambda: node,
         settle=Mortal(Flows(settings.mgmt), settings.die).settle,
         ipam_directory=Path(settings.ipam),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -15,6 +16,8 @@ from cni_agent import BRIDGE, Settings
 from netdev_switch import NetdevSwitch, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from conftest import Namespaces
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +99,12 @@ class CniNode:
         )
         return agent
 
+    def start_agent_anew(self, **changes: Any) -> None:
+        """Kill the last agent, unless it is dead, and start another."""
+        self._agents[-1].kill()
+        self._agents[-1].wait()
+        self.start_agent(**changes)
+
     def pod(self, name: str = "web-84d6c9b8f7-x2x2x") -> Pod:
         return Pod(self.spaces.path(self.spaces.make()), name)
 
@@ -129,6 +138,23 @@ class CniNode:
         answer = self.call("ADD", pod, self.config(version))
         assert answer.status == 0, answer.stdout
         return answer.json
+
+    def check(self, pod: Pod, result: Any) -> Answer:
+        return self.call("CHECK", pod, self.config(prevResult=result))
+
+    @contextlib.contextmanager
+    def listen(self, pod: Pod) -> Iterator[Callable[[], str]]:
+        """Frames that arrive in a Pod, as tcpdump prints them."""
+        path = self.directory / "frames"
+        words = ["ip", "netns", "exec", Path(pod.netns).name, "tcpdump", "-lni", "eth0", "arp or icmp6"]
+        with path.open("wb") as stdout:
+            process = subprocess.Popen(words, stdout=stdout, stderr=subprocess.STDOUT)
+            try:
+                until(lambda: "listening on" in path.read_text(), "tcpdump that listens")
+                yield path.read_text
+            finally:
+                process.terminate()
+                process.wait()
 
     def left(self) -> tuple[set[str], set[str], set[str]]:
         """(ports of the bridge, veth interfaces, reserved addresses)"""
