@@ -1,0 +1,83 @@
+"""Runs nft commands in this process through libnftables, or through the program nft where the library is missing.
+
+One `run` is one netlink transaction: all of its commands take effect or none does. Source: libnftables(3).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+from typing import Protocol
+
+_STATELESS = 1 << 2
+_ERROR = re.compile(r"^/\S+:(\d+):\d+-\d+: Error: (?:Could not process rule: )?(.*)$", re.MULTILINE)
+
+
+class NftError(Exception):
+    """nft said no. `lines` gives its words per line (from 0) of the commands; it is empty if no line is to blame."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__(output.strip())
+        self.lines = {int(number) - 1: words for number, words in _ERROR.findall(output)}
+
+
+class Nft(Protocol):
+    """A way to run commands in the network namespace that it was made in."""
+
+    def run(self, commands: str) -> str:
+        """The output of the commands, without counters. Raises NftError."""
+
+
+class Library:
+    """libnftables: 1 ms for a small change, where starting a program takes 4."""
+
+    def __init__(self) -> None:
+        """Raises OSError if the library is not installed."""
+        self._lib = ctypes.CDLL("libnftables.so.1")
+        self._lib.nft_ctx_new.restype = ctypes.c_void_p
+        for function in ("nft_ctx_get_output_buffer", "nft_ctx_get_error_buffer"):
+            getattr(self._lib, function).restype = ctypes.c_char_p
+        self._context = ctypes.c_void_p(self._lib.nft_ctx_new(0))
+        self._lib.nft_ctx_buffer_output(self._context)
+        self._lib.nft_ctx_buffer_error(self._context)
+        self._lib.nft_ctx_output_set_flags(self._context, _STATELESS)
+
+    def run(self, commands: str) -> str:
+        """From a file in memory, because for a buffer the library does not tell the lines of errors (1.0.6)."""
+        with os.fdopen(os.memfd_create("nft"), "w") as file:
+            file.write(commands)
+            file.flush()
+            failed = self._lib.nft_run_cmd_from_filename(
+                self._context, f"/proc/self/fd/{file.fileno()}".encode()
+            )
+        output: bytes = self._lib.nft_ctx_get_output_buffer(self._context)
+        error: bytes = self._lib.nft_ctx_get_error_buffer(self._context)
+        if failed:
+            raise NftError(error.decode())
+        return output.decode()
+
+    def __del__(self) -> None:
+        if context := getattr(self, "_context", None):
+            self._lib.nft_ctx_free(context)
+
+
+class Program:
+    """The program nft; works in the namespace of the thread that calls."""
+
+    def run(self, commands: str) -> str:
+        done = subprocess.run(
+            ["nft", "-s", "-f", "-"], input=commands, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise NftError(done.stderr)
+        return done.stdout
+
+
+def connect() -> Nft:
+    """The library if it is there."""
+    try:
+        return Library()
+    except OSError:
+        return Program()

@@ -1,0 +1,97 @@
+"""Our nft entries as commands, and back from what `nft list table` prints.
+
+A rule's comment is its name, category and order ("egress-snat 4.100"), a set's is its category: so a later start knows
+what an earlier one left, and for which purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from antrea.host.nft import SHIELD_TABLE, TABLE, NftChain, NftElement, NftRule, NftSet, NftShield
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OPENING = re.compile(r"^\t(set|map|chain) (\S+) \{$")
+_RULE = re.compile(r'^\t\t(.*) comment "([^"]+) (\d+)\.(-?\d+)"$')
+_SEPARATOR = re.compile(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)")
+
+
+def add(entry: Any) -> str:
+    """The command that makes the entry exist; a rule goes to the end of its chain."""
+    match entry:
+        case NftSet():
+            kind, data = ("map", f" : {entry.data}") if entry.data else ("set", "")
+            flags = f" flags {', '.join(entry.flags)};" if entry.flags else ""
+            return f'add {kind} {TABLE} {entry.name} {{ type {entry.type}{data};{flags} comment "{entry.category}"; }}'
+        case NftChain():
+            return f"add chain {TABLE} {entry.name}" + (f" {{ {entry.hook} }}" if entry.hook else "")
+        case NftElement():
+            data = f" : {entry.data}" if entry.data else ""
+            return f"add element {TABLE} {entry.set} {{ {entry.value}{data} }}"
+        case NftRule():
+            comment = f"{entry.name} {entry.category}.{entry.order}"
+            return f'add rule {TABLE} {entry.chain} {entry.text} comment "{comment}"'
+        case NftShield():
+            hook = f'type filter hook ingress device "{entry.dev}" priority 0; policy drop;'
+            return f"add chain {SHIELD_TABLE} {entry.chain} {{ {hook} }}"
+    raise TypeError(type(entry).__name__)
+
+
+def delete(entry: Any) -> str:
+    """The command that ends it. Rules have none: their chain is flushed and filled again."""
+    match entry:
+        case NftSet():
+            return f"delete {'map' if entry.data else 'set'} {TABLE} {entry.name}"
+        case NftChain():
+            return f"delete chain {TABLE} {entry.name}"
+        case NftElement():
+            return f"delete element {TABLE} {entry.set} {{ {entry.value} }}"
+        case NftShield():
+            return f"delete chain {SHIELD_TABLE} {entry.chain}"
+    raise TypeError(type(entry).__name__)
+
+
+def flush(chain: str) -> str:
+    return f"flush chain {TABLE} {chain}"
+
+
+def parse(listing: str) -> Iterator[Any]:
+    """The entries of a table that we wrote, as nft lists it; what does not have our comment is left out."""
+    kind = name = ""
+    body: list[str] = []
+    for line in listing.splitlines():
+        if opening := _OPENING.match(line):
+            kind, name, body = opening[1], opening[2], []
+        elif line == "\t}":
+            yield from _chain(name, body) if kind == "chain" else _set(name, body)
+        else:
+            body.append(line)
+
+
+def _chain(name: str, body: list[str]) -> Iterator[Any]:
+    hook = next((line.strip() for line in body if line.startswith("\t\ttype ")), "")
+    if device := re.search(r' device "([^"]+)"', hook):
+        yield NftShield(device[1])
+        return
+    yield NftChain(name=name, hook=hook)
+    for line in body:
+        if rule := _RULE.match(line):
+            yield NftRule(chain=name, text=rule[1], name=rule[2], category=int(rule[3]), order=int(rule[4]))
+
+
+def _set(name: str, body: list[str]) -> Iterator[Any]:
+    text = "\n".join(body)
+    comment = re.search(r'^\t\tcomment "(\d+)"$', text, re.MULTILINE)
+    kind = re.search(r"^\t\ttype (.*?)(?: : (.*))?$", text, re.MULTILINE)
+    if comment is None or kind is None:
+        return
+    category, flags = int(comment[1]), re.search(r"^\t\tflags (.*)$", text, re.MULTILINE)
+    names = tuple(re.split(r",\s*", flags[1])) if flags else ()
+    yield NftSet(name=name, type=kind[1], data=kind[2] or "", flags=names, category=category)
+    elements = re.search(r"elements = \{(.*)\}", text, re.DOTALL)
+    for element in _SEPARATOR.split(elements[1]) if elements else ():
+        value, _, data = element.strip().partition(" : ")
+        yield NftElement(set=name, value=value, data=data, category=category)
