@@ -33,7 +33,7 @@ from antrea.openflow.action import (
     set_tun_dst,
 )
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import TO_TUNNEL, VIRTUAL_MAC
+from antrea.openflow.fields import GLOBAL_VIRTUAL_MAC, TO_TUNNEL_REG_MARK
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import ARP_REPLY, ARP_REQUEST, arp, arp_op, arp_tpa, dst
 from antrea.openflow.priority import Priority
@@ -75,9 +75,9 @@ def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
             dst(cidr),
             then=[
                 set_eth_src(gateway.mac),
-                set_eth_dst(VIRTUAL_MAC),
+                set_eth_dst(GLOBAL_VIRTUAL_MAC),
                 set_tun_dst(end),
-                TO_TUNNEL.load,
+                TO_TUNNEL_REG_MARK.load,
                 goto(L3_DEC_TTL),
             ],
         )
@@ -93,10 +93,10 @@ def arp_responder(address: str) -> Flow:
         arp_op(ARP_REQUEST),
         then=[
             move(ETH_SRC, ETH_DST),
-            set_eth_src(VIRTUAL_MAC),
+            set_eth_src(GLOBAL_VIRTUAL_MAC),
             set_arp_op(ARP_REPLY),
             move(ARP_SHA, ARP_THA),
-            set_arp_sha(VIRTUAL_MAC),
+            set_arp_sha(GLOBAL_VIRTUAL_MAC),
             move(ARP_SPA, ARP_TPA),
             set_arp_spa(address),
             IN_PORT,
@@ -117,7 +117,7 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
         gateway = gateway_ip(cidr)
         if is_ipv6(cidr):
             yield Route(dst=f"{gateway}/128", dev=config.host_gateway)
-            yield Neighbour(dev=config.host_gateway, ip=gateway, mac=VIRTUAL_MAC)
+            yield Neighbour(dev=config.host_gateway, ip=gateway, mac=GLOBAL_VIRTUAL_MAC)
         yield Route(dst=cidr, dev=config.host_gateway, via=gateway, onlink=True)
 
 

@@ -26,25 +26,24 @@ from antrea.openflow.action import (
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import NAT, ct
 from antrea.openflow.fields import (
-    CT_SOURCE,
-    CT_SOURCE_GATEWAY,
-    CT_ZONE_IPV4,
-    CT_ZONE_IPV6,
-    FROM_EXTERNAL,
-    FROM_GATEWAY,
-    FROM_LOCAL,
-    FROM_POD,
-    FROM_TUNNEL,
-    NOT_REWRITE_MAC,
+    CONN_SOURCE_CT_MARK,
+    FROM_EXTERNAL_REG_MARK,
+    FROM_GATEWAY_CT_MARK,
+    FROM_GATEWAY_REG_MARK,
+    FROM_LOCAL_REG_MARK,
+    FROM_POD_REG_MARK,
+    FROM_TUNNEL_REG_MARK,
+    GLOBAL_VIRTUAL_MAC,
+    NOT_CONN_SNAT_CT_MARK,
+    NOT_REWRITE_MAC_REG_MARK,
     NOT_SERVICE_CT_MARK,
-    NOT_SNAT_CT_MARK,
-    OUTPUT_TO_PORT,
+    OUTPUT_TO_OF_PORT_REG_MARK,
     PKT_SOURCE,
-    REWRITE_MAC,
+    REWRITE_MAC_REG_MARK,
     SERVICE_CT_MARK,
-    TARGET_OFPORT,
-    TO_GATEWAY,
-    VIRTUAL_MAC,
+    TARGET_OF_PORT,
+    TO_GATEWAY_REG_MARK,
+    Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import (
@@ -113,13 +112,13 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     if gateway is None:
         return
     yield flow(CONNTRACK_STATE, MISS, then=[goto(Stage.PRE_ROUTING)])
-    yield flow(L3_FORWARDING, MISS, then=[TO_GATEWAY.load, goto(Stage.SWITCHING)])
-    yield flow(OUTPUT, NORMAL_PRIORITY, OUTPUT_TO_PORT.match, then=[output(TARGET_OFPORT)])
+    yield flow(L3_FORWARDING, MISS, then=[TO_GATEWAY_REG_MARK.load, goto(Stage.SWITCHING)])
+    yield flow(OUTPUT, NORMAL_PRIORITY, OUTPUT_TO_OF_PORT_REG_MARK.match, then=[output(TARGET_OF_PORT)])
     yield flow(
         CLASSIFIER,
         NORMAL_PRIORITY,
         in_port(gateway.ofport),
-        then=[FROM_GATEWAY.load, FROM_EXTERNAL.load, goto(Stage.VALIDATION)],
+        then=[FROM_GATEWAY_REG_MARK.load, FROM_EXTERNAL_REG_MARK.load, goto(Stage.VALIDATION)],
     )
     yield l2_forwarding(gateway.mac, gateway.ofport)
     for cidr in node.pod_cidrs:
@@ -146,9 +145,9 @@ def tunnel_flows(facts: Facts) -> Iterator[Flow]:
         CLASSIFIER,
         NORMAL_PRIORITY,
         in_port(tunnel.ofport),
-        then=[FROM_TUNNEL.load, REWRITE_MAC.load, goto(Stage.CONNTRACK_STATE)],
+        then=[FROM_TUNNEL_REG_MARK.load, REWRITE_MAC_REG_MARK.load, goto(Stage.CONNTRACK_STATE)],
     )
-    yield l2_forwarding(VIRTUAL_MAC, tunnel.ofport)
+    yield l2_forwarding(GLOBAL_VIRTUAL_MAC, tunnel.ofport)
 
 
 def gateway_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
@@ -169,7 +168,7 @@ def gateway_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
         HIGH,
         in_port(gateway.ofport),
         src(address),
-        then=[FROM_GATEWAY.load, FROM_LOCAL.load, goto(Stage.VALIDATION)],
+        then=[FROM_GATEWAY_REG_MARK.load, FROM_LOCAL_REG_MARK.load, goto(Stage.VALIDATION)],
     )
     yield flow(
         SPOOF_GUARD,
@@ -178,40 +177,42 @@ def gateway_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
         in_port(gateway.ofport),
         then=[goto(spoof_guard_next(cidr))],
     )
-    to_gateway = [set_eth_dst(gateway.mac), TO_GATEWAY.load, goto(L3_DEC_TTL)]
+    to_gateway = [set_eth_dst(gateway.mac), TO_GATEWAY_REG_MARK.load, goto(L3_DEC_TTL)]
     yield flow(L3_FORWARDING, HIGH, dst(address), then=to_gateway)
     # Replies of connections that came in by the gateway go back through it, where the host may have to translate them.
     yield flow(
-        L3_FORWARDING, HIGH, family(cidr), ct_state("+rpl+trk"), CT_SOURCE_GATEWAY.match, then=to_gateway
+        L3_FORWARDING, HIGH, family(cidr), ct_state("+rpl+trk"), FROM_GATEWAY_CT_MARK.match, then=to_gateway
     )
 
 
 def family_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
     """Connection tracking, local delivery and TTL, in one family."""
-    ip_family, zone = family(cidr), CT_ZONE_IPV6 if is_ipv6(cidr) else CT_ZONE_IPV4
+    ip_family, zone = family(cidr), Zone.IPV6 if is_ipv6(cidr) else Zone.IPV4
     yield flow(CONNTRACK_ZONE, NORMAL_PRIORITY, ip_family, then=[ct(zone, table=CONNTRACK_STATE, nat=NAT)])
     yield flow(CONNTRACK_STATE, NORMAL_PRIORITY, ip_family, ct_state("+inv+trk"), then=DROP)
     tracked: tuple[Match, ...] = (ip_family, ct_state("-new+trk"))
     policies = goto(Stage.EGRESS_SECURITY)
     yield flow(CONNTRACK_STATE, LOW, *tracked, NOT_SERVICE_CT_MARK.match, then=[policies])
-    yield flow(CONNTRACK_STATE, LOW, *tracked, SERVICE_CT_MARK.match, then=[REWRITE_MAC.load, policies])
+    yield flow(
+        CONNTRACK_STATE, LOW, *tracked, SERVICE_CT_MARK.match, then=[REWRITE_MAC_REG_MARK.load, policies]
+    )
     yield flow(
         L3_FORWARDING,
         NORMAL_PRIORITY,
-        NOT_REWRITE_MAC.match,
+        NOT_REWRITE_MAC_REG_MARK.match,
         dst(cidr),
         then=[goto(Stage.SWITCHING)],
     )
     # The host has counted the hop of what comes from the gateway.
-    yield flow(L3_DEC_TTL, HIGH, ip_family, FROM_GATEWAY.match, then=[goto(NEXT)])
+    yield flow(L3_DEC_TTL, HIGH, ip_family, FROM_GATEWAY_REG_MARK.match, then=[goto(NEXT)])
     yield flow(L3_DEC_TTL, NORMAL_PRIORITY, ip_family, then=[DEC_TTL, goto(NEXT)])
-    remember = ct(zone, commit=True, table=OUTPUT, then=[move(PKT_SOURCE, CT_SOURCE)])
+    remember = ct(zone, commit=True, table=OUTPUT, then=[move(PKT_SOURCE, CONN_SOURCE_CT_MARK)])
     yield flow(
         CONNTRACK_COMMIT,
         NORMAL_PRIORITY,
         ip_family,
         ct_state("+new+trk"),
-        NOT_SNAT_CT_MARK.match,
+        NOT_CONN_SNAT_CT_MARK.match,
         then=[remember],
     )
 
@@ -230,7 +231,7 @@ def l2_forwarding(mac: str, ofport: int) -> Flow:
         L2_FORWARDING_CALC,
         NORMAL_PRIORITY,
         dl_dst(mac),
-        then=[TARGET_OFPORT(ofport).load, OUTPUT_TO_PORT.load, goto(NEXT)],
+        then=[TARGET_OF_PORT(ofport).load, OUTPUT_TO_OF_PORT_REG_MARK.load, goto(NEXT)],
     )
 
 
@@ -244,7 +245,7 @@ def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
         CLASSIFIER,
         LOW,
         in_port(pod.ofport),
-        then=[FROM_POD.load, FROM_LOCAL.load, goto(Stage.VALIDATION)],
+        then=[FROM_POD_REG_MARK.load, FROM_LOCAL_REG_MARK.load, goto(Stage.VALIDATION)],
     )
     yield l2_forwarding(pod.mac, pod.ofport)
     for address in pod.ips:
@@ -269,7 +270,7 @@ def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
         yield flow(
             L3_FORWARDING,
             NORMAL_PRIORITY,
-            REWRITE_MAC.match,
+            REWRITE_MAC_REG_MARK.match,
             dst(address),
             then=[set_eth_src(gateway.mac), set_eth_dst(pod.mac), goto(L3_DEC_TTL)],
         )

@@ -15,7 +15,7 @@ from antrea.features.feature import AgentFeature, Families
 from antrea.host.pod_cidr import is_ipv6
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import OUTPUT_TO_PORT, TARGET_OFPORT
+from antrea.openflow.fields import OUTPUT_TO_OF_PORT_REG_MARK, TARGET_OF_PORT
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import dst
 from antrea.openflow.priority import Priority
@@ -48,8 +48,8 @@ def service_cidr_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
                 Priority.NORMAL,
                 dst(cidr),
                 then=[
-                    TARGET_OFPORT(gateway.ofport).load,
-                    OUTPUT_TO_PORT.load,
+                    TARGET_OF_PORT(gateway.ofport).load,
+                    OUTPUT_TO_OF_PORT_REG_MARK.load,
                     goto(CONNTRACK_COMMIT),
                 ],
             )
