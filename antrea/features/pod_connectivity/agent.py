@@ -187,7 +187,7 @@ def gateway_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
 
 def family_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
     """Connection tracking, local delivery and TTL, in one family."""
-    ip_family, zone = family(cidr), Zone.IPV6 if is_ipv6(cidr) else Zone.IPV4
+    ip_family, zone = family(cidr), Zone.CT_ZONE_V6 if is_ipv6(cidr) else Zone.CT_ZONE
     yield flow(CONNTRACK_ZONE, NORMAL_PRIORITY, ip_family, then=[ct(zone, table=CONNTRACK_STATE, nat=NAT)])
     yield flow(CONNTRACK_STATE, NORMAL_PRIORITY, ip_family, ct_state("+inv+trk"), then=DROP)
     tracked: tuple[Match, ...] = (ip_family, ct_state("-new+trk"))
