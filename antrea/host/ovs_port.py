@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from antrea.facts.ovs import OvsPort, PodInterface
@@ -27,7 +29,9 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """A port with one interface of the same name."""
+    """A port with one interface of the same name; an entry where a feature wants one (TrafficControl, IPsec)."""
+
+    rank: ClassVar[int] = 20
 
     name: str
     type: str = ""
@@ -46,6 +50,14 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     """VLANs of a trunk port; none and no tag means all"""
     mtu: int | None = None
     """Bytes; None leaves it as it is. Only internal ports obey."""
+    no_flood: bool = False
+    """Keeps what NORMAL and FLOOD send to all ports away from this one"""
+    category: int = 1
+    """Cookie category of the flows that it goes with, hence its sweep"""
+
+    @property
+    def key(self) -> str:
+        return self.name
 
 
 class PodPort(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+_VERSION = "OpenFlow15"
 _KEPT = 32 * 1024
 """Bytes of what ovs-ofctl complains about that we read; it prints a refused message whole, up to 64 KiB in hex."""
 _WHY = 600
@@ -107,10 +108,12 @@ class Ofctl:
             _last_line(complaint) if code > 0 else f"outcome of ovs-ofctl, killed by signal {-code}"
         )
 
-    async def command(self, command: str, *arguments: str) -> str | None:
-        """Run one command; None if it went well, else the last words of ovs-ofctl. Raises Unavailable if it hangs."""
-        code, complaint = await self._run(command, *arguments, stdin=None, within=_GRACE)
-        return _last_line(complaint) if code else None
+    async def keep_from_flooding(self, port: str) -> None:
+        """Flag a port no-flood, which only OpenFlow 1.0 can say. Raises Unavailable."""
+        command = ("mod-port", port, "no-flood")
+        code, complaint = await self._run(*command, version="OpenFlow10", stdin=None, within=_GRACE)
+        if code:
+            raise Unavailable(_last_line(complaint))
 
     async def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
         """What a dump prints, line by line, without the header. Raises Unavailable."""
@@ -128,9 +131,10 @@ class Ofctl:
             await _end(process)
 
     async def _run(
-        self, command: str, *arguments: str, stdin: BinaryIO | None, within: float
+        self, command: str, *arguments: str, stdin: BinaryIO | None, within: float, version: str = _VERSION
     ) -> tuple[int, str]:
-        process = await self._start(command, *arguments, stdin=stdin or asyncio.subprocess.DEVNULL)
+        given = stdin or asyncio.subprocess.DEVNULL
+        process = await self._start(command, *arguments, stdin=given, version=version)
         try:
             async with asyncio.timeout(within):
                 complaint, _out = await asyncio.gather(
@@ -143,10 +147,10 @@ class Ofctl:
             await _end(process)
 
     async def _start(
-        self, command: str, *arguments: str, stdin: BinaryIO | int
+        self, command: str, *arguments: str, stdin: BinaryIO | int, version: str = _VERSION
     ) -> asyncio.subprocess.Process:
         target = f"unix:{self.socket}"
-        options = ("-O", "OpenFlow15", "-vconsole:off", "-vsyslog:off")
+        options = ("-O", version, "-vconsole:off", "-vsyslog:off")
         return await asyncio.create_subprocess_exec(
             *("ovs-ofctl", *options, command, target, *arguments),
             stdin=stdin,

@@ -12,8 +12,10 @@ from ovs_process import OvsProcess, ovs_process
 from antrea.errors import Refused, Unavailable
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.host.ovs_port import Bridge, PodPort, Port
+from antrea.outside.ofctl_run import Ofctl
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_ports import PortFeed
+from antrea.outside.ovsdb_sink import PortSink
 from antrea.outside.ovsdb_write import (
     drop_bridge,
     drop_ports,
@@ -294,3 +296,70 @@ async def test_a_database_that_hangs_is_unavailable_not_endless(db: Ovsdb, switc
 async def test_a_database_that_is_not_there_is_unavailable(switch: OvsProcess) -> None:
     with pytest.raises(Unavailable, match=r"OVSDB at .*nobody\.sock"):
         await Ovsdb.connect(switch.directory / "nobody.sock", within=0.1)
+
+
+def flags(switch: OvsProcess, port: str) -> str:
+    shown = switch.run("ovs-ofctl", "-O", "OpenFlow10", "show", f"unix:{switch.directory}/br-int.mgmt")
+    _, found = shown.split(f"({port})")
+    return found.split("config:")[1].split("\n")[0].strip()
+
+
+async def test_ports_of_features_are_made_flagged_and_swept(db: Ovsdb, switch: OvsProcess) -> None:
+    def wanted(name: str, kind: str = "traffic-control") -> Port:
+        return Port(name=name, type="dummy", external_ids=(("antrea-type", kind),), no_flood=True)
+
+    sink = PortSink(
+        db, "br-int", Ofctl(switch.directory / "br-int.mgmt"), {1: frozenset({"traffic-control"})}
+    )
+    await sink.apply([wanted("t1"), wanted("t2"), wanted("keep", "uplink")], [])
+    assert [flags(switch, name) for name in ("t1", "t2")] == ["NO_FLOOD", "NO_FLOOD"]
+    await sink.apply([], [wanted("t2")])
+    assert switch.vsctl("list-ports", "br-int").split() == ["keep", "t1"]
+    await sink.resync([wanted("t3")])
+    await sink.sweep(0)
+    assert switch.vsctl("list-ports", "br-int").split() == ["keep", "t1", "t3"]
+    await sink.sweep(1)
+    assert switch.vsctl("list-ports", "br-int").split() == ["keep", "t3"]
+
+
+async def test_a_port_that_ovs_does_not_take_does_not_hold_up_the_others(
+    db: Ovsdb, switch: OvsProcess
+) -> None:
+    sink = PortSink(db, "br-int", Ofctl(switch.directory / "br-int.mgmt"), {})
+    odd = Port(name="odd1", type="nosuchtype", no_flood=True)
+    with pytest.raises(Refused, match="odd1") as no:
+        await sink.apply([odd, Port(name="t4", type="dummy")], [])
+    assert no.value.entries == (odd,)
+    assert "t4" in switch.vsctl("list-ports", "br-int").split()
+
+
+class OldServer:
+    """Stands between client and server, and makes the server one that does not know monitor_cond_since."""
+
+    def __init__(self, switch: OvsProcess) -> None:
+        self.socket = switch.directory / "old.sock"
+        self._real = str(switch.socket)
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(self._real)
+        for pump in (self._pump(reader, far_writer), self._pump(far_reader, writer)):
+            task = asyncio.create_task(pump)
+            self._pumps.add(task)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data.replace(b"monitor_cond_since", b"monitor_cond_unkown"))
+        writer.close()
+
+
+async def test_an_old_server_without_resume_is_followed_too(db: Ovsdb, switch: OvsProcess) -> None:
+    old = OldServer(switch)
+    async with await asyncio.start_unix_server(old.accept, str(old.socket)):
+        client = await Ovsdb.connect(old.socket)
+        assert client.rows("Bridge") == db.rows("Bridge")
+        await ensure_port(client, "br-int", Port(name="p1", type="dummy"))
+        assert client.row("Port", "p1") == db.row("Port", "p1")
+        await drop_ports(db, "br-int", ["p1"])
+        await client.until(lambda: client.row("Port", "p1") is None or None, "drop of p1", within=5)
+        await client.close()
