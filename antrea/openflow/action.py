@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antrea.openflow.field import Action, Field
 from antrea.openflow.match import is_ipv6, port_text
-from antrea.openflow.table import Target, symbol
+from antrea.openflow.table import Table, Target, after, symbol
 
 DROP: tuple[Action, ...] = ()
 """No action at all: the packet is dropped."""
@@ -37,6 +37,11 @@ def goto(target: Target) -> Action:
 def resubmit(target: Target) -> Action:
     """Run a table, earlier ones too, then come back to the rest of this list."""
     return Action(f"resubmit(,{symbol(target)})")
+
+
+def resubmit_after(table: Table) -> Action:
+    """Run the table that follows `table`; for group buckets, which stand in no table."""
+    return Action(f"resubmit(,{after(table)})")
 
 
 def output(port: int | Field) -> Action:

@@ -1,194 +1,211 @@
-"""Every register field, ct_mark, ct_label and pkt_mark bit, zone and special MAC address, each with its purpose.
+"""Every register field and mark, in order; a name says what upstream's says.
 
-Source: pkg/agent/openflow/fields.go; the bits are those of Antrea main.
+A field is `Field(name, register, first bit, last bit, purpose)`. `FROM_POD_REG_MARK.match` and `.load` are the two
+ways to use a mark; a field called with a number is a mark. Source: pkg/agent/openflow/fields.go.
 """
 
 from __future__ import annotations
 
-from antrea.openflow.field import Field
+from antrea.openflow.field import Field, Mark
 from antrea.openflow.purpose import Purposed
 
-# reg0: where the packet comes from, where it goes, what was decided
+# reg0: what happens to the packet
 PKT_SOURCE = Field("PktSource", "reg0", 0, 3, "Where the packet entered the bridge.")
-FROM_TUNNEL = PKT_SOURCE(1, "From another Node, through the tunnel.")
-FROM_GATEWAY = PKT_SOURCE(2, "From the Node, through antrea-gw0.")
-FROM_POD = PKT_SOURCE(3, "From a Pod of this Node.")
-FROM_UPLINK = PKT_SOURCE(4, "From the physical network, through an uplink on the bridge.")
-FROM_BRIDGE = PKT_SOURCE(5, "From the Node, through the bridge's own port.")
-FROM_TRAFFIC_CONTROL = PKT_SOURCE(6, "Back from the device of a TrafficControl.")
-FROM_L7_ENGINE = PKT_SOURCE(7, "Back from the layer 7 engine.")
-PKT_DESTINATION = Field("PktDestination", "reg0", 4, 7, "Where the packet leaves the bridge.")
-TO_TUNNEL = PKT_DESTINATION(1, "To another Node, through the tunnel.")
-TO_GATEWAY = PKT_DESTINATION(2, "To the Node or the world, through antrea-gw0.")
-TO_UPLINK = PKT_DESTINATION(4, "To the physical network, through an uplink on the bridge.")
-REWRITE_MAC_FIELD = Field(
-    "RewriteMAC", "reg0", 9, 9, "Whether the MAC addresses have to be rewritten before delivery."
+FROM_TUNNEL_REG_MARK = PKT_SOURCE(1, "the tunnel port")
+FROM_GATEWAY_REG_MARK = PKT_SOURCE(2, "the gateway port")
+FROM_POD_REG_MARK = PKT_SOURCE(3, "a local Pod")
+FROM_UPLINK_REG_MARK = PKT_SOURCE(4, "the uplink port")
+FROM_BRIDGE_REG_MARK = PKT_SOURCE(5, "the local port of the bridge, the host")
+FROM_TC_RETURN_REG_MARK = PKT_SOURCE(6, "the return port of a TrafficControl")
+FROM_L7_NP_RETURN_REG_MARK = PKT_SOURCE(7, "the return port of the L7 engine")
+PKT_DESTINATION = Field("PktDestination", "reg0", 4, 7, "Where the packet goes.")
+TO_TUNNEL_REG_MARK = PKT_DESTINATION(1, "the tunnel port")
+TO_GATEWAY_REG_MARK = PKT_DESTINATION(2, "the gateway port")
+TO_UPLINK_REG_MARK = PKT_DESTINATION(4, "the uplink port")
+REWRITE_MAC = Field("RewriteMAC", "reg0", 9, 9, "Whether routing must rewrite the MAC addresses.")
+REWRITE_MAC_REG_MARK = REWRITE_MAC(1)
+NOT_REWRITE_MAC_REG_MARK = REWRITE_MAC(0)
+AP_DENY = Field("APDeny", "reg0", 10, 10, "An Antrea policy dropped or rejected the packet.")
+AP_DENY_REG_MARK = AP_DENY(1)
+AP_DISPOSITION = Field("APDisposition", "reg0", 11, 12, "Verdict of an Antrea policy, for the log.")
+DISPOSITION_ALLOW_REG_MARK = AP_DISPOSITION(0, "allow")
+DISPOSITION_DROP_REG_MARK = AP_DISPOSITION(1, "drop")
+DISPOSITION_REJ_REG_MARK = AP_DISPOSITION(2, "reject")
+DISPOSITION_PASS_REG_MARK = AP_DISPOSITION(3, "pass")
+GENERATED_REJECT_PACKET_OUT = Field(
+    "GeneratedRejectPacketOut", "reg0", 13, 13, "The agent made this packet to reject another."
 )
-REWRITE_MAC = REWRITE_MAC_FIELD(1, "They have to.")
-NOT_REWRITE_MAC = REWRITE_MAC_FIELD(0, "The sender has resolved them.")
-AP_DENY_FIELD = Field("APDeny", "reg0", 10, 10, "Whether an Antrea policy denies the packet.")
-AP_DENY = AP_DENY_FIELD(1, "It does.")
-AP_DISPOSITION = Field("APDisposition", "reg0", 11, 12, "The verdict of a policy, for the log.")
-DISPOSITION_ALLOW = AP_DISPOSITION(0, "Allow.")
-DISPOSITION_DROP = AP_DISPOSITION(1, "Drop.")
-DISPOSITION_REJECT = AP_DISPOSITION(2, "Reject.")
-DISPOSITION_PASS = AP_DISPOSITION(3, "Pass on to Kubernetes policies.")
-GENERATED_REJECT_FIELD = Field(
-    "GeneratedRejectPacketOut", "reg0", 13, 13, "Whether the agent made the packet as a rejection."
+GENERATED_REJECT_PACKET_OUT_REG_MARK = GENERATED_REJECT_PACKET_OUT(1)
+SVC_NO_EP = Field("SvcNoEp", "reg0", 14, 14, "The Service has no Endpoint.")
+SVC_NO_EP_REG_MARK = SVC_NO_EP(1)
+REMOTE_SNAT = Field("RemoteSNAT", "reg0", 19, 19, "The Egress IP of this packet is on another Node.")
+REMOTE_SNAT_REG_MARK = REMOTE_SNAT(1)
+L7_NP_REG = Field("L7NPReg", "reg0", 20, 20, "The log must say that the packet went to the L7 engine.")
+L7_NP_REDIRECT_REG_MARK = L7_NP_REG(1)
+OUTPUT_REG = Field("OutputReg", "reg0", 21, 22, "How the packet leaves the pipeline.")
+OUTPUT_TO_OF_PORT_REG_MARK = OUTPUT_REG(1, "by the port that reg1 names")
+OUTPUT_TO_CONTROLLER_REG_MARK = OUTPUT_REG(2, "to the agent")
+CT_STATE_RESTORED = Field(
+    "CtStateRestored", "reg0", 23, 23, "Connection tracking has filled in the state of this packet once."
 )
-GENERATED_REJECT = GENERATED_REJECT_FIELD(1, "It did.")
-SVC_NO_EP_FIELD = Field("SvcNoEp", "reg0", 14, 14, "Whether the Service has no Endpoint.")
-SVC_NO_EP = SVC_NO_EP_FIELD(1, "It has none: the packet is rejected.")
-REMOTE_SNAT_FIELD = Field("RemoteSNAT", "reg0", 19, 19, "Whether another Node translates the source.")
-REMOTE_SNAT = REMOTE_SNAT_FIELD(1, "It does: the packet is on its way to the Egress Node.")
-L7_REDIRECT_FIELD = Field("L7NPRedirect", "reg0", 20, 20, "Whether the layer 7 engine inspects the packet.")
-L7_REDIRECT = L7_REDIRECT_FIELD(1, "It does.")
-OUTPUT_TO = Field("OutputTo", "reg0", 21, 22, "What the Output table does.")
-OUTPUT_TO_PORT = OUTPUT_TO(1, "Send to the port in TargetOFPort.")
-OUTPUT_TO_CONTROLLER = OUTPUT_TO(2, "Send to the agent.")
-CT_STATE_RESTORED_FIELD = Field(
-    "CtStateRestored", "reg0", 23, 23, "Whether the connection state was read before translation."
-)
-CT_STATE_RESTORED = CT_STATE_RESTORED_FIELD(1, "It was.")
+CT_STATE_RESTORED_REG_MARK = CT_STATE_RESTORED(1)
+CT_STATE_NOT_RESTORED_REG_MARK = CT_STATE_RESTORED(0)
 PACKET_IN_OPERATION = Field(
-    "PacketInOperation", "reg0", 25, 31, "What the agent does with the packet, a set of bits."
+    "PacketInOperation",
+    "reg0",
+    25,
+    31,
+    "What the agent does with the packet that a policy sends it; bits unite.",
 )
-PACKET_IN_LOG = PACKET_IN_OPERATION(1, "Write it to the audit log.")
-PACKET_IN_REJECT = PACKET_IN_OPERATION(2, "Reject it.")
-PACKET_IN_DENY = PACKET_IN_OPERATION(4, "Record a denied connection.")
+PACKET_IN_LOGGING_REG_MARK = PACKET_IN_OPERATION(1, "log it")
+PACKET_IN_REJECT_REG_MARK = PACKET_IN_OPERATION(2, "reject it")
+PACKET_IN_STORE_DENY_REG_MARK = PACKET_IN_OPERATION(4, "export its connection as denied")
 
 # reg1 to reg3
-TARGET_OFPORT = Field("TargetOFPort", "reg1", 0, 31, "Port that the packet leaves by.")
-SWAP = Field("SwapField", "reg2", 0, 31, "Holds an address while the ARP responder swaps two.")
-PACKET_IN_TABLE = Field("PacketInTable", "reg2", 0, 7, "Table that sent the packet to the agent.")
+TARGET_OF_PORT = Field("TargetOFPort", "reg1", 0, 31, "Port by which the packet leaves.")
+SWAP = Field("Swap", "reg2", 0, 31, "Scratch room for two ARP fields that change places.")
+PACKET_IN_TABLE = Field(
+    "PacketInTable", "reg2", 0, 7, "Table whose flow decided to send the packet to the agent."
+)
 ENDPOINT_IP = Field("EndpointIP", "reg3", 0, 31, "IPv4 address of the selected Endpoint.")
-AP_CONJUNCTION = Field("APConjID", "reg3", 0, 31, "Conjunction of the Antrea rule that denied the packet.")
+AP_CONJ_ID = Field("APConjID", "reg3", 0, 31, "Rule that denied the packet, once the Endpoint is used up.")
 
-# reg4: Services and the origin of a packet
+# reg4: Services and traffic control
 ENDPOINT_PORT = Field("EndpointPort", "reg4", 0, 15, "Port of the selected Endpoint.")
 SERVICE_EP_STATE = Field("ServiceEPState", "reg4", 16, 18, "How far the selection of an Endpoint is.")
-EP_TO_SELECT = SERVICE_EP_STATE(1, "An Endpoint has to be selected.")
-EP_SELECTED = SERVICE_EP_STATE(2, "It is selected.")
-EP_TO_LEARN = SERVICE_EP_STATE(3, "It is selected, and the client shall stay on it.")
-ENDPOINT_UNION = Field("EndpointUnion", "reg4", 0, 18, "Port and state of the selection, matched together.")
-TO_NODE_PORT_FIELD = Field(
-    "ToNodePortAddress", "reg4", 19, 19, "Whether the destination is an address of NodePorts."
+EP_TO_SELECT_REG_MARK = SERVICE_EP_STATE(1, "an Endpoint must be selected")
+EP_SELECTED_REG_MARK = SERVICE_EP_STATE(2, "an Endpoint is selected")
+EP_TO_LEARN_REG_MARK = SERVICE_EP_STATE(3, "an Endpoint is selected and must be remembered for the client")
+EP_UNION = Field("EpUnion", "reg4", 0, 18, "Port and state of the selection in one match.")
+TO_NODE_PORT_ADDRESS = Field(
+    "ToNodePortAddress", "reg4", 19, 19, "The destination is an address on which NodePorts listen."
 )
-TO_NODE_PORT = TO_NODE_PORT_FIELD(1, "It is.")
-NOT_TO_NODE_PORT = TO_NODE_PORT_FIELD(0, "It is not.")
-FLEXIBLE_IPAM_FIELD = Field(
-    "AntreaFlexibleIPAM", "reg4", 20, 20, "Whether the source has an address of an IPPool."
+TO_NODE_PORT_ADDRESS_REG_MARK = TO_NODE_PORT_ADDRESS(1)
+ANTREA_FLEXIBLE_IPAM = Field(
+    "AntreaFlexibleIPAM", "reg4", 20, 20, "A local Pod with an address from an IPPool sent the packet."
 )
-FLEXIBLE_IPAM = FLEXIBLE_IPAM_FIELD(1, "It has.")
-NOT_FLEXIBLE_IPAM = FLEXIBLE_IPAM_FIELD(0, "It has one of the Node's Pod CIDR.")
-TO_EXTERNAL_FIELD = Field(
-    "ToExternalAddress", "reg4", 21, 21, "Whether a Service was hit by an external address."
+ANTREA_FLEXIBLE_IPAM_REG_MARK = ANTREA_FLEXIBLE_IPAM(1)
+NOT_ANTREA_FLEXIBLE_IPAM_REG_MARK = ANTREA_FLEXIBLE_IPAM(0)
+TO_EXTERNAL_ADDRESS = Field(
+    "ToExternalAddress",
+    "reg4",
+    21,
+    21,
+    "The Service was reached by NodePort, load balancer IP or external IP.",
 )
-TO_EXTERNAL = TO_EXTERNAL_FIELD(1, "By a NodePort, load balancer or external IP.")
+TO_EXTERNAL_ADDRESS_REG_MARK = TO_EXTERNAL_ADDRESS(1)
 TRAFFIC_CONTROL_ACTION = Field(
-    "TrafficControlAction", "reg4", 22, 23, "What a TrafficControl does with the packet."
+    "TrafficControlAction", "reg4", 22, 23, "What a TrafficControl does to the packet."
 )
-TRAFFIC_CONTROL_MIRROR = TRAFFIC_CONTROL_ACTION(1, "Send a copy to its device.")
-TRAFFIC_CONTROL_REDIRECT = TRAFFIC_CONTROL_ACTION(2, "Send the packet itself to its device.")
-NESTED_SERVICE_FIELD = Field(
-    "NestedService", "reg4", 24, 24, "Whether the Endpoints of the Service are Services."
+TRAFFIC_CONTROL_MIRROR_REG_MARK = TRAFFIC_CONTROL_ACTION(1, "mirror")
+TRAFFIC_CONTROL_REDIRECT_REG_MARK = TRAFFIC_CONTROL_ACTION(2, "redirect")
+NESTED_SERVICE = Field("NestedService", "reg4", 24, 24, "The Endpoints of the Service are Services.")
+NESTED_SERVICE_REG_MARK = NESTED_SERVICE(1)
+DSR_SERVICE = Field("DSRService", "reg4", 25, 25, "The Endpoint answers the client directly.")
+DSR_SERVICE_REG_MARK = DSR_SERVICE(1)
+NOT_DSR_SERVICE_REG_MARK = DSR_SERVICE(0)
+REMOTE_ENDPOINT = Field(
+    "RemoteEndpoint",
+    "reg4",
+    26,
+    26,
+    "The selected Endpoint is a Pod of another Node, and not on its host network.",
 )
-NESTED_SERVICE = NESTED_SERVICE_FIELD(1, "They are, of other clusters.")
-DSR_FIELD = Field("DSRService", "reg4", 25, 25, "Whether the Endpoint answers the client directly.")
-DSR = DSR_FIELD(1, "It does.")
-NOT_DSR = DSR_FIELD(0, "The answer comes back by this Node.")
-REMOTE_ENDPOINT_FIELD = Field(
-    "RemoteEndpoint", "reg4", 26, 26, "Whether the selected Endpoint is on another Node."
+REMOTE_ENDPOINT_REG_MARK = REMOTE_ENDPOINT(1)
+FROM_EXTERNAL = Field(
+    "FromExternal", "reg4", 27, 27, "Entered by the gateway with a source that is not the gateway's."
 )
-REMOTE_ENDPOINT = REMOTE_ENDPOINT_FIELD(1, "It is.")
-FROM_EXTERNAL_FIELD = Field("FromExternal", "reg4", 27, 27, "Whether the Node only forwarded the packet.")
-FROM_EXTERNAL = FROM_EXTERNAL_FIELD(1, "By the gateway, with a source that is not the gateway's.")
-FROM_LOCAL_FIELD = Field("FromLocal", "reg4", 28, 28, "Whether the sender is on this Node.")
-FROM_LOCAL = FROM_LOCAL_FIELD(1, "A Pod of this Node, or the Node itself.")
+FROM_EXTERNAL_REG_MARK = FROM_EXTERNAL(1)
+FROM_LOCAL = Field("FromLocal", "reg4", 28, 28, "The source is a local Pod or the Node.")
+FROM_LOCAL_REG_MARK = FROM_LOCAL(1)
 
 # reg5 to reg9, xxreg3
-EGRESS_CONJUNCTION = Field(
-    "TFEgressConjID", "reg5", 0, 31, "Conjunction of the egress rule that allowed the packet."
+TF_EGRESS_CONJ_ID = Field("TFEgressConjID", "reg5", 0, 31, "Egress rule that let the packet pass.")
+TF_INGRESS_CONJ_ID = Field("TFIngressConjID", "reg6", 0, 31, "Ingress rule that let the packet pass.")
+SERVICE_GROUP_ID = Field("ServiceGroupID", "reg7", 0, 31, "Group of the Service that the packet was sent to.")
+VLAN_ID = Field("VLANID", "reg8", 0, 11, "VLAN of the packet; 0 is untagged.")
+CT_ZONE_TYPE = Field("CtZoneType", "reg8", 12, 15, "Family of the zone when the uplink is bridged.")
+IP_CT_ZONE_TYPE_REG_MARK = CT_ZONE_TYPE(1, "IPv4")
+IPV6_CT_ZONE_TYPE_REG_MARK = CT_ZONE_TYPE(3, "IPv6")
+CT_ZONE = Field("CtZone", "reg8", 0, 15, "Zone of connection tracking when the uplink is bridged.")
+TRAFFIC_CONTROL_TARGET_OF_PORT = Field(
+    "TrafficControlTargetOFPort", "reg9", 0, 31, "Port to which a TrafficControl mirrors or redirects."
 )
-INGRESS_CONJUNCTION = Field(
-    "TFIngressConjID", "reg6", 0, 31, "Conjunction of the ingress rule that allowed the packet."
+ENDPOINT_IP6 = Field(
+    "EndpointIP6", "xxreg3", 0, 127, "IPv6 address of the selected Endpoint; takes reg12 to reg15."
 )
-SERVICE_GROUP = Field("ServiceGroupID", "reg7", 0, 31, "Group of the Service that the packet was sent to.")
-VLAN_ID = Field("VLANID", "reg8", 0, 11, "VLAN of a Pod with an address of an IPPool.")
-CT_ZONE_TYPE = Field("CtZoneTypeField", "reg8", 12, 15, "Family part of the connection tracking zone.")
-CT_ZONE_TYPE_IPV4 = CT_ZONE_TYPE(1, "IPv4.")
-CT_ZONE_TYPE_IPV6 = CT_ZONE_TYPE(3, "IPv6.")
-CT_ZONE = Field("CtZone", "reg8", 0, 15, "Zone of connection tracking while an uplink is on the bridge.")
-TRAFFIC_CONTROL_TARGET = Field(
-    "TrafficControlTargetOFPort", "reg9", 0, 31, "Port of the device of a TrafficControl."
-)
-ENDPOINT_IP6 = Field("EndpointIP6", "xxreg3", 0, 127, "IPv6 address of the selected Endpoint.")
 
-# ct_mark
-CT_SOURCE = Field(
-    "ConnSourceCTMark", "ct_mark", 0, 3, "Where the first packet of the connection entered the bridge."
+# ct_mark: what a connection remembers
+CONN_SOURCE_CT_MARK = Field(
+    "ConnSourceCTMark", "ct_mark", 0, 3, "Where the connection entered: the values of PktSource."
 )
-CT_SOURCE_TUNNEL = CT_SOURCE(1, "From another Node, through the tunnel.")
-CT_SOURCE_GATEWAY = CT_SOURCE(2, "From the Node, through antrea-gw0.")
-CT_SOURCE_BRIDGE = CT_SOURCE(5, "From the Node, through the bridge's own port.")
-SERVICE_CT_FIELD = Field(
-    "ServiceCTMark", "ct_mark", 4, 4, "Whether the destination was translated to an Endpoint."
-)
-SERVICE_CT_MARK = SERVICE_CT_FIELD(1, "It was.")
-NOT_SERVICE_CT_MARK = SERVICE_CT_FIELD(0, "It was not.")
-SNAT_CT_FIELD = Field("ConnSNATCTMark", "ct_mark", 5, 5, "Whether the bridge translated the source.")
-SNAT_CT_MARK = SNAT_CT_FIELD(1, "It did.")
-NOT_SNAT_CT_MARK = SNAT_CT_FIELD(0, "It did not.")
-HAIRPIN_CT_FIELD = Field(
-    "HairpinCTMark", "ct_mark", 6, 6, "Whether the connection leaves by the port it came in by."
-)
-HAIRPIN_CT_MARK = HAIRPIN_CT_FIELD(1, "It does.")
-L7_CT_FIELD = Field(
-    "L7NPRedirectCTMark", "ct_mark", 7, 7, "Whether the layer 7 engine inspects the connection."
-)
-L7_CT_MARK = L7_CT_FIELD(1, "It does.")
+FROM_TUNNEL_CT_MARK = CONN_SOURCE_CT_MARK(1, "the tunnel port")
+FROM_GATEWAY_CT_MARK = CONN_SOURCE_CT_MARK(2, "the gateway port")
+FROM_BRIDGE_CT_MARK = CONN_SOURCE_CT_MARK(5, "the local port of the bridge, the host")
+SERVICE = Field("Service", "ct_mark", 4, 4, "The destination was translated for a Service.")
+SERVICE_CT_MARK = SERVICE(1)
+NOT_SERVICE_CT_MARK = SERVICE(0)
+CONN_SNAT = Field("ConnSNAT", "ct_mark", 5, 5, "The source was translated for a Service.")
+CONN_SNAT_CT_MARK = CONN_SNAT(1)
+NOT_CONN_SNAT_CT_MARK = CONN_SNAT(0)
+HAIRPIN = Field("Hairpin", "ct_mark", 6, 6, "The connection leaves where it came from.")
+HAIRPIN_CT_MARK = HAIRPIN(1)
+L7_NP_REDIRECT = Field("L7NPRedirect", "ct_mark", 7, 7, "The L7 engine inspects the connection.")
+L7_NP_REDIRECT_CT_MARK = L7_NP_REDIRECT(1)
 
-# ct_label
+# ct_label: which rules a connection belongs to
 INGRESS_RULE_CT_LABEL = Field(
-    "IngressRuleCTLabel", "ct_label", 0, 31, "Ingress rule that allowed the connection."
+    "IngressRuleCTLabel", "ct_label", 0, 31, "Ingress rule that let the connection in."
 )
 EGRESS_RULE_CT_LABEL = Field(
-    "EgressRuleCTLabel", "ct_label", 32, 63, "Egress rule that allowed the connection."
+    "EgressRuleCTLabel", "ct_label", 32, 63, "Egress rule that let the connection out."
 )
-L7_VLAN_CT_LABEL = Field(
-    "L7NPRuleVlanIDCTLabel", "ct_label", 64, 75, "VLAN that tells the layer 7 engine the rule."
+L7_NP_RULE_VLAN_ID_CT_LABEL = Field(
+    "L7NPRuleVlanIDCTLabel", "ct_label", 64, 75, "VLAN by which the L7 engine knows the rule."
 )
 
-# pkt_mark, shared with the host
-SNAT_PKT_MARK = Field(
-    "SNATIPMark", "pkt_mark", 0, 7, "Number of the Egress IP that the host translates the source to."
+# pkt_mark: the only words that OVS and the host exchange
+SNAT_PKT_MARK = Field("SNATPktMark", "pkt_mark", 0, 7, "Which Egress IP the host translates the source to.")
+EGRESS_RETURN = Field(
+    "EgressReturn",
+    "pkt_mark",
+    30,
+    30,
+    "A reply to a Pod of another Node that left by an Egress IP of this Node.",
 )
-EGRESS_RETURN_FIELD = Field(
-    "EgressReturnMark", "pkt_mark", 30, 30, "Whether the packet answers one of a remote Egress Pod."
-)
-EGRESS_RETURN = EGRESS_RETURN_FIELD(1, "It does.")
-HOST_LOCAL_FIELD = Field(
-    "HostLocalSourceMark", "pkt_mark", 31, 31, "Whether the Node itself sent the packet."
-)
-HOST_LOCAL = HOST_LOCAL_FIELD(1, "It did: kubelet's probes are not subject to policies.")
-
-FIELDS: tuple[Field, ...] = tuple(value for value in globals().values() if isinstance(value, Field))
-"""All of them, in order of declaration."""
+EGRESS_RETURN_PKT_MARK = EGRESS_RETURN(1)
+HOST_LOCAL_SOURCE = Field("HostLocalSource", "pkt_mark", 31, 31, "A process of this Node sent the packet.")
+HOST_LOCAL_SOURCE_PKT_MARK = HOST_LOCAL_SOURCE(1)
 
 
 class Zone(Purposed):
-    """Zones of connection tracking."""
+    """Zones of connection tracking (pkg/agent/openflow/pipeline.go)."""
 
-    IPV4 = 65520, "IPv4 connections."
-    IPV6 = 65510, "IPv6 connections."
-    SNAT_IPV4 = 65521, "IPv4 connections whose source the bridge translates."
-    SNAT_IPV6 = 65511, "IPv6 connections whose source the bridge translates."
+    CT_ZONE = 0xFFF0, "IPv4 connections."
+    CT_ZONE_V6 = 0xFFE6, "IPv6 connections."
+    SNAT_CT_ZONE = 0xFFF1, "IPv4 Service connections whose source is translated."
+    SNAT_CT_ZONE_V6 = 0xFFE7, "IPv6 Service connections whose source is translated."
 
 
-CT_ZONE_IPV4 = Zone.IPV4
-CT_ZONE_IPV6 = Zone.IPV6
+class PacketIn(Purposed):
+    """First byte of the userdata of a packet-in: which feature it is for (pkg/agent/openflow/packetin.go)."""
 
-VIRTUAL_MAC = "aa:bb:cc:dd:ee:ff"
-"""Stands for the gateways of all other Nodes."""
-MULTICLUSTER_MAC = "aa:bb:cc:dd:ee:f0"
-"""Stands for the gateways of other clusters."""
+    TRACEFLOW = 0, "A traced packet."
+    NETWORK_POLICY = 1, "A packet to log, reject or export; the second byte is PacketInOperation."
+    DNS = 2, "A DNS answer that a policy by name waits for."
+    IGMP = 3, "An IGMP message of a local Pod."
+    SVC_REJECT = 4, "A packet to a Service that has no Endpoint."
+
+
+GLOBAL_VIRTUAL_MAC = "aa:bb:cc:dd:ee:ff"
+"""Destination of every packet that is routed to another Node."""
+GLOBAL_VIRTUAL_MAC_FOR_MULTICLUSTER = "aa:bb:cc:dd:ee:f0"
+"""Destination of every packet that is routed to another cluster."""
+
+UNKNOWN_LABEL_IDENTITY = 0xFFFFFF
+"""tun_id of a Pod whose label identity is not known yet."""
+
+FIELDS = tuple(value for value in globals().values() if isinstance(value, Field))
+"""Every field, in declaration order."""
+MARKS = {name: value for name, value in globals().items() if isinstance(value, Mark)}
+"""Every mark by its constant's name, in declaration order."""

@@ -79,7 +79,7 @@ def _ct_state(name: str, text: str) -> str:
     for sign, flag in _CT_FLAG.findall(text):
         if flags.setdefault(flag, sign) != sign:
             raise ValueError(f"{name}={text} wants {flag} both set and unset")
-    if len("".join(flags)) + len(flags) == 0 or _CT_FLAG.sub("", text):
+    if not flags or _CT_FLAG.sub("", text):
         raise ValueError(f"{name}={text} is not a list of flags")
     return "".join(f"{flags[flag]}{flag}" for flag in _CT_FLAGS if flag in flags)
 
