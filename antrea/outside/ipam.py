@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import fcntl
 import ipaddress
-import logging
 import os
 from collections.abc import Collection, Iterator, Sequence  # noqa: TC003 (msgspec reads annotations)
 from pathlib import Path
@@ -22,8 +21,9 @@ from typing import TypeAlias
 import msgspec
 
 from antrea.errors import Invalid, Unavailable
+from antrea.outside import klog
 
-log = logging.getLogger(__name__)
+log = klog.logger(__name__)
 
 DIRECTORY = Path("/var/lib/cni/networks/antrea")
 
@@ -182,7 +182,8 @@ class Ipam:
             except (OSError, UnicodeDecodeError) as e:
                 log.warning(
                     "Ignored the owner of an address because its file cannot be read",
-                    extra={"fields": {"path": str(path), "error": str(e)}},
+                    path=str(path),
+                    err=str(e),
                 )
                 text = ""
             yield ip, text
@@ -212,7 +213,8 @@ class Ipam:
         except (OSError, ValueError) as e:
             log.warning(
                 "Started at the first address because the last reserved one cannot be read",
-                extra={"fields": {"path": str(path), "error": str(e)}},
+                path=str(path),
+                err=str(e),
             )
             return None
 

@@ -304,6 +304,21 @@ async def test_shields_of_interfaces_that_come_and_go_hold_nothing_up(netns: Nam
     assert (netns.sh("nft list tables"), listing(netns)) == ("table inet antrea\n", LISTING)
 
 
+async def test_a_shield_that_went_with_its_interface_costs_no_counters(netns: Namespaces, nft: Nft) -> None:
+    """Kernels before 6.16 remove the chain together with the interface."""
+    sink = NftSink(nft)
+    netns.sh("ip link add p0 type veth peer name p1")
+    counting = (
+        NftChain(name="input", hook="type filter hook input priority filter;"),
+        NftRule(chain="input", name="n", text="counter"),
+    )
+    await sink.apply((NftShield("p0"), NftShield("p1"), *counting), ())
+    netns.sh("ping -c1 -W1 127.0.0.1; nft delete chain netdev antrea shield-p0; ip link del p0")
+    await sink.apply((), (NftShield("p0"), NftShield("p1")))
+    assert "counter packets 2 " in netns.sh("nft list chain inet antrea input")
+    assert listing(netns, "netdev antrea") == "table netdev antrea {\n}\n"
+
+
 def test_errors_tell_the_line_and_the_words(netns: Namespaces, nft: Nft) -> None:
     netns.sh("true")
     with pytest.raises(NftError) as error:

@@ -1,0 +1,116 @@
+"""nft entries as commands, and back from a listing as nft 1.0.6 prints it."""
+
+from __future__ import annotations
+
+import pytest
+
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.outside import nft_text
+from antrea.outside.libnftables import NftError
+
+LISTING = """\
+table inet antrea {
+	comment "somebody's"
+	map egress-snat {
+		type mark : ipv4_addr
+		comment "4"
+		elements = { 0x00000001 : 10.1.1.1, 0x00000002 : 10.1.1.2 }
+	}
+
+	set ports {
+		type ipv4_addr . inet_service
+		flags interval,timeout
+		comment "0"
+		elements = { 10.0.0.0/8 . 80 comment "a, b",\n\t\t\t     10.0.0.1 . 90-100 }
+	}
+
+	set foreign {
+		type ipv4_addr
+		comment "not ours"
+		elements = { 1.1.1.1 }
+	}
+
+	chain postrouting {
+		comment "not ours either"
+		type nat hook postrouting priority srcnat; policy accept;
+		ip saddr { 1.1.1.1, 2.2.2.2 } counter masquerade comment "Node to Pods, ip 0.-5"
+		accept comment "foreign"
+		accept
+	}
+
+	chain empty {
+	}
+}
+table netdev antrea {
+	chain shield-web-0-2f2276 {
+		type filter hook ingress device "web-0-2f2276" priority filter; policy drop;
+	}
+}
+"""
+
+
+def test_a_listing_gives_back_what_we_wrote_and_nothing_of_others() -> None:
+    assert list(nft_text.parse(LISTING)) == [
+        NftSet(name="egress-snat", type="mark", data="ipv4_addr", category=4),
+        NftElement(set="egress-snat", value="0x00000001", data="10.1.1.1", category=4),
+        NftElement(set="egress-snat", value="0x00000002", data="10.1.1.2", category=4),
+        NftSet(name="ports", type="ipv4_addr . inet_service", flags=("interval", "timeout")),
+        NftElement(set="ports", value='10.0.0.0/8 . 80 comment "a, b"'),
+        NftElement(set="ports", value="10.0.0.1 . 90-100"),
+        NftChain(name="postrouting", hook="type nat hook postrouting priority srcnat; policy accept;"),
+        NftRule(
+            chain="postrouting",
+            name="Node to Pods, ip",
+            text="ip saddr { 1.1.1.1, 2.2.2.2 } counter masquerade",
+            order=-5,
+        ),
+        NftChain(name="empty"),
+        NftShield("web-0-2f2276"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "added", "deleted"),
+    [
+        (
+            NftSet(name="s", type="ipv4_addr", flags=("interval",), category=3),
+            'add set inet antrea s { type ipv4_addr; flags interval; comment "3"; }',
+            "delete set inet antrea s",
+        ),
+        (
+            NftSet(name="m", type="mark", data="ipv4_addr"),
+            'add map inet antrea m { type mark : ipv4_addr; comment "0"; }',
+            "delete map inet antrea m",
+        ),
+        (NftChain(name="c"), "add chain inet antrea c", "delete chain inet antrea c"),
+        (
+            NftElement(set="m", value="0x00000001", data="10.1.1.1"),
+            "add element inet antrea m { 0x00000001 : 10.1.1.1 }",
+            "delete element inet antrea m { 0x00000001 }",
+        ),
+        (
+            NftShield("p0"),
+            'add chain netdev antrea shield-p0 { type filter hook ingress device "p0" priority 0; policy drop; }',
+            "delete chain netdev antrea shield-p0",
+        ),
+    ],
+)
+def test_an_entry_is_one_command_to_be_and_one_not_to_be(entry: NftSet, added: str, deleted: str) -> None:
+    assert (nft_text.add(entry), nft_text.delete(entry)) == (added, deleted)
+
+
+def test_a_rule_carries_its_name_category_and_order() -> None:
+    rule = NftRule(chain="c", name="to Pods", text="accept", order=7, category=2)
+    assert nft_text.add(rule) == 'add rule inet antrea c accept comment "to Pods 2.7"'
+
+
+def test_an_error_tells_the_words_of_each_line_that_has_some() -> None:
+    output = """\
+/dev/stdin:3:34-41: Error: Could not process rule: No such file or directory
+delete element inet antrea big { 1.1.1.99 }
+                                 ^^^^^^^^
+/proc/self/fd/9:12:1-4: Error: No symbol type information
+add rule inet antrea c foo bar
+"""
+    assert NftError(output).lines == {2: "No such file or directory", 11: "No symbol type information"}
+    assert NftError("Error: out of memory").lines == {}
