@@ -27,7 +27,7 @@ def inject(lab: Lab, name: str, kind: Kind, *, link: str | None = None) -> None:
     with lab.record.locked():
         match kind:
             case "power-off":
-                node.power_off(lab.record, name)
+                node.power_off(lab.record, machine)
             case "power-on":
                 _power_on(lab, machine)
             case "cut-link" | "heal-link":

@@ -129,15 +129,16 @@ def release(record: Record, node: str) -> None:
     (root(record, node) / node_files.START.lstrip("/")).touch()
 
 
-def power_off(record: Record, node: str) -> None:
+def power_off(record: Record, node: Machine) -> None:
     """As if the plug were pulled: every process, interface and rule of the node is gone, its disk stays."""
-    process = record.processes().get(node)
+    underlay.unplug(record, node)
+    process = record.processes().get(node.name)
     if process:
-        thaw(record, node)
+        thaw(record, node.name)
         end([process])
-    for own in cgroup.tops(record, node):
+    for own in cgroup.tops(record, node.name):
         cgroup.remove(own)
-    namespace.remove(namespace.path(record, node))
+    namespace.remove(namespace.path(record, node.name))
 
 
 def plug_and_power_on(record: Record, topology: Topology, node: Machine) -> None:

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from antrea.lab.topology import Machine, Nic, Topology
 
 UNDERLAY = "underlay"
-# duplicate address detection would delay every IPv6 address by a second; the switch must not run iptables on frames
-QUIET = (
-    "for f in all default; do echo 0 > /proc/sys/net/ipv6/conf/$f/accept_dad; done",
-    "for f in ip ip6 arp; do f=/proc/sys/net/bridge/bridge-nf-call-${f}tables; [ ! -e $f ] || echo 0 > $f; done",
+# duplicate address detection would delay every IPv6 address by a second
+NO_DAD = "for f in all default; do echo 0 > /proc/sys/net/ipv6/conf/$f/accept_dad; done"
+# a router answers ARP only where the address is, unlike a plain Linux
+STRICT_ARP = (
+    "echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore",
+    "echo 2 > /proc/sys/net/ipv4/conf/all/arp_announce",
 )
+# a switch does not run iptables on frames (nodes do, on their own bridges: Services between Pods of a node need it)
+NO_FILTER = "for f in ip ip6 arp; do f=/proc/sys/net/bridge/bridge-nf-call-${f}tables; [ ! -e $f ] || echo 0 > $f; done"
 
 
 def port_name(machine: Machine, nic: Nic) -> str:
@@ -38,7 +42,7 @@ def mac(machine: Machine, nic: Nic) -> str:
 def create(record: Record, topology: Topology) -> None:
     """The switches, then all machines with their cables, addresses and routes."""
     underlay = namespace.create(record, UNDERLAY)
-    lines = ["echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6", *QUIET[1:], "ip link set lo up"]
+    lines = ["echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6", NO_FILTER, "ip link set lo up"]
     bridges = [s for s in topology.switches if not topology.has_vlans(s)]
     kind = "type bridge forward_delay 0 mcast_snooping 0"
     lines += [f"ip link add {name} {kind}; ip link set {name} up" for name in bridges]
@@ -57,7 +61,8 @@ def plug(record: Record, topology: Topology, machine: Machine) -> None:
         record,
         own,
         [
-            *QUIET,
+            NO_DAD,
+            *(() if machine.role == "node" else STRICT_ARP),
             f"echo {forward} > /proc/sys/net/ipv4/ip_forward",
             f"echo {forward} > /proc/sys/net/ipv6/conf/all/forwarding",
             "ip link set lo up",
@@ -69,6 +74,12 @@ def plug(record: Record, topology: Topology, machine: Machine) -> None:
     for nic in machine.nics:
         if nic.loss:
             set_loss(record, machine, nic, nic.loss)
+
+
+def unplug(record: Record, machine: Machine) -> None:
+    """Pull a machine's cables at once; its namespace may take the kernel a while to free."""
+    lines = [f"ip link del {port_name(machine, n)} 2>/dev/null || true" for n in machine.nics]
+    namespace.script(record, namespace.path(record, UNDERLAY), lines)
 
 
 def _cable(record: Record, topology: Topology, machine: Machine, nic: Nic) -> list[str]:
@@ -117,6 +128,7 @@ def set_loss(record: Record, machine: Machine, nic: Nic, percent: float) -> None
         rules = [f"nft 'add table netdev {table}; delete table netdev {table}'"]
         if percent:
             chain = f'chain loss {{ type filter hook egress device "{dev}" priority 0; '
-            rule = f"numgen random mod 10000 < {round(percent * 100)} drop; }}"
+            share = round(percent * 100)
+            rule = f"numgen random mod 10000 < {share} drop; }};" if share < 10000 else "drop; };"
             rules.append(f"nft 'table netdev {table} {{ {chain}{rule} }}'")
         namespace.script(record, file, rules)

@@ -1,0 +1,76 @@
+"""Faults of a node, seen from the cluster and from its neighbours; each test repairs what it broke."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.errors import Invalid, Unavailable
+from antrea.lab import cluster, fault, node
+from antrea.lab.process import run, wait_for
+
+if TYPE_CHECKING:
+    from antrea.lab.cluster import Lab
+
+
+def reaches(lab: Lab, address: str) -> bool:
+    try:
+        node.execute(lab.record, "node-1", "ping", "-c", "1", "-W", "1", address)
+    except Unavailable:
+        return False
+    return True
+
+
+def kubelet_answers(lab: Lab) -> bool:
+    ask = "curl -s -m 1 http://127.0.0.1:10248/healthz || true"
+    return node.execute(lab.record, "node-2", "sh", "-c", ask) == "ok"
+
+
+def test_a_node_without_power_is_gone_and_comes_back_with_its_disk(lab: Lab) -> None:
+    node.execute(lab.record, "node-2", "sh", "-c", "echo kept > /var/tmp/disk; echo lost > /run/memory")
+    fault.inject(lab, "node-2", "power-off")
+    off = (reaches(lab, "172.30.0.12"), "node-2" in lab.record.processes())
+    fault.inject(lab, "node-2", "power-on")
+    wait_for("the kubelet of node-2", lambda: kubelet_answers(lab), seconds=30)
+
+    assert off == (False, False)
+    assert reaches(lab, "172.30.0.12")
+    left = node.execute(lab.record, "node-2", "sh", "-c", "cat /var/tmp/disk /run/memory 2>/dev/null; true")
+    assert left == "kept\n"
+
+
+def test_a_cut_link_isolates_one_card_and_heals(lab: Lab) -> None:
+    fault.inject(lab, "node-2", "cut-link", link="eth1")
+    cut = (reaches(lab, "172.31.0.12"), reaches(lab, "172.30.0.12"))
+    fault.inject(lab, "node-2", "heal-link", link="eth1")
+
+    assert cut == (False, True)
+    wait_for("the healed cable", lambda: reaches(lab, "172.31.0.12"), seconds=10)
+
+
+def test_a_paused_node_answers_pings_of_its_kernel_but_runs_nothing(lab: Lab) -> None:
+    fault.inject(lab, "node-2", "pause")
+    try:
+        health = cluster.enter(lab, "node-1", ["curl", "-sk", "-m", "1", "https://172.30.0.12:10250/healthz"])
+        with pytest.raises(Unavailable, match="ended with 28"):  # curl(1): operation timeout
+            run(health)
+        assert reaches(lab, "172.30.0.12")
+    finally:
+        fault.inject(lab, "node-2", "resume")
+    assert run(health)
+
+
+@pytest.mark.parametrize(
+    ("machine", "link", "why"),
+    [
+        ("node-9", None, "machine: 'node-9' is none of control, node-1, node-2, gateway, outside"),
+        ("gateway", None, "node: gateway is a router, not a node"),
+        ("node-1", "eth7", "link: 'eth7' is none of eth0, eth1"),
+    ],
+)
+def test_what_cannot_be_broken_is_named(lab: Lab, machine: str, link: str | None, why: str) -> None:
+    with pytest.raises(Invalid) as error:
+        fault.inject(lab, machine, "cut-link", link=link)
+
+    assert str(error.value) == why

@@ -1,0 +1,177 @@
+"""What lies under the nodes: switches with VLAN trunks, routers, external hosts, packet loss, cut cables. No Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from antrea.lab import cluster, namespace, underlay
+from antrea.lab.process import run, wait_for
+from antrea.lab.record import Record
+from antrea.lab.settings import Settings
+from antrea.lab.topology import Machine, Nic, StaticRoute, Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PEER_AND_STRANGER = (
+    Machine(name="peer", nics=(Nic(name="eth0", switch="fabric", vlan=100, addresses=("172.16.100.9/24",)),)),
+    Machine(
+        name="alien", nics=(Nic(name="eth0", switch="fabric", vlan=200, addresses=("172.16.100.8/24",)),)
+    ),
+)
+BRANCH = Machine(
+    name="branch",
+    nics=(
+        Nic(name="eth0", switch="outside", addresses=("192.0.2.20/24",)),
+        Nic(name="eth1", switch="office", addresses=("198.51.100.1/24",)),
+    ),
+)
+OFFICE = Machine(
+    name="office",
+    nics=(Nic(name="eth0", switch="office", addresses=("198.51.100.9/24",)),),
+    routes=(StaticRoute("default", "198.51.100.1"),),
+)
+ETH_P_ALL, SOL_PACKET, PACKET_AUXDATA = 3, 263, 8
+
+
+class Wires(msgspec.Struct, frozen=True):
+    """A realised topology; `ping` answers how many of `count` packets came back."""
+
+    record: Record
+    topology: Topology
+
+    def ping(self, machine: str, target: str, count: int = 1) -> int:
+        words = ["ping", "-q", "-c", str(count), "-i", "0.005", "-W", "1", target]
+        command = namespace.inside(
+            namespace.path(self.record, machine), ["sh", "-c", " ".join(words) + "; true"]
+        )
+        found = re.search(r"(\d+) received", run(command))
+        return int(found[1]) if found else 0
+
+
+def realised(kind: str, settings: Settings) -> Iterator[Wires]:
+    record = Record(f"{kind}{os.getpid()}")
+    try:
+        with record.locked():
+            underlay.create(record, settings.topology())
+        yield Wires(record, settings.topology())
+    finally:
+        cluster.down(record)
+
+
+@pytest.fixture(scope="module")
+def bridges() -> Iterator[Wires]:
+    """No VLANs: every switch is a Linux bridge. A second router with a network behind it."""
+    yield from realised("b", Settings(nodes=2, family="dual", routers=(BRANCH,), hosts=(OFFICE,)))
+
+
+@pytest.fixture(scope="module")
+def trunks() -> Iterator[Wires]:
+    """VLANs 100 and 200 on the fabric, which is therefore an Open vSwitch."""
+    yield from realised("v", Settings(nodes=2, vlans=(100, 200), hosts=PEER_AND_STRANGER))
+
+
+def test_nodes_reach_each_other_on_both_cards_and_the_external_host_in_both_families(bridges: Wires) -> None:
+    targets = (
+        "172.30.0.12",
+        "172.31.0.12",
+        "192.0.2.10",
+        "fd00:172:30::12",
+        "fd00:172:31::12",
+        "2001:db8:2::10",
+    )
+
+    assert {t: bridges.ping("node-1", t) for t in targets} == dict.fromkeys(targets, 1)
+
+
+def test_a_router_of_the_configuration_forwards_to_the_network_behind_it(bridges: Wires) -> None:
+    for machine, via in (("outside", "192.0.2.20"), ("branch", "192.0.2.1")):
+        dst = "198.51.100.0/24" if machine == "outside" else "default"
+        namespace.script(
+            bridges.record, namespace.path(bridges.record, machine), [f"ip route replace {dst} via {via}"]
+        )
+
+    assert bridges.ping("outside", "198.51.100.9") == 1
+
+
+def test_access_ports_of_a_vlan_see_each_other_and_no_other_vlan(trunks: Wires) -> None:
+    """`alien` claims an address of the same subnet, in another VLAN."""
+    assert trunks.ping("gateway", "172.16.100.9") == 1
+    assert trunks.ping("gateway", "172.16.100.8") == 0
+
+
+def test_a_nodes_card_is_a_trunk_with_untagged_traffic_beside_it(trunks: Wires) -> None:
+    asked = {vlan: who_has(trunks, vlan, "172.16.100.1", source="172.16.100.11") for vlan in (100, 200, 300)}
+
+    assert asked == {100: 100, 200: None, 300: None}
+    assert trunks.ping("node-1", "172.31.0.12") == 1
+
+
+@pytest.mark.parametrize("wires", ["bridges", "trunks"])
+def test_loss_takes_its_share_in_each_direction_and_ends(wires: str, request: pytest.FixtureRequest) -> None:
+    lab: Wires = request.getfixturevalue(wires)
+    node = lab.topology.machine("node-2")
+    card = node.nics[1]
+    target = card.addresses[0].split("/")[0]
+    got = []
+    for percent in (100.0, 50.0, 0.0):
+        underlay.set_loss(lab.record, node, card, percent)
+        got.append(lab.ping("node-1", target, 200))
+
+    assert got[0] == 0
+    assert 10 < got[1] < 100  # a quarter of the echoes survives both directions
+    assert got[2] == 200
+
+
+@pytest.mark.parametrize("wires", ["bridges", "trunks"])
+def test_a_cut_cable_takes_the_carrier_and_a_healed_one_works_again(
+    wires: str, request: pytest.FixtureRequest
+) -> None:
+    lab: Wires = request.getfixturevalue(wires)
+    node = lab.topology.machine("node-2")
+
+    def carrier() -> str:
+        return run(
+            namespace.inside(namespace.path(lab.record, "node-2"), ["cat", "/sys/class/net/eth1/carrier"])
+        )
+
+    underlay.set_link(lab.record, node, node.nics[1], up=False)
+    cut = lab.ping("node-1", "172.31.0.12")
+    underlay.set_link(lab.record, node, node.nics[1], up=True)
+
+    assert cut == 0
+    wait_for("a ping over the healed cable", lambda: lab.ping("node-1", "172.31.0.12"), seconds=10)
+    assert lab.ping("node-1", "172.30.0.12") == 1
+
+
+def who_has(lab: Wires, vlan: int, target: str, *, source: str) -> int | None:
+    """Ask by ARP in a VLAN from node-1's eth1; the VLAN tag of the answer, None if there is none."""
+    with namespace.entered(namespace.path(lab.record, "node-1")):
+        raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    with raw:
+        raw.bind(("eth1", 0))
+        raw.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        mac = raw.getsockname()[4]
+        arp = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + mac + socket.inet_aton(source)
+        arp += bytes(6) + socket.inet_aton(target)
+        raw.send(b"\xff" * 6 + mac + struct.pack("!HHH", 0x8100, vlan, 0x0806) + arp)
+        raw.settimeout(1)
+        while True:
+            try:
+                frame, ancillary, _, _ = raw.recvmsg(1500, 128)
+            except TimeoutError:
+                return None
+            if (
+                frame[12:14] == b"\x08\x06"
+                and frame[20:22] == b"\x00\x02"
+                and frame[28:32] == socket.inet_aton(target)
+            ):
+                # struct tpacket_auxdata (packet(7)): the kernel moves the tag there
+                return int(struct.unpack_from("=IIIHHH", ancillary[0][2])[5])
