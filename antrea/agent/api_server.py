@@ -88,7 +88,7 @@ def podinterfaces(view: AgentView, query: Mapping[str, str]) -> list[PodInterfac
         if name in ("", row.pod_name) and namespace in ("", row.pod_namespace)
     ]
     if name and not found:
-        raise NotFound
+        raise NotFound(f"Pod {namespace or '*'}/{name} has no interface on this Node")
     return found
 
 
@@ -156,7 +156,7 @@ async def _groups(view: AgentView, groups: str) -> list[FlowAnswer]:
 async def _pod_flows(view: AgentView, name: str, namespace: str) -> list[FlowAnswer]:
     rows = view.facts.by(PodInterface, "pod", f"{namespace}/{name}")
     if not rows:
-        raise NotFound
+        raise NotFound(f"Pod {namespace}/{name} has no interface on this Node")
     marks = {text for row in rows for text in (f'"{row.name}"', row.name, str(row.ofport), row.mac, *row.ips)}
     return [flow for flow in await _dump(view) if _matches(flow.flow, marks)]
 
@@ -174,7 +174,7 @@ async def agentinfo(view: AgentView) -> AgentInfoAnswer:
     """The agent in one row. Raises NotFound before the Node is known."""
     node = view.facts.get(ThisNode)
     if node is None:
-        raise NotFound
+        raise NotFound("the agent does not know its Node yet")
     counts: Counter[str] = Counter(dict.fromkeys(view.tables, 0))
     for answer in await _dump(view):
         table = re.search(r"\btable=([^,]+)", answer.flow)
@@ -201,8 +201,8 @@ def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:
         try:
             made = make(request.query)
             return json_answer(await made if inspect.isawaitable(made) else made)
-        except NotFound:
-            return web.Response(status=404)
+        except NotFound as why:
+            return web.Response(status=404, text=str(why))
 
     return handler
 

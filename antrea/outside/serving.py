@@ -209,7 +209,7 @@ class ApiServer:
         try:
             return await handler(request)
         except Invalid as why:
-            return web.Response(status=400, text=str(why))
+            return web.Response(status=400, text=why.why)
         except (Unavailable, Refused) as why:
             return web.Response(status=503, text=str(why))
 

@@ -179,6 +179,6 @@ async def test_agent_api_is_served_with_the_token_of_its_file(view: AgentView, t
         '{"component":"agent","name":"AntreaProxy","status":"Disabled","version":"GA"}'
         in answers["/featuregates"][1]
     )
-    assert answers["/podinterfaces?name=x"] == (404, "")
+    assert answers["/podinterfaces?name=x"] == (404, "Pod */x has no interface on this Node")
     assert json.loads(answers["/ovsflows?groups=1"][1]) == [{"flow": GROUPS[0]}]
     assert json.loads(answers["/agentinfo"][1])["nodeRef"] == {"kind": "Node", "name": "n1"}

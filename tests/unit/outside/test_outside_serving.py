@@ -93,7 +93,7 @@ async def test_serving_health_says_which_check_fails_and_why() -> None:
 
 async def test_serving_our_errors_become_answers_by_what_the_reader_has_to_do() -> None:
     async with served() as (session, url, _):
-        assert await get(session, f"{url}/refuses?how=invalid") == (400, "x: no number")
+        assert await get(session, f"{url}/refuses?how=invalid") == (400, "no number")
         assert await get(session, f"{url}/refuses?how=refused") == (503, "no")
         assert await get(session, f"{url}/refuses?how=away") == (503, "OVS")
 

@@ -1,0 +1,237 @@
+"""antctl: asks the program of this Pod, or the cluster from a workstation, and prints the answer.
+
+The commands themselves are rows in commands.py; this module makes click commands of them, for the mode at hand.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from antrea.antctl.commands import DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
+from antrea.antctl.failure import Failure
+from antrea.antctl.gates import blocks
+from antrea.antctl.mode import REMOTE, Mode, mode_of
+from antrea.antctl.output import FORMATS, render
+from antrea.antctl.request import Server, ask
+
+TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class Group(click.Group):
+    """Commands with aliases, and upstream's words for one that is unknown."""
+
+    aliases: dict[str, str]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.aliases = {}
+
+    def add(self, command: click.Command, aliases: tuple[str, ...]) -> None:
+        self.add_command(command)
+        self.aliases |= dict.fromkeys(aliases, command.name or "")
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            path = ctx.command_path
+            raise Failure(f'unknown command "{args[0]}" for "{path}"\nRun \'{path} --help\' for usage.')
+        return super().resolve_command(ctx, args)
+
+
+def antctl(mode: Mode) -> Group:
+    """The command line of one mode."""
+    root = Group(
+        name="antctl",
+        context_settings=HELP,
+        help=f"antctl is the command line tool for Antrea that supports showing status of {mode.component}",
+        params=_global_options(),
+        callback=_remember_server(mode),
+    )
+    groups = {
+        "": root,
+        "get": Group(name="get", context_settings=HELP, help="Get the status or resource of a topic"),
+        "query": Group(name="query", context_settings=HELP, help="Execute a user-provided query"),
+    }
+    for row in DATA_COMMANDS:
+        if mode.name in row.modes:
+            groups[row.group].add(_data_command(row, mode), row.aliases)
+    for missing in NOT_BUILT:
+        if mode.name in missing.modes:
+            groups[missing.group].add(_not_built(missing), missing.aliases)
+    root.add_command(_version(mode))
+    if mode.name in "ACR":
+        groups["get"].add_command(_feature_gates(mode))
+    for name in ("get", "query"):
+        if groups[name].commands:
+            root.add_command(groups[name])
+    return root
+
+
+def _global_options() -> list[click.Parameter]:
+    return [
+        click.Option(["-k", "--kubeconfig"], help="path of the kubeconfig file"),
+        click.Option(["-s", "--server"], help="host:port of the API server, instead of the default one"),
+        click.Option(
+            ["-t", "--timeout"], default="0", help="time limit such as 10s; 0: none", show_default=True
+        ),
+        click.Option(["-v", "--verbose"], is_flag=True, help="print requests to stderr"),
+        click.Option(
+            ["--token-file"],
+            type=click.Path(path_type=Path),
+            default=TOKEN_FILE,
+            show_default=True,
+            help="file with the token of the API server",
+        ),
+    ]
+
+
+def _remember_server(mode: Mode) -> Any:
+    @click.pass_context
+    def callback(
+        ctx: click.Context, kubeconfig: str, server: str | None, timeout: str, verbose: bool, token_file: Path
+    ) -> None:
+        ctx.obj = (Server(server or mode.server, token_file, _seconds(timeout)), verbose)
+
+    return callback
+
+
+def _seconds(timeout: str) -> float | None:
+    if timeout == "0":
+        return None
+    from antrea.config.shape import seconds  # noqa: PLC0415 (start-up time)
+
+    try:
+        return seconds(timeout) or None
+    except ValueError as why:
+        raise Failure(f'invalid argument "{timeout}" for "-t, --timeout" flag: {why}') from why
+
+
+def _ask(path: str, query: dict[str, str]) -> Any:
+    server, verbose = click.get_current_context().obj
+    if verbose:
+        click.echo(f"GET https://{server.address}{path} {query}", err=True)
+    if not server.address:
+        raise Failure(
+            "the API in the cluster is not built yet: run antctl inside an antrea-agent or antrea-controller Pod"
+        )
+    return ask(server, path, query)
+
+
+def _output_option(default: str) -> click.Option:
+    return click.Option(
+        ["-o", "--output"], default=default, show_default=True, help=f"output format: {FORMATS}"
+    )
+
+
+def _data_command(row: DataCommand, mode: Mode) -> click.Command:
+    def callback(**given: Any) -> None:
+        form = given.pop("output", row.form)
+        query = {
+            key.replace("_", "-"): "" if value is True else value
+            for key, value in given.items()
+            if value not in (None, False)
+        }
+        answer = _ask(row.path, query)
+        if answer is not None:
+            click.echo(render(answer, form, row.columns, ordered=row.ordered), nl=False)
+
+    flags = [
+        click.Option(
+            [f"--{flag.key}", *([f"-{flag.short}"] if flag.short else [])],
+            is_flag=flag.is_bool,
+            help=flag.help,
+        )
+        for flag in row.flags
+    ]
+    arguments: list[click.Parameter] = (
+        [click.Argument([row.argument], required=False)] if row.argument else []
+    )
+    text = (row.long or row.short).replace("${component}", mode.component)
+    return click.Command(
+        row.name,
+        context_settings=HELP,
+        params=[*arguments, *flags, _output_option(row.form)],
+        callback=callback,
+        short_help=row.short,
+        help=text + (f"\n\n\b\nExamples:\n{row.example}" if row.example else ""),
+    )
+
+
+def _not_built(row: NotBuilt) -> click.Command:
+    name = " ".join(part for part in ("antctl", row.group, row.name) if part)
+
+    def callback(rest: tuple[str, ...]) -> None:
+        raise Failure(f"{name} is not built yet")
+
+    return click.Command(
+        row.name,
+        context_settings={**HELP, "ignore_unknown_options": True},
+        params=[click.Argument(["rest"], nargs=-1, type=click.UNPROCESSED)],
+        callback=callback,
+        short_help=f"{row.short} (not built yet)",
+        help=f"{row.short}. Not built yet.",
+    )
+
+
+def _version(mode: Mode) -> click.Command:
+    key = {"A": "agentVersion", "F": "flowAggregatorVersion"}.get(mode.name, "controllerVersion")
+
+    def callback(output: str) -> None:
+        import importlib.metadata  # noqa: PLC0415 (start-up time)
+
+        own = {"antctlVersion": f"v{importlib.metadata.version('antrea')}"}
+        try:
+            told = _ask("/version", {})
+        except Failure:
+            click.echo(render(own, output, (), ordered=False), nl=False)
+            raise
+        full = told["gitVersion"] + "".join(
+            sign + told[part] for sign, part in (("-", "gitCommit"), (".", "gitTreeState")) if told.get(part)
+        )
+        click.echo(render({key: full, **own}, output, (), ordered=False), nl=False)
+
+    return click.Command(
+        "version",
+        context_settings=HELP,
+        params=[_output_option("yaml")],
+        callback=callback,
+        short_help="Print version information",
+        help=f"Print version information of antctl and {mode.component}",
+    )
+
+
+def _feature_gates(mode: Mode) -> click.Command:
+    def callback(**_: Any) -> None:
+        click.echo(blocks(_ask("/featuregates", {})), nl=False)
+
+    params: list[click.Parameter] = []
+    if mode is REMOTE:
+        params.append(
+            click.Option(["--insecure"], is_flag=True, help="do not verify the server's certificate")
+        )
+    return click.Command(
+        "featuregates",
+        context_settings=HELP,
+        params=params,
+        callback=callback,
+        short_help="Print Antrea feature gates",
+        help="Print feature gates and whether they are on",
+    )
+
+
+def main() -> None:
+    """Entry point; exit code 0, 1 if something failed, 2 if the command line is wrong."""
+    antctl(mode_of(os.environ))(prog_name="antctl")
+
+
+if __name__ == "__main__":
+    main()

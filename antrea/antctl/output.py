@@ -1,0 +1,82 @@
+"""Output as table, json, yaml or raw, in upstream's layout (pkg/antctl/output/output.go)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from antrea.antctl.failure import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+FORMATS = "json|table|yaml|raw"
+LONGEST = 50
+"""Characters of a list in a cell."""
+Column = tuple[str, "Callable[[dict[str, Any]], str]"]
+
+
+def render(answer: Any, form: str, columns: Sequence[Column], *, ordered: bool) -> str:
+    """`answer` in the format `form`, ending with a newline. Raises Failure for an unknown format."""
+    if form == "json":
+        return json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
+    if form == "yaml":
+        return yaml_of(answer)
+    if form == "raw":
+        return raw(answer) + "\n"
+    if form != "table":
+        raise Failure(f"unsupported format type: {form}")
+    if not columns:
+        return yaml_of(answer)
+    return table(answer if isinstance(answer, list) else [answer], columns, ordered=ordered)
+
+
+def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column], *, ordered: bool) -> str:
+    """Columns as wide as their widest cell; a single column is not padded; no rows give one empty line."""
+    if not rows:
+        return "\n"
+    cells = [[cell(row) for _, cell in columns] for row in rows]
+    if ordered:
+        cells.sort()
+    lines = [[name for name, _ in columns], *cells]
+    if len(columns) == 1:
+        return "".join(f"{line[0]}\n" for line in lines)
+    lines[1:] = [[cell or "<NONE>" for cell in line] for line in cells]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    return "".join(
+        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + "\n" for line in lines
+    )
+
+
+def listed(values: Sequence[str]) -> str:
+    """Sorted and comma-joined; cut after LONGEST characters to `a,b + 3 more...`."""
+    ordered = sorted(values)
+    text = ",".join(ordered)
+    if len(text) <= LONGEST:
+        return text
+    shown: list[str] = []
+    for value in ordered:
+        if len(",".join([*shown, value])) > LONGEST:
+            break
+        shown.append(value)
+    return f"{','.join(shown)} + {len(ordered) - len(shown)} more..."
+
+
+def yaml_of(answer: Any) -> str:
+    """As sigs.k8s.io/yaml: keys sorted, two spaces."""
+    import yaml  # noqa: PLC0415 (start-up time)
+
+    text = yaml.safe_dump(answer, sort_keys=True, default_flow_style=False, width=2**31, allow_unicode=True)
+    # PyYAML ends a document that is one scalar with "..."
+    return str(text).removesuffix("...\n")
+
+
+def raw(answer: Any) -> str:
+    """As Go prints values with %v."""
+    if isinstance(answer, dict):
+        return "{" + " ".join(raw(value) for value in answer.values()) + "}"
+    if isinstance(answer, list):
+        return "[" + " ".join(raw(value) for value in answer) + "]"
+    if answer is None:
+        return "<nil>"
+    return str(answer).lower() if isinstance(answer, bool) else str(answer)

@@ -1,0 +1,181 @@
+"""The command line against a real server of the agent's API on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from antrea.agent.api_server import AgentView, api_server
+from antrea.antctl import mode
+from antrea.antctl.commands import NOT_BUILT
+from antrea.antctl.main import antctl
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.facts.ovs import PodInterface
+from antrea.features.accept import accept_agent
+from antrea.outside import klog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from click.testing import Result
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "antctl"
+
+
+class Dump:
+    """Stands where ovs-ofctl stands."""
+
+    async def lines(self, command: str, *_: str) -> AsyncIterator[str]:
+        if command == "dump-groups":
+            raise Unavailable("OVS")
+        yield "cookie=0x1, table=0, priority=0 actions=drop"
+
+
+@pytest.fixture
+async def address(tmp_path: Path) -> AsyncIterator[str]:
+    facts = Facts()
+    facts.put(PodInterface("web-0-1a2b3c", "c" * 64, "shop", "web-0", "aa:00", ("10.1.0.4",), 9, "uuid1"))
+    config = AgentConfig(api_port=0)
+    view = AgentView(config, accept_agent(config), facts, Dump(), {"PipelineRootClassifier": 0})
+    server = api_server(view, token_file=tmp_path / "token")
+    await server.start()
+    yield f"127.0.0.1:{server.port}"
+    await server.stop()
+
+
+async def run(address: str, tmp_path: Path, *arguments: str, program: mode.Mode = mode.AGENT) -> Result:
+    options = ["-s", address, "--token-file", str(tmp_path / "token"), "-t", "10s"]
+    return await asyncio.to_thread(
+        CliRunner().invoke, antctl(program), [*options, *arguments], prog_name="antctl"
+    )
+
+
+async def test_antctl_prints_pod_interfaces_of_the_agent(address: str, tmp_path: Path) -> None:
+    everything = await run(address, tmp_path, "get", "podinterface")
+    assert everything.output == (
+        "NAMESPACE NAME  INTERFACE-NAME IP       MAC   PORT-UUID OF-PORT CONTAINER-ID\n"
+        "shop      web-0 web-0-1a2b3c   10.1.0.4 aa:00 uuid1     9       ccccccccccc \n"
+    )
+    one = await run(address, tmp_path, "get", "pi", "web-0", "-n", "shop", "-o", "json")
+    assert [row["ofPort"] for row in json.loads(one.output)] == [9]
+    none = await run(address, tmp_path, "get", "podinterfaces", "-n", "other")
+    assert (none.exit_code, none.output) == (0, "\n")
+
+
+async def test_antctl_prints_flows_table_names_and_gates(address: str, tmp_path: Path) -> None:
+    flows = await run(address, tmp_path, "get", "of")
+    assert flows.output == "\ncookie=0x1, table=PipelineRootClassifier, priority=0 actions=drop\n"
+    names = await run(address, tmp_path, "get", "ovsflows", "--table-names-only")
+    assert names.output == "\nPipelineRootClassifier\n"
+    gates = (await run(address, tmp_path, "get", "featuregates")).output.splitlines()
+    assert gates[:3] == [
+        "Antrea Agent Feature Gates",
+        "FEATUREGATE                       STATUS       VERSION",
+        "AntreaIPAM                        Disabled     ALPHA",
+    ]
+    assert not any("Controller" in line for line in gates)
+
+
+async def test_antctl_shows_versions_and_log_level(address: str, tmp_path: Path) -> None:
+    version = await run(address, tmp_path, "version")
+    assert [line.split(": ")[0] for line in version.output.splitlines()] == ["agentVersion", "antctlVersion"]
+    before = klog.verbosity()
+    try:
+        assert (await run(address, tmp_path, "log-level", "3")).output == ""
+        assert (await run(address, tmp_path, "log-level")).output == "3\n"
+        wrong = await run(address, tmp_path, "log-level", "x")
+        assert (wrong.exit_code, wrong.stderr) == (
+            1,
+            "Error: request to server failed: Bad Request: log level must be a number from 0 to 10\n",
+        )
+    finally:
+        klog.set_verbosity(before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("get", "podinterface", "x", "-n", "a"), "request to server failed: Not Found: Pod a/x has no interface on this Node"),
+        (("get", "ovsflows", "-p", "x"), "request to server failed: Bad Request: namespace must be provided"),
+        (("get", "ovsflows", "-G", "all"), "request to server failed: Service Unavailable: OVS"),
+        (("get", "podinterface", "-o", "xml"), "unsupported format type: xml"),
+        (("get", "memberlist", "-o", "json", "--anything"), "antctl get memberlist is not built yet"),
+        (("traceflow", "-S", "a", "-D", "b"), "antctl traceflow is not built yet"),
+    ],
+)  # fmt: skip
+async def test_antctl_failures_are_one_line_and_exit_1(
+    address: str, tmp_path: Path, arguments: tuple[str, ...], error: str
+) -> None:
+    result = await run(address, tmp_path, *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"Error: {error}\n")
+
+
+async def test_antctl_a_wrong_token_or_no_server_is_one_line(address: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("wrong")
+    assert (await run(address, tmp_path, "get", "podinterface")).stderr == (
+        "Error: request to server failed: Unauthorized: Unauthorized\n"
+    )
+    away = await run("127.0.0.1:9", tmp_path, "get", "podinterface")
+    assert "https://127.0.0.1:9/podinterfaces: " in away.stderr
+    (tmp_path / "token").unlink()
+    assert "No such file or directory" in (await run(address, tmp_path, "get", "podinterface")).stderr
+    version = await run(address, tmp_path, "version")
+    assert (version.exit_code, version.stdout.split(":")[0]) == (1, "antctlVersion")
+
+
+def test_antctl_an_unknown_command_is_answered_in_upstreams_words() -> None:
+    result = CliRunner().invoke(antctl(mode.REMOTE), ["frobnicate"], prog_name="antctl")
+    recorded = [
+        line for line in (GOLDEN / "unknown.txt").read_text().splitlines() if not line.startswith("#")
+    ]
+    assert (result.exit_code, result.stderr.splitlines()) == (1, recorded)
+
+
+@pytest.mark.parametrize(
+    ("pod", "found"),
+    [
+        ("antrea-agent-abcde", mode.AGENT),
+        ("antrea-controller-5d-x", mode.CONTROLLER),
+        ("flow-aggregator-x", mode.FLOW_AGGREGATOR),
+        ("other", mode.REMOTE),
+        ("", mode.REMOTE),
+    ],
+)
+def test_antctl_finds_its_mode_by_the_pods_name(pod: str, found: mode.Mode) -> None:
+    assert mode.mode_of({"POD_NAME": pod}) == found
+
+
+@pytest.mark.parametrize("program", [mode.AGENT, mode.CONTROLLER, mode.FLOW_AGGREGATOR, mode.REMOTE])
+def test_antctl_lists_what_is_not_built_and_says_so(program: mode.Mode) -> None:
+    for row in NOT_BUILT:
+        words = [word for word in (row.group, row.name) if word]
+        result = CliRunner().invoke(antctl(program), words, prog_name="antctl")
+        assert result.exit_code == 1
+        expected = "is not built yet" if program.name in row.modes else "unknown command"
+        assert expected in result.stderr
+
+
+def test_antctl_remote_mode_says_that_the_api_in_the_cluster_is_not_built() -> None:
+    result = CliRunner().invoke(antctl(mode.REMOTE), ["get", "featuregates"], prog_name="antctl")
+    assert (result.exit_code, result.stderr.split(":")[1]) == (1, " the API in the cluster is not built yet")
+
+
+def test_antctl_timeout_must_be_a_duration() -> None:
+    result = CliRunner().invoke(antctl(mode.AGENT), ["-t", "10", "version"], prog_name="antctl")
+    assert result.exit_code == 1
+    assert 'invalid argument "10" for "-t, --timeout" flag' in result.stderr
+
+
+def test_antctl_starts_without_what_only_a_request_needs() -> None:
+    code = "import sys, antrea.antctl.main; print(*{'aiohttp', 'asyncio', 'msgspec', 'yaml', 'ssl', 'http'} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
