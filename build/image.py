@@ -1,7 +1,7 @@
 """Our product image without Docker: Debian's base, our dependencies, our source, each a layer cached by content.
 
-    python build/image.py                  build (or find) the image and print it as JSON, for the lab
-    python build/image.py --out FILE.tar   write an archive for `ctr images import` or `docker load`
+    python build/image.py [--out FILE]    write an archive for `ctr images import` or `docker load`
+    python build/image.py --describe      print the image as JSON instead: its layers stay in the cache (for the lab)
 
 Progress goes to stderr. A change of our source costs the last layer only, a few seconds.
 """
@@ -30,6 +30,7 @@ from antrea.lab.step import Command, Progress, run, step
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build/image"
+OUT = ROOT / "build/out/antrea.tar"
 LOCK = ROOT / "requirements/runtime.txt"
 NAMES = ("antrea/antrea-agent-ubuntu:latest", "antrea/antrea-controller-ubuntu:latest")
 SUITE = "bookworm"
@@ -56,6 +57,8 @@ OPTIONS = (
     "--dpkgopt=path-exclude=/usr/share/man/*",
     "--dpkgopt=path-exclude=/usr/share/locale/*",
 )
+UNUSED_FOLDERS = ("test", "tests")
+UNUSED_SUFFIXES = (".c", ".h", ".pxd", ".pxi", ".pyi", ".pyx")
 COMMANDS = ("antrea-agent", "antrea-controller", "antctl")
 LAUNCHER = """#!/usr/bin/python3 -sP
 from sys import exit
@@ -113,8 +116,7 @@ def wheels(progress: Progress) -> Layer:
             tree.copy(SITE, Path(folder))
             tree.write(out)
 
-    own = Path(__file__).read_bytes()
-    return oci.layer(cache.digest(LOCK, MAGIC_NUMBER, own), write)
+    return oci.layer(cache.digest(LOCK, MAGIC_NUMBER, *UNUSED_SUFFIXES, *UNUSED_FOLDERS), write)
 
 
 def source() -> Layer:
@@ -162,9 +164,9 @@ def _compile(folder: Path, how: PycInvalidationMode) -> None:
 def _trim_wheels(folder: Path) -> None:
     """Without tests, C sources, type stubs and symbols; `bin` has pip's launchers with this machine's paths."""
     shutil.rmtree(folder / "bin", ignore_errors=True)
-    for path in [p for p in folder.rglob("*") if p.is_dir() and p.name in {"tests", "test"}]:
+    for path in [p for p in folder.rglob("*") if p.is_dir() and p.name in UNUSED_FOLDERS]:
         shutil.rmtree(path, ignore_errors=True)
-    for path in [p for p in folder.rglob("*") if p.suffix in {".c", ".h", ".pyx", ".pxd", ".pxi", ".pyi"}]:
+    for path in [p for p in folder.rglob("*") if p.suffix in UNUSED_SUFFIXES]:
         path.unlink()
     for library in folder.rglob("*.so*"):
         subprocess.run(["strip", "--strip-unneeded", library], check=True)
@@ -172,18 +174,20 @@ def _trim_wheels(folder: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the product image without Docker.")
-    parser.add_argument("--out", type=Path, help="write an archive here instead of JSON to stdout")
+    parser.add_argument("--out", type=Path, default=OUT, help="the archive (default: %(default)s)")
+    parser.add_argument("--describe", action="store_true", help="write no archive, print the image as JSON")
     wanted = parser.parse_args()
     try:
         built = image(lambda line: print(line, file=sys.stderr, flush=True))
     except AntreaError as error:
         print(error, file=sys.stderr)
         return 1
-    if wanted.out:
+    if wanted.describe:
+        print(encode(built))
+    else:
+        wanted.out.parent.mkdir(parents=True, exist_ok=True)
         oci.save([built], wanted.out)
         print(f"{wanted.out}: {' '.join(built.names)}", file=sys.stderr)
-    else:
-        print(encode(built))
     return 0
 
 

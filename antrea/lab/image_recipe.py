@@ -59,7 +59,7 @@ def product(progress: Progress) -> Image:
     builder = Path(__file__).parents[2] / "build/image.py"
     if not builder.exists():
         raise Unavailable("our image: it is built from a checkout, and this is an installed package")
-    command = [sys.executable, str(builder)]
+    command = [sys.executable, str(builder), "--describe"]
     with subprocess.Popen(
         bound(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as building:

@@ -31,6 +31,7 @@ METADATA = "io.containerd.metadata.v1.bolt"
 SNAPSHOTS = "io.containerd.snapshotter.v1.overlayfs"
 PARTS = (CONTENT, METADATA, SNAPSHOTS)
 DATABASES = (f"{METADATA}/meta.db", f"{SNAPSHOTS}/metadata.db")
+SWEPT = "antrea.lab/swept:latest"
 KEPT_ROOTS = 3
 KEPT_LAYERS = 24
 CONFIG = """version = 2
@@ -119,8 +120,12 @@ def _import(images: Sequence[Image], root: Path) -> None:
         standing = subprocess.run(
             [*ctr, "images", "ls", "-q"], check=True, capture_output=True, text=True
         ).stdout
-        if old := [name for name in standing.split() if name not in names]:
-            subprocess.run([*ctr, "images", "rm", "--sync", *old], check=True, stdout=subprocess.DEVNULL)
+        # one name more to remove: only the end of a removal waits for the collection of what nothing names now
+        subprocess.run(
+            [*ctr, "images", "tag", "--force", min(names), SWEPT], check=True, stdout=subprocess.DEVNULL
+        )
+        old = [name for name in standing.split() if name not in names]
+        subprocess.run([*ctr, "images", "rm", "--sync", *old, SWEPT], check=True, stdout=subprocess.DEVNULL)
 
 
 def _send(images: Sequence[Image], root: Path, ctr: list[str]) -> None:

@@ -15,8 +15,11 @@ from antrea.lab.oci import Image
 from antrea.lab.rootfs import Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from antrea.lab.images import SeedRoot
 
+AGENT = "antrea/antrea-agent-ubuntu:latest"
 NAME = "example.org/lab/tools:1"
 
 
@@ -83,3 +86,169 @@ def test_preparing_again_asks_containerd_nothing() -> None:
     roots = [images.prepare(lines.append, [tools(b"one")]) for _ in range(2)]
     assert roots[0] == roots[1]
     assert [line.split(":")[0] for line in lines] == ["unpack 1 images ...", "unpack 1 images"]
+
+
+class Node:
+    """A containerd that was seeded with our image, and scripts run in containers of it."""
+
+    def __init__(self, ctr: list[str]) -> None:
+        self.ctr = ctr
+        self.count = 0
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        """A script of the image's own sh, with the capabilities that the manifest gives antrea-ovs."""
+        self.count += 1
+        capabilities = [
+            word
+            for name in ("NET_ADMIN", "SYS_ADMIN", "SYS_NICE", "IPC_LOCK")
+            for word in ("--cap-add", f"CAP_{name}")
+        ]
+        name = oci.reference(AGENT)
+        words = [
+            *self.ctr,
+            "run",
+            "--rm",
+            *capabilities,
+            name,
+            f"t-{os.getpid()}-{self.count}",
+            "sh",
+            "-c",
+            script,
+        ]
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def product() -> Image:
+    return image_recipe.product(lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def node(product: Image) -> Iterator[Node]:
+    root = images.prepare(lambda _: None, [product])
+    with tempfile.TemporaryDirectory(prefix="antrea-t-node-") as folder:
+        images.seed(root, Path(folder))
+        with images.containerd(Path(folder)) as ctr:
+            yield Node(ctr)
+
+
+@pytest.mark.timeout(900)
+def test_our_image_is_small_and_the_same_bytes_when_built_again(product: Image) -> None:
+    assert image_recipe.product(lambda _: None) == product
+    assert product.names == (AGENT, AGENT.replace("agent", "controller"))
+    assert sum(layer.size for layer in product.layers) < 200e6
+
+
+@pytest.mark.timeout(900)
+def test_our_image_has_every_program_that_its_containers_start(node: Node) -> None:
+    script = """set -e
+    for command in antrea-agent antrea-controller antctl; do $command --help >/dev/null; done
+    for command in nft conntrack modprobe ovs-vswitchd ovsdb-server ovs-ofctl ovs-vsctl ovs-appctl ovsdb-tool; do
+        $command --version >/dev/null
+    done
+    ip -V >/dev/null
+    ls /usr/lib/cni
+    python3 -c 'import importlib.metadata as m; print(m.version("antrea"))'
+    """
+    done = node.run(script)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.split() == ["antrea", "bandwidth", "host-local", "loopback", "portmap", "0.1.0"]
+
+
+@pytest.mark.timeout(900)
+def test_our_image_brings_every_dependency_that_is_locked(node: Node) -> None:
+    done = node.run(
+        "python3 -c 'import aiohttp, click, cryptography.x509, msgspec, prometheus_client, pyroute2, uvloop, yaml'"
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+WAIT = """wait_for() { n=0; while ! eval "$1"; do n=$((n + 1)); [ $n -lt 200 ] || exit 9; sleep 0.05; done; }
+"""
+
+
+@pytest.mark.timeout(900)
+def test_start_ovs_waits_for_flows_starts_again_what_died_and_ends_on_term(node: Node) -> None:
+    script = f"""{WAIT}
+    start_ovs --log_file_max_size=100 --log_file_max_num=4 >/tmp/said & main=$!
+    wait_for 'container_liveness_probe ovs 2>/dev/null'
+    ovs-vsctl get Open_vSwitch . other_config
+    ovs-vsctl add-br t -- set bridge t datapath_type=netdev
+    ovs-vsctl remove Open_vSwitch . other_config flow-restore-wait
+    id=$(ovs-vsctl get Open_vSwitch . external_ids:system-id)
+    old=$(cat /var/run/openvswitch/ovs-vswitchd.pid)
+    kill -9 $old
+    wait_for '[ "$(cat /var/run/openvswitch/ovs-vswitchd.pid)" != '$old' ] && container_liveness_probe ovs'
+    ovs-vsctl get Open_vSwitch . other_config:flow-restore-wait
+    kill -9 $(cat /var/run/openvswitch/ovsdb-server.pid)
+    wait_for 'ovs-vsctl --timeout=1 list-br 2>/dev/null'
+    [ "$id" = "$(ovs-vsctl get Open_vSwitch . external_ids:system-id)" ] || echo another system-id
+    kill $main
+    wait $main
+    echo ended with $?
+    ls /var/run/openvswitch
+    container_liveness_probe ovs
+    """
+    done = node.run(script)
+    assert done.stdout.splitlines() == [
+        '{flow-restore-wait="true", hw-offload="false", max-revalidator="200"}',
+        '"true"',
+        "t",
+        "ended with 0",
+        "conf.db",
+    ]
+    assert done.stderr.splitlines()[-1] == "ovsdb-server does not run"
+    assert done.returncode == 1
+
+
+@pytest.mark.timeout(900)
+def test_start_ovs_refuses_what_it_does_not_know(node: Node) -> None:
+    done = node.run("start_ovs --log_file_max_sise=1")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        1,
+        "start_ovs: unknown argument --log_file_max_sise=1",
+    )
+
+
+HOST = """mkdir -p /host/opt/cni/bin /host/etc/cni/net.d /var/run/antrea /etc/antrea
+chmod 755 /var/run/antrea; echo '{}' > /etc/antrea/antrea-cni.conflist
+"""
+
+
+@pytest.mark.timeout(900)
+def test_install_cni_puts_plugins_and_configuration_and_removes_the_old_one(node: Node) -> None:
+    script = f"""{HOST}
+    touch /host/etc/cni/net.d/10-antrea.conf; ln -s busy /host/opt/cni/bin/antrea
+    SKIP_CNI_BINARIES='portmap, bandwidth' CONFIG_FILE_MODE=600 SKIP_LOADING_KERNEL_MODULES=1 install_cni
+    for folder in /host/opt/cni/bin /host/etc/cni/net.d; do ls -A $folder; done
+    stat -c '%n %a' /host/opt/cni/bin/* /host/etc/cni/net.d/* /var/run/antrea
+    CNI_COMMAND=VERSION /host/opt/cni/bin/antrea </dev/null | grep -c cniVersion
+    """
+    done = node.run(script)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.splitlines() == [
+        "installed /host/opt/cni/bin/antrea",
+        "installed /host/opt/cni/bin/loopback",
+        "skipped portmap",
+        "skipped bandwidth",
+        "installed /host/etc/cni/net.d/10-antrea.conflist",
+        "antrea",
+        "loopback",
+        "10-antrea.conflist",
+        "/host/opt/cni/bin/antrea 755",
+        "/host/opt/cni/bin/loopback 755",
+        "/host/etc/cni/net.d/10-antrea.conflist 600",
+        "/var/run/antrea 750",
+        "1",
+    ]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("datapath", ["system", "netdev"])
+def test_install_cni_needs_the_kernel_module_for_the_kernel_datapath_only(node: Node, datapath: str) -> None:
+    done = node.run(
+        f"{HOST} echo 'ovsDatapathType: \"{datapath}\" # of us' > /etc/antrea/antrea-agent.conf; install_cni"
+    )
+    works = datapath == "netdev" or Path("/sys/module/openvswitch").exists()
+    assert done.returncode == (0 if works else 1)
+    assert works or "run 'modprobe openvswitch' on the Node" in done.stderr

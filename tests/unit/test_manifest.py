@@ -1,0 +1,90 @@
+"""build/yamls/antrea.yml says what the programs read, and nothing that they do not know."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from antrea.config.agent import AgentConfig
+from antrea.config.controller import ControllerConfig
+from antrea.config.load import parse
+from antrea.features.accept import accept_agent, accept_controller
+
+ROOT = Path(__file__).parents[2]
+OBJECTS: dict[tuple[str, str], dict[str, Any]] = {
+    (item["kind"], item["metadata"]["name"]): item
+    for item in yaml.safe_load_all((ROOT / "build/yamls/antrea.yml").read_text())
+}
+DATA: dict[str, str] = OBJECTS["ConfigMap", "antrea-config"]["data"]
+WORKLOADS = [OBJECTS["Deployment", "antrea-controller"], OBJECTS["DaemonSet", "antrea-agent"]]
+PODS: list[dict[str, Any]] = [item["spec"]["template"]["spec"] for item in WORKLOADS]
+CONTAINERS: list[dict[str, Any]] = [
+    container for pod in PODS for container in [*pod.get("initContainers", []), *pod["containers"]]
+]
+
+
+def test_the_manifests_objects_are_those_of_upstream_that_exist_here() -> None:
+    assert sorted(OBJECTS) == [
+        ("ClusterRole", "antrea-agent"),
+        ("ClusterRoleBinding", "antrea-agent"),
+        ("ConfigMap", "antrea-config"),
+        ("DaemonSet", "antrea-agent"),
+        ("Deployment", "antrea-controller"),
+        ("Service", "antrea"),
+        ("ServiceAccount", "antrea-agent"),
+        ("ServiceAccount", "antrea-controller"),
+    ]
+
+
+def test_the_manifests_configuration_is_the_default_one_and_accepted() -> None:
+    agent, controller = (
+        parse(AgentConfig, DATA["antrea-agent.conf"]),
+        parse(ControllerConfig, DATA["antrea-controller.conf"]),
+    )
+    assert (agent.unknown, controller.unknown) == ((), ())
+    assert agent.config == AgentConfig()
+    assert controller.config == ControllerConfig()
+    accept_agent(agent.config)
+    accept_controller(controller.config)
+
+
+def test_the_manifests_cni_configuration_chains_the_plugins_of_upstream() -> None:
+    plugins = json.loads(DATA["antrea-cni.conflist"])["plugins"]
+    assert [plugin["type"] for plugin in plugins] == ["antrea", "portmap", "bandwidth"]
+
+
+@pytest.mark.parametrize("item", WORKLOADS, ids=lambda item: item["metadata"]["name"])
+def test_pods_of_the_manifest_roll_when_its_configuration_changes(item: dict[str, Any]) -> None:
+    checksum = hashlib.sha256(json.dumps(DATA, sort_keys=True).encode()).hexdigest()
+    assert item["spec"]["template"]["metadata"]["annotations"]["checksum/config"] == checksum
+
+
+@pytest.mark.parametrize("container", CONTAINERS, ids=lambda container: container["name"])
+def test_a_container_of_the_manifest_runs_a_command_of_our_image(container: dict[str, Any]) -> None:
+    builder = (ROOT / "build/image.py").read_text()
+    assert f'"{container["image"]}"' in builder
+    (command,) = container["command"]
+    commands = re.search(r"COMMANDS = \(([^)]*)\)", builder)
+    assert commands is not None
+    assert f'"{command}"' in commands[1] or (ROOT / "build/image" / command).exists()
+
+
+@pytest.mark.parametrize("pod", PODS, ids=lambda pod: pod["serviceAccountName"])
+def test_every_mount_of_the_manifest_has_its_volume_and_every_volume_its_mount(pod: dict[str, Any]) -> None:
+    containers = [*pod.get("initContainers", []), *pod["containers"]]
+    mounted = {mount["name"] for container in containers for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_the_manifests_probes_ask_the_port_that_the_configuration_serves() -> None:
+    ports = {c["name"]: c["ports"][0]["containerPort"] for c in CONTAINERS if "ports" in c}
+    assert ports == {
+        "antrea-agent": AgentConfig().api_port,
+        "antrea-controller": ControllerConfig().api_port,
+    }
