@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.lab import image_recipe, images, oci
+from antrea.lab import cache, image_recipe, images, oci
 from antrea.lab.oci import Image
 from antrea.lab.rootfs import Tree
 
@@ -37,6 +37,10 @@ def inodes(root: SeedRoot) -> dict[int, str]:
     return {p.stat().st_ino: p.name for p in root.path.rglob("*") if p.is_file() and p.suffix != ".db"}
 
 
+def contents(root: SeedRoot) -> dict[str, str]:
+    return {str(p): cache.digest(p) for p in root.path.rglob("*") if p.is_file()}
+
+
 def run_on(root: SeedRoot, name: str, *command: str) -> str:
     """Output of a command in a container of a containerd that was seeded from there."""
     with tempfile.TemporaryDirectory(prefix="antrea-t-node-", dir=root.path.parents[2]) as node:
@@ -58,8 +62,10 @@ def test_a_seeded_containerd_runs_the_image_and_leaves_the_seed_as_it_was() -> N
     root = images.prepare(lambda _: None, [tools(b"one"), image_recipe.pause()])
     assert root.references == (NAME, images.PAUSE)
     script = "/bin/busybox cat /etc/text; echo two > /etc/text; /bin/busybox cat /etc/text"
+    before = contents(root)
     for _ in range(2):
         assert run_on(root, NAME, "/bin/busybox", "sh", "-c", script) == "onetwo\n"
+    assert contents(root) == before
 
 
 @pytest.mark.usefixtures("own_cache")
