@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import signal
@@ -13,6 +14,13 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
+
+from antrea.config.controller import ControllerConfig
+from antrea.config.load import parse
+from antrea.controller.main import api_server, main, run
+from antrea.errors import Unavailable
+from antrea.features.accept import accept_controller
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,3 +98,36 @@ def test_controller_bad_configuration_is_one_line_and_exit_1(tmp_path: Path, tex
     program = started(tmp_path, text)
     _, err = program.communicate(timeout=20)
     assert (program.returncode, err) == (1, line)
+
+
+async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path) -> None:
+    port = free_port()
+    loaded = parse(ControllerConfig, f"apiPort: {port}\nunheardOf: 1\n")
+    running = asyncio.create_task(run(loaded, accept_controller(loaded.config), tmp_path / "token"))
+    async with asyncio.timeout(10):
+        while not await asyncio.to_thread(answers, port):  # noqa: ASYNC110 (a port has no event)
+            await asyncio.sleep(0.01)
+        token = (tmp_path / "token").read_text()
+        status, _ = await asyncio.to_thread(get, port, "/version", token)
+        assert status == 200
+        server = api_server(loaded.config, accept_controller(loaded.config), tmp_path / "other")
+        with pytest.raises(Unavailable, match=f"port {port}: Address already in use"):
+            await server.start()
+        signal.raise_signal(signal.SIGTERM)
+        await running
+    assert not await asyncio.to_thread(answers, port)
+
+
+def answers(port: int) -> bool:
+    try:
+        return get(port, "/healthz") == (200, "ok")
+    except OSError:
+        return False
+
+
+def test_controller_command_line_refuses_in_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["--config", str(tmp_path / "absent.conf")])
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"antrea-controller: {tmp_path}/absent.conf: cannot be read: No such file or directory\n",
+    )

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import base64
+import ssl
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import yaml
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from antrea.apis.core import Node
 from antrea.errors import Invalid, Unavailable
+from antrea.outside.kube import Kube
 from antrea.outside.kube_access import Access, api_server_url, in_cluster, kubeconfig
+from antrea.outside.serving import Certificate, self_signed, server_tls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,3 +138,57 @@ def test_access_unusable_pem_is_one_clear_line() -> None:
         Access("https://a", ca_pem="nonsense").tls()
     with pytest.raises(Invalid, match=r"^certificate: "):
         Access("https://a", certificate_pem="nonsense").tls()
+
+
+async def test_access_certificates_and_names_hold_on_a_real_connection() -> None:
+    server, client = self_signed(("kube-test",), ()), client_certificate()
+    context = server_tls(server)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=client.certificate_pem)
+    app = web.Application()
+    app.router.add_get("/api/v1/nodes/a", _node)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+    known = Access(
+        url,
+        server.certificate_pem,
+        certificate_pem=client.certificate_pem,
+        key_pem=client.key_pem,
+        server_name="kube-test",
+    )
+    found = []
+    for access in (
+        known,
+        msgspec.structs.replace(known, ca_pem="", insecure=True),
+        msgspec.structs.replace(known, server_name="another"),
+        msgspec.structs.replace(known, ca_pem=client.certificate_pem),
+        msgspec.structs.replace(known, certificate_pem="", key_pem=""),
+    ):
+        async with Kube(access) as kube:
+            try:
+                found.append(await kube.get("/api/v1/nodes/a", Node) is not None)
+            except Unavailable:
+                found.append(False)
+    await runner.cleanup()
+    assert found == [True, True, False, False, False]
+
+
+def client_certificate() -> Certificate:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "me")])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(hours=1))
+        .not_valid_after(datetime.now(UTC) + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    key_pem = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
+    return Certificate(made.public_bytes(pem).decode(), key_pem.decode())
+
+
+async def _node(_: web.Request) -> web.Response:
+    return web.json_response({"metadata": {"name": "a"}})
