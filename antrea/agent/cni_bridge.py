@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
@@ -36,7 +37,7 @@ class StandingPort(msgspec.Struct, frozen=True):
     name: str
     pod: PodPort
     broken: bool
-    """OVS cannot open the device: it is gone, with its container."""
+    """The device is gone, with its container, or OVS cannot open it."""
 
 
 class OvsPodPorts:
@@ -70,5 +71,11 @@ class OvsPodPorts:
         await self._db.transact({"op": "comment", "comment": "is OVSDB there"})
 
     def _is_broken(self, name: str) -> bool:
+        """The userspace datapath keeps the number of a port whose device is gone, so the kernel is asked as well."""
         interface = self._db.row("Interface", name)
-        return interface is None or (interface["ofport"] is not None and interface["ofport"] < 0)
+        if interface is None or (interface["ofport"] is not None and interface["ofport"] < 0):
+            return True
+        try:
+            return not socket.if_nametoindex(name)
+        except OSError:
+            return True

@@ -88,6 +88,7 @@ def answering(code: Code, *, unavailable: Code = Code.TRY_AGAIN_LATER) -> Iterat
     try:
         yield
     except Unavailable as e:
-        raise Failed(unavailable, f"Not available now: {e.what}") from e
+        later = unavailable is Code.TRY_AGAIN_LATER
+        raise Failed(unavailable, f"Not available now: {e.what}" if later else e.what) from e
     except (Refused, Invalid) as e:
         raise Failed(code, str(e)) from e

@@ -1,6 +1,7 @@
 """The CNI part of an agent as a process of its own, so that a test can kill it at any step of a call.
 
-python tests/host/cni_agent.py '{"db": ..., "socket": ..., "ipam": ...}': see `Settings`. Its log goes to stderr.
+python tests/host/cni_agent.py '{"db": ..., "socket": ..., "ipam": ...}': see `Settings`. Its log goes to stderr, and has
+a line "started" once it serves.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
+from antrea.errors import Refused
 from antrea.facts.node import ThisNode
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.ovsdb import Ovsdb
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from antrea.facts.ovs import PodInterface
 
 BRIDGE = "br-int"
+log = logging.getLogger(__name__)
 
 
 class Settings(msgspec.Struct):
@@ -41,6 +44,8 @@ class Settings(msgspec.Struct):
     die: str = ""
     """"before STEP" or "after STEP": the agent kills itself there."""
     ready: bool = True
+    refuse: str = ""
+    """Why no flow of a Pod is taken."""
 
 
 class Mortal:
@@ -76,10 +81,13 @@ class MortalWiring(Wiring):
 class Flows:
     """Connects Pods with the plainest flow there is, as the last step of ADD."""
 
-    def __init__(self, mgmt: str) -> None:
-        self._mgmt = mgmt
+    def __init__(self, settings: Settings) -> None:
+        self._mgmt = settings.mgmt
+        self._refuse = settings.refuse
 
     async def settle(self, pod: PodInterface) -> None:
+        if self._refuse:
+            raise Refused([pod], self._refuse)
         flow = f"priority=10,in_port={pod.ofport},actions=NORMAL"
         words = ("ovs-ofctl", "-O", "OpenFlow15", "add-flow", f"unix:{self._mgmt}", flow)
         process = await asyncio.create_subprocess_exec(*words)
@@ -94,18 +102,20 @@ async def main(settings: Settings) -> None:
         Mortal(OvsPodPorts(db, BRIDGE), settings.die),
         cast("NetnsWorker", Mortal(worker, settings.die)),
         node=lambda: node,
-        settle=Mortal(Flows(settings.mgmt), settings.die).settle,
+        settle=Mortal(Flows(settings), settings.die).settle,
         ipam_directory=Path(settings.ipam),
         tx_off=True,
     )
     wiring.die = settings.die
     ready = asyncio.Event()
     server = CniServer(wiring, ready, Path(settings.socket), ready_seconds=1)
-    await server.reconcile(settings.pods)
-    if settings.ready:
-        ready.set()
     try:
-        await server.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.run())
+            await server.reconcile(settings.pods)
+            if settings.ready:
+                ready.set()
+            log.info("started")
     finally:
         worker.close()
         await db.close()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from conftest import Namespaces
 
 ROOT = Path(__file__).parents[2]
+NOTHING: tuple[set[str], set[str], set[str]] = (set(), set(), set())
+"""`CniNode.left` when no Pod is connected"""
 
 
 class Pod:
@@ -30,6 +32,11 @@ class Pod:
         self.container = uuid.uuid4().hex * 2
         self.netns = netns
         self.name = name
+
+    @property
+    def space(self) -> str:
+        """Name of the namespace."""
+        return Path(self.netns).name
 
     @property
     def key(self) -> str:
@@ -55,20 +62,18 @@ class Answer(msgspec.Struct):
 class CniNode:
     """Everything is in the home namespace of `spaces` and under one directory; `stop` ends it all."""
 
-    def __init__(self, spaces: Namespaces, directory: Path, plugin: Path) -> None:
+    def __init__(self, spaces: Namespaces) -> None:
         self.spaces = spaces
-        self.plugin = plugin
+        self.plugin = sanitized_plugin()
         self.switch = NetdevSwitch()
         self.directory = self.switch.directory
         self.socket = self.directory / "cni.sock"
-        self.ipam = directory / "ipam"
+        self.ipam = self.directory / "ipam"
         self._agents: list[subprocess.Popen[bytes]] = []
-        self._links = 0
 
     def start(self) -> None:
         self.switch.start()
         self.switch.add_bridge(BRIDGE)
-        self._links = len(self._veths())
 
     def stop(self) -> None:
         for agent in self._agents:
@@ -94,16 +99,32 @@ class CniNode:
             )
         self._agents.append(agent)
         until(
-            lambda: "CNI server is listening" in log.read_text() or agent.poll() is not None,
+            lambda: "started\n" in log.read_text() or agent.poll() is not None,
             "agent that serves",
         )
         return agent
 
     def start_agent_anew(self, **changes: Any) -> None:
         """Kill the last agent, unless it is dead, and start another."""
+        self.stop_agent()
+        self.start_agent(**changes)
+
+    def stop_agent(self) -> None:
+        """As kill -9 does."""
         self._agents[-1].kill()
         self._agents[-1].wait()
-        self.start_agent(**changes)
+
+    def vanish(self, pod: Pod) -> None:
+        """The container goes without a DEL: its namespace ends, and the kernel takes the interfaces away."""
+        standing = self._veths()
+        inside = len(json.loads(self.spaces.sh("ip -j link show type veth", pod.space)))
+        subprocess.run(["ip", "netns", "del", pod.space], check=True)
+        self.spaces.made.remove(pod.space)
+        until(lambda: len(self._veths()) == len(standing) - inside, "end of the interfaces")
+
+    def log(self, number: int) -> str:
+        """What the agent that was started as the number-th wrote, counted from 0."""
+        return (self.directory / f"agent-{number}.log").read_text()
 
     def pod(self, name: str = "web-84d6c9b8f7-x2x2x") -> Pod:
         return Pod(self.spaces.path(self.spaces.make()), name)
@@ -146,7 +167,7 @@ class CniNode:
     def listen(self, pod: Pod) -> Iterator[Callable[[], str]]:
         """Frames that arrive in a Pod, as tcpdump prints them."""
         path = self.directory / "frames"
-        words = ["ip", "netns", "exec", Path(pod.netns).name, "tcpdump", "-lni", "eth0", "arp or icmp6"]
+        words = ["ip", "netns", "exec", pod.space, "tcpdump", "-lni", "eth0", "arp or icmp6"]
         with path.open("wb") as stdout:
             process = subprocess.Popen(words, stdout=stdout, stderr=subprocess.STDOUT)
             try:
@@ -167,4 +188,21 @@ class CniNode:
         return {link["ifname"] for link in links}
 
 
-__all__ = ["Answer", "CniNode", "Pod", "until"]
+def sanitized_plugin() -> Path:
+    """The plugin with the address and undefined behaviour sanitizers, which end it with a message on stderr."""
+    subprocess.run(["make", "-s", "-C", ROOT / "cni", "antrea-cni-asan"], check=True)
+    return ROOT / "cni" / "antrea-cni-asan"
+
+
+@contextlib.contextmanager
+def cni_node(spaces: Namespaces) -> Iterator[CniNode]:
+    """A node without an agent yet; all that it starts ends with it."""
+    node = CniNode(spaces)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.stop()
+
+
+__all__ = ["NOTHING", "Answer", "CniNode", "Pod", "cni_node", "sanitized_plugin", "until"]

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import copy
 import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cni_node import ROOT, CniNode, until
+from cni_node import NOTHING, CniNode, cni_node, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conftest import Namespaces
 
-NOTHING: tuple[set[str], set[str], set[str]] = (set(), set(), set())
-
-
-@pytest.fixture(scope="session")
-def plugin() -> Path:
-    """With the address and undefined behaviour sanitizers, which end it with a message on stderr."""
-    subprocess.run(["make", "-s", "-C", ROOT / "cni", "antrea-cni-asan"], check=True)
-    return ROOT / "cni" / "antrea-cni-asan"
-
 
 @pytest.fixture
-def node(netns: Namespaces, tmp_path: Path, plugin: Path) -> Iterator[CniNode]:
-    node = CniNode(netns, tmp_path, plugin)
-    try:
-        node.start()
+def node(netns: Namespaces) -> Iterator[CniNode]:
+    with cni_node(netns) as node:
         yield node
-    finally:
-        node.stop()
 
 
 @pytest.mark.parametrize("version", ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"])
@@ -42,7 +27,7 @@ def test_add_answers_in_the_shape_of_the_version_asked_for(node: CniNode, versio
     node.start_agent()
     pod = node.pod()
     result = node.add(pod, version)
-    mac = node.spaces.sh("cat /sys/class/net/eth0/address", Path(pod.netns).name).strip()
+    mac = node.spaces.sh("cat /sys/class/net/eth0/address", pod.space).strip()
     host = node.left()[0].pop()
     old = version.startswith("0.")
     assert result == {
@@ -75,7 +60,7 @@ def test_pods_reach_each_other_after_add_and_nothing_is_left_after_del(node: Cni
     a, b = node.pod("a"), node.pod("b")
     node.add(a)
     address = node.add(b)["ips"][0]["address"].split("/")[0]
-    node.spaces.sh(f"ping -c 1 -W 2 {address}", Path(a.netns).name)
+    node.spaces.sh(f"ping -c 1 -W 2 {address}", a.space)
     assert node.call("DEL", a).stdout == b""
     assert node.call("DEL", b).stdout == b""
     assert node.left() == NOTHING
@@ -93,13 +78,15 @@ def test_a_repeated_add_gets_the_same_answer_and_makes_nothing(node: CniNode) ->
 
 def test_a_repeated_add_repairs_what_was_broken_and_keeps_the_address(node: CniNode) -> None:
     node.start_agent()
-    pod = node.pod()
+    pod, other = node.pod("web"), node.pod("other")
+    node.add(other)
     first = node.add(pod)
-    node.spaces.sh("ip addr flush dev eth0", Path(pod.netns).name)
+    node.spaces.sh("ip addr flush dev eth0", pod.space)
     second = node.add(pod)
     assert second["ips"] == first["ips"]
     assert node.check(pod, second).code == 0
-    assert [len(left) for left in node.left()] == [1, 1, 2]
+    assert [len(left) for left in node.left()] == [2, 2, 4]
+    node.spaces.sh("ping -c 1 -W 2 10.244.1.2", pod.space)
 
 
 def test_del_of_the_unknown_and_a_repeated_del_succeed(node: CniNode) -> None:
@@ -138,7 +125,7 @@ def test_the_mtu_of_the_configuration_wins_over_that_of_the_node(node: CniNode) 
     pod, other = node.pod("a"), node.pod("b")
     node.add(pod)
     assert node.call("ADD", other, node.config(mtu=1300)).status == 0
-    mtus = [node.spaces.sh("cat /sys/class/net/eth0/mtu", Path(p.netns).name).strip() for p in (pod, other)]
+    mtus = [node.spaces.sh("cat /sys/class/net/eth0/mtu", p.space).strip() for p in (pod, other)]
     assert mtus == ["1450", "1300"]
 
 
@@ -168,7 +155,7 @@ def test_check_names_what_is_broken_in_the_pod(node: CniNode, what: str) -> None
     result = node.add(pod)
     assert (node.check(pod, result).status, node.check(pod, result).stdout) == (0, b"")
     command, code, why = BREAKS[what]
-    node.spaces.sh(command, Path(pod.netns).name)
+    node.spaces.sh(command, pod.space)
     answer = node.check(pod, result)
     assert answer.code == code
     assert re.search(why, answer.json["msg"])
