@@ -91,6 +91,7 @@ class Courier:
         """The sink lost what it had (its daemon restarted): replay, then sweep again."""
         self.lost, self._not_before = True, 0.0
         self.swept.clear()
+        self.lane.lose()
         self.awake.set()
 
     async def _step(self, shared: Round) -> bool:

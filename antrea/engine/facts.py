@@ -50,7 +50,7 @@ class Facts:
         self.derived: dict[type[Fact], Callable[[Job, type[Fact]], None]] = {}
         """Kinds that only units write -> whom to tell that a job reads one."""
         self.listeners: list[Callable[[], None]] = []
-        self._readers: dict[Read, set[Job]] = {}
+        self._readers: dict[Read, dict[Job, None]] = {}
         self._inbox: dict[type[Fact], dict[str, tuple[Fact | None, bool]]] = {}
         self._draining: dict[type[Fact], dict[str, tuple[Fact | None, bool]]] = {}
 
@@ -136,8 +136,8 @@ class Facts:
         marks = self.feeds.take_marks()
         for kind in list(self._draining):
             rows = self._draining[kind]
-            while rows:
-                key, (row, urgent) = rows.popitem()
+            for key in list(rows):
+                row, urgent = rows.pop(key)
                 self._store(kind, key, row, urgent)
                 yield
             del self._draining[kind]
@@ -151,7 +151,7 @@ class Facts:
         """`job` no longer reads these."""
         for read in reads:
             readers = self._readers[read]
-            readers.discard(job)
+            readers.pop(job, None)
             if not readers:
                 del self._readers[read]
 
@@ -203,7 +203,7 @@ class Facts:
         if (learn := self.derived.get(read[0])) is not None:
             learn(reading.job, read[0])
         reading.reads.add(read)
-        self._readers.setdefault(read, set()).add(reading.job)
+        self._readers.setdefault(read, {})[reading.job] = None
 
     def _flush(self) -> None:
         """Between passes a feed's own reads see the store itself."""

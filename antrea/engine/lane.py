@@ -92,6 +92,10 @@ class Lane:
         self.confirmed.pop(ref, None)
         self.doubtful.pop(ref, None)
 
+    def lose(self) -> None:
+        """The sink no longer has what it confirmed, or perhaps it has: all of it is in doubt."""
+        self.doubtful = self.confirmed | self.doubtful
+
     # what the sink is asked
 
     def pick(self, now: float, most: int, retry_most: int) -> Batch | None:

@@ -86,9 +86,10 @@ class Ledger:
         """Compare what is wanted under every touched ref with what stands; the lanes start when all is compared."""
         turn = self.order.open()
         while self.touched:
-            ref, _ = self.touched.popitem()
-            self._review(ref, turn, late)
-            yield
+            for ref in list(self.touched):
+                del self.touched[ref]
+                self._review(ref, turn, late)
+                yield
         self.order.close()
 
     def _review(self, ref: Ref, turn: int, late: bool) -> None:

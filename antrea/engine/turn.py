@@ -130,9 +130,7 @@ class Turns:
                 continue
             lowest = min(level[unit] for unit in queue)
             for unit in [unit for unit in queue if level[unit] == lowest]:
-                jobs = queue.pop(unit)
-                while jobs:
-                    job, _ = jobs.popitem()
+                for job in queue.pop(unit):
                     if job.due:  # else an urgent pass has run it meanwhile
                         yield from self._run(job)
             yield from self._derive(queue)
@@ -239,21 +237,27 @@ class Turns:
         """Write the derived rows that changed; who read them runs in this pass, and keeps their makers' numbers alive."""
         ledger = self._ledger
         while ledger.touched_rows:
-            ref, _ = ledger.touched_rows.popitem()
-            kind, key = ref
-            try:
-                touched = self._facts.store.write(kind, str(key), ledger.wanted.get(ref))
-            except Exception as why:
-                self._errors.note(f"derived {kind.__name__}", ref, why)
-                continue
-            self._errors.clear(ref)
-            left = [number for job in ledger.waiters.get(ref, ()) for number in job.leaving]
-            for read in touched:
-                for job in self._woken_by(read):
+            for ref in list(ledger.touched_rows):
+                del ledger.touched_rows[ref]
+                for job in self._write(ref):
                     self._enqueue(queue, job)
-                    self._inherit(job, left)
                     yield
-            ledger.resolve(ref)
+
+    def _write(self, ref: Ref) -> Iterator[Job]:
+        """Bring the derived row under `ref` up to date; yields the jobs to run for it."""
+        ledger, (kind, key) = self._ledger, ref
+        try:
+            touched = self._facts.store.write(kind, str(key), ledger.wanted.get(ref))
+        except Exception as why:
+            self._errors.note(f"derived {kind.__name__}", ref, why)
+            return
+        self._errors.clear(ref)
+        left = [number for job in ledger.waiters.get(ref, ()) for number in job.leaving]
+        for read in touched:
+            for job in self._woken_by(read):
+                self._inherit(job, left)
+                yield job
+        ledger.resolve(ref)
 
     def _inherit(self, job: Job, left: list[IdRef]) -> None:
         for ref in left:

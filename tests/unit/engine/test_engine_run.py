@@ -1,0 +1,621 @@
+"""The running engine: slices, order across sinks, urgency, refusals, doubts, replays and sweeps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from engine_world import QUICK, Announce, Flow, Member, Pod, Policy, Route, Setting, Snat, Status, until
+
+from antrea.engine import Act, Engine, Facts, Pace, Unit
+from antrea.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Run
+
+
+def chain(facts: Facts, pod: Pod) -> Iterator[Any]:
+    """One entry of every rank."""
+    yield Route(pod.name)
+    yield Flow(pod.name, (f"output:{pod.port}",))
+    yield Snat(pod.port, pod.name)
+
+
+def flow(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Flow(pod.name, (f"output:{pod.port}",))
+
+
+def status(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Status(pod.name, str(pod.port))
+
+
+CHAIN = (Unit(Pod, chain),)
+
+
+async def test_what_is_wanted_reaches_the_sinks_and_goes_again(world: Run) -> None:
+    w = world(CHAIN)
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    assert w.state == {
+        (Snat, 1): Snat(1, "a"),
+        (Flow, "a"): Flow("a", ("output:1",)),
+        (Route, "a"): Route("a"),
+    }
+    assert w.engine.applied() == w.engine.standing() == w.state
+    w.facts.drop(Pod, "a")
+    await w.engine.quiet()
+    assert (w.state, w.engine.empty) == ({}, True)
+
+
+# 1. unknown outcomes
+
+
+async def test_an_unknown_outcome_marks_keys_dirty_and_they_are_tried_again(world: Run) -> None:
+    w = world(CHAIN)
+    await w.engine.quiet()
+    failures = iter([TimeoutError("no answer"), TimeoutError("no answer"), None])
+
+    def fail() -> None:
+        if (error := next(failures, None)) is not None:
+            raise error
+
+    w.flows.on_call = fail
+    w.facts.put(Pod("a", 1))
+    await w.engine.settled(Pod, "a")
+    assert w.flows.calls[1:] == [("apply", ["a"], [])] * 3
+    assert w.engine.errors.counts == {"sink Switch": 2}
+    assert w.engine.errors.standing == {}
+
+
+async def test_what_may_have_been_put_is_dropped_when_nobody_wants_it_any_more(world: Run) -> None:
+    w = world((Unit(Pod, flow),))
+    await w.engine.quiet()
+
+    def applied_but_no_answer(entry: Any) -> None:
+        w.flows.state[type(entry), entry.key] = entry
+        raise TimeoutError
+
+    w.flows.on_entry = applied_but_no_answer
+    w.facts.put(Pod("a", 1))
+    await until(lambda: bool(w.flows.state))
+    w.flows.on_entry = lambda entry: None
+    w.facts.drop(Pod, "a")
+    await w.engine.quiet()
+    assert (w.state, w.engine.empty) == ({}, True)
+
+
+async def test_one_entry_that_always_times_out_is_soon_alone(world: Run) -> None:
+    w = world((Unit(Pod, flow),))
+    await w.engine.quiet()
+
+    def fail(entry: Any) -> None:
+        if entry.key == "p37":
+            raise TimeoutError
+
+    w.flows.on_entry = fail
+    for n in range(100):
+        w.facts.put(Pod(f"p{n}", 1))
+    await until(lambda: len(w.engine.applied()) == 99)
+    w.facts.put(Pod("new", 1))
+    await w.engine.settled(Pod, "new")
+    w.flows.on_entry = lambda entry: None
+    await w.engine.settled(Pod, "p37")
+    assert len(w.state) == 101
+
+
+# 2. slices
+
+
+async def test_a_pass_breathes_and_writes_meanwhile_join_the_next_one(world: Run) -> None:
+    seen: list[tuple[str, str]] = []
+    fifth = asyncio.Event()
+
+    def reading(facts: Facts, pod: Pod) -> Iterator[Any]:
+        setting = facts.get(Setting)
+        seen.append((pod.name, setting.tunnel if setting else ""))
+        if len(seen) == 5:
+            fifth.set()
+        yield Flow(pod.name, (setting.tunnel if setting else "",))
+
+    w = world((Unit(Pod, reading),), pace=msgspec.structs.replace(QUICK, slice=0.0))
+    w.facts.put(Setting("geneve"))
+    for n in range(50):
+        w.facts.put(Pod(f"p{n:02}"))
+    await fifth.wait()
+    assert len(seen) < 50
+    w.facts.put(Setting("vxlan"))
+    assert w.facts.get(Setting) == Setting("vxlan")
+    await w.engine.quiet()
+    names = [f"p{n:02}" for n in range(50)]
+    assert seen == [(name, "geneve") for name in names] + [(name, "vxlan") for name in names]
+
+
+async def test_a_feed_sees_its_own_writes_during_a_pass(world: Run) -> None:
+    started = asyncio.Event()
+
+    def starting(facts: Facts, pod: Pod) -> Iterator[Any]:
+        started.set()
+        yield from flow(facts, pod)
+
+    w = world((Unit(Pod, starting),), pace=msgspec.structs.replace(QUICK, slice=0.0))
+    for n in range(20):
+        w.facts.put(Pod(f"p{n:02}", n, ("a",)))
+    await started.wait()
+    w.facts.put(Pod("new", 1, ("a",)))
+    w.facts.put(Pod("p03", 33, ("b",)))
+    w.facts.drop(Pod, "p04")
+    expected = ["new", *(f"p{n:02}" for n in range(20) if n not in (3, 4))]
+    assert [pod.name for pod in w.facts.by(Pod, "label", "a")] == expected
+    assert [pod.name for pod in w.facts.by(Pod, "label", "b")] == ["p03"]
+    assert len(w.facts.all(Pod)) == 20
+    assert w.facts.busy
+    assert (w.facts.get(Pod, "p04"), w.facts.get(Pod, "p03")) == (None, Pod("p03", 33, ("b",)))
+    w.facts.replace(Pod, [Pod("only", 1, ("a",))])
+    assert w.facts.all(Pod) == w.facts.by(Pod, "label", "a") == [Pod("only", 1, ("a",))]
+    await w.engine.quiet()
+    assert w.state == {(Flow, "only"): Flow("only", ("output:1",))}
+
+
+async def test_the_loop_goes_on_while_thousands_of_entries_are_computed(world: Run) -> None:
+    w = world((Unit(Pod, flow),), pace=Pace())
+    await w.engine.quiet()
+    loop, lags = asyncio.get_running_loop(), list[float]()
+
+    async def measure() -> None:
+        while True:
+            start = loop.time()
+            await asyncio.sleep(0.001)
+            lags.append(loop.time() - start - 0.001)
+
+    task = asyncio.create_task(measure())
+    w.facts.replace(Pod, [Pod(f"p{n}", n) for n in range(10_000)])
+    await w.engine.quiet()
+    task.cancel()
+    assert len(w.state) == 10_000
+    assert len(lags) > 10, lags  # benchmarks/engine.py measures the lag itself
+
+
+# 3. order
+
+
+async def test_what_receives_a_packet_is_put_before_what_sends_it_there(world: Run) -> None:
+    w = world(CHAIN)
+    await w.engine.quiet()
+    order: list[str] = []
+    w.flows.on_entry = lambda entry: order.append(f"flows {entry.rank}")
+    w.host.on_entry = lambda entry: order.append(f"host {entry.rank}")
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    assert order == ["host 10", "flows 50", "host 90"]
+    order.clear()
+    w.facts.drop(Pod, "a")
+    await w.engine.quiet()
+    assert order == ["host 90", "flows 50", "host 10"]
+
+
+async def test_a_higher_rank_waits_for_a_lower_one_of_its_pass_but_later_passes_do_not(world: Run) -> None:
+    units = (*CHAIN, Unit(Policy, lambda facts, policy: [Flow(policy.name)]))
+    w = world(units)
+    await w.engine.quiet()
+    w.host.gate.clear()
+    w.facts.put(Pod("a", 1))
+    await until(lambda: w.host.calls[-1] == ("apply", [1], []))
+    w.facts.put(Policy("n", "x"))
+    await w.engine.settled(Policy, "n")
+    assert w.flows.state == {(Flow, "n"): Flow("n")}
+    w.host.gate.set()
+    await w.engine.settled(Pod, "a")
+    assert set(w.flows.state) == {(Flow, "n"), (Flow, "a")}
+
+
+async def test_a_changed_flow_is_confirmed_before_what_received_its_packets_goes(world: Run) -> None:
+    w = world(CHAIN)
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    order: list[Any] = []
+    for switch in (w.flows, w.host):
+        switch.on_entry = lambda entry: order.append(entry.key)
+    w.facts.put(Pod("a", 2))
+    await w.engine.quiet()
+    assert order == [2, "a", 1]
+
+
+async def test_nothing_waits_for_what_only_reports(world: Run) -> None:
+    w = world((Unit(Pod, status), *CHAIN, Unit(Pod, announce)), acts={Announce: ignore})
+    w.api.gate.clear()
+    w.facts.put(Pod("a", 1))
+    await w.engine.settled(Pod, "a")
+    w.facts.put(Pod("a", 2))
+    await w.engine.settled(Pod, "a")
+    assert (len(w.state), w.api.state) == (3, {})
+    assert w.engine.empty is False
+    w.api.gate.set()
+    await w.engine.quiet()
+    assert w.api.state == {(Status, "a"): Status("a", "2")}
+
+
+# 4. urgency
+
+
+async def test_urgent_rows_go_alone_in_the_next_batch_and_bulk_in_limited_ones(world: Run) -> None:
+    w = world((Unit(Pod, flow),), pace=msgspec.structs.replace(QUICK, batch=10))
+    await w.engine.quiet()
+    w.flows.gate.clear()
+    for n in range(35):
+        w.facts.put(Pod(f"bulk{n}"))
+    await until(lambda: len(w.flows.calls) == 2)
+    w.facts.put(Pod("more"))
+    w.facts.put(Pod("urgent", 1), urgent=True)
+    await until(lambda: w.engine._turns.covered == w.facts.writes)
+    w.flows.gate.set()
+    await w.engine.quiet()
+    puts = [call[1] for call in w.flows.calls[1:]]
+    assert [len(put) for put in puts] == [10, 1, 10, 10, 6]
+    assert puts[1] == ["urgent"]
+
+
+async def test_urgent_jobs_run_before_bulk_ones_that_wait(world: Run) -> None:
+    w = world((Unit(Pod, flow),), start=False)
+    for n in range(5):
+        w.facts.put(Pod(f"bulk{n}"))
+    w.facts.put(Pod("urgent", 1), urgent=True)
+    w.flows.gate.clear()
+    turns = w.engine._turns
+    for _ in turns.run(bulk=False):
+        pass
+    assert list(w.engine.standing()) == [(Flow, "urgent")]
+    for _ in turns.run(bulk=True):
+        pass
+    assert len(w.engine.standing()) == 6
+
+
+# 5. refusals
+
+
+async def test_a_refused_entry_holds_back_its_owner_whole_and_others_go_on(world: Run) -> None:
+    w = world(CHAIN)
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    before = w.state
+    w.flows.refuse("a", "b")
+    w.facts.put(Pod("a", 2))
+    w.facts.put(Pod("b", 3))
+    w.facts.put(Pod("c", 4))
+    await w.engine.settled(Pod, "c")
+    for name in ("a", "b"):
+        with pytest.raises(Refused, match=f"{name} is too big"):
+            await w.engine.settled(Pod, name)
+    await until(
+        lambda: (
+            w.state
+            == before
+            | {(Snat, 4): Snat(4, "c"), (Route, "c"): Route("c"), (Flow, "c"): Flow("c", ("output:4",))}
+        )
+    )
+    assert w.engine.errors.counts["refused Flow"] >= 2
+
+
+async def test_a_held_owner_is_tried_again_and_comes_whole(world: Run) -> None:
+    w = world(CHAIN)
+    w.flows.refuse("a")
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    await until(lambda: w.state == {})
+    w.flows.on_entry = lambda entry: None
+    await until(lambda: len(w.state) == 3)
+    await w.engine.settled(Pod, "a")
+    assert w.engine.errors.standing == {}
+
+
+async def test_a_new_version_of_a_held_owner_is_tried_at_once(world: Run) -> None:
+    w = world((Unit(Pod, flow),), pace=Pace(first=3600.0, most=3600.0))
+
+    def refuse(entry: Any) -> None:
+        if entry.actions == ("output:1",):
+            raise Refused([entry], "no such port")
+
+    w.flows.on_entry = refuse
+    w.facts.put(Pod("a", 1))
+    with pytest.raises(Refused):
+        await w.engine.settled(Pod, "a")
+    w.facts.put(Pod("a", 2))
+    await w.engine.settled(Pod, "a")
+    assert w.state == {(Flow, "a"): Flow("a", ("output:2",))}
+
+
+async def test_a_held_owner_that_is_withdrawn_leaves_nothing(world: Run) -> None:
+    w = world(CHAIN, pace=Pace(first=3600.0, most=3600.0))
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    w.flows.refuse("a")
+    w.facts.put(Pod("a", 2))
+    with pytest.raises(Refused):
+        await w.engine.settled(Pod, "a")
+    w.flows.on_entry = lambda entry: None
+    w.facts.drop(Pod, "a")
+    await w.engine.settled(Pod, "a")
+    await w.engine.quiet()
+    assert (w.state, w.engine.empty, w.engine.errors.standing) == ({}, True, {})
+
+
+async def test_only_the_newcomer_is_held_back_when_a_shared_entry_grows_too_big(world: Run) -> None:
+    def conjunction(facts: Facts, pod: Pod) -> Iterator[Any]:
+        yield Flow("shared", (f"conj({pod.port})",))
+        yield Route(pod.name)
+
+    w = world((Unit(Pod, conjunction),))
+    for n in (1, 2, 3):
+        w.facts.put(Pod(f"p{n}", n))
+    await w.engine.quiet()
+
+    def at_most_three(entry: Any) -> None:
+        if isinstance(entry, Flow) and len(entry.actions) > 3:
+            raise Refused([entry], "does not fit a message")
+
+    w.flows.on_entry = at_most_three
+    w.facts.put(Pod("p4", 4))
+    with pytest.raises(Refused, match="does not fit"):
+        await w.engine.settled(Pod, "p4")
+    for n in (1, 2, 3):
+        await w.engine.settled(Pod, f"p{n}")
+    await until(lambda: set(w.state) == {(Flow, "shared"), *((Route, f"p{n}") for n in (1, 2, 3))})
+    assert w.flows.state[Flow, "shared"].actions == ("conj(1)", "conj(2)", "conj(3)")
+    w.facts.drop(Pod, "p1")
+    await w.engine.settled(Pod, "p1")
+    await until(lambda: w.flows.state[Flow, "shared"].actions == ("conj(2)", "conj(3)", "conj(4)"))
+
+
+async def test_a_refused_drop_is_tried_again(world: Run) -> None:
+    w = world((Unit(Pod, flow),))
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    w.flows.refuse("a")
+    w.facts.drop(Pod, "a")
+    await until(lambda: w.engine.errors.counts["refused Flow"] >= 2)
+    w.flows.on_entry = lambda entry: None
+    await until(lambda: w.engine.empty)
+    assert w.state == {}
+
+
+async def test_a_refusal_that_names_none_of_the_batch_is_an_unknown_outcome(world: Run) -> None:
+    w = world((Unit(Pod, flow),))
+    await w.engine.quiet()
+    answers = iter([Refused([Flow("stranger")], "?"), None])
+
+    def on_call() -> None:
+        if (error := next(answers, None)) is not None:
+            raise error
+
+    w.flows.on_call = on_call
+    w.facts.put(Pod("a", 1))
+    await w.engine.settled(Pod, "a")
+    assert w.engine.errors.counts == {"sink Switch": 1}
+
+
+# 6. and 7. withdrawals, replays, sweeps
+
+
+async def test_a_withdrawal_is_immediate_while_feeds_are_unsynced(world: Run) -> None:
+    w = world(CHAIN, sweeps={0: (Pod, Policy)})
+    w.facts.put(Pod("a", 1))
+    await w.engine.settled(Pod, "a")
+    w.facts.drop(Pod, "a")
+    await w.engine.settled(Pod, "a")
+    assert w.state == {}
+
+
+async def test_a_category_is_swept_once_its_feeds_have_synced_and_everything_is_replayed(world: Run) -> None:
+    w = world(CHAIN, sweeps={0: (Pod,), 1: (Pod, Policy)})
+    w.facts.put(Pod("a", 1))
+    await w.engine.settled(Pod, "a")
+    w.facts.put(Pod("b", 2))
+    w.facts.synced(Pod)
+    await until(lambda: ("sweep", 0) in w.flows.calls and ("sweep", 0) in w.host.calls)
+    assert w.flows.calls == [("resync", ["a"]), ("apply", ["b"], []), ("sweep", 0)]
+    w.facts.synced(Policy)
+    await until(lambda: w.flows.calls[-1] == ("sweep", 1) == w.host.calls[-1])
+
+
+async def test_no_sweep_before_the_replay_is_confirmed(world: Run) -> None:
+    w = world((Unit(Pod, flow),), sweeps={0: (Pod,)}, start=False)
+    failures = iter([TimeoutError(), TimeoutError()])
+
+    def fail() -> None:
+        if (error := next(failures, None)) is not None:
+            raise error
+
+    w.flows.on_call = fail
+    w.facts.put(Pod("a", 1))
+    w.facts.synced(Pod)
+    w.start()
+    await until(lambda: ("sweep", 0) in w.flows.calls)
+    assert w.flows.calls == [("resync", ["a"])] * 3 + [("sweep", 0)]
+
+
+async def test_what_sends_is_swept_before_what_receives(world: Run) -> None:
+    w = world(CHAIN, sweeps={0: (Pod,)}, start=False)
+    w.facts.put(Pod("a", 1))
+    w.facts.synced(Pod)
+    w.flows.gate.clear()
+    w.start()
+    await until(lambda: bool(w.flows.calls))
+    assert ("sweep", 0) not in w.host.calls
+    w.flows.gate.set()
+    await until(lambda: ("sweep", 0) in w.host.calls)
+    assert w.flows.calls[-1] == ("sweep", 0)
+
+
+async def test_a_failed_sweep_is_tried_again(world: Run) -> None:
+    w = world((Unit(Pod, flow),), sweeps={0: (Pod,)}, start=False)
+    failures = iter([None, TimeoutError("busy")])
+
+    def fail() -> None:
+        if (error := next(failures, None)) is not None:
+            raise error
+
+    w.flows.on_call = fail
+    w.facts.synced(Pod)
+    w.start()
+    await until(lambda: ("sweep", 0) in w.flows.calls)
+    assert w.engine.errors.counts == {"sink Switch": 1}
+
+
+async def test_a_sink_that_lost_everything_replays_it_in_one_call_and_sweeps_again(world: Run) -> None:
+    w = world(CHAIN, sweeps={0: (Pod,)})
+    for n in range(3):
+        w.facts.put(Pod(f"p{n}", n))
+    w.facts.synced(Pod)
+    await until(lambda: ("sweep", 0) in w.flows.calls)
+    await w.engine.quiet()
+    w.flows.state.clear()
+    w.flows.calls.clear()
+    w.engine.resync(w.flows)
+    await until(lambda: ("sweep", 0) in w.flows.calls)
+    assert w.flows.calls == [("resync", ["p0", "p1", "p2"]), ("sweep", 0)]
+    assert len(w.state) == 9
+
+
+async def test_changes_during_a_replay_are_applied_after_it(world: Run) -> None:
+    w = world((Unit(Pod, flow),), start=False)
+    for n in range(3):
+        w.facts.put(Pod(f"p{n}", 1))
+    w.flows.gate.clear()
+    w.start()
+    await until(lambda: bool(w.flows.calls))
+    w.facts.put(Pod("p1", 2))
+    w.facts.drop(Pod, "p2")
+    await until(lambda: w.engine._turns.covered == w.facts.writes)
+    w.flows.gate.set()
+    await w.engine.quiet()
+    assert w.flows.calls == [("resync", ["p0", "p1", "p2"]), ("apply", ["p1"], ["p2"])]
+    assert w.state == {(Flow, "p0"): Flow("p0", ("output:1",)), (Flow, "p1"): Flow("p1", ("output:2",))}
+
+
+async def test_an_entry_refused_in_a_replay_takes_its_owner_out_whole(world: Run) -> None:
+    w = world(CHAIN)
+    for n in range(3):
+        w.facts.put(Pod(f"p{n}", n))
+    await w.engine.quiet()
+    w.flows.state.clear()
+    w.flows.refuse("p1")
+    w.engine.resync(w.flows)
+    await until(
+        lambda: (
+            set(w.state)
+            == {(kind, key) for n in (0, 2) for kind, key in ((Snat, n), (Flow, f"p{n}"), (Route, f"p{n}"))}
+        )
+    )
+    w.flows.on_entry = lambda entry: None
+    await w.engine.settled(Pod, "p0")
+    await until(lambda: len(w.state) == 9)
+
+
+async def test_a_feed_that_has_not_synced_for_a_minute_is_named() -> None:
+    now = [0.0]
+    facts = Facts()
+    engine = Engine(facts, CHAIN, sweeps={0: (Pod,), 1: (Pod, Policy)}, pace=Pace(clock=lambda: now[0]))
+    assert engine.unsynced() == []
+    now[0] = 59.0
+    assert engine.unsynced() == []
+    now[0] = 60.0
+    assert engine.unsynced() == ["Pod", "Policy"]
+    facts.synced(Pod)
+    engine.plan()
+    assert engine.unsynced() == ["Policy"]
+    facts.synced(Policy)
+    facts.lost(Pod)
+    engine.plan()
+    assert engine.unsynced() == []
+    now[0] = 119.0
+    assert engine.unsynced() == []
+    now[0] = 120.0
+    assert engine.unsynced() == ["Pod"]
+
+
+# acts
+
+
+def announce(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Announce(pod.name, pod.port)
+
+
+async def ignore(act: Announce) -> None:
+    pass
+
+
+async def test_an_act_is_done_once_after_what_it_speaks_of_stands(world: Run) -> None:
+    done: list[tuple[Any, bool]] = []
+
+    async def do(act: Announce) -> None:
+        done.append((act, (Flow, "a") in w.flows.state))
+
+    w = world((Unit(Pod, announce), *CHAIN), acts={Announce: do})
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    w.engine.resync(w.flows)
+    w.facts.put(Pod("a", 1, ("label",)))
+    await w.engine.quiet()
+    assert done == [(Announce("a", 1), True)]
+
+
+async def test_an_act_that_fails_is_counted_and_not_repeated(world: Run) -> None:
+    async def do(act: Announce) -> None:
+        raise OSError("no such device")
+
+    w = world((Unit(Pod, announce), Unit(Pod, lambda facts, pod: [Act(pod.name, 0)])), acts={Announce: do})
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    w.facts.put(Pod("b", 1))
+    await w.engine.quiet()
+    assert w.engine.errors.counts == {"act Announce": 2, "act Act": 2}
+
+
+# settled
+
+
+async def test_settled_waits_for_derived_rows_and_for_everything_written_before(world: Run) -> None:
+    def derive(facts: Facts, pod: Pod) -> Iterator[Any]:
+        for policy in facts.all(Policy):
+            yield Member(policy.name, pod.name, pod.port, 1)
+
+    w = world((Unit(Pod, derive, (Member,)), Unit(Member, lambda facts, member: [Flow(member.key)])))
+    w.facts.put(Policy("n", "x"))
+    w.facts.put(Pod("a", 1), urgent=True)
+    await w.engine.settled(Pod, "a")
+    assert w.state == {(Flow, "n/a"): Flow("n/a")}
+
+
+async def test_settled_says_when_the_unit_fails_or_the_entries_clash(world: Run) -> None:
+    def odd(facts: Facts, pod: Pod) -> Iterator[Any]:
+        yield Flow(pod.labels[0], (f"output:{pod.port}",))
+
+    w = world((Unit(Pod, odd),))
+    w.facts.put(Pod("a", 1))
+    with pytest.raises(Unavailable, match="unit odd for a"):
+        await w.engine.settled(Pod, "a")
+    w.facts.put(Pod("a", 1, ("x",)))
+    w.facts.put(Pod("b", 2, ("x",)))
+    with pytest.raises(Refused, match="2 values for Flow"):
+        await w.engine.settled(Pod, "b")
+    w.facts.drop(Pod, "a")
+    await w.engine.settled(Pod, "b")
+    await w.engine.settled(Pod, "nobody")
+
+
+async def test_a_failing_unit_is_tried_again_without_any_change(world: Run) -> None:
+    broken = [True]
+
+    def sometimes(facts: Facts, pod: Pod) -> Iterator[Any]:
+        if broken[0]:
+            raise MemoryError
+        yield Route(pod.name)
+
+    w = world((Unit(Pod, sometimes),))
+    w.facts.put(Pod("a"))
+    await until(lambda: w.engine.errors.counts["unit sometimes"] >= 3)
+    broken[0] = False
+    await until(lambda: w.state == {(Route, "a"): Route("a")})
