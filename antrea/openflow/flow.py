@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from antrea.openflow.pipeline import Pipeline
     from antrea.openflow.table import Table
 
+_INPUT = {"igmp": "ip,nw_proto=2"}
+"""Words that ovs-ofctl prints but does not read."""
+
 
 class Flow(msgspec.Struct, frozen=True, gc=False):
     """One flow. Made by `flows_of(category)`, which puts the match into its normal form."""
@@ -58,7 +61,8 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
     def match_text(self, pipeline: Pipeline) -> str:
         """Table, priority and match: the line that deletes exactly this flow (`delete_strict`)."""
-        return ",".join((f"table={pipeline.id(self.table)}", f"priority={self.priority}", *self.match))
+        terms = (_INPUT.get(term, term) for term in self.match)
+        return ",".join((f"table={pipeline.id(self.table)}", f"priority={self.priority}", *terms))
 
     def named(self, pipeline: Pipeline) -> str:
         """The flow for people and tests: table names, no cookie."""

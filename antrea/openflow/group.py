@@ -1,19 +1,19 @@
-"""A group and its buckets as values; a bucket is an entry of its own, so one Endpoint costs one row."""
+"""A group and its buckets as values; owners of buckets share the group, and what changes is sent by bucket."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from antrea.openflow.pipeline import Pipeline
 
 MAX_BUCKETS = 700
-"""Buckets in one OpenFlow message: more of the widest kind would exceed its 64 KiB (upstream: MaxBucketsPerMessage)."""
+"""Buckets in one OpenFlow message, which holds 64 KiB (pkg/ovs/openflow/ofctrl_group.go MaxBucketsPerMessage)."""
 
 
 class GroupType(Enum):
@@ -24,36 +24,33 @@ class GroupType(Enum):
 
 
 class Bucket(msgspec.Struct, frozen=True, gc=False):
-    """One bucket of group `group`; `id` is unique in its group and small (`facts.id`)."""
+    """One bucket; `id` tells it apart in its group and keeps its meaning (`facts.id`).
 
-    group: int
+    A bucket stands in no table, so its actions name tables by `resubmit(TABLE)` or `resubmit_after(TABLE)`, never by
+    stage or NEXT.
+    """
+
     id: int
     actions: tuple[str, ...]
-    category: int
     weight: int = 0
     """Share of the packets in a SELECT group, 0 in an ALL group."""
 
-    rank: ClassVar[int] = 46
-
-    @property
-    def key(self) -> tuple[int, int]:
-        return (self.group, self.id)
-
-    def text(self, pipeline: Pipeline) -> str:
-        """`bucket=bucket_id:1,weight:100,actions=...`, part of a group line."""
+    def text(self, render: Callable[[str], str]) -> str:
+        """`bucket=bucket_id:1,weight:100,actions=...`."""
         weight = f"weight:{self.weight}," if self.weight else ""
-        return f"bucket=bucket_id:{self.id},{weight}actions={pipeline.render(','.join(self.actions))}"
+        return f"bucket=bucket_id:{self.id},{weight}actions={render(','.join(self.actions))}"
 
 
-class Group(msgspec.Struct, frozen=True):
-    """A group without its buckets. It stands before the flows that name it and goes after them.
+class Group(msgspec.Struct, frozen=True, gc=False):
+    """One group. It stands before the flows that name it and goes after them.
 
-    Group actions that name `{next}` or a stage cannot be resolved, since a group stands in no table: use
-    `resubmit(table)` or `resubmit_after(table)`.
+    Several owners may each want the same group with buckets of their own: the buckets unite. An owner that brings
+    none must be the only one.
     """
 
     id: int
     type: GroupType
+    buckets: tuple[Bucket, ...]
     category: int
 
     rank: ClassVar[int] = 45
@@ -62,24 +59,57 @@ class Group(msgspec.Struct, frozen=True):
     def key(self) -> int:
         return self.id
 
-    def lines(self, buckets: Sequence[Bucket], pipeline: Pipeline) -> Iterator[str]:
+    @property
+    def parts(self) -> tuple[Bucket, ...]:
+        return self.buckets
+
+    def with_parts(self, parts: Iterable[Hashable]) -> Group:
+        """This group with the buckets of all its owners, each once, in order of their ids."""
+        buckets = cast("Iterable[Bucket]", set(parts))
+        return msgspec.structs.replace(self, buckets=tuple(sorted(buckets, key=lambda bucket: bucket.id)))
+
+    def lines(self, pipeline: Pipeline) -> Iterator[str]:
         """The whole group for `ovs-ofctl add-groups`, in lines of at most MAX_BUCKETS buckets.
 
-        The first line makes the group or replaces it, with all its buckets; send all lines in one bundle.
+        The first line makes the group or replaces it whole; send all of them in one bundle. Raises ValueError if two
+        buckets have one id, or on a table that is not realised.
         """
+        self._check()
         head = f"add_or_mod group_id={self.id},type={self.type.value}"
-        yield ",".join((head, *(bucket.text(pipeline) for bucket in buckets[:MAX_BUCKETS])))
-        yield from insert_lines(buckets[MAX_BUCKETS:], pipeline)
+        yield ",".join((head, *(bucket.text(pipeline.render) for bucket in self.buckets[:MAX_BUCKETS])))
+        yield from self._insert(self.buckets[MAX_BUCKETS:], pipeline)
 
+    def changes(self, applied: Group, pipeline: Pipeline) -> Iterator[str]:
+        """Lines that turn `applied`, which must stand exactly so, into this group; fewest buckets are touched.
 
-def insert_lines(buckets: Sequence[Bucket], pipeline: Pipeline) -> Iterator[str]:
-    """Lines that add `buckets`, all of one group, behind those that it has."""
-    for start in range(0, len(buckets), MAX_BUCKETS):
-        chunk = buckets[start : start + MAX_BUCKETS]
-        head = f"insert_bucket group_id={chunk[0].group},command_bucket_id=last"
-        yield ",".join((head, *(bucket.text(pipeline) for bucket in chunk)))
+        A bucket with other actions is removed and inserted again. Raises as `lines` does.
+        """
+        if applied.type is not self.type:
+            yield from self.lines(pipeline)
+            return
+        self._check()
+        stands, wanted = set(applied.buckets), set(self.buckets)
+        for bucket in applied.buckets:
+            if bucket not in wanted:
+                yield f"remove_bucket group_id={self.id},command_bucket_id={bucket.id}"
+        yield from self._insert([bucket for bucket in self.buckets if bucket not in stands], pipeline)
 
+    def _insert(self, buckets: Sequence[Bucket], pipeline: Pipeline) -> Iterator[str]:
+        head = f"insert_bucket group_id={self.id},command_bucket_id=last"
+        for start in range(0, len(buckets), MAX_BUCKETS):
+            chunk = buckets[start : start + MAX_BUCKETS]
+            yield ",".join((head, *(bucket.text(pipeline.render) for bucket in chunk)))
 
-def remove_line(bucket: Bucket) -> str:
-    """The line that takes one bucket out of its group; a changed bucket is removed, then inserted."""
-    return f"remove_bucket group_id={bucket.group},command_bucket_id={bucket.id}"
+    def _check(self) -> None:
+        if len({bucket.id for bucket in self.buckets}) < len(self.buckets):
+            raise ValueError(f"two buckets of group {self.id} have one id")
+
+    @property
+    def delete_line(self) -> str:
+        """The line that removes the group, and with it every flow that names it."""
+        return f"delete group_id={self.id}"
+
+    def named(self, pipeline: Pipeline) -> str:
+        """The group for people and tests, with table names."""
+        head = f"group_id={self.id},type={self.type.value}"
+        return ",".join((head, *(bucket.text(pipeline.named) for bucket in self.buckets)))
