@@ -150,8 +150,11 @@ set -eu
 N=$1 R=$1/root
 mount --make-rprivate /
 mount --bind "$R" "$R"
-# the machine's programs, read-only; on systems without merged /usr the top-level directories too
-for d in usr bin sbin lib lib32 lib64; do
+# the machine's programs; what the node itself puts there (kubelet makes /lib/modules for a Pod) stays in its directory
+mkdir -p "$N/usr" "$N/usr.work" "$R/usr"
+mount -t overlay -o "lowerdir=/usr,upperdir=$N/usr,workdir=$N/usr.work" overlay "$R/usr"
+# on systems without merged /usr the top-level directories too, read-only
+for d in bin sbin lib lib32 lib64; do
   if [ -L /$d ]; then [ -L "$R/$d" ] || cp -P /$d "$R/$d"
   elif [ -d /$d ]; then mkdir -p "$R/$d"; mount --rbind /$d "$R/$d"; mount -o remount,bind,ro "$R/$d"; fi
 done
