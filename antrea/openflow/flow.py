@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from antrea.openflow.table import Table
 
 _INPUT = {"igmp": "ip,nw_proto=2"}
-"""Words that ovs-ofctl prints but does not read."""
+"""Words of ours (and upstream) that ovs-ofctl does not read."""
 
 
 class Flow(msgspec.Struct, frozen=True, gc=False):
