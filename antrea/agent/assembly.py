@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from antrea.agent.api_server import AgentView, api_server
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
@@ -114,6 +115,10 @@ class Agent:
             tx_off=config.ovs_datapath_type == "netdev" or config.disable_tx_checksum_offload,
         )
         self.cni = CniServer(wiring, self.network_ready, Path(config.cni_socket))
+        view = AgentView(
+            config, gates, self.facts, ofctl, dict(self.pipeline.ids), {"network": self._unready}
+        )
+        self.api = api_server(view)
 
     async def run(self) -> None:
         """Until cancelled; whichever part fails ends all of them, and the container starts anew."""
@@ -121,6 +126,7 @@ class Agent:
             for name, feed in self.feeds.items():
                 tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
             tasks.create_task(self.cni.run(), name="CNI server")
+            tasks.create_task(self.api.run(), name="API server")
             await self._first_list()
             tasks.create_task(self.engine.run(), name="engine")
             tasks.create_task(self.watch.run(self._switch_came_back), name="switch")
@@ -143,6 +149,10 @@ class Agent:
             log.warning("Not all lists are there yet; what is known is replayed first")
         finally:
             self.facts.listeners.remove(heard.set)
+
+    def _unready(self) -> str:
+        """Why Pods cannot be connected yet, for /readyz."""
+        return "" if self.network_ready.is_set() else "flows and routes of this Node are not all in place"
 
     def _switch_came_back(self) -> None:
         """A new ovs-vswitchd has no flows, and its internal ports are new devices without addresses."""
