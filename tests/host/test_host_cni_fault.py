@@ -13,12 +13,9 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
-STEPS = [
-    f"{when} {step}"
-    for step in ("allocate", "create_pod_veth", "add", "settle")
-    for when in ("before", "after")
-]
-UNDO_STEPS = [f"{when} {step}" for step in ("drop", "delete_link", "release") for when in ("before", "after")]
+# Before a step is after the one before.
+STEPS = ["before allocate", "after allocate", "after create_pod_veth", "after add", "after settle"]
+UNDO_STEPS = ["before drop", "after drop", "after delete_link", "after release"]
 
 
 @pytest.fixture
