@@ -1,7 +1,8 @@
 """The sink of flows and groups: one atomic bundle of ovs-ofctl per application, and the sweep of earlier rounds.
 
-A refused entry is named, so that the engine can hold back its owners and send the others again. How a run of the tool goes and what its
-complaints mean is in `ofctl_run`; noticing that the switch came back empty is in `ofctl_watch`.
+A refused entry is named, so that the engine can hold back its owners and send the others again. How a run of the tool
+goes and what its complaints mean is in `ofctl_run`, groups and their buckets in `ofctl_groups`, meters (which no
+bundle takes) in `ofctl_meters`; noticing that the switch came back empty is in `ofctl_watch`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import msgspec
 
 from antrea.errors import Refused, Unavailable
 from antrea.openflow.cookie import CATEGORY_MASK, LEARNED_ROUND, cookie
+from antrea.openflow.group import Group
+from antrea.outside.ofctl_groups import Groups, bucket_count, unreferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,15 +41,17 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
 
     entry: Any
     lines: tuple[str, ...]
+    put: bool
 
 
 class FlowSink:
-    """Applies `Flow` entries to one bridge under the cookie round of this start."""
+    """Applies `Flow` and `Group` entries to one bridge, flows under the cookie round of this start."""
 
     def __init__(self, ofctl: Ofctl, pipeline: Pipeline, cookie_round: int) -> None:
         self._ofctl = ofctl
         self._pipeline = pipeline
         self._round = cookie_round
+        self._groups = Groups(pipeline)
 
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         """Add and delete in bundles of at most 5,000 messages, of which each is applied whole or not at all.
@@ -70,14 +75,31 @@ class FlowSink:
         A flow that stands with the same match and priority is replaced in place: it keeps its counters, and no packet
         finds its table empty in between. Raises as `apply` does.
         """
+        counted = [bucket_count(line) async for line in self._ofctl.lines("dump-group-stats")]
+        buckets = dict(filter(None, counted))
+        self._groups.clear()
+        async for line in self._ofctl.lines("dump-groups"):
+            self._groups.adopt(line, buckets)
         await self._send(await self._rendered(entries, ()))
 
     async def sweep(self, category: int) -> None:
-        """Delete the flows of `category` that other rounds left; learned flows (round 0) live on. Raises Unavailable."""
-        lines = [
+        """Delete what earlier starts left: flows of `category` (not learned ones, of round 0) and buckets of its groups.
+
+        And groups that neither we nor any flow want any more, whatever they were for. Raises Unavailable.
+        """
+        flows = [
             f"flow delete cookie={value:#x}/{mask:#x}" for value, mask in stale_cookies(category, self._round)
         ]
-        if no := await self._ofctl.bundle(lines):
+        await self._swept(category, [*flows, *self._groups.leftovers(category)])
+        self._groups.swept(category)
+        if unwanted := self._groups.unwanted:
+            unnamed = [unreferred(line) async for line in self._ofctl.lines("dump-group-stats")]
+            gone = sorted(unwanted.intersection(unnamed))
+            await self._swept(category, [f"group delete group_id={number}" for number in gone])
+            self._groups.done((), gone)
+
+    async def _swept(self, category: int, lines: list[str]) -> None:
+        if lines and (no := await self._ofctl.bundle(lines)):
             raise Unavailable(f"sweep of category {category}: {no.why}")
 
     async def dump_flows(self, *tables: str) -> list[str]:
@@ -100,48 +122,68 @@ class FlowSink:
     async def _rendered(self, put: Sequence[Any], drop: Sequence[Any]) -> list[Sent]:
         """Every entry with its lines, in order. Raises Refused with all that cannot be put into words."""
         rendered: list[Sent] = []
-        refused: dict[str, Any] = {}
+        refused: dict[str, list[Any]] = {}
         for words, entries in ((self._put, put), (self._drop, drop)):
             for number, entry in enumerate(entries):
                 if number % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
                 try:
-                    rendered.append(Sent(entry, words(entry)))
+                    rendered.append(Sent(entry, words(entry), entries is put))
                 except ValueError as no:
                     refused.setdefault(str(no), []).append(entry)
         if refused:
             raise Refused([entry for entries in refused.values() for entry in entries], "; ".join(refused))
         return rendered
 
-    def _put(self, flow: Flow) -> tuple[str, ...]:
-        if len(flow.actions) > ACTIONS:
+    def _put(self, entry: Flow | Group) -> tuple[str, ...]:
+        if isinstance(entry, Group):
+            return self._groups.put(entry)
+        if len(entry.actions) > ACTIONS:
             raise ValueError(
-                f"{len(flow.actions)} actions do not fit an OpenFlow message, which holds {ACTIONS}"
+                f"{len(entry.actions)} actions do not fit an OpenFlow message, which holds {ACTIONS}"
             )
-        return (f"flow add {flow.text(self._pipeline, self._round)}",)
+        return (f"flow add {entry.text(self._pipeline, self._round)}",)
 
-    def _drop(self, flow: Flow) -> tuple[str, ...]:
-        return (f"flow delete_strict {flow.match_text(self._pipeline)}",)
+    def _drop(self, entry: Flow | Group) -> tuple[str, ...]:
+        if isinstance(entry, Group):
+            return self._groups.drop(entry)
+        return (f"flow delete_strict {entry.match_text(self._pipeline)}",)
 
     async def _send(self, batch: list[Sent]) -> None:
         """Apply all, or raise Refused with one that is not taken: by the complaint, or if it names none by halves."""
-        while batch and (no := await self._ofctl.bundle([line for sent in batch for line in sent.lines])):
+        while lines := [line for sent in batch for line in sent.lines]:
+            try:
+                no = await self._ofctl.bundle(lines)
+            except BaseException:
+                self._groups.doubt(sent.entry.id for sent in _groups(batch))
+                raise
+            if no is None:
+                break
             culprit = _owner(batch, no.line)
             if culprit is not None:
-                raise Refused([batch[culprit].entry], no.why)
+                self._groups.doubt(sent.entry.id for sent in _groups([culprit]))
+                raise Refused([culprit.entry], no.why)
             half = len(batch) // 2
             await self._send(batch[:half])
             batch = batch[half:]
+        groups = _groups(batch)
+        self._groups.done(
+            [sent.entry for sent in groups if sent.put], [sent.entry.id for sent in groups if not sent.put]
+        )
 
 
-def _owner(batch: Sequence[Sent], line: int | None) -> int | None:
-    """Index of the entry that rendered `line`; the only one there is, if the complaint names none."""
+def _groups(batch: Sequence[Sent]) -> list[Sent]:
+    return [sent for sent in batch if isinstance(sent.entry, Group)]
+
+
+def _owner(batch: Sequence[Sent], line: int | None) -> Sent | None:
+    """Who rendered `line`; the only one there is, if the complaint names none."""
     if line is None:
-        return 0 if len(batch) == 1 else None
-    for index, sent in enumerate(batch):
+        return batch[0] if len(batch) == 1 else None
+    for sent in batch:
         line -= len(sent.lines)
         if line < 0:
-            return index
+            return sent
     return None
 
 

@@ -38,6 +38,9 @@ _ERROR = re.compile(
     r"^Error (OFP\w+) for: (OFPT_(?!BUNDLE_CONTROL)\w+) .*?\(xid=0x([0-9a-f]+)\):\s*(.*)", re.MULTILINE
 )
 _COMMIT = re.compile(r"^Error OFP\w+ for: OFPT_BUNDLE_CONTROL .*?\(xid=0x([0-9a-f]+)\)", re.MULTILINE)
+_ORDER_ERROR = re.compile(
+    r"^OFPT_ERROR .*?: (OFP\w+)$|^ovs-ofctl: (?!connecting to|talking to)(.*)", re.MULTILINE
+)
 _SAME = re.compile(r"\b(table|priority|group_id)[=:](\d+)")
 _ANY_ERROR = re.compile(r"^Error (OFP\w+) for: (.*)", re.MULTILINE)
 
@@ -108,6 +111,18 @@ class Ofctl:
             _last_line(complaint) if code > 0 else f"outcome of ovs-ofctl, killed by signal {-code}"
         )
 
+    async def order(self, command: str, argument: str) -> str | None:
+        """Run a command that changes one thing: None, or the words of the switch that does not take it.
+
+        Raises Unavailable if the outcome is unknown.
+        """
+        code, complaint = await self._run(command, argument, stdin=None, within=_GRACE)
+        if code == 0:
+            return None
+        if error := _ORDER_ERROR.search(complaint):
+            return error[1] or error[2][:_WHY]
+        raise Unavailable(_last_line(complaint))
+
     async def keep_from_flooding(self, port: str) -> None:
         """Flag a port no-flood, which only OpenFlow 1.0 can say. Raises Unavailable."""
         command = ("mod-port", port, "no-flood")
@@ -120,7 +135,7 @@ class Ofctl:
         process = await self._start(command, *arguments, stdin=asyncio.subprocess.DEVNULL)
         try:
             while line := await asyncio.wait_for(_opened(process.stdout).readline(), _GRACE):
-                if line.startswith(b" "):
+                if line.strip() and not line.startswith((b"OFPST_", b"NXST_")):
                     yield line.decode(errors="replace").strip()
             complaint = await _head(_opened(process.stderr))
             if await asyncio.wait_for(process.wait(), _GRACE):

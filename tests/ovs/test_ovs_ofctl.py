@@ -14,8 +14,11 @@ from antrea.openflow import action, match, tables
 from antrea.openflow.cookie import Category
 from antrea.openflow.field import Action
 from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.group import Bucket, Group, GroupType
+from antrea.openflow.meter import Meter, Rate
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
 from antrea.outside.ofctl_watch import SwitchWatch
 
@@ -204,6 +207,166 @@ async def test_a_learned_flow_outlives_the_start_that_taught_it(
         "cookie=0x2030000000000, table=0, priority=200,in_port=1",
         "cookie=0x30000000000, table=2, hard_timeout=600, priority=200,in_port=1",
     ]
+
+
+def bucket(number: int, mark: int = 0) -> Bucket:
+    return Bucket(number, (f"set_field:{mark or number:#x}->reg3", action.resubmit(SPOOF_GUARD)), weight=100)
+
+
+def group(number: int, *buckets: Bucket, category: Category = Category.SERVICE) -> Group:
+    return Group(number, GroupType.SELECT, buckets, category)
+
+
+def groups(switch: OvsProcess) -> dict[str, list[str]]:
+    """group -> bucket:mark"""
+    dump = switch.ofctl("dump-groups", "br-int").splitlines()
+    shown = {
+        line.split(",")[0].strip(): re.findall(r"bucket_id:(\d+),.*?set_field:0x([0-9a-f]+)->reg3", line)
+        for line in dump
+    }
+    return {
+        head: sorted(f"{one}:{mark}" for one, mark in found)
+        for head, found in shown.items()
+        if "=" in head and "OFPST" not in head
+    }
+
+
+async def test_a_group_stands_before_its_flow_and_changes_by_bucket(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    user = service_flow(CLASSIFIER, 200, match.ip, then=[action.group(5)])
+    await sinks[1].apply([group(5, bucket(1), bucket(2)), user], [])
+    assert groups(switch) == {"group_id=5": ["1:1", "2:2"]}
+    await sinks[1].apply([group(5, bucket(2, 9), bucket(3))], [])
+    assert groups(switch) == {"group_id=5": ["2:9", "3:3"]}
+    assert len(standing(switch)) == 1
+    await sinks[1].apply([], [user, group(5, bucket(2, 9), bucket(3))])
+    assert (groups(switch), standing(switch)) == ({}, [])
+    await sinks[1].apply([group(5, bucket(1))], [group(6)])
+    assert groups(switch) == {"group_id=5": ["1:1"]}
+
+
+async def test_a_group_above_one_message_comes_and_changes_whole_and_in_part(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    def count() -> int:
+        return switch.ofctl("dump-group-stats", "br-int").count(":packet_count")
+
+    large = [bucket(number) for number in range(1, 2001)]
+    await sinks[1].apply([group(5, *large)], [])
+    assert count() == 2000
+    await sinks[1].apply([group(5, *large[:-1], bucket(5000))], [])
+    assert count() == 2000
+    await sinks[2].resync([group(5, *large[:1000])])
+    assert count() == 1000
+
+
+async def test_a_group_changed_behind_our_back_is_refused_once_and_then_replaced(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    await sinks[1].apply([group(5, bucket(1)), group(6, bucket(1))], [])
+    switch.ofctl("mod-group", "br-int", "group_id=5,type=select,bucket=bucket_id:7,actions=drop")
+    change = [group(6, bucket(2)), group(5, bucket(2))]
+    with pytest.raises(Refused, match="OFPGMFC_UNKNOWN_BUCKET") as no:
+        await sinks[1].apply(change, [])
+    assert no.value.entries == (change[1],)
+    assert groups(switch)["group_id=6"] == ["1:1"]
+    await sinks[1].apply(change, [])
+    assert groups(switch) == {"group_id=5": ["2:2"], "group_id=6": ["2:2"]}
+
+
+async def test_a_group_whose_change_ended_in_doubt_is_replaced(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    await sinks[1].apply([group(5, bucket(1), bucket(2))], [])
+    switch.pause("ovs-vswitchd")
+    hanging = asyncio.create_task(sinks[1].apply([group(5, bucket(1))], []))
+    await asyncio.wait([hanging], timeout=0.1)
+    hanging.cancel()
+    await asyncio.wait([hanging])
+    switch.resume("ovs-vswitchd")
+    await sinks[1].apply([group(5, bucket(2), bucket(3))], [])
+    assert groups(switch) == {"group_id=5": ["2:2", "3:3"]}
+
+
+async def test_buckets_of_an_earlier_start_stay_until_the_sweep(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    await sinks[1].apply([group(5, bucket(1), bucket(2), bucket(3))], [])
+    await sinks[2].resync([group(5, bucket(2, 8))])
+    assert groups(switch) == {"group_id=5": ["1:1", "2:8", "3:3"]}
+    await sinks[2].apply([group(5, bucket(2, 8), bucket(3, 9), bucket(4))], [])
+    assert groups(switch) == {"group_id=5": ["1:1", "2:8", "3:9", "4:4"]}
+    await sinks[2].sweep(Category.MULTICAST)
+    assert groups(switch) == {"group_id=5": ["1:1", "2:8", "3:9", "4:4"]}
+    await sinks[2].sweep(Category.SERVICE)
+    assert groups(switch) == {"group_id=5": ["2:8", "3:9", "4:4"]}
+    await sinks[2].apply([group(5, bucket(1))], [])
+    assert groups(switch) == {"group_id=5": ["1:1"]}
+
+
+async def test_a_group_that_changes_its_type_loses_buckets_of_an_earlier_start_at_once(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    await sinks[1].apply([group(5, bucket(1), bucket(2))], [])
+    await sinks[2].resync([group(5, bucket(2))])
+    every = Group(5, GroupType.ALL, (Bucket(3, ("set_field:0x3->reg3",)),), Category.SERVICE)
+    await sinks[2].apply([every], [])
+    await sinks[2].sweep(Category.SERVICE)
+    assert groups(switch) == {"group_id=5": ["3:3"]}
+
+
+async def test_a_group_of_an_earlier_start_goes_when_neither_we_nor_a_flow_want_it(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    used, user = group(6, bucket(1)), pod_flow(CLASSIFIER, 200, match.ip, then=[action.group(6)])
+    await sinks[1].apply([group(5, bucket(1)), used, group(7, bucket(1)), user], [])
+    await sinks[2].resync([group(7, bucket(1))])
+    assert len(groups(switch)) == 3
+    await sinks[2].sweep(Category.SERVICE)
+    assert groups(switch) == {"group_id=6": ["1:1"], "group_id=7": ["1:1"]}
+    assert len(standing(switch)) == 1
+    await sinks[2].sweep(Category.POD_CONNECTIVITY)
+    assert groups(switch) == {"group_id=7": ["1:1"]}
+
+
+def meters(switch: OvsProcess) -> list[str]:
+    dump = switch.ofctl("dump-meters", "br-int").splitlines()[1:]
+    return "\n".join(dump).replace(" bands=\n", " ").replace("\n\n", "\n").split("\n") if dump else []
+
+
+async def test_meters_are_made_changed_and_swept_when_no_flow_names_them(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    def meter(number: int, rate: int) -> Meter:
+        return Meter(number, Rate.KBPS, rate, 2 * rate, Category.EGRESS)
+
+    first, second = (MeterSink(Ofctl(switch.directory / "br-int.mgmt")) for _ in range(2))
+    await first.apply([meter(1, 100), meter(2, 100), meter(3, 100)], [])
+    await first.apply([meter(1, 200)], [meter(3, 100), meter(9, 100)])
+    both = [
+        "meter=1 kbps burst type=drop rate=200 burst_size=400",
+        "meter=2 kbps burst type=drop rate=100 burst_size=200",
+    ]
+    assert sorted(meters(switch)) == both
+    await sinks[1].apply([pod(1, action.meter(2), action.output(2))], [])
+    await second.resync([])
+    await second.sweep(Category.EGRESS)
+    assert meters(switch) == both[1:]
+    await sinks[1].apply([], [pod(1)])
+    await second.sweep(Category.EGRESS)
+    assert meters(switch) == []
+
+
+async def test_a_meter_that_the_switch_does_not_take_does_not_hold_up_the_others(switch: OvsProcess) -> None:
+    sink = MeterSink(Ofctl(switch.directory / "br-int.mgmt"))
+    good = Meter(7, Rate.KBPS, 1, 2, Category.EGRESS)
+    bad = Meter(0, Rate.KBPS, 1, 2, Category.EGRESS)
+    with pytest.raises(Refused) as no:
+        await sink.apply([bad, good], [])
+    assert no.value.entries == (bad,)
+    assert meters(switch) == ["meter=7 kbps burst type=drop rate=1 burst_size=2"]
+    await sink.apply([], [good])
 
 
 async def test_flows_are_shown_with_names(sinks: list[FlowSink]) -> None:

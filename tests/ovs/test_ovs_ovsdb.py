@@ -278,6 +278,7 @@ async def test_a_database_that_restarts_costs_no_fact_and_reports_what_changed(
         switch.run(*offline, drop % facts.rows["p1"].port_uuid)
         switch.start_database()
         await facts.until(lambda: "p1" not in facts.rows)
+        assert (db.row("Port", "p1"), db.row("Interface", "p1")) == (None, None)
         await ensure_port(db, "br-int", pod_port("p3"))
         await facts.until(lambda: "p3" in facts.rows)
         assert facts.log == [*listed, ("drop", "p1", True), ("put", "p3", True)]
