@@ -129,6 +129,31 @@ async def test_a_single_key_is_set_and_removed_without_its_neighbours(db: Ovsdb,
     await set_keys(db, "Open_vSwitch", ".", column="other_config", keys={"x": None})
 
 
+async def test_two_writers_of_one_port_make_one_port(db: Ovsdb, switch: OvsProcess) -> None:
+    other = await Ovsdb.connect(switch.socket)
+    one, two = (Port(name="p1", type="dummy", external_ids=((key, "1"),)) for key in ("a", "b"))
+    uuids = await asyncio.gather(ensure_port(db, "br-int", one), ensure_port(other, "br-int", two))
+    await other.close()
+    assert uuids[0] == uuids[1]
+    assert switch.vsctl("get", "port", "p1", "external_ids") == '{a="1", b="1"}\n'
+
+
+async def test_a_port_that_moves_to_another_bridge_is_no_fact_of_ours(db: Ovsdb) -> None:
+    await ensure_bridge(db, Bridge(name="br-two", datapath_type="dummy"))
+    uuid = await ensure_port(db, "br-int", pod_port("p1"))
+    await ofport(db, "p1")
+
+    def mutation(bridge: str, verb: str) -> dict[str, Any]:
+        where, ports = [["name", "==", bridge]], [["ports", verb, ["uuid", uuid]]]
+        return {"op": "mutate", "table": "Bridge", "where": where, "mutations": ports}
+
+    async with fed(db) as facts:
+        await db.transact(mutation("br-int", "delete"), mutation("br-two", "insert"))
+        await facts.until(lambda: not facts.rows)
+        await db.transact(mutation("br-two", "delete"), mutation("br-int", "insert"))
+        await facts.until(lambda: "p1" in facts.rows)
+
+
 async def test_the_database_answers_no_in_its_own_words(db: Ovsdb) -> None:
     bad = {"op": "insert", "table": "Bridge", "row": {"name": "b", "fail_mode": "sometimes"}}
     with pytest.raises(Refused) as no:
