@@ -9,7 +9,6 @@ Progress goes to stderr. A change of our source costs the last layer only, a few
 from __future__ import annotations
 
 import argparse
-import compileall
 import os
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ import tempfile
 import tomllib
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from py_compile import PycInvalidationMode
 from typing import IO
 
 from antrea.errors import AntreaError, Unavailable
@@ -84,7 +82,7 @@ def base(progress: Progress) -> Layer:
     def write(out: IO[bytes]) -> None:
         if not shutil.which("mmdebstrap"):
             raise Unavailable("mmdebstrap is not on this machine: run scripts/bootstrap")
-        with tempfile.TemporaryDirectory(prefix="antrea-image-") as folder:
+        with _room(out) as folder:
             tar = Path(folder) / "base.tar"
             # killed with us, and its mounts go with its namespace
             alone = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
@@ -104,14 +102,14 @@ def wheels(progress: Progress) -> Layer:
     """What requirements/runtime.txt locks, installed by pip with its hashes, without tests and sources."""
 
     def write(out: IO[bytes]) -> None:
-        with tempfile.TemporaryDirectory(prefix="antrea-image-") as folder:
+        with _room(out) as folder:
             pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
             what = ("--require-hashes", "--only-binary=:all:", "--target", folder, "-r", str(LOCK))
             log = cache.folder() / "logs/image-wheels.log"
             with step(progress, "image: Python packages of requirements/runtime.txt"):
                 run(Command((*pip, *what), log), "pip install", progress)
                 _trim_wheels(Path(folder))
-                _compile(Path(folder), PycInvalidationMode.UNCHECKED_HASH)
+                _compile(Path(folder), "unchecked-hash")
             tree = Tree()
             tree.copy(SITE, Path(folder))
             tree.write(out)
@@ -125,7 +123,7 @@ def source() -> Layer:
         package = Path(folder) / "antrea"
         shutil.copytree(ROOT / "antrea", package, ignore=shutil.ignore_patterns("lab", "__pycache__"))
         # checked: `antrea-lab reload` changes sources in running Pods
-        _compile(package, PycInvalidationMode.CHECKED_HASH)
+        _compile(Path(folder), "checked-hash")
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         tree = Tree()
         tree.copy(f"{SITE}/antrea", package)
@@ -155,19 +153,27 @@ def plugin() -> Path:
     return cache.made("cni", cache.digest(*sources), make) / "antrea-cni"
 
 
-def _compile(folder: Path, how: PycInvalidationMode) -> None:
-    compileall.compile_dir(
-        folder, quiet=2, stripdir=str(folder), prependdir=f"/{SITE}", invalidation_mode=how, force=True
-    )
+def _room(out: IO[bytes]) -> tempfile.TemporaryDirectory[str]:
+    """A folder beside a layer in the making: after a kill, the next build removes both."""
+    return tempfile.TemporaryDirectory(dir=Path(out.name).parent)
+
+
+def _compile(folder: Path, mode: str) -> None:
+    """Byte code of everything below, the same bytes each time: a fresh interpreter with a fixed hash seed."""
+    command = [sys.executable, "-m", "compileall", "-q", "-f", "--invalidation-mode", mode]
+    where = ["-s", str(folder), "-p", f"/{SITE}", str(folder)]
+    subprocess.run([*command, *where], check=True, env={**os.environ, "PYTHONHASHSEED": "0"})
 
 
 def _trim_wheels(folder: Path) -> None:
-    """Without tests, C sources, type stubs and symbols; `bin` has pip's launchers with this machine's paths."""
+    """Without tests, C sources, type stubs and symbols, and without what names this machine's paths."""
     shutil.rmtree(folder / "bin", ignore_errors=True)
     for path in [p for p in folder.rglob("*") if p.is_dir() and p.name in UNUSED_FOLDERS]:
         shutil.rmtree(path, ignore_errors=True)
     for path in [p for p in folder.rglob("*") if p.suffix in UNUSED_SUFFIXES]:
         path.unlink()
+    for record in folder.rglob("*.dist-info/RECORD"):
+        record.unlink()
     for library in folder.rglob("*.so*"):
         subprocess.run(["strip", "--strip-unneeded", library], check=True)
 

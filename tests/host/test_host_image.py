@@ -94,6 +94,24 @@ def test_preparing_again_asks_containerd_nothing() -> None:
     assert [line.split(":")[0] for line in lines] == ["unpack 1 images ...", "unpack 1 images"]
 
 
+@pytest.mark.usefixtures("own_cache")
+def test_the_test_image_has_working_network_tools() -> None:
+    root = images.prepare(lambda _: None, [image_recipe.agnhost(Path("/bin/busybox"))])
+    script = "curl -V; dig -v 2>&1; ping -V; ip -V; ss -V; nc -h 2>&1 || true; nslookup -version 2>&1; id -un; [ -x /agnhost ]"
+    said = run_on(root, images.AGNHOST, "/bin/sh", "-ec", script)
+    for word in (
+        "curl 7",
+        "DiG 9",
+        "ping from",
+        "ip utility",
+        "ss utility",
+        "OpenBSD netcat",
+        "nslookup 9",
+        "root",
+    ):
+        assert word in said
+
+
 class Node:
     """A containerd that was seeded with our image, and scripts run in containers of it."""
 
