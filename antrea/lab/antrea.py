@@ -111,7 +111,7 @@ def running(record: Record) -> list[tuple[int, str]]:
             continue
         # a console script: the interpreter, then the program; the loop around it is `sh -c ...`
         name = next(
-            (Path(os.fsdecode(w)).name for w in words[:2] if Path(os.fsdecode(w)).name in PROGRAMS), None
+            (Path(os.fsdecode(w)).name for w in words[:4] if Path(os.fsdecode(w)).name in PROGRAMS), None
         )
         if name and f"/{cgroup.top_name(record)}/" in groups:
             found.append((int(place.name), name))

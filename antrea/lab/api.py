@@ -36,7 +36,8 @@ class Api:
     """The cluster's API as its administrator, and kubectl for what changes it."""
 
     def __init__(self, record: Record, topology: Topology, kubectl: Path) -> None:
-        self._record, self._topology, self._kubectl = record, topology, kubectl
+        self._record, self._topology = record, topology
+        self._kubectl = kubectl
         self._netns = namespace.path(record, topology.control_plane.name)
 
     def get(self, path: str) -> Any:

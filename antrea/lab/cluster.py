@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from antrea.lab.step import Progress
     from antrea.lab.topology import Topology
 
-SETTINGS, COMPLETE = "settings.json", "complete"
+SETTINGS, KUBECTL, COMPLETE = "settings.json", "kubectl", "complete"
 
 
 class Lab:
@@ -49,11 +49,11 @@ class Lab:
 
 
 def open_lab(name: str) -> Lab:
-    """The lab of that name; raises Unavailable when there is none."""
+    """The lab of that name, also one whose `up` failed halfway; raises Unavailable when there is none."""
     record = Record(name)
     try:
         settings = msgspec.json.decode((record.directory / SETTINGS).read_bytes(), type=Settings)
-        kubectl = Path((record.directory / COMPLETE).read_text())
+        kubectl = Path((record.directory / KUBECTL).read_text())
     except FileNotFoundError as e:
         raise Unavailable(f"there is no lab {name!r}; `antrea-lab up --name {name}` makes one") from e
     return Lab(record, settings, kubectl)
@@ -67,16 +67,14 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
             "name", f"the lab {record.name!r} is up; `antrea-lab down --name {record.name}` ends it"
         )
     if record.directory.exists():
-        progress("an earlier `up` was interrupted: removing what it left")
+        progress("an earlier `up` did not finish: removing what it left")
         down(record)
     with record.locked():
         (record.directory / SETTINGS).write_bytes(msgspec.json.encode(settings))
         tell = Stopwatch(progress)
-        binaries = artifacts.binaries(progress)
-        supplies = node.Supplies(
-            binaries, images.prepare(progress, image_recipe.standard(binaries, progress))
-        )
+        supplies = _supplies(settings, progress)
         tell("programs and images are there")
+        (record.directory / KUBECTL).write_text(str(supplies.binaries.kubectl))
         lab = Lab(record, settings, supplies.binaries.kubectl)
         control_plane.make_certificates(record, topology)
         underlay.create(record, topology)
@@ -84,8 +82,16 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
         _start(lab, supplies, tell)
         _network(lab, tell)
         _settle(lab, tell)
-        (record.directory / COMPLETE).write_text(str(supplies.binaries.kubectl))
+        (record.directory / COMPLETE).touch()
     return lab
+
+
+def _supplies(settings: Settings, progress: Progress) -> node.Supplies:
+    binaries = artifacts.binaries(progress)
+    wanted = image_recipe.standard(binaries, progress)
+    if settings.cni == "antrea":
+        wanted.append(image_recipe.product(progress))
+    return node.Supplies(binaries, images.prepare(progress, wanted))
 
 
 class Stopwatch:
@@ -149,9 +155,9 @@ def _wait(lab: Lab, what: str, condition: Callable[[], bool], tell: Progress) ->
     try:
         wait_for(what, condition, seconds=180)
     except Unavailable as e:
-        e.add_note(
-            "not ready: " + ", ".join(not_ready(lab, "/api/v1/nodes") + not_ready(lab, "/api/v1/pods"))
-        )
+        waiting = not_ready(lab, "/api/v1/nodes") + not_ready(lab, "/api/v1/pods")
+        e.add_note(f"not ready: {', '.join(waiting)}")
+        e.add_note("`antrea-lab kubectl` and `antrea-lab logs` tell more; `antrea-lab down` removes the lab")
         raise
     tell(f"{what[0].upper()}{what[1:]}")
 

@@ -1,7 +1,7 @@
 """A Kubernetes node: namespaces around an init that runs containerd, kubelet and kube-proxy.
 
-The node has its own root directory (NODE/root, with a copy-on-write /etc) in which the machine's programs are mounted
-read-only; what it writes stays in the lab's directory. Its Python is hidden. One SIGKILL to its init ends all of it.
+The node has its own root directory (NODE/root), in which the machine's /usr and /etc are copy-on-write: what it writes
+stays in the lab's directory. Its Python is hidden. One SIGKILL to its init ends all of it.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def prepare(
     for name in ROOT_DIRECTORIES.split():
         (top / name).mkdir(parents=True, exist_ok=True)
     (top / "tmp").chmod(0o1777)
+    (top / "var/run").symlink_to("/run")
+    (top / "var/lock").symlink_to("/run/lock")
     (directory(record, node.name) / "etc.work").mkdir(exist_ok=True)
     for name in ("kubernetes", "containerd", "cni/net.d"):
         (own / name).mkdir(parents=True, exist_ok=True)
