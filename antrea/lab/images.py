@@ -32,6 +32,7 @@ SNAPSHOTS = "io.containerd.snapshotter.v1.overlayfs"
 PARTS = (CONTENT, METADATA, SNAPSHOTS)
 DATABASES = (f"{METADATA}/meta.db", f"{SNAPSHOTS}/metadata.db")
 SWEPT = "antrea.lab/swept:latest"
+HELD = "lab.invalid/held"
 KEPT_ROOTS = 3
 KEPT_LAYERS = 24
 CONFIG = """version = 2
@@ -116,6 +117,7 @@ def _nearest(images: Sequence[Image]) -> Path | None:
 def _import(images: Sequence[Image], root: Path) -> None:
     names = {name for image in images for name in image.references}
     with containerd(root) as ctr:
+        _hold(names, ctr)
         _send(images, root, ctr)
         standing = subprocess.run(
             [*ctr, "images", "ls", "-q"], check=True, capture_output=True, text=True
@@ -126,6 +128,15 @@ def _import(images: Sequence[Image], root: Path) -> None:
         )
         old = [name for name in standing.split() if name not in names]
         subprocess.run([*ctr, "images", "rm", "--sync", *old, SWEPT], check=True, stdout=subprocess.DEVNULL)
+
+
+def _hold(names: set[str], ctr: list[str]) -> None:
+    """Name what these names mean now once more: an import takes a name over before it unpacks, and a collection in
+    between would remove the layers that old and new share. The import's clean-up removes the further names."""
+    listed = subprocess.run([*ctr, "images", "ls", "-q"], check=True, capture_output=True, text=True).stdout
+    for number, name in enumerate(names.intersection(listed.split())):
+        held = f"{HELD}{number}:latest"
+        subprocess.run([*ctr, "images", "tag", "--force", name, held], check=True, stdout=subprocess.DEVNULL)
 
 
 def _send(images: Sequence[Image], root: Path, ctr: list[str]) -> None:
