@@ -29,6 +29,59 @@ flow = flows_of(Category.SERVICE)
 ALL = Pipeline.realise(tables.TABLES)
 POD, GATEWAY = "0a:00:00:00:00:07", "0a:00:00:00:00:01"
 
+# All that a match can hold at once, for the order of its terms.
+EVERYTHING: tuple[Match, ...] = (
+    match.tun_id(7),
+    match.dl_vlan(7),
+    match.dl_src(POD),
+    match.dl_dst(GATEWAY),
+    match.in_port(7),
+    match.conj_id(10),
+    match.ct_state("+trk+rpl"),
+    *(mark.match for mark in (fields.HAIRPIN_CT_MARK, fields.FROM_POD_REG_MARK, fields.FROM_LOCAL_REG_MARK)),
+    fields.EGRESS_RULE_CT_LABEL(7).match,
+    fields.SNAT_PKT_MARK(7).match,
+)
+OF_ONE_KIND: tuple[tuple[Match, ...], ...] = (
+    (
+        match.tcp,
+        match.tp_dst(80),
+        match.tp_src(81),
+        match.dscp(7),
+        match.dst("10.0.0.2"),
+        match.src("10.0.0.1"),
+    ),
+    (
+        match.ip,
+        match.nw_proto(50),
+        match.tun_dst("192.0.2.9"),
+        match.dst("10.0.0.2"),
+        match.ct_src("10.0.0.3"),
+    ),
+    (
+        match.tcp6,
+        match.tp_dst(80),
+        match.tp_src(81),
+        match.dscp(7),
+        match.dst("fd00::2"),
+        match.src("fd00::1"),
+    ),
+    (
+        match.icmp6,
+        match.icmp_code(0),
+        match.icmp_type(135),
+        match.tun_dst("2001:db8::9"),
+        match.ct_src("fd00::3"),
+    ),
+    (
+        match.arp,
+        match.arp_sha(POD),
+        match.arp_op(match.ARP_REPLY),
+        match.arp_tpa("10.0.0.2"),
+        match.arp_spa("10.0.0.1"),
+    ),
+)
+
 MATCHES: tuple[tuple[Match, ...], ...] = (
     (match.ANY,),
     *((field(1).match,) for field in fields.FIELDS),
@@ -67,6 +120,7 @@ MATCHES: tuple[tuple[Match, ...], ...] = (
     (match.ipv6, match.tun_dst("2001:db8::9")),
     (match.tun_id(0xFFFFFF),),
     (match.conj_id(10), match.ip),
+    *((*EVERYTHING, *terms) for terms in OF_ONE_KIND),
 )
 
 ACTIONS: tuple[tuple[Action, ...], ...] = (
