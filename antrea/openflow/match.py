@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_address, ip_network
 
 from antrea.openflow.field import Match
 
@@ -56,19 +56,24 @@ tagged = Match("vlan_tci=0x1000/0x1000")
 
 
 @lru_cache(65536)
-def _network(net: str) -> IPv4Network | IPv6Network:
-    return ip_network(net, strict=False)
+def _parsed(net: str) -> tuple[int, str]:
+    """IP version, and the normal form: no host bits, no /32 or /128; "" for every address of the family."""
+    if "/" not in net:
+        address = ip_address(net)
+        return address.version, str(address)
+    network = ip_network(net, strict=False)
+    if network.prefixlen == 0:
+        return network.version, ""
+    whole = network.prefixlen == network.max_prefixlen
+    return network.version, str(network.network_address if whole else network)
 
 
 def _address(name: str, net: str, version: int) -> str:
-    """`name=net` in normal form (no host bits, no /32 or /128); "" for everything of the family."""
-    network = _network(net)
-    if network.version != version:
+    """`name=net` in normal form; "" for every address of the family."""
+    found, text = _parsed(net)
+    if found != version:
         raise ValueError(f"{net} is not an IPv{version} address for {name}")
-    if network.prefixlen == 0:
-        return ""
-    whole = network.prefixlen == network.max_prefixlen
-    return f"{name}={network.network_address if whole else network}"
+    return f"{name}={text}" if text else ""
 
 
 def nw_src(net: str) -> Match:
