@@ -1,9 +1,9 @@
 """Three errors, named by what the reader has to do; everything else is a bug and travels.
 
-    AntreaError
-    ├── Invalid(path, why)       the user must change something: an admission message, a condition, exit 2
-    ├── Refused(entries, why)    the outside said no to these entries: the engine retries them with backoff
-    └── Unavailable(what)        a procedure cannot go on now: the caller tries again later (CNI code 11)
+AntreaError
+├── Invalid(path, why)       the user must change something: an admission message, a condition, exit 2
+├── Refused(entries, why)    the outside said no to these entries: the engine retries them with backoff
+└── Unavailable(what)        a procedure cannot go on now: the caller tries again later (CNI code 11)
 """
 
 from __future__ import annotations

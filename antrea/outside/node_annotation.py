@@ -29,9 +29,7 @@ class AnnotationSink:
             nodes[entry.node][entry.name] = entry.value or None
         for node, values in nodes.items():
             try:
-                await self._kube.patch(
-                    f"/api/v1/nodes/{node}/status", {"metadata": {"annotations": values}}
-                )
+                await self._kube.patch(f"/api/v1/nodes/{node}/status", {"metadata": {"annotations": values}})
             except Refused as no:
                 raise Refused([entry for entry in put if entry.node == node] or put or drop, no.why) from no
 
