@@ -14,6 +14,7 @@ check: ## formatting, lint, types, import contracts, generated docs current
 	ruff format --check .
 	ruff check .
 	mypy
+	set -e; for tier in ovs host lab vm parity; do MYPYPATH=tests/$$tier mypy --no-error-summary tests/$$tier; done
 	lint-imports --config .importlinter
 	$(PYTEST) -q tests/unit -k "generated or house" --no-header
 
@@ -51,6 +52,7 @@ bench: ## one benchmark: make bench BENCH=engine
 docs: ## write the generated pages under docs/generated
 	python -m antrea.openflow.document > docs/generated/pipeline.md
 	python -m antrea.config.document
+	python -m antrea.features.document
 
 image: cni ## the container image, as an archive in build/out
 	python build/image.py
