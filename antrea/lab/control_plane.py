@@ -160,6 +160,9 @@ def _controller_manager(record: Record, topology: Topology) -> list[str]:
         f"--root-ca-file={files}/ca.crt",
         f"--service-account-private-key-file={files}/sa.key",
         "--use-service-account-credentials=true",
+        # with the default of 20 requests per second its start alone takes 5 s
+        "--kube-api-qps=300",
+        "--kube-api-burst=600",
         # a node that loses power is noticed in seconds, as tests want to see
         "--node-monitor-period=2s",
         "--node-monitor-grace-period=16s",

@@ -29,8 +29,10 @@ def show(lab: Lab, say: Callable[[str], None]) -> None:
     for pod in ("client", "server"):
         lab.api.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
 
+    name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
+
     def run(*words: str) -> None:
-        say(f"\n$ {COMMAND} kubectl {' '.join(words)}")
+        say(f"\n$ {COMMAND} kubectl{name} {' '.join(words)}")
         say(lab.api.kubectl(*words).rstrip())
 
     run("get", "nodes", "-o", "wide")
@@ -42,12 +44,13 @@ def show(lab: Lab, say: Callable[[str], None]) -> None:
         run("exec", "client", "--", "curl", "-s", "-m", "5", f"http://{host}:8080/hostname")
     wait_for("an answer from http://server", lambda: answers(lab, "http://server/hostname"), seconds=20)
     run("exec", "client", "--", "curl", "-s", "-m", "5", "http://server.default.svc.cluster.local/hostname")
-    name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
+    ovs = f"{COMMAND} kubectl{name} -n kube-system exec ds/antrea-agent -c antrea-ovs -- ovs-vsctl show"
+    look = ovs if lab.settings.cni == "antrea" else f"{COMMAND} exec{name} {first} -- ip route"
     say(
         f"\nThe Pod client on {first} reached the Pod server on {last}. Try next:\n"
-        f"  {COMMAND} exec{name} {first} -- ip route            # inside a node; also: ovs-vsctl show\n"
-        f"  {COMMAND} fault{name} {last} cut-link               # heal-link, power-off, power-on, pause, resume\n"
-        f"  {COMMAND} down{name}                              # removes all of it"
+        f"  {look}\n"
+        f"  {COMMAND} fault{name} {last} power-off    # power-on, cut-link, heal-link, pause, resume\n"
+        f"  {COMMAND} down{name}    # removes all of it"
     )
 
 

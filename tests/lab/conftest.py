@@ -1,4 +1,4 @@
-"""One lab for the whole session, with the reference CNI; it is taken down by its own record."""
+"""One lab for the whole session, with our agent as its network; it is taken down by its own record."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def lab() -> Iterator[Lab]:
     record = Record(f"t{os.getpid()}")
     try:
-        yield cluster.up(record, Settings(nodes=2, cni="reference"), print)
+        yield cluster.up(record, Settings(nodes=2, cni="antrea"), print)
     finally:
         cluster.down(record)

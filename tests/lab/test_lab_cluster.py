@@ -1,4 +1,4 @@
-"""The lab is a real cluster: its nodes, its Pods and its DNS, with the reference CNI."""
+"""The lab is a real cluster: its nodes, its Pods and its DNS, with our agent as the network."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_pods_reach_each_other_by_every_address_and_by_name(family: Family, kube
     """What `antrea-lab demo` shows: it raises unless each ping and fetch succeeds."""
     record = Record(f"{family}{os.getpid()}")
     said: list[str] = []
-    settings = Settings(nodes=2, family=family, kube_proxy=kube_proxy, cni="reference")  # type: ignore[arg-type]
+    settings = Settings(nodes=2, family=family, kube_proxy=kube_proxy, cni="antrea")  # type: ignore[arg-type]
     try:
         lab = cluster.up(record, settings, print)
         demo.show(lab, said.append)
