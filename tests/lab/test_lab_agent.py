@@ -1,0 +1,203 @@
+"""Our agent in a real cluster: what crosses it, what leaves it, what survives its end, and what antctl says."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from antrea.errors import Unavailable
+from antrea.lab import namespace, node
+from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+TRAFFIC = Path(__file__).with_name("traffic.py")
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, labels: {app: NAME}}
+spec:
+  nodeName: NODE
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: IMAGE, imagePullPolicy: Never, args: [netexec, --http-port=8080],
+     ports: [{containerPort: 8080, hostPort: PORT}], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: NAME}
+spec: {selector: {app: NAME}, ports: [{port: 80, targetPort: 8080}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def pods(lab: Lab) -> Iterator[dict[str, str]]:
+    """A Pod with a probe, a hostPort and a Service of its own on each node; addresses by name."""
+    names = [f"app-{machine.name}" for machine in lab.topology.nodes]
+    for number, (name, machine) in enumerate(zip(names, lab.topology.nodes, strict=True)):
+        text = POD.replace("NAME", name).replace("NODE", machine.name).replace("PORT", str(8180 + number))
+        lab.api.apply(text.replace("IMAGE", AGNHOST))
+    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=40s")
+    found = json.loads(lab.api.kubectl("get", "pods", *names, "-o", "json"))["items"]
+    yield {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}
+    lab.api.kubectl("delete", "pod,svc", *names, "--wait=false")
+
+
+def fetch(lab: Lab, where: str, url: str) -> str:
+    """The answer to curl on a node."""
+    return node.execute(lab.record, where, "curl", "-s", "-m", "5", url)
+
+
+def antctl(lab: Lab, where: str, *words: str) -> str:
+    """antctl in the agent's container on a node."""
+    found = lab.api.kubectl(
+        *("-n", "kube-system", "get", "pods", "-l", "component=antrea-agent", "-o", "name"),
+        f"--field-selector=spec.nodeName={where}",
+    ).strip()
+    return lab.api.kubectl("-n", "kube-system", "exec", found, "-c", "antrea-agent", "--", "antctl", *words)
+
+
+def test_a_node_reaches_its_own_pods_and_those_of_other_nodes(lab: Lab, pods: dict[str, str]) -> None:
+    answers = {name: fetch(lab, "node-1", f"http://{ip}:8080/hostname") for name, ip in pods.items()}
+    assert answers == {name: name for name in pods}
+
+
+def test_a_pod_reaches_the_kubelet_of_every_node(lab: Lab, pods: dict[str, str]) -> None:
+    for address in ("172.30.0.11", "172.30.0.12"):
+        words = (
+            "curl",
+            "-sk",
+            "-m",
+            "5",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            f"https://{address}:10250/",
+        )
+        assert lab.api.kubectl("exec", "app-node-1", "--", *words) == "404"
+
+
+def test_a_pod_leaves_the_cluster_with_its_nodes_address(lab: Lab, pods: dict[str, str]) -> None:
+    outside = namespace.path(lab.record, "outside")
+    script = (
+        "import socket; s = socket.create_server(('192.0.2.10', 8099)); print('listening', flush=True);"
+        "c, peer = s.accept(); c.close(); print(peer[0], flush=True)"
+    )
+    argv = namespace.inside(outside, [sys.executable, "-c", script])
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "listening\n"
+        lab.api.kubectl("exec", "app-node-1", "--", "nc", "-z", "-w", "5", "192.0.2.10", "8099")
+        assert server.stdout.readline() == "172.30.0.11\n"
+
+
+def test_a_host_port_leads_to_its_pod_from_outside(lab: Lab, pods: dict[str, str]) -> None:
+    outside = namespace.path(lab.record, "outside")
+    words = namespace.inside(outside, ["curl", "-s", "-m", "5", "http://172.30.0.12:8181/hostname"])
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "app-node-2"
+
+
+def test_a_pod_reaches_services_also_the_one_that_leads_back_to_it(lab: Lab, pods: dict[str, str]) -> None:
+    for name in pods:
+
+        def answer(name: str = name) -> str:
+            words = ("curl", "-s", "-m", "2", f"http://{name}/hostname")
+            with contextlib.suppress(Unavailable):
+                return lab.api.kubectl("exec", "app-node-1", "--", *words)
+            return ""
+
+        assert wait_for(f"an answer from Service {name}", answer, seconds=20) == name
+
+
+def test_a_pod_cannot_send_with_an_address_of_another(lab: Lab, pods: dict[str, str]) -> None:
+    gateway, other = (
+        pods["app-node-1"].rsplit(".", 1)[0] + ".1",
+        pods["app-node-1"].rsplit(".", 1)[0] + ".250",
+    )
+    inside = pod_namespace(lab, "node-1", pods["app-node-1"])
+    subprocess.run([*inside, "ip", "addr", "add", f"{other}/24", "dev", "eth0"], check=True)
+    try:
+        ping = [*inside, "ping", "-c", "1", "-W", "1"]
+        honest = subprocess.run([*ping, gateway], capture_output=True, check=False).returncode
+        spoofed = subprocess.run([*ping, "-I", other, gateway], capture_output=True, check=False).returncode
+    finally:
+        subprocess.run([*inside, "ip", "addr", "del", f"{other}/24", "dev", "eth0"], check=True)
+    assert (honest, spoofed) == (0, 1)
+
+
+def test_antctl_in_the_agents_container_speaks_as_upstreams(lab: Lab, pods: dict[str, str]) -> None:
+    assert antctl(lab, "node-1", "version").splitlines()[0].startswith("agentVersion: ")
+    gates = antctl(lab, "node-1", "get", "featuregates").splitlines()
+    assert (gates[0], gates[1].split()) == (
+        "Antrea Agent Feature Gates",
+        ["FEATUREGATE", "STATUS", "VERSION"],
+    )
+    interfaces = antctl(lab, "node-1", "get", "podinterface", "app-node-1", "-n", "default").splitlines()
+    assert interfaces[0].split() == [
+        *("NAMESPACE", "NAME", "INTERFACE-NAME", "IP", "MAC", "PORT-UUID", "OF-PORT", "CONTAINER-ID"),
+    ]
+    row = interfaces[1].split()
+    assert (row[0], row[1], row[3]) == ("default", "app-node-1", pods["app-node-1"])
+    assert re.fullmatch(r"app-node-[0-9a-f]{6}", row[2].replace("--", "-"))
+    flows = antctl(lab, "node-1", "get", "ovsflows", "-T", "SpoofGuard")
+    assert f"nw_src={pods['app-node-1']}" in flows
+
+
+def pod_namespace(lab: Lab, where: str, address: str) -> list[str]:
+    """The words that bring a command into the network namespace of the Pod with this address."""
+    folder = Path(f"/proc/{node.init_pid(lab.record, where)}/root/run/netns")
+    for file in folder.iterdir():
+        words = ["nsenter", f"--net={file}", "--"]
+        shown = subprocess.run([*words, "ip", "-o", "addr"], capture_output=True, text=True, check=False)
+        if f" {address}/" in shown.stdout:
+            return words
+    raise LookupError(f"no network namespace on {where} has {address}")
+
+
+def agent_pid(lab: Lab, where: str) -> int:
+    """Process of the agent in the node's numbers; 0 while there is none."""
+    with contextlib.suppress(Unavailable):
+        found = node.execute(lab.record, where, "pgrep", "-f", "^/usr/bin/python3.*/antrea-agent --config")
+        return int(found.split()[0])
+    return 0
+
+
+def ready(lab: Lab, where: str) -> bool:
+    """The agent's own /readyz."""
+    with contextlib.suppress(Unavailable):
+        words = ("curl", "-sk", "-m", "2", "https://127.0.0.1:10350/readyz")
+        return node.execute(lab.record, where, *words).strip() == "ok"
+    return False
+
+
+def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(lab: Lab, pods: dict[str, str]) -> None:
+    address = pods["app-node-2"]
+    serve = [*pod_namespace(lab, "node-2", address), sys.executable, str(TRAFFIC), "serve", address]
+    send = [*pod_namespace(lab, "node-1", pods["app-node-1"]), sys.executable, str(TRAFFIC), "send", address]
+    pipe: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(serve, **pipe) as server, subprocess.Popen(send, **pipe) as client:
+        assert server.stdout is not None
+        assert client.stdout is not None
+        assert server.stdout.readline() == "listening\n"
+        assert client.stdout.readline() == "connected\n"
+        before = agent_pid(lab, "node-1")
+        node.execute(lab.record, "node-1", "kill", "-9", str(before))
+        wait_for("a new agent", lambda: agent_pid(lab, "node-1") not in (0, before), seconds=60)
+        wait_for("its readiness", lambda: ready(lab, "node-1"), seconds=60)
+        out, _ = client.communicate("end\n", timeout=30)
+        sent = json.loads(out)
+        received = json.loads(server.communicate(timeout=30)[0])
+    assert sent["sent"] > 100
+    assert (received["datagrams"], sent["echoed"]) == (sent["sent"], sent["sent"])
