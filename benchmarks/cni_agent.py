@@ -1,0 +1,97 @@
+"""The agent as a CNI call meets it, for benchmarks: every unit, sink and server on its path, but no Kubernetes API.
+
+python -m benchmarks.cni_agent '{"run_dir": ..., "directory": ...}': see `Settings`. Needs the network namespace of a
+switch whose bridge br-int has a gateway port; makes `directory`/ready once ADD can succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from antrea.agent.assembly import FEATURES, SWEEPS, pipeline_of
+from antrea.agent.cni_bridge import OvsPodPorts
+from antrea.agent.cni_server import CniServer
+from antrea.agent.cni_wiring import Wiring
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.ovs import PodInterface
+from antrea.features.feature import Realised
+from antrea.host.address import Address
+from antrea.host.link import Link
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.route import Neighbour, Route, Rule
+from antrea.host.sysctl import Sysctl
+from antrea.openflow.flow import Flow
+from antrea.outside.netlink import NetlinkSink
+from antrea.outside.netns import NetnsWorker
+from antrea.outside.nft import NftSink
+from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.ovsdb import Ovsdb
+from antrea.outside.ovsdb_ports import PortFeed
+
+POD_CIDRS = ("10.244.1.0/24",)
+
+
+class Settings(msgspec.Struct):
+    run_dir: str
+    """Where db.sock and br-int.mgmt are."""
+    directory: str
+    """Where cni.sock and the addresses are to be."""
+
+
+async def run(settings: Settings) -> None:
+    directory = Path(settings.directory)
+    db = await Ovsdb.connect(Path(settings.run_dir, "db.sock"))
+    config = AgentConfig(ovs_datapath_type="netdev")
+    node = ThisNode(name="node-1", pod_cidrs=POD_CIDRS)
+    pipeline = pipeline_of(config, node)
+    facts = Facts()
+    for row in (config, node, Realised(pipeline)):
+        facts.put(row)
+    for kind in (ThisNode, PeerNode):
+        facts.synced(kind)
+    flows = FlowSink(Ofctl(Path(settings.run_dir, "br-int.mgmt")), pipeline, 1)
+    netlink, nft = NetlinkSink(), NftSink()
+    engine = Engine(
+        facts,
+        [unit for feature in FEATURES for unit in feature.units],
+        {
+            Flow: flows,
+            **dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), netlink),
+            **dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), nft),
+        },
+        sweeps=SWEEPS,
+    )
+
+    async def settle(pod: PodInterface) -> None:
+        facts.put(pod, urgent=True)
+        await engine.settled(PodInterface, pod.key)
+
+    wiring = Wiring(
+        OvsPodPorts(db, "br-int"),
+        NetnsWorker(),
+        node=lambda: facts.get(ThisNode),
+        settle=settle,
+        ipam_directory=directory / "ipam",
+        tx_off=True,
+    )
+    ready = asyncio.Event()
+    server = CniServer(wiring, ready, directory / "cni.sock")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(PortFeed(db, "br-int").run(facts))
+        tasks.create_task(engine.run())
+        tasks.create_task(server.run())
+        await engine.quiet()
+        ready.set()
+        (directory / "ready").touch()
+
+
+if __name__ == "__main__":
+    uvloop.run(run(msgspec.json.decode(sys.argv[1], type=Settings)))
