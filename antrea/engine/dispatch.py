@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from antrea.engine.entry import REPORT, Ref, ref_of
+from antrea.engine.entry import REPORT, ref_of
 from antrea.engine.lane import Batch, Lane
 from antrea.engine.pace import Pace, wait
 from antrea.errors import Refused
@@ -194,13 +194,12 @@ class Courier:
         if not refs:
             await self._unknown(batch, no)
             return
-        self.lane.refuse(batch, refs, self._again(0, 0), no)
+        self.lane.refuse(batch, refs, lambda tries: self._again(tries, 0), no)
         for ref in refs:
-            self._hold(ref, no)
-
-    def _hold(self, ref: Ref, no: Refused) -> None:
-        self._ledger.refuse(ref, no, self._again)
-        self._errors.note(f"refused {ref[0].__name__}", ref, no)
+            slot, _ = batch.flight[ref]
+            self._errors.note(f"refused {ref[0].__name__}", ref, no)
+            if not slot.drop and slot.rank < REPORT:
+                self._ledger.refuse(ref, no, self._again)
 
     def _again(self, tries: int, nth: int) -> float:
         """Owners of one refused entry try again one after the other: perhaps all but one of them fit."""

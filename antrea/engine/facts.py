@@ -89,9 +89,10 @@ class Facts:
 
     def id(self, pool: str, key: str) -> int:
         """A small number that stays with `key` over restarts. Raises Unavailable when the pool is full."""
+        number = self.ids.number(pool, key)
         if self.reading is not None:
             self.reading.ids.add((pool, key))
-        return self.ids.number(pool, key)
+        return number
 
     # what feeds write
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -11,6 +11,8 @@ from antrea.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+log = logging.getLogger(__name__)
 
 IdRef = tuple[str, str]
 """(pool, key)"""
@@ -137,8 +139,11 @@ class Ids:
     def _free(self, ref: IdRef) -> None:
         pool, key = ref
         self._pools[pool].free(key)
-        with suppress(OSError):  # a lost line only means that the next start frees it once more
+        try:
             self._write(Record(pool, key, 0))
+        except Exception as why:
+            # harmless: the next start takes the number for unclaimed and frees it again; a later owner's line wins
+            log.warning("Journalling a freed number failed", extra={"pool": pool, "key": key}, exc_info=why)
 
     def _load(self, journal: Journal) -> None:
         owners: dict[tuple[str, int], str] = {}

@@ -77,3 +77,8 @@ class Job:
     @property
     def name(self) -> tuple[str, str]:
         return (self.unit.name, self.key)
+
+    @property
+    def held_name(self) -> tuple[str, str, str]:
+        """Under which it is listed as held back."""
+        return ("held", *self.name)

@@ -9,7 +9,7 @@ from antrea.engine.entry import REPORT
 from antrea.engine.order import Order, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from antrea.engine.entry import Ref, Sink
     from antrea.errors import Refused
@@ -49,6 +49,8 @@ class Lane:
         self.errands: dict[Ref, Slot | Retry] = {}
         """Where each errand lies: under its slot in `fresh`, or in a Retry."""
         self.retries: list[Retry] = []
+        self.noes: dict[Ref, int] = {}
+        """How many times in a row the sink said no to the errand of a ref."""
         self._fresh: dict[Slot, dict[Ref, Any]] = {}
         self._order = order
         self._touched = touched
@@ -89,6 +91,7 @@ class Lane:
     def forget(self, ref: Ref) -> None:
         """Withdrawn, but what stands outside is left as it is."""
         self.discard(ref)
+        self.noes.pop(ref, None)
         self.confirmed.pop(ref, None)
         self.doubtful.pop(ref, None)
 
@@ -140,6 +143,7 @@ class Lane:
     def confirm(self, batch: Batch) -> Iterator[Ref]:
         """All of it stands. Yields every ref, so that the caller can pause."""
         for ref, (slot, value) in batch.flight.items():
+            self.noes.pop(ref, None)
             if self.doubtful.pop(ref, None) is not None:  # else forgotten meanwhile
                 self._land(ref, None if slot.drop else value)
             newer = self.errands.get(ref)
@@ -162,12 +166,16 @@ class Lane:
         if retry.errands:
             self.retries.append(retry)
 
-    def refuse(self, batch: Batch, refs: Collection[Ref], due: float, why: Refused) -> None:
-        """A known no to `refs`; the others go again at once, for nobody knows whether the sink took them."""
-        retry = Retry(due, why)
+    def refuse(self, batch: Batch, refs: Collection[Ref], due: Callable[[int], float], why: Refused) -> None:
+        """A known no to `refs`; the others go again at once, for nobody knows whether the sink took them.
+
+        `due(tries)` says when to ask again after so many noes to one of them.
+        """
+        retry = Retry(due(max(self.noes.get(ref, 0) for ref in refs)), why)
         for ref, (slot, value) in batch.flight.items():
             superseded = self._superseded(ref)
             if ref in refs:
+                self.noes[ref] = self.noes.get(ref, 0) + 1
                 if ref not in batch.doubted:
                     self.doubtful.pop(ref, None)
                 self._order.done(slot)

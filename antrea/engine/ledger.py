@@ -110,6 +110,7 @@ class Ledger:
             lane.place(ref, value, Slot(late, turn, drop, -value.rank if drop else value.rank))
         else:
             lane.discard(ref)
+            lane.noes.pop(ref, None)
             if agreed:
                 self.resolve(ref)
 
@@ -160,24 +161,29 @@ class Ledger:
             for job in owners:
                 job.good = NOTHING
         for nth, job in enumerate(owners):
-            if job.due or job.held is not None:
-                continue
-            job.held = Hold(due(job.tries, nth), refused)
-            job.tries += 1
-            self.held[job] = None
-            changed = [*job.given, *job.good]
-            self.give(job, job.good)
-            for other in changed:
-                if other in self.touched:
-                    self.lane(other[0]).discard(other)
+            if job.held is None:
+                self._hold(job, Hold(due(job.tries, nth), refused))
         if not self.busy:
             for _ in self.review(late=True):
                 pass
 
+    def _hold(self, job: Job, hold: Hold) -> None:
+        job.held = hold
+        job.tries += 1
+        self.held[job] = None
+        self._errors.note("held", job.held_name, hold.refused)
+        changed = [*job.given, *job.good]
+        self.give(job, job.good)
+        for ref in changed:
+            if ref in self.touched:
+                self.lane(ref[0]).discard(ref)  # not before all is compared
+
     def release(self, job: Job) -> None:
-        """Let `job` try again what it wants."""
-        job.held = None
-        self.held.pop(job, None)
+        """Let `job` try what it wants, again or for the first time."""
+        if job.held is not None:
+            job.held = None
+            del self.held[job]
+            self._errors.clear(job.held_name)
         self.give(job, job.wanted)
 
     @property
@@ -190,6 +196,9 @@ class Ledger:
             or self.touched_rows
             or self.waiters
             or self.held
-            or any(lane.confirmed or lane.doubtful or lane.errands for lane in self._of_type.values())
+            or any(
+                lane.confirmed or lane.doubtful or lane.errands or lane.noes
+                for lane in self._of_type.values()
+            )
             or not self.order.empty
         )
