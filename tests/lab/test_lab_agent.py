@@ -113,7 +113,7 @@ def test_a_pod_reaches_services_also_the_one_that_leads_back_to_it(lab: Lab, pod
     for name in pods:
 
         def answer(name: str = name) -> str:
-            words = ("curl", "-s", "-m", "2", f"http://{name}/hostname")
+            words = ("curl", "-s", "-m", "2", f"http://{name}.default.svc.cluster.local/hostname")
             with contextlib.suppress(Unavailable):
                 return lab.api.kubectl("exec", "app-node-1", "--", *words)
             return ""
