@@ -1,0 +1,85 @@
+"""What the host gets: gateway, forwarding, source translation, and the card that userspace OVS owns."""
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.node_network.agent import FEATURE
+from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
+from antrea.host.address import Address
+from antrea.host.link import Link
+from antrea.host.nft import NftElement, NftRule, NftShield
+from antrea.host.rank import RECEIVES
+from antrea.host.route import Neighbour, Route
+from antrea.host.sysctl import Sysctl
+
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/80"), ("192.0.2.1",), ("198.51.100.1",), 1400)
+PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/80"), ("192.0.2.2",), ("198.51.100.2",))
+GATEWAY = OvsPort("antrea-gw0", "gateway", 32769, "0a:00:00:00:00:01")
+CARD = Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("198.51.100.1/24",), (("", "198.51.100.254"),))
+POD = PodInterface("web-1a2b3c", "c1", "shop", "web", "0a:00:00:00:00:07", ("10.10.0.7",), 7, "uuid-1")
+
+
+def wanted(config: AgentConfig, *kinds: type) -> set[object]:
+    """Everything of these kinds that the features want of one Node."""
+    facts = Facts()
+    for row in (config, NODE, PEER, GATEWAY, CARD, POD):
+        facts.put(row)
+    engine = Engine(facts, (*FEATURE.units, *NODE_ROUTE.units))
+    engine.plan()
+    return {entry for entry in engine.standing().values() if isinstance(entry, kinds)}
+
+
+def test_the_gateway_has_the_first_address_of_each_pod_cidr_and_the_host_forwards() -> None:
+    assert wanted(AgentConfig(), Link, Address, Sysctl) == {
+        Link("antrea-gw0", 1400),
+        Link("br-phy", 1500),
+        Link("eth1", 0),
+        Address("antrea-gw0", "10.10.0.1/24"),
+        Address("antrea-gw0", "fd00:10::1/80"),
+        Address("br-phy", "198.51.100.1/24"),
+        Sysctl("net/ipv4/ip_forward", "1"),
+        Sysctl("net/ipv6/conf/all/forwarding", "1"),
+        Sysctl("net/ipv4/conf/antrea-gw0/arp_announce", "1"),
+    }
+
+
+def test_routes_lead_to_peers_through_their_gateways_and_the_card_keeps_its_own() -> None:
+    assert wanted(AgentConfig(), Route, Neighbour) == {
+        Route(dst="0.0.0.0/0", dev="br-phy", via="198.51.100.254", rank=RECEIVES),
+        Route(dst="10.10.1.0/24", dev="antrea-gw0", via="10.10.1.1", onlink=True),
+        Route(dst="fd00:10:1::1/128", dev="antrea-gw0"),
+        Route(dst="fd00:10:1::/80", dev="antrea-gw0", via="fd00:10:1::1", onlink=True),
+        Neighbour(dev="antrea-gw0", ip="fd00:10:1::1", mac="aa:bb:cc:dd:ee:ff"),
+    }
+
+
+def test_the_kernel_is_shielded_from_ports_only_while_ovs_runs_in_user_space() -> None:
+    card = NftShield("eth1")
+    assert wanted(AgentConfig(ovs_datapath_type="netdev"), NftShield) == {
+        card,
+        NftShield("web-1a2b3c", "uuid-1"),
+    }
+    assert wanted(AgentConfig(), NftShield) == {card}
+
+
+def test_pods_leave_with_the_nodes_address_but_reach_pods_with_their_own() -> None:
+    rules = {rule.name: rule.text for rule in wanted(AgentConfig(), NftRule) if isinstance(rule, NftRule)}
+    assert rules["Pods to outside, ip"] == (
+        'ip saddr 10.10.0.0/24 ip daddr != @antrea-pod-ip oifname != "antrea-gw0" masquerade'
+    )
+    assert rules["Pods to outside, ip6"] == (
+        'ip6 saddr fd00:10::/80 ip6 daddr != @antrea-pod-ip6 oifname != "antrea-gw0" masquerade'
+    )
+    assert wanted(AgentConfig(), NftElement) == {
+        NftElement(set=name, value=cidr)
+        for node in (NODE, PEER)
+        for name, cidr in zip(("antrea-pod-ip", "antrea-pod-ip6"), node.pod_cidrs, strict=True)
+    }
+
+
+def test_the_tunnels_port_is_not_tracked_whatever_its_number() -> None:
+    rules = wanted(AgentConfig(tunnel_port=7000), NftRule)
+    assert {rule.text for rule in rules if isinstance(rule, NftRule) and rule.chain == "prerouting-raw"} == {
+        "udp dport 7000 fib daddr type local notrack"
+    }
