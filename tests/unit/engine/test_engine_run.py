@@ -1,4 +1,4 @@
-"""The running engine: slices, order across sinks, urgency, refusals, doubts, replays and sweeps."""
+"""The running engine: slices, order across sinks, urgency, refusals and doubts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from engine_world import QUICK, Announce, Flow, Member, Pod, Policy, Route, Setting, Snat, Status, until
+from engine_world import QUICK, Announce, Flow, Pod, Policy, Route, Setting, Snat, Status, until
 
-from antrea.engine import Act, Engine, Facts, Pace, Unit
-from antrea.errors import Refused, Unavailable
+from antrea.engine import Facts, Pace, Unit
+from antrea.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,14 @@ def flow(facts: Facts, pod: Pod) -> Iterator[Any]:
 
 def status(facts: Facts, pod: Pod) -> Iterator[Any]:
     yield Status(pod.name, str(pod.port))
+
+
+def announce(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Announce(pod.name, pod.port)
+
+
+async def ignore(act: Announce) -> None:
+    pass
 
 
 CHAIN = (Unit(Pod, chain),)
@@ -394,228 +402,3 @@ async def test_a_refusal_that_names_none_of_the_batch_is_an_unknown_outcome(worl
     w.facts.put(Pod("a", 1))
     await w.engine.settled(Pod, "a")
     assert w.engine.errors.counts == {"sink Switch": 1}
-
-
-# 6. and 7. withdrawals, replays, sweeps
-
-
-async def test_a_withdrawal_is_immediate_while_feeds_are_unsynced(world: Run) -> None:
-    w = world(CHAIN, sweeps={0: (Pod, Policy)})
-    w.facts.put(Pod("a", 1))
-    await w.engine.settled(Pod, "a")
-    w.facts.drop(Pod, "a")
-    await w.engine.settled(Pod, "a")
-    assert w.state == {}
-
-
-async def test_a_category_is_swept_once_its_feeds_have_synced_and_everything_is_replayed(world: Run) -> None:
-    w = world(CHAIN, sweeps={0: (Pod,), 1: (Pod, Policy)})
-    w.facts.put(Pod("a", 1))
-    await w.engine.settled(Pod, "a")
-    w.facts.put(Pod("b", 2))
-    w.facts.synced(Pod)
-    await until(lambda: ("sweep", 0) in w.flows.calls and ("sweep", 0) in w.host.calls)
-    assert w.flows.calls == [("resync", ["a"]), ("apply", ["b"], []), ("sweep", 0)]
-    w.facts.synced(Policy)
-    await until(lambda: w.flows.calls[-1] == ("sweep", 1) == w.host.calls[-1])
-
-
-async def test_no_sweep_before_the_replay_is_confirmed(world: Run) -> None:
-    w = world((Unit(Pod, flow),), sweeps={0: (Pod,)}, start=False)
-    failures = iter([TimeoutError(), TimeoutError()])
-
-    def fail() -> None:
-        if (error := next(failures, None)) is not None:
-            raise error
-
-    w.flows.on_call = fail
-    w.facts.put(Pod("a", 1))
-    w.facts.synced(Pod)
-    w.start()
-    await until(lambda: ("sweep", 0) in w.flows.calls)
-    assert w.flows.calls == [("resync", ["a"])] * 3 + [("sweep", 0)]
-
-
-async def test_what_sends_is_swept_before_what_receives(world: Run) -> None:
-    w = world(CHAIN, sweeps={0: (Pod,)}, start=False)
-    w.facts.put(Pod("a", 1))
-    w.facts.synced(Pod)
-    w.flows.gate.clear()
-    w.start()
-    await until(lambda: bool(w.flows.calls))
-    assert ("sweep", 0) not in w.host.calls
-    w.flows.gate.set()
-    await until(lambda: ("sweep", 0) in w.host.calls)
-    assert w.flows.calls[-1] == ("sweep", 0)
-
-
-async def test_a_failed_sweep_is_tried_again(world: Run) -> None:
-    w = world((Unit(Pod, flow),), sweeps={0: (Pod,)}, start=False)
-    failures = iter([None, TimeoutError("busy")])
-
-    def fail() -> None:
-        if (error := next(failures, None)) is not None:
-            raise error
-
-    w.flows.on_call = fail
-    w.facts.synced(Pod)
-    w.start()
-    await until(lambda: ("sweep", 0) in w.flows.calls)
-    assert w.engine.errors.counts == {"sink Switch": 1}
-
-
-async def test_a_sink_that_lost_everything_replays_it_in_one_call_and_sweeps_again(world: Run) -> None:
-    w = world(CHAIN, sweeps={0: (Pod,)})
-    for n in range(3):
-        w.facts.put(Pod(f"p{n}", n))
-    w.facts.synced(Pod)
-    await until(lambda: ("sweep", 0) in w.flows.calls)
-    await w.engine.quiet()
-    w.flows.state.clear()
-    w.flows.calls.clear()
-    w.engine.resync(w.flows)
-    await until(lambda: ("sweep", 0) in w.flows.calls)
-    assert w.flows.calls == [("resync", ["p0", "p1", "p2"]), ("sweep", 0)]
-    assert len(w.state) == 9
-
-
-async def test_changes_during_a_replay_are_applied_after_it(world: Run) -> None:
-    w = world((Unit(Pod, flow),), start=False)
-    for n in range(3):
-        w.facts.put(Pod(f"p{n}", 1))
-    w.flows.gate.clear()
-    w.start()
-    await until(lambda: bool(w.flows.calls))
-    w.facts.put(Pod("p1", 2))
-    w.facts.drop(Pod, "p2")
-    await until(lambda: w.engine._turns.covered == w.facts.writes)
-    w.flows.gate.set()
-    await w.engine.quiet()
-    assert w.flows.calls == [("resync", ["p0", "p1", "p2"]), ("apply", ["p1"], ["p2"])]
-    assert w.state == {(Flow, "p0"): Flow("p0", ("output:1",)), (Flow, "p1"): Flow("p1", ("output:2",))}
-
-
-async def test_an_entry_refused_in_a_replay_takes_its_owner_out_whole(world: Run) -> None:
-    w = world(CHAIN)
-    for n in range(3):
-        w.facts.put(Pod(f"p{n}", n))
-    await w.engine.quiet()
-    w.flows.state.clear()
-    w.flows.refuse("p1")
-    w.engine.resync(w.flows)
-    await until(
-        lambda: (
-            set(w.state)
-            == {(kind, key) for n in (0, 2) for kind, key in ((Snat, n), (Flow, f"p{n}"), (Route, f"p{n}"))}
-        )
-    )
-    w.flows.on_entry = lambda entry: None
-    await w.engine.settled(Pod, "p0")
-    await until(lambda: len(w.state) == 9)
-
-
-async def test_a_feed_that_has_not_synced_for_a_minute_is_named() -> None:
-    now = [0.0]
-    facts = Facts()
-    engine = Engine(facts, CHAIN, sweeps={0: (Pod,), 1: (Pod, Policy)}, pace=Pace(clock=lambda: now[0]))
-    assert engine.unsynced() == []
-    now[0] = 59.0
-    assert engine.unsynced() == []
-    now[0] = 60.0
-    assert engine.unsynced() == ["Pod", "Policy"]
-    facts.synced(Pod)
-    engine.plan()
-    assert engine.unsynced() == ["Policy"]
-    facts.synced(Policy)
-    facts.lost(Pod)
-    engine.plan()
-    assert engine.unsynced() == []
-    now[0] = 119.0
-    assert engine.unsynced() == []
-    now[0] = 120.0
-    assert engine.unsynced() == ["Pod"]
-
-
-# acts
-
-
-def announce(facts: Facts, pod: Pod) -> Iterator[Any]:
-    yield Announce(pod.name, pod.port)
-
-
-async def ignore(act: Announce) -> None:
-    pass
-
-
-async def test_an_act_is_done_once_after_what_it_speaks_of_stands(world: Run) -> None:
-    done: list[tuple[Any, bool]] = []
-
-    async def do(act: Announce) -> None:
-        done.append((act, (Flow, "a") in w.flows.state))
-
-    w = world((Unit(Pod, announce), *CHAIN), acts={Announce: do})
-    w.facts.put(Pod("a", 1))
-    await w.engine.quiet()
-    w.engine.resync(w.flows)
-    w.facts.put(Pod("a", 1, ("label",)))
-    await w.engine.quiet()
-    assert done == [(Announce("a", 1), True)]
-
-
-async def test_an_act_that_fails_is_counted_and_not_repeated(world: Run) -> None:
-    async def do(act: Announce) -> None:
-        raise OSError("no such device")
-
-    w = world((Unit(Pod, announce), Unit(Pod, lambda facts, pod: [Act(pod.name, 0)])), acts={Announce: do})
-    w.facts.put(Pod("a", 1))
-    await w.engine.quiet()
-    w.facts.put(Pod("b", 1))
-    await w.engine.quiet()
-    assert w.engine.errors.counts == {"act Announce": 2, "act Act": 2}
-
-
-# settled
-
-
-async def test_settled_waits_for_derived_rows_and_for_everything_written_before(world: Run) -> None:
-    def derive(facts: Facts, pod: Pod) -> Iterator[Any]:
-        for policy in facts.all(Policy):
-            yield Member(policy.name, pod.name, pod.port, 1)
-
-    w = world((Unit(Pod, derive, (Member,)), Unit(Member, lambda facts, member: [Flow(member.key)])))
-    w.facts.put(Policy("n", "x"))
-    w.facts.put(Pod("a", 1), urgent=True)
-    await w.engine.settled(Pod, "a")
-    assert w.state == {(Flow, "n/a"): Flow("n/a")}
-
-
-async def test_settled_says_when_the_unit_fails_or_the_entries_clash(world: Run) -> None:
-    def odd(facts: Facts, pod: Pod) -> Iterator[Any]:
-        yield Flow(pod.labels[0], (f"output:{pod.port}",))
-
-    w = world((Unit(Pod, odd),))
-    w.facts.put(Pod("a", 1))
-    with pytest.raises(Unavailable, match="unit odd for a"):
-        await w.engine.settled(Pod, "a")
-    w.facts.put(Pod("a", 1, ("x",)))
-    w.facts.put(Pod("b", 2, ("x",)))
-    with pytest.raises(Refused, match="2 values for Flow"):
-        await w.engine.settled(Pod, "b")
-    w.facts.drop(Pod, "a")
-    await w.engine.settled(Pod, "b")
-    await w.engine.settled(Pod, "nobody")
-
-
-async def test_a_failing_unit_is_tried_again_without_any_change(world: Run) -> None:
-    broken = [True]
-
-    def sometimes(facts: Facts, pod: Pod) -> Iterator[Any]:
-        if broken[0]:
-            raise MemoryError
-        yield Route(pod.name)
-
-    w = world((Unit(Pod, sometimes),))
-    w.facts.put(Pod("a"))
-    await until(lambda: w.engine.errors.counts["unit sometimes"] >= 3)
-    broken[0] = False
-    await until(lambda: w.state == {(Route, "a"): Route("a")})
