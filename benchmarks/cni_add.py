@@ -171,7 +171,7 @@ def ours(directory: Path, start: Callable[..., subprocess.Popen[bytes]]) -> Cont
     kind = ("--", "set", "port", "antrea-gw0", "external_ids:antrea-type=gateway")
     sh(*vsctl, "add-port", "br-int", "antrea-gw0", *gateway, *kind)
     settings = json.dumps({"run_dir": str(directory), "directory": str(directory)})
-    agent = start(sys.executable, "-m", "benchmarks.cni_agent", settings, cwd=ROOT)
+    agent = start(sys.executable, "-m", "benchmarks.cni_add_agent", settings, cwd=ROOT)
     until(directory / "ready")
     sh("make", "-s", "-C", str(ROOT / "cni"))
     config = {

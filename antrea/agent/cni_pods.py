@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from antrea.agent.cni_announce import Announcer
 from antrea.agent.cni_answer import Attached
 from antrea.agent.cni_call import Call, Failed
 from antrea.agent.cni_wiring import Wiring, answering
 from antrea.apis.cni import Code
 from antrea.errors import Refused, Unavailable
 from antrea.host.ovs_port import PodPort
-from antrea.outside import klog
+from antrea.outside import klog, pod_veth
 from antrea.outside.netns import host_interface_name
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 SETTLE_SECONDS = 20.0
-ANNOUNCEMENTS, ANNOUNCEMENT_GAP = 3, 0.05
-"""How often, and how many seconds between. # parity: pkg/agent/cniserver advertiseContainerAddr"""
 
 
 class PodInterfaces:
@@ -37,7 +36,7 @@ class PodInterfaces:
 
     def __init__(self, wiring: Wiring) -> None:
         self._on = wiring
-        self._announcing: set[asyncio.Task[None]] = set()
+        self._announcer = Announcer(wiring.netns)
         self._added: set[str] = set()
         """Containers of which this process has answered ADD: their end comes by DEL or GC, not by comparison of lists."""
 
@@ -94,9 +93,7 @@ class PodInterfaces:
 
     async def close(self) -> None:
         """End the announcements under way."""
-        for task in self._announcing:
-            task.cancel()
-        await asyncio.gather(*self._announcing, return_exceptions=True)
+        await self._announcer.close()
 
     async def _connected(self, call: Call, allocation: Allocation) -> StandingPort | None:
         """The port of an earlier ADD of the same interface, if all of it still stands."""
@@ -128,9 +125,7 @@ class PodInterfaces:
         )
         await self._settle(name, pod)
         self._added.add(call.container_id)
-        task = asyncio.create_task(self._announce(pod), name=f"announce {name}")
-        self._announcing.add(task)
-        task.add_done_callback(self._announcing.discard)
+        self._announcer.announce(pod)
         return _attached(name, mac, allocation)
 
     async def _settle(self, name: str, pod: PodPort) -> None:
@@ -140,15 +135,6 @@ class PodInterfaces:
                 await self._on.settle(fact)
         except TimeoutError:
             raise Unavailable(f"flows of {name}, not in place within {SETTLE_SECONDS:g} s") from None
-
-    async def _announce(self, pod: PodPort) -> None:
-        """Best effort: the Pod works without it, only a neighbour that knew its address with another MAC is slow."""
-        try:
-            for _ in range(ANNOUNCEMENTS):
-                await self._on.netns.announce(pod.netns, pod.if_dev, pod.mac, pod.ips)
-                await asyncio.sleep(ANNOUNCEMENT_GAP)
-        except (Refused, Unavailable) as e:
-            log.warning("Failed to announce addresses", container=pod.container_id, err=str(e))
 
     async def _roll_back(self, call: Call) -> None:
         """What cannot be removed now is found by the runtime's DEL, or at the next start."""
@@ -178,8 +164,9 @@ class PodInterfaces:
     async def _remove(self, container_id: str, if_name: str, host_names: Collection[str]) -> None:
         with answering(Code.CONFIG_INTERFACE_FAILURE):
             await self._on.ports.drop(tuple(sorted(host_names)))
+            # Not in the worker of namespaces: the kernel takes its time, and the next ADD waits for that worker.
             for name in sorted(host_names):
-                await self._on.netns.delete_link(name)
+                await asyncio.to_thread(pod_veth.delete, name)
         with answering(Code.IPAM_FAILURE):
             await self._on.ipam.release(container_id, if_name)
         self._added.discard(container_id)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Before a step is after the one before.
 STEPS = ["before allocate", "after allocate", "after create_pod_veth", "after add", "after settle"]
-UNDO_STEPS = ["before drop", "after drop", "after delete_link", "after release"]
+UNDO_STEPS = ["before drop", "after drop", "before release", "after release"]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The agent as a CNI call meets it, for benchmarks: every unit, sink and server on its path, but no Kubernetes API.
 
-python -m benchmarks.cni_agent '{"run_dir": ..., "directory": ...}': see `Settings`. Needs the network namespace of a
+python -m benchmarks.cni_add_agent '{"run_dir": ..., "directory": ...}': see `Settings`. Needs the network namespace of a
 switch whose bridge br-int has a gateway port; makes `directory`/ready once ADD can succeed.
 """
 
