@@ -2,6 +2,7 @@
 
 python tests/host/cni_agent.py '{"db": ..., "socket": ..., "ipam": ...}': see `Settings`. Its log goes to stderr, and has
 a line "started" once it serves.
+SIGHUP makes it reconcile with a list of no Pods.
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ async def main(settings: Settings) -> None:
     )
     wiring.die = settings.die
     ready = asyncio.Event()
+    again = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
     server = CniServer(wiring, ready, Path(settings.socket), ready_seconds=1)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -116,6 +119,11 @@ async def main(settings: Settings) -> None:
             if settings.ready:
                 ready.set()
             log.info("started")
+            while True:
+                await again.wait()
+                again.clear()
+                await server.reconcile(())
+                log.info("reconciled")
     finally:
         worker.close()
         await db.close()

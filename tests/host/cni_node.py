@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -108,6 +109,11 @@ class CniNode:
         """Kill the last agent, unless it is dead, and start another."""
         self.stop_agent()
         self.start_agent(**changes)
+
+    def reconcile(self) -> None:
+        """Let the last agent compare with a list of no Pods."""
+        self._agents[-1].send_signal(signal.SIGHUP)
+        until(lambda: "reconciled\n" in self.log(len(self._agents) - 1), "end of reconcile")
 
     def stop_agent(self) -> None:
         """As kill -9 does."""

@@ -92,6 +92,20 @@ def test_nothing_is_removed_before_the_list_of_pods_is_complete(node: CniNode) -
     assert node.check(pod, result).stdout == b""
 
 
+def test_a_list_older_than_the_last_add_removes_nothing_that_was_added(node: CniNode) -> None:
+    node.start_agent()
+    before = node.pod("before")
+    node.add(before)
+    node.start_agent_anew()
+    pod, deleted = node.pod("pod"), node.pod("deleted")
+    result = node.add(pod)
+    node.add(deleted)
+    assert node.call("DEL", deleted).status == 0
+    node.reconcile()
+    assert [len(left) for left in node.left()] == [1, 1, 2]
+    assert node.check(pod, result).stdout == b""
+
+
 def test_a_second_agent_of_the_node_ends_and_the_first_goes_on(node: CniNode) -> None:
     node.start_agent()
     second = node.start_agent()
