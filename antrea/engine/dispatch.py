@@ -83,6 +83,7 @@ class Courier:
             worked = await self._step(shared)
             self.busy = False
             if worked:
+                shared.wake()  # a replay or sweep of another may have waited for this one
                 told()
             else:
                 await wait(self.awake, self._rest())
@@ -110,8 +111,9 @@ class Courier:
         return False
 
     def _rest(self) -> float | None:
+        """Seconds until there may be something to do that nobody wakes it for."""
         now = self._pace.clock()
-        due = [when - now for when in (self.lane.next_due(),) if when is not None]
+        due = [when - now for when in (self.lane.next_due(),) if when is not None and not self.lost]
         if self._not_before > now:
             due.append(self._not_before - now)
         return min(due, default=None)

@@ -38,8 +38,6 @@ class Pace(msgspec.Struct, frozen=True):
 
 async def wait(event: asyncio.Event, seconds: float | None) -> None:
     """Until `event` is set, but no longer than `seconds` (None: for ever)."""
-    if seconds is not None and seconds <= 0:
-        return
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -152,6 +152,22 @@ async def test_an_entry_refused_in_a_replay_takes_its_owner_out_whole(world: Run
     await until(lambda: len(w.state) == 9)
 
 
+async def test_a_replay_that_waits_for_a_lower_rank_neither_spins_nor_sleeps_too_long(world: Run) -> None:
+    w = world(CHAIN)
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    w.flows.refuse("a")
+    w.facts.put(Pod("a", 2))
+    w.host.gate.clear()
+    w.engine.resync(w.host)
+    w.engine.resync(w.flows)
+    await until(lambda: w.host.calls[-1][0] == "resync")
+    w.flows.on_entry = lambda entry: None
+    w.host.gate.set()
+    await until(lambda: w.flows.state == {(Flow, "a"): Flow("a", ("output:2",))})
+    await w.engine.quiet()
+
+
 async def test_a_feed_that_has_not_synced_for_a_minute_is_named() -> None:
     now = [0.0]
     facts = Facts()
