@@ -32,7 +32,7 @@ class Round:
     def start(self) -> None:
         """Replays go in the order of ranks from here."""
         for courier in self.couriers:
-            courier.rank = courier.lane.lowest_rank()
+            courier.rank = min(courier.rank, courier.lane.lowest_rank())
         self.started = True
 
     def wake(self) -> None:
@@ -59,6 +59,7 @@ class Courier:
         self.lane = lane
         self.sink = sink
         self.rank = REPORT
+        """The smallest rank it ever had to put: in this order sinks replay, and in reverse they sweep."""
         self.awake = asyncio.Event()
         self.lost = True
         """The sink has to replay everything before it can take differences."""
@@ -136,6 +137,7 @@ class Courier:
         return None
 
     async def _apply(self, batch: Batch) -> None:
+        self.rank = min(self.rank, *(slot.rank for slot, _ in batch.flight.values()))
         try:
             await self.sink.apply(batch.put, batch.drop)
         except Refused as no:
