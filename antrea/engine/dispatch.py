@@ -70,6 +70,7 @@ class Courier:
         self._ledger = ledger
         self._errors = errors
         self._pace = pace
+        self._replaying = False
         self._failures = 0
         self._most = pace.batch
         """Entries in one retry: halves when the outcome is unknown, doubles when it is known, so that one bad entry is soon alone."""
@@ -101,7 +102,9 @@ class Courier:
         if self.lost:
             if not shared.started or now < self._not_before or not self._first(shared):
                 return False
+            self._replaying = True
             await self._replay()
+            self._replaying = False
             return True
         if (batch := self.lane.pick(now, self._pace.batch, self._most)) is not None:
             await self._apply(batch)
@@ -122,7 +125,8 @@ class Courier:
     def _first(self, shared: Round) -> bool:
         """Lanes of smaller rank have at least tried to replay."""
         return not any(
-            other.lost and not other._failures and other.rank < self.rank for other in shared.couriers
+            (other.lost or other._replaying) and not other._failures and other.rank < self.rank
+            for other in shared.couriers
         )
 
     def _to_sweep(self, shared: Round) -> int | None:
@@ -153,7 +157,7 @@ class Courier:
     async def _replay(self) -> None:
         batch = Batch()
         await self._pace.drive(self.lane.pick_all(batch))
-        self.lost = False
+        self.lost = False  # unless it is lost once more while it replays
         try:
             await self.sink.resync(batch.put)
         except Refused as no:
