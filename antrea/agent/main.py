@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import uvloop
 
 from antrea.agent.assembly import Agent
 from antrea.agent.bootstrap import Prepared, prepare
@@ -53,7 +52,7 @@ def main(path: Path, log: klog.Options) -> None:
             loaded.config,
             encap_free_without_proxy=os.environ.get("ALLOW_NO_ENCAP_WITHOUT_ANTREA_PROXY") == "true",
         )
-        uvloop.run(run(loaded, gates))
+        asyncio.run(run(loaded, gates))
     except AntreaError as no:
         click.echo(f"antrea-agent: {no}", err=True)
         sys.exit(1)

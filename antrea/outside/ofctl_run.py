@@ -100,7 +100,7 @@ class Ofctl:
         with os.fdopen(os.memfd_create("bundle"), "w+b") as file:
             await _write(file, lines)
             within = _GRACE + _PER_LINE * len(lines)
-            code, complaint = await self._run("bundle", "-", stdin=file, within=within)
+            code, complaint = await self._run("bundle", "-", "--no-names", stdin=file, within=within)
         if code == 0:
             return None
         if found := refusal(complaint, lines):
