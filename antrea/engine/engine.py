@@ -138,9 +138,6 @@ class Engine:
         due = [job.held.due - now for job in self._ledger.held if job.held is not None]
         if self._turns.failed:
             due.append(self._retry_at - now)
-        if self._round.complete and not self._frozen:
-            gc.freeze()  # what stands now stays: later collections need not look at it
-            self._frozen = True
         await (asyncio.sleep(0) if self._pending else wait(self._awake, min(due, default=None)))
 
     def _do(self, act: Act) -> None:
@@ -155,6 +152,15 @@ class Engine:
         self._pulse = asyncio.Event()
         if self._pending or self._ledger.held:
             self._awake.set()
+        if self._round.complete and not self._frozen:
+            self._caught_up()
+
+    def _caught_up(self) -> None:
+        """Nothing of an earlier process is left outside."""
+        self._frozen = True
+        gc.freeze()  # what stands now stays: later collections need not look at it
+        if self._round.sweeps:
+            self.facts.ids.swept()
 
     def _wake_lanes(self) -> None:
         self._round.wake()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from antrea.engine.feeds import Feeds
 from antrea.engine.ids import IdRef, Ids, Journal
@@ -91,6 +91,19 @@ class Facts:
         """A small number that stays with `key` over restarts. Raises Unavailable when the pool is full."""
         number = self.ids.number(pool, key)
         if self.reading is not None:
+            self.reading.ids.add((pool, key))
+        return number
+
+    def rank(self, pool: str, key: tuple[Any, ...]) -> int:
+        """A number that stands to those of other keys of `pool` as `key` stands to them: OpenFlow priorities.
+
+        When a newcomer moves it, the job runs again. Raises Unavailable when the pool is full.
+        """
+        number, moved = self.ids.rank(pool, key)
+        for other in moved:
+            self.touched[Facts, pool, other] = False
+        if self.reading is not None:
+            self._note(self.reading, (Facts, pool, key))
             self.reading.ids.add((pool, key))
         return number
 

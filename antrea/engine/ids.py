@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from antrea.engine.ranks import Ranks
 from antrea.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-IdRef = tuple[str, str]
+IdRef = tuple[str, Any]
 """(pool, key)"""
 
 
@@ -65,7 +66,9 @@ class _Pool:
     def free(self, key: str) -> None:
         number = self.numbers.pop(key)
         self.taken.discard(number)
-        if number < self.next:
+        if not self.numbers:
+            self.freed, self.next = [], 1
+        elif number < self.next:
             heappush(self.freed, number)
 
 
@@ -75,6 +78,7 @@ class Ids:
     def __init__(self, journal: Journal | None = None) -> None:
         self._journal = journal
         self._pools: dict[str, _Pool] = {}
+        self._ranks: dict[str, Ranks] = {}
         self._uses: Counter[IdRef] = Counter()
         self._unclaimed: set[IdRef] = set()
         self._lines = 0
@@ -97,6 +101,15 @@ class Ids:
             raise
         numbers.adopt(key, number)
         return number
+
+    def rank(self, pool: str, key: Any) -> tuple[int, list[Any]]:
+        """The order number of `key`, new or known, and the keys that moved for it. Raises Unavailable if the pool is full."""
+        return self._order(pool).number(key)
+
+    def between(self, pool: str, low: int, high: int) -> None:
+        """Order numbers of `pool` lie from `low` to `high`; to be said before the first is given."""
+        ranks = self._order(pool)
+        ranks.low, ranks.high = low, high
 
     def start_above(self, pool: str, number: int) -> None:
         """New numbers are greater than `number` until the last round is swept (the journal is missing, OVS is not empty)."""
@@ -136,8 +149,14 @@ class Ids:
     def _pool(self, name: str) -> _Pool:
         return self._pools.setdefault(name, _Pool())
 
+    def _order(self, name: str) -> Ranks:
+        return self._ranks.setdefault(name, Ranks())
+
     def _free(self, ref: IdRef) -> None:
         pool, key = ref
+        if pool in self._ranks:
+            self._ranks[pool].free(key)
+            return
         self._pools[pool].free(key)
         try:
             self._write(Record(pool, key, 0))

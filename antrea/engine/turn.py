@@ -134,6 +134,15 @@ class Turns:
                     if job.due:  # else an urgent pass has run it meanwhile
                         yield from self._run(job)
             yield from self._derive(queue)
+            yield from self._moved(queue)
+
+    def _moved(self, queue: Queue) -> Iterator[None]:
+        """Jobs whose order numbers a newcomer moved run again in this pass."""
+        touched, self._facts.touched = self._facts.touched, {}
+        for read in touched:
+            for job in self._facts.readers(read):
+                self._enqueue(queue, job)
+                yield
 
     # one job
 

@@ -1,0 +1,183 @@
+"""What one change costs, counted in calls, comparisons and hashes: the same however much stands."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from engine_world import Flow, Member, Pod, Policy, Route, Setting, Snat, Status
+
+from antrea.engine import Engine, Facts, Unit
+from antrea.engine.wanted import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Counted(Flow, frozen=True):
+    """A flow that counts how often it is compared or hashed, which C loops over entries do too."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Flow) and (self.match, self.actions) == (other.match, other.actions)
+
+    def __hash__(self) -> int:
+        return hash((self.match, self.actions))
+
+
+def cost(work: Callable[[], object]) -> int:
+    """Calls of Python and C functions while `work` runs, comparisons and hashes of Counted among them."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return calls
+
+
+def own(facts: Facts, pod: Pod) -> Iterator[Any]:
+    facts.get(Setting)
+    yield Counted(pod.name, (f"output:{pod.port}",))
+
+
+def share(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Counted("shared", ("drop",))
+
+
+def unite(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Counted("shared", (f"conj({pod.port % 2})",))
+
+
+def member(facts: Facts, pod: Pod) -> Iterator[Any]:
+    """Each Pod of a group is a row of its own, so that one of 5,000 costs one."""
+    for label in pod.labels:
+        yield Member(label, pod.name, pod.port, facts.id("group", label))
+
+
+def bucket(facts: Facts, row: Member) -> Iterator[Any]:
+    yield Counted(row.key, (f"bucket:{row.port}",))
+
+
+def with_rows(units: tuple[Unit, ...], count: int) -> Engine:
+    engine = Engine(Facts(), units)
+    engine.facts.put(Setting())
+    for n in range(count):
+        engine.facts.put(Pod(f"p{n}", n, ("web",)))
+    engine.plan()
+    return engine
+
+
+def one_change(engine: Engine) -> int:
+    """The second change, so that nothing is done for the first time; then one row comes and goes."""
+    costs = []
+    for port in (100_001, 100_003):
+
+        def change(port: int = port) -> None:
+            engine.facts.put(Pod("p5", port, ("web",)))
+            engine.plan()
+
+        def come_and_go(port: int = port) -> None:
+            engine.facts.put(Pod("new", port, ("web",)))
+            engine.plan()
+            engine.facts.drop(Pod, "new")
+            engine.plan()
+
+        costs.append(cost(change) + cost(come_and_go))
+    return costs[-1]
+
+
+SHAPES = {
+    "rows of their own": (Unit(Pod, own),),
+    "sharers of one key": (Unit(Pod, share),),
+    "sharers that unite": (Unit(Pod, unite),),
+    "members of one group": (Unit(Pod, member, (Member,)), Unit(Member, bucket)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_cost_of_one_change_does_not_grow_with_what_stands(shape: str) -> None:
+    small, large = (one_change(with_rows(SHAPES[shape], count)) for count in (20, 5000))
+    assert large == small
+
+
+class Rescanning(Wanted):
+    """Mutant: looks at everything that stands at every change."""
+
+    def change(self, ref: Any, old: Any, new: Any) -> None:
+        for other in self.refs():
+            self.get(other)
+        super().change(ref, old, new)
+
+
+def test_growing_costs_would_be_seen() -> None:
+    costs = []
+    for count in (20, 500):
+        engine = with_rows(SHAPES["rows of their own"], count)
+        engine._ledger.wanted.__class__ = Rescanning
+        costs.append(one_change(engine))
+    assert costs[1] > 3 * costs[0]
+
+
+def test_a_hash_or_comparison_of_an_entry_in_a_c_loop_is_counted() -> None:
+    flows = [Counted(str(n)) for n in range(100)]
+    assert cost(lambda: set(flows)) > 100
+    assert cost(lambda: Counted("none") in flows) > 100
+
+
+def everything(facts: Facts, pod: Pod) -> Iterator[Any]:
+    facts.all(Policy)
+    yield Flow(pod.name, (str(facts.id("mark", pod.name)),))
+    yield Flow(f"label={pod.labels[0]}", ("drop",))
+    yield Flow("all", (f"conj({pod.port})",))
+    yield Snat(pod.port, pod.name)
+    yield Route(pod.name)
+    yield Status(pod.name, "text")
+
+
+def test_ten_thousand_that_came_and_went_leave_every_table_empty() -> None:
+    engine = Engine(Facts(), [Unit(Pod, everything), *SHAPES["members of one group"]])
+    for start in range(0, 10_000, 500):
+        pods = [Pod(f"p{n}", n, (f"g{n % 7}",)) for n in range(start, start + 500)]
+        for pod in pods:
+            engine.facts.put(pod)
+        assert len(engine.plan().put) == 5 * 500 + 7 + 1
+        for pod in pods:
+            engine.facts.drop(Pod, pod.name)
+        engine.plan()
+    assert (engine.empty, engine.standing(), engine.applied(), engine.facts.ids.standing()) == (
+        True,
+        {},
+        {},
+        {},
+    )
+    assert tables_of(engine) == {}
+
+
+def tables_of(engine: Engine) -> dict[str, int]:
+    """Every list, set and dict that can be reached from the engine and still holds anything of a Pod."""
+    found: dict[str, int] = {}
+    todo: list[tuple[str, Any]] = [("engine", engine)]
+    seen: set[int] = set()
+    while todo:
+        path, thing = todo.pop()
+        if id(thing) in seen or isinstance(thing, (type, str, int)):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, (dict, list, set, tuple, frozenset)):
+            if len(thing) > 20:
+                found[path] = len(thing)
+            items = list(thing.values()) if isinstance(thing, dict) else list(thing)
+            todo += [(f"{path}[]", item) for item in items]
+        elif type(thing).__module__.startswith("antrea.engine"):
+            names = [*getattr(thing, "__dict__", {}), *getattr(type(thing), "__slots__", ())]
+            todo += [(f"{path}.{name}", getattr(thing, name)) for name in names]
+    return found
