@@ -87,6 +87,18 @@ def create(record: Record, node: str) -> list[Path]:
     return joined
 
 
+def settle(record: Record, node: str, parent: int) -> None:
+    """Version 2: empty the node's own cgroup and hand its controllers to its children, once its init runs.
+
+    The init has moved itself; `parent` is the process that waits for it outside the node's pid namespace.
+    """
+    for hierarchy in mounted():
+        if hierarchy.version == 2:
+            top = _top(record, hierarchy) / node
+            (top / LEAF / "cgroup.procs").write_text(str(parent))
+            _delegate(top)
+
+
 def tops(record: Record, node: str) -> list[Path]:
     """The node's subtrees, one per hierarchy."""
     return [_top(record, h) / node for h in mounted()]

@@ -118,12 +118,11 @@ def power_on(record: Record, node: str) -> None:
         place,
         node,
     ]
-    launch(record, node, namespace.inside(namespace.path(record, node), unshare), cgroups=cgroups)
-    try:
-        wait_for(f"the init of {node}", ready.exists, seconds=20, step=0.02)
-    except Unavailable as e:
-        e.add_note(tail(record.directory / "logs" / f"{node}.log"))
-        raise
+    init = launch(record, node, namespace.inside(namespace.path(record, node), unshare), cgroups=cgroups)
+    wait_for(f"the init of {node}", lambda: ready.exists() or not init.alive, seconds=60, step=0.02)
+    if not ready.exists():
+        raise Unavailable(f"the init of {node} ended: {tail(record.directory / 'logs' / f'{node}.log')}")
+    cgroup.settle(record, node, init.pid)
 
 
 def release(record: Record, node: str) -> None:

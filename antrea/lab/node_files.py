@@ -167,7 +167,7 @@ done
 mount -t overlay -o "lowerdir=/etc,upperdir=$N/etc,workdir=$N/etc.work" overlay "$R/etc"
 %(binaries)s
 mount --rbind /dev "$R/dev"
-mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"
+[ ! -d "$R/dev/shm" ] || mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"
 mount -t proc proc "$R/proc"
 mount -t sysfs sysfs "$R/sys"
 mount -t tmpfs -o mode=755 tmpfs "$R/run"

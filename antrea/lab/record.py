@@ -19,7 +19,7 @@ import msgspec
 
 from antrea.errors import Invalid
 
-STATE = Path("/var/lib/antrea-lab")
+STATE = Path(os.environ.get("ANTREA_LAB_STATE", "/var/lib/antrea-lab"))
 
 
 class Process(msgspec.Struct, frozen=True, tag="process", tag_field="kind"):
