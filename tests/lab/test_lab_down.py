@@ -82,12 +82,12 @@ def test_down_is_idempotent_and_leaves_a_foreign_process_with_a_recorded_pid_alo
     assert remains(record) == NOTHING
 
 
-def test_a_daemon_is_in_the_record_before_it_runs() -> None:
-    """Its first act is to read the record, where it finds itself."""
+def test_a_daemon_is_in_the_record_before_it_runs_and_does_not_hold_the_lab() -> None:
+    """Its first act is to read the record, where it finds itself. If it kept the lock, `down` would wait for it."""
     record = Record(f"p{os.getpid()}")
     try:
         with record.locked():
-            process = launch(record, "reader", ["sh", "-c", f"cat {record.file}; exec sleep 60"])
+            process = launch(record, "reader", ["sh", "-c", f"cat {record.file}; exec sleep 600"])
         log = record.directory / "logs/reader.log"
         wait_for("the record in the daemon's log", log.read_text, seconds=5)
 
