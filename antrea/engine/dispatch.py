@@ -106,7 +106,9 @@ class Courier:
             await self._replay()
             self._replaying = False
             return True
-        if (batch := self.lane.pick(now, self._pace.batch, self._most)) is not None:
+        batch = Batch()
+        await self._pace.drive(self.lane.fill(batch, now, self._pace.batch, self._most))
+        if batch.flight:
             await self._apply(batch)
             return True
         if now >= self._not_before and (category := self._to_sweep(shared)) is not None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from antrea.engine.act import Doer
 from antrea.engine.dispatch import Courier, Round
 from antrea.engine.entry import Plan, Ref
+from antrea.engine.lane import Batch
 from antrea.engine.ledger import Ledger
-from antrea.engine.pace import Pace, wait
+from antrea.engine.pace import Pace, calmly, wait
 from antrea.engine.trouble import Errors
 from antrea.engine.turn import Turns
 from antrea.engine.unit import Graph, Unit
@@ -90,13 +91,13 @@ class Engine:
         )
 
     def _take(self, lane: Lane, errands: list[tuple[Slot, Any]]) -> bool:
-        batch = lane.pick(float("inf"), self._pace.batch, self._pace.batch)
-        if batch is None:
-            return False
+        batch = Batch()
+        for _ in lane.fill(batch, float("inf"), self._pace.batch, self._pace.batch):
+            pass
         errands += batch.flight.values()
         for _ in self._ledger.land(lane.confirm(batch)):
             pass
-        return True
+        return bool(batch.flight)
 
     # for ever
 
@@ -119,7 +120,7 @@ class Engine:
             retry += turns.failed
             self._retry_at = now + self._pace.delay(self._failures)
             self._failures += 1
-        await self._pace.drive(turns.run(bulk=turns.was_urgent or bool(retry), retry=retry))
+        await self._pace.drive(calmly(turns.run(bulk=turns.was_urgent or bool(retry), retry=retry)))
         if not turns.failed:
             self._failures = 0
         elif not self._failures:

@@ -101,17 +101,14 @@ class Lane:
 
     # what the sink is asked
 
-    def pick(self, now: float, most: int, retry_most: int) -> Batch | None:
-        """The next batch: urgent ones alone, then what failed and is due, then bulk."""
-        batch = Batch()
+    def fill(self, batch: Batch, now: float, most: int, retry_most: int) -> Iterator[None]:
+        """The next batch, with a pause after each entry: urgent ones alone, then what failed and is due, then bulk."""
         slots = sorted(self._fresh)
-        if slots and not slots[0].late:
-            self._take_fresh(batch, [slot for slot in slots if not slot.late], most)
+        yield from self._take_fresh(batch, [slot for slot in slots if not slot.late], most)
         if not batch.flight:
-            self._take_due(batch, now, retry_most)
+            yield from self._take_due(batch, now, retry_most)
         if not batch.flight:
-            self._take_fresh(batch, [slot for slot in slots if slot.late], most)
-        return batch if batch.flight else None
+            yield from self._take_fresh(batch, [slot for slot in slots if slot.late], most)
 
     def pick_all(self, batch: Batch) -> Iterator[None]:
         """Everything that should stand, for a replay: fills `batch`, with a pause after each entry."""
@@ -223,21 +220,24 @@ class Lane:
     def _errand(self, ref: Ref, place: Slot | Retry) -> tuple[Slot, Any]:
         return place.errands[ref] if isinstance(place, Retry) else (place, self._fresh[place][ref])
 
-    def _take_fresh(self, batch: Batch, slots: list[Slot], most: int) -> None:
+    def _take_fresh(self, batch: Batch, slots: list[Slot], most: int) -> Iterator[None]:
         taken: dict[Slot, int] = {}
         for slot in slots:
-            if len(batch.flight) >= most:
-                return
-            if self._order.free(slot, taken):
-                refs = list(islice(self._fresh[slot], most - len(batch.flight)))
-                taken[slot] = len(refs)
-                for ref in refs:
+            if not self._order.free(slot, taken):
+                continue
+            for ref in list(islice(self._fresh.get(slot, ()), most - len(batch.flight))):
+                if self.errands.get(ref) == slot:  # else a pass has placed it anew meanwhile
+                    taken[slot] = taken.get(slot, 0) + 1
                     self._lift(batch, ref)
+                yield
 
-    def _take_due(self, batch: Batch, now: float, most: int) -> None:
+    def _take_due(self, batch: Batch, now: float, most: int) -> Iterator[None]:
+        batch.retry = True
         due = [(slot, ref) for r in self.retries if r.due <= now for ref, (slot, _) in r.errands.items()]
         for _, ref in sorted(due, key=lambda pair: pair[0])[:most]:
-            self._lift(batch, ref)
+            if isinstance(self.errands.get(ref), Retry):
+                self._lift(batch, ref)
+            yield
         batch.retry = bool(batch.flight)
 
     def _lift(self, batch: Batch, ref: Ref) -> None:

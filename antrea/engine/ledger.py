@@ -90,6 +90,7 @@ class Ledger:
                 del self.touched[ref]
                 self._review(ref, turn, late)
                 yield
+        self.touched.clear()  # a dict that was large once costs its size to iterate until it is cleared
         self.order.close()
 
     def _review(self, ref: Ref, turn: int, late: bool) -> None:

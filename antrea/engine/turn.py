@@ -78,10 +78,11 @@ class Turns:
         yield from self._run_all(queue)
         yield from ledger.review(late=not urgent)
         self._appeared()
-        facts.busy = ledger.busy = False
         for job in self._ran:
             ledger.settle(job)
+            yield
         self._ran.clear()
+        facts.busy = ledger.busy = False
         self.was_urgent = urgent
         if not self.woken:
             self.covered = seen
@@ -251,6 +252,7 @@ class Turns:
                 for job in self._write(ref):
                     self._enqueue(queue, job)
                     yield
+        ledger.touched_rows.clear()  # see Ledger.review
 
     def _write(self, ref: Ref) -> Iterator[Job]:
         """Bring the derived row under `ref` up to date; yields the jobs to run for it."""

@@ -1,0 +1,244 @@
+"""What does the engine cost: the loop's lag in a pass of 70,000 entries, and one change however much stands?
+
+python -m benchmarks.engine
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from antrea.engine import Engine, Facts, Pace, Unit
+from antrea.facts.fact import Fact
+from benchmarks.figure import Against, alternate, show, show_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+ENTRIES = 70_000
+CHANGES = 100
+"""Changes in one measurement; the median of them counts."""
+
+
+class Pod(Fact, frozen=True):
+    name: str
+    port: int
+    group: str = "web"
+
+    indexes = {"group": lambda pod: (pod.group,)}  # noqa: RUF012
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class Hot(Fact, frozen=True):
+    """Read by every job."""
+
+    mtu: int
+
+
+class Member(Fact, frozen=True):
+    group: str
+    pod: str
+    port: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.group}/{self.pod}"
+
+
+class Flow(msgspec.Struct, frozen=True):
+    match: str
+    actions: tuple[str, ...]
+    rank: ClassVar[int] = 50
+    category: ClassVar[int] = 0
+
+    @property
+    def key(self) -> Hashable:
+        return self.match
+
+
+class Memory:
+    """A sink that takes everything and keeps it: the engine alone is measured."""
+
+    def __init__(self) -> None:
+        self.state: dict[Hashable, Flow] = {}
+
+    async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
+        self.state.update((flow.key, flow) for flow in put)
+        for flow in drop:
+            self.state.pop(flow.key, None)
+        await asyncio.sleep(0)
+
+    async def resync(self, entries: Sequence[Any]) -> None:
+        await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None:
+        """Nothing is left of an earlier round."""
+
+
+def own(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Flow(f"in_port={pod.name}", (f"output:{pod.port}",))
+
+
+def shared(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Flow("group", ("drop",))
+
+
+def member(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Member(pod.group, pod.name, pod.port)
+
+
+def bucket(facts: Facts, row: Member) -> Iterator[Any]:
+    yield Flow(f"bucket={row.key}", (f"output:{row.port}",))
+
+
+def hot(facts: Facts, pod: Pod) -> Iterator[Any]:
+    setting = facts.get(Hot)
+    yield Flow(pod.name, (f"output:{pod.port}", f"mtu:{setting.mtu if setting else 0}"))
+
+
+OWN, SHARED, HOT = (Unit(Pod, own),), (Unit(Pod, shared),), (Unit(Pod, hot),)
+MEMBERS = (Unit(Pod, member, (Member,)), Unit(Member, bucket))
+
+
+class Lag:
+    """Samples in milliseconds, every millisecond: how late the loop comes back, and how much of that it computed itself."""
+
+    def __init__(self) -> None:
+        self.late: list[float] = []
+        self.held: list[float] = []
+        """CPU time of this thread only: without what else the machine did meanwhile."""
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            start, computed = time.perf_counter(), time.thread_time()
+            await asyncio.sleep(0.001)
+            self.late.append(1000 * (time.perf_counter() - start) - 1)
+            self.held.append(1000 * (time.thread_time() - computed))
+
+
+def p99(samples: list[float]) -> float:
+    return statistics.quantiles(samples, n=100)[98]
+
+
+async def loaded() -> tuple[Lag, float]:
+    """The lag while 70,000 entries are computed and applied, then half of them change; seconds that took."""
+    facts, lag = Facts(), Lag()
+    engine = Engine(facts, OWN, {Flow: Memory()})
+    running, sampling = asyncio.create_task(engine.run()), asyncio.create_task(lag.run())
+    await engine.quiet()
+    start = time.perf_counter()
+    await feed(facts, [Pod(f"p{n}", n) for n in range(ENTRIES)])
+    await engine.quiet()
+    await feed(facts, [Pod(f"p{n}", n + 1) for n in range(ENTRIES // 2)])
+    await engine.quiet()
+    seconds = time.perf_counter() - start
+    for task in (running, sampling):
+        task.cancel()
+    await asyncio.gather(running, sampling, return_exceptions=True)
+    return lag, seconds
+
+
+async def feed(facts: Facts, rows: list[Pod]) -> None:
+    """As a list of a watch comes: in pages."""
+    for start in range(0, len(rows), 500):
+        for row in rows[start : start + 500]:
+            facts.put(row)
+        await asyncio.sleep(0)
+
+
+async def counting(seconds: float) -> Lag:
+    """The lag of a loop that only counts, in slices as long as the engine's: what this machine can do right now."""
+    lag, end = Lag(), time.perf_counter() + seconds
+    sampling = asyncio.create_task(lag.run())
+    while time.perf_counter() < end:
+        slice_end = time.perf_counter() + Pace().slice
+        while time.perf_counter() < slice_end:
+            pass
+        await asyncio.sleep(0)
+    sampling.cancel()
+    await asyncio.gather(sampling, return_exceptions=True)
+    return lag
+
+
+def lags() -> None:
+    """Loop lag in a pass of 70,000 entries, compared with a loop that only counts in slices of the same length."""
+    busy, seconds, calm = list[Lag](), list[float](), list[Lag]()
+    for _ in range(5):
+        lag, took = asyncio.run(loaded())
+        busy.append(lag)
+        seconds.append(took)
+        calm.append(asyncio.run(counting(took)))
+    measures: dict[str, tuple[Callable[[Lag], float], float]] = {
+        "engine_loop_lag_p99": (lambda lag: p99(lag.late), 20),
+        "engine_loop_lag_max": (lambda lag: max(lag.late), 100),
+        "engine_loop_held_p99": (lambda lag: p99(lag.held), 20),
+        "engine_loop_held_max": (lambda lag: max(lag.held), 100),
+    }
+    for name, (measure, target) in measures.items():
+        counted = Against("counting_loop", tuple(measure(lag) for lag in calm))
+        show(name, "ms", [measure(lag) for lag in busy], against=counted, target=target)
+    show("engine_entry", "us", [1e6 * took / (ENTRIES * 1.5) for took in seconds])
+
+
+class Standing:
+    """An engine with `count` Pods; `change()` measures one of them changing, in microseconds."""
+
+    def __init__(self, units: tuple[Unit, ...], count: int) -> None:
+        self._engine = Engine(Facts(), units)
+        self._port = 0
+        self._engine.facts.put(Hot(1450))
+        for n in range(count):
+            self._engine.facts.put(Pod(f"p{n}", n))
+        self._engine.plan()
+
+    def change(self) -> float:
+        return statistics.median(self._once() for _ in range(CHANGES))
+
+    def come_and_go(self) -> float:
+        return statistics.median(self._twice() for _ in range(CHANGES))
+
+    def _once(self) -> float:
+        self._port += 1
+        start = time.perf_counter()
+        self._engine.facts.put(Pod("p5", self._port + 1_000_000))
+        self._engine.plan()
+        return 1e6 * (time.perf_counter() - start)
+
+    def _twice(self) -> float:
+        start = time.perf_counter()
+        self._engine.facts.put(Pod("new", 5))
+        self._engine.plan()
+        self._engine.facts.drop(Pod, "new")
+        self._engine.plan()
+        return 1e6 * (time.perf_counter() - start)
+
+
+def slope(name: str, units: tuple[Unit, ...], large: int, small: int) -> None:
+    """One change among many rows compared with one among few."""
+    many, few = Standing(units, large), Standing(units, small)
+    values = alternate({f"{large}": many.change, f"{small}": few.change})
+    show_ratio(f"engine_change_{name}", values, "us", 1.5)
+    values = alternate({f"{large}": many.come_and_go, f"{small}": few.come_and_go})
+    show_ratio(f"engine_add_del_{name}", values, "us", 1.5)
+
+
+def main() -> None:
+    """All figures, the slopes first."""
+    slope("rows", OWN, 10_000, 1_000)
+    slope("rows", OWN, 100_000, 1_000)
+    slope("sharers", SHARED, 4_000, 10)
+    slope("group", MEMBERS, 5_000, 10)
+    slope("readers_of_one_fact", HOT, 100_000, 10)
+    lags()
+
+
+if __name__ == "__main__":
+    main()
