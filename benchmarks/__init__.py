@@ -1,0 +1,1 @@
+"""One module per question: `python -m benchmarks.<name>` prints its figures."""
