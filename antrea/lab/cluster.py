@@ -60,7 +60,10 @@ def open_lab(name: str) -> Lab:
 
 
 def up(record: Record, settings: Settings, progress: Progress) -> Lab:
-    """A whole cluster: nodes Ready, all Pods Ready, DNS answers. What an interrupted `up` left is taken down first."""
+    """A whole cluster: nodes Ready, all Pods Ready, DNS answers. What an interrupted `up` left is taken down first.
+
+    With no nodes it is the control plane alone, up in seconds, for what talks to the API server and to nobody else.
+    """
     topology = settings.topology()
     if (record.directory / COMPLETE).exists():
         raise Invalid(
@@ -80,16 +83,17 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
         underlay.create(record, topology)
         tell(f"{len(topology.machines)} machines, switches {', '.join(topology.switches)}")
         _start(lab, supplies, tell)
-        _network(lab, tell)
-        _settle(lab, tell)
+        if topology.nodes:
+            _network(lab, tell)
+            _settle(lab, tell)
         (record.directory / COMPLETE).touch()
     return lab
 
 
 def _supplies(settings: Settings, progress: Progress) -> node.Supplies:
     binaries = artifacts.binaries(progress)
-    wanted = image_recipe.standard(binaries, progress)
-    if settings.cni == "antrea":
+    wanted = image_recipe.standard(binaries, progress) if settings.nodes else []
+    if settings.nodes and settings.cni == "antrea":
         wanted.append(image_recipe.product(progress))
     return node.Supplies(binaries, images.prepare(progress, wanted))
 

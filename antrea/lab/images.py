@@ -67,6 +67,8 @@ def prepare(progress: Progress, images: Sequence[Image]) -> SeedRoot:
     A private containerd imports them into a root of its own, beginning with what an earlier root already has,
     so that a changed layer costs that layer only.
     """
+    if not images:
+        return SeedRoot(Path("/var/empty"), ())
     wanted = sorted(f"{name} {image.manifest.digest}" for image in images for name in image.references)
 
     def make(part: Path) -> None:

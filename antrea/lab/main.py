@@ -31,7 +31,7 @@ def cli() -> None:
 
 @cli.command()
 @NAME
-@click.option("--nodes", type=int, help="Number of nodes [default: 3].")
+@click.option("--nodes", type=int, help="Number of nodes, 0 for the control plane alone [default: 3].")
 @click.option("--family", type=click.Choice(["ipv4", "ipv6", "dual"]), help="IP families [default: ipv4].")
 @click.option("--kube-proxy", type=click.Choice(["iptables", "nftables", "none"]), help="[default: iptables]")
 @click.option("--cni", type=click.Choice(["antrea", "reference"]), help="[default: antrea]")

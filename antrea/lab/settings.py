@@ -42,8 +42,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     def topology(self) -> Topology:
         """The machines that these settings describe; raises Invalid."""
-        if not 1 <= self.nodes <= MOST_NODES:
-            raise Invalid("nodes", f"{self.nodes} is not between 1 and {MOST_NODES}")
+        if not 0 <= self.nodes <= MOST_NODES:
+            raise Invalid(
+                "nodes", f"{self.nodes} is not between 0 (the control plane alone) and {MOST_NODES}"
+            )
         routers = tuple(msgspec.structs.replace(m, role="router") for m in self.routers)
         return standard(
             self.nodes, self.family, vlans=self.vlans, extra=(*routers, *self.hosts), loss=self.loss

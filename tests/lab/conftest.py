@@ -35,3 +35,13 @@ def lab() -> Iterator[Lab]:
         yield cluster.up(record, Settings(nodes=2, cni="antrea"), print)
     finally:
         cluster.down(record)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[Lab]:
+    """A real API server without nodes, for what talks to the API alone; programs under test run in `control`."""
+    record = Record(f"c{os.getpid()}")
+    try:
+        yield cluster.up(record, Settings(nodes=0), print)
+    finally:
+        cluster.down(record)

@@ -68,7 +68,7 @@ def test_configured_routers_forward_and_hosts_do_not() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (Settings(nodes=21), "nodes: 21 is not between 1 and 20"),
+        (Settings(nodes=21), "nodes: 21 is not between 0 (the control plane alone) and 20"),
         (
             Settings(hosts=(Machine(name="a-very-long-name", nics=(Nic(name="eth0", switch="x"),)),)),
             "machines: 'a-very-long-name/eth0' is longer than the 15 characters of a link name",
