@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import msgspec
-import uvloop
 
 from antrea.agent.assembly import FEATURES, SWEEPS, pipeline_of
 from antrea.agent.cni_bridge import OvsPodPorts
@@ -94,4 +93,4 @@ async def run(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(run(msgspec.json.decode(sys.argv[1], type=Settings)))
+    asyncio.run(run(msgspec.json.decode(sys.argv[1], type=Settings)))
