@@ -1,0 +1,187 @@
+"""A real API server with Nodes and Pods as kubelets would write them, for benchmarks; nothing else runs in its cluster."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.lab import artifacts, certificates
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+HOST, PORT = "127.0.0.1", 6443
+ETCD = "http://127.0.0.1:2379"
+NODE_IP = "172.30.0.{}"
+POD_CIDR = "10.244.{}.0/24"
+NODE_IMAGES = 50
+"""As many as kubelet reports, --node-status-max-images."""
+
+
+class KubeApi:
+    """etcd and kube-apiserver in the network namespace of whoever makes it, and a client that may do everything."""
+
+    def __init__(self, directory: Path, start: Callable[..., subprocess.Popen[bytes]]) -> None:
+        directory.mkdir()
+        self.kubeconfig = directory / "kubeconfig"
+        ca = certificates.authority(directory, "ca", "kubernetes")
+        certificates.service_account_keys(directory)
+        certificates.issue(ca, "server", "kube-apiserver", sans=(HOST, "localhost"))
+        admin = certificates.issue(ca, "admin", "admin", groups=("system:masters",))
+        certificates.kubeconfig(self.kubeconfig, f"https://{HOST}:{PORT}", directory / "ca.crt", admin)
+        self._tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
+        self._tls.load_cert_chain(admin.certificate, admin.key)
+        self._connection = http.client.HTTPSConnection(HOST, PORT, timeout=30, context=self._tls)
+        programs = artifacts.binaries(lambda _: None)
+        with (directory / "log").open("wb") as log:
+            start(str(programs.etcd), *_etcd(directory), stdout=log, stderr=log)
+            start(str(programs.kube_apiserver), *_apiserver(directory), stdout=log, stderr=log)
+        deadline = time.monotonic() + 120
+        while not self._ready():
+            if time.monotonic() > deadline:
+                sys.exit((directory / "log").read_text()[-2000:])
+            time.sleep(0.2)
+
+    def request(self, method: str, path: str, body: object = None, content: str = "application/json") -> None:
+        """One request that has to succeed."""
+        data = None if body is None else msgspec.json.encode(body)
+        self._connection.request(method, path, data, {"Content-Type": content})
+        answer = self._connection.getresponse()
+        text = answer.read()
+        if answer.status >= 300:
+            sys.exit(f"{method} {path}: {answer.status} {text.decode()}")
+
+    def add_node(self, number: int) -> None:
+        self.request("POST", "/api/v1/nodes", node(number))
+
+    def add_pod(self, name: str, node_name: str, ip: str = "") -> None:
+        """A Pod that runs on this Node."""
+        self.request("POST", "/api/v1/namespaces/default/pods", pod(name, node_name))
+        if ip:
+            status = {"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}}
+            path = f"/api/v1/namespaces/default/pods/{name}/status"
+            self.request("PATCH", path, status, "application/merge-patch+json")
+
+    def delete_pod(self, name: str) -> None:
+        """Without waiting for a kubelet, of which there is none."""
+        self.request("DELETE", f"/api/v1/namespaces/default/pods/{name}", {"gracePeriodSeconds": 0})
+
+    def _ready(self) -> bool:
+        try:
+            self._connection.request("GET", "/readyz")
+            answer = self._connection.getresponse()
+            return answer.read() == b"ok"
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            return False
+
+
+def node(number: int) -> dict[str, Any]:
+    """node-<number> with what a kubelet of a working Node reports, about 12 KB."""
+    name = f"node-{number}"
+    now = "2026-01-01T00:00:00Z"
+    labels = {"beta.kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
+    labels |= {f"example.com/label-{n}": f"value-{n}" for n in range(10)}
+    size = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi", "hugepages-2Mi": "0"}
+    conditions = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+    digest = "0123456789abcdef" * 4
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": {"node.alpha.kubernetes.io/ttl": "0", "volumes.example.com/attached": "x" * 200},
+        },
+        "spec": {"podCIDR": POD_CIDR.format(number), "podCIDRs": [POD_CIDR.format(number)]},
+        "status": {
+            "addresses": [
+                {"type": "InternalIP", "address": NODE_IP.format(number)},
+                {"type": "Hostname", "address": name},
+            ],
+            "capacity": size,
+            "allocatable": size,
+            "conditions": [
+                {
+                    "type": kind,
+                    "status": "True" if kind == "Ready" else "False",
+                    "reason": f"Kubelet{kind}",
+                    "message": f"kubelet says how it is with {kind}",
+                    "lastHeartbeatTime": now,
+                    "lastTransitionTime": now,
+                }
+                for kind in conditions
+            ],
+            "images": [
+                {
+                    "names": [f"example.com/i{n}@sha256:{digest}", f"example.com/i{n}:v1"],
+                    "sizeBytes": 10**8 + n,
+                }
+                for n in range(NODE_IMAGES)
+            ],
+        },
+    }
+
+
+def pod(name: str, node_name: str) -> dict[str, Any]:
+    """A Pod of a Deployment, with probes, resources and volumes."""
+    probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10}
+    container = {
+        "name": "web",
+        "image": "example.com/web:v1",
+        "command": ["/web", "--listen=:8080", "--log=info"],
+        "env": [{"name": f"SETTING_{n}", "value": f"value {n}"} for n in range(10)],
+        "ports": [{"containerPort": 8080}],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+        "readinessProbe": probe,
+        "livenessProbe": probe,
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/web"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "web", "pod-template-hash": "5d4f8c7b9"}},
+        "spec": {
+            "nodeName": node_name,
+            "containers": [container],
+            "volumes": [{"name": "config", "configMap": {"name": "web"}}],
+            "automountServiceAccountToken": False,
+        },
+    }
+
+
+def _etcd(directory: Path) -> list[str]:
+    return [
+        f"--data-dir={directory / 'etcd'}",
+        f"--listen-client-urls={ETCD}",
+        f"--advertise-client-urls={ETCD}",
+        "--log-level=warn",
+        "--unsafe-no-fsync",
+    ]
+
+
+def _apiserver(files: Path) -> list[str]:
+    return [
+        f"--etcd-servers={ETCD}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={NODE_IP.format(1)}",
+        f"--secure-port={PORT}",
+        f"--client-ca-file={files}/ca.crt",
+        f"--tls-cert-file={files}/server.crt",
+        f"--tls-private-key-file={files}/server.key",
+        f"--service-account-key-file={files}/sa.pub",
+        f"--service-account-signing-key-file={files}/sa.key",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--authorization-mode=RBAC",
+        "--profiling=false",
+        # no controller makes ServiceAccounts here
+        "--disable-admission-plugins=ServiceAccount",
+    ]
