@@ -55,7 +55,10 @@ class Dumper(Protocol):
 
 
 class AgentView(msgspec.Struct):
-    """What the API shows of the agent. `tables` maps a table's name to its number; checks say "" or why they fail."""
+    """What the API shows of the agent. `tables` maps a table's name to its number; checks say "" or why they fail.
+
+    `conditions` are those of /agentinfo beside AgentHealthy, which is every check together.
+    """
 
     config: AgentConfig
     gates: EnabledGates
@@ -64,6 +67,7 @@ class AgentView(msgspec.Struct):
     tables: dict[str, int]
     ready: dict[str, Check] = {}
     live: dict[str, Check] = {}
+    conditions: dict[str, Check] = {}
 
 
 class NotFound(Exception):
@@ -188,10 +192,15 @@ async def agentinfo(view: AgentView) -> AgentInfoAnswer:
         ovs_info=OvsInfo(view.config.ovs_bridge, dict(counts)),
         local_pod_num=len(view.facts.all(PodInterface)),
         agent_conditions=(
-            AgentCondition("AgentHealthy", "False" if failures else "True", "; ".join(failures)),
+            _condition("AgentHealthy", "; ".join(failures)),
+            *(_condition(name, test()) for name, test in view.conditions.items()),
         ),
         api_port=view.config.api_port,
     )
+
+
+def _condition(name: str, failure: str) -> AgentCondition:
+    return AgentCondition(name, "False" if failure else "True", failure)
 
 
 def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:

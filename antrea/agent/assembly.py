@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from antrea.agent.api_server import AgentView, api_server
+from antrea.agent.bootstrap import prepare
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
-from antrea.agent.nodes import peer_feed, pod_feed, this_feed
+from antrea.agent.health import Health
+from antrea.agent.node_events import warn
+from antrea.agent.nodes import ThisFeed, own_node, peer_feed, pod_feed
+from antrea.agent.readiness import Readiness
+from antrea.agent.switch_care import SwitchCare
 from antrea.apis.annotation import NodeAnnotation
 from antrea.engine import Engine, Facts
+from antrea.errors import Refused, Unavailable
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
@@ -24,22 +30,31 @@ from antrea.features.proxy import agent as proxy
 from antrea.host.address import Address
 from antrea.host.link import Link
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.ovs_port import Port
+from antrea.host.pod_cidr import held
 from antrea.host.route import Neighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
 from antrea.openflow.cookie import Category
 from antrea.openflow.flow import Flow
+from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
-from antrea.outside import klog, ovsdb_write
+from antrea.outside import klog
+from antrea.outside.journal import FileJournal
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.nft import NftSink
 from antrea.outside.node_annotation import AnnotationSink
 from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
 from antrea.outside.ofctl_watch import SwitchWatch
+from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_ports import PortFeed
+from antrea.outside.ovsdb_sink import PortSink
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from antrea.agent.bootstrap import Prepared
     from antrea.config.agent import AgentConfig
     from antrea.engine import Sink
@@ -47,7 +62,6 @@ if TYPE_CHECKING:
     from antrea.features.feature import AgentFeature
     from antrea.features.gate import EnabledGates
     from antrea.outside.kube import Kube
-    from antrea.outside.ovsdb import Ovsdb
 
 log = klog.logger(__name__)
 
@@ -59,7 +73,10 @@ FEATURES: tuple[AgentFeature, ...] = (
 )
 # What must be known before that which an earlier start left may go: all Pods, all Nodes.
 SWEEPS = {int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category}
-RESTORE_FLAG = "flow-restore-wait"
+JOURNAL = "ids"
+"""File of the numbers that flows and rules carry, beside the CNI socket."""
+PAUSE_SECONDS = 1.0
+"""Between tries of what has to be there at start."""
 FIRST_LISTS: tuple[type[Fact], ...] = (PodInterface, OvsPort, PeerNode, LocalPod)
 FIRST_LIST_SECONDS = 10.0
 """How long the first replay waits for the list of Nodes; without it, it goes on with what is known."""
@@ -78,99 +95,148 @@ class Feed(Protocol):
 
 
 class Agent:
-    """Everything of one Node, and the order in which it starts."""
+    """Everything of one Node, and the order in which it starts.
 
-    def __init__(
-        self, config: AgentConfig, gates: EnabledGates, kube: Kube, db: Ovsdb, prepared: Prepared
-    ) -> None:
+    Its servers come first, so that they can say what is missing, and the rest as soon as OVSDB and the Node are there.
+    """
+
+    def __init__(self, config: AgentConfig, gates: EnabledGates, kube: Kube, name: str) -> None:
+        """`name` is that of the Node. Raises Invalid, Unavailable."""
         self.config = config
-        self.db = db
-        self.pipeline = pipeline_of(config, prepared.node)
-        socket = Path(config.ovs_run_dir, f"{config.ovs_bridge}.mgmt")
-        ofctl, self.watch = Ofctl(socket), SwitchWatch(socket)
-        self.flows = FlowSink(ofctl, self.pipeline, prepared.cookie_round)
-        self.netlink, nft = NetlinkSink(), NftSink()
-        self.facts = Facts()
-        for row in (config, gates, prepared.node, prepared.transport, Realised(self.pipeline)):
-            self.facts.put(row)
-        sinks: dict[type, Sink] = {Flow: self.flows, NodeAnnotation: AnnotationSink(kube)}
-        sinks |= dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), self.netlink)
-        sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), nft)
-        units = [unit for feature in FEATURES for unit in feature.units]
-        self.engine = Engine(self.facts, units, sinks, sweeps=SWEEPS)
-        node = prepared.node.name
-        self.feeds: dict[str, Feed] = {
-            "ports": PortFeed(db, config.ovs_bridge),
-            "peers": peer_feed(kube, node),
-            "node": this_feed(kube, prepared.node),
-            "pods": pod_feed(kube, node),
-        }
-        self.network_ready = asyncio.Event()
+        self.kube = kube
+        self.name = name
+        self.run_dir = Path(config.cni_socket).parent
+        switch = Path(config.ovs_run_dir, f"{config.ovs_bridge}.mgmt")
+        self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
+        self.facts = Facts(FileJournal(self.run_dir / JOURNAL))
+        self.ready = Readiness()
+        self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
-            OvsPodPorts(db, config.ovs_bridge),
+            self.ports,
             NetnsWorker(),
             node=lambda: self.facts.get(ThisNode),
             settle=self._settle,
             host_proc_prefix=config.host_proc_path_prefix,
             tx_off=config.ovs_datapath_type == "netdev" or config.disable_tx_checksum_offload,
         )
-        self.cni = CniServer(wiring, self.network_ready, Path(config.cni_socket))
-        view = AgentView(
-            config, gates, self.facts, ofctl, dict(self.pipeline.ids), {"network": self._unready}
+        socket = Path(config.cni_socket)
+        self.cni = CniServer(wiring, self.ready, socket, waits_for=lambda: self.ready.waiting)
+        self.health = Health(self.ready)
+        self.view = AgentView(
+            config,
+            gates,
+            self.facts,
+            self.ofctl,
+            {},
+            ready=dict(self.health.ready),
+            live=dict(self.health.live),
+            conditions=dict(self.health.conditions),
         )
-        self.api = api_server(view)
+        self.api = api_server(self.view)
 
     async def run(self) -> None:
         """Until cancelled; whichever part fails ends all of them, and the container starts anew."""
         async with asyncio.TaskGroup() as tasks:
-            for name, feed in self.feeds.items():
-                tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
             tasks.create_task(self.cni.run(), name="CNI server")
             tasks.create_task(self.api.run(), name="API server")
-            await self._first_list()
-            tasks.create_task(self.engine.run(), name="engine")
-            tasks.create_task(self.watch.run(self._switch_came_back), name="switch")
-            await self.engine.quiet()
-            await self._let_switch_work()
-            await self._reconcile()
-            self.network_ready.set()
-            log.info("Pods can be connected")
+            db = await self._database()
+            try:
+                await self._connect(db, tasks)
+                await asyncio.Event().wait()
+            finally:
+                await db.close()
 
-    async def _first_list(self) -> None:
-        """Replay in one piece if the API server answers soon; if it is away, Pods that stand still get their flows."""
+    async def _database(self) -> Ovsdb:
+        path = Path(self.config.ovs_run_dir, "db.sock")
+        self.ready.wait_for(f"OVSDB at {path}")
+        while True:
+            try:
+                return await Ovsdb.connect(path)
+            except Unavailable:
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _prepared(self, db: Ovsdb) -> Prepared:
+        """Try until Node, OVS and transport interface are there. Raises Invalid: what only the user can change."""
+        while True:
+            try:
+                return await prepare(self.config, await own_node(self.kube, self.name), db)
+            except (Unavailable, Refused) as no:
+                self.ready.wait_for(str(no))
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _connect(self, db: Ovsdb, tasks: asyncio.TaskGroup) -> None:
+        self.ports.open(db)
+        prepared = await self._prepared(db)
+        pipeline = pipeline_of(self.config, prepared.node)
+        self.view.tables = dict(pipeline.ids)
+        for row in (self.config, self.view.gates, prepared.node, prepared.transport, Realised(pipeline)):
+            self.facts.put(row)
+        flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
+        netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
+        ports = PortSink(db, self.config.ovs_bridge, self.ofctl, {})
+        units = [unit for feature in FEATURES for unit in feature.units]
+        sinks: dict[type, Sink] = {Flow: flows, Meter: meters, Port: ports}
+        sinks |= dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), netlink)
+        sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
+        sinks[NodeAnnotation] = AnnotationSink(self.kube)
+        self.engine = Engine(self.facts, units, sinks, sweeps=SWEEPS)
+        switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink))
+        self.health.follow(db, switch)
+
+        def moved(before: tuple[str, ...], now: tuple[str, ...]) -> None:
+            tasks.create_task(self._tell_moved(before, now), name="Event of podCIDR")
+
+        feeds: dict[str, Feed] = {
+            "ports": PortFeed(db, self.config.ovs_bridge),
+            "peers": peer_feed(self.kube, self.name),
+            "node": ThisFeed(self.kube, prepared.node, moved),
+            "pods": pod_feed(self.kube, self.name),
+        }
+        for name, feed in feeds.items():
+            tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
+        await self._listed(FIRST_LISTS, within=FIRST_LIST_SECONDS)
+        self.ready.wait_for("flows and routes of this Node, not all in place")
+        tasks.create_task(self.engine.run(), name="engine")
+        tasks.create_task(switch.run(), name="switch")
+        tasks.create_task(self.health.run(self.engine), name="health")
+        await switch.works.wait()
+        await self._reconcile()
+        self.ready.set()
+        log.info("Pods can be connected")
+        if not self.facts.feeds.has(LocalPod):
+            await self._listed((LocalPod,))
+            await self._reconcile()
+
+    async def _listed(self, kinds: Collection[type[Fact]], within: float | None = None) -> None:
+        """Wait for first lists: replaying in one piece is best, but Pods that stand get their flows without them."""
         heard = asyncio.Event()
         self.facts.listeners.append(heard.set)
         try:
-            async with asyncio.timeout(FIRST_LIST_SECONDS):
-                while not all(self.facts.feeds.has(kind) for kind in FIRST_LISTS):
+            async with asyncio.timeout(within):
+                while missing := [kind.__name__ for kind in kinds if not self.facts.feeds.has(kind)]:
+                    self.ready.wait_for(f"first list of {', '.join(missing)}", level=2)
                     heard.clear()
                     await heard.wait()
         except TimeoutError:
-            log.warning("Not all lists are there yet; what is known is replayed first")
+            log.warning("Not all lists are there yet; what is known is replayed first", missing=missing)
         finally:
             self.facts.listeners.remove(heard.set)
 
-    def _unready(self) -> str:
-        """Why Pods cannot be connected yet, for /readyz."""
-        return "" if self.network_ready.is_set() else "flows and routes of this Node are not all in place"
-
-    def _switch_came_back(self) -> None:
-        """A new ovs-vswitchd has no flows, and its internal ports are new devices without addresses."""
-        log.warning("ovs-vswitchd came back, replaying flows")
-        self.engine.resync(self.flows)
-        self.engine.resync(self.netlink)
-
-    async def _let_switch_work(self) -> None:
-        """Flows stand: ovs-vswitchd may drop what its datapath cached from before and ask its tables again."""
-        await ovsdb_write.set_keys(
-            self.db, "Open_vSwitch", ".", column="other_config", keys={RESTORE_FLAG: None}
-        )
-
     async def _reconcile(self) -> None:
-        """Remove the interfaces of Pods that vanished while no agent ran."""
+        """Remove the interfaces of Pods that vanished while no agent ran, once the list of Pods is complete."""
         pods = {pod.key for pod in self.facts.all(LocalPod)} if self.facts.feeds.has(LocalPod) else None
         await self.cni.reconcile(pods)
 
     async def _settle(self, pod: PodInterface) -> None:
         self.facts.put(pod, urgent=True)
         await self.engine.settled(PodInterface, pod.key)
+
+    async def _tell_moved(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
+        """The outcome is defined: new Pods get new addresses, and those that have old ones have lost their network."""
+        left = [pod.pod for pod in self.facts.all(PodInterface) if not all(held(ip, now) for ip in pod.ips)]
+        log.error("podCIDR of this Node has changed", now=now, before=before, pods=left)
+        message = (
+            f"podCIDR of this Node was {', '.join(before)} and is {', '.join(now)}: new Pods get addresses of it;"
+            f" {len(left)} Pods have other addresses, which no longer work, and need to be deleted: {', '.join(left)}"
+        )
+        await warn(self.kube, self.name, "PodCIDRChanged", message)

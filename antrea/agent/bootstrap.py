@@ -12,6 +12,7 @@ import msgspec
 
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode, Transport
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
 from antrea.host.ovs_port import TYPE_KEY, Bridge, Port
 from antrea.host.pod_cidr import is_ipv6
 from antrea.outside import ovsdb_write, transport
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
     from antrea.config.agent import AgentConfig
     from antrea.outside.ovsdb import Ovsdb
 
-TUNNEL_PORT = "antrea-tun0"
 PHYSICAL_BRIDGE = "br-phy"
 ADDRESSES_KEY = "antrea-addresses"
 ROUTES_KEY = "antrea-routes"
-TUNNEL_OFPORT, GATEWAY_OFPORT = 32768, 32769  # parity: pkg/agent/config/node_config.go
+GATEWAY_OFPORT = 32769  # parity: pkg/agent/config/node_config.go
 OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 42, "stt": 0}
 IPV6_OVERHEAD = 20
 MAX_TUNNEL_MTU = 65000
@@ -75,7 +75,7 @@ async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
     cidrs = one_per_family(node.spec.pod_cidrs)
     if not cidrs:
         raise Unavailable(
-            f"Pod CIDR of Node {node.metadata.name} (kube-controller-manager allocates it with --allocate-node-cidrs)"
+            f"podCIDR of Node {node.metadata.name} (kube-controller-manager allocates it with --allocate-node-cidrs)"
         )
     node_ips = internal_ips(node)
     link = await find_transport(config, db, node_ips)
@@ -168,19 +168,7 @@ async def integration_bridge(config: AgentConfig, db: Ovsdb, mtu: int) -> None:
         other_config=(("datapath-id", datapath_id or "0000" + random_mac().replace(":", "")),),
     )
     await ovsdb_write.ensure_bridge(db, bridge)
-    options = {"remote_ip": "flow", "key": "flow"}
-    if config.tunnel_port:
-        options["dst_port"] = str(config.tunnel_port)
-    if config.tunnel_csum:
-        options["csum"] = "true"
-    tunnel = Port(
-        name=TUNNEL_PORT,
-        type=config.tunnel_type,
-        options=tuple(options.items()),
-        external_ids=((TYPE_KEY, "tunnel"),),
-        ofport_request=TUNNEL_OFPORT,
-    )
-    await ovsdb_write.ensure_port(db, config.ovs_bridge, tunnel)
+    await ovsdb_write.ensure_port(db, config.ovs_bridge, tunnel_port(config))
     known = db.row("Interface", config.host_gateway)
     gateway = Port(
         name=config.host_gateway,

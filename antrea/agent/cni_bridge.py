@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
+from antrea.errors import Unavailable
 from antrea.host.ovs_port import PodPort, Port, Realised
 from antrea.outside import ovsdb_write
 
@@ -43,9 +44,20 @@ class StandingPort(msgspec.Struct, frozen=True):
 class OvsPodPorts:
     """The Pod ports of one bridge of Open vSwitch."""
 
-    def __init__(self, db: Ovsdb, bridge: str) -> None:
-        self._db = db
+    def __init__(self, db: Ovsdb | None, bridge: str) -> None:
+        """Without `db`, all is Unavailable until `open`."""
+        self._opened = db
         self._bridge = bridge
+
+    def open(self, db: Ovsdb) -> None:
+        """OVSDB has answered."""
+        self._opened = db
+
+    @property
+    def _db(self) -> Ovsdb:
+        if self._opened is None:
+            raise Unavailable("OVSDB, which has not answered since antrea-agent started")
+        return self._opened
 
     async def add(self, name: str, pod: PodPort) -> PodInterface:
         port = Port(name=name, external_ids=tuple(pod.external_ids().items()))

@@ -25,7 +25,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from antrea.agent.cni_wiring import Wiring
     from antrea.facts.node import ThisNode
@@ -50,9 +50,12 @@ class CniServer:
         network_ready: asyncio.Event,
         path: Path = SOCKET,
         *,
+        waits_for: Callable[[], str] = str,
         ready_seconds: float = READY_SECONDS,
     ) -> None:
+        """`waits_for` says what `network_ready` waits for, if that is known."""
         self._wiring = wiring
+        self._waits_for = waits_for
         self._ready = network_ready
         self._path = path
         self._patience = ready_seconds
@@ -102,6 +105,9 @@ class CniServer:
             result = await self._do(call)
         except Failed as e:
             return _refusal(e.in_version(call.version), fields)
+        except Unavailable as e:
+            later = Failed(Code.TRY_AGAIN_LATER, f"Not available now: {e.what}")
+            return _refusal(later.in_version(call.version), fields)
         except Exception as e:
             logging.getLogger(__name__).exception("Failed to handle a CNI call", extra={"fields": fields})
             return failure(Failed(Code.UNKNOWN, f"Unexpected error in antrea-agent: {e!r}").error)
@@ -148,7 +154,9 @@ class CniServer:
                 await self._ready.wait()
         except TimeoutError:
             late = f"The network of this Node is not ready after {self._patience:g} s"
-            raise Failed(Code.TRY_AGAIN_LATER, late) from None
+            missing = self._waits_for()
+            why = f"{late}: it waits for {missing}" if missing else late
+            raise Failed(Code.TRY_AGAIN_LATER, why) from None
         node = self._wiring.node()
         if node is None or not node.pod_cidrs:
             raise Failed(

@@ -13,24 +13,19 @@ from typing import TYPE_CHECKING
 import click
 
 from antrea.agent.assembly import Agent
-from antrea.agent.bootstrap import Prepared, prepare
-from antrea.agent.nodes import own_node
-from antrea.apis.core import ObjectReference
+from antrea.agent.node_events import warn
+from antrea.agent.sole import sole_agent
 from antrea.config.agent import AgentConfig
 from antrea.config.load import Loaded, load
-from antrea.errors import AntreaError, Invalid, Refused, Unavailable
+from antrea.errors import AntreaError
 from antrea.features.accept import accept_agent
 from antrea.outside import klog
 from antrea.outside.kube import Kube
-from antrea.outside.ovsdb import Ovsdb
 
 if TYPE_CHECKING:
     from antrea.features.gate import EnabledGates
 
 log = klog.logger(__name__)
-
-PAUSE_SECONDS = 2.0
-"""Between tries of what has to be there at start."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -52,7 +47,8 @@ def main(path: Path, log: klog.Options) -> None:
             loaded.config,
             encap_free_without_proxy=os.environ.get("ALLOW_NO_ENCAP_WITHOUT_ANTREA_PROXY") == "true",
         )
-        asyncio.run(run(loaded, gates))
+        with sole_agent(Path(loaded.config.cni_socket).parent):
+            asyncio.run(run(loaded, gates))
     except AntreaError as no:
         click.echo(f"antrea-agent: {no}", err=True)
         sys.exit(1)
@@ -84,13 +80,22 @@ def _kube(config: AgentConfig) -> Kube:
 
 
 async def _work(kube: Kube, loaded: Loaded[AgentConfig], gates: EnabledGates, name: str) -> None:
-    await _tell_unknown_keys(kube, loaded, name)
-    config = loaded.config
-    db, prepared = await _prepared(kube, config, name)
+    """Raises what ended it, if that is one of our sentences, else the group that a bug is in."""
     try:
-        await Agent(config, gates, kube, db, prepared).run()
-    finally:
-        await db.close()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_tell_unknown_keys(kube, loaded, name), name="Events of configuration")
+            tasks.create_task(Agent(loaded.config, gates, kube, name).run(), name="agent")
+    except BaseExceptionGroup as group:
+        ours, bugs = group.split(AntreaError)
+        if ours is None or bugs is not None:
+            raise
+        raise _first(ours) from group
+
+
+def _first(group: BaseExceptionGroup[AntreaError]) -> AntreaError:
+    """What went wrong first; the rest was cancelled, or follows from it."""
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 async def _tell_unknown_keys(kube: Kube, loaded: Loaded[AgentConfig], name: str) -> None:
@@ -99,34 +104,7 @@ async def _tell_unknown_keys(kube: Kube, loaded: Loaded[AgentConfig], name: str)
         log.warning(
             "The configuration has a key that is not read", file=loaded.config.file, problem=key.sentence
         )
-        about = ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
-        try:
-            await kube.create_event(
-                about, "UnknownConfigKey", f"{loaded.config.file}: {key.sentence}", warning=True, host=name
-            )
-        except (Refused, Unavailable) as no:
-            log.error("Failed to create an Event", error=no)
-
-
-async def _prepared(kube: Kube, config: AgentConfig, name: str) -> tuple[Ovsdb, Prepared]:
-    """Try until Node, OVS and transport interface are there; what only the user can change ends the program."""
-    path = Path(config.ovs_run_dir, "db.sock")
-    last = ""
-    while True:
-        db: Ovsdb | None = None
-        try:
-            node = await own_node(kube, name)
-            db = await Ovsdb.connect(path)
-            return db, await prepare(config, node, db)
-        except (Unavailable, Refused, Invalid) as no:
-            if db is not None:
-                await db.close()
-            if isinstance(no, Invalid):
-                raise
-            if str(no) != last:
-                log.warning("Waiting to start", **{"for": str(no)})
-            last = str(no)
-            await asyncio.sleep(PAUSE_SECONDS)
+        await warn(kube, name, "UnknownConfigKey", f"{loaded.config.file}: {key.sentence}")
 
 
 if __name__ == "__main__":

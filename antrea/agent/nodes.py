@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -12,10 +12,13 @@ from antrea.apis.core import Node, Pod
 from antrea.errors import Refused, Unavailable
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.pod import LocalPod
+from antrea.features.feature import Families
 from antrea.outside import klog
+from antrea.outside.kube import Drop, Listed, Put
 from antrea.outside.kube_feed import KindFeed
 
 if TYPE_CHECKING:
+    from antrea.engine import Facts
     from antrea.outside.kube import Kube
 
 log = klog.logger(__name__)
@@ -46,28 +49,58 @@ def peer_feed(kube: Kube, this: str) -> KindFeed[Node]:
     return KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
 
 
-def this_feed(kube: Kube, prepared: ThisNode) -> KindFeed[Node]:
+class Moved(Protocol):
+    """Told when this Node's Pod CIDRs are others than before."""
+
+    def __call__(self, before: tuple[str, ...], now: tuple[str, ...]) -> None: ...
+
+
+class ThisFeed:
     """Feed of ThisNode: what the API says of it may change, what bootstrap found stays.
 
-    A Node object that was deleted and made anew may come back with another Pod CIDR: the gateway and new Pods follow it.
+    While there is no Node object, the network stays as it was. One that is made anew may have other Pod CIDRs: gateway,
+    flows and new Pods follow them, since the old ones are soon somebody else's. Other families would need other tables,
+    and tables are numbered at start: then `run` raises Unavailable, so that the agent starts anew.
     """
 
-    def row(node: Node) -> ThisNode:
-        cidrs = one_per_family(node.spec.pod_cidrs) or prepared.pod_cidrs
-        if cidrs != prepared.pod_cidrs:
-            log.warning(
-                "The Pod CIDR of this Node is another than at start", now=cidrs, before=prepared.pod_cidrs
-            )
-        return msgspec.structs.replace(prepared, pod_cidrs=cidrs)
+    def __init__(self, kube: Kube, prepared: ThisNode, moved: Moved) -> None:
+        self._kube = kube
+        self._known = prepared
+        self._moved = moved
+        self._trouble = ""
 
-    return KindFeed(
-        kube,
-        "/api/v1/nodes",
-        Node,
-        fact=ThisNode,
-        row=row,
-        query={"fieldSelector": f"metadata.name={prepared.name}"},
-    )
+    async def run(self, facts: Facts) -> None:
+        """Forever: list, then watch. While the watch is interrupted the row stays and counts as not synced."""
+
+        def troubled(why: str) -> None:
+            if why and not self._trouble:
+                facts.lost(ThisNode)
+            elif self._trouble and not why:
+                facts.synced(ThisNode)
+            self._trouble = why
+
+        query = {"fieldSelector": f"metadata.name={self._known.name}"}
+        async for change in self._kube.watch("/api/v1/nodes", Node, query, trouble=troubled):
+            if isinstance(change, Drop):
+                log.warning("The Node object of this Node is gone; its network stays as it is")
+            for node in change.objects if isinstance(change, Listed) else ():
+                self._take(facts, node)
+            if isinstance(change, Put):
+                self._take(facts, change.object)
+            elif isinstance(change, Listed):
+                facts.synced(ThisNode)
+
+    def _take(self, facts: Facts, node: Node) -> None:
+        before, now = self._known.pod_cidrs, one_per_family(node.spec.pod_cidrs)
+        if not now or now == before:
+            return
+        if Families.of(now) != Families.of(before):
+            raise Unavailable(
+                f"network for podCIDR {', '.join(now)}: it was {', '.join(before)}, and another IP family needs a new start"
+            )
+        self._known = msgspec.structs.replace(self._known, pod_cidrs=now)
+        facts.put(self._known)
+        self._moved(before, now)
 
 
 def pod_feed(kube: Kube, this: str) -> KindFeed[Pod]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.engine.act import Doer
 from antrea.engine.dispatch import Courier, Round
-from antrea.engine.entry import Plan, Ref
+from antrea.engine.entry import REPORT, Plan, Ref
 from antrea.engine.lane import Batch
 from antrea.engine.ledger import Ledger
 from antrea.engine.pace import Pace, calmly, wait
@@ -191,11 +191,15 @@ class Engine:
                     return
             await pulse.wait()
 
-    async def quiet(self) -> None:
-        """Return once every write made so far is applied and nothing is under way, known noes and failing units aside."""
+    async def quiet(self, *, reports: bool = True) -> None:
+        """Return once every write made so far is applied and nothing is under way, known noes and failing units aside.
+
+        With `reports` False it does not wait for sinks that only report: nothing of the network depends on them.
+        """
         while True:
             pulse = self._pulse
-            busy = any(c.busy or c.lost or not c.lane.quiet for c in self._round.couriers)
+            counted = [c for c in self._round.couriers if reports or c.rank < REPORT]
+            busy = not self._round.started or any(c.busy or c.lost or not c.lane.quiet for c in counted)
             acting = any(doer.busy or doer.todo for doer in self._doers.values())
             if not (busy or acting or self._pending or self._turns.covered < self.facts.writes):
                 return

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @lru_cache(16384)
@@ -23,3 +27,8 @@ def gateway_address(pod_cidr: str) -> str:
 def is_ipv6(address: str) -> bool:
     """Whether an address or a CIDR is one of IPv6."""
     return ":" in address
+
+
+def held(address: str, pod_cidrs: Iterable[str]) -> bool:
+    """Whether one of these CIDRs has the address."""
+    return any(ip_address(address) in ip_network(cidr) for cidr in pod_cidrs)

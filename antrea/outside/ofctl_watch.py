@@ -28,6 +28,8 @@ class SwitchWatch:
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
+        self.connected = asyncio.Event()
+        """The bridge is there, and if it was gone before, `on_restart` has been called."""
 
     async def run(self, on_restart: Callable[[], None]) -> None:
         """Forever; calls `on_restart` each time the bridge is back after its connection was lost."""
@@ -40,8 +42,10 @@ class SwitchWatch:
                     if known:
                         on_restart()
                     known = True
+                    self.connected.set()
                     await self._listen(reader, writer)
                 finally:
+                    self.connected.clear()
                     writer.close()
             await asyncio.sleep(_RETRY)
 

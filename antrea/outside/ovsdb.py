@@ -126,6 +126,11 @@ class Ovsdb:
             self._task.cancel()
             await asyncio.wait([self._task])
 
+    @property
+    def connected(self) -> bool:
+        """Rows are as the server has them, and it takes transactions."""
+        return self._session is not None
+
     def rows(self, table: str) -> Mapping[str, Row]:
         """uuid -> row, as of now"""
         return self._replica.rows(table)

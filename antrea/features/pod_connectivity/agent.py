@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
-from antrea.facts.node import ThisNode
+from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import AgentFeature, Families, Realised
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_entry
 from antrea.host.pod_cidr import gateway_ip, is_ipv6
 from antrea.openflow.action import (
     DEC_TTL,
@@ -88,7 +89,6 @@ if TYPE_CHECKING:
     from antrea.openflow.table import Table
 
 HIGH, NORMAL_PRIORITY, LOW, MISS = Priority.HIGH, Priority.NORMAL, Priority.LOW, Priority.MISS
-TUNNEL_PORT = "antrea-tun0"
 flow = flows_of(Category.POD_CONNECTIVITY)
 
 
@@ -279,5 +279,10 @@ def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
 FEATURE = AgentFeature(
     name="PodConnectivity",
     tables=tables,
-    units=(Unit(Realised, default_flows), Unit(ThisNode, node_flows), Unit(PodInterface, pod_flows)),
+    units=(
+        Unit(Transport, tunnel_entry),
+        Unit(Realised, default_flows),
+        Unit(ThisNode, node_flows),
+        Unit(PodInterface, pod_flows),
+    ),
 )

@@ -1,0 +1,28 @@
+"""Whether Pods can be connected, and what that still waits for: in the log, on /readyz and in the answer to CNI ADD."""
+
+from __future__ import annotations
+
+import asyncio
+
+from antrea.outside import klog
+
+log = klog.logger(__name__)
+
+
+class Readiness(asyncio.Event):
+    """Set once the Node's network stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting = "start of antrea-agent"
+
+    @property
+    def waiting(self) -> str:
+        """What it waits for; empty once it is set."""
+        return "" if self.is_set() else self._waiting
+
+    def wait_for(self, what: str, *, level: int = 0) -> None:
+        """Say what is missing now; logged once per change, at verbosity `level`."""
+        if what != self._waiting:
+            log.v(level).info("Waiting", **{"for": what})
+        self._waiting = what
