@@ -60,7 +60,8 @@ image: cni ## the container image, as an archive in build/out
 cni: ## the static plugin that kubelet runs
 	$(MAKE) -C cni
 
-manifests: ## check the manifests under build/yamls against the configuration
+manifests: ## generate the chart's configuration and build/yamls from antrea/config and the chart; check them
+	python build/chart.py
 	$(PYTEST) -q tests/unit -k manifest --no-header
 
 clean: ## what builds and tests left in the tree

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 KUBERNETES_VERSION = "v1.34.1"
 COREDNS_VERSION = "v1.12.1"
+HELM_VERSION = "v3.19.2"
 SOURCES = Path(__file__).parent / "go"
 
 
@@ -73,6 +74,24 @@ COREDNS = GoModule(
     version=COREDNS_VERSION,
     packages={"coredns": "github.com/coredns/coredns"},
 )
+# The flags that Helm's own Makefile sets: its version, and the Kubernetes version that `helm template` assumes.
+HELM = GoModule(
+    folder=SOURCES / "helm",
+    version=HELM_VERSION,
+    packages={"helm": "helm.sh/helm/v3/cmd/helm"},
+    ldflags=f"-s -w -X helm.sh/helm/v3/internal/version.version={HELM_VERSION}"
+    + "".join(
+        f" -X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={KUBERNETES_VERSION.removeprefix('v').split('.')[index]}"
+        for package in ("chartutil", "lint/rules")
+        for index, part in enumerate(("Major", "Minor"))
+    ),
+)
+
+
+def helm(progress: Progress) -> Path:
+    """Helm, from the folder of ANTREA_LAB_KUBE_BIN or built with Go. Raises Unavailable."""
+    found = kube_source.from_folder(["helm"], progress)
+    return (found or build(HELM, ["helm"], progress))["helm"]
 
 
 def binaries(progress: Progress) -> Binaries:

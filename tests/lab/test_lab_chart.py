@@ -1,0 +1,141 @@
+"""The Helm chart: the manifest is made of it, Helm installs, changes and removes it in a real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from antrea.config.agent import AgentConfig
+from antrea.config.load import parse
+from antrea.lab import artifacts, cluster
+from antrea.lab import control_plane as plane
+
+if TYPE_CHECKING:
+    from antrea.lab.cluster import Lab
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "build/charts/antrea"
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    return artifacts.helm(print)
+
+
+def call(helm: Path, *words: str, lab: Lab | None = None) -> subprocess.CompletedProcess[str]:
+    command = [str(helm), *words]
+    if lab:
+        command = cluster.enter(lab, "control", [*command, "--kubeconfig", str(plane.kubeconfig(lab.record))])
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "HELM_DRIVER": "secret"},
+    )
+
+
+def rendered(helm: Path, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
+    done = call(helm, "template", "antrea", str(CHART), "--namespace", "kube-system", *words)
+    assert done.returncode == 0, done.stderr
+    return {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(done.stdout) if o}
+
+
+def test_the_chart_passes_helms_lint(helm: Path) -> None:
+    done = call(helm, "lint", "--strict", str(CHART))
+    assert (done.returncode, "0 chart(s) failed" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+def test_the_manifest_is_what_the_chart_renders(helm: Path) -> None:
+    text = (ROOT / "build/yamls/antrea.yml").read_text()
+    assert {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text) if o} == rendered(helm), (
+        "run `make manifests`"
+    )
+
+
+def test_values_reach_the_configuration_and_the_pods(helm: Path, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        json.dumps(
+            {
+                "image": {"repository": "example/antrea", "tag": "v9"},
+                "ovs": {"bridgeName": "br-x", "datapathType": "netdev"},
+                "featureGates": {"Egress": True},
+                "egress": {"exceptCIDRs": ["10.0.0.0/8"], "snatFullyRandomPorts": True},
+                "logVerbosity": 4,
+                "cni": {"plugins": {"portmap": False}, "skipBinaries": ["bandwidth", "portmap"]},
+                "agent": {
+                    "apiPort": 20350,
+                    "dontLoadKernelModules": True,
+                    "antreaAgent": {"extraEnv": {"A": "b"}},
+                },
+            }
+        )
+    )
+    objects = rendered(helm, "--values", str(values))
+    data = objects["ConfigMap", "antrea-config"]["data"]
+    agent = parse(AgentConfig, data["antrea-agent.conf"])
+    pod = objects["DaemonSet", "antrea-agent"]["spec"]["template"]["spec"]
+    install, program = pod["initContainers"][0], pod["containers"][0]
+
+    assert (agent.unknown, agent.config.ovs_bridge, agent.config.api_port) == ((), "br-x", 20350)
+    assert agent.config.feature_gates == {"Egress": True}
+    assert (agent.config.egress.except_cidrs, agent.config.egress.snat_fully_random_ports) == (
+        ("10.0.0.0/8",),
+        True,
+    )
+    assert [p["type"] for p in json.loads(data["antrea-cni.conflist"])["plugins"]] == ["antrea", "bandwidth"]
+    assert {c["image"] for c in [install, *pod["containers"]]} == {"example/antrea:v9"}
+    assert {"name": "A", "value": "b"} in program["env"]
+    assert program["ports"][0]["containerPort"] == 20350
+    assert "--v=4" in program["args"]
+    assert {"name": "SKIP_CNI_BINARIES", "value": "bandwidth,portmap"} in install["env"]
+    assert "host-lib-modules" not in {v["name"] for v in pod["volumes"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("featureGates.Egres=true", "featureGates.Egres: unrecognized feature gate"),
+        ("trafficEncapMode=networkPolicyOnly,trafficEncryptionMode=ipsec", "trafficEncryptionMode:"),
+    ],
+)
+def test_values_that_cannot_work_stop_the_installation(helm: Path, value: str, says: str) -> None:
+    done = call(helm, "template", "antrea", str(CHART), "--set", value)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+def test_helm_installs_upgrades_and_removes_the_chart(helm: Path, control_plane: Lab) -> None:
+    release = ("antrea", "--namespace", "helm-test")
+    installed = call(helm, "install", *release, str(CHART), "--create-namespace", lab=control_plane)
+    assert installed.returncode == 0, installed.stderr
+    try:
+        assert "daemonset/antrea-agent" in installed.stdout
+        objects = control_plane.api.kubectl(
+            "-n", "helm-test", "get", "cm,ds,deploy,svc", "-l", "app=antrea", "-o", "name"
+        )
+        assert sorted(objects.split()) == [
+            "configmap/antrea-config",
+            "daemonset.apps/antrea-agent",
+            "deployment.apps/antrea-controller",
+            "service/antrea",
+        ]
+        upgraded = call(helm, "upgrade", *release, str(CHART), "--set", "defaultMTU=1300", lab=control_plane)
+        assert upgraded.returncode == 0, upgraded.stderr
+        config = control_plane.api.kubectl("-n", "helm-test", "get", "cm", "antrea-config", "-o", "yaml")
+        assert "defaultMTU: 1300" in config
+    finally:
+        removed = call(helm, "uninstall", *release, "--wait", lab=control_plane)
+    assert removed.returncode == 0, removed.stderr
+    assert (
+        control_plane.api.kubectl("get", "clusterrole,clusterrolebinding", "-l", "app=antrea", "-o", "name")
+        == ""
+    )
