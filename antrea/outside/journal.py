@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ class FileJournal:
         try:
             if os.write(self._file, line) == len(line):
                 return
-            raise OSError(0, "it was written in part only")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as why:
             os.ftruncate(self._file, size)
             raise self._unavailable("write", why) from why

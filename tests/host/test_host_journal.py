@@ -1,0 +1,65 @@
+"""A full disk under the journal of ids: the next number waits for room, the given ones stay, nothing is half-written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.outside.journal import FileJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 KiB."""
+    if os.geteuid() != 0:
+        assert not os.environ.get("CI"), "mounts need root"
+        pytest.skip("mounts need root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", tmp_path], check=True)
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)) == 4096:
+            if not os.statvfs(disk).f_bavail:
+                break
+    return filler
+
+
+def test_a_full_disk_under_the_journal_refuses_new_numbers_and_loses_none(disk: Path) -> None:
+    journal = FileJournal(disk / "ids")
+    facts = Facts(journal)
+    given = {"egress-0": facts.id("mark", "egress-0")}
+    filler = fill(disk)
+
+    def give() -> None:
+        for number in range(1, 10_000):
+            given[f"egress-{number}"] = facts.id("mark", f"egress-{number}")
+
+    sentence = rf"cannot write the journal of ids {disk}/ids: No space left on device"
+    with pytest.raises(Unavailable, match=sentence):
+        give()
+    lost = f"egress-{len(given)}"
+    journal.close()
+
+    journal = FileJournal(disk / "ids")
+    restarted = Facts(journal)
+    assert {key: restarted.id("mark", key) for key in given} == given
+    with pytest.raises(Unavailable, match=sentence):
+        restarted.id("mark", lost)
+    filler.unlink()
+    assert restarted.id("mark", lost) == len(given) + 1
+    journal.close()
