@@ -11,20 +11,15 @@ import os
 import secrets
 import socket
 import ssl
+import subprocess
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from prometheus_client import generate_latest
 
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside import klog
@@ -32,6 +27,7 @@ from antrea.outside import klog
 log = klog.logger(__name__)
 
 TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
+_CERTIFICATE_ENDS = "-----END CERTIFICATE-----\n"
 HEALTH = ("healthz", "livez", "readyz")
 Check = Callable[[], str]
 """Says why it fails; an empty text is success."""
@@ -77,30 +73,17 @@ class Certificate(msgspec.Struct, frozen=True):
 
 
 def self_signed(names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> Certificate:
-    """A serving certificate for these names and addresses; the first name is its subject."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-    now = datetime.now(UTC)
-    alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
-    alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        # an hour back, for clocks that differ
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    key_pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return Certificate(certificate.public_bytes(serialization.Encoding.PEM).decode(), key_pem.decode())
+    """A serving certificate for these names and addresses; the first name is its subject.
+
+    Raises Unavailable if none can be made. A process of its own makes it: see antrea.outside.self_signed.
+    """
+    words = (",".join(names), ",".join(addresses), str(days))
+    command = [sys.executable, "-m", "antrea.outside.self_signed", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    certificate, mark, rest = done.stdout.partition(_CERTIFICATE_ENDS)
+    if done.returncode or not mark:
+        raise Unavailable(f"a serving certificate: {done.stderr.strip()[-200:]}")
+    return Certificate(certificate + mark, rest)
 
 
 def server_tls(certificate: Certificate, *, min_version: str = "", cipher_suites: str = "") -> ssl.SSLContext:
@@ -235,6 +218,8 @@ def json_answer(body: Any) -> web.Response:
 
 
 async def _metrics(_: web.Request) -> web.Response:
+    from prometheus_client import generate_latest  # noqa: PLC0415 (a MiB until somebody asks)
+
     return web.Response(body=generate_latest(), content_type="text/plain")
 
 
