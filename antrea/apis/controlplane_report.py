@@ -1,0 +1,173 @@
+"""controlplane.antrea.io/v1beta2, the other direction: what agents post, and questions that are answered at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from antrea.apis.controlplane import GroupMember, IPNet, NetworkPolicyReference, PodReference
+from antrea.apis.meta import ObjectMetadata, Wire
+from antrea.apis.stats import RuleTrafficStats, TrafficStats
+
+
+class NetworkPolicyNodeStatus(Wire, frozen=True, kw_only=True):
+    """How far one Node is with a policy."""
+
+    node_name: Annotated[str, Meta(description="Name of the Node.")] = ""
+    generation: Annotated[int, Meta(description="Generation of the policy that is realised.")] = 0
+    realization_failure: Annotated[bool, Meta(description="Whether realising it failed.")] = False
+    message: Annotated[str, Meta(description="Why it failed.")] = ""
+
+
+class NetworkPolicyStatus(Wire, frozen=True, kw_only=True):
+    """How far Nodes are with the policy of the same name."""
+
+    metadata: ObjectMetadata = ObjectMetadata()
+    nodes: Annotated[tuple[NetworkPolicyNodeStatus, ...], Meta(description="One element per Node.")] = ()
+
+
+class SupportBundleCollectionNodeStatus(Wire, frozen=True, kw_only=True):
+    """How far one Node is with a collection."""
+
+    node_name: Annotated[str, Meta(description="Name of the Node or ExternalNode.")] = ""
+    node_namespace: Annotated[str, Meta(description="Namespace of the ExternalNode.")] = ""
+    node_type: Annotated[str, Meta(description="Node or ExternalNode.")] = ""
+    completed: Annotated[bool, Meta(description="Whether the bundle has been uploaded.")] = False
+    error: Annotated[str, Meta(description="Why it has not.")] = ""
+
+
+class SupportBundleCollectionStatus(Wire, frozen=True, kw_only=True):
+    """How far Nodes are with the collection of the same name."""
+
+    metadata: ObjectMetadata = ObjectMetadata()
+    nodes: Annotated[
+        tuple[SupportBundleCollectionNodeStatus, ...], Meta(description="One element per Node.")
+    ] = ()
+
+
+class MulticastGroupInfo(Wire, frozen=True, kw_only=True):
+    """Pods of one Node that joined a multicast group."""
+
+    group: Annotated[str, Meta(description="IP of the group.")] = ""
+    pods: Annotated[tuple[PodReference, ...], Meta(description="Pods that joined it.")] = ()
+
+
+class NetworkPolicyStats(Wire, frozen=True, kw_only=True):
+    """What one policy counted since the last report."""
+
+    network_policy: Annotated[NetworkPolicyReference, Meta(description="The policy.")] = (
+        NetworkPolicyReference()
+    )
+    traffic_stats: Annotated[TrafficStats, Meta(description="What it counted.")] = TrafficStats()
+    rule_traffic_stats: Annotated[
+        tuple[RuleTrafficStats, ...],
+        Meta(description="What its rules counted; none for Kubernetes NetworkPolicies."),
+    ] = ()
+
+
+class NodeStatsSummary(Wire, frozen=True, kw_only=True):
+    """What one Node counted since its last report; its name is the Node's."""
+
+    metadata: ObjectMetadata = ObjectMetadata()
+    network_policies: Annotated[
+        tuple[NetworkPolicyStats, ...], Meta(description="Of Kubernetes NetworkPolicies.")
+    ] = ()
+    antrea_cluster_network_policies: Annotated[
+        tuple[NetworkPolicyStats, ...], Meta(description="Of Antrea ClusterNetworkPolicies.")
+    ] = ()
+    antrea_network_policies: Annotated[
+        tuple[NetworkPolicyStats, ...], Meta(description="Of Antrea NetworkPolicies.")
+    ] = ()
+    multicast: Annotated[
+        tuple[MulticastGroupInfo, ...], Meta(description="Multicast groups with members here.")
+    ] = ()
+
+
+class Entity(Wire, frozen=True, kw_only=True):
+    """One end of a connection."""
+
+    pod: Annotated[PodReference | None, Meta(description="The Pod.")] = None
+
+
+class NetworkPolicyEvaluationRequest(Wire, frozen=True, kw_only=True):
+    """From where to where."""
+
+    source: Annotated[Entity, Meta(description="Who opens the connection.")] = Entity()
+    destination: Annotated[Entity, Meta(description="Who is connected to.")] = Entity()
+
+
+class RuleRef(Wire, frozen=True, kw_only=True):
+    """A rule, short."""
+
+    direction: Annotated[str, Meta(description="In or Out.")] = ""
+    name: Annotated[str, Meta(description="Name of the rule.")] = ""
+    action: Annotated[str | None, Meta(description="What the rule does; none for default isolation.")] = None
+
+
+class NetworkPolicyEvaluationResponse(Wire, frozen=True, kw_only=True):
+    """The rule that decides."""
+
+    network_policy: Annotated[NetworkPolicyReference, Meta(description="Its policy.")]
+    rule_index: Annotated[
+        int,
+        Meta(
+            description="Position of the rule; 2147483647 is the default isolation of a Kubernetes NetworkPolicy."
+        ),
+    ] = 0
+    rule: Annotated[RuleRef, Meta(description="The rule.")]
+
+
+class NetworkPolicyEvaluation(Wire, frozen=True, kw_only=True):
+    """Asks which rule decides about a connection."""
+
+    metadata: ObjectMetadata = ObjectMetadata()
+    request: Annotated[NetworkPolicyEvaluationRequest | None, Meta(description="The question.")] = None
+    response: Annotated[
+        NetworkPolicyEvaluationResponse | None, Meta(description="The answer; none if no rule matches.")
+    ] = None
+
+
+class Members(Wire, frozen=True, kw_only=True):
+    """What a group selects now, a page of it if `limit` is asked: the form of ClusterGroupMembers and GroupMembers."""
+
+    metadata: ObjectMetadata
+    effective_members: Annotated[tuple[GroupMember, ...] | None, Meta(description="Members, sorted by name.")]
+    effective_ip_blocks: Annotated[
+        tuple[IPNet, ...] | None, Meta(description="Networks, if the group names some.")
+    ] = msgspec.field(name="effectiveIPBlocks")
+    total_members: Annotated[int, Meta(description="Members on all pages.")]
+    total_pages: Annotated[int, Meta(description="Number of pages.")]
+    current_page: Annotated[int, Meta(description="This page, from 1.")]
+
+
+class ClusterGroupMembers(Members, frozen=True, kw_only=True):
+    """What a ClusterGroup selects now."""
+
+
+class GroupMembers(Members, frozen=True, kw_only=True):
+    """What a Group selects now."""
+
+
+class GroupReference(Wire, frozen=True, kw_only=True):
+    """A Group, or a ClusterGroup if there is no Namespace."""
+
+    namespace: Annotated[str, Meta(description="Namespace of the Group; empty for a ClusterGroup.")] = ""
+    name: Annotated[str, Meta(description="Name of the group.")] = ""
+    uid: Annotated[str, Meta(description="UID of the group.")] = ""
+
+
+class Association(Wire, frozen=True, kw_only=True):
+    """The form of GroupAssociation and IPGroupAssociation."""
+
+    metadata: ObjectMetadata
+    associated_groups: Annotated[tuple[GroupReference, ...], Meta(description="Groups that select it.")]
+
+
+class GroupAssociation(Association, frozen=True, kw_only=True):
+    """Groups that select a Pod or ExternalEntity of this name."""
+
+
+class IPGroupAssociation(Association, frozen=True, kw_only=True):
+    """Groups that select what has this IP."""
