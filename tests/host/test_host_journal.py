@@ -52,14 +52,18 @@ def test_a_full_disk_under_the_journal_refuses_new_numbers_and_loses_none(disk: 
     sentence = rf"cannot write the journal of ids {disk}/ids: No space left on device"
     with pytest.raises(Unavailable, match=sentence):
         give()
-    lost = f"egress-{len(given)}"
     journal.close()
 
-    journal = FileJournal(disk / "ids")
-    restarted = Facts(journal)
-    assert {key: restarted.id("mark", key) for key in given} == given
+    full = FileJournal(disk / "ids")
+    facts = Facts(full)
+    assert {key: facts.id("mark", key) for key in given} == given
     with pytest.raises(Unavailable, match=sentence):
-        restarted.id("mark", lost)
+        give()
     filler.unlink()
-    assert restarted.id("mark", lost) == len(given) + 1
+    given["late"] = facts.id("mark", "late")
+    assert given["late"] == len(given)
+    full.close()
+
+    journal = FileJournal(disk / "ids")
+    assert Facts(journal).ids.standing() == {("mark", key): number for key, number in given.items()}
     journal.close()
