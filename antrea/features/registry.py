@@ -8,7 +8,7 @@ from antrea.apis import controlplane as cp
 from antrea.apis import controlplane_report as report
 from antrea.apis import stats, system
 from antrea.apis.meta import ObjectMetadata
-from antrea.features.resource import CREATED_AT, NAME, Column, Members, Resource, Subresource, Verb
+from antrea.apis.resource import CREATED_AT, NAME, Column, Members, Resource, Subresource, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
