@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import functools
 import ipaddress
 import os
+import time
 from collections.abc import Collection, Iterator, Sequence  # noqa: TC003 (msgspec reads annotations)
 from pathlib import Path
 from typing import TypeAlias
@@ -29,6 +31,8 @@ DIRECTORY = Path("/var/lib/cni/networks/antrea")
 
 Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+_TICK = 100_000_000
+"""Nanoseconds, well above the step in which a file system's clock goes."""
 _UNFINISHED = ".unfinished"  # not an address, so neither side takes it for a reservation
 
 
@@ -43,6 +47,17 @@ class Allocation(msgspec.Struct, frozen=True):
     @property
     def ips(self) -> tuple[str, ...]:
         return tuple(address.split("/")[0] for address in self.addresses)
+
+
+class _Reservation(msgspec.Struct, frozen=True):
+    """An address file as it was read."""
+
+    ip: Ip
+    owner: str
+    stamp: tuple[int, int]
+    """Its inode, and when that changed."""
+    settled: bool
+    """It was old enough that another change would have got another stamp."""
 
 
 class Range:
@@ -90,6 +105,7 @@ class Ipam:
         """Raises Invalid if a Pod CIDR cannot give addresses."""
         self._ranges = tuple(Range(cidr) for cidr in pod_cidrs)
         self._directory = directory
+        self._known: dict[str, _Reservation] = {}
 
     async def allocate(self, container_id: str, if_name: str) -> Allocation:
         """Reserve an address per range, or return those that this interface already holds (a repeated ADD).
@@ -151,7 +167,7 @@ class Ipam:
 
     def _gc(self, known: frozenset[str]) -> tuple[str, ...]:
         with self._locked():
-            lost = [ip for ip, text in self._reservations() if text.split("\n")[0].strip() not in known]
+            lost = [one.ip for one in self._reservations() if one.owner.split("\n")[0].strip() not in known]
             for ip in lost:
                 self._remove(ip)
         return tuple(str(ip) for ip in lost)
@@ -168,31 +184,42 @@ class Ipam:
         finally:
             os.close(lock)
 
-    def _reservations(self) -> Iterator[tuple[Ip, str]]:
-        """Every address file with its content. One that cannot be read holds its address for nobody we know."""
-        with self._disk("list", self._directory):
-            paths = sorted(self._directory.iterdir())
-        for path in paths:
-            try:
-                ip = ipaddress.ip_address(path.name)
-            except ValueError:
-                continue
-            try:
-                text = path.read_bytes().decode()  # read_text would turn CR LF into LF
-            except (OSError, UnicodeDecodeError) as e:
-                log.warning(
-                    "Ignored the owner of an address because its file cannot be read",
-                    path=str(path),
-                    err=str(e),
-                )
-                text = ""
-            yield ip, text
+    def _reservations(self) -> list[_Reservation]:
+        """Every address file, of which those that changed since the last look are read. Call it with the lock held."""
+        with self._disk("list", self._directory), os.scandir(self._directory) as entries:
+            found = [self._reservation(entry) for entry in sorted(entries, key=lambda entry: entry.name)]
+        standing = list(filter(None, found))
+        self._known = {str(one.ip): one for one in standing if one.settled}
+        return standing
+
+    def _reservation(self, entry: os.DirEntry[str]) -> _Reservation | None:
+        """None if it is not an address file. One that cannot be read holds its address for nobody we know."""
+        ip = _address(entry.name)
+        if ip is None:
+            return None
+        try:
+            stat = entry.stat()
+            stamp = (stat.st_ino, stat.st_ctime_ns)
+            known = self._known.get(entry.name)
+            if known is not None and known.stamp == stamp:
+                return known
+            settled = time.time_ns() - stat.st_ctime_ns > _TICK
+            text = Path(entry.path).read_bytes().decode()  # read_text would turn CR LF into LF
+        except (OSError, UnicodeDecodeError) as e:
+            log.warning(
+                "Ignored the owner of an address because its file cannot be read",
+                path=entry.path,
+                err=str(e),
+            )
+            return _Reservation(ip, "", (0, 0), settled=False)
+        return _Reservation(ip, text.strip(), stamp, settled)
 
     def _find(self, container_id: str, if_name: str) -> list[Ip]:
         """Addresses of this interface; a file of an old host-local names only the container, and counts if no other does."""
-        standing = [(ip, text.strip()) for ip, text in self._reservations()]
-        exact = [ip for ip, text in standing if text == owner(container_id, if_name)]
-        return exact or [ip for ip, text in standing if text == container_id.strip()]
+        standing = self._reservations()
+        wanted = owner(container_id, if_name)
+        exact = [one.ip for one in standing if one.owner == wanted]
+        return exact or [one.ip for one in standing if one.owner == container_id.strip()]
 
     def _reserve(self, number: int, content: str) -> Ip:
         space = self._ranges[number]
@@ -223,8 +250,9 @@ class Ipam:
         path, unfinished = self._directory / name, self._directory / _UNFINISHED
         with self._disk("write", path):
             try:
-                unfinished.write_bytes(content.encode())
-                unfinished.chmod(0o600)
+                file = os.open(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+                with os.fdopen(file, "wb") as writer:
+                    writer.write(content.encode())
                 unfinished.replace(path)
             except OSError:
                 unfinished.unlink(missing_ok=True)
@@ -246,3 +274,11 @@ class Ipam:
 def owner(container_id: str, if_name: str) -> str:
     """The content of an address file."""
     return f"{container_id.strip()}\r\n{if_name}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _address(name: str) -> Ip | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None

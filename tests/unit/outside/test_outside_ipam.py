@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,8 @@ from antrea.outside.ipam import Allocation, Ipam
 if TYPE_CHECKING:
     from pathlib import Path
 
+TICK = 100_000_000
+"""Nanoseconds; see `_TICK` of the module."""
 DUAL = ("10.244.1.0/24", "fd00:10:244:1::/64")
 
 
@@ -140,6 +143,26 @@ async def test_adds_at_the_same_time_get_different_addresses(tmp_path: Path) -> 
     ipams = [Ipam(DUAL, tmp_path) for _ in range(2)]
     got = await asyncio.gather(*(ipams[number % 2].allocate(f"c{number}", "eth0") for number in range(40)))
     assert len({ip for each in got for ip in each.ips}) == 80
+
+
+def age(path: Path) -> None:
+    """Let a file be older than a tick of its file system's clock, as far as that can tell."""
+    path.chmod(0o600)
+    deadline = time.monotonic() + 5
+    while time.time_ns() - path.stat().st_ctime_ns < 2 * TICK:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+async def test_a_file_that_somebody_else_changed_since_the_last_look_is_read_again(tmp_path: Path) -> None:
+    ipam, path = Ipam(DUAL, tmp_path), tmp_path / "10.244.1.9"
+    path.write_bytes(b"c1\r\neth0")
+    age(path)
+    assert await ipam.held("c1", "eth0") == ("10.244.1.9",)
+    path.write_bytes(b"c2\r\neth0")
+    assert (await ipam.held("c1", "eth0"), await ipam.held("c2", "eth0")) == ((), ("10.244.1.9",))
+    path.write_bytes(b"c3\r\neth0")
+    assert (await ipam.held("c2", "eth0"), await ipam.held("c3", "eth0")) == ((), ("10.244.1.9",))
 
 
 @pytest.mark.parametrize(
