@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from antrea.agent.cni_announce import Announcer
 from antrea.agent.cni_answer import Attached
 from antrea.agent.cni_call import Call, Failed
 from antrea.agent.cni_wiring import Wiring, answering
@@ -17,6 +16,7 @@ from antrea.apis.cni import Code
 from antrea.errors import Refused, Unavailable
 from antrea.host.ovs_port import PodPort
 from antrea.outside import klog, pod_veth
+from antrea.outside.announcement import Announcer
 from antrea.outside.netns import host_interface_name
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from antrea.errors import Refused, Unavailable
-from antrea.outside import announcement, pod_veth
+from antrea.outside import pod_veth
 from antrea.outside.pod_veth import PodVeth, host_interface_name
+from antrea.outside.rtnl_message import IFF_UP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +26,6 @@ __all__ = ["NetnsWorker", "PodVeth", "host_interface_name"]
 T = TypeVar("T")
 
 _CLONE_NEWNET = 0x40000000
-_IFF_UP = 0x1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -50,22 +50,6 @@ class NetnsWorker:
     async def check_pod_veth(self, veth: PodVeth) -> None:
         """Raise Refused with a sentence on the first difference between `veth` and what stands (CNI CHECK)."""
         await self._at_home(lambda: self._check(veth))
-
-    async def delete_link(self, name: str) -> bool:
-        """Remove an interface of the Node, and its peer with it. False if there was none."""
-        return await self._at_home(lambda: pod_veth.delete(name))
-
-    async def announce(self, netns_path: str, if_name: str, mac: str, ips: tuple[str, ...]) -> None:
-        """Send one gratuitous ARP request per IPv4 address and one unsolicited neighbour advertisement per IPv6 address.
-
-        Neighbours may remember the address with the MAC of a Pod that is gone. Raises Refused if the interface is
-        missing or down.
-        """
-        frames = [announcement.announcement(mac, ip) for ip in ips]
-        try:
-            await self.run(netns_path, lambda: announcement.send(if_name, frames))
-        except OSError as e:
-            raise Refused(ips, f"cannot announce from {if_name} in {netns_path}: {e.strerror}") from e
 
     def close(self) -> None:
         """Wait for the work under way and end the thread."""
@@ -106,11 +90,11 @@ class NetnsWorker:
 
     def _check(self, veth: PodVeth) -> None:
         host = pod_veth.host_end(veth.host_name)
-        if host is None or not host["flags"] & _IFF_UP:
+        if host is None or not host.flags & IFF_UP:
             raise Refused(
                 [veth], f"interface {veth.host_name} is {'down' if host else 'missing'} on the Node"
             )
-        if wrong := self._inside(veth.netns_path, lambda: pod_veth.difference(veth, host["index"])):
+        if wrong := self._inside(veth.netns_path, lambda: pod_veth.difference(veth, host.index)):
             raise Refused([veth], f"interface {veth.if_name} in {veth.netns_path} {wrong}")
 
 

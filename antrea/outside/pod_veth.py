@@ -15,19 +15,29 @@ import os
 import socket
 import struct
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
 
 from antrea.errors import Refused
+from antrea.outside.rtnl import Rtnl
+from antrea.outside.rtnl_message import (
+    IFF_UP,
+    MAIN_TABLE,
+    Link,
+    address_of,
+    delete_link,
+    gateway_of,
+    get_addresses,
+    get_link,
+    get_routes,
+    link_of,
+    new_address,
+    new_default_route,
+    new_veth,
+    set_up,
+)
 
-_IFF_UP, _IFF_NOARP = 0x1, 0x80
-_IFA_F_NODAD = 0x02
 _SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
-_MAIN_TABLE = 254
-_PROTO_BOOT = 3  # what `ip route` shows without a word, as upstream's library writes it
 
 
 class PodVeth(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,71 +80,55 @@ def random_mac() -> str:
 def make(veth: PodVeth, mac: str, netns: int) -> int:
     """Make the pair, the Pod's end born in the namespace of file descriptor `netns`; return the host end's index.
 
-    The host's end answers nothing by itself (no ARP, no IPv6): its frames are the bridge's.
+    The host's end answers nothing by itself (no ARP, no IPv6): its frames are the bridge's. It is up from the start,
+    which spares the switch a look at all its ports; without a carrier, until the Pod's end is up, it does nothing yet.
     """
-    with IPRoute() as ip:
+    pair = new_veth(veth.host_name, veth.if_name, mtu=veth.mtu, peer_mac=mac, netns=netns)
+    with Rtnl() as kernel:
         try:
-            _add_pair(ip, veth, mac, netns)
-        except NetlinkError as e:
-            if e.code != errno.EEXIST or not delete(veth.host_name):
-                raise _refused(veth, f"cannot make {veth.host_name} and {veth.if_name}", e) from e
             try:
-                _add_pair(ip, veth, mac, netns)
-            except NetlinkError as again:
-                raise _refused(veth, f"cannot make {veth.host_name} and {veth.if_name}", again) from again
-        try:
-            if veth.tx_off:
-                _tx_checksum_off(veth.host_name)
-            _write_sysctl(f"ipv6/conf/{veth.host_name}/disable_ipv6", "1")
-            index = int(ip.link_lookup(ifname=veth.host_name)[0])
-            ip.link("set", index=index, flags=_IFF_UP | _IFF_NOARP, change=_IFF_UP | _IFF_NOARP)
-        except (NetlinkError, OSError, IndexError) as e:
-            delete(veth.host_name)
-            raise _refused(veth, f"cannot configure {veth.host_name}", e) from e
-    return index
+                kernel.ask(pair)
+            except FileExistsError:
+                if not delete(veth.host_name):
+                    raise
+                kernel.ask(pair)
+        except OSError as e:
+            raise _refused(veth, f"cannot make {veth.host_name} and {veth.if_name}", e) from e
+    try:
+        _write_sysctl(f"ipv6/conf/{veth.host_name}/disable_ipv6", "1")
+        if veth.tx_off:
+            _tx_checksum_off(veth.host_name)
+        return socket.if_nametoindex(veth.host_name)
+    except OSError as e:
+        delete(veth.host_name)
+        raise _refused(veth, f"cannot configure {veth.host_name}", e) from e
 
 
 def configure_pod_end(veth: PodVeth) -> None:
     """Addresses, up, default routes; an IPv6 address is usable at once (no duplicate address detection)."""
     addresses = [ipaddress.ip_interface(address) for address in veth.addresses]
+    gateways = [ipaddress.ip_address(gateway) for gateway in veth.gateways]
     try:
-        with IPRoute() as ip:
-            index = int(ip.link_lookup(ifname=veth.if_name)[0])
-            if any(address.version == 6 for address in addresses):
-                _write_sysctl(f"ipv6/conf/{veth.if_name}/disable_ipv6", "0")
-                _write_sysctl(f"ipv6/conf/{veth.if_name}/accept_dad", "0")
-            if veth.tx_off:
-                _tx_checksum_off(veth.if_name)
-            for address in addresses:
-                family, flags = _family(address), {"flags": _IFA_F_NODAD} if address.version == 6 else {}
-                ip.addr(
-                    "add",
-                    index=index,
-                    family=family,
-                    address=str(address.ip),
-                    prefixlen=address.network.prefixlen,
-                    **flags,
-                )
-            ip.link("set", index=index, state="up")
-            for gateway in veth.gateways:
-                family = _family(ipaddress.ip_address(gateway))
-                ip.route(
-                    "add",
-                    family=family,
-                    dst="default",
-                    gateway=gateway,
-                    oif=index,
-                    proto=_PROTO_BOOT,
-                    flags=["onlink"],
-                )
-    except (NetlinkError, OSError, IndexError) as e:
+        index = socket.if_nametoindex(veth.if_name)
+        if any(address.version == 6 for address in addresses):
+            _write_sysctl(f"ipv6/conf/{veth.if_name}/disable_ipv6", "0")
+            _write_sysctl(f"ipv6/conf/{veth.if_name}/accept_dad", "0")
+        if veth.tx_off:
+            _tx_checksum_off(veth.if_name)
+        with Rtnl() as kernel:
+            kernel.ask(
+                *(new_address(index, address) for address in addresses),
+                set_up(index),
+                *(new_default_route(index, gateway) for gateway in gateways),
+            )
+    except OSError as e:
         raise _refused(veth, f"cannot configure {veth.if_name} in {veth.netns_path}", e) from e
 
 
-def host_end(name: str) -> Any | None:
-    """The link message of an interface here, None if there is none."""
-    with IPRoute() as ip:
-        return _link(ip, name)
+def host_end(name: str) -> Link | None:
+    """The interface of that name here, None if there is none."""
+    with Rtnl() as kernel:
+        return _link(kernel, name)
 
 
 def difference(veth: PodVeth, host_index: int) -> str | None:
@@ -142,64 +136,58 @@ def difference(veth: PodVeth, host_index: int) -> str | None:
 
     # parity: pkg/agent/cniserver/interface_configuration_linux.go checkContainerInterface
     """
-    with IPRoute() as ip:
-        link = _link(ip, veth.if_name)
+    with Rtnl() as kernel:
+        link = _link(kernel, veth.if_name)
         if link is None:
             return "is missing"
-        if not link["flags"] & _IFF_UP:
-            return "is down"
-        if link.get_attr("IFLA_LINK") != host_index:
-            return f"is not the other end of {veth.host_name}"
-        if veth.mac is not None and link.get_attr("IFLA_ADDRESS") != veth.mac.lower():
-            return f"has MAC {link.get_attr('IFLA_ADDRESS')}, not {veth.mac.lower()}"
-        standing = {
-            ipaddress.ip_interface(
-                f"{row.get_attr('IFA_LOCAL') or row.get_attr('IFA_ADDRESS')}/{row['prefixlen']}"
-            )
-            for row in ip.get_addr(index=link["index"])
+        if wrong := _link_difference(veth, link, host_index):
+            return wrong
+        addresses = {
+            address for index, address in map(address_of, kernel.ask(get_addresses())) if index == link.index
         }
-        routes = {
-            ipaddress.ip_address(row.get_attr("RTA_GATEWAY"))
-            for row in ip.get_routes(table=_MAIN_TABLE, oif=link["index"])
-            if row["dst_len"] == 0 and row.get_attr("RTA_GATEWAY")
+        gateways = {
+            gateway.ip
+            for gateway in filter(None, map(gateway_of, kernel.ask(get_routes())))
+            if (gateway.index, gateway.table) == (link.index, MAIN_TABLE)
         }
     for address in veth.addresses:
-        if ipaddress.ip_interface(address) not in standing:
+        if ipaddress.ip_interface(address) not in addresses:
             return f"does not have address {address}"
     for gateway in veth.gateways:
-        if ipaddress.ip_address(gateway) not in routes:
+        if ipaddress.ip_address(gateway) not in gateways:
             return f"has no default route via {gateway}"
+    return None
+
+
+def _link_difference(veth: PodVeth, link: Link, host_index: int) -> str | None:
+    if not link.flags & IFF_UP:
+        return "is down"
+    if link.peer != host_index:
+        return f"is not the other end of {veth.host_name}"
+    if veth.mac is not None and link.mac != veth.mac.lower():
+        return f"has MAC {link.mac}, not {veth.mac.lower()}"
     return None
 
 
 def delete(name: str) -> bool:
     """Remove an interface, and its peer with it. False if there was none. Raises Refused with the kernel's words."""
-    with IPRoute() as ip:
+    with Rtnl() as kernel:
         try:
-            ip.link("del", ifname=name)
-        except NetlinkError as e:
-            if e.code == errno.ENODEV:
+            kernel.ask(delete_link(name))
+        except OSError as e:
+            if e.errno == errno.ENODEV:
                 return False
-            raise Refused([name], f"cannot remove {name}: {os.strerror(e.code)}") from e
+            raise Refused([name], f"cannot remove {name}: {e.strerror}") from e
     return True
 
 
-def _add_pair(ip: Any, veth: PodVeth, mac: str, netns: int) -> None:
-    peer = {"ifname": veth.if_name, "mtu": veth.mtu, "address": mac, "net_ns_fd": netns}
-    ip.link("add", ifname=veth.host_name, kind="veth", mtu=veth.mtu, peer=peer)
-
-
-def _link(ip: Any, name: str) -> Any | None:
+def _link(kernel: Rtnl, name: str) -> Link | None:
     try:
-        return next(iter(ip.link("get", ifname=name)), None)
-    except NetlinkError as e:
-        if e.code == errno.ENODEV:
+        return link_of(kernel.ask(get_link(name))[0])
+    except OSError as e:
+        if e.errno == errno.ENODEV:
             return None
         raise
-
-
-def _family(address: Any) -> int:
-    return socket.AF_INET if address.version == 4 else socket.AF_INET6
 
 
 def _tx_checksum_off(name: str) -> None:
@@ -215,12 +203,5 @@ def _write_sysctl(path: str, value: str) -> None:
         (Path("/proc/sys/net") / path).write_text(value, "ascii")
 
 
-def _refused(veth: PodVeth, what: str, error: Exception) -> Refused:
-    match error:
-        case NetlinkError():
-            why = os.strerror(error.code)
-        case OSError():
-            why = error.strerror or str(error)
-        case _:
-            why = "the interface is gone"
-    return Refused([veth], f"{what}: {why}")
+def _refused(veth: PodVeth, what: str, error: OSError) -> Refused:
+    return Refused([veth], f"{what}: {error.strerror or 'the interface is gone'}")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from antrea.errors import Refused, Unavailable
-from antrea.outside.announcement import announcement
+from antrea.host.ovs_port import PodPort
+from antrea.outside.announcement import Announcer, announcement
 from antrea.outside.netns import NetnsWorker, PodVeth, host_interface_name
+from antrea.outside.pod_veth import delete
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +42,18 @@ def pod_veth(netns: Namespaces, pod: str, **changes: Any) -> PodVeth:
         "tx_off": True,
     }
     return PodVeth(**(wanted | changes))
+
+
+def pod_port(veth: PodVeth, mac: str) -> PodPort:
+    return PodPort(
+        container_id="c1",
+        pod_namespace="default",
+        pod_name="web-0",
+        mac=mac,
+        ips=("10.244.1.5", "fd00:10:244:1::5"),
+        if_dev=veth.if_name,
+        netns=veth.netns_path,
+    )
 
 
 def names() -> list[str]:
@@ -86,7 +103,7 @@ async def test_making_a_pair_again_replaces_it_and_removing_it_twice_is_fine(
     _, second = await worker.create_pod_veth(veth)
     assert second != first
     await worker.check_pod_veth(veth)
-    assert [await worker.delete_link(veth.host_name) for _ in range(2)] == [True, False]
+    assert [delete(veth.host_name) for _ in range(2)] == [True, False]
     assert "eth0" not in links(netns, pod)
 
 
@@ -164,19 +181,38 @@ async def test_an_announcement_teaches_neighbours_the_new_mac(netns: Namespaces,
     pod = netns.make()
     veth = pod_veth(netns, pod)
     mac, _ = await worker.create_pod_veth(veth)
+    port = pod_port(veth, mac)
+    announcer = Announcer(worker)
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003)) as ear:
         ear.bind((veth.host_name, 0))
         ear.settimeout(5)
-        await worker.announce(veth.netns_path, "eth0", mac, ("10.244.1.5", "fd00:10:244:1::5"))
+        announcer.announce(port)
         heard: set[bytes] = set()
-        wanted = {announcement(mac, "10.244.1.5"), announcement(mac, "fd00:10:244:1::5")}
+        wanted = {announcement(mac, ip) for ip in port.ips}
         while not wanted <= heard:
-            heard.add(ear.recv(2048))
+            heard.add(await asyncio.to_thread(ear.recv, 2048))
     netns.sh(
         f"ip link set {veth.host_name} arp on; ip addr add 10.244.1.1/24 dev {veth.host_name};"
         f"ip neigh replace 10.244.1.5 lladdr 02:00:00:00:00:01 dev {veth.host_name} nud stale"
     )
-    await worker.announce(veth.netns_path, "eth0", mac, ("10.244.1.5",))
-    assert f"lladdr {mac}" in netns.sh(f"ip neigh show 10.244.1.5 dev {veth.host_name}")
-    with pytest.raises(Refused, match=r"cannot announce from eth7 in .*: No such device"):
-        await worker.announce(veth.netns_path, "eth7", mac, ("10.244.1.5",))
+    announcer.announce(port)
+    deadline = time.monotonic() + 5
+    while f"lladdr {mac}" not in netns.sh(f"ip neigh show 10.244.1.5 dev {veth.host_name}"):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    await announcer.close()
+
+
+async def test_an_announcement_that_cannot_be_sent_costs_a_line_of_the_log(
+    netns: Namespaces, worker: NetnsWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    veth = pod_veth(netns, netns.make())
+    announcer = Announcer(worker)
+    with caplog.at_level(logging.DEBUG):
+        announcer.announce(pod_port(veth, "0a:00:00:00:00:05"))
+        deadline = time.monotonic() + 5
+        while not caplog.records:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+    await announcer.close()
+    assert [record.message for record in caplog.records] == ["Failed to announce addresses"]
