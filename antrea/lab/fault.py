@@ -20,7 +20,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 def inject(lab: Lab, name: str, kind: Kind, *, link: str | None = None) -> None:
     """Do that to the node; `link` is the card that cut-link and heal-link are about (None: all of them).
 
-    Each is idempotent. Raises Invalid for what is not a node or not a card of it.
+    Each is idempotent. A healed link is as it was configured: it loses what its configuration says, whatever `lose` has
+    said since. Raises Invalid for what is not a node or not a card of it.
     """
     machine = _node(lab, name)
     cards = _cards(machine, link)
@@ -33,6 +34,8 @@ def inject(lab: Lab, name: str, kind: Kind, *, link: str | None = None) -> None:
             case "cut-link" | "heal-link":
                 for nic in cards:
                     underlay.set_link(lab.record, machine, nic, up=kind == "heal-link")
+                    if kind == "heal-link":
+                        underlay.set_loss(lab.record, machine, nic, nic.loss)
             case "pause":
                 node.freeze(lab.record, name)
             case "resume":

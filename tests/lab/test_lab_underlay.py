@@ -6,12 +6,13 @@ import os
 import re
 import socket
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from antrea.lab import cluster, namespace, underlay
+from antrea.lab import cluster, fault, namespace, underlay
 from antrea.lab.process import run, wait_for
 from antrea.lab.record import Record
 from antrea.lab.settings import Settings
@@ -153,6 +154,22 @@ def test_a_cut_cable_takes_the_carrier_and_a_healed_one_works_again(
     assert cut == 0
     wait_for("a ping over the healed cable", lambda: lab.ping("node-1", "172.31.0.12"), seconds=10)
     assert lab.ping("node-1", "172.30.0.12") == 1
+
+
+def test_a_healed_cable_loses_what_its_configuration_says_again(bridges: Wires) -> None:
+    got = []
+    for percent in (100.0, 0.0):
+        settings = Settings(nodes=2, loss={"node-2/eth1": percent})
+        lab = cluster.Lab(bridges.record, settings, Path("kubectl"))
+        fault.lose(lab, "node-2", "eth1", 100.0 - percent)
+        fault.inject(lab, "node-2", "cut-link", link="eth1")
+        fault.inject(lab, "node-2", "heal-link", link="eth1")
+        namespace.script(
+            bridges.record, namespace.path(bridges.record, "node-1"), ["ip neigh flush dev eth1"]
+        )
+        wait_for("the carrier", lambda: bridges.ping("node-1", "172.31.0.1"), seconds=10)
+        got.append(bridges.ping("node-1", "172.31.0.12", 3) > 0)
+    assert got == [False, True]
 
 
 def who_has(lab: Wires, vlan: int, target: str, *, source: str) -> int | None:
