@@ -61,10 +61,10 @@ class Members(msgspec.Struct, frozen=True):
     """Whether a watcher of one Node sees only the members on that Node."""
 
 
-def only_identity(row: Any) -> Any:
+def identity(resource: Resource, last: Any) -> Any:
     """What is sent of an object that is gone: its kind with name and UID."""
-    meta = row.metadata
-    return type(row)(metadata=ObjectMetadata(name=meta.name, namespace=meta.namespace, uid=meta.uid))
+    meta = last.metadata
+    return resource.blank(ObjectMetadata(name=meta.name, namespace=meta.namespace, uid=meta.uid))
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -80,8 +80,10 @@ class Resource(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...] = (NAME, CREATED_AT)
     subresources: tuple[Subresource, ...] = ()
     members: Members | None = None
-    gone: Callable[[Any], Any] = only_identity
+    gone: Callable[[Resource, Any], Any] = identity
     """What a DELETED event carries of the last object."""
+    make: Callable[[ObjectMetadata], Any] | None = None
+    """Makes an object that has metadata alone, where `struct` needs more than that."""
     stored: bool = True
     """Whether objects are published into a store; else each request is answered by the program that computes."""
     missing: str = ""
@@ -94,3 +96,7 @@ class Resource(msgspec.Struct, frozen=True):
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}"
+
+    def blank(self, metadata: ObjectMetadata) -> Any:
+        """An object that has metadata alone."""
+        return self.make(metadata) if self.make else self.struct(metadata=metadata)

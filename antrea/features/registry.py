@@ -45,15 +45,15 @@ def _egress_patch(meta: ObjectMetadata, added: tuple[Any, ...], removed: tuple[A
     )
 
 
-def _gone_policy(policy: cp.NetworkPolicy) -> cp.NetworkPolicy:
+def _gone_policy(_: Resource, policy: cp.NetworkPolicy) -> cp.NetworkPolicy:
     meta = policy.metadata
     short = ObjectMetadata(name=meta.name, uid=meta.uid, generation=meta.generation)
     return cp.NetworkPolicy(metadata=short, source_ref=policy.source_ref)
 
 
-def _gone_collection(collection: cp.SupportBundleCollection) -> cp.SupportBundleCollection:
+def _blank_collection(metadata: ObjectMetadata) -> cp.SupportBundleCollection:
     return cp.SupportBundleCollection(
-        metadata=ObjectMetadata(name=collection.metadata.name, uid=collection.metadata.uid),
+        metadata=metadata,
         expired_at=None,
         file_server=cp.BundleFileServer(url=""),
         authentication=cp.BundleServerAuthConfiguration(),
@@ -88,7 +88,7 @@ CONTROLPLANE = (
     _controlplane("nodestatssummaries", "nodestatssummary", report.NodeStatsSummary, CREATE, stored=False),
     _controlplane(
         "supportbundlecollections", "supportbundlecollection", cp.SupportBundleCollection, WATCHED,
-        gone=_gone_collection,
+        make=_blank_collection,
         subresources=(Subresource("status", report.SupportBundleCollectionStatus, CREATE),),
     ),
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""An aggregated API server: stores, watches, discovery, OpenAPI, tables, and who may do what."""

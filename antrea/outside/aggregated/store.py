@@ -1,0 +1,189 @@
+"""Objects of one resource in memory, and the watches over them: each gets what its Node needs, as upstream's agents expect.
+
+A put is ADDED for those who did not see the object before, MODIFIED for those who did, DELETED for those who no longer
+need it. Groups send MODIFIED as a patch of members, and, where `Members.by_node`, only members of the watcher's Node.
+parity: pkg/apiserver/storage/ram/store.go, pkg/controller/networkpolicy/store
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from antrea.apis.meta import ObjectMetadata
+from antrea.outside.aggregated.form import body
+from antrea.outside.aggregated.row import GroupRow, Row
+from antrea.outside.aggregated.watcher import Selection, Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from antrea.apis.resource import Resource
+    from antrea.outside.aggregated.form import Form, Pieces
+    from antrea.outside.aggregated.row import Change
+
+NOBODY: frozenset[str] = frozenset()
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Store:
+    """All objects of `resource` by key: the name, or NAMESPACE/NAME. `synced`: a whole pass has filled it once."""
+
+    def __init__(self, resource: Resource, now: Callable[[], float] = time.monotonic) -> None:
+        self.resource = resource
+        self.version = 0
+        """Grows with every put and drop."""
+        self.synced = False
+        self._now = now
+        self._rows: dict[str, Row] = {}
+        self._watchers: dict[str | None, dict[Watcher, None]] = {}
+        """By the Node they ask for."""
+        self._waiting: list[Callable[[], None]] = []
+
+    def put(self, key: str, found: Any, span: frozenset[str] = NOBODY, places: Sequence[str] = ()) -> None:
+        """`found` is what there is now, and the Nodes `span` need it.
+
+        Of a group, `places` has the Node of each of its members, "" for none.
+        """
+        self.version += 1
+        before = self._rows.get(key)
+        after = (GroupRow if self.resource.members else Row).of(self.resource, found, span, places)
+        self._rows[key] = after
+        self._publish(key, before, after, after.since(before) if before else None)
+
+    def change(
+        self,
+        key: str,
+        *,
+        added: Mapping[Any, str],
+        removed: Iterable[Any] = (),
+        span: frozenset[str] | None = None,
+    ) -> None:
+        """Of the group `key`, members came (each with its Node, "" for none) and went; the cost is that of the change."""
+        row = self._rows[key]
+        if not isinstance(row, GroupRow):
+            raise TypeError(f"{self.resource.plural} are no groups")
+        self.version += 1
+        before, change = row.changed(added, removed, row.span if span is None else span)
+        self._publish(key, before, row, change)
+
+    def drop(self, key: str) -> None:
+        """The object is gone; no such key is no change."""
+        before = self._rows.pop(key, None)
+        if before is not None:
+            self.version += 1
+            self._publish(key, before, None, None)
+
+    def sync(self) -> None:
+        """A whole pass has filled it: what waits for that may begin."""
+        self.synced = True
+        waiting, self._waiting = self._waiting, []
+        for tell in waiting:
+            tell()
+
+    def when_synced(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once a whole pass has filled it; at once if one has."""
+        if self.synced:
+            tell()
+        else:
+            self._waiting.append(tell)
+
+    def get(self, key: str) -> tuple[Any, bytes] | None:
+        """The object with its body."""
+        row = self._rows.get(key)
+        return row.whole(None) if row else None
+
+    def objects(self, namespace: str | None = None) -> list[tuple[Any, bytes]]:
+        """All objects with their bodies, sorted by key; those of one Namespace if it is given."""
+        wanted = Selection(namespace=namespace)
+        return [self._rows[key].whole(None) for key in sorted(self._rows) if wanted.wants(key, NOBODY)]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def watchers(self) -> list[Watcher]:
+        """All that watch now."""
+        return [watcher for group in self._watchers.values() for watcher in group]
+
+    def watch(self, selection: Selection, form: Form, *, mark_end: bool = False) -> Watcher:
+        """A watcher that gets what is selected now, a bookmark, then changes; `forget` it at its end.
+
+        With `mark_end` the bookmark says that it ends the initial events.
+        """
+        watcher = Watcher(selection, form, self._now)
+        watcher.begin(self._initial(selection, form, mark_end=mark_end))
+        self._watchers.setdefault(selection.node, {})[watcher] = None
+        return watcher
+
+    def forget(self, watcher: Watcher) -> None:
+        """Its connection is gone."""
+        group = self._watchers.get(watcher.selection.node, {})
+        group.pop(watcher, None)
+        if not group:
+            self._watchers.pop(watcher.selection.node, None)
+
+    def _initial(self, selection: Selection, form: Form, *, mark_end: bool) -> Iterable[Pieces]:
+        kind = self.resource.kind
+        for key in sorted(self._rows):
+            row = self._rows[key]
+            if selection.wants(key, row.span):
+                found, rest = row.whole(selection.node)
+                yield _line("ADDED", form.event(kind, found, rest))
+        meta = ObjectMetadata(
+            resource_version=str(self.version), annotations={INITIAL_EVENTS_END: "true"} if mark_end else {}
+        )
+        empty = self.resource.blank(meta)
+        yield _line("BOOKMARK", form.event(kind, empty, body(empty)))
+
+    def _publish(self, key: str, before: Row | None, after: Row | None, change: Change | None) -> None:
+        """Tell those who saw it or need it now; what is the same for several of them is encoded once."""
+        spans = (before.span if before else NOBODY) | (after.span if after else NOBODY)
+        nodes = spans & self._watchers.keys() if len(spans) > len(self._watchers) else spans
+        lines: dict[tuple[str, str, str | None], Pieces | None] = {}
+        for node in (None, *nodes):
+            for watcher in self._watchers.get(node, ()):
+                event = self._event(watcher, key, before, after)
+                if not event:
+                    continue
+                row = after or before
+                shared = None if row is None or not row.by_node or event == "DELETED" else node
+                name = (event, watcher.form.key, shared)
+                if name not in lines:
+                    lines[name] = self._encoded(event, watcher.form, node, before, after, change)
+                if (line := lines[name]) is not None:
+                    watcher.offer(line)
+
+    @staticmethod
+    def _event(watcher: Watcher, key: str, before: Row | None, after: Row | None) -> str:
+        was = before is not None and watcher.selection.wants(key, before.span)
+        now = after is not None and watcher.selection.wants(key, after.span)
+        if now:
+            return "MODIFIED" if was else "ADDED"
+        return "DELETED" if was else ""
+
+    def _encoded(
+        self,
+        event: str,
+        form: Form,
+        node: str | None,
+        before: Row | None,
+        after: Row | None,
+        change: Change | None,
+    ) -> Pieces | None:
+        if event == "DELETED" and before:
+            found = before.gone()
+            rest = body(found)
+        elif event == "MODIFIED" and change:
+            part = change.seen_by(node)
+            if part is None:
+                return None
+            found, rest = part
+        elif after:
+            found, rest = after.whole(node)
+        else:
+            return None
+        return _line(event, form.event(type(found).__name__, found, rest))
+
+
+def _line(event: str, shown: Pieces) -> Pieces:
+    return (b'{"type":"%b","object":' % event.encode(), *shown, b"}\n")
