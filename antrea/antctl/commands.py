@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from antrea.antctl import shape
+from antrea.antctl.failure import Failure
 from antrea.antctl.output import Column, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class Flag(NamedTuple):
@@ -30,6 +32,7 @@ class DataCommand(NamedTuple):
     modes: str
     short: str
     path: str
+    """Of the program's own API, or group/version/resource of the aggregated API."""
     aliases: tuple[str, ...] = ()
     long: str = ""
     example: str = ""
@@ -41,6 +44,17 @@ class DataCommand(NamedTuple):
     """Whether rows of a table are sorted."""
     form: str = "table"
     """Output format if none is asked for."""
+    shape: Callable[[Any, Mapping[str, str]], Any] | None = None
+    """What is printed, made of the answer and the command's options; None: the answer."""
+    text: Callable[[Any], str] | None = None
+    """The table, where it is none of rows and columns."""
+    body: Callable[[Mapping[str, str]], Any] | None = None
+    """What is POSTed, made of the options; None: the options are the query of a GET."""
+
+    @property
+    def is_resource(self) -> bool:
+        """Whether kube-apiserver serves it, too."""
+        return not self.path.startswith("/")
 
 
 class NotBuilt(NamedTuple):
@@ -63,11 +77,41 @@ def _container(row: dict[str, Any]) -> str:
     return identity[:11] if len(identity) > 12 else identity
 
 
-def _health(row: dict[str, Any]) -> str:
-    states = [condition["status"] for condition in row.get("agentConditions", [])]
-    if "False" in states:
-        return "Unhealthy"
-    return "Unknown" if "Unknown" in states else "Healthy" if states else ""
+def _health(key: str) -> Callable[[dict[str, Any]], str]:
+    def cell(row: dict[str, Any]) -> str:
+        states = [condition["status"] for condition in row.get(key, [])]
+        if "False" in states:
+            return "Unhealthy"
+        return "Unknown" if "Unknown" in states else "Healthy" if states else ""
+
+    return cell
+
+
+def _pod(row: dict[str, Any]) -> str:
+    return f"{row['podRef'].get('namespace', '')}/{row['podRef'].get('name', '')}"
+
+
+def _node(row: dict[str, Any]) -> str:
+    return str(row["nodeRef"].get("name", ""))
+
+
+def _evaluation(options: Mapping[str, str]) -> dict[str, Any]:
+    """The body of a NetworkPolicyEvaluation. Raises Failure."""
+    request = {}
+    for key in ("source", "destination"):
+        namespace, slash, name = options.get(key, "").rpartition("/")
+        if not name or namespace.count("/"):
+            raise Failure(f"--{key} must be given as <Namespace>/<name>")
+        request[key] = {"pod": {"namespace": namespace if slash else "default", "name": name}}
+    return {
+        "apiVersion": "controlplane.antrea.io/v1beta2",
+        "kind": "NetworkPolicyEvaluation",
+        "request": request,
+    }
+
+
+CONTROLPLANE = "controlplane.antrea.io/v1beta2"
+SORT_BY = Flag("sort-by", "", "sort by a field, such as .metadata.name")
 
 
 def _count(key: str) -> Callable[[dict[str, Any]], str]:
@@ -132,15 +176,123 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         ("agentinfos", "ai"),
         "Print version, Node, OVS, conditions and counts of the agent.",
         columns=(
-            ("POD", lambda row: f"{row['podRef'].get('namespace', '')}/{row['podRef'].get('name', '')}"),
-            ("NODE", lambda row: str(row["nodeRef"].get("name", ""))),
-            ("STATUS", _health),
+            ("POD", _pod),
+            ("NODE", _node),
+            ("STATUS", _health("agentConditions")),
             ("NODE-SUBNET", lambda row: listed(row.get("nodeSubnets", []))),
             ("NETWORK-POLICIES", _count("networkPolicyNum")),
             ("ADDRESS-GROUPS", _count("addressGroupNum")),
             ("APPLIED-TO-GROUPS", _count("appliedToGroupNum")),
             ("LOCAL-PODS", lambda row: str(row.get("localPodNum", 0))),
         ),
+    ),
+    DataCommand(
+        "get",
+        "controllerinfo",
+        "CR",
+        "Print basic information on the controller",
+        "system.antrea.io/v1beta1/controllerinfos/antrea-controller",
+        ("controllerinfos", "ci"),
+        "Print version, Pod, Node, conditions and counts of the controller.",
+        columns=(
+            ("POD", _pod),
+            ("NODE", _node),
+            ("STATUS", _health("controllerConditions")),
+            ("NETWORK-POLICIES", _count("networkPolicyNum")),
+            ("ADDRESS-GROUPS", _count("addressGroupNum")),
+            ("APPLIED-TO-GROUPS", _count("appliedToGroupNum")),
+            ("CONNECTED-AGENTS", lambda row: str(row.get("connectedAgentNum", 0))),
+        ),
+        shape=shape.controller,
+    ),
+    DataCommand(
+        "get",
+        "networkpolicy",
+        "CR",
+        "Print control plane NetworkPolicies",
+        f"{CONTROLPLANE}/networkpolicies",
+        ("networkpolicies", "netpol"),
+        "Print the policies that the controller computed for the agents.",
+        "  antctl get networkpolicy\n"
+        "  antctl get networkpolicy 6001549b-ba63-4752-8267-30f52b4332db\n"
+        "  antctl get networkpolicy --sort-by=.metadata.name\n"
+        "  antctl get networkpolicy --sort-by=effectivePriority",
+        "name",
+        (Flag("sort-by", "", "sort by a field, such as .sourceRef.name, or by effectivePriority"),),
+        (
+            ("NAME", lambda row: str(row["metadata"]["name"])),
+            ("APPLIED-TO", lambda row: listed(row.get("appliedToGroups") or [])),
+            ("RULES", lambda row: str(len(row.get("rules") or []))),
+            ("SOURCE", shape.source),
+            ("TIER-PRIORITY", shape.number("tierPriority")),
+            ("PRIORITY", shape.number("priority")),
+        ),
+        ordered=False,
+        shape=shape.policies,
+    ),
+    DataCommand(
+        "get",
+        "appliedtogroup",
+        "CR",
+        "Print groups that policies apply to",
+        f"{CONTROLPLANE}/appliedtogroups",
+        ("appliedtogroups", "atg"),
+        "Print the groups of Pods that policies apply to.",
+        "  antctl get appliedtogroup\n  antctl get appliedtogroup --sort-by=.metadata.name",
+        "name",
+        (SORT_BY,),
+        (("NAME", _text("name")), ("PODS", shape.names)),
+        shape=shape.groups(("pods",)),
+    ),
+    DataCommand(
+        "get",
+        "addressgroup",
+        "CR",
+        "Print groups of addresses",
+        f"{CONTROLPLANE}/addressgroups",
+        ("addressgroups", "ag"),
+        "Print the groups of addresses that rules match.",
+        "  antctl get addressgroup\n  antctl get addressgroup --sort-by=.metadata.name",
+        "name",
+        (SORT_BY,),
+        (
+            ("NAME", _text("name")),
+            ("POD-IPS", shape.addresses("pods")),
+            ("NODE-IPS", shape.addresses("nodes")),
+        ),
+        shape=shape.groups(("pods", "nodes")),
+    ),
+    DataCommand(
+        "query",
+        "networkpolicyevaluation",
+        "CR",
+        "Find the rule between two Pods",
+        f"{CONTROLPLANE}/networkpolicyevaluation",
+        ("networkpoliciesevaluation", "networkpolicyeval", "networkpolicieseval", "netpoleval"),
+        "Find the rule of a NetworkPolicy that decides on traffic from one Pod to another.",
+        "  antctl query networkpolicyevaluation -S shop/web-1 -D data/db-1",
+        flags=(
+            Flag("source", "S", "Pod that sends, as <Namespace>/<name>"),
+            Flag("destination", "D", "Pod that receives, as <Namespace>/<name>"),
+        ),
+        columns=tuple((title, shape.evaluation(title)) for title in shape.EVALUATION),
+        ordered=False,
+        body=_evaluation,
+    ),
+    DataCommand(
+        "query",
+        "endpoint",
+        "C",
+        "Find policies of a Pod",
+        "/endpoint",
+        ("endpoints",),
+        "Find the policies that apply to a Pod, and the rules that have it as a peer.",
+        "  antctl query endpoint -p web-1 -n shop",
+        flags=(
+            Flag("namespace", "n", "Namespace of the Pod [default: default]"),
+            Flag("pod", "p", "name of the Pod"),
+        ),
+        text=shape.endpoints,
     ),
     DataCommand(
         "",
@@ -165,12 +317,9 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("", "upgrade", "R", "Upgrade stored objects"),
     NotBuilt("", "check", "R", "Check the cluster or the installation"),
     NotBuilt("", "mc", "R", "Manage multi-cluster"),
-    NotBuilt("get", "networkpolicy", "ACR", "Print NetworkPolicies", ("networkpolicies", "netpol")),
-    NotBuilt(
-        "get", "appliedtogroup", "ACR", "Print groups that policies apply to", ("appliedtogroups", "atg")
-    ),
-    NotBuilt("get", "addressgroup", "ACR", "Print groups of addresses", ("addressgroups", "ag")),
-    NotBuilt("get", "controllerinfo", "CR", "Print information on the controller", ("controllerinfos", "ci")),
+    NotBuilt("get", "networkpolicy", "A", "Print NetworkPolicies", ("networkpolicies", "netpol")),
+    NotBuilt("get", "appliedtogroup", "A", "Print groups that policies apply to", ("appliedtogroups", "atg")),
+    NotBuilt("get", "addressgroup", "A", "Print groups of addresses", ("addressgroups", "ag")),
     NotBuilt(
         "get", "serviceexternalip", "A", "Print external IPs of Services", ("serviceexternalips", "seip")
     ),
@@ -182,12 +331,4 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("get", "fqdncache", "A", "Print addresses of names in policies"),
     NotBuilt("get", "flowrecords", "F", "Print flow records"),
     NotBuilt("get", "recordmetrics", "F", "Print metrics of flow records"),
-    NotBuilt("query", "endpoint", "C", "Find policies of a Pod", ("endpoints",)),
-    NotBuilt(
-        "query",
-        "networkpolicyevaluation",
-        "CR",
-        "Find the rule between two Pods",
-        ("networkpoliciesevaluation", "networkpolicyeval", "networkpolicieseval", "netpoleval"),
-    ),
 )

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
+from antrea.antctl import completion
 from antrea.antctl.commands import DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
 from antrea.antctl.mode import REMOTE, Mode, mode_of
 from antrea.antctl.output import FORMATS, render
-from antrea.antctl.request import Server, ask
+from antrea.antctl.remote import cluster, controller
+from antrea.antctl.request import Server, ask, loopback
 
 TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
+CONTROLLER_INFO = "system.antrea.io/v1beta1/controllerinfos/antrea-controller"
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
@@ -68,6 +71,7 @@ def antctl(mode: Mode) -> Group:
         if mode.name in missing.modes:
             groups[missing.group].add(_not_built(missing), missing.aliases)
     root.add_command(_version(mode))
+    root.add_command(completion.command(root))
     if mode.name in "ACR":
         groups["get"].add_command(_feature_gates(mode))
     for name in ("get", "query"):
@@ -94,12 +98,32 @@ def _global_options() -> list[click.Parameter]:
     ]
 
 
+class Target(NamedTuple):
+    """What the global options say about where to ask."""
+
+    mode: Mode
+    kubeconfig: str | None
+    server: str | None
+    seconds: float | None
+    verbose: bool
+    token_file: Path
+
+    def find(self) -> Server:
+        """The API of this Pod's program, or kube-apiserver. Raises Failure."""
+        access = (
+            loopback(self.server or self.mode.server, self.token_file)
+            if self.mode.server
+            else cluster(self.kubeconfig, self.server)
+        )
+        return Server(access, self.seconds, self.verbose)
+
+
 def _remember_server(mode: Mode) -> Any:
     @click.pass_context
     def callback(
         ctx: click.Context, kubeconfig: str, server: str | None, timeout: str, verbose: bool, token_file: Path
     ) -> None:
-        ctx.obj = (Server(server or mode.server, token_file, _seconds(timeout)), verbose)
+        ctx.obj = Target(mode, kubeconfig, server, _seconds(timeout), verbose, token_file)
 
     return callback
 
@@ -115,15 +139,9 @@ def _seconds(timeout: str) -> float | None:
         raise Failure(f'invalid argument "{timeout}" for "-t, --timeout" flag: {why}') from why
 
 
-def _ask(path: str, query: dict[str, str]) -> Any:
-    server, verbose = click.get_current_context().obj
-    if verbose:
-        click.echo(f"GET https://{server.address}{path} {query}", err=True)
-    if not server.address:
-        raise Failure(
-            "the API in the cluster is not built yet: run antctl inside an antrea-agent or antrea-controller Pod"
-        )
-    return ask(server, path, query)
+def _server() -> Server:
+    target: Target = click.get_current_context().obj
+    return target.find()
 
 
 def _output_option(default: str) -> click.Option:
@@ -135,13 +153,17 @@ def _output_option(default: str) -> click.Option:
 def _data_command(row: DataCommand, mode: Mode) -> click.Command:
     def callback(**given: Any) -> None:
         form = given.pop("output", row.form)
-        query = {
+        if form not in FORMATS.split("|"):
+            raise Failure(f"unsupported format type: {form}")
+        options = {
             key.replace("_", "-"): "" if value is True else value
             for key, value in given.items()
             if value not in (None, False)
         }
-        answer = _ask(row.path, query)
-        if answer is not None:
+        answer = _answer(row, options)
+        if answer is not None and form == "table" and row.text:
+            click.echo(row.text(answer), nl=False)
+        elif answer is not None:
             click.echo(render(answer, form, row.columns, ordered=row.ordered), nl=False)
 
     flags = [
@@ -164,6 +186,18 @@ def _data_command(row: DataCommand, mode: Mode) -> click.Command:
         short_help=row.short,
         help=text + (f"\n\n\b\nExamples:\n{row.example}" if row.example else ""),
     )
+
+
+def _answer(row: DataCommand, options: dict[str, str]) -> Any:
+    """What the server says to this command, in the shape that is printed."""
+    if row.body:
+        answer = ask(_server(), f"/apis/{row.path}", {}, row.body(options))
+    elif row.is_resource:
+        name = options.get("name", "")
+        answer = ask(_server(), f"/apis/{row.path}" + (f"/{name}" if name else ""), {})
+    else:
+        answer = ask(_server(), row.path, options)
+    return row.shape(answer, options) if row.shape else answer
 
 
 def _not_built(row: NotBuilt) -> click.Command:
@@ -190,14 +224,11 @@ def _version(mode: Mode) -> click.Command:
 
         own = {"antctlVersion": f"v{importlib.metadata.version('antrea')}"}
         try:
-            told = _ask("/version", {})
+            told = _told_version(mode)
         except Failure:
             click.echo(render(own, output, (), ordered=False), nl=False)
             raise
-        full = told["gitVersion"] + "".join(
-            sign + told[part] for sign, part in (("-", "gitCommit"), (".", "gitTreeState")) if told.get(part)
-        )
-        click.echo(render({key: full, **own}, output, (), ordered=False), nl=False)
+        click.echo(render({key: told, **own}, output, (), ordered=False), nl=False)
 
     return click.Command(
         "version",
@@ -209,9 +240,20 @@ def _version(mode: Mode) -> click.Command:
     )
 
 
+def _told_version(mode: Mode) -> str:
+    """The version of the program that is asked, the controller's from a workstation."""
+    if mode is REMOTE:
+        return str(ask(_server(), f"/apis/{CONTROLLER_INFO}", {}).get("version", ""))
+    told = ask(_server(), "/version", {})
+    return str(told["gitVersion"]) + "".join(
+        sign + told[part] for sign, part in (("-", "gitCommit"), (".", "gitTreeState")) if told.get(part)
+    )
+
+
 def _feature_gates(mode: Mode) -> click.Command:
-    def callback(**_: Any) -> None:
-        click.echo(blocks(_ask("/featuregates", {})), nl=False)
+    def callback(insecure: bool = False) -> None:
+        server = controller(_server(), insecure=insecure) if mode is REMOTE else _server()
+        click.echo(blocks(ask(server, "/featuregates", {})), nl=False)
 
     params: list[click.Parameter] = []
     if mode is REMOTE:

@@ -49,17 +49,17 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column], *, ordered:
 
 
 def listed(values: Sequence[str]) -> str:
-    """Sorted and comma-joined; cut after LONGEST characters to `a,b + 3 more...`."""
+    """Sorted and comma-joined; what is longer than LONGEST characters is cut to `a,b + 3 more...`, one value at least.
+
+    Upstream (pkg/util/printers) counts too few where it cuts twice; we count what is hidden.
+    """
     ordered = sorted(values)
     text = ",".join(ordered)
-    if len(text) <= LONGEST:
-        return text
-    shown: list[str] = []
-    for value in ordered:
-        if len(",".join([*shown, value])) > LONGEST:
-            break
-        shown.append(value)
-    return f"{','.join(shown)} + {len(ordered) - len(shown)} more..."
+    shown = len(ordered)
+    while len(text) > LONGEST and shown > 1:
+        shown -= 1
+        text = f"{','.join(ordered[:shown])} + {len(ordered) - shown} more..."
+    return text
 
 
 def yaml_of(answer: Any) -> str:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from antrea.agent.api_server import AgentView, api_server
 from antrea.antctl import mode
-from antrea.antctl.commands import NOT_BUILT
+from antrea.antctl.commands import DATA_COMMANDS, NOT_BUILT
 from antrea.antctl.main import antctl
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
@@ -157,16 +157,15 @@ def test_antctl_finds_its_mode_by_the_pods_name(pod: str, found: mode.Mode) -> N
 @pytest.mark.parametrize("program", [mode.AGENT, mode.CONTROLLER, mode.FLOW_AGGREGATOR, mode.REMOTE])
 def test_antctl_lists_what_is_not_built_and_says_so(program: mode.Mode) -> None:
     for row in NOT_BUILT:
+        if program.name not in row.modes and any(
+            (row.group, row.name) == (built.group, built.name) for built in DATA_COMMANDS
+        ):
+            continue
         words = [word for word in (row.group, row.name) if word]
         result = CliRunner().invoke(antctl(program), words, prog_name="antctl")
         assert result.exit_code == 1
         expected = "is not built yet" if program.name in row.modes else "unknown command"
         assert expected in result.stderr
-
-
-def test_antctl_remote_mode_says_that_the_api_in_the_cluster_is_not_built() -> None:
-    result = CliRunner().invoke(antctl(mode.REMOTE), ["get", "featuregates"], prog_name="antctl")
-    assert (result.exit_code, result.stderr.split(":")[1]) == (1, " the API in the cluster is not built yet")
 
 
 def test_antctl_timeout_must_be_a_duration() -> None:

@@ -111,7 +111,5 @@ def test_antctl_json_yaml_and_raw_print_the_same_rows() -> None:
 
 def test_antctl_a_long_list_in_a_cell_says_how_many_more_there_are() -> None:
     assert listed(["b", "a"]) == "a,b"
-    assert (
-        listed([f"10.0.0.{n:03d}" for n in range(9)])
-        == "10.0.0.000,10.0.0.001,10.0.0.002,10.0.0.003 + 5 more..."
-    )
+    assert listed([f"10.0.0.{n:03d}" for n in range(9)]) == "10.0.0.000,10.0.0.001,10.0.0.002 + 6 more..."
+    assert listed(["x" * 60, "y"]) == f"{'x' * 60} + 1 more..."

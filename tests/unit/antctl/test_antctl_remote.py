@@ -1,0 +1,91 @@
+"""antctl on a workstation: which cluster it asks, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from antrea.antctl import mode
+from antrea.antctl.failure import Failure
+from antrea.antctl.main import antctl
+from antrea.antctl.remote import cluster, node_address
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KUBECONFIG = """
+apiVersion: v1
+current-context: lab
+contexts: [{{name: lab, context: {{cluster: lab, user: admin}}}}]
+clusters: [{{name: lab, cluster: {{server: "{server}"}}}}]
+users: [{{name: admin, user: {{token: secret}}}}]
+"""
+
+
+def written(path: Path, server: str) -> Path:
+    path.write_text(KUBECONFIG.format(server=server))
+    return path
+
+
+def test_antctl_prefers_the_flag_then_the_environment_then_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".kube").mkdir()
+    written(tmp_path / ".kube/config", "https://home:6443")
+    flag = written(tmp_path / "flag", "https://flag:6443")
+    first = written(tmp_path / "first", "https://first:6443")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    environ = {"KUBECONFIG": f"{first}{os.pathsep}/nowhere"}
+
+    assert cluster(None, None, {}).url == "https://home:6443"
+    assert cluster(None, None, environ).url == "https://first:6443"
+    assert cluster(str(flag), None, environ).url == "https://flag:6443"
+    assert cluster(str(flag), "other:444", environ).url == "https://other:444"
+
+
+def test_antctl_names_the_kubeconfig_that_it_cannot_read(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        antctl(mode.REMOTE), ["-k", str(tmp_path / "none"), "get", "featuregates"], prog_name="antctl"
+    )
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"Error: {tmp_path}/none: cannot be read: No such file or directory\n",
+    )
+
+
+def test_antctl_takes_the_external_address_of_a_node_first_and_ipv4_before_ipv6() -> None:
+    def node(*addresses: tuple[str, str]) -> dict[str, object]:
+        rows = [{"type": kind, "address": address} for kind, address in addresses]
+        return {"metadata": {"name": "n1"}, "status": {"addresses": rows}}
+
+    inner = (("InternalIP", "fd00::1"), ("InternalIP", "10.0.0.1"), ("Hostname", "n1"))
+    assert node_address(node(*inner)) == "10.0.0.1"
+    assert node_address(node(*inner, ("ExternalIP", "2001:db8::1"))) == "2001:db8::1"
+    with pytest.raises(Failure, match="Node n1 has neither ExternalIP nor InternalIP"):
+        node_address(node(("Hostname", "n1")))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_antctl_completes_its_commands_in_every_shell(shell: str) -> None:
+    result = CliRunner().invoke(antctl(mode.AGENT), ["completion", shell], prog_name="antctl")
+    assert (result.exit_code, "_ANTCTL_COMPLETE" in result.stdout) == (0, True)
+
+
+def test_antctl_completes_words_and_refuses_an_unknown_shell() -> None:
+    asked = {"_ANTCTL_COMPLETE": "bash_complete", "COMP_WORDS": "antctl get pod", "COMP_CWORD": "2"}
+    code = "from antrea.antctl.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **asked, "POD_NAME": "antrea-agent-x"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "plain,podinterface" in done.stdout.split()
+    result = CliRunner().invoke(antctl(mode.AGENT), ["completion", "tcsh"], prog_name="antctl")
+    assert (result.exit_code, result.stderr) == (1, "Error: 'tcsh' is none of the shells bash, zsh, fish\n")
