@@ -1,0 +1,188 @@
+"""Answers the API server's webhooks: reads the review, lets the feature's pure rules decide, writes the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from aiohttp import web
+
+from antrea.apis.admission import (
+    AdmissionAnswer,
+    AdmissionRequest,
+    AdmissionResponse,
+    AdmissionReview,
+    AdmissionStatus,
+    UserInfo,
+)
+from antrea.errors import Invalid, Refused, Unavailable
+from antrea.features.admission import Find, Installation, MayGet, Review, Warn, gate_steps
+from antrea.outside import klog
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.admission import Steps, Webhook
+
+log = klog.logger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+MAX_BODY = 8 << 20
+"""Bytes of a review: the API server takes objects of 3 MiB, an update holds two."""
+SECONDS = 4.0
+"""For one decision, below the 5 s that the API server waits, so that the user reads why."""
+JSON = "application/json"
+
+
+class Outside(Protocol):
+    """What a decision may look up: `find` an object, or None; whether `user` may read a Secret.
+
+    Both raise Unavailable, Refused.
+    """
+
+    async def find(self, path: str, kind: type) -> Any: ...
+
+    async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool: ...
+
+
+def routes(webhooks: Iterable[Webhook], facts: Facts, outside: Outside) -> Mapping[str, Handler]:
+    """Handlers of POST by path."""
+    return {
+        path: _handler(webhook, facts, outside)
+        for webhook in webhooks
+        for path in (webhook.path, *webhook.aliases)
+    }
+
+
+def _handler(webhook: Webhook, facts: Facts, outside: Outside) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        body = await read_body(request)
+        if request.content_type != JSON:
+            raise web.HTTPUnsupportedMediaType(text=f"invalid Content-Type, expected `{JSON}`")
+        answer = AdmissionAnswer(await review(webhook, facts, outside, body))
+        return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
+
+    return handler
+
+
+async def read_body(request: web.Request) -> bytes:
+    """The whole body. Raises HTTP errors 400 for an empty one, 413 for one above MAX_BODY."""
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise web.HTTPRequestEntityTooLarge(MAX_BODY, len(body), text=f"more than {MAX_BODY} bytes")
+    if not body:
+        raise web.HTTPBadRequest(text="empty request body")
+    return bytes(body)
+
+
+async def review(webhook: Webhook, facts: Facts, outside: Outside, body: bytes) -> AdmissionResponse:
+    """The verdict on one AdmissionReview; whatever the body is, an answer."""
+    uid = ""
+    try:
+        asked = msgspec.json.decode(body, type=AdmissionReview).request
+        if asked is None:
+            raise Invalid("request", "is missing")
+        uid = asked.uid
+        answer = await asyncio.wait_for(_decide(webhook, facts, outside, asked), SECONDS)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
+        answer = denial(f"the AdmissionReview is not understood: {why}")
+    except Invalid as no:
+        answer = denial(str(no))
+    except TimeoutError:
+        answer = denial(f"{webhook.name} could not decide within {SECONDS:g} s, try again", code=503)
+    except (Unavailable, Refused) as why:
+        answer = denial(f"{webhook.name} cannot decide now, try again: {why}", code=503)
+    if not answer.allowed and answer.status:
+        log.v(2).info("Denied an object", webhook=webhook.name, why=answer.status.message)
+    return msgspec.structs.replace(answer, uid=uid)
+
+
+def denial(message: str, code: int = 0) -> AdmissionResponse:
+    """No, and why; `code` 503 says that the same request may pass later."""
+    return AdmissionResponse(allowed=False, status=AdmissionStatus(message, code=code))
+
+
+async def _decide(
+    webhook: Webhook, facts: Facts, outside: Outside, asked: AdmissionRequest
+) -> AdmissionResponse:
+    installation = facts.get(Installation) or Installation()
+    warnings = await _run(gate_steps(webhook, installation.gates), asked.user_info, outside)
+    seen = Review(
+        asked.operation,
+        _decoded(asked.object, webhook.kind),
+        _decoded(asked.old_object, webhook.kind),
+        asked.user_info,
+        asked.name,
+        asked.namespace,
+    )
+    await _listed(webhook, facts)
+    if webhook.mutate:
+        if patches := list(webhook.mutate(facts, seen)):
+            patch = msgspec.json.encode(patches)
+            return AdmissionResponse(allowed=True, patch=patch, patch_type="JSONPatch")
+        return AdmissionResponse(allowed=True)
+    if webhook.validate:
+        warnings += await _run(webhook.validate(facts, seen), asked.user_info, outside)
+    return AdmissionResponse(allowed=True, warnings=tuple(warnings))
+
+
+async def _listed(webhook: Webhook, facts: Facts) -> None:
+    """Wait until every kind that the decision reads has been listed."""
+    told = asyncio.Event()
+    facts.listeners.append(told.set)
+    try:
+        while not all(facts.feeds.has(kind) for kind in webhook.reads):
+            told.clear()
+            await told.wait()
+    finally:
+        facts.listeners.remove(told.set)
+
+
+async def _run(steps: Steps, user: UserInfo, outside: Outside) -> list[str]:
+    """Let the rules decide, looking up for them what they ask. Raises Invalid, Unavailable, Refused."""
+    warnings: list[str] = []
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Warn):
+                warnings.append(step.text)
+                step = next(steps)
+                continue
+            try:
+                answer = await _look_up(step, user, outside)
+            except Unavailable as why:
+                step = steps.throw(why)
+            else:
+                step = steps.send(answer)
+    except StopIteration:
+        return warnings
+
+
+async def _look_up(step: Find | MayGet, user: UserInfo, outside: Outside) -> Any:
+    if isinstance(step, Find):
+        return await outside.find(step.path, step.kind)
+    return await outside.may_get_secret(user, step.namespace, step.secret)
+
+
+def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
+    """The object as `kind`, or None for null. Raises Invalid naming the field."""
+    tree = msgspec.json.decode(raw)
+    if tree is None:
+        return None
+    try:
+        return msgspec.convert(without_nulls(tree), kind)
+    except msgspec.ValidationError as why:
+        text, _, where = str(why).partition(" - at `")
+        raise Invalid(where.rstrip("`").removeprefix("$").lstrip(".") or "object", text) from why
+
+
+def without_nulls(tree: Any) -> Any:
+    """`tree` without members that are null: to the API server, as to Go, a null is an absent field."""
+    if isinstance(tree, dict):
+        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
+    if isinstance(tree, list):
+        return [without_nulls(value) for value in tree]
+    return tree

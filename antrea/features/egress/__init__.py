@@ -1,0 +1,1 @@
+"""Egress: the source address of Pods' traffic that leaves the cluster."""

@@ -1,0 +1,1 @@
+"""ExternalIPPool: addresses for Egresses and Services of type LoadBalancer."""

@@ -1,0 +1,1 @@
+"""IPPool: addresses for Pods and their further interfaces."""

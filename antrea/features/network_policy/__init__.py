@@ -1,0 +1,1 @@
+"""Antrea's own policies: tiers, cluster and namespaced policies, and groups."""

@@ -1,0 +1,99 @@
+"""Tiers: the ones that always exist, what admission knows of the others, and who refers to them.
+
+parity: pkg/controller/networkpolicy/tier.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from antrea.apis.core import CoreStruct, ObjectMeta
+from antrea.apis.crd.part import Metadata
+from antrea.apis.crd.tier import Tier, TierSpec
+from antrea.facts.fact import Fact
+from antrea.features.admission import Watched
+
+if TYPE_CHECKING:
+    from typing import Any
+
+DEFAULT, BASELINE = "application", "baseline"
+STATIC = frozenset(("Emergency", "SecurityOps", "NetworkOps", "Platform", "Application", "Baseline"))
+"""Names that policies may use for the default tiers since before there were Tier objects."""
+CRD = "/apis/crd.antrea.io/v1beta1"
+
+
+def _default(name: str, title: str, priority: int) -> Tier:
+    text = f"[READ-ONLY]: System generated {title} Tier"
+    return Tier(Metadata(name=name), TierSpec(priority, text))
+
+
+DEFAULT_TIERS: tuple[Tier, ...] = (
+    _default("emergency", "Emergency", 50),
+    _default("securityops", "SecurityOps", 100),
+    _default("networkops", "NetworkOps", 150),
+    _default("platform", "Platform", 200),
+    _default(DEFAULT, "default Application", 250),
+    _default(BASELINE, "Baseline", 253),
+)
+"""Created by the controller; cannot be deleted."""
+
+
+class _TierOfPolicy(CoreStruct, frozen=True):
+    tier: str = ""
+
+
+class _PolicyRef(CoreStruct, frozen=True):
+    """A policy, of which only the tier is read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _TierOfPolicy = _TierOfPolicy()
+
+
+class TierRow(Fact, frozen=True):
+    """A Tier that exists."""
+
+    name: str
+    priority: int
+    indexes: ClassVar[Mapping[str, Callable[[TierRow], Iterable[Hashable]]]] = {
+        "priority": lambda row: (row.priority,)
+    }
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class TierUse(Fact, frozen=True):
+    """A policy by the tier it names; the Namespace of an Antrea ClusterNetworkPolicy is empty."""
+
+    namespace: str
+    name: str
+    tier: str
+    indexes: ClassVar[Mapping[str, Callable[[TierUse], Iterable[Hashable]]]] = {
+        "tier": lambda row: (row.tier,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class NamespacedTierUse(TierUse, frozen=True):
+    """The same of an Antrea NetworkPolicy: another feed, so another kind."""
+
+
+def tier_path(name: str) -> str:
+    """Where the API server has the Tier."""
+    return f"{CRD}/tiers/{name}"
+
+
+def _use(kind: type[TierUse]) -> Callable[[Any], TierUse]:
+    return lambda policy: kind(policy.metadata.namespace, policy.metadata.name, policy.spec.tier)
+
+
+WATCHED = (
+    Watched(f"{CRD}/tiers", Tier, TierRow, lambda tier: TierRow(tier.metadata.name, tier.spec.priority)),
+    Watched(f"{CRD}/clusternetworkpolicies", _PolicyRef, TierUse, _use(TierUse)),
+    Watched(f"{CRD}/networkpolicies", _PolicyRef, NamespacedTierUse, _use(NamespacedTierUse)),
+)

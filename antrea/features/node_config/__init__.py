@@ -1,0 +1,1 @@
+"""AntreaNodeConfig: settings of single Nodes."""

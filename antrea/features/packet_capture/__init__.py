@@ -1,0 +1,1 @@
+"""PacketCapture: packets of a Pod in a file."""

@@ -1,0 +1,50 @@
+"""Who may have captured packets sent to a file server: only who may read the Secret that agents use there.
+
+parity: pkg/controller/packetcapture/validate.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.crd.packet_capture import PacketCapture
+from antrea.errors import Invalid, Unavailable
+from antrea.features.admission import Installation, MayGet, Webhook
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.admission import Review, Steps
+
+SECRET = "antrea-packetcapture-fileserver-auth"  # noqa: S105 (its name)
+
+
+def validate_capture(facts: Facts, review: Review[PacketCapture]) -> Steps:
+    """Raises Invalid; Unavailable if nobody could say what the user may read."""
+    server = review.new.spec.file_server
+    if server is None or (review.old is not None and review.old.spec.file_server == server):
+        return
+    namespace = (facts.get(Installation) or Installation()).namespace
+    secret = f"{namespace}/{SECRET}"
+    try:
+        allowed = yield MayGet(namespace, SECRET)
+    except Unavailable as why:
+        raise Invalid(
+            "spec.fileServer",
+            f"failed to authorize access to file server authentication Secret {secret}: {why}",
+        ) from why
+    if not allowed:
+        raise Invalid(
+            "spec.fileServer",
+            f'user "{review.user.username}" is not authorized to get Secret {secret} used to authenticate'
+            " to the file server",
+        )
+
+
+WEBHOOKS = (
+    Webhook(
+        "packetcapturevalidator.antrea.io", "/validate/packetcapture", ("CREATE", "UPDATE"), "crd.antrea.io",
+        ("v1alpha1",), "packetcaptures", "Cluster", PacketCapture,
+        f"a new file server needs the right to read the Secret {SECRET}", validate=validate_capture,
+        feature="PacketCapture",
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""SupportBundleCollection: logs and state of Nodes in files."""

@@ -1,0 +1,1 @@
+"""Traceflow: the way of one packet through the cluster."""

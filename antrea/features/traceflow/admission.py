@@ -1,0 +1,49 @@
+"""What a Traceflow needs before it can start.
+
+parity: pkg/controller/traceflow/validate.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.core import Pod
+from antrea.apis.crd.traceflow import Traceflow
+from antrea.errors import Invalid
+from antrea.features.admission import Find, Webhook
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.admission import Review, Steps
+
+
+def validate_traceflow(_: Facts, review: Review[Traceflow]) -> Steps:
+    """Raises Invalid."""
+    spec = review.new.spec
+    source, destination = spec.source, spec.destination
+    if not spec.live_traffic:
+        if not (source.namespace and source.pod):
+            raise Invalid("spec.source", "source Pod must be specified in non-live-traffic Traceflow")
+        name = f"{source.namespace}/{source.pod}"
+        # asked when needed: rows of all Pods of a large cluster would be kept for this alone
+        pod = yield Find(f"/api/v1/namespaces/{source.namespace}/pods/{source.pod}", Pod)
+        if pod is None:
+            raise Invalid("spec.source.pod", f"requested source Pod {name} not found")
+        if pod.spec.host_network:
+            raise Invalid(
+                "spec.source.pod",
+                "using hostNetwork Pod as source in non-live-traffic Traceflow is not supported",
+            )
+    if not source.pod and not destination.pod:
+        name = review.new.metadata.name
+        raise Invalid("spec", f"Traceflow {name} has neither source nor destination Pod specified")
+
+
+WEBHOOKS = (
+    Webhook(
+        "traceflowvalidator.antrea.io", "/validate/traceflow", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1beta1",),
+        "traceflows", "Cluster", Traceflow,
+        "a source Pod that exists and has a network of its own; with live traffic, a source or destination Pod",
+        validate=validate_traceflow, gates=("Traceflow",),
+    ),
+)  # fmt: skip
