@@ -110,6 +110,7 @@ class Agent:
         self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
         self.facts = Facts(FileJournal(self.run_dir / JOURNAL))
         self.ready = Readiness()
+        self.annotations = AnnotationSink(kube)
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
             self.ports,
@@ -137,6 +138,7 @@ class Agent:
     async def run(self) -> None:
         """Until cancelled; whichever part fails ends all of them, and the container starts anew."""
         async with asyncio.TaskGroup() as tasks:
+            self.tasks = tasks
             tasks.create_task(self.cni.run(), name="CNI server")
             tasks.create_task(self.api.run(), name="API server")
             db = await self._database()
@@ -178,18 +180,15 @@ class Agent:
         sinks: dict[type, Sink] = {Flow: flows, Meter: meters, Port: ports}
         sinks |= dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), netlink)
         sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
-        sinks[NodeAnnotation] = AnnotationSink(self.kube)
+        sinks[NodeAnnotation] = self.annotations
         self.engine = Engine(self.facts, units, sinks, sweeps=SWEEPS)
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink))
         self.health.follow(db, switch)
 
-        def moved(before: tuple[str, ...], now: tuple[str, ...]) -> None:
-            tasks.create_task(self._tell_moved(before, now), name="Event of podCIDR")
-
         feeds: dict[str, Feed] = {
             "ports": PortFeed(db, self.config.ovs_bridge),
             "peers": peer_feed(self.kube, self.name),
-            "node": ThisFeed(self.kube, prepared.node, moved),
+            "node": ThisFeed(self.kube, prepared.node, self),
             "pods": pod_feed(self.kube, self.name),
         }
         for name, feed in feeds.items():
@@ -231,7 +230,12 @@ class Agent:
         self.facts.put(pod, urgent=True)
         await self.engine.settled(PodInterface, pod.key)
 
-    async def _tell_moved(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
+    def made_anew(self) -> None:
+        """The Node object is another one: it lacks what this agent wrote on the one before."""
+        log.warning("The Node object of this Node was made anew")
+        self.engine.resync(self.annotations)
+
+    def moved(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
         """The outcome is defined: new Pods get new addresses, and those that have old ones have lost their network."""
         left = [pod.pod for pod in self.facts.all(PodInterface) if not all(held(ip, now) for ip in pod.ips)]
         log.error("podCIDR of this Node has changed", now=now, before=before, pods=left)
@@ -239,4 +243,4 @@ class Agent:
             f"podCIDR of this Node was {', '.join(before)} and is {', '.join(now)}: new Pods get addresses of it;"
             f" {len(left)} Pods have other addresses, which no longer work, and need to be deleted: {', '.join(left)}"
         )
-        await warn(self.kube, self.name, "PodCIDRChanged", message)
+        self.tasks.create_task(warn(self.kube, self.name, "PodCIDRChanged", message), name="Event of podCIDR")

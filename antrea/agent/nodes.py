@@ -49,10 +49,14 @@ def peer_feed(kube: Kube, this: str) -> KindFeed[Node]:
     return KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
 
 
-class Moved(Protocol):
-    """Told when this Node's Pod CIDRs are others than before."""
+class NodeNews(Protocol):
+    """Told what else there is to do when this Node's object is another than before."""
 
-    def __call__(self, before: tuple[str, ...], now: tuple[str, ...]) -> None: ...
+    def moved(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
+        """Its Pod CIDRs changed."""
+
+    def made_anew(self) -> None:
+        """It was deleted and made anew: what this agent wrote on it is gone."""
 
 
 class ThisFeed:
@@ -63,10 +67,11 @@ class ThisFeed:
     and tables are numbered at start: then `run` raises Unavailable, so that the agent starts anew.
     """
 
-    def __init__(self, kube: Kube, prepared: ThisNode, moved: Moved) -> None:
+    def __init__(self, kube: Kube, prepared: ThisNode, news: NodeNews) -> None:
         self._kube = kube
         self._known = prepared
-        self._moved = moved
+        self._news = news
+        self._uid = ""
         self._trouble = ""
 
     async def run(self, facts: Facts) -> None:
@@ -92,6 +97,9 @@ class ThisFeed:
 
     def _take(self, facts: Facts, node: Node) -> None:
         before, now = self._known.pod_cidrs, one_per_family(node.spec.pod_cidrs)
+        renewed, self._uid = self._uid not in ("", node.metadata.uid), node.metadata.uid
+        if renewed:
+            self._news.made_anew()
         if not now or now == before:
             return
         if Families.of(now) != Families.of(before):
@@ -100,7 +108,7 @@ class ThisFeed:
             )
         self._known = msgspec.structs.replace(self._known, pod_cidrs=now)
         facts.put(self._known)
-        self._moved(before, now)
+        self._news.moved(before, now)
 
 
 def pod_feed(kube: Kube, this: str) -> KindFeed[Pod]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from agent_node import antctl, pod_namespace, restart_agent, wait_ready
 
 from antrea.errors import Unavailable
 from antrea.lab import namespace, node
@@ -57,15 +58,6 @@ def pods(lab: Lab) -> Iterator[dict[str, str]]:
 def fetch(lab: Lab, where: str, url: str) -> str:
     """The answer to curl on a node."""
     return node.execute(lab.record, where, "curl", "-s", "-m", "5", url)
-
-
-def antctl(lab: Lab, where: str, *words: str) -> str:
-    """antctl in the agent's container on a node."""
-    found = lab.api.kubectl(
-        *("-n", "kube-system", "get", "pods", "-l", "component=antrea-agent", "-o", "name"),
-        f"--field-selector=spec.nodeName={where}",
-    ).strip()
-    return lab.api.kubectl("-n", "kube-system", "exec", found, "-c", "antrea-agent", "--", "antctl", *words)
 
 
 def test_a_node_reaches_its_own_pods_and_those_of_other_nodes(lab: Lab, pods: dict[str, str]) -> None:
@@ -155,33 +147,6 @@ def test_antctl_in_the_agents_container_speaks_as_upstreams(lab: Lab, pods: dict
     assert f"nw_src={pods['app-node-1']}" in flows
 
 
-def pod_namespace(lab: Lab, where: str, address: str) -> list[str]:
-    """The words that bring a command into the network namespace of the Pod with this address."""
-    folder = Path(f"/proc/{node.init_pid(lab.record, where)}/root/run/netns")
-    for file in folder.iterdir():
-        words = ["nsenter", f"--net={file}", "--"]
-        shown = subprocess.run([*words, "ip", "-o", "addr"], capture_output=True, text=True, check=False)
-        if f" {address}/" in shown.stdout:
-            return words
-    raise LookupError(f"no network namespace on {where} has {address}")
-
-
-def agent_pid(lab: Lab, where: str) -> int:
-    """Process of the agent in the node's numbers; 0 while there is none."""
-    with contextlib.suppress(Unavailable):
-        found = node.execute(lab.record, where, "pgrep", "-f", "^/usr/bin/python3.*/antrea-agent --config")
-        return int(found.split()[0])
-    return 0
-
-
-def ready(lab: Lab, where: str) -> bool:
-    """The agent's own /readyz."""
-    with contextlib.suppress(Unavailable):
-        words = ("curl", "-sk", "-m", "2", "https://127.0.0.1:10350/readyz")
-        return node.execute(lab.record, where, *words).strip() == "ok"
-    return False
-
-
 def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(lab: Lab, pods: dict[str, str]) -> None:
     address = pods["app-node-2"]
     serve = [*pod_namespace(lab, "node-2", address), sys.executable, str(TRAFFIC), "serve", address]
@@ -192,10 +157,8 @@ def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(lab: Lab, pods:
         assert client.stdout is not None
         assert server.stdout.readline() == "listening\n"
         assert client.stdout.readline() == "connected\n"
-        before = agent_pid(lab, "node-1")
-        node.execute(lab.record, "node-1", "kill", "-9", str(before))
-        wait_for("a new agent", lambda: agent_pid(lab, "node-1") not in (0, before), seconds=60)
-        wait_for("its readiness", lambda: ready(lab, "node-1"), seconds=60)
+        restart_agent(lab, "node-1")
+        wait_ready(lab, "node-1")
         out, _ = client.communicate("end\n", timeout=30)
         sent = json.loads(out)
         received = json.loads(server.communicate(timeout=30)[0])

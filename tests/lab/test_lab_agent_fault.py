@@ -1,0 +1,269 @@
+"""What breaks under our agent, in a real cluster with real packets: OVSDB, the switch, the Node object, the agent itself.
+
+A lab of its own, in development mode: its loop starts an ended agent again at once, where kubelet would wait longer
+and longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+from ipaddress import ip_interface, ip_network
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_node import (
+    Sandbox,
+    antctl,
+    health,
+    in_agent,
+    parent_of,
+    pid_of,
+    pod_namespace,
+    ready,
+    restart_agent,
+    stopped,
+    wait_ready,
+)
+
+from antrea.errors import Unavailable
+from antrea.lab import cluster
+from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
+from antrea.lab.record import Record
+from antrea.lab.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  nodeName: NODE
+  terminationGracePeriodSeconds: 0
+  tolerations: [{operator: Exists}]
+  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
+---
+"""
+INTERVAL = 0.02
+"""Seconds between two pings."""
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[Lab]:
+    record = Record(f"fault{os.getpid()}")
+    try:
+        yield cluster.up(record, Settings(nodes=2, cni="antrea", dev=True), print)
+    finally:
+        cluster.down(record)
+
+
+@pytest.fixture(scope="module")
+def pods(faulty: Lab) -> dict[str, str]:
+    """A Pod on each node; addresses by node."""
+    text = "".join(
+        POD.replace("NAME", f"app-{m.name}").replace("NODE", m.name).replace("IMAGE", AGNHOST)
+        for m in faulty.topology.nodes
+    )
+    faulty.api.apply(text)
+    faulty.api.kubectl("wait", "--for=condition=Ready", "pod/app-node-1", "pod/app-node-2", "--timeout=40s")
+    items = json.loads(faulty.api.kubectl("get", "pods", "-o", "json"))["items"]
+    return {pod["spec"]["nodeName"]: pod["status"]["podIP"] for pod in items}
+
+
+@pytest.fixture
+def sandbox(faulty: Lab) -> Sandbox:
+    return Sandbox(faulty, "node-2")
+
+
+@contextlib.contextmanager
+def pinged(lab: Lab, pods: dict[str, str]) -> Iterator[list[float]]:
+    """Pings from the Pod of node-1 to that of node-2; after the block, the longest silence in seconds and the end's."""
+    words = [*pod_namespace(lab, "node-1", pods["node-1"]), "ping", "-n", "-i", str(INTERVAL), pods["node-2"]]
+    result: list[float] = []
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as ping:
+        try:
+            assert ping.stdout is not None
+            wait_for("a first answer", lambda: "icmp_seq" in ping.stdout.readline(), seconds=5)  # type: ignore[union-attr]
+            yield result
+        finally:
+            ping.send_signal(signal.SIGINT)
+            out = ping.communicate(timeout=10)[0]
+    heard = [int(line.split("icmp_seq=")[1].split()[0]) for line in out.splitlines() if "icmp_seq=" in line]
+    sent = int(out.split(" packets transmitted")[0].rsplit("\n", 1)[1])
+    gaps = [(b - a - 1) * INTERVAL for a, b in itertools.pairwise(heard)]
+    result += [max(gaps), (sent - heard[-1]) * INTERVAL]
+
+
+def reach(lab: Lab, pods: dict[str, str]) -> bool:
+    words = [*pod_namespace(lab, "node-1", pods["node-1"]), "ping", "-c", "1", "-W", "1", pods["node-2"]]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def flow_texts(lab: Lab, where: str) -> list[str]:
+    """Matches and actions of all flows, without their cookies."""
+    words = ("ovs-ofctl", "-O", "OpenFlow15", "dump-flows", "--no-stats", "br-int")
+    return sorted(
+        line.split(", ", 1)[1] for line in in_agent(lab, where, *words).splitlines() if ", " in line
+    )
+
+
+@pytest.mark.parametrize("how", ["killed", "hung"])
+def test_without_ovsdb_pods_keep_their_network_and_add_says_try_again(
+    faulty: Lab, pods: dict[str, str], sandbox: Sandbox, how: str
+) -> None:
+    agent = pid_of(faulty, "node-2", "antrea-agent")
+    database = pid_of(faulty, "node-2", "ovsdb-server")
+    with contextlib.ExitStack() as broken, pinged(faulty, pods) as silence:
+        broken.enter_context(stopped(parent_of(database)))  # start_ovs, which would start it again
+        if how == "hung":
+            broken.enter_context(stopped(database))
+        else:
+            os.kill(database, signal.SIGKILL)
+            wait_for(
+                "a readyz that names it",
+                lambda: "[-]ovsdb failed: disconnected from OVSDB" in health(faulty, "node-2"),
+                seconds=5,
+            )
+            assert health(faulty, "node-2", "livez") == "ok"
+        answer = sandbox.call("ADD")
+    assert (answer.code, answer.body["cniVersion"], answer.seconds < 15) == (11, "1.0.0", True)
+    assert answer.body["msg"].startswith("Not available now: ")
+    assert silence[0] < 0.5
+
+    wait_ready(faulty, "node-2")
+    wait_for("an ADD that succeeds", lambda: sandbox.call("ADD").code == 0, seconds=10)
+    sandbox.remove()
+    assert pid_of(faulty, "node-2", "antrea-agent") == agent
+
+
+def test_flows_are_replayed_when_ovs_vswitchd_is_killed(
+    faulty: Lab, pods: dict[str, str], sandbox: Sandbox
+) -> None:
+    agent, switch = pid_of(faulty, "node-2", "antrea-agent"), pid_of(faulty, "node-2", "ovs-vswitchd")
+    before = flow_texts(faulty, "node-2")
+    with pinged(faulty, pods) as silence:
+        os.kill(switch, signal.SIGKILL)
+        wait_for(
+            "a livez that names it",
+            lambda: "[-]ovs failed: disconnected from ovs-vswitchd" in health(faulty, "node-2", "livez"),
+            seconds=5,
+            step=0.02,
+        )
+        wait_ready(faulty, "node-2")
+        wait_for("a ping", lambda: reach(faulty, pods), seconds=10)
+    print(f"figure: vswitchd_restart_silence {silence[0]:.2f} s")
+    assert silence[0] < 6
+    assert flow_texts(faulty, "node-2") == before
+    assert sandbox.call("ADD").code == 0
+    sandbox.remove()
+    assert pid_of(faulty, "node-2", "antrea-agent") == agent
+
+
+def test_a_second_agent_refuses_with_one_line_and_the_first_goes_on(
+    faulty: Lab, pods: dict[str, str]
+) -> None:
+    agent = pid_of(faulty, "node-1", "antrea-agent")
+    words = ("antrea-agent", "--config=/etc/antrea/antrea-agent.conf", "--logtostderr=true")
+    script = " ".join((*words, "2>&1; echo status $?"))
+    said = in_agent(faulty, "node-1", "sh", "-c", script)
+    assert said.splitlines() == [
+        "antrea-agent: lock /var/run/antrea/antrea-agent.lock: another antrea-agent runs on this Node",
+        "status 1",
+    ]
+    # its token too is what it was
+    assert "app-node-1" in antctl(faulty, "node-1", "get", "podinterface")
+    assert (pid_of(faulty, "node-1", "antrea-agent"), ready(faulty, "node-1")) == (agent, True)
+
+
+def test_what_vanished_while_the_agent_was_away_is_removed_and_pods_keep_theirs(
+    faulty: Lab, pods: dict[str, str], sandbox: Sandbox
+) -> None:
+    assert sandbox.call("ADD").code == 0
+    assert sandbox.left == (True, True)
+    agent = pid_of(faulty, "node-2", "antrea-agent")
+    with pinged(faulty, pods) as silence:
+        with stopped(parent_of(agent)):  # the loop that would start it again
+            os.kill(agent, signal.SIGKILL)
+            sandbox.vanish()
+        wait_for("the next agent", lambda: pid_of(faulty, "node-2", "antrea-agent") != agent, seconds=10)
+        wait_ready(faulty, "node-2")
+    assert sandbox.left == (False, False)
+    assert silence[0] < 0.5
+
+
+def recreate(lab: Lab, name: str, cidrs: list[str]) -> list[str]:
+    """Delete a Node object and make it anew with these Pod CIDRs; answers those it had."""
+    old = json.loads(lab.api.kubectl("get", "node", name, "-o", "json"))
+    spec: dict[str, Any] = {"podCIDR": cidrs[0], "podCIDRs": cidrs} if cidrs else {}
+    labels = {"name": name, "labels": old["metadata"]["labels"]}
+    fresh = {"apiVersion": "v1", "kind": "Node", "metadata": labels, "spec": spec, "status": old["status"]}
+    lab.api.kubectl("delete", "node", name)
+    lab.api.kubectl("create", "-f", "-", stdin=json.dumps(fresh))
+    return list(old["spec"].get("podCIDRs", []))
+
+
+@contextlib.contextmanager
+def without_allocator(lab: Lab) -> Iterator[None]:
+    """kube-controller-manager stands still, so that nobody gives Nodes Pod CIDRs or collects their Pods."""
+    with stopped(lab.record.processes()["kube-controller-manager"].pid):
+        yield
+
+
+def test_a_node_without_pod_cidr_is_waited_for_and_said(
+    faulty: Lab, pods: dict[str, str], sandbox: Sandbox
+) -> None:
+    sentence = "podCIDR of Node node-2 (kube-controller-manager allocates it with --allocate-node-cidrs)"
+    with without_allocator(faulty):
+        cidrs = recreate(faulty, "node-2", [])
+        restart_agent(faulty, "node-2")
+        wait_for(
+            "a readyz that names it",
+            lambda: f"[-]network failed: {sentence}" in health(faulty, "node-2"),
+            seconds=10,
+        )
+        assert health(faulty, "node-2", "livez") == "ok"
+        agent = pid_of(faulty, "node-2", "antrea-agent")
+        patch = json.dumps({"spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs}})
+        faulty.api.kubectl("patch", "node", "node-2", "-p", patch)
+        wait_ready(faulty, "node-2")
+        wait_for("a ping", lambda: reach(faulty, pods), seconds=5)
+    assert pid_of(faulty, "node-2", "antrea-agent") == agent
+    assert sandbox.call("ADD").code == 0
+    sandbox.remove()
+
+
+def test_a_pod_cidr_that_changes_serves_new_pods_and_an_event_names_the_old_ones(
+    faulty: Lab, pods: dict[str, str], sandbox: Sandbox
+) -> None:
+    agent = pid_of(faulty, "node-2", "antrea-agent")
+    with without_allocator(faulty):
+        cidrs = recreate(faulty, "node-2", ["10.244.77.0/24"])
+        about = "involvedObject.kind=Node,involvedObject.name=node-2,reason=PodCIDRChanged"
+        said = wait_for("the Event", lambda: events(faulty, about), seconds=10)
+        added = sandbox.call("ADD")
+        address = ip_interface(added.body["ips"][0]["address"])
+        assert address.network == ip_network("10.244.77.0/24")
+        wait_for("a ping", lambda: reach(faulty, {**pods, "node-2": str(address.ip)}), seconds=5)
+        sandbox.remove()
+        recreate(faulty, "node-2", cidrs)
+        wait_for("a ping", lambda: reach(faulty, pods), seconds=10)
+    beginning, names = said[0].rsplit(": ", 1)
+    assert beginning.startswith(f"podCIDR of this Node was {cidrs[0]} and is 10.244.77.0/24: new Pods get")
+    assert "default/app-node-2" in names.split(", ")
+    assert pid_of(faulty, "node-2", "antrea-agent") == agent
+
+
+def events(lab: Lab, about: str) -> list[str]:
+    with contextlib.suppress(Unavailable):
+        found = json.loads(lab.api.kubectl("get", "events", f"--field-selector={about}", "-o", "json"))
+        return [item["message"] for item in found["items"]]
+    return []
