@@ -60,7 +60,8 @@ image: cni ## the container image, as an archive in build/out
 cni: ## the static plugin that kubelet runs
 	$(MAKE) -C cni
 
-manifests: ## generate the chart's configuration and build/yamls from antrea/config and the chart; check them
+manifests: ## generate the CRDs, the chart's configuration and build/yamls from antrea/apis, antrea/config and the chart; check them
+	python build/crds.py
 	python build/chart.py
 	$(PYTEST) -q tests/unit -k manifest --no-header
 

@@ -1,0 +1,446 @@
+"""How each kind of crd.antrea.io is served: names, scope, versions, columns; the CustomResourceDefinitions come from here.
+
+Source: upstream build/charts/antrea/crds/*.yaml; v1alpha2 of Egress and ExternalIPPool as in v1.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from antrea.apis.crd import (
+    bgp,
+    egress,
+    external,
+    flow_export,
+    group,
+    info,
+    latency,
+    network_policy,
+    node_config,
+    packet_capture,
+    pool,
+    support_bundle,
+    tier,
+    traceflow,
+    traffic_control,
+    v1alpha2,
+)
+from antrea.apis.schema import Schema, schema_of
+
+GROUP = "crd.antrea.io"
+SERVICE = {"name": "antrea", "namespace": "kube-system"}
+"""Where conversion webhooks are; a chart cannot set values in CRDs."""
+ANTREA = {"app": "antrea"}
+CONVERTED = {**ANTREA, "served-by": "antrea-controller"}
+"""The controller puts its certificate authority into a CRD with these labels, which must have a conversion webhook."""
+Manifest: TypeAlias = dict[str, Any]
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One column of `kubectl get`; with a priority it is shown by -o wide only."""
+
+    name: str
+    type: Literal["string", "integer", "number", "boolean", "date"]
+    path: str = msgspec.field(name="jsonPath")
+    description: str = ""
+    priority: int = 0
+    format: str = ""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A kind in one version, all of which are served."""
+
+    name: str
+    kind: type[msgspec.Struct]
+    columns: tuple[Column, ...] = ()
+    """In order; with none, kubectl shows NAME and AGE."""
+    storage: bool = True
+    status: bool = False
+    """Whether the status is a subresource: written apart, by programs."""
+    deprecation: str = ""
+    """The warning that users of this version get."""
+    only_name: str = ""
+    """The one name that objects can have."""
+
+
+class Crd(msgspec.Struct, frozen=True):
+    """One CustomResourceDefinition."""
+
+    plural: str
+    short: tuple[str, ...]
+    scope: Literal["Cluster", "Namespaced"]
+    versions: tuple[Version, ...]
+    """Oldest first."""
+    gates: tuple[str, ...] = ()
+    """Feature gates that this kind is for; it has use while any of them is on."""
+    labels: dict[str, str] = {}
+    conversion: str = ""
+    """Path of the webhook that converts between the versions."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.plural}.{GROUP}"
+
+    @property
+    def kind(self) -> str:
+        return self.versions[0].kind.__name__
+
+    @property
+    def file(self) -> str:
+        """Upstream's name of the file."""
+        return f"{self.kind.lower()}.yaml"
+
+
+AGE = Column("Age", "date", ".metadata.creationTimestamp")
+POLICY_COLUMNS = (
+    Column("Tier", "string", ".spec.tier", "Tier of the policy."),
+    Column("Priority", "number", ".spec.priority", "Place among the policies of the Tier.", format="float"),
+    Column(
+        "Desired Nodes",
+        "number",
+        ".status.desiredNodesRealized",
+        "Nodes that should realize the policy.",
+        format="int32",
+    ),
+    Column(
+        "Current Nodes",
+        "number",
+        ".status.currentNodesRealized",
+        "Nodes that have realized the policy.",
+        format="int32",
+    ),
+    AGE,
+)
+EGRESS_COLUMNS = (
+    Column("EgressIP", "string", ".status.egressIP", "Address that the traffic leaves with."),
+    AGE,
+    Column("Node", "string", ".status.egressNode", "Node that has the address."),
+)
+POOL_COLUMNS = (
+    Column("Total", "integer", ".status.usage.total", "Addresses that the pool has."),
+    Column("Used", "integer", ".status.usage.used", "Addresses that are taken."),
+    AGE,
+)
+TRACE_COLUMNS = (
+    Column("Phase", "string", ".status.phase", "How far it is."),
+    Column("Source-Pod", "string", ".spec.source.pod", "Where the packet comes from.", 10),
+    Column("Destination-Pod", "string", ".spec.destination.pod", "Where the packet goes.", 10),
+    Column("Destination-IP", "string", ".spec.destination.ip", "Where the packet goes.", 10),
+    Column("Live-Traffic", "boolean", ".spec.liveTraffic", "Whether the packet is of real traffic.", 10),
+    Column("Dropped-Only", "boolean", ".spec.droppedOnly", "Whether only a dropped packet counts.", 10),
+    Column("Timeout", "integer", ".spec.timeout", "Seconds until it fails.", 10),
+    AGE,
+)
+
+
+def _capture(condition: str) -> str:
+    return f'.status.conditions[?(@.type=="PacketCapture{condition}")].status'
+
+
+CAPTURE_COLUMNS = (
+    Column("Source-Pod", "string", ".spec.source.pod", "Where packets come from.", 10),
+    Column("Destination-Pod", "string", ".spec.destination.pod", "Where packets go.", 10),
+    Column("Source-IP", "string", ".spec.source.ip", "Where packets come from.", 10),
+    Column("Destination-IP", "string", ".spec.destination.ip", "Where packets go.", 10),
+    Column("Timeout", "integer", ".spec.timeout", "Seconds until it ends anyhow.", 10),
+    AGE,
+    Column("Captured-Packets", "integer", ".status.numberCaptured", "Packets so far."),
+    Column("Started", "string", _capture("Started"), "Whether it has started."),
+    Column("Complete", "string", _capture("Complete"), "Whether it has ended."),
+    Column("Uploaded", "string", _capture("FileUploaded"), "Whether the file server has the file.", 10),
+)
+
+
+def _health(program: str) -> tuple[Column, ...]:
+    path = f".{program.lower()}Conditions[?(@.type=='{program}Healthy')]"
+    return (
+        Column("Healthy", "string", f"{path}.status", "Whether it is well."),
+        Column("Last Heartbeat", "date", f"{path}.lastHeartbeatTime", "When that was judged."),
+        Column("Version", "string", ".version", "Version of the program.", 1),
+    )
+
+
+AGENT_COLUMNS = (
+    *_health("Agent"),
+    Column("Node", "string", ".nodeRef.name", "Node of the agent.", 1),
+    Column("Num Pods", "integer", ".localPodNum", "Pods of the Node.", 2),
+    Column("Subnets", "string", ".nodeSubnets", "Where its Pods' addresses come from.", 2),
+)
+CONTROLLER_COLUMNS = (
+    *_health("Controller"),
+    Column("Connected Agents", "integer", ".connectedAgentNum", "Agents that watch.", 1),
+    Column("Node", "string", ".nodeRef.name", "Node of the controller.", 1),
+    Column(
+        "Num Network Policies",
+        "integer",
+        ".networkPolicyControllerInfo.networkPolicyNum",
+        "Policies that it computes.",
+        2,
+    ),
+)
+CRDS: tuple[Crd, ...] = (
+    Crd(
+        "antreaagentinfos",
+        ("aai",),
+        "Cluster",
+        (Version("v1beta1", info.AntreaAgentInfo, AGENT_COLUMNS),),
+        labels=ANTREA,
+    ),
+    Crd(
+        "antreacontrollerinfos",
+        ("aci",),
+        "Cluster",
+        (Version("v1beta1", info.AntreaControllerInfo, CONTROLLER_COLUMNS),),
+        labels=ANTREA,
+    ),
+    Crd(
+        "antreanodeconfigs",
+        ("anc",),
+        "Cluster",
+        (Version("v1alpha1", node_config.AntreaNodeConfig, (AGE,)),),
+        ("AntreaNodeConfig",),
+        ANTREA,
+    ),
+    Crd(
+        "bgppolicies",
+        (),
+        "Cluster",
+        (
+            Version(
+                "v1alpha1",
+                bgp.BGPPolicy,
+                (Column("Local ASN", "integer", ".spec.localASN", "AS number of the Nodes."), AGE),
+            ),
+        ),
+        ("BGPPolicy",),
+    ),
+    Crd(
+        "clustergroups",
+        ("cg",),
+        "Cluster",
+        (Version("v1beta1", group.ClusterGroup, status=True),),
+        ("AntreaPolicy",),
+        ANTREA,
+    ),
+    Crd(
+        "clusternetworkpolicies",
+        ("acnp",),
+        "Cluster",
+        (Version("v1beta1", network_policy.ClusterNetworkPolicy, POLICY_COLUMNS, status=True),),
+        ("AntreaPolicy",),
+        ANTREA,
+    ),
+    Crd(
+        "egresses",
+        ("eg",),
+        "Cluster",
+        (
+            Version("v1alpha2", v1alpha2.Egress, EGRESS_COLUMNS, storage=False, status=True),
+            Version("v1beta1", egress.Egress, EGRESS_COLUMNS, status=True),
+        ),
+        ("Egress",),
+        CONVERTED,
+        "/convert/egress",
+    ),
+    Crd(
+        "externalentities",
+        ("ee",),
+        "Namespaced",
+        (Version("v1alpha2", external.ExternalEntity),),
+        ("AntreaPolicy", "ExternalNode"),
+        ANTREA,
+    ),
+    Crd(
+        "externalippools",
+        ("eip",),
+        "Cluster",
+        (
+            Version("v1alpha2", v1alpha2.ExternalIPPool, POOL_COLUMNS, storage=False, status=True),
+            Version("v1beta1", pool.ExternalIPPool, POOL_COLUMNS, status=True),
+        ),
+        ("Egress", "ServiceExternalIP"),
+        CONVERTED,
+        "/convert/externalippool",
+    ),
+    Crd(
+        "externalnodes",
+        ("en",),
+        "Namespaced",
+        (Version("v1alpha1", external.ExternalNode),),
+        ("ExternalNode",),
+        ANTREA,
+    ),
+    Crd(
+        "flowexporterdestinations",
+        ("flowexporterdest",),
+        "Cluster",
+        (
+            Version(
+                "v1alpha1",
+                flow_export.FlowExporterDestination,
+                (Column("Address:Port", "string", ".spec.address", "The collector."),),
+            ),
+        ),
+        ("FlowExporter",),
+        ANTREA,
+    ),
+    Crd(
+        "groups",
+        ("grp",),
+        "Namespaced",
+        (Version("v1beta1", group.Group, status=True),),
+        ("AntreaPolicy",),
+    ),
+    Crd(
+        "ippools",
+        ("ipp",),
+        "Cluster",
+        (
+            Version(
+                "v1alpha2",
+                v1alpha2.IPPool,
+                POOL_COLUMNS,
+                storage=False,
+                status=True,
+                deprecation="crd.antrea.io/v1alpha2 IPPool is deprecated; use crd.antrea.io/v1beta1 IPPool",
+            ),
+            Version("v1beta1", pool.IPPool, POOL_COLUMNS, status=True),
+        ),
+        ("AntreaIPAM", "SecondaryNetwork"),
+        CONVERTED,
+        "/convert/ippool",
+    ),
+    Crd(
+        "networkpolicies",
+        ("annp", "anp"),
+        "Namespaced",
+        (Version("v1beta1", network_policy.NetworkPolicy, POLICY_COLUMNS, status=True),),
+        ("AntreaPolicy",),
+        ANTREA,
+    ),
+    Crd(
+        "nodelatencymonitors",
+        ("nlm",),
+        "Cluster",
+        (
+            Version(
+                "v1alpha1",
+                latency.NodeLatencyMonitor,
+                (
+                    Column(
+                        "PingIntervalSeconds", "string", ".spec.pingIntervalSeconds", "Time between pings."
+                    ),
+                    AGE,
+                ),
+                only_name="default",
+            ),
+        ),
+        ("NodeLatencyMonitor",),
+    ),
+    Crd(
+        "packetcaptures",
+        ("pcap",),
+        "Cluster",
+        (Version("v1alpha1", packet_capture.PacketCapture, CAPTURE_COLUMNS, status=True),),
+        ("PacketCapture",),
+        ANTREA,
+    ),
+    Crd(
+        "supportbundlecollections",
+        ("sbc",),
+        "Cluster",
+        (Version("v1alpha1", support_bundle.SupportBundleCollection, status=True),),
+        ("SupportBundleCollection",),
+    ),
+    Crd(
+        "tiers",
+        ("tr",),
+        "Cluster",
+        (
+            Version(
+                "v1beta1",
+                tier.Tier,
+                (Column("Priority", "integer", ".spec.priority", "Place among the Tiers."), AGE),
+            ),
+        ),
+        ("AntreaPolicy",),
+        ANTREA,
+    ),
+    Crd(
+        "traceflows",
+        ("tf",),
+        "Cluster",
+        (Version("v1beta1", traceflow.Traceflow, TRACE_COLUMNS, status=True),),
+        ("Traceflow",),
+        ANTREA,
+    ),
+    Crd(
+        "trafficcontrols",
+        ("tc",),
+        "Cluster",
+        (
+            Version(
+                "v1alpha2",
+                traffic_control.TrafficControl,
+                (
+                    Column("Direction", "string", ".spec.direction", "Which traffic of the Pods."),
+                    Column("Action", "string", ".spec.action", "What the target gets."),
+                    AGE,
+                ),
+                status=True,
+            ),
+        ),
+        ("TrafficControl",),
+    ),
+)
+
+
+def manifest(crd: Crd) -> Manifest:
+    """The object for the API server."""
+    names: Manifest = {"plural": crd.plural, "singular": crd.kind.lower(), "kind": crd.kind}
+    if crd.short:
+        names["shortNames"] = [*crd.short]
+    spec: Manifest = {
+        "group": GROUP,
+        "scope": crd.scope,
+        "names": names,
+        "versions": [_version(version) for version in crd.versions],
+    }
+    if crd.conversion:
+        client = {"service": {**SERVICE, "path": crd.conversion}}
+        webhook = {"conversionReviewVersions": ["v1", "v1beta1"], "clientConfig": client}
+        spec["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    metadata: Manifest = {"name": crd.name}
+    if crd.labels:
+        metadata["labels"] = {**crd.labels}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def schema(version: Version) -> Schema:
+    """The schema of one version; what every object has is the API server's affair."""
+    found = schema_of(version.kind)
+    properties = dict(found["properties"])
+    del properties["metadata"]
+    if version.only_name:
+        name = {"type": "string", "pattern": f"^{version.only_name}$"}
+        properties["metadata"] = {"type": "object", "properties": {"name": name}}
+    return {**found, "properties": properties}
+
+
+def _version(version: Version) -> Manifest:
+    told: Manifest = {"name": version.name, "served": True, "storage": version.storage}
+    if version.deprecation:
+        told |= {"deprecated": True, "deprecationWarning": version.deprecation}
+    told["schema"] = {"openAPIV3Schema": schema(version)}
+    if version.columns:
+        told["additionalPrinterColumns"] = [msgspec.to_builtins(column) for column in version.columns]
+    if version.status:
+        told["subresources"] = {"status": {}}
+    return told
