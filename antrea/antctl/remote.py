@@ -31,7 +31,7 @@ def cluster(given: str | None, override: str | None, environ: Mapping[str, str] 
     try:
         if not given and not path.exists() and environ.get("KUBERNETES_SERVICE_HOST"):
             return in_cluster(environ, override=override or "")
-        return kubeconfig(path, override=override or "")
+        return kubeconfig(path, override=override or "", plugins=True)
     except AntreaError as why:
         raise Failure(str(why)) from why
 

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from antrea.errors import Invalid, Unavailable
+from antrea.outside.kube_exec import Credential, credential
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,9 +108,10 @@ def in_cluster(
     )
 
 
-def kubeconfig(path: Path | str, *, override: str = "") -> Access:
+def kubeconfig(path: Path | str, *, override: str = "", plugins: bool = False) -> Access:
     """The current context of a kubeconfig file. Raises Invalid.
 
+    With `plugins`, an exec plugin is run, once: what it gives does not last, which is right for a command that ends.
     Source: https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
     """
     path = Path(path)
@@ -123,7 +125,7 @@ def kubeconfig(path: Path | str, *, override: str = "") -> Access:
     cluster = _named(tree, "clusters", "cluster", context.get("cluster"), path)
     user = _named(tree, "users", "user", context.get("user"), path) if context.get("user") else {}
     for unsupported in ("exec", "auth-provider", "username"):
-        if user.get(unsupported):
+        if user.get(unsupported) and not (plugins and unsupported == "exec"):
             raise Invalid(
                 f"{path}: users[].user.{unsupported}", "is not supported; use a token or a client certificate"
             )
@@ -131,13 +133,16 @@ def kubeconfig(path: Path | str, *, override: str = "") -> Access:
     if not server:
         raise Invalid(f"{path}: clusters[].cluster.server", "is missing")
     token_file = user.get("tokenFile", "")
+    given = Credential()
+    if user.get("exec"):
+        given = credential(user["exec"], cluster, path, f"{path}: users[].user.exec")
     return Access(
         url=api_server_url(str(server)) if override else _with_port(str(server), path),
         ca_pem=_pem(cluster, "certificate-authority", path),
-        token=user.get("token", ""),
+        token=user.get("token", "") or given.token,
         token_file=str(path.parent / token_file) if token_file else "",
-        certificate_pem=_pem(user, "client-certificate", path),
-        key_pem=_pem(user, "client-key", path),
+        certificate_pem=_pem(user, "client-certificate", path) or given.client_certificate_data,
+        key_pem=_pem(user, "client-key", path) or given.client_key_data,
         server_name=cluster.get("tls-server-name", ""),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
     )
