@@ -40,7 +40,7 @@ def normal(terms: Iterable[str]) -> tuple[str, ...]:
     return _normal(tuple(terms))
 
 
-@lru_cache(65536)
+@lru_cache(4096)
 def _normal(terms: tuple[str, ...]) -> tuple[str, ...]:
     found: dict[str, str] = {}
     for term in ",".join(terms).split(","):
