@@ -44,7 +44,6 @@ class AdmissionStatus(CoreStruct, frozen=True):
     """
 
     message: str
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     code: int = 0
 
 
@@ -94,7 +93,6 @@ class ConversionResult(CoreStruct, frozen=True):
 
     status: Literal["Success", "Failure"]
     message: str = ""
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class ConversionResponse(CoreStruct, frozen=True, omit_defaults=False):
