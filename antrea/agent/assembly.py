@@ -34,6 +34,7 @@ from antrea.host.ovs_port import Port
 from antrea.host.pod_cidr import held
 from antrea.host.route import Neighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
+from antrea.host.tunnel_neighbour import TunnelNeighbour
 from antrea.openflow.cookie import Category
 from antrea.openflow.flow import Flow
 from antrea.openflow.meter import Meter
@@ -51,6 +52,7 @@ from antrea.outside.ofctl_watch import SwitchWatch
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
+from antrea.outside.tunnel_neighbour import TunnelNeighbourSink
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -181,8 +183,9 @@ class Agent:
         sinks |= dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), netlink)
         sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
         sinks[NodeAnnotation] = self.annotations
+        sinks[TunnelNeighbour] = tunnels = TunnelNeighbourSink(Path(self.config.ovs_run_dir))
         self.engine = Engine(self.facts, units, sinks, sweeps=SWEEPS)
-        switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink))
+        switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, tunnels))
         self.health.follow(db, switch)
 
         feeds: dict[str, Feed] = {
@@ -197,6 +200,7 @@ class Agent:
         self.ready.wait_for("flows and routes of this Node, not all in place")
         tasks.create_task(self.engine.run(), name="engine")
         tasks.create_task(switch.run(), name="switch")
+        tasks.create_task(tunnels.run(), name="tunnel neighbours")
         tasks.create_task(self.health.run(self.engine), name="health")
         await switch.works.wait()
         await self._reconcile()

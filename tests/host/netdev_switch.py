@@ -38,6 +38,9 @@ class NetdevSwitch:
         self.vsctl("--no-wait", "init")
         threads = ("other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
         self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *threads)
+        self.start_switch()
+
+    def start_switch(self) -> None:
         self._start("ovs-vswitchd", f"unix:{self.socket}")
         until((self.directory / "ovs-vswitchd.ctl").exists, "control socket of ovs-vswitchd")
 
@@ -70,6 +73,9 @@ class NetdevSwitch:
         return self._output(
             "ovs-ofctl", "-O", "OpenFlow15", command, f"unix:{self.directory}/{bridge}.mgmt", *arguments
         )
+
+    def appctl(self, *arguments: str) -> str:
+        return self._output("ovs-appctl", "-t", str(self.directory / "ovs-vswitchd.ctl"), *arguments)
 
     def ports(self, bridge: str) -> set[str]:
         return set(self.vsctl("list-ports", bridge).split())

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from antrea.apis.annotation import TRANSPORT_ADDRESSES, NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
-from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.feature import AgentFeature, Families
 from antrea.host.pod_cidr import gateway_ip, is_ipv6
 from antrea.host.route import Neighbour, Route
+from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
 from antrea.openflow.action import (
     ARP_SHA,
     ARP_SPA,
@@ -121,6 +122,16 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
         yield Route(dst=cidr, dev=config.host_gateway, via=gateway, onlink=True)
 
 
+def tunnel_neighbour(facts: Facts, peer: PeerNode) -> Iterator[TunnelNeighbour]:
+    """OVS in user space sends tunnels from br-phy, and its first packet to a next hop must not be lost."""
+    node, link = facts.get(ThisNode), facts.get(Transport)
+    if node is None or link is None or link.device == link.interface:
+        return
+    end = tunnel_end(node, peer)
+    if end and (hop := next_hop(link, end)):
+        yield TunnelNeighbour(link.device, hop)
+
+
 def transport_annotation(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation]:
     """Tells the other Nodes where tunnels end, when that is not at the Node's own address.
 
@@ -136,6 +147,7 @@ FEATURE = AgentFeature(
     units=(
         Unit(PeerNode, peer_flows),
         Unit(PeerNode, peer_routes),
+        Unit(PeerNode, tunnel_neighbour),
         Unit(ThisNode, transport_annotation),
     ),
 )

@@ -1,5 +1,7 @@
 """What the host gets: gateway, forwarding, source translation, and the card that userspace OVS owns."""
 
+import msgspec
+
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import PeerNode, ThisNode, Transport
@@ -12,6 +14,7 @@ from antrea.host.nft import NftElement, NftRule, NftShield
 from antrea.host.rank import RECEIVES
 from antrea.host.route import Neighbour, Route
 from antrea.host.sysctl import Sysctl
+from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
 
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/80"), ("192.0.2.1",), ("198.51.100.1",), 1400)
 PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/80"), ("192.0.2.2",), ("198.51.100.2",))
@@ -20,10 +23,10 @@ CARD = Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("198.51.100.1/24"
 POD = PodInterface("web-1a2b3c", "c1", "shop", "web", "0a:00:00:00:00:07", ("10.10.0.7",), 7, "uuid-1")
 
 
-def wanted(config: AgentConfig, *kinds: type) -> set[object]:
+def wanted(config: AgentConfig, *kinds: type, card: Transport = CARD) -> set[object]:
     """Everything of these kinds that the features want of one Node."""
     facts = Facts()
-    for row in (config, NODE, PEER, GATEWAY, CARD, POD):
+    for row in (config, NODE, PEER, GATEWAY, card, POD):
         facts.put(row)
     engine = Engine(facts, (*FEATURE.units, *NODE_ROUTE.units))
     engine.plan()
@@ -83,3 +86,26 @@ def test_the_tunnels_port_is_not_tracked_whatever_its_number() -> None:
     assert {rule.text for rule in rules if isinstance(rule, NftRule) and rule.chain == "prerouting-raw"} == {
         "udp dport 7000 fib daddr type local notrack"
     }
+
+
+def test_the_neighbour_of_a_tunnel_is_the_peer_on_the_link_and_else_the_closest_router() -> None:
+    link = msgspec.structs.replace(
+        CARD,
+        addresses=("198.51.100.1/24", "fd00:1::1/64"),
+        routes=(("", "198.51.100.254"), ("192.0.2.0/25", "198.51.100.7"), ("fd00:2::/64", "fe80::1")),
+    )
+    ends = ("198.51.100.2", "192.0.2.2", "192.0.2.200", "fd00:1::2", "fd00:2::2", "fd00:3::2")
+    assert [next_hop(link, end) for end in ends] == [
+        "198.51.100.2",
+        "198.51.100.7",
+        "198.51.100.254",
+        "fd00:1::2",
+        "fe80::1",
+        None,
+    ]
+
+
+def test_ovs_has_to_know_the_neighbours_of_its_tunnels_only_where_it_sends_them_itself() -> None:
+    assert wanted(AgentConfig(), TunnelNeighbour) == {TunnelNeighbour("br-phy", "198.51.100.2")}
+    kernel = msgspec.structs.replace(CARD, device=CARD.interface)
+    assert wanted(AgentConfig(), TunnelNeighbour, card=kernel) == set()

@@ -1,0 +1,189 @@
+"""Keeps ovs-vswitchd told of the MAC addresses at which its tunnels begin, which the kernel finds and verifies.
+
+Userspace OVS has a cache of its own for that (lib/tnl-neigh-cache.c): filled with what OVS overhears, and empty after
+15 minutes without a packet, after a restart and after a flush. The kernel already does all that such a cache needs, on
+the very bridge that has the tunnel's address: it asks again when an entry gets old, notices another MAC address, and
+works for both families. So the kernel is told that the neighbours are in use, and OVS is told what the kernel knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from ipaddress import ip_address
+from socket import AF_INET, AF_INET6, if_nametoindex
+from typing import TYPE_CHECKING, Final
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from antrea.errors import Unavailable
+from antrea.outside import klog
+from antrea.outside.ovsdb_session import RpcError, Session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from antrea.host.tunnel_neighbour import TunnelNeighbour
+
+log = klog.logger(__name__)
+
+PERIOD: Final = 5.0
+"""Seconds between two looks while all is well: as long lasts what somebody else broke."""
+SOON: Final = 0.05
+"""Seconds to the second look after news; it doubles up to PERIOD while an answer is missing."""
+REFRESH: Final = 60.0
+"""Seconds after which OVS is told again what it knows, so that it does not age: by default it would after 900."""
+SILENCE: Final = 60.0
+"""Seconds at most between two questions to a neighbour that does not answer: all Nodes ask one that is down."""
+PATIENCE: Final = 10.0
+"""Seconds that ovs-vswitchd may take to answer."""
+
+_VALID: Final = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80
+"""NUD_VALID: what the kernel itself would send to. Source: include/net/neighbour.h"""
+_FRESH: Final = 0x02 | 0x40 | 0x80
+"""NUD_CONNECTED: no question is due."""
+_NTF_USE: Final = 0x01
+"""As if a packet were sent: ask if nothing is known, verify if it is old. Source: include/uapi/linux/neighbour.h"""
+
+
+class TunnelNeighbourSink:
+    """Sink of TunnelNeighbour, with a task of its own (`run`): a neighbour that is silent keeps nobody waiting."""
+
+    def __init__(self, run_directory: Path, *, refresh: float = REFRESH) -> None:
+        """`run_directory` has the control socket of ovs-vswitchd; `refresh` is in seconds."""
+        self._directory = run_directory
+        self._refresh = refresh
+        self._wanted: dict[tuple[str, str], float] = {}
+        """When the kernel may ask again, by device and address."""
+        self._silent: dict[tuple[str, str], float] = {}
+        """Seconds to wait after the next question that is not answered"""
+        self._news = asyncio.Event()
+        self._refreshed = 0.0
+        self._trouble = ""
+
+    async def apply(self, put: Sequence[TunnelNeighbour], drop: Sequence[TunnelNeighbour]) -> None:
+        """Returns at once."""
+        for entry in drop:
+            self._wanted.pop(_key(entry), None)
+            self._silent.pop(_key(entry), None)
+        self._wanted |= dict.fromkeys(map(_key, put), 0.0)
+        self._news.set()
+
+    async def resync(self, entries: Sequence[TunnelNeighbour]) -> None:
+        """Returns at once; OVS may have forgotten everything."""
+        self._wanted.clear()
+        self._silent.clear()
+        await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None:
+        """Nothing to sweep: what is not refreshed goes by itself."""
+
+    async def run(self) -> None:
+        """Forever."""
+        most = min(PERIOD, self._refresh)
+        while True:
+            self._news.clear()
+            pause = SOON
+            while not self._news.is_set():
+                pause = most if await self._look() else min(pause * 2, most)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), pause)
+
+    async def _look(self) -> bool:
+        """Ask, and tell what is known; True if OVS knows all that is wanted."""
+        if not self._wanted:
+            return True
+        now = asyncio.get_running_loop().time()
+        due = [key for key, at in self._wanted.items() if at <= now]
+        known = await asyncio.to_thread(kernel_neighbours, {dev for dev, _ in self._wanted}, due)
+        for key in due:
+            if key in known:
+                self._silent.pop(key, None)
+            elif key in self._wanted:
+                self._silent[key] = wait = min(2 * self._silent.get(key, 0.5), SILENCE)
+                self._wanted[key] = now + wait
+        told = await self._tell({key: known[key] for key in self._wanted if key in known}, now)
+        return told and all(key in known for key in self._wanted)
+
+    async def _tell(self, known: Mapping[tuple[str, str], str], now: float) -> bool:
+        try:
+            async with asyncio.timeout(PATIENCE), _control(self._directory) as ovs:
+                if now - self._refreshed >= self._refresh:
+                    shown, self._refreshed = {}, now
+                else:
+                    shown = parse(await ovs.call("tnl/neigh/show"))
+                for (dev, ip), mac in known.items():
+                    if shown.get((dev, ip)) != mac:
+                        await ovs.call("tnl/neigh/set", dev, ip, mac)
+                        log.v(2).info("Told OVS a neighbour", dev=dev, ip=ip, mac=mac)
+        except (OSError, Unavailable, RpcError) as no:
+            why = str(no) or "no answer in time"
+            if why != self._trouble:
+                log.warning("ovs-vswitchd cannot be told of its neighbours", why=why)
+            self._trouble = why
+            return False
+        self._trouble = ""
+        return True
+
+
+def parse(shown: str) -> dict[tuple[str, str], str]:
+    """MAC addresses by bridge and address, of what tnl/neigh/show prints: two lines of head, then IP, MAC, bridge."""
+    rows = [line.split() for line in shown.splitlines()[2:]]
+    return {(row[2], str(ip_address(row[0]))): row[1] for row in rows if len(row) == 3}
+
+
+def kernel_neighbours(
+    devices: Collection[str], wanted: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], str]:
+    """MAC addresses by device and address, as the kernel would use them now; of those `wanted` that are not fresh it asks.
+
+    Answers come later. A device that is missing has no neighbours.
+    """
+    found: dict[tuple[str, str], str] = {}
+    with IPRoute() as kernel:
+        for dev in devices:
+            try:
+                index = if_nametoindex(dev)
+                rows = [row for family in (AF_INET, AF_INET6) for row in kernel.neigh("dump", family=family)]
+                here = [row for row in rows if row["ifindex"] == index]
+                states = {str(ip_address(row.get_attr("NDA_DST"))): row for row in here}
+                for ip in [ip for where, ip in wanted if where == dev]:
+                    if ip not in states or not states[ip]["state"] & _FRESH:
+                        kernel.neigh("replace", dst=ip, ifindex=index, flags=_NTF_USE, state=0)
+            except (OSError, NetlinkError):
+                continue
+            valid = {ip: row for ip, row in states.items() if row["state"] & _VALID}
+            found |= {(dev, ip): row.get_attr("NDA_LLADDR") for ip, row in valid.items()}
+    return found
+
+
+@contextlib.asynccontextmanager
+async def _control(directory: Path) -> AsyncIterator[Session]:
+    """A connection to the control socket of ovs-vswitchd. Raises Unavailable."""
+    for path in _sockets(directory):
+        with contextlib.suppress(OSError):
+            session = await Session.open(str(path))
+            break
+    else:
+        raise Unavailable(f"control socket of ovs-vswitchd in {directory}")
+    reading = asyncio.create_task(session.run(), name="control socket of ovs-vswitchd")
+    try:
+        yield session
+    finally:
+        session.close()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+def _sockets(directory: Path) -> list[Path]:
+    """Newest first: the name has a pid of another pid namespace in it, and a crash leaves the socket behind.
+
+    ovs-appctl, when it is not given the socket's path, looks for that pid here and takes the pid file for a dead process's.
+    """
+    return sorted(directory.glob("ovs-vswitchd*.ctl"), key=lambda path: path.lstat().st_mtime, reverse=True)
+
+
+def _key(entry: TunnelNeighbour) -> tuple[str, str]:
+    return entry.dev, str(ip_address(entry.ip))
