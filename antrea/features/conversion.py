@@ -1,0 +1,58 @@
+"""Objects of crd.antrea.io from one served version to another; every such kind has two versions.
+
+What one version lacks is never lost on the way there and back.
+Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeGuard
+
+from antrea.errors import Invalid
+from antrea.features.carried import Spec
+from antrea.features.egress import conversion as egress
+from antrea.features.external_ip_pool import conversion as external_ip_pool
+from antrea.features.ip_pool import conversion as ip_pool
+
+Conversion: TypeAlias = Callable[[Spec, dict[str, str]], Spec]
+"""From a spec to the other version's; annotations may change in place."""
+OLD, NEW = "crd.antrea.io/v1alpha2", "crd.antrea.io/v1beta1"
+CONVERSIONS: Mapping[str, Mapping[tuple[str, str], Conversion]] = {
+    "Egress": {(OLD, NEW): egress.newer, (NEW, OLD): egress.older},
+    "ExternalIPPool": {(OLD, NEW): external_ip_pool.newer, (NEW, OLD): external_ip_pool.older},
+    "IPPool": {(OLD, NEW): ip_pool.newer, (NEW, OLD): ip_pool.older},
+}
+PATHS: Mapping[str, str] = {f"/convert/{kind.lower()}": kind for kind in CONVERSIONS}
+"""Path of the webhook: kind that it converts."""
+
+
+def convert(kind: str, wanted: str, found: dict[str, Any]) -> dict[str, Any]:
+    """The object in version `wanted`, such as crd.antrea.io/v1beta1; `found` stays as it is.
+
+    Raises Invalid for versions that are not converted and for what the wanted version cannot express; its `why` is
+    upstream's sentence where upstream has one.
+    """
+    version = str(found.get("apiVersion", ""))
+    if version == wanted:
+        raise Invalid(
+            "apiVersion", f"conversion from a version to itself should not call the webhook: {wanted}"
+        )
+    conversion = CONVERSIONS[kind].get((version, wanted))
+    if conversion is None or found.get("kind") != kind:
+        raise Invalid("apiVersion", f'unexpected conversion fromVersion "{version}" to toVersion "{wanted}"')
+    metadata, spec = dict(found.get("metadata") or {}), found.get("spec")
+    if not _is_spec(spec):
+        raise Invalid("spec", "must be an object, and its ipRanges a list of objects")
+    annotations = dict(metadata.pop("annotations", None) or {})
+    told = conversion(spec, annotations)
+    if annotations:
+        metadata["annotations"] = annotations
+    return {**found, "apiVersion": wanted, "metadata": metadata, "spec": told}
+
+
+def _is_spec(spec: Any) -> TypeGuard[Spec]:
+    if not isinstance(spec, dict):
+        return False
+    ranges = spec.get("ipRanges", [])
+    return isinstance(ranges, list) and all(isinstance(found, dict) for found in ranges)

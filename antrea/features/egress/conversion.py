@@ -1,0 +1,18 @@
+"""Egress between v1alpha2 and v1beta1, which has `bandwidth` besides.
+
+Source: build/charts/antrea/crds/egress.yaml of upstream v1.15.1 and of main
+"""
+
+from __future__ import annotations
+
+from antrea.features.carried import Spec, added, removed
+
+
+def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
+    """Spec of v1beta1. Raises Invalid if the annotation with what v1alpha2 lacks makes no sense."""
+    return added(spec, annotations, "bandwidth")
+
+
+def older(spec: Spec, annotations: dict[str, str]) -> Spec:
+    """Spec of v1alpha2; what it lacks goes into an annotation."""
+    return removed(spec, annotations, "bandwidth")
