@@ -63,7 +63,12 @@ def ready(lab: Lab, where: str) -> bool:
 
 
 def wait_ready(lab: Lab, where: str) -> None:
-    wait_for(f"readiness of the agent of {where}", lambda: ready(lab, where), seconds=30, step=0.05)
+    """Fails with what the agent says it waits for."""
+    try:
+        wait_for(f"readiness of the agent of {where}", lambda: ready(lab, where), seconds=30, step=0.05)
+    except Unavailable as late:
+        late.add_note(health(lab, where))
+        raise
 
 
 def pid_of(lab: Lab, where: str, program: str) -> int:
