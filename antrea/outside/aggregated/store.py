@@ -93,10 +93,14 @@ class Store:
         row = self._rows.get(key)
         return row.whole(None) if row else None
 
-    def objects(self, namespace: str | None = None) -> list[tuple[Any, bytes]]:
-        """All objects with their bodies, sorted by key; those of one Namespace if it is given."""
-        wanted = Selection(namespace=namespace)
-        return [self._rows[key].whole(None) for key in sorted(self._rows) if wanted.wants(key, NOBODY)]
+    def selected(self, selection: Selection) -> list[tuple[Any, bytes]]:
+        """What is selected, each object as the selection's Node sees it, with its body; sorted by key."""
+        rows = ((key, self._rows[key]) for key in sorted(self._rows))
+        return [row.whole(selection.node) for key, row in rows if selection.wants(key, row.span)]
+
+    def objects(self) -> list[tuple[Any, bytes]]:
+        """All objects with their bodies, sorted by key."""
+        return self.selected(Selection())
 
     def __len__(self) -> int:
         return len(self._rows)

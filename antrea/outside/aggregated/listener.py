@@ -1,0 +1,185 @@
+"""Accepts TLS connections of a bounded number, and drops those that do not get to their first request in time.
+
+Who has not asked anything yet costs others nothing: of too many such connections the oldest goes. A connection's TLS
+buffers are small, because thousands of watches are open and idle (asyncio's own take 256 KiB each).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+from asyncio.sslproto import SSLProtocol
+from typing import TYPE_CHECKING, Any
+
+from antrea.outside import klog
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+log = klog.logger(__name__)
+
+MOST_CONNECTIONS = 20_000
+MOST_NEW = 1000
+"""Connections without a request so far."""
+FIRST_REQUEST_SECONDS = 10.0
+"""From the TCP handshake to the end of the first request's headers."""
+TLS_BUFFER = 16 << 10
+WRITE_BUFFER = 32 << 10
+BACKLOG = 1024
+Peer = tuple[Any, ...]
+
+
+class _Connection:
+    def __init__(self, plain: socket.socket, deadline: float) -> None:
+        self.plain = plain
+        self.deadline = deadline
+        self.transport: asyncio.Transport | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def abort(self) -> None:
+        """At once, without a TLS farewell."""
+        if self.transport:
+            self.transport.abort()
+        elif self.task:
+            self.task.cancel()
+
+
+class Listener:
+    """Serves `protocol` on a listening socket with this TLS; `asked` is called for each connection that has a request."""
+
+    def __init__(
+        self, listening: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]
+    ) -> None:
+        self._listening = listening
+        self._tls = tls
+        self._protocol = protocol
+        self._new: dict[Peer, _Connection] = {}
+        self._all: dict[Peer, _Connection] = {}
+        self.dropped = 0
+        """Connections that ended because they were too many or too slow."""
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._all)
+
+    def asked(self, peer: Peer) -> None:
+        """A whole request has come over this connection."""
+        self._new.pop(peer, None)
+
+    async def run(self) -> None:
+        """Until cancelled; then all connections end."""
+        SSLProtocol.max_size = TLS_BUFFER
+        _many_files()
+        loop = asyncio.get_running_loop()
+        self._listening.setblocking(False)
+        self._listening.listen(BACKLOG)
+        sweeping = asyncio.ensure_future(self._sweep())
+        try:
+            while True:
+                try:
+                    plain, peer = await loop.sock_accept(self._listening)
+                except OSError as why:
+                    # out of files: those who wait longest without asking make room
+                    log.warning("A connection cannot be accepted", err=why.strerror or str(why))
+                    self._drop_oldest()
+                    await asyncio.sleep(0.1)
+                    continue
+                self._take(plain, peer, loop.time())
+        finally:
+            sweeping.cancel()
+            for connection in list(self._all.values()):
+                connection.abort()
+            self._listening.close()
+
+    def _take(self, plain: socket.socket, peer: Peer, now: float) -> None:
+        if len(self._new) >= MOST_NEW or (len(self._all) >= MOST_CONNECTIONS and self._new):
+            self._drop_oldest()
+        if len(self._all) >= MOST_CONNECTIONS:
+            self.dropped += 1
+            plain.close()
+            return
+        connection = _Connection(plain, now + FIRST_REQUEST_SECONDS)
+        self._new[peer] = self._all[peer] = connection
+        connection.task = asyncio.ensure_future(self._serve(connection, peer))
+
+    def _drop_oldest(self) -> None:
+        peer = next(iter(self._new), None)
+        if peer is not None:
+            self.dropped += 1
+            self._new.pop(peer).abort()
+
+    async def _serve(self, connection: _Connection, peer: Peer) -> None:
+        loop = asyncio.get_running_loop()
+        plain = connection.plain
+        try:
+            _tuned(plain)
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: _Closing(self._protocol(), lambda: self._forget(peer, connection)),
+                plain,
+                ssl=self._tls,
+                ssl_handshake_timeout=FIRST_REQUEST_SECONDS,
+            )
+        except (OSError, asyncio.CancelledError) as why:
+            # ssl.SSLError is an OSError: a client that we do not trust, or that does not speak TLS
+            log.v(4).info("A connection ended before its first request", err=str(why) or type(why).__name__)
+            plain.close()
+            self._forget(peer, connection)
+            return
+        connection.transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER)
+
+    def _forget(self, peer: Peer, connection: _Connection) -> None:
+        for known in (self._new, self._all):
+            if known.get(peer) is connection:
+                del known[peer]
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(1)
+            for peer, connection in list(self._new.items()):
+                if connection.deadline > loop.time():
+                    break
+                self.dropped += 1
+                del self._new[peer]
+                connection.abort()
+
+
+class _Closing(asyncio.Protocol):
+    """The protocol inside, and a word when its connection is lost."""
+
+    def __init__(self, inner: asyncio.Protocol, lost: Callable[[], None]) -> None:
+        self._inner = inner
+        self._lost = lost
+        self.data_received = inner.data_received  # type: ignore[method-assign]
+        self.eof_received = inner.eof_received  # type: ignore[method-assign]
+        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+        self._lost()
+
+
+def _tuned(plain: socket.socket) -> None:
+    """Notices within 30 s that the other end is gone, and sends events at once."""
+    plain.setblocking(False)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+def _many_files() -> None:
+    """As many open files as this process may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

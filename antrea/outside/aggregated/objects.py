@@ -1,0 +1,190 @@
+"""Answers what is asked below /apis, from the stores and from who computes what is not stored."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from aiohttp import web
+
+from antrea.apis.meta import Status, StatusDetails
+from antrea.outside.aggregated import negotiation, watching
+from antrea.outside.aggregated.form import body
+from antrea.outside.aggregated.options import options
+from antrea.outside.aggregated.status import NO_METHOD, NO_RESOURCE, Answered, missing, success
+from antrea.outside.aggregated.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from antrea.apis.resource import Resource, Subresource
+    from antrea.outside.aggregated.attributes import Attributes
+    from antrea.outside.aggregated.form import Form, Pieces
+
+SYNC_SECONDS = 10.0
+"""How long a get or list waits for the first whole pass."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What only the program that computes can answer; `found` is the posted object, None for get and delete."""
+
+    group: str
+    resource: str
+    subresource: str
+    verb: str
+    namespace: str
+    name: str
+    query: Mapping[str, str] = {}
+    found: Any = None
+
+
+class Computes(Protocol):
+    """Answers questions with an object, or with a Status; raises Answered, Unavailable."""
+
+    async def answer(self, question: Question) -> msgspec.Struct: ...
+
+
+class Objects:
+    """All resources of a server, with a store for each that has one."""
+
+    def __init__(self, resources: Sequence[Resource], computes: Computes) -> None:
+        self.resources = tuple(resources)
+        self.stores: dict[tuple[str, str], Store] = {
+            (row.group, row.plural): Store(row) for row in resources if row.stored
+        }
+        self._rows = {(row.group, row.version, row.plural): row for row in resources}
+        self._computes = computes
+
+    async def answer(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+        """Raises Answered, Unavailable."""
+        resource = self._rows.get((asked.group, asked.version, asked.resource))
+        if resource is None or (asked.namespace and not resource.namespaced):
+            raise Answered(404, NO_RESOURCE, StatusDetails())
+        if asked.subresource:
+            return await self._part(request, asked, resource)
+        if asked.verb not in resource.verbs or (resource.namespaced and _needs_namespace(asked)):
+            raise Answered(405, NO_METHOD, StatusDetails())
+        accept = request.headers.get("Accept", "")
+        include = request.query.get("includeObject", "")
+        form, media = negotiation.negotiate(resource, accept, include=include, watch=asked.verb == "watch")
+        store = self.stores.get((resource.group, resource.plural))
+        if asked.verb == "create":
+            return _response(request, await self._create(request, asked, resource, form), media, 201)
+        if store is None:
+            question = _question(request, asked)
+            found = await self._computes.answer(question)
+            return _response(request, _shown(form, found), media, 200)
+        if asked.verb == "delete":
+            return _response(request, _drop(store, asked), media, 200)
+        wanted = options(resource, asked, request.query) if asked.verb != "get" else None
+        if wanted and asked.verb == "watch":
+            return await watching.send(
+                request,
+                store,
+                lambda: store.watch(wanted.selection, form, mark_end=wanted.mark_end),
+                watching.lifetime(wanted.seconds),
+            )
+        await _synced(store)
+        if wanted is None:
+            one = store.get(asked.key)
+            if one is None:
+                raise missing(resource, asked.name)
+            return _response(request, form.one(*one), media, 200)
+        rows = [
+            row
+            for row in store.selected(wanted.selection)
+            if all(term.matches(row[0].metadata.labels) for term in wanted.labels)
+        ]
+        return _response(request, form.many(rows, ""), media, 200)
+
+    async def _part(self, request: web.Request, asked: Attributes, resource: Resource) -> web.StreamResponse:
+        part: Subresource | None = next(
+            (p for p in resource.subresources if p.name == asked.subresource), None
+        )
+        if part is None:
+            raise Answered(404, NO_RESOURCE, StatusDetails())
+        if asked.verb not in part.verbs:
+            raise Answered(405, NO_METHOD, StatusDetails())
+        media = negotiation.plain(request.headers.get("Accept", ""))
+        found = await _posted(request, part.kind) if asked.verb == "create" else None
+        if found is not None and found.metadata.name != asked.name:
+            raise Answered(400, "name in URL does not match name in NetworkPolicyStatus object")
+        result = await self._computes.answer(_question(request, asked, found))
+        return _response(request, (msgspec.json.encode(result),), media, 201 if found is not None else 200)
+
+    async def _create(
+        self, request: web.Request, asked: Attributes, resource: Resource, form: Form
+    ) -> Pieces:
+        found = await _posted(request, resource.struct)
+        name = found.metadata.name or asked.name
+        store = self.stores.get((resource.group, resource.plural))
+        if store is None:
+            return _shown(form, await self._computes.answer(_question(request, asked, found)))
+        if not name:
+            raise Answered(
+                422, f'{resource.kind}.{resource.group} "" is invalid: metadata.name: Required value'
+            )
+        if not found.metadata.creation_timestamp:
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            found = msgspec.structs.replace(
+                found, metadata=msgspec.structs.replace(found.metadata, creation_timestamp=now)
+            )
+        store.put(name, found)
+        return form.one(found, body(found))
+
+
+def _needs_namespace(asked: Attributes) -> bool:
+    return asked.verb in ("get", "create", "delete") and not asked.namespace
+
+
+def _question(request: web.Request, asked: Attributes, found: Any = None) -> Question:
+    return Question(
+        asked.group,
+        asked.resource,
+        asked.subresource,
+        asked.verb,
+        asked.namespace,
+        asked.name,
+        dict(request.query),
+        found,
+    )
+
+
+async def _posted(request: web.Request, kind: type[Any]) -> Any:
+    """The object in the body. Raises Answered: 400, 413, 415."""
+    length = request.content_length
+    if length is not None and length > request.client_max_size:
+        raise web.HTTPRequestEntityTooLarge(request.client_max_size, length)
+    return negotiation.read(await request.read(), request.headers.get("Content-Type", ""), kind)
+
+
+async def _synced(store: Store) -> None:
+    told = asyncio.Event()
+    store.when_synced(told.set)
+    try:
+        await asyncio.wait_for(told.wait(), SYNC_SECONDS)
+    except TimeoutError:
+        raise Answered(503, f"{store.resource.plural} are not computed yet, try again") from None
+
+
+def _drop(store: Store, asked: Attributes) -> Pieces:
+    if store.get(asked.key) is None:
+        raise missing(store.resource, asked.name)
+    store.drop(asked.key)
+    details = StatusDetails(name=asked.name, group=asked.group, kind=asked.resource)
+    return (msgspec.json.encode(success(0, details)),)
+
+
+def _shown(form: Form, found: msgspec.Struct) -> Pieces:
+    return (msgspec.json.encode(found),) if isinstance(found, Status) else form.one(found, body(found))
+
+
+def _response(request: web.Request, pieces: Pieces, media: str, code: int) -> web.Response:
+    text = b"".join(pieces)
+    if request.query.get("pretty", "") in ("true", "1"):
+        text = msgspec.json.format(text, indent=2)
+    headers = {"Cache-Control": "no-cache, private", "Content-Type": media, "Vary": "Accept"}
+    return web.Response(body=negotiation.written(text, media), status=code, headers=headers)

@@ -1,0 +1,183 @@
+"""The server: every request is bounded, its user known and allowed, then answered from stores, documents or handlers.
+
+parity: k8s.io/apiserver (limits, order of checks, words of refusals)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from antrea.errors import Invalid, Refused, Unavailable
+from antrea.outside import klog
+from antrea.outside.aggregated import discovery, negotiation
+from antrea.outside.aggregated.attributes import attributes
+from antrea.outside.aggregated.listener import Listener
+from antrea.outside.aggregated.status import Answered, answer, failure
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from antrea.outside.aggregated.attributes import Attributes
+    from antrea.outside.aggregated.authentication import Authentication
+    from antrea.outside.aggregated.authorization import Authorization
+    from antrea.outside.aggregated.objects import Objects
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+log = klog.logger(__name__)
+
+MOST_BODY = 3 << 20
+"""Bytes of a body of the aggregated API, as kube-apiserver's; handlers with a path of their own read by their own limit."""
+LINE, HEADERS = 16 << 10, 64 << 10
+"""Bytes of the request line, and of one header."""
+REQUEST_SECONDS = 60.0
+IDLE_SECONDS = 120.0
+"""Longer than clients keep an idle connection (90 s in Go), so that none asks over one that is just being closed."""
+
+
+class Server:
+    """`gets` and `posts` are handlers by path; `objects` answers below /apis; `documents` are constant answers by path."""
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        authorization: Authorization,
+        objects: Objects,
+        *,
+        gets: Mapping[str, Handler],
+        posts: Mapping[str, Handler],
+        openapi: Mapping[str, bytes],
+    ) -> None:
+        self._authentication = authentication
+        self._authorization = authorization
+        self._objects = objects
+        self._handlers = {("GET", path): handler for path, handler in gets.items()}
+        self._handlers |= {("POST", path): handler for path, handler in posts.items()}
+        self._paths = {path for _, path in self._handlers}
+        resources = objects.resources
+        self._discovery = {p: msgspec.json.encode(d) for p, d in discovery.documents(resources).items()}
+        self._all_groups = {
+            version: msgspec.json.encode(discovery.aggregated(resources, version))
+            for version in ("v2", "v2beta1")
+        }
+        self._openapi = openapi
+        self._listener: Listener | None = None
+
+    async def run(self, listening: socket.socket, tls: ssl.SSLContext) -> None:
+        """Serve until cancelled."""
+        app = web.Application(client_max_size=MOST_BODY, handler_args={"access_log": None})
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            keepalive_timeout=IDLE_SECONDS,
+            max_line_size=LINE,
+            max_field_size=HEADERS,
+            lingering_time=1,
+            shutdown_timeout=2,
+        )
+        await runner.setup()
+        assert runner.server is not None  # noqa: S101 (made by setup)
+        self._listener = Listener(listening, tls, runner.server)
+        try:
+            await self._listener.run()
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError
+        if self._listener:
+            self._listener.asked(transport.get_extra_info("peername"))
+        asked = attributes(request.method, request.path, request.query)
+        if asked.verb == "watch":
+            return await self._answered(request, asked)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                response = await self._answered(request, asked)
+                # sent in here, so that who does not read does not stay
+                await response.prepare(request)
+                await response.write_eof()
+                return response
+        except TimeoutError:
+            log.v(2).info("A request took too long", method=request.method, path=request.path)
+            transport.abort()
+            raise
+
+    async def _answered(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+        """Every failure becomes an answer."""
+        try:
+            user = await self._authentication.user(request)
+            await self._authorization.check(user, asked)
+            return await self._routed(request, asked)
+        except Answered as no:
+            response = answer(no.status)
+        except web.HTTPRequestEntityTooLarge:
+            response = failure(413, f"Request entity too large: limit is {MOST_BODY}")
+        except Invalid as why:
+            response = web.Response(status=400, text=why.why)
+        except (Unavailable, Refused) as why:
+            response = failure(503, str(why))
+        except web.HTTPException as made:
+            return made
+        except (asyncio.CancelledError, ConnectionError, TimeoutError):
+            raise
+        except Exception as bug:
+            log.error("A request failed", error=bug, method=request.method, path=request.path)
+            response = failure(500, "Internal error occurred")
+        if request.can_read_body and not request.content.is_eof():
+            # what else the client sends is not read
+            response.force_close()
+        return response
+
+    async def _routed(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+        path = request.path.rstrip("/") or "/"
+        method = "GET" if request.method == "HEAD" else request.method
+        if handler := self._handlers.get((method, path)):
+            return await handler(request)
+        if path in self._paths:
+            raise Answered(405, "the server does not allow this method on the requested resource")
+        if method == "GET" and (known := self._document(request, path)):
+            return known
+        if asked.resource:
+            return await self._objects.answer(request, asked)
+        return web.Response(status=404, text="404 page not found\n")
+
+    def _document(self, request: web.Request, path: str) -> web.Response | None:
+        accept = request.headers.get("Accept", "")
+        if path == "/apis":
+            for wish in negotiation.wishes(accept):
+                if wish.parameters.get("as") == "APIGroupDiscoveryList":
+                    found = self._all_groups.get(wish.parameters.get("v", ""))
+                    if found and wish.media in ("application/json", "*/*"):
+                        kind = f"application/json;g=apidiscovery.k8s.io;v={wish.parameters['v']};as=APIGroupDiscoveryList"
+                        return _constant(request, found, kind)
+                elif wish.media in ("application/json", "*/*", "application/yaml"):
+                    break
+        if path in self._discovery:
+            media = negotiation.plain(accept)
+            return _constant(request, negotiation.written(self._discovery[path], media), media)
+        if path in self._openapi:
+            return _constant(request, self._openapi[path], "application/json")
+        if path == "/":
+            paths = sorted({*self._paths, *self._discovery, *self._openapi})
+            return _constant(request, msgspec.json.encode({"paths": paths}), "application/json")
+        return None
+
+
+def _constant(request: web.Request, body: bytes, media: str) -> web.Response:
+    """An answer that changes with the program only; who has it already gets 304."""
+    tag = f'"{hashlib.sha256(body).hexdigest().upper()[:32]}"'
+    headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "no-cache, private", "Content-Type": media}
+    if request.headers.get("If-None-Match") == tag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=body, headers=headers)

@@ -1,0 +1,68 @@
+"""Refusals as the Status objects that kubectl and client-go read.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/,
+k8s.io/apimachinery/pkg/api/errors
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from antrea.apis.meta import Status, StatusDetails
+
+if TYPE_CHECKING:
+    from antrea.apis.resource import Resource
+
+JSON = "application/json"
+REASONS = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
+    406: "NotAcceptable", 408: "Timeout", 409: "AlreadyExists", 413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType", 422: "Invalid", 429: "TooManyRequests", 500: "InternalError",
+    503: "ServiceUnavailable", 504: "Timeout",
+}  # fmt: skip
+
+
+class Answered(Exception):
+    """Ends a request with this Status; raised below a handler, never outside this package's servers."""
+
+    def __init__(self, code: int, message: str, details: StatusDetails | None = None) -> None:
+        super().__init__(message)
+        self.status = Status(
+            status="Failure",
+            message=message,
+            reason=REASONS.get(code, "InternalError"),
+            details=details,
+            code=code,
+        )
+
+
+def answer(status: Status) -> web.Response:
+    """The response that carries it; one that asks to come back says when."""
+    headers = {"Retry-After": "1"} if status.code in (429, 503) else {}
+    return web.Response(
+        body=msgspec.json.encode(status), status=status.code, content_type=JSON, headers=headers
+    )
+
+
+def failure(code: int, message: str) -> web.Response:
+    """A refusal without details."""
+    return answer(Answered(code, message).status)
+
+
+def success(code: int = 200, details: StatusDetails | None = None) -> Status:
+    """What is answered where there is no object to show."""
+    return Status(status="Success", details=details, code=code)
+
+
+def missing(resource: Resource, name: str) -> Answered:
+    """404 of one object."""
+    word = resource.missing or resource.plural
+    details = StatusDetails(name=name, group=resource.group, kind=word)
+    return Answered(404, f'{word}.{resource.group} "{name}" not found', details)
+
+
+NO_RESOURCE = "the server could not find the requested resource"
+NO_METHOD = "the server does not allow this method on the requested resource"

@@ -1,0 +1,102 @@
+"""Sends a watch: what waits in the watcher's queue, in small pieces, until somebody has had enough."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from antrea.outside import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.outside.aggregated.store import Store
+    from antrea.outside.aggregated.watcher import Watcher
+
+log = klog.logger(__name__)
+
+PIECE = 64 << 10
+"""Bytes handed to the connection at a time."""
+STALLED_SECONDS = 60.0
+"""A client that takes no piece for so long is cut off, however little waits for it."""
+SHORTEST_SECONDS, LONGEST_SECONDS = 7200.0, 14400.0
+"""How long a watch lives if the client does not say: by chance between these, so that not all come back at once."""
+
+
+def lifetime(asked: int | None) -> float:
+    """Seconds."""
+    return float(asked) if asked else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)  # noqa: S311
+
+
+async def send(
+    request: web.Request, store: Store, begin: Callable[[], Watcher], seconds: float
+) -> web.StreamResponse:
+    """The response, once the watch has ended: by its time, by the client, or because it was cut off."""
+    response = web.StreamResponse(
+        headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+    )
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    if not await _synced(store, end - loop.time()):
+        await response.write_eof()
+        return response
+    watcher = begin()
+    try:
+        await _pump(request, response, watcher, end)
+    finally:
+        store.forget(watcher)
+    return response
+
+
+async def _synced(store: Store, seconds: float) -> bool:
+    """Whether a whole pass filled the store in time."""
+    told = asyncio.Event()
+    store.when_synced(told.set)
+    try:
+        await asyncio.wait_for(told.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _pump(request: web.Request, response: web.StreamResponse, watcher: Watcher, end: float) -> None:
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] | None = None
+    writing: asyncio.Timeout | None = None
+
+    def wake() -> None:
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+        if watcher.cut and writing is not None:
+            writing.reschedule(loop.time())
+
+    watcher.wake = wake
+    try:
+        while not watcher.cut and loop.time() < end:
+            piece = watcher.take(PIECE)
+            if piece:
+                async with asyncio.timeout(STALLED_SECONDS) as writing:
+                    await response.write(piece)
+                writing = None
+                continue
+            waiting = loop.create_future()
+            alarm = loop.call_at(end, wake)
+            try:
+                await waiting
+            finally:
+                alarm.cancel()
+        async with asyncio.timeout(1):
+            await response.write_eof()
+    except TimeoutError:
+        # what the client has not taken by now would only be kept in memory
+        if request.transport:
+            request.transport.abort()
+    if watcher.cut:
+        log.info(
+            "Cut off a watch", why=watcher.cut, node=watcher.selection.node or "", peer=request.remote or ""
+        )
