@@ -120,6 +120,8 @@ class Webhook(msgspec.Struct, frozen=True):
     """One of these must be on; empty: always served."""
     feature: str = ""
     """The gate of the feature that acts on the object, where `gates` does not say it."""
+    failure: Literal["", "Fail", "Ignore"] = ""
+    """What the API server does while nobody answers; empty: its default, Fail."""
     aliases: tuple[str, ...] = ()
     """Further paths that older configurations use."""
     reads: tuple[type[Fact], ...] = ()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from antrea.features.egress import admission as egress
 from antrea.features.external_ip_pool import admission as external_ip_pool
+from antrea.features.feature_warning import WEBHOOKS as FEATURE_WARNINGS
 from antrea.features.ip_pool import admission as ip_pool
 from antrea.features.namespace_label import admission as namespace_label
 from antrea.features.network_policy import admission as network_policy
@@ -27,5 +28,6 @@ WEBHOOKS: tuple[Webhook, ...] = (
     *packet_capture.WEBHOOKS,
     *traceflow.WEBHOOKS,
     *node_config.WEBHOOKS,
+    *FEATURE_WARNINGS,
 )
 WATCHED: tuple[Watched, ...] = (*network_policy.WATCHED, *external_ip_pool.WATCHED)

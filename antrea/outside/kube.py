@@ -201,6 +201,15 @@ class Kube:
         """Make the object `body` in the collection `path`. Raises Unavailable, Refused."""
         await self._write("POST", path, {}, body, "application/json")
 
+    async def ask(self, path: str, question: Any, kind: type[T]) -> T:
+        """The answer to a review such as a SubjectAccessReview, which is created but not kept. Raises Unavailable, Refused."""
+        status, answer = await self._answer(
+            "POST", path, {}, msgspec.json.encode(question), "application/json"
+        )
+        if status == 404:
+            raise Refused([path], _message(answer) or f"{path} not found")
+        return _decoded(answer, kind, path)
+
     async def _write(self, method: str, path: str, query: Mapping[str, str], body: Any, content: str) -> None:
         status, answer = await self._answer(method, path, query, msgspec.json.encode(body), content)
         if status == 404:

@@ -86,8 +86,10 @@ def self_signed(names: tuple[str, ...], addresses: tuple[str, ...], days: int = 
     return Certificate(certificate + mark, rest)
 
 
-def server_tls(certificate: Certificate, *, min_version: str = "", cipher_suites: str = "") -> ssl.SSLContext:
-    """TLS of a server, by the keys tlsMinVersion and tlsCipherSuites. Raises Invalid."""
+def server_tls(
+    certificate: Certificate | None, *, min_version: str = "", cipher_suites: str = ""
+) -> ssl.SSLContext:
+    """TLS of a server, by the keys tlsMinVersion and tlsCipherSuites; None: its certificate comes later. Raises Invalid."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[min_version]
     asked = [name.strip() for name in cipher_suites.split(",") if name.strip()]
@@ -97,11 +99,22 @@ def server_tls(certificate: Certificate, *, min_version: str = "", cipher_suites
     openssl = [_CIPHERS[name] for name in asked if _CIPHERS[name]]
     if openssl:
         context.set_ciphers(":".join(openssl))
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(certificate.certificate_pem + certificate.key_pem)
-        file.flush()
-        context.load_cert_chain(file.name)
+    if certificate is not None:
+        load_pair(context, certificate)
     return context
+
+
+def load_pair(context: ssl.SSLContext, pair: Certificate) -> None:
+    """Let new connections of `context` present this certificate. Raises Invalid if it or its key cannot be used."""
+    # ssl reads certificate and key from files only
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(f"{pair.certificate_pem}\n{pair.key_pem}\n")
+        file.flush()
+        try:
+            # an empty password, so that nobody is asked for one on the terminal
+            context.load_cert_chain(file.name, password="")
+        except (ssl.SSLError, ValueError) as why:
+            raise Invalid("certificate", f"it or its key cannot be used: {why}") from why
 
 
 def write_token(path: Path = TOKEN_FILE) -> str:

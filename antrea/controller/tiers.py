@@ -1,0 +1,53 @@
+"""Creates the default Tiers and puts their priorities right.
+
+parity: pkg/controller/networkpolicy/tier.go InitializeTiers
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.apis.crd.tier import Tier
+from antrea.errors import Refused, Unavailable
+from antrea.features.network_policy.tier import CRD, DEFAULT_TIERS, tier_path
+from antrea.outside import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from antrea.outside.kube import Kube
+
+log = klog.logger(__name__)
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0
+"""Seconds between tries: our own webhook must answer first."""
+
+
+async def create_default_tiers(
+    kube: Kube, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Returns when all are there; tries until then."""
+    for tier in DEFAULT_TIERS:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await _ensure(kube, tier)
+                break
+            except (Refused, Unavailable) as why:
+                log.info("Default Tier is not there yet", tier=tier.metadata.name, err=str(why))
+            await sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _ensure(kube: Kube, tier: Tier) -> None:
+    name = tier.metadata.name
+    found = await kube.get(tier_path(name), Tier)
+    if found is None:
+        head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "Tier", "metadata": {"name": name}}
+        await kube.create(f"{CRD}/tiers", {**head, "spec": msgspec.to_builtins(tier.spec)})
+        log.info("Created default Tier", tier=name, priority=tier.spec.priority)
+    elif found.spec.priority != tier.spec.priority:
+        await kube.patch(tier_path(name), {"spec": {"priority": tier.spec.priority}})
+        log.info("Put the priority of a default Tier right", tier=name, priority=tier.spec.priority)

@@ -1,0 +1,35 @@
+"""A certificate authority with a serving certificate of it, and when a certificate ends.
+
+Both are asked of a program of its own, antrea.outside.authority_program, so that nobody who serves keeps cryptography's
+13 MiB in memory.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from antrea.errors import Unavailable
+from antrea.outside.serving import Certificate
+
+KEY_STARTS = "-----BEGIN PRIVATE KEY-----"
+
+
+def make(names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> Certificate:
+    """A serving certificate with its authority behind it; the first name is its subject. Raises Unavailable."""
+    text = _run("make", ",".join(names), ",".join(addresses), str(days))
+    chain, mark, key = text.partition(KEY_STARTS)
+    return Certificate(chain, mark + key)
+
+
+def ends(certificate_pem: str) -> float:
+    """When the first certificate of `certificate_pem` ends, in Unix seconds. Raises Unavailable if it is none."""
+    return float(_run("ends", stdin=certificate_pem))
+
+
+def _run(*words: str, stdin: str = "") -> str:
+    command = [sys.executable, "-m", "antrea.outside.authority_program", *words]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode or not done.stdout:
+        raise Unavailable(f"certificate: {done.stderr.strip()[-200:]}")
+    return done.stdout

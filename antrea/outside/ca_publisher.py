@@ -1,0 +1,191 @@
+"""Puts the CA of our serving certificate where those who call us look: ConfigMap, APIServices, webhooks, CRDs.
+
+Each place is watched: whoever writes an old CA over ours, or none, is put right at once.
+parity: pkg/apiserver/certificate/cacert_controller.go (which looks every 2 minutes)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.apis.core import CoreStruct, ObjectMeta
+from antrea.errors import Refused, Unavailable
+from antrea.outside import klog
+from antrea.outside.kube import Listed, PatchKind, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from antrea.outside.kube import Kube
+
+log = klog.logger(__name__)
+
+CONFIG_MAP, KEY = "antrea-ca", "ca.crt"
+SELECTOR = {"labelSelector": "app=antrea,served-by=antrea-controller"}
+RETRY_SECONDS = 2.0
+
+
+class Client(CoreStruct, frozen=True):
+    """How the API server calls somebody."""
+
+    ca_bundle: str = ""
+
+
+class _Hook(CoreStruct, frozen=True):
+    name: str = ""
+    client_config: Client = Client()
+
+
+class _Conversion(CoreStruct, frozen=True):
+    webhook: _Hook | None = None
+
+
+class _Spec(CoreStruct, frozen=True):
+    ca_bundle: str = ""
+    conversion: _Conversion = _Conversion()
+
+
+class Place(CoreStruct, frozen=True):
+    """An object that holds our CA, of any of the kinds; what a kind has not is empty."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    webhooks: tuple[_Hook, ...] = ()
+    spec: _Spec = _Spec()
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Where such objects are; what they hold; the patch that makes them hold a CA; how the patch is read."""
+
+    path: str
+    holds: Callable[[Place], tuple[str, ...]]
+    patch: Callable[[Place, str], dict[str, Any]]
+    how: PatchKind = PatchKind.MERGE
+
+
+def _encoded(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
+
+
+def _hook_patch(place: Place, pem: str) -> dict[str, Any]:
+    bundle = {"caBundle": _encoded(pem)}
+    return {"webhooks": [{"name": hook.name, "clientConfig": bundle} for hook in place.webhooks]}
+
+
+def _crd_patch(_: Place, pem: str) -> dict[str, Any]:
+    client = {"clientConfig": {"caBundle": _encoded(pem)}}
+    return {"spec": {"conversion": {"webhook": client}}}
+
+
+def _decoded(*bundles: str) -> tuple[str, ...]:
+    return tuple(base64.b64decode(bundle).decode(errors="replace") for bundle in bundles)
+
+
+_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
+KINDS = (
+    Kind(
+        "/apis/apiregistration.k8s.io/v1/apiservices",
+        lambda place: _decoded(place.spec.ca_bundle),
+        lambda _, pem: {"spec": {"caBundle": _encoded(pem)}},
+    ),
+    *(
+        Kind(
+            f"{_WEBHOOKS}/{name}",
+            lambda place: _decoded(*(hook.client_config.ca_bundle for hook in place.webhooks)),
+            _hook_patch,
+            PatchKind.STRATEGIC,
+        )
+        for name in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    ),
+    Kind(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        lambda place: (
+            _decoded(place.spec.conversion.webhook.client_config.ca_bundle)
+            if place.spec.conversion.webhook
+            else ()
+        ),
+        _crd_patch,
+    ),
+)
+
+
+class CaPublisher:
+    """`trust` says which CA; `run` keeps it everywhere; `settled` waits until it is."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube = kube
+        self._maps = f"/api/v1/namespaces/{namespace}/configmaps"
+        only = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}
+        config_map = Kind(
+            self._maps, lambda place: (place.data.get(KEY, ""),), lambda _, pem: {"data": {KEY: pem}}
+        )
+        self._kinds: dict[Kind, Mapping[str, str]] = {config_map: only, **dict.fromkeys(KINDS, SELECTOR)}
+        self._config_map = config_map
+        self._seen: dict[Kind, dict[str, Place]] = {}
+        self._pem = ""
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Event()
+
+    def trust(self, pem: str) -> None:
+        """Publish this CA bundle from now on."""
+        if pem != self._pem:
+            self._pem = pem
+            self._settled.clear()
+            self._changed.set()
+
+    async def settled(self) -> None:
+        """Returns once every place that is known holds the bundle."""
+        await self._settled.wait()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind, query in self._kinds.items():
+                group.create_task(self._watch(kind, query))
+            group.create_task(self._publish())
+
+    async def _watch(self, kind: Kind, query: Mapping[str, str]) -> None:
+        async for change in self._kube.watch(kind.path, Place, query):
+            if isinstance(change, Listed):
+                self._seen[kind] = {place.metadata.name: place for place in change.objects}
+            elif isinstance(change, Put):
+                self._seen[kind][change.object.metadata.name] = change.object
+            else:
+                self._seen[kind].pop(change.object.metadata.name, None)
+            self._changed.set()
+
+    async def _publish(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if not self._pem:
+                continue
+            try:
+                if await self._put_right() and self._seen.keys() == self._kinds.keys():
+                    self._settled.set()
+            except (Refused, Unavailable) as why:
+                log.warning("The CA cannot be published everywhere yet", err=str(why))
+                await asyncio.sleep(RETRY_SECONDS)
+                self._changed.set()
+
+    async def _put_right(self) -> bool:
+        """Write where it is missing; whether that was nowhere. Raises Refused, Unavailable."""
+        pem, right = self._pem, True
+        for kind, places in list(self._seen.items()):
+            for name, place in list(places.items()):
+                if set(kind.holds(place)) <= {pem}:
+                    continue
+                right = False
+                log.info("Publishing the CA", path=f"{kind.path}/{name}")
+                await self._kube.patch(f"{kind.path}/{name}", kind.patch(place, pem), kind.how)
+        if self._seen.get(self._config_map) == {}:
+            right = False
+            meta = {"name": CONFIG_MAP, "labels": {"app": "antrea"}}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {KEY: pem}}
+            await self._kube.create(self._maps, body)
+        return right
