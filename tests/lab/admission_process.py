@@ -11,18 +11,16 @@ from pathlib import Path
 
 from aiohttp import web
 
-from antrea.controller.certificates import Provided, SelfSigned
-from antrea.controller.tiers import create_default_tiers
+from antrea.controller.certificates import SELF_SIGNED
+from antrea.controller.upkeep import upkeep
 from antrea.controller.webhooks import Webhooks
 from antrea.outside import klog
-from antrea.outside.ca_publisher import CaPublisher
 from antrea.outside.kube import Kube
 from antrea.outside.serving import server_tls
 from antrea.outside.serving_certificate import ServingCertificate
 
 
 async def serve(kube: Kube, port: int, directory: Path, source: str, gates: list[str]) -> None:
-    publisher = CaPublisher(kube, "kube-system")
     webhooks = Webhooks(
         kube,
         dict.fromkeys(gates, True),
@@ -31,13 +29,11 @@ async def serve(kube: Kube, port: int, directory: Path, source: str, gates: list
     )
     tls = server_tls(None)
     async with asyncio.TaskGroup() as group:
-        group.create_task(publisher.run())
-        if source == "self-signed":
-            file = directory / "antrea-controller.pem"
-            group.create_task(SelfSigned(kube, publisher, "kube-system", file).run())
-            serving = ServingCertificate(tls, file)
+        own = source == "self-signed"
+        group.create_task(upkeep(kube, "kube-system", self_signed=own, tiers=True, directory=directory))
+        if own:
+            serving = ServingCertificate(tls, directory / SELF_SIGNED.name)
         else:
-            group.create_task(Provided(publisher, directory).run())
             serving = ServingCertificate(tls, directory / "tls.crt", directory / "tls.key")
         await serving.ready(60)
         group.create_task(serving.run())
@@ -48,7 +44,6 @@ async def serve(kube: Kube, port: int, directory: Path, source: str, gates: list
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "0.0.0.0", port, ssl_context=tls).start()
-        group.create_task(create_default_tiers(kube))
 
 
 async def main(kubeconfig: str, port: str, directory: str, source: str, *gates: str) -> None:

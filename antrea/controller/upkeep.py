@@ -1,0 +1,40 @@
+"""What the computing process keeps true in the cluster so that the front is found and trusted: certificate, CA, default Tiers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from antrea.controller.certificates import PROVIDED, SELF_SIGNED, Provided, SelfSigned
+from antrea.controller.tiers import create_default_tiers
+from antrea.outside.ca_publisher import CaPublisher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from antrea.outside.kube import Kube
+
+
+def served_files(*, self_signed: bool) -> tuple[Path, Path | None]:
+    """Certificate and key that the front serves; no key: the certificate's file has it."""
+    return (SELF_SIGNED, None) if self_signed else (PROVIDED / "tls.crt", PROVIDED / "tls.key")
+
+
+async def upkeep(
+    kube: Kube, namespace: str, *, self_signed: bool, tiers: bool, directory: Path | None = None
+) -> None:
+    """Until cancelled. Raises Invalid if the user's certificate files do not come.
+
+    `directory` holds the certificate files instead of the usual one.
+    """
+    publisher = CaPublisher(kube, namespace)
+    if self_signed:
+        file = directory / SELF_SIGNED.name if directory else SELF_SIGNED
+        source = SelfSigned(kube, publisher, namespace, file).run()
+    else:
+        source = Provided(publisher, directory or PROVIDED).run()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(publisher.run(), name="CA")
+        group.create_task(source, name="certificate")
+        if tiers:
+            group.create_task(create_default_tiers(kube), name="default Tiers")
