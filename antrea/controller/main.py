@@ -1,33 +1,41 @@
-"""The controller: reads its configuration and serves its API until it is told to end."""
+"""The controller: reads its configuration, starts the process that serves, and computes until it is told to end."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-import uvloop
 
-from antrea.apis.agent_api import version_info
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import Loaded, load
+from antrea.controller.certificates import PROVIDED, SELF_SIGNED, Provided, SelfSigned
+from antrea.controller.front_process import FrontProcess, publish_empty
+from antrea.controller.info import ControllerInfo
+from antrea.controller.tiers import create_default_tiers
+from antrea.controller.wire import Start
+from antrea.engine import Facts
 from antrea.errors import AntreaError
 from antrea.features.accept import accept_controller
 from antrea.features.gate import statuses
 from antrea.outside import klog
-from antrea.outside.serving import TOKEN_FILE, ApiServer, json_answer, self_signed, server_tls, write_token
+from antrea.outside.ca_publisher import CaPublisher
+from antrea.outside.kube import Kube
+from antrea.outside.serving import TOKEN_FILE
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from collections.abc import Coroutine
 
+    from antrea.controller.front_process import Publisher
     from antrea.features.gate import EnabledGates
-    from antrea.outside.serving import Handler
 
 log = klog.logger(__name__)
+VERSION = importlib.metadata.version("antrea")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,14 +61,14 @@ def main(path: Path, token_file: Path, log: klog.Options) -> None:
     try:
         loaded = load(ControllerConfig, path)
         gates = accept_controller(loaded.config)
-        uvloop.run(run(loaded, gates, token_file))
+        asyncio.run(run(loaded, gates, token_file))
     except AntreaError as no:
         click.echo(f"antrea-controller: {no}", err=True)
         sys.exit(1)
 
 
 async def run(loaded: Loaded[ControllerConfig], gates: EnabledGates, token_file: Path) -> None:
-    """Until SIGTERM or SIGINT. Raises Invalid, Unavailable if the API cannot be served."""
+    """Until SIGTERM or SIGINT. Raises Invalid, Unavailable if the API cannot be served or its process has ended."""
     for key in loaded.unknown:
         log.warning(
             "The configuration has a key that is not read", file=loaded.config.file, problem=key.sentence
@@ -68,41 +76,74 @@ async def run(loaded: Loaded[ControllerConfig], gates: EnabledGates, token_file:
     asked_to_end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
-    server = api_server(loaded.config, gates, token_file)
-    log.info("Starting antrea-controller", version=importlib.metadata.version("antrea"))
-    await server.start()
+    log.info("Starting antrea-controller", version=VERSION)
+    front = FrontProcess(Facts())
+    publisher = await front.start(start_frame(loaded.config, gates, token_file))
     try:
-        await asked_to_end.wait()
-        log.info("Stopping antrea-controller")
+        publish_empty(publisher)
+        async with asyncio.TaskGroup() as tasks:
+            parts = [tasks.create_task(front.run(), name="front")]
+            parts += [tasks.create_task(part) for part in _parts(loaded.config, front, publisher)]
+            await asked_to_end.wait()
+            log.info("Stopping antrea-controller")
+            for part in parts:
+                part.cancel()
+    except* AntreaError as group:
+        raise group.exceptions[0] from None
     finally:
-        await server.stop()
+        await front.stop()
 
 
-def api_server(config: ControllerConfig, gates: EnabledGates, token_file: Path) -> ApiServer:
-    """The controller's own API. Raises Invalid (tlsCipherSuites), Unavailable (token file)."""
-    tls = server_tls(
-        self_signed(("antrea-controller", "antrea", "localhost"), ("127.0.0.1", "::1")),
-        min_version=config.tls_min_version,
-        cipher_suites=config.tls_cipher_suites,
+def _parts(
+    config: ControllerConfig, front: FrontProcess, publisher: Publisher
+) -> list[Coroutine[Any, Any, None]]:
+    """What runs beside the front; without an API server there is little."""
+    kube = _kube(config)
+    parts = [ControllerInfo(front, publisher, kube, f"v{VERSION}").run()]
+    if kube is None:
+        return parts
+    authority = CaPublisher(kube, namespace())
+    certificates = (
+        SelfSigned(kube, authority, namespace()) if config.self_signed_cert else Provided(authority)
     )
-    return ApiServer(
-        config.api_port,
-        tls,
-        write_token(token_file),
-        routes={
-            "/version": _always(version_info(importlib.metadata.version("antrea"))),
-            "/featuregates": _always(statuses(gates)),
-        },
-        checks={},
+    return [*parts, authority.run(), certificates.run(), create_default_tiers(kube)]
+
+
+def namespace() -> str:
+    """Where this Pod is."""
+    return os.environ.get("POD_NAMESPACE", "kube-system")
+
+
+def _kube(config: ControllerConfig) -> Kube | None:
+    """None if this is no Pod and no kubeconfig is named; the front says so. Raises Invalid for a bad kubeconfig."""
+    path, override = config.client_connection.kubeconfig, config.kube_api_server_override
+    if path:
+        return Kube.from_kubeconfig(path, override)
+    if not os.environ.get("KUBERNETES_SERVICE_HOST") and not override:
+        return None
+    return Kube.in_cluster(override)
+
+
+def start_frame(config: ControllerConfig, gates: EnabledGates, token_file: Path) -> Start:
+    """What the front needs to know."""
+    own = config.self_signed_cert
+    return Start(
+        port=config.api_port,
+        token_file=str(token_file),
+        verbosity=klog.verbosity(),
+        gates=tuple(statuses(gates)),
+        certificate_file=str(SELF_SIGNED if own else PROVIDED / "tls.crt"),
+        key_file="" if own else str(PROVIDED / "tls.key"),
+        namespace=namespace(),
+        service_account=os.environ.get("SERVICEACCOUNT_NAME", "antrea-controller"),
+        feature_gates=config.feature_gates,
+        tls_min_version=config.tls_min_version,
+        tls_cipher_suites=config.tls_cipher_suites,
+        client_ca_file=config.client_ca_file,
+        kubeconfig=config.client_connection.kubeconfig,
+        kube_override=config.kube_api_server_override,
         metrics=config.enable_prometheus_metrics,
     )
-
-
-def _always(body: object) -> Handler:
-    async def handler(_: web.Request) -> web.StreamResponse:
-        return json_answer(body)
-
-    return handler
 
 
 if __name__ == "__main__":

@@ -162,14 +162,13 @@ class ApiServer:
         self._port = port
         self._tls = tls
         self._token = token
-        self._checks = checks
         app = web.Application(middlewares=[self._guard], handler_args={"access_log": None})
         for name in HEALTH:
-            app.router.add_get(f"/{name}", self._health)
+            app.router.add_get(f"/{name}", health(checks.get(name, {})))
         if metrics:
-            app.router.add_get("/metrics", _metrics)
-        app.router.add_get("/loglevel", _loglevel)
-        app.router.add_put("/loglevel", _loglevel)
+            app.router.add_get("/metrics", metrics_answer)
+        app.router.add_get("/loglevel", loglevel)
+        app.router.add_put("/loglevel", loglevel)
         for path, handler in routes.items():
             app.router.add_get(path, handler)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
@@ -209,20 +208,26 @@ class ApiServer:
         except (Unavailable, Refused) as why:
             return web.Response(status=503, text=str(why))
 
-    async def _health(self, request: web.Request) -> web.Response:
+
+def health(checks: Mapping[str, Check]) -> Handler:
+    """A handler that asks `checks` by name; the last part of its path is the name of what is asked."""
+
+    async def handler(request: web.Request) -> web.Response:
         name = request.path.strip("/")
-        failed = {check: why for check, test in self._checks.get(name, {}).items() if (why := test())}
+        failed = {check: why for check, test in checks.items() if (why := test())}
         if not failed and "verbose" not in request.query:
             return web.Response(text="ok")
         lines = [
             "[+]ping ok",
             *(
                 f"[-]{check} failed: {failed[check]}" if check in failed else f"[+]{check} ok"
-                for check in self._checks.get(name, {})
+                for check in checks
             ),
             f"{name} check {'failed' if failed else 'passed'}",
         ]
         return web.Response(text="\n".join(lines) + "\n", status=500 if failed else 200)
+
+    return handler
 
 
 def json_answer(body: Any) -> web.Response:
@@ -230,13 +235,15 @@ def json_answer(body: Any) -> web.Response:
     return web.Response(body=msgspec.json.encode(body) + b"\n", content_type="application/json")
 
 
-async def _metrics(_: web.Request) -> web.Response:
+async def metrics_answer(_: web.Request) -> web.Response:
+    """All metrics of this process."""
     from prometheus_client import generate_latest  # noqa: PLC0415 (a MiB until somebody asks)
 
     return web.Response(body=generate_latest(), content_type="text/plain")
 
 
-async def _loglevel(request: web.Request) -> web.Response:
+async def loglevel(request: web.Request) -> web.Response:
+    """Show the verbosity, or set it to the query's `level`. Raises Invalid."""
     level = request.query.get("level", "")
     if not level:
         return json_answer(klog.verbosity())

@@ -43,7 +43,7 @@ IDLE_SECONDS = 120.0
 
 
 class Server:
-    """`gets` and `posts` are handlers by path; `objects` answers below /apis; `documents` are constant answers by path."""
+    """`handlers` are by method and path; `objects` answers below /apis; `openapi` has constant answers by path."""
 
     def __init__(
         self,
@@ -51,15 +51,13 @@ class Server:
         authorization: Authorization,
         objects: Objects,
         *,
-        gets: Mapping[str, Handler],
-        posts: Mapping[str, Handler],
+        handlers: Mapping[tuple[str, str], Handler],
         openapi: Mapping[str, bytes],
     ) -> None:
         self._authentication = authentication
         self._authorization = authorization
         self._objects = objects
-        self._handlers = {("GET", path): handler for path, handler in gets.items()}
-        self._handlers |= {("POST", path): handler for path, handler in posts.items()}
+        self._handlers = handlers
         self._paths = {path for _, path in self._handlers}
         resources = objects.resources
         self._discovery = {p: msgspec.json.encode(d) for p, d in discovery.documents(resources).items()}

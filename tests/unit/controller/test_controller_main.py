@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
-from antrea.controller.main import api_server, main, run
+from antrea.controller.main import main, run
 from antrea.errors import Unavailable
 from antrea.features.accept import accept_controller
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def free_port() -> int:
@@ -110,9 +108,8 @@ async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path)
         token = (tmp_path / "token").read_text()
         status, _ = await asyncio.to_thread(get, port, "/version", token)
         assert status == 200
-        server = api_server(loaded.config, accept_controller(loaded.config), tmp_path / "other")
-        with pytest.raises(Unavailable, match=f"port {port}: Address already in use"):
-            await server.start()
+        with pytest.raises(Unavailable, match=f"^port {port}: Address already in use"):
+            await run(loaded, accept_controller(loaded.config), tmp_path / "other")
         signal.raise_signal(signal.SIGTERM)
         await running
     assert not await asyncio.to_thread(answers, port)
@@ -123,6 +120,38 @@ def answers(port: int) -> bool:
         return get(port, "/healthz") == (200, "ok")
     except OSError:
         return False
+
+
+def test_controller_ends_with_one_line_when_the_process_that_serves_dies(tmp_path: Path) -> None:
+    port = free_port()
+    program = started(tmp_path, f"apiPort: {port}\n")
+    try:
+        deadline = time.monotonic() + 20
+        while not answers(port) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (child,) = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
+        _, err = program.communicate(timeout=20)
+    finally:
+        program.kill()
+        program.wait()
+    assert program.returncode == 1
+    assert err.splitlines()[-1] == "antrea-controller: the serving process has ended with status -9"
+
+
+def test_controller_the_process_that_serves_ends_with_the_one_that_computes(tmp_path: Path) -> None:
+    port = free_port()
+    program = started(tmp_path, f"apiPort: {port}\n")
+    try:
+        deadline = time.monotonic() + 20
+        while not answers(port) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert answers(port)
+    finally:
+        program.kill()
+        # the child holds the other end of this pipe
+        program.communicate(timeout=20)
+    assert not answers(port)
 
 
 def test_controller_command_line_refuses_in_one_line(tmp_path: Path) -> None:

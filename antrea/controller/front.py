@@ -1,0 +1,178 @@
+"""The process that everybody talks to: TLS, who may do what, the aggregated API, webhooks, health, metrics.
+
+It computes nothing, so that no computation delays an answer. Started by `antrea.controller.main` with one end of a
+socket pair; it ends when the other end is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antrea.apis.agent_api import version_info
+from antrea.controller import wire
+from antrea.controller.stores import Computing, apply, follow_agents
+from antrea.controller.trust import follow_trust
+from antrea.controller.webhooks import Webhooks
+from antrea.errors import AntreaError
+from antrea.features.definition import definition_name
+from antrea.features.registry import RESOURCES
+from antrea.outside import klog
+from antrea.outside.aggregated import openapi
+from antrea.outside.aggregated.authentication import Authentication
+from antrea.outside.aggregated.authorization import Authorization
+from antrea.outside.aggregated.objects import Objects
+from antrea.outside.aggregated.server import Server
+from antrea.outside.kube import Kube
+from antrea.outside.serving import (
+    HEALTH,
+    health,
+    json_answer,
+    listen,
+    loglevel,
+    metrics_answer,
+    self_signed,
+    server_tls,
+    write_token,
+)
+from antrea.outside.serving_certificate import ServingCertificate
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from antrea.outside.serving import Handler
+
+log = klog.logger(__name__)
+NAMES, ADDRESSES = ("antrea", "antrea-controller", "localhost"), ("127.0.0.1", "::1")
+
+
+class Front:
+    """Everything this process serves, put together."""
+
+    def __init__(self, channel: wire.Channel, start: wire.Start) -> None:
+        """Raises Invalid (TLS keys), Unavailable (port, token file)."""
+        version = importlib.metadata.version("antrea")
+        self._channel = channel
+        self._start = start
+        self._kube = _kube(start)
+        self._computing = Computing(channel)
+        self._objects = Objects(RESOURCES, self._computing)
+        self._webhooks = _webhooks(self._kube, start)
+        posts = self._webhooks.routes if self._webhooks else {}
+        self._authentication = Authentication(write_token(Path(start.token_file)), self._kube)
+        self._server = Server(
+            self._authentication,
+            Authorization([*(f"/{name}" for name in HEALTH), *posts], self._kube),
+            self._objects,
+            handlers={**self._gets(version), **{("POST", path): handler for path, handler in posts.items()}},
+            openapi=openapi.documents(RESOURCES, definition_name, f"v{version}"),
+        )
+        # until the certificate that others verify is there, one that serves this Pod and its probes
+        self._tls = server_tls(
+            self_signed(NAMES, ADDRESSES),
+            min_version=start.tls_min_version,
+            cipher_suites=start.tls_cipher_suites,
+        )
+        self._listening = listen(start.port)
+
+    def _gets(self, version: str) -> dict[tuple[str, str], Handler]:
+        levels = _levels(self._channel)
+        found: dict[tuple[str, str], Handler] = {("GET", f"/{name}"): health({}) for name in HEALTH}
+        found["GET", "/version"] = _always(version_info(version))
+        found["GET", "/featuregates"] = _always(self._start.gates)
+        found["GET", "/loglevel"] = found["PUT", "/loglevel"] = levels
+        if self._start.metrics:
+            found["GET", "/metrics"] = metrics_answer
+        return found
+
+    async def run(self) -> None:
+        """Until the channel ends. Raises Unavailable then, Invalid (clientCAFile)."""
+        kube, start = self._kube, self._start
+        certificate = ServingCertificate(
+            self._tls, Path(start.certificate_file), Path(start.key_file) if start.key_file else None
+        )
+        certificate.look()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._server.run(self._listening, self._tls), name="server")
+            tasks.create_task(apply(self._channel, self._objects, self._computing), name="publications")
+            tasks.create_task(follow_agents(self._channel, self._objects), name="agents")
+            tasks.create_task(certificate.run(), name="certificate")
+            if kube:
+                trust = follow_trust(kube, self._authentication, self._tls, start.client_ca_file)
+                tasks.create_task(trust, name="trust")
+            if self._webhooks:
+                tasks.create_task(self._webhooks.run(), name="webhooks")
+            self._channel.say(wire.Started(self._listening.getsockname()[1]))
+
+
+def _webhooks(kube: Kube | None, start: wire.Start) -> Webhooks | None:
+    if kube is None:
+        return None
+    return Webhooks(
+        kube, start.feature_gates, namespace=start.namespace, service_account=start.service_account
+    )
+
+
+def _kube(start: wire.Start) -> Kube | None:
+    try:
+        if start.kubeconfig:
+            return Kube.from_kubeconfig(start.kubeconfig, start.kube_override)
+        return Kube.in_cluster(start.kube_override)
+    except AntreaError as no:
+        log.warning("Without an API server only this Pod's own token is accepted", err=str(no))
+        return None
+
+
+def _always(body: object) -> Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return json_answer(body)
+
+    return handler
+
+
+def _levels(channel: wire.Channel) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = await loglevel(request)
+        channel.say(wire.Level(klog.verbosity()))
+        return response
+
+    return handler
+
+
+async def connect(number: int) -> wire.Channel:
+    """The channel over an inherited socket."""
+    reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=number))
+    return wire.Channel(reader, writer)
+
+
+async def serve(number: int) -> None:
+    """Until the other process closes the channel, or something cannot be served, which it is told."""
+    channel = await connect(number)
+    start = await channel.hear()
+    klog.set_verbosity(start.verbosity)
+    try:
+        await Front(channel, start).run()
+    except* AntreaError as group:
+        why = "; ".join(str(one) for one in group.exceptions)
+        channel.say(wire.Failed(why))
+        with contextlib.suppress(OSError):
+            await channel.drained()
+
+
+def main() -> None:
+    """`python -m antrea.controller.front FD`"""
+    # the signals are for the other process, which then closes the channel
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    klog.start(klog.Options(), "antrea-controller")
+    asyncio.run(serve(int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

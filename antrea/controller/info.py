@@ -1,0 +1,92 @@
+"""The controller about itself: the row of system.antrea.io and the AntreaControllerInfo object, renewed once a minute.
+
+parity: pkg/monitor/controller.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.apis import system
+from antrea.apis.meta import ObjectMetadata
+from antrea.errors import Refused, Unavailable
+from antrea.outside import klog
+from antrea.outside.kube import PatchKind
+
+if TYPE_CHECKING:
+    from antrea.controller.front_process import FrontProcess, Publisher
+    from antrea.outside.kube import Kube
+
+log = klog.logger(__name__)
+
+NAME, SERVICE = "antrea-controller", "antrea"
+HEARTBEAT_SECONDS = 60.0
+SETTLE_SECONDS = 1.0
+"""Agents come and go in crowds."""
+CRD = "crd.antrea.io/v1beta1"
+PATH = f"/apis/{CRD}/antreacontrollerinfos/{NAME}"
+
+
+class ControllerInfo:
+    """Publishes and saves; `kube` None: publishes only."""
+
+    def __init__(self, front: FrontProcess, publisher: Publisher, kube: Kube | None, version: str) -> None:
+        self._front = front
+        self._publisher = publisher
+        self._kube = kube
+        self._version = version
+        self._changed = asyncio.Event()
+        self._said = ""
+        front.changed = self._changed.set
+
+    async def run(self) -> None:
+        """Until cancelled: once a minute, and soon after a change."""
+        while True:
+            self._changed.clear()
+            info = self.now()
+            self._publisher.put(system.GROUP, "controllerinfos", NAME, info)
+            await self._save(info)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await self._changed.wait()
+                    await asyncio.sleep(SETTLE_SECONDS)
+
+    def now(self) -> system.AntreaControllerInfo:
+        """What is true now; Pod and Node come from the environment that the manifest sets."""
+        namespace, pod = os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")
+        return system.AntreaControllerInfo(
+            metadata=ObjectMetadata(name=NAME),
+            version=self._version,
+            pod_ref=system.ObjectReference(kind="Pod", namespace=namespace, name=pod),
+            node_ref=system.ObjectReference(kind="Node", name=os.environ.get("NODE_NAME", "")),
+            service_ref=system.ObjectReference(kind="Service", name=SERVICE),
+            network_policy_controller_info=system.NetworkPolicyControllerInfo(),
+            connected_agent_num=self._front.agents,
+            controller_conditions=(
+                system.ControllerCondition(
+                    type="ControllerHealthy",
+                    status="True",
+                    last_heartbeat_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                ),
+            ),
+            api_port=self._front.port,
+        )
+
+    async def _save(self, info: system.AntreaControllerInfo) -> None:
+        if self._kube is None:
+            return
+        body = {"apiVersion": CRD, "kind": "AntreaControllerInfo", **msgspec.to_builtins(info)}
+        said = ""
+        try:
+            await self._kube.patch(PATH, body, PatchKind.APPLY, manager="antrea-controller")
+        except (Refused, Unavailable) as why:
+            said = str(why)
+        if said and said != self._said:
+            log.warning("AntreaControllerInfo cannot be saved", err=said)
+        self._said = said

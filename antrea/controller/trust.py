@@ -1,0 +1,76 @@
+"""Follows whom kube-apiserver says to trust, and lets TLS ask clients for certificates of those CAs."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.apis.core import CoreStruct, ObjectMeta
+from antrea.errors import Invalid
+from antrea.outside import klog
+from antrea.outside.aggregated.authentication import Trust
+from antrea.outside.kube import Drop, Listed
+
+if TYPE_CHECKING:
+    from antrea.outside.aggregated.authentication import Authentication
+    from antrea.outside.kube import Kube
+
+log = klog.logger(__name__)
+NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
+
+
+class _ConfigMap(CoreStruct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+async def follow_trust(
+    kube: Kube, authentication: Authentication, tls: ssl.SSLContext, client_ca_file: str
+) -> None:
+    """Until cancelled. What the ConfigMap no longer names is no longer trusted from the next request on.
+
+    Raises Invalid if clientCAFile cannot be read.
+    """
+    own = _read(client_ca_file)
+    path, query = f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"fieldSelector": f"metadata.name={NAME}"}
+    async for change in kube.watch(path, _ConfigMap, query):
+        if isinstance(change, Listed):
+            found = change.objects[0].data if change.objects else {}
+        else:
+            found = {} if isinstance(change, Drop) else change.object.data
+        trust = Trust.of(found, own)
+        authentication.trust = trust
+        admit(tls, trust)
+        log.info(
+            "Read whom to trust",
+            configMap=NAME,
+            frontProxy=bool(trust.front_ca),
+            clients=bool(trust.client_ca),
+        )
+
+
+def admit(tls: ssl.SSLContext, trust: Trust) -> None:
+    """New connections may present certificates of these CAs.
+
+    A context never forgets a CA, which is no harm: whose certificate it is, is judged by the bundles that count now.
+    """
+    for bundle in (trust.client_ca, trust.front_ca):
+        if bundle:
+            try:
+                tls.load_verify_locations(cadata=bundle)
+            except ssl.SSLError as why:
+                log.error("A bundle of CAs cannot be read", configMap=NAME, err=str(why))
+                continue
+            tls.verify_mode = ssl.CERT_OPTIONAL
+
+
+def _read(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as why:
+        raise Invalid("clientCAFile", f"{path} cannot be read: {why}") from why

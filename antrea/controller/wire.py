@@ -1,0 +1,163 @@
+"""What the computing process and the front say to each other: msgpack frames, each after its length, over a socket pair."""
+
+from __future__ import annotations
+
+import asyncio  # noqa: TC003 (used in a signature that is evaluated by tests)
+from typing import Any
+
+import msgspec
+
+from antrea.errors import Unavailable
+from antrea.features.gate import GateStatus
+
+NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
+MOST = 1 << 30
+"""Bytes of a frame; more is a bug."""
+
+
+class Frame(msgspec.Struct, frozen=True, tag=True):
+    """The base of all frames, told apart by their name."""
+
+
+class Start(Frame, frozen=True):
+    """The first frame: what the front needs of the configuration."""
+
+    port: int
+    token_file: str
+    verbosity: int
+    gates: tuple[GateStatus, ...]
+    certificate_file: str
+    key_file: str = ""
+    """Empty: the certificate's file has it."""
+    namespace: str = ""
+    service_account: str = ""
+    feature_gates: dict[str, bool] = {}
+    tls_min_version: str = ""
+    tls_cipher_suites: str = ""
+    client_ca_file: str = ""
+    kubeconfig: str = ""
+    kube_override: str = ""
+    metrics: bool = True
+
+
+class Put(Frame, frozen=True):
+    """An object is new or has changed; `places` has the Node of each member of a group."""
+
+    group: str
+    resource: str
+    key: str
+    found: msgspec.Raw
+    span: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+
+
+class Change(Frame, frozen=True):
+    """Members of a group came (each with its Node) and went; `span` None: as it was."""
+
+    group: str
+    resource: str
+    key: str
+    added: tuple[tuple[msgspec.Raw, str], ...] = ()
+    removed: tuple[msgspec.Raw, ...] = ()
+    span: tuple[str, ...] | None = None
+
+
+class Drop(Frame, frozen=True):
+    """An object is gone."""
+
+    group: str
+    resource: str
+    key: str
+
+
+class Synced(Frame, frozen=True):
+    """A whole pass has filled this store."""
+
+    group: str
+    resource: str
+
+
+class Ask(Frame, frozen=True):
+    """A question of the front; `found` is the posted object, or NOTHING."""
+
+    number: int
+    group: str
+    resource: str
+    subresource: str
+    verb: str
+    namespace: str
+    name: str
+    query: dict[str, str] = {}
+    found: msgspec.Raw = NOTHING
+
+
+class Answer(Frame, frozen=True):
+    """The answer to the question of this number: an object, or a Status where `is_status`. NOTHING: there is none."""
+
+    number: int
+    found: msgspec.Raw = NOTHING
+    is_status: bool = False
+
+
+class Started(Frame, frozen=True):
+    """The front serves at this port."""
+
+    port: int
+
+
+class Failed(Frame, frozen=True):
+    """The front cannot serve, and why."""
+
+    why: str
+
+
+class Agents(Frame, frozen=True):
+    """How many watch AppliedToGroups now."""
+
+    number: int
+
+
+class Level(Frame, frozen=True):
+    """The verbosity was changed through the API."""
+
+    verbosity: int
+
+
+Said = Start | Put | Change | Drop | Synced | Ask | Answer | Started | Failed | Agents | Level
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Said)
+
+
+class Channel:
+    """One end of the socket pair."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def say(self, frame: Frame) -> None:
+        """Queue a frame; nothing is lost while both ends live."""
+        body = _ENCODER.encode(frame)
+        self._writer.write(len(body).to_bytes(4, "big") + body)
+
+    async def drained(self) -> None:
+        """Until the other end has taken most of what was said."""
+        await self._writer.drain()
+
+    async def hear(self) -> Any:
+        """The next frame. Raises Unavailable when the other end is gone."""
+        try:
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            if size > MOST:
+                raise Unavailable(f"the other process: a frame of {size} bytes")
+            return _DECODER.decode(await self._reader.readexactly(size))
+        except (EOFError, OSError) as why:
+            raise Unavailable("the other process has ended") from why
+
+    def close(self) -> None:
+        """The other end hears that."""
+        self._writer.close()
+
+
+def raw(found: msgspec.Struct) -> msgspec.Raw:
+    """A struct as it travels."""
+    return msgspec.Raw(_ENCODER.encode(found))
