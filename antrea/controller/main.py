@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import Loaded, load
-from antrea.controller.certificates import PROVIDED, SELF_SIGNED, Provided, SelfSigned
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
-from antrea.controller.tiers import create_default_tiers
+from antrea.controller.upkeep import served_files, upkeep
 from antrea.controller.wire import Start
 from antrea.engine import Facts
 from antrea.errors import AntreaError
 from antrea.features.accept import accept_controller
+from antrea.features.admission import wanted_gates
 from antrea.features.gate import statuses
 from antrea.outside import klog
-from antrea.outside.ca_publisher import CaPublisher
 from antrea.outside.kube import Kube
 from antrea.outside.serving import TOKEN_FILE
 
@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 VERSION = importlib.metadata.version("antrea")
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Files of this process."""
+
+    token: Path
+    certificates: Path | None = None
+    """Directory of the serving certificate; None: the one that selfSignedCert stands for."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,20 +62,25 @@ VERSION = importlib.metadata.version("antrea")
     show_default=True,
     help="where the token of antctl in this Pod is written",
 )
+@click.option(
+    "--certificate-dir",
+    type=click.Path(path_type=Path),
+    help="directory of the serving certificate, instead of the one that selfSignedCert stands for",
+)
 @klog.flags
-def main(path: Path, token_file: Path, log: klog.Options) -> None:
+def main(path: Path, token_file: Path, certificate_dir: Path | None, log: klog.Options) -> None:
     """Compute what agents need to know."""
     klog.start(log, "antrea-controller")
     try:
         loaded = load(ControllerConfig, path)
         gates = accept_controller(loaded.config)
-        asyncio.run(run(loaded, gates, token_file))
+        asyncio.run(run(loaded, gates, Places(token_file, certificate_dir)))
     except AntreaError as no:
         click.echo(f"antrea-controller: {no}", err=True)
         sys.exit(1)
 
 
-async def run(loaded: Loaded[ControllerConfig], gates: EnabledGates, token_file: Path) -> None:
+async def run(loaded: Loaded[ControllerConfig], gates: EnabledGates, places: Places) -> None:
     """Until SIGTERM or SIGINT. Raises Invalid, Unavailable if the API cannot be served or its process has ended."""
     for key in loaded.unknown:
         log.warning(
@@ -78,12 +91,12 @@ async def run(loaded: Loaded[ControllerConfig], gates: EnabledGates, token_file:
         asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
     log.info("Starting antrea-controller", version=VERSION)
     front = FrontProcess(Facts())
-    publisher = await front.start(start_frame(loaded.config, gates, token_file))
+    publisher = await front.start(start_frame(loaded.config, gates, places))
     try:
         publish_empty(publisher)
         async with asyncio.TaskGroup() as tasks:
             parts = [tasks.create_task(front.run(), name="front")]
-            parts += [tasks.create_task(part) for part in _parts(loaded.config, front, publisher)]
+            parts += [tasks.create_task(part) for part in _parts(loaded.config, front, publisher, places)]
             await asked_to_end.wait()
             log.info("Stopping antrea-controller")
             for part in parts:
@@ -95,18 +108,17 @@ async def run(loaded: Loaded[ControllerConfig], gates: EnabledGates, token_file:
 
 
 def _parts(
-    config: ControllerConfig, front: FrontProcess, publisher: Publisher
+    config: ControllerConfig, front: FrontProcess, publisher: Publisher, places: Places
 ) -> list[Coroutine[Any, Any, None]]:
     """What runs beside the front; without an API server there is little."""
     kube = _kube(config)
     parts = [ControllerInfo(front, publisher, kube, f"v{VERSION}").run()]
-    if kube is None:
-        return parts
-    authority = CaPublisher(kube, namespace())
-    certificates = (
-        SelfSigned(kube, authority, namespace()) if config.self_signed_cert else Provided(authority)
-    )
-    return [*parts, authority.run(), certificates.run(), create_default_tiers(kube)]
+    if kube is not None:
+        tiers = "AntreaPolicy" in wanted_gates(config.feature_gates)
+        directory = places.certificates
+        own = config.self_signed_cert
+        parts.append(upkeep(kube, namespace(), self_signed=own, tiers=tiers, directory=directory))
+    return parts
 
 
 def namespace() -> str:
@@ -124,16 +136,19 @@ def _kube(config: ControllerConfig) -> Kube | None:
     return Kube.in_cluster(override)
 
 
-def start_frame(config: ControllerConfig, gates: EnabledGates, token_file: Path) -> Start:
+def start_frame(config: ControllerConfig, gates: EnabledGates, places: Places) -> Start:
     """What the front needs to know."""
-    own = config.self_signed_cert
+    certificate, key = served_files(self_signed=config.self_signed_cert)
+    if places.certificates:
+        certificate = places.certificates / certificate.name
+        key = places.certificates / key.name if key else None
     return Start(
         port=config.api_port,
-        token_file=str(token_file),
+        token_file=str(places.token),
         verbosity=klog.verbosity(),
         gates=tuple(statuses(gates)),
-        certificate_file=str(SELF_SIGNED if own else PROVIDED / "tls.crt"),
-        key_file="" if own else str(PROVIDED / "tls.key"),
+        certificate_file=str(certificate),
+        key_file=str(key or ""),
         namespace=namespace(),
         service_account=os.environ.get("SERVICEACCOUNT_NAME", "antrea-controller"),
         feature_gates=config.feature_gates,

@@ -19,9 +19,15 @@ from click.testing import CliRunner
 
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
-from antrea.controller.main import main, run
+from antrea.controller.front_process import FrontProcess
+from antrea.controller.main import Places, main, run, start_frame
+from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.features.accept import accept_controller
+
+
+def places(directory: Path) -> Places:
+    return Places(directory / "token", directory / "certificates")
 
 
 def free_port() -> int:
@@ -52,6 +58,7 @@ def started(tmp_path: Path, text: str) -> subprocess.Popen[str]:
         "--config",
         str(tmp_path / "antrea-controller.conf"),
     ]
+    command += ["--certificate-dir", str(tmp_path / "certificates")]
     command += ["--token-file", str(tmp_path / "token"), "--logtostderr=true", "--v=0"]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
@@ -101,7 +108,7 @@ def test_controller_bad_configuration_is_one_line_and_exit_1(tmp_path: Path, tex
 async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path) -> None:
     port = free_port()
     loaded = parse(ControllerConfig, f"apiPort: {port}\nunheardOf: 1\n")
-    running = asyncio.create_task(run(loaded, accept_controller(loaded.config), tmp_path / "token"))
+    running = asyncio.create_task(run(loaded, accept_controller(loaded.config), places(tmp_path)))
     async with asyncio.timeout(10):
         while not await asyncio.to_thread(answers, port):  # noqa: ASYNC110 (a port has no event)
             await asyncio.sleep(0.01)
@@ -109,7 +116,9 @@ async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path)
         status, _ = await asyncio.to_thread(get, port, "/version", token)
         assert status == 200
         with pytest.raises(Unavailable, match=f"^port {port}: Address already in use"):
-            await run(loaded, accept_controller(loaded.config), tmp_path / "other")
+            await FrontProcess(Facts()).start(
+                start_frame(loaded.config, accept_controller(loaded.config), places(tmp_path / "other"))
+            )
         signal.raise_signal(signal.SIGTERM)
         await running
     assert not await asyncio.to_thread(answers, port)
