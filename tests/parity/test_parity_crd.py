@@ -63,7 +63,7 @@ DIFFERENCES = [
     difference(
         "Egress ExternalIPPool",
         r"spec/versions/v1alpha2/.*|spec/versions|spec/conversion/.*|metadata/labels/served-by",
-        "v1alpha2, which upstream served until v2.0, is served and converted",
+        "v1alpha2, which upstream served up to v1.15, is served and converted",
     ),
 ]
 OLD_DIFFERENCES = [
