@@ -1,0 +1,368 @@
+"""Webhooks over HTTP: what is a request at all, who decides, and that there is always an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from antrea.controller import admission
+from antrea.controller.admission import MAX_BODY, review, routes
+from antrea.controller.conversion import conversion_routes
+from antrea.engine import Facts
+from antrea.errors import Refused, Unavailable
+from antrea.features.admission import Installation, gate_steps, wanted_gates
+from antrea.features.gate import GATES
+from antrea.features.webhook_configuration import configurations
+from antrea.features.webhooks import WATCHED, WEBHOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from antrea.apis.admission import AdmissionResponse, UserInfo
+    from antrea.features.admission import Webhook
+
+Client = TestClient[web.Request, web.Application]
+ALL_GATES = frozenset(gate.name for gate in GATES)
+
+
+class Empty:
+    """An API server that has nothing and allows nothing."""
+
+    async def find(self, path: str, kind: type) -> Any:
+        return None
+
+    async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
+        return False
+
+
+class Away:
+    """An API server that does not answer."""
+
+    def __init__(self, why: Exception | None) -> None:
+        self.why = why
+
+    async def find(self, path: str, kind: type) -> Any:
+        if self.why:
+            raise self.why
+        await asyncio.Event().wait()
+
+    async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
+        return bool(await self.find("", object))
+
+
+def listed(gates: frozenset[str] = ALL_GATES) -> Facts:
+    facts = Facts()
+    facts.put(Installation(gates=gates))
+    for watched in WATCHED:
+        facts.synced(watched.fact)
+    return facts
+
+
+@asynccontextmanager
+async def served(facts: Facts | None = None) -> AsyncIterator[Client]:
+    app = web.Application()
+    for path, handler in {**routes(WEBHOOKS, facts or listed(), Empty()), **conversion_routes()}.items():
+        app.router.add_post(path, handler)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+def webhook(path: str) -> Webhook:
+    return next(one for one in WEBHOOKS if one.path == path)
+
+
+def body(one: Any = None, **request: Any) -> bytes:
+    asked = {"uid": "u", "operation": "CREATE", "object": one, **request}
+    return json.dumps({"kind": "AdmissionReview", "request": asked}).encode()
+
+
+TIER = {"metadata": {"name": "t"}, "spec": {"priority": 255}}
+POLICY: dict[str, Any] = {
+    "metadata": {"name": "p"},
+    "spec": {"priority": 1, "appliedTo": [{"podSelector": {}}], "tier": None, "ingress": None},
+}
+
+
+async def told(path: str, sent: bytes, facts: Facts | None = None, outside: Any = None) -> AdmissionResponse:
+    return await review(webhook(path), facts or listed(), outside or Empty(), sent)
+
+
+async def test_a_review_is_answered_under_its_uid() -> None:
+    async with served() as client:
+        answer = await client.post(
+            "/validate/tier", data=body(TIER), headers={"Content-Type": "application/json"}
+        )
+        text = await answer.json()
+    assert (answer.status, answer.content_type, text) == (
+        200,
+        "application/json",
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": {
+                "uid": "u",
+                "allowed": False,
+                "status": {"message": "spec.priority: tier t priority 255 is reserved"},
+            },
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "content", "status", "text"),
+    [
+        (b"", "application/json", 400, "empty request body"),
+        (b"", "text/plain", 400, "empty request body"),
+        (b"{}", "text/plain", 415, "invalid Content-Type, expected `application/json`"),
+        (b" " * (MAX_BODY + 1), "application/json", 413, f"more than {MAX_BODY} bytes"),
+    ],
+)
+async def test_what_is_no_request_gets_an_http_error(
+    sent: bytes, content: str, status: int, text: str
+) -> None:
+    async with served() as client:
+        answer = await client.post("/validate/tier", data=io.BytesIO(sent), headers={"Content-Type": content})
+        assert (answer.status, await answer.text()) == (status, text)
+
+
+@pytest.mark.parametrize("path", ["/validate/tier", "/mutate/acnp"])
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"{", "the AdmissionReview is not understood: Input data was truncated"),
+        (b"[]", "the AdmissionReview is not understood: Expected `object`, got `array`"),
+        (b"{}", "request: is missing"),
+        (body(None), "object: is missing in a review of CREATE"),
+        (body({"metadata": 7, "spec": 7}, operation="MOVE"), "the AdmissionReview is not understood: Invalid enum value 'MOVE' - at `$.request.operation`"),
+    ],
+)  # fmt: skip
+async def test_a_body_that_is_no_review_is_denied_and_told_why(path: str, sent: bytes, why: str) -> None:
+    answer = await told(path, sent)
+    assert answer.status
+    assert (answer.allowed, answer.status.message) == (False, why)
+
+
+async def test_a_field_of_another_type_is_named() -> None:
+    answer = await told("/validate/acnp", body({**POLICY, "spec": {**POLICY["spec"], "tier": 7}}))
+    assert answer.status
+    assert answer.status.message == "spec.tier: Expected `str`, got `int`"
+
+
+async def test_null_is_absence() -> None:
+    assert (await told("/validate/acnp", body(POLICY))).allowed
+
+
+async def test_a_gate_that_is_off_is_named_and_one_that_is_not_built_is_warned_of() -> None:
+    pool = {
+        "metadata": {"name": "p"},
+        "spec": {"ipRanges": [], "subnetInfo": {"gateway": "10.0.0.1", "prefixLength": 8}},
+    }
+    off = await told("/validate/ippool", body(pool), listed(wanted_gates({})))
+    on = await told("/validate/ippool", body(pool), listed(wanted_gates({"AntreaIPAM": True})))
+    built = {gate.name for gate in GATES if gate.built}
+    later = "" if "AntreaIPAM" in built else " (the feature is not built yet)"
+    assert off.status
+    assert off.status.message == (
+        f"kind: ippools need the feature gate AntreaIPAM, which is off{later}: see featureGates"
+    )
+    warned = "the feature AntreaIPAM is not built yet: the object is kept, but nothing acts on it"
+    assert (on.allowed, on.warnings) == (True, () if "AntreaIPAM" in built else (warned,))
+
+
+def test_gates_are_those_of_configuration_and_upstream_built_or_not() -> None:
+    assert "AntreaPolicy" in wanted_gates({})
+    assert "AntreaPolicy" not in wanted_gates({"AntreaPolicy": False})
+    assert "AntreaIPAM" in wanted_gates({"AllAlpha": True})
+
+
+def test_one_of_several_gates_is_enough() -> None:
+    row = webhook("/validate/externalippool")
+    assert [step.text for step in gate_steps(row, frozenset({"ServiceExternalIP"}))] in (  # type: ignore[union-attr]
+        [],
+        ["the feature ServiceExternalIP is not built yet: the object is kept, but nothing acts on it"],
+    )
+
+
+async def test_nothing_is_decided_before_its_facts_have_been_listed() -> None:
+    facts = Facts()
+    facts.put(Installation(gates=ALL_GATES))
+    asked = asyncio.ensure_future(told("/validate/tier", body(TIER), facts))
+    await asyncio.sleep(0)
+    for kind in webhook("/validate/tier").reads:
+        assert not asked.done()
+        facts.synced(kind)
+        await asyncio.sleep(0)
+    answer = await asked
+    assert answer.status
+    assert (answer.status.message, facts.listeners) == ("spec.priority: tier t priority 255 is reserved", [])
+
+
+TRACE = {"metadata": {"name": "t"}, "spec": {"source": {"namespace": "n", "pod": "p"}}}
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (Unavailable("no route"), "traceflowvalidator.antrea.io cannot decide now, try again: no route"),
+        (Refused(["x"], "not allowed"), "traceflowvalidator.antrea.io cannot decide now, try again: not allowed"),
+        (None, "traceflowvalidator.antrea.io could not decide within 0.05 s, try again"),
+    ],
+)  # fmt: skip
+async def test_while_the_api_server_does_not_answer_the_user_is_told_to_try_again(
+    why: Exception | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "SECONDS", 0.05)
+    answer = await told("/validate/traceflow", body(TRACE), outside=Away(why))
+    assert answer.status
+    assert (answer.allowed, answer.status.message, answer.status.code) == (False, said, 503)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=12,
+)
+FIELDS = [
+    "metadata",
+    "name",
+    "namespace",
+    "labels",
+    "spec",
+    "tier",
+    "priority",
+    "appliedTo",
+    "ingress",
+    "egress",
+    "from",
+    "to",
+    "action",
+    "ports",
+    "port",
+    "endPort",
+    "protocols",
+    "igmp",
+    "groupAddress",
+    "icmp",
+    "l7Protocols",
+    "http",
+    "toServices",
+    "ipBlock",
+    "cidr",
+    "except",
+    "podSelector",
+    "matchLabels",
+    "namespaces",
+    "sameLabels",
+    "ipRanges",
+    "start",
+    "end",
+    "subnetInfo",
+    "gateway",
+    "prefixLength",
+    "nodeSelector",
+    "egressIP",
+    "externalIPPool",
+    "bandwidth",
+    "rate",
+    "burst",
+    "childGroups",
+    "ipBlocks",
+    "source",
+    "destination",
+    "pod",
+    "fileServer",
+    "hostPublicKey",
+    "authentication",
+    "authSecret",
+    "secondaryNetwork",
+    "ovsBridges",
+    "physicalInterfaces",
+    "allowedVLANs",
+    "status",
+    "conditions",
+    "ipAddresses",
+]
+VALUES = st.sampled_from(
+    [
+        "",
+        "10.0.0.0/8",
+        "fd00::/64",
+        "239.1.1.1",
+        "Self",
+        "Drop",
+        "Pass",
+        "x",
+        "1-9",
+        "500k",
+        "%zz",
+        "\u2028<&>",
+    ]
+)
+OBJECTS = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 70000) | VALUES | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6),
+    max_leaves=30,
+)
+OPERATIONS = st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT"])
+REVIEWS = st.fixed_dictionaries(
+    {"request": st.fixed_dictionaries({"uid": st.just("u"), "operation": OPERATIONS, "object": OBJECTS, "oldObject": OBJECTS})}
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [one.path for one in WEBHOOKS])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tree=REVIEWS | JSON)
+async def test_whatever_is_reviewed_gets_a_verdict(path: str, tree: Any) -> None:
+    answer = await asyncio.wait_for(told(path, json.dumps(tree).encode()), 5)
+    assert answer.allowed or (answer.status is not None and answer.status.message)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sent=st.binary(max_size=64) | st.just(b'{"request":' * 5000) | st.just(b"[" * 90000))
+async def test_whatever_is_sent_gets_a_verdict(sent: bytes) -> None:
+    answer = await told("/validate/acnp", sent)
+    assert not answer.allowed
+
+
+async def test_an_object_of_great_depth_gets_a_verdict() -> None:
+    deep = b'{"a":' * 800 + b"1" + b"}" * 800
+    sent = b'{"request":{"uid":"u","operation":"CREATE","object":' + deep + b"}}"
+    for one in WEBHOOKS:
+        answer = await told(one.path, sent)
+        assert answer.allowed or answer.status
+
+
+def test_every_webhook_has_its_own_name_and_path() -> None:
+    paths = [path for one in WEBHOOKS for path in (one.path, *one.aliases)]
+    names = [one.name for one in WEBHOOKS]
+    assert (len(set(paths)), len(set(names))) == (len(paths), len(names))
+
+
+def test_configurations_are_upstreams() -> None:
+    made = {one["metadata"]["name"]: one for one in configurations(WEBHOOKS, "kube-system")}
+    assert set(made) == {"crdmutator.antrea.io", "labelsmutator.antrea.io", "crdvalidator.antrea.io"}
+    assert made["crdvalidator.antrea.io"]["webhooks"][0] == {
+        "name": "tiervalidator.antrea.io",
+        "clientConfig": {"service": {"name": "antrea", "namespace": "kube-system", "path": "/validate/tier"}},
+        "rules": [
+            {
+                "operations": ["CREATE", "UPDATE", "DELETE"],
+                "apiGroups": ["crd.antrea.io"],
+                "apiVersions": ["v1beta1"],
+                "resources": ["tiers"],
+                "scope": "Cluster",
+            }
+        ],
+        "admissionReviewVersions": ["v1", "v1beta1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 5,
+    }

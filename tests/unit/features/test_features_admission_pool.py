@@ -1,0 +1,163 @@
+"""What pools and Egresses may say: one row per rule, with the whole message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from admission_world import OK, World, named
+
+from antrea.apis.crd.pool import ExternalIPPool
+from antrea.features.external_ip_pool.pool import POOLS, pool_row
+
+INFO = {"gateway": "10.5.0.1", "prefixLength": 24}
+NET = {"cidr": "10.5.0.0/28"}
+SOME = {"start": "10.5.0.20", "end": "10.5.0.29"}
+
+
+def external(*ranges: dict[str, Any], info: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "ipRanges": list(ranges),
+        "nodeSelector": {},
+        **({"subnetInfo": info} if info is not None else {}),
+    }
+
+
+OTHER = pool_row(msgspec.convert(named(external({"cidr": "10.6.0.0/30"}), "other"), ExternalIPPool))
+RANGES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
+    "good ones": ([NET, SOME], INFO, OK),
+    "of IPv6": ([{"cidr": "fd00::/120"}], {"gateway": "fd00::1", "prefixLength": 64}, OK),
+    "no gateway": ([NET], {"gateway": "x", "prefixLength": 24}, "spec.subnetInfo.gateway: invalid gateway address x"),
+    "a host's prefix": (
+        [NET], {"gateway": "10.5.0.1", "prefixLength": 32}, "spec.subnetInfo.prefixLength: invalid prefixLength 32",
+    ),
+    "no CIDR": ([{"cidr": "10.5.0.0/40"}], INFO, "spec.ipRanges[0].cidr: invalid cidr 10.5.0.0/40"),
+    "no start": ([{"start": "x", "end": "10.5.0.9"}], INFO, "spec.ipRanges[0].start: invalid start ip address x"),
+    "no end": ([{"start": "10.5.0.9", "end": "x"}], INFO, "spec.ipRanges[0].end: invalid end ip address x"),
+    "two families": (
+        [{"start": "10.5.0.9", "end": "fd00::1"}],
+        INFO,
+        "spec.ipRanges[0].end: range start 10.5.0.9 and range end fd00::1 should belong to same family",
+    ),
+    "backwards": (
+        [{"start": "10.5.0.9", "end": "10.5.0.8"}],
+        INFO,
+        "spec.ipRanges[0].end: range start 10.5.0.9 should not be greater than range end 10.5.0.8",
+    ),
+    "outside": (
+        [NET, {"start": "10.5.0.250", "end": "10.5.1.1"}],
+        INFO,
+        "spec.ipRanges[1]: range [10.5.0.250-10.5.1.1] must be a strict subset of the subnet 10.5.0.1/24",
+    ),
+    "overlapping": (
+        [NET, SOME, {"cidr": "10.5.0.8/30"}],
+        INFO,
+        "spec.ipRanges[2]: range [10.5.0.8/30] overlaps with range [10.5.0.0/28]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("ranges", "info", "said"), RANGES.values(), ids=RANGES.keys())
+def test_ranges_of_both_kinds_get_this_answer(
+    ranges: list[dict[str, Any]], info: dict[str, Any], said: str
+) -> None:
+    inner = {"ipRanges": ranges, "subnetInfo": info}
+    answers = (
+        World().decide("/validate/externalippool", named(external(*ranges, info=info))),
+        World().decide("/validate/ippool", named(inner)),
+    )
+    assert answers == (said, said)
+
+
+def test_pools_of_external_addresses_do_not_overlap() -> None:
+    world = World(OTHER)
+    new = external(NET, {"start": "10.6.0.3", "end": "10.6.0.3"})
+    said = (
+        world.decide("/validate/externalippool", named(new)),
+        world.decide("/validate/externalippool", named(new, "other")),
+    )
+    assert said == (
+        "spec.ipRanges[1]: range [10.6.0.3-10.6.0.3] overlaps with range [10.6.0.0/30] of ExternalIPPool other",
+        OK,
+    )
+
+
+@pytest.mark.parametrize("path", ["/validate/externalippool", "/validate/ippool"])
+def test_ranges_may_come_but_not_go(path: str) -> None:
+    def pool(*ranges: dict[str, Any]) -> dict[str, Any]:
+        return named(external(*ranges, info=INFO))
+
+    world = World()
+    said = (
+        world.decide(path, pool(SOME, NET), pool(NET)),
+        world.decide(path, pool({"cidr": "10.5.0.0/27"}), pool(NET, SOME)),
+    )
+    assert said == (
+        OK,
+        ("spec.ipRanges: existing IPRanges [10.5.0.0/28 10.5.0.20-10.5.0.29] cannot be updated or deleted"),
+    )
+
+
+def test_a_pool_in_use_stays() -> None:
+    unused = named({"ipRanges": [], "subnetInfo": INFO})
+    used = {**unused, "status": {"ipAddresses": [{"ipAddress": "10.5.0.2", "phase": "Allocated"}]}}
+    said = [World().decide("/validate/ippool", old=pool) for pool in (used, unused)]
+    assert said == ["status.ipAddresses: IPPool in use cannot be deleted", OK]
+
+
+NOT_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+EGRESSES: dict[str, tuple[dict[str, Any], str]] = {
+    "several addresses": ({"egressIPs": ["10.6.0.1"]}, "spec.egressIPs: spec.egressIPs is not supported yet"),
+    "several pools": (
+        {"externalIPPools": ["other"]},
+        "spec.externalIPPools: spec.externalIPPools is not supported yet",
+    ),
+    "a rate in words": (
+        {"bandwidth": {"rate": "fast", "burst": "1M"}},
+        f"spec.bandwidth.rate: Rate fast in Egress x is invalid: {NOT_QUANTITY}",
+    ),
+    "a burst in words": (
+        {"bandwidth": {"rate": "1.5Gi", "burst": "1 M"}},
+        f"spec.bandwidth.burst: Burst 1 M in Egress x is invalid: {NOT_QUANTITY}",
+    ),
+    "bandwidth": ({"bandwidth": {"rate": "500k", "burst": "1e6"}}, OK),
+    "an address alone": ({"egressIP": "1.1.1.1"}, OK),
+    "a pool alone": ({"externalIPPool": "nowhere"}, OK),
+    "an address of the pool": ({"egressIP": "10.6.0.3", "externalIPPool": "other"}, OK),
+    "no address": ({"egressIP": "x", "externalIPPool": "other"}, "spec.egressIP: IP x is not valid"),
+    "an address outside": (
+        {"egressIP": "10.6.0.4", "externalIPPool": "other"},
+        "spec.egressIP: IP 10.6.0.4 is not within the IP range",
+    ),
+    "an address of another family": (
+        {"egressIP": "::a06:1", "externalIPPool": "other"},
+        "spec.egressIP: IP ::a06:1 is not within the IP range",
+    ),
+    "a pool that is not there": (
+        {"egressIP": "10.6.0.1", "externalIPPool": "nowhere"},
+        "spec.externalIPPool: ExternalIPPool nowhere does not exist",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "said"), EGRESSES.values(), ids=EGRESSES.keys())
+def test_an_egress_gets_this_answer(spec: dict[str, Any], said: str) -> None:
+    assert World(OTHER).decide("/validate/egress", named({"appliedTo": {}, **spec})) == said
+
+
+def test_an_address_that_did_not_change_is_not_checked_again() -> None:
+    old = named({"appliedTo": {}, "egressIP": "9.9.9.9", "externalIPPool": "gone"})
+    new = named({"appliedTo": {"podSelector": {}}, "egressIP": "9.9.9.9", "externalIPPool": "gone"})
+    assert World().decide("/validate/egress", new, old) == OK
+
+
+def test_a_pool_that_our_watch_has_not_seen_yet_is_looked_up() -> None:
+    world = World(objects={f"{POOLS}/fresh": named(external({"cidr": "10.7.0.0/30"}), "fresh")})
+    spec = {"appliedTo": {}, "egressIP": "10.7.0.1", "externalIPPool": "fresh"}
+    assert (world.decide("/validate/egress", named(spec)), world.asked) == (OK, [f"{POOLS}/fresh"])
+
+
+def test_ranges_that_were_stored_before_they_were_checked_count_as_none() -> None:
+    pool = msgspec.convert(named(external({"start": "x", "end": "y"}, NET), "old"), ExternalIPPool)
+    assert [span.text for span in pool_row(pool).spans] == ["10.5.0.0/28"]
