@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
 from antrea.controller.admission import review, without_nulls
+from antrea.controller.conversion import conversion_routes
 from antrea.engine import Facts
 from antrea.features.admission import Installation
 from antrea.features.gate import GATES
@@ -216,6 +219,23 @@ async def test_a_posted_review_gets_upstreams_answer(cluster: Cluster, case: str
         return
     theirs = next(line for line in recorded.splitlines() if line.startswith("{"))
     assert not_built_removed(normal(ours)) == normal(json.loads(theirs))
+
+
+@pytest.mark.parametrize("case", [case for case in WEBHOOK_CASES if case.startswith("convert")])
+async def test_a_posted_conversion_gets_upstreams_answer(case: str) -> None:
+    recorded = (GOLDEN / "raw" / "webhook" / f"{case}.txt").read_text()
+    theirs = json.loads(next(line for line in recorded.splitlines() if line.startswith("{")))
+    app = web.Application()
+    for path, handler in conversion_routes().items():
+        app.router.add_post(path, handler)
+    async with TestClient(TestServer(app)) as client:
+        body = (GOLDEN / "inputs" / "webhook" / f"{case}.json").read_bytes()
+        answer = await client.post("/convert/ippool", data=body, headers={"Content-Type": "application/json"})
+        ours = await answer.json()
+    # Go writes an empty request back, and empty metadata
+    theirs.pop("request")
+    theirs["response"]["result"].pop("metadata")
+    assert ours == theirs
 
 
 def not_built_removed(answer: dict[str, Any]) -> dict[str, Any]:
