@@ -188,4 +188,7 @@ class CaPublisher:
             meta = {"name": CONFIG_MAP, "labels": {"app": "antrea"}}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {KEY: pem}}
             await self._kube.create(self._maps, body)
+            # ahead of the watch, so that it is not made twice
+            self._seen[self._config_map] = {CONFIG_MAP: Place(data={KEY: pem})}
+            self._changed.set()
         return right

@@ -1,0 +1,134 @@
+"""An API server on loopback that keeps objects: get, list, watch, create, merge patch, with conflicts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from antrea.outside.kube import Kube
+from antrea.outside.kube_access import Access
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+Object = dict[str, Any]
+
+
+def merged(old: Any, patch: Any) -> Any:
+    """RFC 7386; lists of named things are merged by name, as a strategic merge patch does with webhooks."""
+    if isinstance(patch, list) and isinstance(old, list):
+        return [merged(one, next((p for p in patch if p["name"] == one["name"]), {})) for one in old]
+    if not isinstance(patch, dict):
+        return patch
+    base = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        base[key] = merged(base.get(key), value)
+    return base
+
+
+class ApiServer:
+    """`objects` by path. `writes` are the paths written to, in order."""
+
+    def __init__(self, objects: dict[str, Object]) -> None:
+        self.objects: dict[str, Object] = {}
+        self.writes: list[str] = []
+        self.refuse = ""
+        """Why every write is refused, if it is."""
+        self._version = 0
+        self._watchers: list[tuple[str, asyncio.Queue[tuple[str, Object]]]] = []
+        for path, one in objects.items():
+            self.put(path, one)
+
+    def put(self, path: str, one: Object) -> None:
+        """Somebody writes an object."""
+        self._version += 1
+        kind = "MODIFIED" if path in self.objects else "ADDED"
+        meta = {"name": path.rpartition("/")[2], **one.get("metadata", {})}
+        self.objects[path] = {**one, "metadata": {**meta, "resourceVersion": str(self._version)}}
+        self._tell(path, kind)
+
+    def drop(self, path: str) -> None:
+        """Somebody deletes an object."""
+        self._version += 1
+        self._tell(path, "DELETED")
+        del self.objects[path]
+
+    def _tell(self, path: str, kind: str) -> None:
+        for collection, queue in self._watchers:
+            if path.rpartition("/")[0] == collection:
+                queue.put_nowait((kind, self.objects[path]))
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if request.method == "GET":
+            if "watch" in request.query:
+                return await self._watch(request)
+            if path in self.objects:
+                return web.json_response(self.objects[path])
+            return self._list(path, request)
+        body = json.loads(await request.read())
+        self.writes.append(path)
+        if self.refuse:
+            return web.json_response({"message": self.refuse}, status=403)
+        return self._write(request.method, path, body)
+
+    def _list(self, path: str, request: web.Request) -> web.Response:
+        if "limit" not in request.query:
+            return web.json_response({"message": "not found"}, status=404)
+        items = [one for key, one in self.objects.items() if key.rpartition("/")[0] == path]
+        only = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        items = [one for one in items if not only or one["metadata"]["name"] == only]
+        return web.json_response({"metadata": {"resourceVersion": str(self._version)}, "items": items})
+
+    def _write(self, method: str, path: str, body: Object) -> web.Response:
+        if method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+            if path in self.objects:
+                return web.json_response({"message": "already exists"}, status=409)
+            self.put(path, body)
+            return web.json_response(body, status=201)
+        if path not in self.objects:
+            return web.json_response({"message": "not found"}, status=404)
+        seen = body.get("metadata", {}).pop("resourceVersion", "")
+        if seen and seen != self.objects[path]["metadata"]["resourceVersion"]:
+            return web.json_response({"message": "the object has been modified"}, status=409)
+        self.put(path, merged(self.objects[path], body))
+        return web.json_response(self.objects[path])
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        queue: asyncio.Queue[tuple[str, Object]] = asyncio.Queue()
+        self._watchers.append((request.path, queue))
+        await response.prepare(request)
+        while True:
+            kind, one = await queue.get()
+            await response.write(json.dumps({"type": kind, "object": one}).encode() + b"\n")
+
+
+@asynccontextmanager
+async def api_server(objects: dict[str, Object]) -> AsyncIterator[tuple[ApiServer, Kube]]:
+    """Such a server with a client of it."""
+    server = ApiServer(objects)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
+            yield server, kube
+    finally:
+        await runner.cleanup()
+
+
+async def until(condition: Any, seconds: float = 10) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        await asyncio.sleep(0.01)

@@ -1,0 +1,288 @@
+"""The serving certificate's Secret and CA, against an API server on loopback that keeps objects."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from certificate_world import ApiServer, api_server, until
+
+from antrea.controller import certificates
+from antrea.controller.certificates import Provided, SelfSigned
+from antrea.controller.tiers import create_default_tiers
+from antrea.errors import Invalid
+from antrea.features.network_policy.tier import DEFAULT_TIERS
+from antrea.outside import authority
+from antrea.outside.ca_publisher import KINDS, CaPublisher
+from antrea.outside.serving import Certificate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+    from pathlib import Path
+
+    from antrea.outside.kube import Kube
+
+SECRETS, MAPS = "/api/v1/namespaces/kube-system/secrets", "/api/v1/namespaces/kube-system/configmaps"
+SECRET, CONFIG_MAP = f"{SECRETS}/antrea-controller-tls", f"{MAPS}/antrea-ca"
+API_SERVICES, MUTATING, VALIDATING, CRDS = (kind.path for kind in KINDS)
+CALLERS: dict[str, Any] = {
+    f"{API_SERVICES}/v1beta2.controlplane.antrea.io": {"spec": {"group": "controlplane.antrea.io"}},
+    f"{MUTATING}/crdmutator.antrea.io": {"webhooks": [{"name": "a", "clientConfig": {"caBundle": ""}}]},
+    f"{VALIDATING}/crdvalidator.antrea.io": {
+        "webhooks": [{"name": "b", "clientConfig": {"service": {"name": "antrea"}}}, {"name": "c"}]
+    },
+    f"{CRDS}/ippools.crd.antrea.io": {
+        "spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"caBundle": "b2xk"}}}}
+    },
+    f"{CRDS}/tiers.crd.antrea.io": {"spec": {}},
+}
+
+
+@asynccontextmanager
+async def running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(loop) for loop in loops]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def text(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
+
+
+def secret(pair: Certificate) -> dict[str, Any]:
+    return {"data": {"tls.crt": text(pair.certificate_pem), "tls.key": text(pair.key_pem)}}
+
+
+def held(server: ApiServer) -> Certificate:
+    data = server.objects[SECRET]["data"]
+    return Certificate(*(base64.b64decode(data[key]).decode() for key in ("tls.crt", "tls.key")))
+
+
+def published(server: ApiServer) -> dict[str, Any]:
+    """What each caller holds, by path, as base64."""
+    found: dict[str, Any] = {}
+    for path, one in server.objects.items():
+        if path == CONFIG_MAP:
+            found[path] = [text(one["data"]["ca.crt"])]
+        elif "webhooks" in one:
+            found[path] = [hook.get("clientConfig", {}).get("caBundle") for hook in one["webhooks"]]
+        elif conversion := one.get("spec", {}).get("conversion"):
+            found[path] = [conversion["webhook"]["clientConfig"]["caBundle"]]
+        elif path.startswith(API_SERVICES):
+            found[path] = [one["spec"].get("caBundle")]
+    return found
+
+
+def everywhere(server: ApiServer, pem: str) -> bool:
+    wanted = {path: [text(pem)] for path in (*CALLERS, CONFIG_MAP) if "tiers" not in path}
+    wanted[f"{VALIDATING}/crdvalidator.antrea.io"] *= 2
+    return published(server) == wanted
+
+
+@asynccontextmanager
+async def publisher(kube: Kube) -> AsyncIterator[CaPublisher]:
+    made = CaPublisher(kube, "kube-system")
+    async with running(made.run()):
+        yield made
+
+
+async def test_a_ca_goes_to_all_who_call_us_and_to_nobody_else() -> None:
+    async with api_server(CALLERS) as (server, kube), publisher(kube) as ours:
+        ours.trust("PEM 1")
+        await asyncio.wait_for(ours.settled(), 10)
+        assert everywhere(server, "PEM 1")
+        assert server.objects[CONFIG_MAP]["metadata"]["labels"] == {"app": "antrea"}
+        assert server.objects[f"{CRDS}/tiers.crd.antrea.io"]["spec"] == {}
+        spec = server.objects[f"{VALIDATING}/crdvalidator.antrea.io"]["webhooks"][0]["clientConfig"]
+        assert spec["service"] == {"name": "antrea"}
+
+
+async def test_what_holds_the_ca_is_not_written_again() -> None:
+    async with api_server(CALLERS) as (server, kube), publisher(kube) as ours:
+        ours.trust("PEM 1")
+        await asyncio.wait_for(ours.settled(), 10)
+        server.writes.clear()
+        server.put(f"{MUTATING}/crdmutator.antrea.io", {"webhooks": []})
+        server.drop(CONFIG_MAP)
+        await until(lambda: CONFIG_MAP in server.objects)
+        assert server.writes == [MAPS]
+
+
+async def test_a_new_ca_and_a_new_caller_are_both_seen_to() -> None:
+    async with api_server(CALLERS) as (server, kube), publisher(kube) as ours:
+        ours.trust("PEM 1")
+        await asyncio.wait_for(ours.settled(), 10)
+        ours.trust("PEM 2")
+        await asyncio.wait_for(ours.settled(), 10)
+        assert everywhere(server, "PEM 2")
+        late = f"{API_SERVICES}/v1alpha1.stats.antrea.io"
+        server.put(late, {"spec": {}})
+        await until(lambda: server.objects[late]["spec"] == {"caBundle": text("PEM 2")})
+
+
+async def test_writes_that_are_refused_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antrea.outside.ca_publisher.RETRY_SECONDS", 0.05)
+    async with api_server(CALLERS) as (server, kube), publisher(kube) as ours:
+        server.refuse = "RBAC says no"
+        ours.trust("PEM 1")
+        await until(lambda: len(server.writes) > 1)
+        server.refuse = ""
+        await asyncio.wait_for(ours.settled(), 10)
+        assert everywhere(server, "PEM 1")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(certificates, "RETRY_SECONDS", 0.02)
+
+
+PAIR = authority.make(("antrea",), ())
+EXPIRING = authority.make(("antrea",), (), days=89)
+
+
+async def test_an_empty_cluster_gets_a_secret_a_file_and_a_published_ca(tmp_path: Path) -> None:
+    file = tmp_path / "made" / "pair.pem"
+    async with (
+        api_server(CALLERS) as (server, kube),
+        publisher(kube) as ours,
+        running(SelfSigned(kube, ours, "kube-system", file).run()),
+    ):
+        await until(lambda: SECRET in server.objects and everywhere(server, held(server).certificate_pem))
+        pair = held(server)
+        assert (server.objects[SECRET]["type"], file.read_text()) == (
+            "kubernetes.io/tls",
+            pair.certificate_pem + pair.key_pem,
+        )
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_pair_that_stands_in_the_secret_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "pair.pem"
+    async with (
+        api_server({**CALLERS, SECRET: secret(PAIR)}) as (server, kube),
+        publisher(kube) as ours,
+        running(SelfSigned(kube, ours, "kube-system", file).run()),
+    ):
+        await until(lambda: everywhere(server, PAIR.certificate_pem))
+        assert file.read_text() == PAIR.certificate_pem + PAIR.key_pem
+        assert SECRET not in server.writes
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"data": {}},
+        {"data": {"tls.crt": "%%%", "tls.key": "%%%"}},
+        secret(Certificate(PAIR.certificate_pem, EXPIRING.key_pem)),
+        secret(EXPIRING),
+    ],
+    ids=["empty", "no base64", "another key", "expiring"],
+)
+async def test_a_secret_of_no_use_is_filled_anew(tmp_path: Path, bad: dict[str, Any]) -> None:
+    async with (
+        api_server({SECRET: bad}) as (server, kube),
+        publisher(kube) as ours,
+        running(SelfSigned(kube, ours, "kube-system", tmp_path / "pair.pem").run()),
+    ):
+        await until(lambda: server.writes.count(SECRET) == 1 and (tmp_path / "pair.pem").exists())
+        assert authority.ends(held(server).certificate_pem) > authority.ends(EXPIRING.certificate_pem)
+
+
+async def test_both_cas_are_trusted_while_the_certificate_is_exchanged(tmp_path: Path) -> None:
+    file = tmp_path / "pair.pem"
+    steps: list[tuple[bool, str]] = []
+    async with (
+        api_server({**CALLERS, SECRET: secret(PAIR)}) as (server, kube),
+        publisher(kube) as ours,
+        running(SelfSigned(kube, ours, "kube-system", file).run()),
+    ):
+        await until(lambda: everywhere(server, PAIR.certificate_pem))
+        server.drop(SECRET)
+
+        def exchanged() -> bool:
+            bundle = server.objects[CONFIG_MAP]["data"]["ca.crt"]
+            state = (PAIR.key_pem in file.read_text(), bundle)
+            if state not in steps:
+                steps.append(state)
+            return SECRET in server.objects and everywhere(server, held(server).certificate_pem)
+
+        await until(exchanged)
+        new = held(server)
+    old, both = PAIR.certificate_pem, new.certificate_pem + PAIR.certificate_pem
+    assert steps[0] == (True, old)
+    assert steps[-1] == (False, new.certificate_pem)
+    assert all(bundle == both for old_served, bundle in steps[1:-1])
+    assert (True, new.certificate_pem) not in steps
+    assert (False, old) not in steps
+
+
+async def test_of_two_replicas_one_makes_the_pair_and_both_serve_it(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("one.pem", "two.pem")]
+    async with (
+        api_server({}) as (server, kube),
+        publisher(kube) as ours,
+        running(*(SelfSigned(kube, ours, "kube-system", file).run() for file in files)),
+    ):
+        await until(lambda: all(file.exists() for file in files))
+        await until(lambda: len({file.read_text() for file in files}) == 1)
+        assert files[0].read_text().startswith(held(server).certificate_pem)
+
+
+def provide(directory: Path, ca: str) -> None:
+    for name in ("tls.crt", "tls.key", "ca.crt"):
+        (directory / name).write_text(ca)
+
+
+async def test_a_users_ca_is_published_and_followed(tmp_path: Path) -> None:
+    async with (
+        api_server(CALLERS) as (server, kube),
+        publisher(kube) as ours,
+        running(Provided(ours, tmp_path).run()),
+    ):
+        provide(tmp_path, "USER 1")
+        await until(lambda: everywhere(server, "USER 1"))
+        provide(tmp_path, "USER 2")
+        await until(lambda: everywhere(server, "USER 2"))
+
+
+async def test_a_users_files_that_do_not_come_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificates, "PROVIDED_SECONDS", 0.0)
+    (tmp_path / "tls.crt").write_text("x")
+    async with api_server({}) as (_, kube):
+        with pytest.raises(Invalid, match=r"selfSignedCert: is false, but .* lacks ca\.crt, tls\.key"):
+            await Provided(CaPublisher(kube, "kube-system"), tmp_path).run()
+
+
+async def test_default_tiers_are_made_and_their_priorities_put_right() -> None:
+    tiers = "/apis/crd.antrea.io/v1beta1/tiers"
+    wrong = {"spec": {"priority": 7, "description": "mine"}}
+    async with api_server({f"{tiers}/platform": wrong, f"{tiers}/gold": wrong}) as (server, kube):
+        server.refuse = "no endpoints available for service antrea"
+        pauses: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 5:
+                server.refuse = ""
+
+        await create_default_tiers(kube, sleep=sleep)
+        specs = {path: one["spec"] for path, one in server.objects.items()}
+    wanted = {
+        f"{tiers}/{tier.metadata.name}": {
+            "priority": tier.spec.priority,
+            "description": tier.spec.description,
+        }
+        for tier in DEFAULT_TIERS
+    }
+    wanted[f"{tiers}/platform"] = {"priority": 200, "description": "mine"}
+    assert (specs, pauses) == ({**wanted, f"{tiers}/gold": wrong["spec"]}, [1, 2, 4, 8, 8])

@@ -1,0 +1,123 @@
+"""A server's certificate is exchanged while it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.errors import Unavailable
+from antrea.outside import authority
+from antrea.outside.serving import server_tls
+from antrea.outside.serving_certificate import ServingCertificate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from antrea.outside.serving import Certificate
+
+FIRST, SECOND = (authority.make(("localhost", "antrea"), ("127.0.0.1",)) for _ in range(2))
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while line := await reader.readline():
+        writer.write(line)
+    writer.close()
+
+
+@asynccontextmanager
+async def served(tls: ssl.SSLContext) -> AsyncIterator[int]:
+    server = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+class Connection:
+    """A client's connection that trusts one pair's CA."""
+
+    def __init__(self, port: int, trusted: Certificate) -> None:
+        self.port = port
+        self.tls = ssl.create_default_context(cadata=trusted.certificate_pem)
+
+    async def __aenter__(self) -> Connection:
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self.tls, server_hostname="localhost"
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+
+    async def works(self) -> bool:
+        self.writer.write(b"hello\n")
+        return await self.reader.readline() == b"hello\n"
+
+
+async def trusts(port: int, pair: Certificate) -> bool:
+    try:
+        async with Connection(port, pair) as connection:
+            return await connection.works()
+    except ssl.SSLCertVerificationError:
+        return False
+
+
+def write(file: Path, pair: Certificate) -> None:
+    file.write_text(pair.certificate_pem + pair.key_pem)
+
+
+async def test_new_connections_get_the_new_certificate_and_old_ones_go_on(tmp_path: Path) -> None:
+    tls, file = server_tls(None), tmp_path / "pair.pem"
+    write(file, FIRST)
+    certificate = ServingCertificate(tls, file)
+    assert certificate.look()
+    async with served(tls) as port, Connection(port, FIRST) as old:
+        assert await old.works()
+        write(file, SECOND)
+        assert certificate.look()
+        answers = (await trusts(port, SECOND), await trusts(port, FIRST), await old.works())
+        assert answers == (True, False, True)
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "no certificate", FIRST.certificate_pem, SECOND.certificate_pem + FIRST.key_pem]
+)
+async def test_what_cannot_be_used_leaves_the_last_good_one(tmp_path: Path, bad: str) -> None:
+    tls, file = server_tls(None), tmp_path / "pair.pem"
+    write(file, FIRST)
+    certificate = ServingCertificate(tls, file)
+    certificate.look()
+    file.write_text(bad)
+    assert certificate.look()
+    async with served(tls) as port:
+        assert await trusts(port, FIRST)
+
+
+async def test_a_key_that_is_locked_asks_nobody_and_is_not_used(tmp_path: Path) -> None:
+    locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n"
+    (tmp_path / "tls.crt").write_text(FIRST.certificate_pem)
+    (tmp_path / "tls.key").write_text(locked)
+    certificate = ServingCertificate(server_tls(None), tmp_path / "tls.crt", tmp_path / "tls.key")
+    assert not certificate.look()
+
+
+async def test_files_that_do_not_come_are_an_error_in_time(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"no serving certificate in .*pair\.pem after 0 s"):
+        await ServingCertificate(server_tls(None), tmp_path / "pair.pem").ready(0)
+
+
+def test_a_serving_certificate_comes_with_its_authority_and_lasts_a_year() -> None:
+    import time
+
+    assert FIRST.certificate_pem.count("BEGIN CERTIFICATE") == 2
+    assert 364 < (authority.ends(FIRST.certificate_pem) - time.time()) / 86400 < 366
+
+
+def test_what_is_no_certificate_has_no_end() -> None:
+    with pytest.raises(Unavailable, match="certificate: "):
+        authority.ends("x")
