@@ -214,7 +214,6 @@ CONTROLLER_RULES: tuple[Rule, ...] = (
 
 CONTROLLER_NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("nodeIPAM.enableNodeIPAM", "Node IPAM", lambda c: c.node_ipam.enable_node_ipam),
-    NotBuilt("selfSignedCert", "a serving certificate from a Secret", lambda c: not c.self_signed_cert),
     NotBuilt("clientCAFile", "authentication by client certificate", lambda c: bool(c.client_ca_file)),
     NotBuilt(
         "multicluster.enableStretchedNetworkPolicy",

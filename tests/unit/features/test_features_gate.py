@@ -151,7 +151,6 @@ def test_gate_without_a_tunnel_the_environment_may_waive_antrea_proxy() -> None:
         ("nodeIPAM: {enableNodeIPAM: true}", "nodeIPAM.clusterCIDRs: must hold one or two"),
         ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/8, 11.0.0.0/8]}", "nodeIPAM.clusterCIDRs"),
         ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/8, fd00::/48]}", "nodeIPAM.enableNodeIPAM: Node IPAM is not built yet"),
-        ("selfSignedCert: false", "selfSignedCert: a serving certificate from a Secret is not built yet"),
         ("clientCAFile: /ca", "clientCAFile: authentication by client certificate is not built yet"),
         ("multicluster: {enableStretchedNetworkPolicy: true}", "multicluster.enableStretchedNetworkPolicy: "),
         ("featureGates: {Nope: true}", "featureGates.Nope: unrecognized feature gate"),
