@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from controller_process import ControllerProcess, prepare
 
 from antrea.lab import cluster
 from antrea.lab.record import Record
@@ -45,3 +46,15 @@ def control_plane() -> Iterator[Lab]:
         yield cluster.up(record, Settings(nodes=0), print)
     finally:
         cluster.down(record)
+
+
+@pytest.fixture(scope="module")
+def controller(control_plane: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerProcess]:
+    """Our controller program beside the API server, its APIs and webhooks in use."""
+    prepare(control_plane)
+    running = ControllerProcess(control_plane, tmp_path_factory.mktemp("controller"))
+    try:
+        running.wait()
+        yield running
+    finally:
+        running.stop()

@@ -30,7 +30,7 @@ log = klog.logger(__name__)
 TTL_SECONDS = 10.0
 """How long the API server's verdict on a token is remembered, as upstream."""
 MOST_TOKENS, MOST_CERTIFICATES = 4096, 4096
-MASTERS = "system:masters"
+MASTERS, AUTHENTICATED = "system:masters", "system:authenticated"
 
 
 class User(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
-LOOPBACK = User("system:apiserver", (MASTERS, "system:authenticated"))
+LOOPBACK = User("system:apiserver", (MASTERS, AUTHENTICATED))
 
 
 class Trust(msgspec.Struct, frozen=True):
@@ -126,9 +126,9 @@ class Authentication:
         if chain:
             user = self._fronted(request, chain) or self._certified(chain)
             if user:
-                return user
+                return _grouped(user)
         if bearer:
-            return await self._reviewed(bearer)
+            return _grouped(await self._reviewed(bearer))
         if chain:
             raise Answered(401, "Unauthorized")
         return ANONYMOUS
@@ -171,7 +171,7 @@ class Authentication:
         subject = self._subject(self.trust.client_ca, chain) if self.trust.client_ca else None
         if not subject or not subject.name:
             return None
-        return User(subject.name, (*subject.groups, "system:authenticated"))
+        return User(subject.name, subject.groups)
 
     async def _reviewed(self, token: str) -> User:
         kube = self._kube
@@ -198,6 +198,13 @@ async def _review(kube: Asker, token: str) -> User:
         return ANONYMOUS
     found = answer.status.user
     return User(found.username, found.groups, found.uid, found.extra)
+
+
+def _grouped(user: User) -> User:
+    """Everybody who is known is in a group of all who are, also whom the front proxy names without it."""
+    if AUTHENTICATED in user.groups or "system:unauthenticated" in user.groups:
+        return user
+    return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
 def _first(request: web.Request, headers: Sequence[str]) -> str:

@@ -83,7 +83,8 @@ def _v2(rows: list[Resource], name: Name, version: str) -> dict[str, Any]:
 
 def _schemas(rows: list[Resource], name: Name, prefix: str) -> dict[str, Any]:
     """Every struct that a resource is, or is made of, once."""
-    found: dict[str, Any] = {INT_OR_STRING: {"type": "string", "format": "int-or-string"}}
+    either = {"oneOf": [{"type": "integer"}, {"type": "string"}]} if prefix == V3 else {"type": "string"}
+    found: dict[str, Any] = {INT_OR_STRING: {"format": "int-or-string", **either}}
     waiting: list[type[Any]] = [ListMetadata]
 
     def ref(struct: type[Any]) -> str:
@@ -124,9 +125,7 @@ def _kind(row: Resource, kind: str) -> dict[str, str]:
 def _adjusted(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Objects within that are always sent are not for clients to give; a number or a text has a definition of its own."""
     properties = {
-        key: {"$ref": prefix + INT_OR_STRING}
-        if "x-kubernetes-int-or-string" in found
-        else _with_words(found, prefix)
+        key: _with_words(_int_or_string(found, prefix), prefix)
         for key, found in schema.get("properties", {}).items()
     }
     inner = {key for key, found in schema.get("properties", {}).items() if "$ref" in found}
@@ -137,6 +136,13 @@ def _adjusted(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
         **({"required": required} if required else {}),
         **({"properties": dict(sorted(properties.items()))} if properties else {}),
     }
+
+
+def _int_or_string(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
+    if "x-kubernetes-int-or-string" not in schema:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "x-kubernetes-int-or-string"}
+    return {**rest, "$ref": prefix + INT_OR_STRING}
 
 
 def _with_words(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
