@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 from antrea.apis.crds import CRDS, GROUP, Crd, Version, manifest, schema
 from antrea.lab import cluster
+from antrea.lab.antrea import define
 from antrea.lab.record import Record
 from antrea.lab.settings import Settings
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
-ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests/golden/crd"
+GOLDEN = Path(__file__).parents[1] / "golden/crd"
 BY_KIND = {crd.kind: crd for crd in CRDS}
 VERSIONS = [(crd, version) for crd in CRDS for version in crd.versions]
 STORED = [(crd, version) for crd, version in VERSIONS if version.storage]
@@ -76,8 +76,7 @@ def plane() -> Iterator[Lab]:
     record = Record(f"crd{os.getpid()}")
     try:
         lab = cluster.up(record, Settings(nodes=0), print)
-        lab.api.kubectl("apply", "-f", str(ROOT / "build/yamls/antrea-crds.yml"))
-        lab.api.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        define(lab)
         for name in NAMESPACES:
             lab.api.kubectl("create", "namespace", name)
         yield lab
