@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ from antrea.apis.agent_api import (
 )
 from antrea.apis.core import ObjectReference
 from antrea.config.agent import AgentConfig
+from antrea.config.effect import InEffect, values
 from antrea.engine import Facts
 from antrea.errors import Invalid
 from antrea.facts.node import ThisNode
@@ -41,7 +43,7 @@ from antrea.outside.serving import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from antrea.outside.serving import Handler
@@ -60,14 +62,23 @@ class AgentView(msgspec.Struct):
     `conditions` are those of /agentinfo beside AgentHealthy, which is every check together.
     """
 
-    config: AgentConfig
-    gates: EnabledGates
+    in_effect: Callable[[], InEffect[AgentConfig, EnabledGates]]
     facts: Facts
     ofctl: Dumper
     tables: dict[str, int]
     ready: dict[str, Check] = {}
     live: dict[str, Check] = {}
     conditions: dict[str, Check] = {}
+
+    @property
+    def now(self) -> InEffect[AgentConfig, EnabledGates]:
+        """The configuration in effect."""
+        return self.in_effect()
+
+    @property
+    def config(self) -> AgentConfig:
+        """What the agent runs with."""
+        return self.now.config
 
 
 class NotFound(Exception):
@@ -194,9 +205,15 @@ async def agentinfo(view: AgentView) -> AgentInfoAnswer:
         agent_conditions=(
             _condition("AgentHealthy", "; ".join(failures)),
             *(_condition(name, test()) for name, test in view.conditions.items()),
+            *_rejected(view.now.rejected),
         ),
         api_port=view.config.api_port,
     )
+
+
+def _rejected(why: str) -> tuple[AgentCondition, ...]:
+    """The one condition that is only there when something is wrong."""
+    return (AgentCondition("ConfigRejected", "True", why),) if why else ()
 
 
 def _condition(name: str, failure: str) -> AgentCondition:
@@ -230,7 +247,8 @@ def api_server(view: AgentView, *, token_file: Path = TOKEN_FILE) -> ApiServer:
         write_token(token_file),
         routes={
             "/version": _route(lambda _: own),
-            "/featuregates": _route(lambda _: statuses(view.gates)),
+            "/featuregates": _route(lambda _: statuses(view.now.gates)),
+            "/config": _route(lambda _: values(view.now)),
             "/podinterfaces": _route(lambda query: podinterfaces(view, query)),
             "/ovsflows": _route(lambda query: ovsflows(view, query)),
             "/agentinfo": _route(lambda _: agentinfo(view)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,11 +59,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from antrea.agent.bootstrap import Prepared
+    from antrea.agent.news import AgentConfiguration
     from antrea.config.agent import AgentConfig
     from antrea.engine import Sink
     from antrea.facts.fact import Fact
     from antrea.features.feature import AgentFeature
-    from antrea.features.gate import EnabledGates
     from antrea.outside.kube import Kube
 
 log = klog.logger(__name__)
@@ -102,21 +103,22 @@ class Agent:
     Its servers come first, so that they can say what is missing, and the rest as soon as OVSDB and the Node are there.
     """
 
-    def __init__(self, config: AgentConfig, gates: EnabledGates, kube: Kube, name: str) -> None:
+    def __init__(self, configuration: AgentConfiguration, kube: Kube, name: str) -> None:
         """`name` is that of the Node. Raises Invalid, Unavailable."""
-        self.config = config
+        self.config = config = configuration.now.config
         self.kube = kube
         self.name = name
         self.run_dir = Path(config.cni_socket).parent
         switch = Path(config.ovs_run_dir, f"{config.ovs_bridge}.mgmt")
         self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
-        self.facts = Facts(FileJournal(self.run_dir / JOURNAL))
+        self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
+        self.facts = Facts(self.journal)
         self.ready = Readiness()
         self.annotations = AnnotationSink(kube)
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
             self.ports,
-            NetnsWorker(),
+            self.netns,
             node=lambda: self.facts.get(ThisNode),
             settle=self._settle,
             host_proc_prefix=config.host_proc_path_prefix,
@@ -126,8 +128,7 @@ class Agent:
         self.cni = CniServer(wiring, self.ready, socket, waits_for=lambda: self.ready.waiting)
         self.health = Health(self.ready)
         self.view = AgentView(
-            config,
-            gates,
+            lambda: configuration.now,
             self.facts,
             self.ofctl,
             {},
@@ -139,16 +140,16 @@ class Agent:
 
     async def run(self) -> None:
         """Until cancelled; whichever part fails ends all of them, and the container starts anew."""
-        async with asyncio.TaskGroup() as tasks:
-            self.tasks = tasks
-            tasks.create_task(self.cni.run(), name="CNI server")
-            tasks.create_task(self.api.run(), name="API server")
-            db = await self._database()
-            try:
+        async with contextlib.AsyncExitStack() as last:
+            last.callback(self.journal.close)
+            last.callback(self.netns.close)
+            async with asyncio.TaskGroup() as tasks:
+                self.tasks = tasks
+                tasks.create_task(self.cni.run(), name="CNI server")
+                tasks.create_task(self.api.run(), name="API server")
+                db = await self._database()
+                last.push_async_callback(db.close)
                 await self._connect(db, tasks)
-                await asyncio.Event().wait()
-            finally:
-                await db.close()
 
     async def _database(self) -> Ovsdb:
         path = Path(self.config.ovs_run_dir, "db.sock")
@@ -173,7 +174,7 @@ class Agent:
         prepared = await self._prepared(db)
         pipeline = pipeline_of(self.config, prepared.node)
         self.view.tables = dict(pipeline.ids)
-        for row in (self.config, self.view.gates, prepared.node, prepared.transport, Realised(pipeline)):
+        for row in (self.config, self.view.now.gates, prepared.node, prepared.transport, Realised(pipeline)):
             self.facts.put(row)
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)

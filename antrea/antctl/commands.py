@@ -5,6 +5,7 @@ Modes: A agent, C controller, F flow-aggregator, R remote. Source: upstream pkg/
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.antctl import shape
@@ -165,6 +166,21 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
             Flag("table-names-only", "", "print names of tables, nothing else", True),
         ),
         columns=(("", _text("flow")),),
+        ordered=False,
+    ),
+    DataCommand(
+        "get",
+        "config",
+        "A",
+        "Print the configuration in effect",
+        "/config",
+        long="Print every key of the configuration: its value in effect, who says it, and what waits for a restart.",
+        columns=(
+            ("KEY", _text("key")),
+            ("VALUE", lambda row: json.dumps(row["value"])),
+            ("ORIGIN", _text("origin")),
+            ("PENDING-RESTART", _text("pending")),
+        ),
         ordered=False,
     ),
     DataCommand(

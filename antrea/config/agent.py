@@ -41,6 +41,17 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     }
     """Keys that older releases read, and what replaced them."""
 
+    fixed: ClassVar[tuple[str, ...]] = (
+        "cniSocket",
+        "ovsBridge",
+        "ovsDatapathType",
+        "ovsRunDir",
+        "hostGateway",
+        "hostProcPathPrefix",
+        "apiPort",
+    )
+    """Keys that the Pod's own description or Pods that stand depend on: a change waits for a restart of the Pod."""
+
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     """Turns features on or off by the name of their gate; AllAlpha and AllBeta stand for a whole stage."""
     cni_socket: str = "/var/run/antrea/cni.sock"

@@ -60,6 +60,9 @@ class ControllerConfig(Fact, frozen=True, rename="camel"):
     renamed: ClassVar[dict[str, str]] = {"legacyCRDMirroring": "featureGates"}
     """Keys that older releases read, and what replaced them."""
 
+    fixed: ClassVar[tuple[str, ...]] = ("apiPort",)
+    """Keys that the Pod's own description depends on: a change waits for a restart of the Pod."""
+
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     """Turns features on or off by the name of their gate; AllAlpha and AllBeta stand for a whole stage."""
     client_connection: ClientConnection = ClientConnection()

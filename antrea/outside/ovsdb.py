@@ -122,9 +122,11 @@ class Ovsdb:
 
     async def close(self) -> None:
         """Stop following; readers of `changes` get Unavailable."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        # let go of the task: its cancellation holds the frame that holds us, in a circle the collector does not see
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     @property
     def connected(self) -> bool:

@@ -162,15 +162,15 @@ class ApiServer:
         self._port = port
         self._tls = tls
         self._token = token
-        app = web.Application(middlewares=[self._guard], handler_args={"access_log": None})
-        for name in HEALTH:
-            app.router.add_get(f"/{name}", health(checks.get(name, {})))
-        if metrics:
-            app.router.add_get("/metrics", metrics_answer)
-        app.router.add_get("/loglevel", loglevel)
-        app.router.add_put("/loglevel", loglevel)
-        for path, handler in routes.items():
-            app.router.add_get(path, handler)
+        self._handlers = {
+            "/loglevel": loglevel,
+            **({"/metrics": metrics_answer} if metrics else {}),
+            **routes,
+            **{f"/{name}": health(checks.get(name, {})) for name in HEALTH},
+        }
+        app = web.Application(handler_args={"access_log": None})
+        # no middleware: aiohttp keeps what goes through one in a cache of the process, and all that it refers to
+        app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
         self.port = port
 
@@ -194,13 +194,16 @@ class ApiServer:
         finally:
             await self.stop()
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path.rstrip("/")
         given = request.headers.get("Authorization", "").encode()
-        if request.path.strip("/") not in HEALTH and not hmac.compare_digest(
-            given, f"Bearer {self._token}".encode()
-        ):
+        if path.strip("/") not in HEALTH and not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             return web.Response(status=401, text="Unauthorized")
+        handler = self._handlers.get(path)
+        if handler is None:
+            return web.Response(status=404, text="404: Not Found")
+        if request.method not in (("GET", "HEAD", "PUT") if handler is loglevel else ("GET", "HEAD")):
+            return web.Response(status=405, text="405: Method Not Allowed")
         try:
             return await handler(request)
         except Invalid as why:

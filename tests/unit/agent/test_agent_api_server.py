@@ -14,6 +14,7 @@ from antrea.agent.api_server import AgentView, NotFound, agentinfo, api_server, 
 from antrea.apis.agent_api import AgentCondition, FlowAnswer, OvsInfo, PodInterfaceAnswer
 from antrea.apis.core import ObjectReference
 from antrea.config.agent import AgentConfig
+from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
@@ -61,7 +62,7 @@ def view() -> AgentView:
         facts.put(row)
     tables = {"Classifier": 0, "SpoofGuard": 2, "L3Forwarding": 7, "ConntrackState": 9}
     config = AgentConfig(api_port=0)
-    return AgentView(config, accept_agent(config), facts, Dump(), tables)
+    return AgentView(lambda: InEffect("", config, accept_agent(config)), facts, Dump(), tables)
 
 
 def test_agent_api_podinterfaces_are_found_by_name_and_namespace(view: AgentView) -> None:

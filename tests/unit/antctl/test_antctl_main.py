@@ -17,6 +17,7 @@ from antrea.antctl import mode
 from antrea.antctl.commands import DATA_COMMANDS, NOT_BUILT
 from antrea.antctl.main import antctl
 from antrea.config.agent import AgentConfig
+from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
@@ -45,7 +46,9 @@ async def address(tmp_path: Path) -> AsyncIterator[str]:
     facts = Facts()
     facts.put(PodInterface("web-0-1a2b3c", "c" * 64, "shop", "web-0", "aa:00", ("10.1.0.4",), 9, "uuid1"))
     config = AgentConfig(api_port=0)
-    view = AgentView(config, accept_agent(config), facts, Dump(), {"PipelineRootClassifier": 0})
+    view = AgentView(
+        lambda: InEffect("", config, accept_agent(config)), facts, Dump(), {"PipelineRootClassifier": 0}
+    )
     server = api_server(view, token_file=tmp_path / "token")
     await server.start()
     yield f"127.0.0.1:{server.port}"

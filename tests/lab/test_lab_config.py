@@ -1,0 +1,175 @@
+"""The agents' configuration changes while they run: it takes effect, or is refused, and no packet is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from agent_node import Sandbox, antctl, pid_of, pod_namespace, restart_agent, wait_ready
+
+from antrea.lab import node
+from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+KEY = "antrea-agent.conf"
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  nodeName: NODE
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
+"""
+
+
+class ConfigMap:
+    """antrea-config of a lab, which gets its text back in the end."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        shown = lab.api.kubectl("-n", "kube-system", "get", "cm", "antrea-config", "-o", "json")
+        self.text: str = json.loads(shown)["data"][KEY]
+
+    def write(self, text: str) -> None:
+        patch = json.dumps({"data": {KEY: text}})
+        self._lab.api.kubectl(
+            "-n", "kube-system", "patch", "cm", "antrea-config", "--type=merge", "-p", patch
+        )
+
+    def change(self, **values: object) -> None:
+        self.write(yaml.safe_dump({**yaml.safe_load(self.text), **values}))
+
+
+@pytest.fixture
+def config(lab: Lab) -> Iterator[ConfigMap]:
+    mine = ConfigMap(lab)
+    try:
+        yield mine
+    finally:
+        mine.write(mine.text)
+        wait_value(lab, "defaultMTU", 0)
+
+
+def value(lab: Lab, key: str) -> tuple[object, str, str]:
+    """Value, origin and what waits for a restart, on node-1; nothing while the agent is rebuilt."""
+    with_errors = antctl(lab, "node-1", "get", "config", "-o", "json")
+    row = next(row for row in json.loads(with_errors) if row["key"] == key)
+    return row["value"], row["origin"], row["pending"]
+
+
+def wait_value(lab: Lab, key: str, wanted: object) -> None:
+    def there() -> bool:
+        try:
+            return value(lab, key)[0] == wanted
+        except Exception:
+            return False
+
+    wait_for(f"{key} {wanted} in effect", there, seconds=20)
+    for machine in lab.topology.nodes:
+        wait_ready(lab, machine.name)
+
+
+def events(lab: Lab, reason: str) -> list[str]:
+    shown = lab.api.kubectl(
+        "get", "events", f"--field-selector=reason={reason},involvedObject.name=node-1", "-o", "json"
+    )
+    return [event["message"] for event in json.loads(shown)["items"]]
+
+
+def descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@pytest.fixture(scope="module")
+def pods(lab: Lab) -> Iterator[tuple[str, str]]:
+    """Addresses of a Pod on node-1 and one on node-2."""
+    names = ("still-1", "still-2")
+    for name, machine in zip(names, lab.topology.nodes, strict=False):
+        lab.api.apply(POD.replace("NAME", name).replace("NODE", machine.name).replace("IMAGE", AGNHOST))
+    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=40s")
+    found = json.loads(lab.api.kubectl("get", "pods", *names, "-o", "json"))["items"]
+    yield found[0]["status"]["podIP"], found[1]["status"]["podIP"]
+    lab.api.kubectl("delete", "pod", *names, "--wait=false")
+
+
+def test_a_changed_key_takes_effect_without_a_restart_and_loses_no_packet(
+    lab: Lab, config: ConfigMap, pods: tuple[str, str]
+) -> None:
+    pid, new = pid_of(lab, "node-1", "antrea-agent"), Sandbox(lab, "node-1")
+    inside = pod_namespace(lab, "node-1", pods[0])
+    ping = [*inside, "ping", "-q", "-i", "0.02", "-w", "60", pods[1]]
+    with subprocess.Popen(ping, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            config.change(defaultMTU=1300)
+            wait_value(lab, "defaultMTU", 1300)
+        finally:
+            running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=10)[0]
+    try:
+        assert new.call("ADD").code == 0
+        link = node.execute(
+            lab.record, "node-1", "ip", "netns", "exec", new.space, "ip", "link", "show", "eth0"
+        )
+    finally:
+        new.remove()
+
+    sent, received = map(int, re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0])
+    assert "mtu 1300" in link
+    assert sent > 25
+    assert sent == received
+    assert pid_of(lab, "node-1", "antrea-agent") == pid
+
+
+def test_changes_leave_no_descriptor_and_no_thread_behind(lab: Lab, config: ConfigMap) -> None:
+    pid = pid_of(lab, "node-1", "antrea-agent")
+    counts = []
+    for mtu in (1301, 1302, 1303, 1304):
+        config.change(defaultMTU=mtu)
+        wait_value(lab, "defaultMTU", mtu)
+        counts.append((descriptors(pid), len(list(Path(f"/proc/{pid}/task").iterdir()))))
+    assert counts[-1] <= counts[1], counts
+
+
+def test_what_cannot_work_is_refused_with_an_event_and_the_last_good_one_goes_on_over_a_restart(
+    lab: Lab, config: ConfigMap
+) -> None:
+    config.change(defaultMTU=1310)
+    wait_value(lab, "defaultMTU", 1310)
+    config.change(defaultMTU="many")
+    wait_for("an Event", lambda: [e for e in events(lab, "ConfigRejected") if "defaultMTU" in e], seconds=20)
+    info = json.loads(antctl(lab, "node-1", "get", "agentinfo", "-o", "json"))
+    rejected = [c for c in info["agentConditions"] if c["type"] == "ConfigRejected"]
+    assert [c["status"] for c in rejected] == ["True"]
+    assert value(lab, "defaultMTU") == (1310, KEY, "")
+
+    restart_agent(lab, "node-1")
+    wait_value(lab, "defaultMTU", 1310)
+
+
+def test_a_key_that_the_pod_depends_on_waits_and_says_so(lab: Lab, config: ConfigMap) -> None:
+    config.change(ovsBridge="br-other", defaultMTU=1320)
+    wait_value(lab, "defaultMTU", 1320)
+    assert value(lab, "ovsBridge") == ("br-int", "default", '"br-other"')
+    wait_for(
+        "an Event", lambda: [e for e in events(lab, "ConfigNeedsRestart") if "ovsBridge" in e], seconds=20
+    )
+
+
+def test_a_change_that_fails_at_work_is_taken_back(lab: Lab, config: ConfigMap) -> None:
+    config.change(defaultMTU=1330)
+    wait_value(lab, "defaultMTU", 1330)
+    config.change(clientConnection={"kubeconfig": "/no/such/file"}, defaultMTU=1340)
+    wait_for("an Event", lambda: [e for e in events(lab, "ConfigRejected") if "/no/such" in e], seconds=45)
+    wait_value(lab, "defaultMTU", 1330)

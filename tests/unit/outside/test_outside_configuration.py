@@ -1,0 +1,94 @@
+"""The configuration on disk and as it changes: what a start takes, what is kept, what a failure goes back to."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.config.agent import AgentConfig
+from antrea.errors import Invalid
+from antrea.features.accept import accept_agent
+from antrea.outside.configuration import Configuration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from antrea.features.gate import EnabledGates
+
+
+def configuration(path: Path, text: str) -> Configuration[AgentConfig, EnabledGates]:
+    (path / "conf").write_text(text)
+    return Configuration(AgentConfig, accept_agent, path / "conf", path / "kept")
+
+
+def test_the_text_of_a_program_that_works_is_kept_for_a_start_with_one_that_cannot(tmp_path: Path) -> None:
+    first = configuration(tmp_path, "defaultMTU: 1300")
+    assert not (tmp_path / "kept").exists()
+    first.works()
+
+    again = configuration(tmp_path, "defaultMTU: many")
+    assert again.now.config.default_mtu == 1300
+    assert again.now.rejected.startswith("antrea-agent.conf: defaultMTU")
+    again.works()
+    assert (tmp_path / "kept").read_text() == "defaultMTU: 1300"
+
+
+def test_a_start_takes_the_newer_of_the_file_and_what_was_kept(tmp_path: Path) -> None:
+    first = configuration(tmp_path, "defaultMTU: 1300")
+    first.offer("defaultMTU: 1400")
+    first.works()
+    os.utime(tmp_path / "kept", (2000, 2000))
+
+    os.utime(tmp_path / "conf", (1000, 1000))
+    assert (
+        Configuration(AgentConfig, accept_agent, tmp_path / "conf", tmp_path / "kept").now.config.default_mtu
+        == 1400
+    )
+    os.utime(tmp_path / "conf", (3000, 3000))
+    assert (
+        Configuration(AgentConfig, accept_agent, tmp_path / "conf", tmp_path / "kept").now.config.default_mtu
+        == 1300
+    )
+
+
+def test_a_first_start_with_what_cannot_work_ends_with_its_sentence(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="defaultMTU"):
+        configuration(tmp_path, "defaultMTU: many")
+    with pytest.raises(Invalid, match="cannot be read"):
+        Configuration(AgentConfig, accept_agent, tmp_path / "none", tmp_path / "kept")
+
+
+def test_only_what_changes_the_program_rebuilds_it(tmp_path: Path) -> None:
+    mine = configuration(tmp_path, "")
+    assert not mine.offer("# a comment")
+    assert not mine.offer("ovsBridge: br-x")
+    assert not mine.offer("defaultMTU: many")
+    assert mine.offer("defaultMTU: 1300")
+    assert not mine.offer("defaultMTU: 1300")
+
+
+def test_a_configuration_that_fails_at_work_is_not_tried_again(tmp_path: Path) -> None:
+    mine = configuration(tmp_path, "defaultMTU: 1300")
+    mine.works()
+    assert mine.offer("transportInterface: none")
+    assert mine.fails(Invalid("transportInterface", "none is no interface"))
+
+    assert mine.now.config.default_mtu == 1300
+    assert mine.now.rejected == "transportInterface: none is no interface"
+    assert not mine.offer("transportInterface: none")
+    assert mine.now.rejected == "transportInterface: none is no interface"
+    assert mine.offer("defaultMTU: 1400")
+    assert mine.now.rejected == ""
+
+
+def test_a_program_that_never_worked_has_nothing_to_go_back_to(tmp_path: Path) -> None:
+    assert not configuration(tmp_path, "").fails(Invalid("a", "b"))
+
+
+def test_a_disk_that_is_full_is_only_told(tmp_path: Path) -> None:
+    mine = configuration(tmp_path, "")
+    (tmp_path / ".kept.part").mkdir()
+    mine.works()
+    assert not (tmp_path / "kept").exists()
