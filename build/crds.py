@@ -14,11 +14,12 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from antrea.apis.crds import CRDS, manifest  # noqa: E402
+from antrea.apis.crd.definition import manifest  # noqa: E402
+from antrea.apis.crds import CRDS  # noqa: E402
 from antrea.features.gate import GATES  # noqa: E402
 
 if TYPE_CHECKING:
-    from antrea.apis.crds import Crd
+    from antrea.apis.crd.definition import Crd
 
 FOLDER = ROOT / "build/charts/antrea/crds"
 ALL = ROOT / "build/yamls/antrea-crds.yml"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from antrea.apis.crds import CRDS, GROUP
+from antrea.apis.crd.definition import GROUP
+from antrea.apis.crds import CRDS
 from antrea.lab import cluster
 from antrea.lab.record import Record
 from antrea.lab.settings import Settings

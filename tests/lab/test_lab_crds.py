@@ -17,7 +17,8 @@ from api_client import TABLE, ApiClient
 from crd_object import objects
 from hypothesis import HealthCheck, given, settings
 
-from antrea.apis.crds import CRDS, GROUP, Crd, Version, manifest, schema
+from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
+from antrea.apis.crds import CRDS
 from antrea.lab import cluster
 from antrea.lab.antrea import define
 from antrea.lab.record import Record

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import yaml
 
-from antrea.apis.crds import CRDS, Crd, manifest
+from antrea.apis.crd.definition import Crd, manifest
+from antrea.apis.crds import CRDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 import yaml
 
+from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
 from antrea.apis.crd.network_policy import ClusterNetworkPolicy
 from antrea.apis.crd.part import CrdStruct, json_name
-from antrea.apis.crds import CRDS, GROUP, Crd, Version, manifest, schema
+from antrea.apis.crds import CRDS
 from antrea.apis.schema import schema_of
 from antrea.features.gate import GATES
 

@@ -1,0 +1,121 @@
+"""What a declaration of a kind consists of, and the CustomResourceDefinition that comes from it.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from antrea.apis.schema import Schema, schema_of
+
+GROUP = "crd.antrea.io"
+SERVICE = {"name": "antrea", "namespace": "kube-system"}
+"""Where conversion webhooks are; a chart cannot set values in CRDs."""
+Manifest: TypeAlias = dict[str, Any]
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One column of `kubectl get`; with a priority it is shown by -o wide only."""
+
+    name: str
+    type: Literal["string", "integer", "number", "boolean", "date"]
+    path: str = msgspec.field(name="jsonPath")
+    description: str = ""
+    priority: int = 0
+    format: str = ""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A kind in one version, all of which are served."""
+
+    name: str
+    kind: type[msgspec.Struct]
+    columns: tuple[Column, ...] = ()
+    """In order; with none, kubectl shows NAME and AGE."""
+    storage: bool = True
+    status: bool = False
+    """Whether the status is a subresource: written apart, by programs."""
+    deprecation: str = ""
+    """The warning that users of this version get."""
+    only_name: str = ""
+    """The one name that objects can have."""
+
+
+class Crd(msgspec.Struct, frozen=True):
+    """One CustomResourceDefinition."""
+
+    plural: str
+    short: tuple[str, ...]
+    scope: Literal["Cluster", "Namespaced"]
+    versions: tuple[Version, ...]
+    """Oldest first."""
+    gates: tuple[str, ...] = ()
+    """Feature gates that this kind is for; it has use while any of them is on."""
+    labels: dict[str, str] = {}
+    conversion: str = ""
+    """Path of the webhook that converts between the versions."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.plural}.{GROUP}"
+
+    @property
+    def kind(self) -> str:
+        return self.versions[0].kind.__name__
+
+    @property
+    def file(self) -> str:
+        """Upstream's name of the file."""
+        return f"{self.kind.lower()}.yaml"
+
+
+def manifest(crd: Crd) -> Manifest:
+    """The object for the API server."""
+    names: Manifest = {"plural": crd.plural, "singular": crd.kind.lower(), "kind": crd.kind}
+    if crd.short:
+        names["shortNames"] = [*crd.short]
+    spec: Manifest = {
+        "group": GROUP,
+        "scope": crd.scope,
+        "names": names,
+        "versions": [_version(version) for version in crd.versions],
+    }
+    if crd.conversion:
+        client = {"service": {**SERVICE, "path": crd.conversion}}
+        webhook = {"conversionReviewVersions": ["v1", "v1beta1"], "clientConfig": client}
+        spec["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    metadata: Manifest = {"name": crd.name}
+    if crd.labels:
+        metadata["labels"] = {**crd.labels}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def schema(version: Version) -> Schema:
+    """The schema of one version; what every object has is the API server's affair."""
+    found = schema_of(version.kind)
+    properties = dict(found["properties"])
+    del properties["metadata"]
+    if version.only_name:
+        name = {"type": "string", "pattern": f"^{version.only_name}$"}
+        properties["metadata"] = {"type": "object", "properties": {"name": name}}
+    return {**found, "properties": properties}
+
+
+def _version(version: Version) -> Manifest:
+    told: Manifest = {"name": version.name, "served": True, "storage": version.storage}
+    if version.deprecation:
+        told |= {"deprecated": True, "deprecationWarning": version.deprecation}
+    told["schema"] = {"openAPIV3Schema": schema(version)}
+    if version.columns:
+        told["additionalPrinterColumns"] = [msgspec.to_builtins(column) for column in version.columns]
+    if version.status:
+        told["subresources"] = {"status": {}}
+    return told
