@@ -5,6 +5,8 @@ parity: pkg/controller/validation/ippool.go
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 from typing import TYPE_CHECKING
 
@@ -63,15 +65,48 @@ def subnet(gateway: str, prefix_length: int, path: str = "spec.subnetInfo") -> S
 
 def check_inside(spans: Sequence[Span], within: Span | None) -> None:
     """Every range in `within`, none over another of the same pool. Raises Invalid."""
+    seen: list[
+        tuple[int, int, int]
+    ] = []  # family, first address and index of ranges so far, none over another
     for index, one in enumerate(spans):
         path = f"spec.ipRanges[{index}]"
         if within and not (
             one.family == within.family and within.first <= one.first and one.last <= within.last
         ):
             raise Invalid(path, f"range [{one.text}] must be a strict subset of the subnet {within.text}")
-        for other in spans[:index]:
-            if one.overlaps(other):
-                raise Invalid(path, f"range [{one.text}] overlaps with range [{other.text}]")
+        place = bisect.bisect(seen, (one.family, one.last, len(spans)))
+        over = _overlapping(one, spans, seen, place)
+        if over:
+            raise Invalid(path, f"range [{one.text}] overlaps with range [{spans[min(over)].text}]")
+        seen.insert(place, (one.family, one.first, index))
+
+
+def _overlapping(
+    one: Span, spans: Sequence[Span], seen: Sequence[tuple[int, int, int]], place: int
+) -> list[int]:
+    over: list[int] = []
+    while place and one.overlaps(spans[seen[place - 1][2]]):
+        place -= 1
+        over.append(seen[place][2])
+    return over
+
+
+class Taken:
+    """Ranges that others have, found without looking at each of them; they may overlap with each other."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self._spans = tuple(spans)
+        ordered = sorted((span.family, span.first, span.last) for span in self._spans)
+        self._firsts = [(family, first) for family, first, _ in ordered]
+        self._reach = list(itertools.accumulate(((family, last) for family, _, last in ordered), max))
+        """By place in the order: how far the ranges up to there reach."""
+
+    def first_over(self, one: Span) -> int | None:
+        """The place, among those given, of the first range that overlaps with `one`."""
+        place = bisect.bisect(self._firsts, (one.family, one.last))
+        if not place or self._reach[place - 1] < (one.family, one.first):
+            return None
+        return next(number for number, span in enumerate(self._spans) if one.overlaps(span))
 
 
 def check_kept(old: Iterable[Span], new: Iterable[Span]) -> None:

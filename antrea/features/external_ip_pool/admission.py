@@ -11,7 +11,7 @@ from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
 from antrea.features.admission import Webhook
 from antrea.features.external_ip_pool.pool import WATCHED, PoolRow, pool_row, spans_of
-from antrea.features.ip_range import check_inside, check_kept, subnet
+from antrea.features.ip_range import Taken, check_inside, check_kept, subnet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +38,15 @@ def validate_pool(facts: Facts, review: Review[ExternalIPPool]) -> Steps:
 
 def _check_alone(facts: Facts, name: str, spans: Sequence[Span]) -> None:
     others = [(pool.name, span) for pool in facts.all(PoolRow) if pool.name != name for span in pool.spans]
+    taken = Taken(span for _, span in others)
     for index, one in enumerate(spans):
-        for pool, other in others:
-            if one.overlaps(other):
-                raise Invalid(
-                    f"spec.ipRanges[{index}]",
-                    f"range [{one.text}] overlaps with range [{other.text}] of ExternalIPPool {pool}",
-                )
+        number = taken.first_over(one)
+        if number is not None:
+            pool, other = others[number]
+            raise Invalid(
+                f"spec.ipRanges[{index}]",
+                f"range [{one.text}] overlaps with range [{other.text}] of ExternalIPPool {pool}",
+            )
 
 
 WEBHOOKS = (

@@ -5,8 +5,9 @@ parity: pkg/controller/networkpolicy/validate.go validateAppliedTo, validatePeer
 
 from __future__ import annotations
 
+import functools
 from ipaddress import ip_interface
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
 def fields_set(struct: msgspec.Struct) -> int:
     """How many fields say something; an empty selector does, an empty list does not."""
-    return sum(getattr(struct, field.name) != field.default for field in msgspec.structs.fields(struct))
+    return sum(getattr(struct, name) != default for name, default in _defaults(type(struct)))
+
+
+@functools.cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """Asking msgspec costs 0.4 ms each time: it evaluates all annotations."""
+    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))
 
 
 def check_labels(selectors: Mapping[str, LabelSelector | None]) -> None:

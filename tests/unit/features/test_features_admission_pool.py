@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import time
 from typing import Any
 
 import msgspec
 import pytest
 from admission_world import OK, World, named
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antrea.apis.crd.pool import ExternalIPPool
-from antrea.features.external_ip_pool.pool import POOLS, pool_row
+from antrea.errors import Invalid
+from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
+from antrea.features.ip_range import Span, Taken, check_inside
 
 INFO = {"gateway": "10.5.0.1", "prefixLength": 24}
 NET = {"cidr": "10.5.0.0/28"}
@@ -161,3 +167,47 @@ def test_a_pool_that_our_watch_has_not_seen_yet_is_looked_up() -> None:
 def test_ranges_that_were_stored_before_they_were_checked_count_as_none() -> None:
     pool = msgspec.convert(named(external({"start": "x", "end": "y"}, NET), "old"), ExternalIPPool)
     assert [span.text for span in pool_row(pool).spans] == ["10.5.0.0/28"]
+
+
+def spans(*pairs: tuple[int, int]) -> list[Span]:
+    return [Span(f"{first}-{last}", 4, first, last) for first, last in pairs]
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)).map(lambda p: (p[0], p[0] + p[1])))
+
+
+@given(pairs=PAIRS)
+def test_the_first_overlap_in_order_is_the_one_that_is_told(pairs: list[tuple[int, int]]) -> None:
+    made = spans(*pairs)
+    slow = next(
+        ((i, j) for i, one in enumerate(made) for j, other in enumerate(made[:i]) if one.overlaps(other)),
+        None,
+    )
+    said = ""
+    try:
+        check_inside(made, None)
+    except Invalid as no:
+        said = str(no)
+    i, j = slow or (0, 0)
+    words = f"spec.ipRanges[{i}]: range [{made[i].text}] overlaps with range [{made[j].text}]" if slow else ""
+    assert said == words
+
+
+@given(others=PAIRS, one=st.tuples(st.integers(0, 60), st.integers(0, 8)))
+def test_ranges_of_others_are_found_as_by_looking_at_each(
+    others: list[tuple[int, int]], one: tuple[int, int]
+) -> None:
+    made, [mine] = spans(*others), spans((one[0], one[0] + one[1]))
+    slow = next((number for number, other in enumerate(made) if mine.overlaps(other)), None)
+    assert Taken(made).first_over(mine) == slow
+
+
+def test_a_pool_of_very_many_ranges_is_decided_in_time() -> None:
+    ranges = [
+        {"cidr": f"{10 + n // 65536}.{n // 256 % 256}.{n % 256}.0/30"}
+        for n in random.sample(range(200_000), 30_000)
+    ]
+    world = World(*(PoolRow(f"p{n}", tuple(spans((n * 4, n * 4 + 3)))) for n in range(20_000)))
+    begin = time.process_time()
+    assert world.decide("/validate/externalippool", named(external(*ranges))) == OK
+    assert time.process_time() - begin < 2
