@@ -109,7 +109,7 @@ async def _decide(
     webhook: Webhook, facts: Facts, outside: Outside, asked: AdmissionRequest
 ) -> AdmissionResponse:
     installation = facts.get(Installation) or Installation()
-    warnings = await _run(gate_steps(webhook, installation.gates), asked.user_info, outside)
+    warnings = await _run(gate_steps(webhook, installation.gates, asked.operation), asked.user_info, outside)
     seen = Review(
         asked.operation,
         _decoded(asked.object, webhook.kind),

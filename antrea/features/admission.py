@@ -138,7 +138,7 @@ def wanted_gates(asked: Mapping[str, bool]) -> frozenset[str]:
     return frozenset().union(*(resolve(component, asked, built).names for component in components))
 
 
-def gate_steps(webhook: Webhook, wanted: frozenset[str]) -> Steps:
+def gate_steps(webhook: Webhook, wanted: frozenset[str], operation: Operation = "CREATE") -> Steps:
     """Denies where every gate of `webhook` is off, warns where its feature is not built yet. Raises Invalid."""
     names = webhook.gates
     built = {gate.name for gate in GATES if gate.built}
@@ -149,5 +149,5 @@ def gate_steps(webhook: Webhook, wanted: frozenset[str]) -> Steps:
             "kind", f"{webhook.resource} need the feature gate {which}, which is off{later}: see featureGates"
         )
     feature = webhook.feature or next((name for name in names if name in wanted), "")
-    if feature and feature not in built:
+    if feature and feature not in built and operation != "DELETE":
         yield Warn(f"the feature {feature} is not built yet: the object is kept, but nothing acts on it")

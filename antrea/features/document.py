@@ -1,9 +1,10 @@
-"""Writes docs/generated/feature-gates.md from the gate rows: run as `python -m antrea.features.document`."""
+"""Writes docs/generated/feature-gates.md from the gate rows, and docs/admission.md: `python -m antrea.features.document`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from antrea.features import admission_document
 from antrea.features.gate import GATES, Gate
 
 PAGE = Path(__file__).parents[2] / "docs" / "generated" / "feature-gates.md"
@@ -36,3 +37,4 @@ def _row(gate: Gate) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(document(), encoding="utf-8")
+    admission_document.PAGE.write_text(admission_document.document(), encoding="utf-8")

@@ -19,6 +19,7 @@ from antrea.controller.admission import MAX_BODY, review, routes
 from antrea.controller.conversion import conversion_routes
 from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
+from antrea.features import admission_document
 from antrea.features.admission import Installation, gate_steps, wanted_gates
 from antrea.features.gate import GATES
 from antrea.features.webhook_configuration import configurations
@@ -182,6 +183,11 @@ def test_gates_are_those_of_configuration_and_upstream_built_or_not() -> None:
     assert "AntreaPolicy" in wanted_gates({})
     assert "AntreaPolicy" not in wanted_gates({"AntreaPolicy": False})
     assert "AntreaIPAM" in wanted_gates({"AllAlpha": True})
+
+
+async def test_a_deletion_is_not_told_that_the_object_is_kept() -> None:
+    answer = await told("/validate/tier", body(None, operation="DELETE", oldObject=TIER))
+    assert (answer.allowed, answer.warnings) == (True, ())
 
 
 def test_one_of_several_gates_is_enough() -> None:
@@ -366,3 +372,7 @@ def test_configurations_are_upstreams() -> None:
         "sideEffects": "None",
         "timeoutSeconds": 5,
     }
+
+
+def test_the_page_on_admission_is_current() -> None:
+    assert admission_document.PAGE.read_text() == admission_document.document(), "run `make docs`"
