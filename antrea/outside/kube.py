@@ -287,10 +287,9 @@ class Kube:
                     yield Listed(objects)
                     trouble("")
                 before = version
-                async for change, seen in self._watch_once(path, kind, before, query):
+                async for change, seen in self._watch_once(path, kind, before, query, lambda: trouble("")):
                     version = seen
                     pause.reset()
-                    trouble("")
                     if change is not None:
                         yield change
                 if version == before:
@@ -306,9 +305,12 @@ class Kube:
                 await pause.wait()
 
     async def _watch_once(
-        self, path: str, kind: type[T], version: str, query: Mapping[str, str]
+        self, path: str, kind: type[T], version: str, query: Mapping[str, str], opened: Callable[[], None]
     ) -> AsyncIterator[tuple[Put[T] | Drop[T] | None, str]]:
-        """Changes after `version`, each with its own, until the server ends the watch; None is a bookmark."""
+        """Changes after `version`, each with its own, until the server ends the watch; None is a bookmark.
+
+        `opened` is called when the server has taken it up: a quiet collection then tells nothing for minutes.
+        """
         # the server ends a watch after this time, and not all at once
         seconds = self._chance(300, 600)
         asked = {
@@ -320,6 +322,7 @@ class Kube:
                 if response.status != 200:
                     _raise_for(response.status, await response.read(), path)
                     raise Refused([path], f"{path}: unexpected answer {response.status}")
+                opened()
                 async for line in _lines(response.content.iter_any()):
                     yield _change(line, kind, path)
         except (aiohttp.ClientError, TimeoutError, OSError) as why:

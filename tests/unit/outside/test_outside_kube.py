@@ -199,6 +199,30 @@ async def test_kube_failures_are_told_and_tried_again_with_growing_pauses() -> N
     assert pauses == [0.8, 1.6, 3.2, 6.4]
 
 
+async def test_kube_the_trouble_is_over_when_a_quiet_watch_is_taken_up_again() -> None:
+    told: list[str] = []
+    over = asyncio.Event()
+
+    def hear(why: str) -> None:
+        told.append(why)
+        if told == ["", "initializing", ""]:
+            over.set()
+
+    async def quiet(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.sleep(60)
+        return response
+
+    async with played(page(node("a")), answer(failure(429, "initializing"), 429), quiet) as (kube, _, _):
+        changes = kube.watch(NODES, Node, trouble=hear)
+        assert names([await anext(changes)]) == [("listed", ["a"])]
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.wait_for(over.wait(), 10)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
 async def test_kube_pauses_stop_growing_at_thirty_seconds_and_a_watch_without_news_pauses_too() -> None:
     async with played(page(), *[stream()] * 8) as (kube, server, pauses):
         watching = asyncio.create_task(take(kube, 2))
