@@ -133,13 +133,14 @@ def prepare(lab: Lab) -> None:
 class ControllerProcess:
     """The program in the control plane's network, as its own ServiceAccount; files are in `directory`."""
 
-    def __init__(self, lab: Lab, directory: Path) -> None:
+    def __init__(self, lab: Lab, directory: Path, **keys: object) -> None:
+        """`keys` of antrea-controller.conf besides those it needs."""
         self.lab = lab
         self.log = directory / "controller.log"
         self.token_file = directory / "token"
         self.directory = directory
         (directory / "antrea-controller.conf").write_text(
-            json.dumps({"apiPort": PORT, "clientConnection": {"kubeconfig": self._kubeconfig()}})
+            json.dumps({"apiPort": PORT, "clientConnection": {"kubeconfig": self._kubeconfig()}, **keys})
         )
         words = [sys.executable, "-m", "antrea.controller.main", "--v=2"]
         words += ["--config", str(directory / "antrea-controller.conf")]
