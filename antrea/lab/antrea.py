@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from antrea.lab.record import Record
 
 MANIFEST = Path(__file__).parents[2] / "build/yamls/antrea.yml"
-DEFINITIONS = MANIFEST.with_name("antrea-crds.yml")
 CONFIG_MAP = "antrea-config"
 PROGRAMS = ("antrea-agent", "antrea-controller")
 
@@ -77,19 +76,12 @@ def _develop(pod: dict[str, Any]) -> None:
             pod["volumes"].append(volume)
 
 
-def define(lab: Lab) -> None:
-    """Apply our CustomResourceDefinitions and wait until their kinds are served."""
-    lab.api.kubectl("apply", "-f", str(DEFINITIONS))
-    lab.api.kubectl("wait", "--for=condition=Established", "-f", str(DEFINITIONS), "--timeout=30s")
-
-
 def install(lab: Lab) -> None:
-    """Apply the definitions and the manifest. Raises Unavailable when it has not been generated."""
+    """Apply the manifest, definitions first. Raises Unavailable when it has not been generated."""
     try:
         text = MANIFEST.read_text()
     except FileNotFoundError as e:
         raise Unavailable(f"{MANIFEST}: run `make manifests`, or use `--cni reference`") from e
-    define(lab)
     lab.api.apply(manifest(lab, text))
 
 

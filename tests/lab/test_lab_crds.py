@@ -20,7 +20,6 @@ from hypothesis import HealthCheck, given, settings
 from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
 from antrea.apis.crds import CRDS
 from antrea.lab import cluster
-from antrea.lab.antrea import define
 from antrea.lab.record import Record
 from antrea.lab.settings import Settings
 
@@ -34,6 +33,7 @@ BY_KIND = {crd.kind: crd for crd in CRDS}
 VERSIONS = [(crd, version) for crd in CRDS for version in crd.versions]
 STORED = [(crd, version) for crd, version in VERSIONS if version.storage]
 NAMESPACES = ("data", "lab", "shop")
+MANIFEST = Path(__file__).parents[2] / "build/yamls/antrea-crds.yml"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -77,7 +77,8 @@ def plane() -> Iterator[Lab]:
     record = Record(f"crd{os.getpid()}")
     try:
         lab = cluster.up(record, Settings(nodes=0), print)
-        define(lab)
+        lab.api.kubectl("apply", "-f", str(MANIFEST))
+        lab.api.kubectl("wait", "--for=condition=Established", "-f", str(MANIFEST), "--timeout=30s")
         for name in NAMESPACES:
             lab.api.kubectl("create", "namespace", name)
         yield lab

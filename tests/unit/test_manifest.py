@@ -16,6 +16,7 @@ from antrea.config.agent_sections import FlowExporter
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
 from antrea.features.accept import accept_agent, accept_controller
+from antrea.features.registry import RESOURCES
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,18 +45,45 @@ CONTAINERS: list[dict[str, Any]] = [
 
 
 def test_the_manifests_objects_are_those_of_upstream_that_exist_here() -> None:
-    assert sorted(OBJECTS) == [
-        ("ClusterRole", "antrea-agent"),
-        ("ClusterRoleBinding", "antrea-agent"),
-        ("ConfigMap", "antrea-config"),
-        ("DaemonSet", "antrea-agent"),
-        ("Deployment", "antrea-controller"),
-        ("Role", "antrea-agent"),
-        ("RoleBinding", "antrea-agent"),
-        ("Service", "antrea"),
-        ("ServiceAccount", "antrea-agent"),
-        ("ServiceAccount", "antrea-controller"),
-    ]
+    found: dict[str, list[str]] = {}
+    for kind, name in sorted(OBJECTS):
+        found.setdefault(kind, []).append(name)
+    assert len(found.pop("CustomResourceDefinition")) == 20
+    assert found == {
+        "APIService": [
+            "v1alpha1.stats.antrea.io",
+            "v1beta1.system.antrea.io",
+            "v1beta2.controlplane.antrea.io",
+        ],
+        "ClusterRole": [
+            "aggregate-antrea-clustergroups-edit",
+            "aggregate-antrea-clustergroups-view",
+            "aggregate-antrea-policies-edit",
+            "aggregate-antrea-policies-view",
+            "aggregate-traceflows-edit",
+            "aggregate-traceflows-view",
+            "antctl",
+            "antrea-agent",
+            "antrea-controller",
+        ],
+        "ClusterRoleBinding": ["antctl", "antrea-agent", "antrea-controller"],
+        "ConfigMap": ["antrea-config"],
+        "DaemonSet": ["antrea-agent"],
+        "Deployment": ["antrea-controller"],
+        "MutatingWebhookConfiguration": ["crdmutator.antrea.io"],
+        "Role": ["antrea-agent", "antrea-controller"],
+        "RoleBinding": ["antrea-agent", "antrea-controller", "antrea-controller-authentication-reader"],
+        "Secret": ["antctl-service-account-token"],
+        "Service": ["antrea"],
+        "ServiceAccount": ["antctl", "antrea-agent", "antrea-controller"],
+        "ValidatingWebhookConfiguration": ["crdvalidator.antrea.io"],
+    }
+
+
+def test_the_manifests_api_services_are_the_groups_that_are_served() -> None:
+    assert {name for kind, name in OBJECTS if kind == "APIService"} == {
+        f"{row.version}.{row.group}" for row in RESOURCES
+    }
 
 
 def test_the_generated_parts_of_the_chart_are_current() -> None:
