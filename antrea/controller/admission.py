@@ -23,6 +23,7 @@ from antrea.outside import klog
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
+    from antrea.facts.fact import Fact
     from antrea.features.admission import Steps, Webhook
 
 log = klog.logger(__name__)
@@ -46,21 +47,44 @@ class Outside(Protocol):
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool: ...
 
 
+class Desk:
+    """What verdicts are made from: facts, and what may be looked up besides."""
+
+    def __init__(self, facts: Facts, outside: Outside) -> None:
+        self.facts = facts
+        self.outside = outside
+        self._listed: set[type[Fact]] = set()
+
+    async def listed(self, kinds: Iterable[type[Fact]]) -> None:
+        """Wait until each kind has been listed once; rows of a watch that is interrupted since count as they are."""
+        missing = set(kinds) - self._listed
+        if not missing:
+            return
+        told = asyncio.Event()
+        self.facts.listeners.append(told.set)
+        try:
+            while not all(self.facts.feeds.has(kind) for kind in missing):
+                told.clear()
+                await told.wait()
+        finally:
+            self.facts.listeners.remove(told.set)
+        self._listed |= missing
+
+
 def routes(webhooks: Iterable[Webhook], facts: Facts, outside: Outside) -> Mapping[str, Handler]:
     """Handlers of POST by path."""
+    desk = Desk(facts, outside)
     return {
-        path: _handler(webhook, facts, outside)
-        for webhook in webhooks
-        for path in (webhook.path, *webhook.aliases)
+        path: _handler(webhook, desk) for webhook in webhooks for path in (webhook.path, *webhook.aliases)
     }
 
 
-def _handler(webhook: Webhook, facts: Facts, outside: Outside) -> Handler:
+def _handler(webhook: Webhook, desk: Desk) -> Handler:
     async def handler(request: web.Request) -> web.StreamResponse:
         body = await read_body(request)
         if request.content_type != JSON:
             raise web.HTTPUnsupportedMediaType(text=f"invalid Content-Type, expected `{JSON}`")
-        answer = AdmissionAnswer(await review(webhook, facts, outside, body))
+        answer = AdmissionAnswer(await review(webhook, desk, body))
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
 
     return handler
@@ -78,7 +102,7 @@ async def read_body(request: web.Request) -> bytes:
     return bytes(body)
 
 
-async def review(webhook: Webhook, facts: Facts, outside: Outside, body: bytes) -> AdmissionResponse:
+async def review(webhook: Webhook, desk: Desk, body: bytes) -> AdmissionResponse:
     """The verdict on one AdmissionReview; whatever the body is, an answer."""
     uid = ""
     try:
@@ -86,7 +110,7 @@ async def review(webhook: Webhook, facts: Facts, outside: Outside, body: bytes) 
         if asked is None:
             raise Invalid("request", "is missing")
         uid = asked.uid
-        answer = await asyncio.wait_for(_decide(webhook, facts, outside, asked), SECONDS)
+        answer = await asyncio.wait_for(_decide(webhook, desk, asked), SECONDS)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         answer = denial(f"the AdmissionReview is not understood: {why}")
     except Invalid as no:
@@ -105,9 +129,8 @@ def denial(message: str, code: int = 0) -> AdmissionResponse:
     return AdmissionResponse(allowed=False, status=AdmissionStatus(message, code=code))
 
 
-async def _decide(
-    webhook: Webhook, facts: Facts, outside: Outside, asked: AdmissionRequest
-) -> AdmissionResponse:
+async def _decide(webhook: Webhook, desk: Desk, asked: AdmissionRequest) -> AdmissionResponse:
+    facts, outside = desk.facts, desk.outside
     installation = facts.get(Installation) or Installation()
     warnings = await _run(gate_steps(webhook, installation.gates, asked.operation), asked.user_info, outside)
     seen = Review(
@@ -118,7 +141,7 @@ async def _decide(
         asked.name,
         asked.namespace,
     )
-    await _listed(webhook, facts)
+    await desk.listed(webhook.reads)
     if webhook.mutate:
         if patches := list(webhook.mutate(facts, seen)):
             patch = msgspec.json.encode(patches)
@@ -127,18 +150,6 @@ async def _decide(
     if webhook.validate:
         warnings += await _run(webhook.validate(facts, seen), asked.user_info, outside)
     return AdmissionResponse(allowed=True, warnings=tuple(warnings))
-
-
-async def _listed(webhook: Webhook, facts: Facts) -> None:
-    """Wait until every kind that the decision reads has been listed."""
-    told = asyncio.Event()
-    facts.listeners.append(told.set)
-    try:
-        while not all(facts.feeds.has(kind) for kind in webhook.reads):
-            told.clear()
-            await told.wait()
-    finally:
-        facts.listeners.remove(told.set)
 
 
 async def _run(steps: Steps, user: UserInfo, outside: Outside) -> list[str]:

@@ -22,7 +22,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from antrea.controller.admission import review, without_nulls
+from antrea.controller.admission import Desk, review, without_nulls
 from antrea.controller.conversion import conversion_routes
 from antrea.engine import Facts
 from antrea.features.admission import Installation
@@ -142,7 +142,7 @@ def asked(cluster: Cluster, case: str) -> dict[str, Any]:
 
 async def decided(cluster: Cluster, webhook: Webhook, request: dict[str, Any]) -> AdmissionResponse:
     body = {"request": {"uid": "u", "userInfo": {"username": "kubernetes-admin"}, **request}}
-    return await review(webhook, cluster.facts, cluster, json.dumps(body).encode())
+    return await review(webhook, Desk(cluster.facts, cluster), json.dumps(body).encode())
 
 
 async def through_all(cluster: Cluster, request: dict[str, Any]) -> AdmissionResponse | None:
@@ -205,7 +205,7 @@ async def test_a_posted_review_gets_upstreams_answer(cluster: Cluster, case: str
     path = re.search(r"https://[^/]+(/\S+)", recorded)
     assert path
     webhook = next(webhook for webhook in WEBHOOKS if webhook.path == path.group(1))
-    answer = await review(webhook, cluster.facts, cluster, body)
+    answer = await review(webhook, Desk(cluster.facts, cluster), body)
     ours = {
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from antrea.controller import admission
-from antrea.controller.admission import MAX_BODY, review, routes
+from antrea.controller.admission import MAX_BODY, Desk, review, routes
 from antrea.controller.conversion import conversion_routes
 from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
@@ -94,7 +94,7 @@ POLICY: dict[str, Any] = {
 
 
 async def told(path: str, sent: bytes, facts: Facts | None = None, outside: Any = None) -> AdmissionResponse:
-    return await review(webhook(path), facts or listed(), outside or Empty(), sent)
+    return await review(webhook(path), Desk(facts or listed(), outside or Empty()), sent)
 
 
 async def test_a_review_is_answered_under_its_uid() -> None:
@@ -210,6 +210,18 @@ async def test_nothing_is_decided_before_its_facts_have_been_listed() -> None:
     answer = await asked
     assert answer.status
     assert (answer.status.message, facts.listeners) == ("spec.priority: tier t priority 255 is reserved", [])
+
+
+async def test_a_watch_that_is_interrupted_holds_no_verdict_up() -> None:
+    facts = listed()
+    desk = Desk(facts, Empty())
+    said = []
+    for _ in range(2):
+        answer = await review(webhook("/validate/tier"), desk, body(TIER))
+        said.append(answer.status and answer.status.message)
+        for kind in webhook("/validate/tier").reads:
+            facts.lost(kind)
+    assert said == ["spec.priority: tier t priority 255 is reserved"] * 2
 
 
 TRACE = {"metadata": {"name": "t"}, "spec": {"source": {"namespace": "n", "pod": "p"}}}
