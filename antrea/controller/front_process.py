@@ -101,6 +101,11 @@ class FrontProcess:
         self.port: int = first.port
         return Publisher(self._channel)
 
+    @property
+    def pid(self) -> int:
+        """Of the process that serves."""
+        return self._process.pid
+
     async def run(self) -> None:
         """Answer questions until cancelled. Raises Unavailable when the front has ended."""
         while True:

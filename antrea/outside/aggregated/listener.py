@@ -26,7 +26,7 @@ MOST_NEW = 1000
 """Connections without a request so far."""
 FIRST_REQUEST_SECONDS = 10.0
 """From the TCP handshake to the end of the first request's headers."""
-TLS_BUFFER = 16 << 10
+TLS_BUFFER = 8 << 10
 WRITE_BUFFER = 32 << 10
 BACKLOG = 1024
 Peer = tuple[Any, ...]

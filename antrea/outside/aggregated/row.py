@@ -151,6 +151,11 @@ class MemberChange:
         self._meta = meta
         self._added = added
         self._removed = removed
+        self._at: dict[str, tuple[list[Any], list[Any]]] = {}
+        if rule.by_node:
+            for number, changed in enumerate((added, removed)):
+                for member, place in changed.items():
+                    self._at.setdefault(place, ([], []))[number].append(member)
 
     def seen_by(self, node: str | None) -> Seen | None:
         """The patch, None if no member that `node` sees came or went.
@@ -161,8 +166,7 @@ class MemberChange:
             added = tuple(m for m in self._added if m not in self._removed)
             removed = tuple(m for m in self._removed if m not in self._added)
         else:
-            added = tuple(m for m, place in self._added.items() if place == node)
-            removed = tuple(m for m, place in self._removed.items() if place == node)
+            added, removed = map(tuple, self._at.get(node, ((), ())))
         if not added and not removed:
             return None
         patch = self._rule.patch(self._meta, added, removed)

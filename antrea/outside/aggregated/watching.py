@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-PIECE = 64 << 10
-"""Bytes handed to the connection at a time."""
+PIECE = (16 << 10) - 16
+"""Bytes handed to the connection at a time, a TLS record with its chunk's frame; what OpenSSL buffers for a connection stays as large as the largest was."""
 STALLED_SECONDS = 60.0
 """A client that takes no piece for so long is cut off, however little waits for it."""
 SHORTEST_SECONDS, LONGEST_SECONDS = 7200.0, 14400.0
@@ -76,6 +76,7 @@ async def _pump(request: web.Request, response: web.StreamResponse, watcher: Wat
             writing.reschedule(loop.time())
 
     watcher.wake = wake
+    alarm = loop.call_at(end, wake)
     try:
         while not watcher.cut and loop.time() < end:
             piece = watcher.take(PIECE)
@@ -85,17 +86,15 @@ async def _pump(request: web.Request, response: web.StreamResponse, watcher: Wat
                 writing = None
                 continue
             waiting = loop.create_future()
-            alarm = loop.call_at(end, wake)
-            try:
-                await waiting
-            finally:
-                alarm.cancel()
+            await waiting
         async with asyncio.timeout(1):
             await response.write_eof()
     except TimeoutError:
         # what the client has not taken by now would only be kept in memory
         if request.transport:
             request.transport.abort()
+    finally:
+        alarm.cancel()
     if watcher.cut:
         log.info(
             "Cut off a watch", why=watcher.cut, node=watcher.selection.node or "", peer=request.remote or ""
