@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
+import re
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv6Address,
+    IPv6Interface,
+    ip_address,
+    ip_interface,
+)
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,11 +43,18 @@ class Span(msgspec.Struct, frozen=True):
         return self.family == address.version and self.first <= int(address) <= self.last
 
 
+def prefix(cidr: str) -> IPv4Interface | IPv6Interface:
+    """The address and network of a CIDR as Go reads it: no bare address, no netmask, no zone. Raises ValueError."""
+    if not re.fullmatch(r"[^/%]+/[0-9]{1,3}", cidr):
+        raise ValueError(cidr)
+    return ip_interface(cidr)
+
+
 def span(cidr: str, start: str, end: str, path: str) -> Span:
     """The range that a CIDR, or else a start and an end, say. Raises Invalid below `path`."""
     if cidr:
         try:
-            network = ip_network(cidr, strict=False)
+            network = prefix(cidr).network
         except ValueError as why:
             raise Invalid(f"{path}.cidr", f"invalid cidr {cidr}") from why
         return Span(cidr, network.version, int(network[0]), int(network[-1]))

@@ -6,12 +6,12 @@ parity: pkg/controller/networkpolicy/validate.go validateAppliedTo, validatePeer
 from __future__ import annotations
 
 import functools
-from ipaddress import ip_interface
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from antrea.errors import Invalid
+from antrea.features.ip_range import prefix as in_network
 from antrea.features.label import key_faults, value_faults
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def check_labels(selectors: Mapping[str, LabelSelector | None]) -> None:
 def interface(cidr: str, path: str, prefix: str = "") -> IPv4Interface | IPv6Interface:
     """The address and network that a CIDR says. Raises Invalid in Go's words."""
     try:
-        if "/" not in cidr:
-            raise ValueError(cidr)
-        return ip_interface(cidr)
+        return in_network(cidr)
     except ValueError as why:
         raise Invalid(path, f"{prefix}invalid CIDR address: {cidr}") from why
 

@@ -134,6 +134,10 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         spec([{"from": [{"ipBlock": {"cidr": "10.0.0.1"}}]}]),
         "spec.ingress[0].from[0].ipBlock.cidr: invalid CIDR address: 10.0.0.1",
     ),
+    "a netmask": (
+        spec([{"from": [{"ipBlock": {"cidr": "10.0.0.0/255.0.0.0"}}]}]),
+        "spec.ingress[0].from[0].ipBlock.cidr: invalid CIDR address: 10.0.0.0/255.0.0.0",
+    ),
     "an exception that is no CIDR": (
         spec([{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.0.0.0/99"]}}]}]),
         "spec.ingress[0].from[0].ipBlock.except[0]: invalid except CIDR value: invalid CIDR address: 10.0.0.0/99",

@@ -39,6 +39,7 @@ RANGES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
         [NET], {"gateway": "10.5.0.1", "prefixLength": 32}, "spec.subnetInfo.prefixLength: invalid prefixLength 32",
     ),
     "no CIDR": ([{"cidr": "10.5.0.0/40"}], INFO, "spec.ipRanges[0].cidr: invalid cidr 10.5.0.0/40"),
+    "a bare address": ([{"cidr": "10.5.0.7"}], INFO, "spec.ipRanges[0].cidr: invalid cidr 10.5.0.7"),
     "no start": ([{"start": "x", "end": "10.5.0.9"}], INFO, "spec.ipRanges[0].start: invalid start ip address x"),
     "no end": ([{"start": "10.5.0.9", "end": "x"}], INFO, "spec.ipRanges[0].end: invalid end ip address x"),
     "two families": (

@@ -1,0 +1,119 @@
+"""What decisions ask of the API server, and rows that follow it, against one on loopback that keeps objects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+from certificate_world import api_server, until
+
+from antrea.apis.admission import UserInfo
+from antrea.apis.crd.tier import Tier
+from antrea.controller import webhooks
+from antrea.controller.webhooks import ApiLookup, Webhooks
+from antrea.errors import Unavailable
+from antrea.features.webhooks import WATCHED
+from antrea.outside.kube import Kube
+from antrea.outside.kube_access import Access
+
+TIERS = "/apis/crd.antrea.io/v1beta1/tiers"
+EVE = UserInfo("eve", "7", ("devs", "system:authenticated"), {"scopes": ("a", "b")})
+
+
+class Reviewer:
+    """Answers SubjectAccessReviews with this status and body; None: never."""
+
+    def __init__(self, status: int | None, body: Any = None) -> None:
+        self.status = status
+        self.body = body
+        self.asked: Any = None
+
+    async def serve(self, request: web.Request) -> web.Response:
+        self.asked = (request.path, json.loads(await request.read()))
+        if self.status is None:
+            await asyncio.Event().wait()
+        return web.json_response(self.body, status=self.status or 200)
+
+    async def ask(self) -> bool:
+        app = web.Application()
+        app.router.add_post("/{path:.*}", self.serve)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
+                return await ApiLookup(kube).may_get_secret(EVE, "n", "s")
+        finally:
+            await runner.cleanup()
+
+
+async def test_the_api_server_is_asked_about_all_that_it_said_of_the_user() -> None:
+    reviewer = Reviewer(201, {"status": {"allowed": True}})
+    assert await reviewer.ask()
+    assert reviewer.asked == (
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "resourceAttributes": {"verb": "get", "resource": "secrets", "namespace": "n", "name": "s"},
+                "user": "eve",
+                "groups": ["devs", "system:authenticated"],
+                "uid": "7",
+                "extra": {"scopes": ["a", "b"]},
+            },
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "status", [{}, {"allowed": False, "reason": "no"}, {"denied": True, "allowed": False}]
+)
+async def test_whoever_is_not_allowed_is_refused(status: dict[str, Any]) -> None:
+    assert not await Reviewer(201, {"status": status}).ask()
+
+
+@pytest.mark.parametrize(
+    ("reviewer", "why"),
+    [
+        (Reviewer(403, {"message": "we may not ask"}), "we may not ask"),
+        (Reviewer(500, {"message": "etcd is away"}), "etcd is away"),
+        (Reviewer(None), "no answer within 0.05 s"),
+    ],
+)
+async def test_that_nobody_can_say_is_no_yes(
+    reviewer: Reviewer, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "ACCESS_SECONDS", 0.05)
+    with pytest.raises(Unavailable, match=why):
+        await reviewer.ask()
+
+
+async def test_rows_follow_the_api_server() -> None:
+    policy = {"metadata": {"name": "p"}, "spec": {"tier": "gold", "priority": 1, "ingress": []}}
+    objects: dict[str, Any] = {f"{TIERS}/gold": {"spec": {"priority": 7}}}
+    async with api_server(objects) as (server, kube):
+        ours = Webhooks(kube, {}, namespace="kube-system", service_account="antrea-controller")
+        running = asyncio.ensure_future(ours.run())
+        try:
+            facts = ours._facts
+            await until(lambda: all(facts.feeds.has(watched.fact) for watched in WATCHED))
+            server.put("/apis/crd.antrea.io/v1beta1/clusternetworkpolicies/p", policy)
+            tiers, policies = (
+                next(w.fact for w in WATCHED if w.path.endswith(end))
+                for end in ("/tiers", "/clusternetworkpolicies")
+            )
+            await until(lambda: facts.by(policies, "tier", "gold"))
+            assert [row.key for row in facts.by(tiers, "priority", 7)] == ["gold"]
+            assert ours.trouble() == ""
+        finally:
+            running.cancel()
+
+
+async def test_an_object_is_found_or_is_not_there() -> None:
+    async with api_server({f"{TIERS}/gold": {"spec": {"priority": 7}}}) as (_, kube):
+        found = [await ApiLookup(kube).find(f"{TIERS}/{name}", Tier) for name in ("gold", "silver")]
+    assert [one and one.spec.priority for one in found] == [7, None]
