@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from ipaddress import ip_interface
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from antrea.lab.record import Record
 
 DOMAIN = "cluster.local"
+AUDITED = ("antrea-agent", "antrea-controller")
+"""ServiceAccounts whose every request to the API server is written down, so that tests compare them with their rights."""
 
 
 def first_address(network: Network, host: int, topology: Topology) -> str:
@@ -74,22 +77,46 @@ def make_certificates(record: Record, topology: Topology) -> None:
         certificates.issue(ca, f"{node.name}-server", node.name, sans=(node.name, *own, "127.0.0.1"))
 
 
+def audit_log(record: Record) -> Path:
+    """One JSON line per request of our programs. Source: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"""
+    return record.directory / "logs" / "audit.jsonl"
+
+
+def _audit_policy(record: Record) -> Path:
+    users = [f"system:serviceaccount:kube-system:{account}" for account in AUDITED]
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata", "users": users}, {"level": "None"}],
+    }
+    path = record.directory / "audit-policy.json"
+    path.write_text(json.dumps(policy))
+    return path
+
+
 def start(record: Record, topology: Topology, binaries: Binaries, api: Api) -> None:
     """Start all four; returns when the API server is ready and the other two have been started."""
-    machine = namespace.path(record, topology.control_plane.name)
+    start_server(record, topology, binaries, api)
+    _daemon(record, topology, binaries.kube_controller_manager, _controller_manager(record, topology))
+    scheduler = [*_as_user(record, "scheduler"), "--bind-address=127.0.0.1"]
+    _daemon(record, topology, binaries.kube_scheduler, scheduler)
 
-    def daemon(binary: Path, arguments: list[str]) -> None:
-        launch(record, binary.name, namespace.inside(machine, [binary, *arguments]))
 
-    daemon(binaries.etcd, _etcd(record))
-    daemon(binaries.kube_apiserver, _apiserver(record, topology))
+def start_server(record: Record, topology: Topology, binaries: Binaries, api: Api) -> None:
+    """Start etcd and the API server alone; returns when the API server is ready."""
+    _daemon(record, topology, binaries.etcd, _etcd(record))
+    _daemon(record, topology, binaries.kube_apiserver, _apiserver(record, topology))
     try:
         wait_for("the API server", api.ready, seconds=120)
     except Exception as e:
         e.add_note(tail(record.directory / "logs" / "kube-apiserver.log"))
         raise
-    daemon(binaries.kube_controller_manager, _controller_manager(record, topology))
-    daemon(binaries.kube_scheduler, [*_as_user(record, "scheduler"), "--bind-address=127.0.0.1"])
+
+
+def _daemon(record: Record, topology: Topology, binary: Path, arguments: list[str]) -> None:
+    machine = namespace.path(record, topology.control_plane.name)
+    launch(record, binary.name, namespace.inside(machine, [binary, *arguments]))
 
 
 def _etcd(record: Record) -> list[str]:
@@ -125,6 +152,8 @@ def _apiserver(record: Record, topology: Topology) -> list[str]:
         f"--service-account-signing-key-file={files}/sa.key",
         f"--service-account-issuer=https://kubernetes.default.svc.{DOMAIN}",
         f"--service-cluster-ip-range={','.join(SERVICES.prefixes(topology.family))}",
+        f"--audit-policy-file={_audit_policy(record)}",
+        f"--audit-log-path={audit_log(record)}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",

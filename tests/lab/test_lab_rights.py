@@ -1,0 +1,133 @@
+"""What our programs may do in the API and what they do are the same: no right is missing, and none is unused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from agent_node import wait_ready
+
+from antrea.errors import Unavailable
+from antrea.lab import control_plane as plane
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+ONLY_WHEN = {
+    ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
+    ("antrea-controller", "patch", "tiers.crd.antrea.io"): "somebody changed the priority of a default Tier",
+    ("antrea-controller", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token",
+    (
+        "antrea-controller",
+        "create",
+        "antreacontrollerinfos.crd.antrea.io",
+    ): "a server-side apply makes the object",
+    ("antrea-controller", "patch", "configmaps/antrea-ca"): "the CA is another one",
+    ("antrea-controller", "get", "pods"): "a Traceflow names its Pod; the gate is not built yet",
+    ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",
+}
+"""Rights that a quiet cluster does not need, and when it does; tests of those cases are in test_lab_admission.py."""
+
+
+class Right(NamedTuple):
+    account: str
+    verb: str
+    what: str
+
+
+def granted(lab: Lab) -> Iterator[Right]:
+    """Every verb of every rule that our accounts have."""
+    shown = lab.api.kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "json")
+    for binding in json.loads(shown)["items"]:
+        accounts = {s["name"] for s in binding.get("subjects", []) if s["kind"] == "ServiceAccount"} & set(
+            plane.AUDITED
+        )
+        ours = binding["metadata"].get("labels", {}).get("app") == "antrea"
+        reference = binding["roleRef"]
+        if not accounts or not ours or reference["name"].startswith("extension-"):
+            continue
+        words = ("get", reference["kind"], reference["name"], "-o", "json")
+        role = json.loads(
+            lab.api.kubectl(*words, *(("-n", "kube-system") if reference["kind"] == "Role" else ()))
+        )
+        for account in accounts:
+            for rule in role["rules"]:
+                yield from (Right(account, verb, what) for verb in rule["verbs"] for what in things(rule))
+
+
+def things(rule: dict[str, Any]) -> Iterator[str]:
+    for group in rule["apiGroups"]:
+        for resource in rule["resources"]:
+            full = f"{resource}.{group}" if group else resource
+            yield from (
+                (f"{full}/{name}" for name in rule.get("resourceNames", []))
+                if "resourceNames" in rule
+                else (full,)
+            )
+
+
+def requests(lab: Lab) -> Iterator[tuple[dict[str, Any], frozenset[Right]]]:
+    """Each request of our accounts, and the rights any of which allows it."""
+    for line in plane.audit_log(lab.record).read_text().splitlines():
+        event = json.loads(line)
+        about = event.get("objectRef", {})
+        if "resource" not in about:
+            continue
+        account = event["user"]["username"].rpartition(":")[2]
+        resource = about["resource"] + (f"/{about['subresource']}" if "subresource" in about else "")
+        full = f"{resource}.{about['apiGroup']}" if about.get("apiGroup") else resource
+        names = {about.get("name", "")}
+        if "metadata.name%3D" in event["requestURI"]:
+            names.add(event["requestURI"].split("metadata.name%3D")[1].split("&")[0])
+        whats = {full, *(f"{full}/{name}" for name in names if name)}
+        yield event, frozenset(Right(account, event["verb"], what) for what in whats)
+
+
+@pytest.fixture
+def exercised(lab: Lab) -> Lab:
+    """A cluster in which an agent had something to tell about its configuration."""
+    shown = json.loads(lab.api.kubectl("-n", "kube-system", "get", "cm", "antrea-config", "-o", "json"))
+    text = shown["data"]["antrea-agent.conf"]
+
+    def write(value: str) -> None:
+        patch = json.dumps({"data": {"antrea-agent.conf": value}})
+        lab.api.kubectl("-n", "kube-system", "patch", "cm", "antrea-config", "--type=merge", "-p", patch)
+
+    write(f"{text}\nrightsTest: true\n")
+    try:
+        wait_for(
+            "an Event of the unknown key", lambda: said(lab, "UnknownConfigKey", "rightsTest"), seconds=20
+        )
+    finally:
+        write(text)
+    for machine in lab.topology.nodes:
+        wait_ready(lab, machine.name)
+    return lab
+
+
+def said(lab: Lab, reason: str, word: str) -> bool:
+    try:
+        shown = lab.api.kubectl("get", "events", f"--field-selector=reason={reason}", "-o", "json")
+    except Unavailable:
+        return False
+    return any(word in event["message"] for event in json.loads(shown)["items"])
+
+
+def test_every_right_is_used_and_no_request_is_refused(exercised: Lab) -> None:
+    may = set(granted(exercised))
+    asked = list(requests(exercised))
+    refused = {
+        (event["user"]["username"], event["verb"], event["requestURI"])
+        for event, _ in asked
+        if event.get("responseStatus", {}).get("code") == 403
+    }
+    used = {right for _, rights in asked for right in rights}
+    unused = {right for right in may - used if tuple(right) not in ONLY_WHEN}
+
+    assert refused == set()
+    assert unused == set()
+    assert set(ONLY_WHEN) <= {tuple(right) for right in may}
