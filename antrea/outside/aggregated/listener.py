@@ -13,6 +13,8 @@ import socket
 from asyncio.sslproto import SSLProtocol
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from antrea.outside import klog
 
 if TYPE_CHECKING:
@@ -21,15 +23,20 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-MOST_CONNECTIONS = 20_000
-MOST_NEW = 1000
-"""Connections without a request so far."""
-FIRST_REQUEST_SECONDS = 10.0
-"""From the TCP handshake to the end of the first request's headers."""
 TLS_BUFFER = 8 << 10
 WRITE_BUFFER = 32 << 10
 BACKLOG = 1024
 Peer = tuple[Any, ...]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much strangers can take."""
+
+    connections: int = 20_000
+    new: int = 1000
+    """Connections without a request so far."""
+    first_request_seconds: float = 10.0
+    """From the TCP handshake to the end of the first request's headers."""
 
 
 class _Connection:
@@ -51,8 +58,13 @@ class Listener:
     """Serves `protocol` on a listening socket with this TLS; `asked` is called for each connection that has a request."""
 
     def __init__(
-        self, listening: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]
+        self,
+        listening: socket.socket,
+        tls: ssl.SSLContext,
+        protocol: Callable[[], asyncio.Protocol],
+        limits: Limits,
     ) -> None:
+        self._limits = limits
         self._listening = listening
         self._tls = tls
         self._protocol = protocol
@@ -96,21 +108,29 @@ class Listener:
             self._listening.close()
 
     def _take(self, plain: socket.socket, peer: Peer, now: float) -> None:
-        if len(self._new) >= MOST_NEW or (len(self._all) >= MOST_CONNECTIONS and self._new):
+        if len(self._new) >= self._limits.new or (len(self._all) >= self._limits.connections and self._new):
             self._drop_oldest()
-        if len(self._all) >= MOST_CONNECTIONS:
+        if len(self._all) >= self._limits.connections:
             self.dropped += 1
             plain.close()
             return
-        connection = _Connection(plain, now + FIRST_REQUEST_SECONDS)
+        connection = _Connection(plain, now + self._limits.first_request_seconds)
         self._new[peer] = self._all[peer] = connection
         connection.task = asyncio.ensure_future(self._serve(connection, peer))
+        # also if it is cancelled before it began
+        connection.task.add_done_callback(lambda _: self._ended(connection, peer))
 
     def _drop_oldest(self) -> None:
         peer = next(iter(self._new), None)
         if peer is not None:
-            self.dropped += 1
-            self._new.pop(peer).abort()
+            self._drop(peer)
+
+    def _drop(self, peer: Peer) -> None:
+        """Its place is free at once, whenever the connection itself is gone."""
+        self.dropped += 1
+        connection = self._new.pop(peer)
+        self._all.pop(peer, None)
+        connection.abort()
 
     async def _serve(self, connection: _Connection, peer: Peer) -> None:
         loop = asyncio.get_running_loop()
@@ -121,16 +141,19 @@ class Listener:
                 lambda: _Closing(self._protocol(), lambda: self._forget(peer, connection)),
                 plain,
                 ssl=self._tls,
-                ssl_handshake_timeout=FIRST_REQUEST_SECONDS,
+                ssl_handshake_timeout=self._limits.first_request_seconds,
             )
-        except (OSError, asyncio.CancelledError) as why:
-            # ssl.SSLError is an OSError: a client that we do not trust, or that does not speak TLS
+        except OSError as why:
+            # ssl.SSLError is one: a client that we do not trust, or that does not speak TLS
             log.v(4).info("A connection ended before its first request", err=str(why) or type(why).__name__)
-            plain.close()
-            self._forget(peer, connection)
             return
         connection.transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER)
+
+    def _ended(self, connection: _Connection, peer: Peer) -> None:
+        if connection.transport is None:
+            connection.plain.close()
+            self._forget(peer, connection)
 
     def _forget(self, peer: Peer, connection: _Connection) -> None:
         for known in (self._new, self._all):
@@ -140,13 +163,11 @@ class Listener:
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(1)
+            await asyncio.sleep(min(1.0, self._limits.first_request_seconds))
             for peer, connection in list(self._new.items()):
                 if connection.deadline > loop.time():
                     break
-                self.dropped += 1
-                del self._new[peer]
-                connection.abort()
+                self._drop(peer)
 
 
 class _Closing(asyncio.Protocol):

@@ -16,7 +16,7 @@ from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside import klog
 from antrea.outside.aggregated import discovery, negotiation
 from antrea.outside.aggregated.attributes import attributes
-from antrea.outside.aggregated.listener import Listener
+from antrea.outside.aggregated.listener import Limits, Listener
 from antrea.outside.aggregated.status import Answered, answer, failure
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ MOST_BODY = 3 << 20
 LINE, HEADERS = 16 << 10, 64 << 10
 """Bytes of the request line, and of one header."""
 REQUEST_SECONDS = 60.0
+DEFAULT = Limits()
 IDLE_SECONDS = 120.0
 """Longer than clients keep an idle connection (90 s in Go), so that none asks over one that is just being closed."""
 
@@ -53,6 +54,7 @@ class Server:
         *,
         handlers: Mapping[tuple[str, str], Handler],
         openapi: Mapping[str, bytes],
+        limits: Limits = DEFAULT,
     ) -> None:
         self._authentication = authentication
         self._authorization = authorization
@@ -66,7 +68,13 @@ class Server:
             for version in ("v2", "v2beta1")
         }
         self._openapi = openapi
+        self._limits = limits
         self._listener: Listener | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return self._listener.connections if self._listener else 0
 
     async def run(self, listening: socket.socket, tls: ssl.SSLContext) -> None:
         """Serve until cancelled."""
@@ -84,7 +92,7 @@ class Server:
         )
         await runner.setup()
         assert runner.server is not None  # noqa: S101 (made by setup)
-        self._listener = Listener(listening, tls, runner.server)
+        self._listener = Listener(listening, tls, runner.server, self._limits)
         try:
             await self._listener.run()
         finally:

@@ -1,0 +1,307 @@
+"""The server over TLS: who asks, what they may send, and what those cost who do not keep up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import socket
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+import pytest
+from certificates import SERVER, Made, made
+
+from antrea.apis.controlplane import NetworkPolicy
+from antrea.apis.meta import ObjectMetadata, Status
+from antrea.errors import Refused, Unavailable
+from antrea.features.definition import definition_name
+from antrea.features.registry import RESOURCES
+from antrea.outside.aggregated import openapi
+from antrea.outside.aggregated.authentication import Authentication, Trust
+from antrea.outside.aggregated.authorization import Authorization
+from antrea.outside.aggregated.listener import Limits
+from antrea.outside.aggregated.objects import Objects, Question
+from antrea.outside.aggregated.server import Server
+from antrea.outside.serving import Certificate, load_pair, server_tls
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CP = "/apis/controlplane.antrea.io/v1beta2"
+SERVING = made("antrea", usage=SERVER)
+FRONT, CLIENTS = made("front-proxy-ca", ca=True), made("kubernetes", ca=True)
+TRUST = Trust(
+    client_ca=CLIENTS.pem,
+    front_ca=FRONT.pem,
+    front_names=("front-proxy-client",),
+    user_headers=("X-Remote-User",),
+    group_headers=("X-Remote-Group",),
+    extra_prefixes=("X-Remote-Extra-",),
+)
+OWN = {"Authorization": "Bearer secret"}
+FORGED = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
+
+
+class Computes:
+    async def answer(self, question: Question) -> msgspec.Struct:
+        if question.name == "broken":
+            raise RuntimeError("a bug")
+        if question.name == "away":
+            raise Unavailable("the controller is away")
+        return Status(status="Success", code=201)
+
+
+class Reviews:
+    """An API server: the token `good` is jane, who may list."""
+
+    def __init__(self) -> None:
+        self.questions: list[dict[str, Any]] = []
+        self.trouble: Exception | None = None
+
+    async def ask(self, path: str, question: Any, kind: type[Any]) -> Any:
+        spec = question["spec"]
+        self.questions.append(spec)
+        if self.trouble:
+            raise self.trouble
+        if path.endswith("tokenreviews"):
+            known = {"authenticated": True, "user": {"username": "jane"}}
+            return msgspec.convert({"status": known if spec["token"] == "good" else {}}, kind)
+        allowed = spec["user"] == "jane" and spec.get("resourceAttributes", {}).get("verb") == "list"
+        return msgspec.convert({"status": {"allowed": allowed}}, kind)
+
+
+class World:
+    def __init__(self, limits: Limits) -> None:
+        self.reviews = Reviews()
+        self.objects = Objects(RESOURCES, Computes())
+        for store in self.objects.stores.values():
+            store.sync()
+        self.policies = self.objects.stores["controlplane.antrea.io", "networkpolicies"]
+        authentication = Authentication("secret", self.reviews)
+        authentication.trust = TRUST
+        documents = openapi.documents(RESOURCES, definition_name, "v1")
+        self.server = Server(
+            authentication,
+            Authorization(["/healthz"], self.reviews),
+            self.objects,
+            handlers={("GET", "/healthz"): _ok},
+            openapi=documents,
+            limits=limits,
+        )
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listening.getsockname()[1]
+        self.url = f"https://127.0.0.1:{self.port}"
+
+    async def ask(
+        self, path: str, *, method: str = "GET", client: ssl.SSLContext | None = None, **more: Any
+    ) -> tuple[int, Any]:
+        connector = aiohttp.TCPConnector(ssl=client or client_tls())
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.request(method, self.url + path, **more) as answer,
+        ):
+            text = await answer.text()
+            is_json = answer.content_type == "application/json"
+            return answer.status, json.loads(text) if is_json else text
+
+    async def opened(self, request: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=client_tls())
+        writer.write(request)
+        return reader, writer
+
+
+async def _ok(_: Any) -> aiohttp.web.StreamResponse:
+    return aiohttp.web.Response(text="ok")
+
+
+def client_tls(own: Made | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if own:
+        load_pair(context, Certificate(own.pem, own.key_pem))
+    return context
+
+
+@asynccontextmanager
+async def served(limits: Limits | None = None) -> AsyncIterator[World]:
+    world = World(limits or Limits())
+    tls = server_tls(Certificate(SERVING.pem, SERVING.key_pem))
+    tls.load_verify_locations(cadata=TRUST.client_ca + TRUST.front_ca)
+    tls.verify_mode = ssl.CERT_OPTIONAL
+    running = asyncio.ensure_future(world.server.run(world.listening, tls))
+    try:
+        yield world
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_server_knows_its_token_tokens_of_the_cluster_and_nobody_else() -> None:
+    path = f"{CP}/networkpolicies"
+    async with served() as world:
+        assert (await world.ask(path, headers=OWN))[0] == 200
+        for _ in range(3):
+            assert (await world.ask(path, headers={"Authorization": "Bearer good"}))[0] == 200
+        assert len(world.reviews.questions) == 2
+        assert (await world.ask(f"{path}/x", headers={"Authorization": "Bearer good"}))[0] == 403
+        status, body = await world.ask(path, headers={"Authorization": "Bearer b\u00e4d"})
+        assert (status, body["message"]) == (401, "Unauthorized")
+        assert (await world.ask(path))[0] == 403
+        assert await world.ask("/healthz") == (200, "ok")
+        world.reviews.trouble = Unavailable("away")
+        assert (await world.ask(path, headers={"Authorization": "Bearer other"}))[0] == 503
+        world.reviews.trouble = Refused(["x"], "no right to ask")
+        assert (await world.ask(path, headers={"Authorization": "Bearer other"}))[0] == 401
+        assert (await world.ask(path, headers=OWN))[0] == 200
+
+
+async def test_server_believes_remote_headers_of_the_front_proxys_certificate_alone() -> None:
+    path = f"{CP}/networkpolicies"
+    async with served() as world:
+        proxy = client_tls(made("front-proxy-client", FRONT))
+        assert (await world.ask(path, client=proxy, headers=FORGED))[0] == 200
+        headers = {"X-Remote-User": "eve", "X-Remote-Extra-Scopes%2fa": "b"}
+        assert (await world.ask(path, client=proxy, headers=headers))[0] == 403
+        asked = world.reviews.questions[-1]
+        assert (asked["user"], asked["groups"], asked["extra"]) == (
+            "eve",
+            ("system:authenticated",),
+            {"scopes/a": ("b",)},
+        )
+        for client, user in (
+            (client_tls(), "system:anonymous"),
+            (client_tls(made("front-proxy-client", CLIENTS)), "front-proxy-client"),
+        ):
+            status, body = await world.ask(path, client=client, headers=FORGED)
+            assert (status, f'User "{user}" cannot list' in body["message"]) == (403, True)
+        stranger = client_tls(made("other", FRONT))
+        assert (await world.ask(path, client=stranger, headers=FORGED))[0] == 401
+
+
+async def test_server_foreign_and_expired_certificates_do_not_get_through_tls() -> None:
+    async with served() as world:
+        for own in (made("admin", groups=("system:masters",)), made("admin", CLIENTS, days=-1)):
+            with pytest.raises((aiohttp.ClientError, OSError)):
+                await world.ask("/healthz", client=client_tls(own))
+        assert await world.ask("/healthz") == (200, "ok")
+
+
+async def test_server_large_bodies_and_headers_are_cut_short() -> None:
+    async with served() as world:
+        path = f"{CP}/nodestatssummaries"
+        big = b"x" * (50 << 20)
+        with contextlib.suppress(aiohttp.ClientConnectionError):
+            status, body = await world.ask(path, method="POST", headers=OWN, data=io.BytesIO(big))
+            assert (status, body["reason"]) == (413, "RequestEntityTooLarge")
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for _ in range(50):
+                yield big[: 1 << 20]
+
+        with contextlib.suppress(aiohttp.ClientConnectionError):
+            status, body = await world.ask(path, method="POST", headers=OWN, data=chunks())
+            assert status == 413
+        status, _ = await world.ask("/healthz", headers={"X-Long": "x" * (1 << 20)})
+        assert status == 400
+        assert await world.ask("/healthz") == (200, "ok")
+
+
+async def test_server_says_no_in_status_objects() -> None:
+    async with served() as world:
+        for path, method, status, reason in (
+            (f"{CP}/networkpolicies/none", "GET", 404, "NotFound"),
+            (f"{CP}/nothing", "GET", 404, "NotFound"),
+            (f"{CP}/networkpolicies", "POST", 405, "MethodNotAllowed"),
+            (f"{CP}/networkpolicies", "DELETE", 405, "MethodNotAllowed"),
+            (f"{CP}/networkpolicies/a/status", "GET", 405, "MethodNotAllowed"),
+            (f"{CP}/networkpolicies/a/nothing", "GET", 404, "NotFound"),
+            (f"{CP}/namespaces/a/networkpolicies", "GET", 404, "NotFound"),
+            (f"{CP}/groupmembers/a", "GET", 405, "MethodNotAllowed"),
+            (f"{CP}/clustergroupmembers/broken", "GET", 500, "InternalError"),
+            (f"{CP}/clustergroupmembers/away", "GET", 503, "ServiceUnavailable"),
+            ("/healthz", "POST", 405, "MethodNotAllowed"),
+        ):
+            code, body = await world.ask(path, method=method, headers=OWN)
+            assert (path, code, body["reason"]) == (path, status, reason)
+        assert await world.ask("/nothing", headers=OWN) == (404, "404 page not found\n")
+
+
+async def test_server_documents_are_known_by_their_tag() -> None:
+    async with served() as world:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=client_tls()), headers=OWN) as session,
+            session.get(f"{world.url}/openapi/v2") as first,
+        ):
+            tag = first.headers["ETag"]
+            assert (await first.json())["swagger"] == "2.0"
+            async with session.get(f"{world.url}/openapi/v2", headers={"If-None-Match": tag}) as again:
+                assert again.status == 304
+        _, index = await world.ask("/openapi/v3", headers=OWN)
+        for row in index["paths"].values():
+            assert (await world.ask(row["serverRelativeURL"], headers=OWN))[0] == 200
+        accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+        _, found = await world.ask("/apis", headers={**OWN, "Accept": accept})
+        assert found["kind"] == "APIGroupDiscoveryList"
+        _, found = await world.ask("/apis", headers=OWN)
+        assert [group["name"] for group in found["groups"]] == [
+            "controlplane.antrea.io",
+            "stats.antrea.io",
+            "system.antrea.io",
+        ]
+
+
+async def test_server_a_watch_ends_in_time_and_whatever_version_it_asks_for_begins_anew() -> None:
+    path = f"{CP}/networkpolicies?watch=true&resourceVersion=nonsense&timeoutSeconds=1"
+    async with served() as world:
+        world.policies.put("a", NetworkPolicy(metadata=ObjectMetadata(name="a")), frozenset({"n1"}))
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=client_tls()), headers=OWN) as session,
+            session.get(world.url + path) as answer,
+        ):
+            events = [json.loads(line)["type"] for line in (await answer.text()).splitlines()]
+        assert events == ["ADDED", "BOOKMARK"]
+        assert world.policies.watchers() == []
+
+
+async def test_server_who_sends_nothing_makes_room_for_who_does() -> None:
+    limits = Limits(connections=8, new=4, first_request_seconds=0.5)
+    async with served(limits) as world:
+        silent = [socket.create_connection(("127.0.0.1", world.port)) for _ in range(20)]
+        try:
+            # more than may wait: the oldest have gone, and a request gets through
+            assert await world.ask("/healthz") == (200, "ok")
+            _, half = await world.opened(b"GET /healthz HTTP/1.1\r\nHost: a\r\n")
+            async with asyncio.timeout(5):
+                while world.server.connections:  # noqa: ASYNC110 (there is no event)
+                    await asyncio.sleep(0.05)
+            half.close()
+        finally:
+            for one in silent:
+                one.close()
+
+
+async def test_server_a_watcher_that_does_not_read_is_cut_off_and_others_go_on() -> None:
+    head = f"GET {CP}/networkpolicies?watch=true HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n\r\n"
+    async with served() as world:
+        _, stalled = await world.opened(head.encode())
+        stalled.transport.pause_reading()  # type: ignore[attr-defined]
+        async with asyncio.timeout(10):
+            while len(world.policies.watchers()) < 1:  # noqa: ASYNC110 (there is no event)
+                await asyncio.sleep(0.01)
+            name = "x" * 30_000
+            number = 0
+            while world.policies.watchers():
+                number += 1
+                meta = ObjectMetadata(name="a", generation=number, uid=name)
+                world.policies.put("a", NetworkPolicy(metadata=meta))
+                await asyncio.sleep(0)
+        assert (await world.ask(f"{CP}/networkpolicies/a", headers=OWN))[1]["metadata"][
+            "generation"
+        ] == number
+        stalled.transport.abort()
