@@ -99,12 +99,22 @@ async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
 
 
 async def find_transport(config: AgentConfig, db: Ovsdb, node_ips: tuple[str, ...]) -> Transport:
-    """The card that reaches other Nodes, and its addresses, wherever an earlier start put them."""
+    """The card that reaches other Nodes, and its addresses, wherever an earlier start put them.
+
+    Raises Invalid where the configuration names another card than the one that br-phy holds: moving to it would cut
+    the Node off while Pods run.
+    """
     cards = await transport.cards()
     bridge = db.row("Bridge", PHYSICAL_BRIDGE) if config.ovs_datapath_type == "netdev" else None
     kept = bridge["external_ids"] if bridge else {}
     if kept.get(ADDRESSES_KEY):
         name = kept["antrea-interface"]
+        if config.transport_interface not in ("", name):
+            raise Invalid(
+                "transportInterface",
+                f"{config.transport_interface} cannot replace {name}, which {PHYSICAL_BRIDGE} holds: "
+                f"drain the Node, delete {PHYSICAL_BRIDGE} and restart it",
+            )
         card = transport.choose(cards, interface=name, cidrs=(), node_ips=())
         addresses = tuple(kept[ADDRESSES_KEY].split(","))
         routes = tuple(_route(text) for text in kept.get(ROUTES_KEY, "").split(",") if text)

@@ -167,9 +167,18 @@ def test_a_key_that_the_pod_depends_on_waits_and_says_so(lab: Lab, config: Confi
     )
 
 
-def test_a_change_that_fails_at_work_is_taken_back(lab: Lab, config: ConfigMap) -> None:
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"clientConnection": {"kubeconfig": "/no/such/file"}}, "/no/such/file"),
+        ({"transportInterface": "eth0"}, "eth0 cannot replace eth1"),
+    ],
+)
+def test_a_change_that_fails_at_work_is_taken_back(
+    lab: Lab, config: ConfigMap, change: dict[str, object], says: str
+) -> None:
     config.change(defaultMTU=1330)
     wait_value(lab, "defaultMTU", 1330)
-    config.change(clientConnection={"kubeconfig": "/no/such/file"}, defaultMTU=1340)
-    wait_for("an Event", lambda: [e for e in events(lab, "ConfigRejected") if "/no/such" in e], seconds=45)
+    config.change(defaultMTU=1340, **change)
+    wait_for("an Event", lambda: [e for e in events(lab, "ConfigRejected") if says in e], seconds=45)
     wait_value(lab, "defaultMTU", 1330)
