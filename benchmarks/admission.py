@@ -83,6 +83,9 @@ class Nowhere:
     async def find(self, path: str, kind: type) -> Any:
         return None
 
+    async def all(self, path: str, kind: type) -> tuple[Any, ...]:
+        return ()
+
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -24,7 +24,7 @@ from antrea.outside import klog
 if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.fact import Fact
-    from antrea.features.admission import Steps, Webhook
+    from antrea.features.admission import Steps, Watched, Webhook
 
 log = klog.logger(__name__)
 
@@ -37,12 +37,14 @@ JSON = "application/json"
 
 
 class Outside(Protocol):
-    """What a decision may look up: `find` an object, or None; whether `user` may read a Secret.
+    """What a decision may look up: `find` an object, or None; `all` of a collection; whether `user` may read a Secret.
 
-    Both raise Unavailable, Refused.
+    All raise Unavailable, Refused.
     """
 
     async def find(self, path: str, kind: type) -> Any: ...
+
+    async def all(self, path: str, kind: type) -> Sequence[Any]: ...
 
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool: ...
 
@@ -69,6 +71,12 @@ class Desk:
         finally:
             self.facts.listeners.remove(told.set)
         self._listed |= missing
+
+    async def list_anew(self, collections: Iterable[Watched]) -> None:
+        """Bring the rows of these up to now. Raises Unavailable, Refused."""
+        for one in collections:
+            rows = [one.row(found) for found in await self.outside.all(one.path, one.kind)]
+            self.facts.replace(one.fact, [row for row in rows if row])
 
 
 def routes(webhooks: Iterable[Webhook], facts: Facts, outside: Outside) -> Mapping[str, Handler]:
@@ -142,6 +150,8 @@ async def _decide(webhook: Webhook, desk: Desk, asked: AdmissionRequest) -> Admi
         asked.namespace,
     )
     await desk.listed(webhook.reads)
+    if asked.operation != "DELETE":
+        await desk.list_anew(webhook.anew)
     if webhook.mutate:
         if patches := list(webhook.mutate(facts, seen)):
             patch = msgspec.json.encode(patches)

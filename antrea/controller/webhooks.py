@@ -23,7 +23,7 @@ from antrea.features.webhooks import WATCHED, WEBHOOKS
 from antrea.outside.kube_feed import KindFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from antrea.apis.admission import UserInfo
     from antrea.controller.admission import Handler
@@ -42,6 +42,11 @@ class ApiLookup:
     async def find(self, path: str, kind: type) -> Any:
         """The object at `path`, or None. Raises Unavailable, Refused."""
         return await self._kube.get(path, kind)
+
+    async def all(self, path: str, kind: type) -> Sequence[Any]:
+        """The objects of the collection `path`. Raises Unavailable, Refused."""
+        listed: tuple[tuple[Any, ...], str] = await self._kube.list(path, kind)
+        return listed[0]
 
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         """Whether `user` may read the Secret. Raises Unavailable."""

@@ -126,6 +126,8 @@ class Webhook(msgspec.Struct, frozen=True):
     """Further paths that older configurations use."""
     reads: tuple[type[Fact], ...] = ()
     """Kinds that must have been listed before it can decide."""
+    anew: tuple[Watched, ...] = ()
+    """Small collections that are listed again for each decision: what must be unique is not judged by a watch that lags."""
 
 
 def wanted_gates(asked: Mapping[str, bool]) -> frozenset[str]:

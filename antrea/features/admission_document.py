@@ -27,7 +27,8 @@ answers and lists every deliberate difference. Beyond upstream:
 
 - a gate that is off is named (upstream answers 404);
 - an object of a feature that is not built yet is kept, with a warning that names the feature;
-- a Tier or ExternalIPPool that was created a moment ago counts at once, so one file may hold it and what refers to it;
+- a Tier or ExternalIPPool that was created a moment ago counts at once: one file may hold it and what refers to it, and
+  priorities and ranges are compared with what is there now, not with a watch that lags;
 - while the API server does not answer, the user is told to try again (503) instead of waiting;
 - an empty list is an absent field: `toServices: []` beside `ports` is taken, upstream refuses it.
 

@@ -89,6 +89,10 @@ class Cluster:
     async def find(self, path: str, kind: type) -> Any:
         return msgspec.convert(self.objects[path], kind) if path in self.objects else None
 
+    async def all(self, path: str, kind: type) -> list[Any]:
+        there = [one for at, one in self.objects.items() if at.rpartition("/")[0] == path]
+        return [msgspec.convert(one, kind) for one in there]
+
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         return user.username == "kubernetes-admin"
 

@@ -54,6 +54,6 @@ WEBHOOKS = (
         "externalippoolvalidator.antrea.io", "/validate/externalippool", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1beta1",), "externalippools", "Cluster", ExternalIPPool,
         "ranges of one family each, inside the subnet, overlapping with none of any pool; none may go or change",
-        validate=validate_pool, gates=("Egress", "ServiceExternalIP"), reads=(PoolRow,),
+        validate=validate_pool, gates=("Egress", "ServiceExternalIP"), reads=(PoolRow,), anew=WATCHED,
     ),
 )  # fmt: skip

@@ -45,7 +45,7 @@ WEBHOOKS = (
         "tiervalidator.antrea.io", "/validate/tier", ("CREATE", "UPDATE", "DELETE"), GROUP, VERSIONS, "tiers",
         "Cluster", Tier,
         "at most 20; priorities unique, not reserved, never changed; default and used tiers cannot be deleted",
-        validate=validate_tier, gates=GATES, reads=(TierRow, TierUse, NamespacedTierUse),
+        validate=validate_tier, gates=GATES, reads=(TierRow, TierUse, NamespacedTierUse), anew=(tier.TIERS,),
     ),
     Webhook(
         "acnpvalidator.antrea.io", "/validate/acnp", ("CREATE", "UPDATE"), GROUP, VERSIONS,

@@ -92,8 +92,9 @@ def _use(kind: type[TierUse]) -> Callable[[Any], TierUse]:
     return lambda policy: kind(policy.metadata.namespace, policy.metadata.name, policy.spec.tier)
 
 
+TIERS = Watched(f"{CRD}/tiers", Tier, TierRow, lambda tier: TierRow(tier.metadata.name, tier.spec.priority))
 WATCHED = (
-    Watched(f"{CRD}/tiers", Tier, TierRow, lambda tier: TierRow(tier.metadata.name, tier.spec.priority)),
+    TIERS,
     Watched(f"{CRD}/clusternetworkpolicies", _PolicyRef, TierUse, _use(TierUse)),
     Watched(f"{CRD}/networkpolicies", _PolicyRef, NamespacedTierUse, _use(NamespacedTierUse)),
 )

@@ -8,6 +8,7 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
@@ -41,6 +42,9 @@ class Empty:
     async def find(self, path: str, kind: type) -> Any:
         return None
 
+    async def all(self, path: str, kind: type) -> tuple[Any, ...]:
+        return ()
+
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         return False
 
@@ -55,6 +59,9 @@ class Away:
         if self.why:
             raise self.why
         await asyncio.Event().wait()
+
+    async def all(self, path: str, kind: type) -> tuple[Any, ...]:
+        return (await self.find(path, kind),)
 
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         return bool(await self.find("", object))
@@ -222,6 +229,32 @@ async def test_a_watch_that_is_interrupted_holds_no_verdict_up() -> None:
         for kind in webhook("/validate/tier").reads:
             facts.lost(kind)
     assert said == ["spec.priority: tier t priority 255 is reserved"] * 2
+
+
+class Fresh(Empty):
+    """An API server that has a Tier, and a pool, that no watch has told of yet."""
+
+    async def all(self, path: str, kind: type) -> tuple[Any, ...]:
+        ranges = {"ipRanges": [{"cidr": "10.0.0.0/8"}], "nodeSelector": {}}
+        spec = {"priority": 7} if path.endswith("/tiers") else ranges
+        return (msgspec.convert({"metadata": {"name": "fresh"}, "spec": spec}, kind),)
+
+
+async def test_what_must_be_unique_is_compared_with_what_is_there_now() -> None:
+    tier = {"metadata": {"name": "t"}, "spec": {"priority": 7}}
+    pool = {
+        "metadata": {"name": "p"},
+        "spec": {"ipRanges": [{"cidr": "10.9.0.0/30"}], "nodeSelector": {}},
+    }
+    said = []
+    for path, one in (("/validate/tier", tier), ("/validate/externalippool", pool)):
+        answer = await told(path, body(one), outside=Fresh())
+        assert answer.status
+        said.append(answer.status.message)
+    assert said == [
+        "spec.priority: tier t priority 7 overlaps with existing Tier",
+        "spec.ipRanges[0]: range [10.9.0.0/30] overlaps with range [10.0.0.0/8] of ExternalIPPool fresh",
+    ]
 
 
 TRACE = {"metadata": {"name": "t"}, "spec": {"source": {"namespace": "n", "pod": "p"}}}
