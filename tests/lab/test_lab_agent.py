@@ -7,10 +7,10 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+import traffic
 from agent_node import antctl, pod_namespace, restart_agent, wait_ready
 
 from antrea.errors import Unavailable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
-TRAFFIC = Path(__file__).with_name("traffic.py")
 POD = """
 apiVersion: v1
 kind: Pod
@@ -84,15 +83,13 @@ def test_a_pod_reaches_the_kubelet_of_every_node(lab: Lab, pods: dict[str, str])
 def test_a_pod_leaves_the_cluster_with_its_nodes_address(lab: Lab, pods: dict[str, str]) -> None:
     outside = namespace.path(lab.record, "outside")
     script = (
-        "import socket; s = socket.create_server(('192.0.2.10', 8099)); print('listening', flush=True);"
+        "import socket; s = socket.create_server(('192.0.2.10', 8099)); s.settimeout(15); print('listening', flush=True);"
         "c, peer = s.accept(); c.close(); print(peer[0], flush=True)"
     )
-    argv = namespace.inside(outside, [sys.executable, "-c", script])
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline() == "listening\n"
+    with traffic.running("outside", namespace.inside(outside, [sys.executable, "-c", script])) as server:
+        server.says("listening")
         lab.api.kubectl("exec", "app-node-1", "--", "nc", "-z", "-w", "5", "192.0.2.10", "8099")
-        assert server.stdout.readline() == "172.30.0.11\n"
+        server.says("172.30.0.11")
 
 
 def test_a_host_port_leads_to_its_pod_from_outside(lab: Lab, pods: dict[str, str]) -> None:
@@ -149,18 +146,20 @@ def test_antctl_in_the_agents_container_speaks_as_upstreams(lab: Lab, pods: dict
 
 def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(lab: Lab, pods: dict[str, str]) -> None:
     address = pods["app-node-2"]
-    serve = [*pod_namespace(lab, "node-2", address), sys.executable, str(TRAFFIC), "serve", address]
-    send = [*pod_namespace(lab, "node-1", pods["app-node-1"]), sys.executable, str(TRAFFIC), "send", address]
-    pipe: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(serve, **pipe) as server, subprocess.Popen(send, **pipe) as client:
-        assert server.stdout is not None
-        assert client.stdout is not None
-        assert server.stdout.readline() == "listening\n"
-        assert client.stdout.readline() == "connected\n"
-        restart_agent(lab, "node-1")
-        wait_ready(lab, "node-1")
-        out, _ = client.communicate("end\n", timeout=30)
-        sent = json.loads(out)
-        received = json.loads(server.communicate(timeout=30)[0])
+    serve = [*pod_namespace(lab, "node-2", address), sys.executable, traffic.__file__, "serve", address]
+    send = [
+        *pod_namespace(lab, "node-1", pods["app-node-1"]),
+        sys.executable,
+        traffic.__file__,
+        "send",
+        address,
+    ]
+    with traffic.running("server", serve) as server:
+        server.says("listening")
+        with traffic.running("client", send) as client:
+            client.says("connected")
+            restart_agent(lab, "node-1")
+            wait_ready(lab, "node-1")
+            sent, received = client.result("end\n"), server.result()
     assert sent["sent"] > 100
     assert (received["datagrams"], sent["echoed"]) == (sent["sent"], sent["sent"])

@@ -1,0 +1,84 @@
+"""The tunnel of userspace OVS in a real cluster: no packet waits for, or is lost over, where the tunnel ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from agent_node import in_agent, pod_namespace
+
+from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
+from antrea.outside.tunnel_neighbour import PERIOD, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  nodeName: NODE
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
+---
+"""
+NODES = ("node-1", "node-2")
+ENDS = {"node-1": "172.31.0.11", "node-2": "172.31.0.12"}
+
+
+@pytest.fixture(scope="module")
+def ping(lab: Lab) -> Iterator[list[str]]:
+    """One packet from a Pod of node-1 to one of node-2, as a command that fails without an answer within a second."""
+    names = [f"tunnel-{name}" for name in NODES]
+    text = "".join(POD.replace("NAME", f"tunnel-{n}").replace("NODE", n) for n in NODES)
+    lab.api.apply(text.replace("IMAGE", AGNHOST))
+    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=40s")
+    first, second = (
+        pod["status"]["podIP"]
+        for pod in json.loads(lab.api.kubectl("get", "pods", *names, "-o", "json"))["items"]
+    )
+    yield [*pod_namespace(lab, "node-1", first), "ping", "-c", "1", "-W", "1", second]
+    lab.api.kubectl("delete", "pod", *names, "--wait=false")
+
+
+def control(lab: Lab, where: str, command: str) -> str:
+    """What ovs-vswitchd of a node answers on its control socket."""
+    return in_agent(lab, where, "sh", "-c", f"ovs-appctl -t /run/openvswitch/ovs-vswitchd.*.ctl {command}")
+
+
+def forget(lab: Lab) -> None:
+    """OVS on both nodes as after its start, or long without traffic."""
+    for where in NODES:
+        control(lab, where, "tnl/neigh/flush")
+
+
+def known(lab: Lab) -> bool:
+    """Whether OVS on both nodes knows where the tunnel to the other one ends."""
+    shown = [parse(control(lab, where, "tnl/neigh/show")) for where in NODES]
+    return all(("br-phy", end) in rows for rows, end in zip(shown, reversed(ENDS.values()), strict=True))
+
+
+def test_ovs_knows_the_ends_of_tunnels_without_traffic_so_the_first_packet_arrives(
+    lab: Lab, ping: list[str]
+) -> None:
+    forget(lab)
+    wait_for("neighbours in OVS", lambda: known(lab), seconds=PERIOD + 5)
+    assert subprocess.run(ping, capture_output=True, check=False).returncode == 0
+
+
+def test_traffic_does_not_keep_a_tunnel_broken_when_ovs_forgets_its_end(lab: Lab, ping: list[str]) -> None:
+    """Twice within ten seconds: then OVS has just seen the answer to its question, misses it and drops as long as we send."""
+    for _ in range(2):
+        forget(lab)
+        wait_for(
+            "an answer through the tunnel",
+            lambda: subprocess.run(ping, capture_output=True, check=False).returncode == 0,
+            seconds=PERIOD + 3,
+            step=0.01,
+        )
