@@ -105,9 +105,9 @@ class Run:
     async def round(self, publisher: Publisher, number: int) -> None:
         """One change of each resource, until all readers have it."""
         mark = f"round-{number}-{time.monotonic_ns()}-"
-        own = {member(f"{mark}{node}"): node for node in self._nodes}
+        own = [(member(f"{mark}{node}"), node) for node in self._nodes]
         publisher.put(GROUP, "networkpolicies", "p", policy(mark), span=self._nodes)
-        publisher.change(GROUP, "addressgroups", "g", added={member(mark): ""})
+        publisher.change(GROUP, "addressgroups", "g", added=[(member(mark), "")])
         publisher.change(GROUP, "appliedtogroups", "g", added=own)
         publisher.change(GROUP, "egressgroups", "g", added=own)
         await publisher.drained()

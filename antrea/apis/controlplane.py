@@ -6,12 +6,13 @@ Source: upstream pkg/apis/controlplane/v1beta2/types.go (field names and meaning
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
-from antrea.apis.meta import ObjectMetadata, Wire
+from antrea.apis.meta import Int32, Int64, ObjectMetadata, Wire
+from antrea.apis.schema import doc
 
 GROUP, VERSION = "controlplane.antrea.io", "v1beta2"
 
@@ -46,7 +47,7 @@ class ExternalEntityReference(Wire, frozen=True, kw_only=True):
 class NamedPort(Wire, frozen=True, kw_only=True):
     """A port to which a container gives a name."""
 
-    port: Annotated[int, Meta(description="Port number.")] = 0
+    port: Annotated[Int32, Meta(description="Port number.")] = 0
     name: Annotated[str, Meta(description="Name of the port.")] = ""
     protocol: Annotated[str, Meta(description="TCP, UDP or SCTP.")] = ""
 
@@ -69,12 +70,13 @@ class IPNet(Wire, frozen=True, kw_only=True, rename={"prefix_length": "prefixLen
     """A network."""
 
     ip: Annotated[bytes, Meta(description="Its first address.")] = b""
-    prefix_length: Annotated[int, Meta(description="Length of its prefix in bits.")] = 0
+    prefix_length: Annotated[Int32, Meta(description="Length of its prefix in bits.")] = 0
 
 
 class IPBlock(Wire, frozen=True, kw_only=True):
     """A network with holes."""
 
+    schema_keywords: ClassVar[dict[str, Any]] = {"required": ["cidr"]}
     cidr: Annotated[IPNet, Meta(description="The network.")]
     except_: Annotated[tuple[IPNet, ...], Meta(description="Networks inside it that do not count.")] = (
         msgspec.field(default=(), name="except")
@@ -159,7 +161,7 @@ class NetworkPolicyPeer(Wire, frozen=True, kw_only=True):
         tuple[ServiceReference, ...], Meta(description="Services; egress rules only.")
     ] = ()
     label_identities: Annotated[
-        tuple[int, ...], Meta(description="Label identities of other clusters; ingress rules only.")
+        tuple[Int64, ...], Meta(description="Label identities of other clusters; ingress rules only.")
     ] = ()
 
 
@@ -172,15 +174,15 @@ class Service(Wire, frozen=True, kw_only=True):
     port: Annotated[
         int | str | None, Meta(description="Destination port, by number or name; nothing matches all.")
     ] = None
-    end_port: Annotated[int | None, Meta(description="Last port of the range that `port` begins.")] = None
-    icmp_type: Annotated[int | None, Meta(description="ICMP type; nothing matches all.")] = None
-    icmp_code: Annotated[int | None, Meta(description="ICMP code; nothing matches all.")] = None
-    igmp_type: Annotated[int | None, Meta(description="IGMP type.")] = None
+    end_port: Annotated[Int32 | None, Meta(description="Last port of the range that `port` begins.")] = None
+    icmp_type: Annotated[Int32 | None, Meta(description="ICMP type; nothing matches all.")] = None
+    icmp_code: Annotated[Int32 | None, Meta(description="ICMP code; nothing matches all.")] = None
+    igmp_type: Annotated[Int32 | None, Meta(description="IGMP type.")] = None
     group_address: Annotated[str, Meta(description="Multicast group; IGMP only.")] = ""
-    src_port: Annotated[int | None, Meta(description="Source port.")] = None
-    src_end_port: Annotated[int | None, Meta(description="Last port of the range that `srcPort` begins.")] = (
-        None
-    )
+    src_port: Annotated[Int32 | None, Meta(description="Source port.")] = None
+    src_end_port: Annotated[
+        Int32 | None, Meta(description="Last port of the range that `srcPort` begins.")
+    ] = None
 
 
 class HTTPProtocol(Wire, frozen=True, kw_only=True):
@@ -218,7 +220,7 @@ class NetworkPolicyRule(Wire, frozen=True, kw_only=True):
         tuple[Service, ...], Meta(description="Ports and protocols; none at all matches all.")
     ] = ()
     priority: Annotated[
-        int, Meta(description="Position in the policy; -1 in a Kubernetes NetworkPolicy.")
+        Int32, Meta(description="Position in the policy; -1 in a Kubernetes NetworkPolicy.")
     ] = 0
     action: Annotated[str | None, Meta(description="Allow, Drop, Reject or Pass.")] = None
     enable_logging: Annotated[bool, Meta(description="Whether matches are logged.")]
@@ -242,10 +244,10 @@ class NetworkPolicy(Wire, frozen=True, kw_only=True):
         tuple[str, ...], Meta(description="Names of AppliedToGroups, unless each rule has its own.")
     ] = ()
     priority: Annotated[
-        float | None, Meta(description="Lower wins within a tier; none for Kubernetes NetworkPolicies.")
+        float | None, doc("Lower wins within a tier; none for Kubernetes NetworkPolicies.", format="double")
     ] = None
     tier_priority: Annotated[
-        int | None, Meta(description="Priority of the tier; none for Kubernetes NetworkPolicies.")
+        Int32 | None, Meta(description="Priority of the tier; none for Kubernetes NetworkPolicies.")
     ] = None
     source_ref: Annotated[
         NetworkPolicyReference | None, Meta(description="The policy that a user wrote.")
@@ -279,6 +281,7 @@ class BundleServerAuthConfiguration(Wire, frozen=True, kw_only=True):
 class SupportBundleCollection(Wire, frozen=True, kw_only=True):
     """A collection that agents of the selected Nodes have to make."""
 
+    schema_keywords: ClassVar[dict[str, Any]] = {"required": []}
     metadata: ObjectMetadata
     expired_at: Annotated[str | None, Meta(description="When agents give up.")]
     since_time: Annotated[str, Meta(description="Only logs younger than this duration.")] = ""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from antrea.apis.controlplane import GroupMember, IPNet, NetworkPolicyReference, PodReference
-from antrea.apis.meta import ObjectMetadata, Wire
+from antrea.apis.meta import Int32, Int64, ObjectMetadata, Wire
 from antrea.apis.stats import RuleTrafficStats, TrafficStats
 
 
 class NetworkPolicyNodeStatus(Wire, frozen=True, kw_only=True):
     """How far one Node is with a policy."""
 
+    schema_keywords: ClassVar[dict[str, Any]] = {"required": ["realizationFailure"]}
     node_name: Annotated[str, Meta(description="Name of the Node.")] = ""
-    generation: Annotated[int, Meta(description="Generation of the policy that is realised.")] = 0
+    generation: Annotated[Int64, Meta(description="Generation of the policy that is realised.")] = 0
     realization_failure: Annotated[bool, Meta(description="Whether realising it failed.")] = False
     message: Annotated[str, Meta(description="Why it failed.")] = ""
 
@@ -111,7 +112,7 @@ class NetworkPolicyEvaluationResponse(Wire, frozen=True, kw_only=True):
 
     network_policy: Annotated[NetworkPolicyReference, Meta(description="Its policy.")]
     rule_index: Annotated[
-        int,
+        Int32,
         Meta(
             description="Position of the rule; 2147483647 is the default isolation of a Kubernetes NetworkPolicy."
         ),
@@ -137,9 +138,9 @@ class Members(Wire, frozen=True, kw_only=True):
     effective_ip_blocks: Annotated[
         tuple[IPNet, ...] | None, Meta(description="Networks, if the group names some.")
     ] = msgspec.field(name="effectiveIPBlocks")
-    total_members: Annotated[int, Meta(description="Members on all pages.")]
-    total_pages: Annotated[int, Meta(description="Number of pages.")]
-    current_page: Annotated[int, Meta(description="This page, from 1.")]
+    total_members: Annotated[Int64, Meta(description="Members on all pages.")]
+    total_pages: Annotated[Int64, Meta(description="Number of pages.")]
+    current_page: Annotated[Int64, Meta(description="This page, from 1.")]
 
 
 class ClusterGroupMembers(Members, frozen=True, kw_only=True):

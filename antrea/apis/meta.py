@@ -10,6 +10,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from antrea.apis.schema import doc
+
+Int32 = Annotated[int, doc(format="int32")]
+Int64 = Annotated[int, doc(format="int64")]
+
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A field with a default is left out while it has it; one without a default is always on the wire."""
@@ -55,10 +60,10 @@ class ObjectMetadata(Wire, frozen=True, kw_only=True):
     self_link: Annotated[str, Meta(description="No longer filled in.")] = ""
     uid: Annotated[str, Meta(description="Differs between all objects that ever had this name.")] = ""
     resource_version: Annotated[str, Meta(description="Version of the store; an opaque text.")] = ""
-    generation: Annotated[int, Meta(description="Grows with every change of what is wanted.")] = 0
+    generation: Annotated[Int64, Meta(description="Grows with every change of what is wanted.")] = 0
     creation_timestamp: Annotated[str, Meta(description="When the object was made.")] = ""
     deletion_timestamp: Annotated[str, Meta(description="When the object is to be removed.")] = ""
-    deletion_grace_period_seconds: Annotated[int, Meta(description="Seconds given to end in peace.")] = 0
+    deletion_grace_period_seconds: Annotated[Int64, Meta(description="Seconds given to end in peace.")] = 0
     labels: Annotated[dict[str, str], Meta(description="What selectors look at.")] = {}
     annotations: Annotated[dict[str, str], Meta(description="What tools attach.")] = {}
     owner_references: Annotated[
@@ -76,7 +81,7 @@ class ListMetadata(Wire, frozen=True, kw_only=True):
         default="", name="continue"
     )
     remaining_item_count: Annotated[
-        int, Meta(description="How many objects the pages after this one have.")
+        Int64, Meta(description="How many objects the pages after this one have.")
     ] = 0
     resource_version: Annotated[str, Meta(description="Version of the store when it was listed.")] = ""
     self_link: Annotated[str, Meta(description="No longer filled in.")] = ""
@@ -98,7 +103,7 @@ class StatusDetails(Wire, frozen=True, kw_only=True):
     kind: str = ""
     uid: str = ""
     causes: tuple[StatusCause, ...] = ()
-    retry_after_seconds: int = 0
+    retry_after_seconds: Int32 = 0
 
 
 class Status(Wire, frozen=True, kw_only=True):
@@ -111,4 +116,4 @@ class Status(Wire, frozen=True, kw_only=True):
     message: str = ""
     reason: str = ""
     details: StatusDetails | None = None
-    code: int = 0
+    code: Int32 = 0

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from antrea.apis.meta import ObjectMetadata, Wire
+from antrea.apis.meta import Int64, ObjectMetadata, Wire
 
 GROUP, VERSION = "stats.antrea.io", "v1alpha1"
 
@@ -18,9 +18,9 @@ GROUP, VERSION = "stats.antrea.io", "v1alpha1"
 class TrafficStats(Wire, frozen=True, kw_only=True):
     """Totals."""
 
-    packets: Annotated[int, Meta(description="Packets that matched.")] = 0
-    bytes: Annotated[int, Meta(description="Bytes of these packets.")] = 0
-    sessions: Annotated[int, Meta(description="Connections that matched.")] = 0
+    packets: Annotated[Int64, Meta(description="Packets that matched.")] = 0
+    bytes: Annotated[Int64, Meta(description="Bytes of these packets.")] = 0
+    sessions: Annotated[Int64, Meta(description="Connections that matched.")] = 0
 
 
 class RuleTrafficStats(Wire, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class TargetIPLatencyStats(Wire, frozen=True, kw_only=True):
     last_send_time: Annotated[str | None, Meta(description="When the last probe was sent.")] = None
     last_recv_time: Annotated[str | None, Meta(description="When the last answer came.")] = None
     last_measured_rtt_nanoseconds: Annotated[
-        int, Meta(description="Last round trip time in nanoseconds.")
+        Int64, Meta(description="Last round trip time in nanoseconds.")
     ] = msgspec.field(default=0, name="lastMeasuredRTTNanoseconds")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from antrea.apis.meta import ObjectMetadata, Wire
+from antrea.apis.meta import Int32, Int64, ObjectMetadata, Wire
 
 GROUP, VERSION = "system.antrea.io", "v1beta1"
 
@@ -30,9 +30,9 @@ class ObjectReference(Wire, frozen=True, kw_only=True):
 class NetworkPolicyControllerInfo(Wire, frozen=True, kw_only=True):
     """How much is computed for network policies."""
 
-    network_policy_num: Annotated[int, Meta(description="Number of NetworkPolicies.")] = 0
-    address_group_num: Annotated[int, Meta(description="Number of AddressGroups.")] = 0
-    applied_to_group_num: Annotated[int, Meta(description="Number of AppliedToGroups.")] = 0
+    network_policy_num: Annotated[Int32, Meta(description="Number of NetworkPolicies.")] = 0
+    address_group_num: Annotated[Int32, Meta(description="Number of AddressGroups.")] = 0
+    applied_to_group_num: Annotated[Int32, Meta(description="Number of AppliedToGroups.")] = 0
 
 
 class ControllerCondition(Wire, frozen=True, kw_only=True):
@@ -56,11 +56,13 @@ class AntreaControllerInfo(Wire, frozen=True, kw_only=True):
     network_policy_controller_info: Annotated[
         NetworkPolicyControllerInfo, Meta(description="How much is computed for network policies.")
     ]
-    connected_agent_num: Annotated[int, Meta(description="Agents that watch AppliedToGroups.")] = 0
+    connected_agent_num: Annotated[Int32, Meta(description="Agents that watch AppliedToGroups.")] = 0
     controller_conditions: Annotated[
         tuple[ControllerCondition, ...], Meta(description="Lines of health, ControllerHealthy among them.")
     ] = ()
-    api_port: Annotated[int, Meta(description="Port of its API.")] = msgspec.field(default=0, name="apiPort")
+    api_port: Annotated[Int32, Meta(description="Port of its API.")] = msgspec.field(
+        default=0, name="apiPort"
+    )
 
 
 class SupportBundle(Wire, frozen=True, kw_only=True):
@@ -70,4 +72,4 @@ class SupportBundle(Wire, frozen=True, kw_only=True):
     status: Annotated[str, Meta(description="None, Collecting or Collected.")] = ""
     sum: Annotated[str, Meta(description="SHA-256 of the bundle in hexadecimal.")] = ""
     since: Annotated[str, Meta(description="Only logs younger than this duration.")] = ""
-    size: Annotated[int, Meta(description="Bytes of the bundle.")] = 0
+    size: Annotated[Int64, Meta(description="Bytes of the bundle.")] = 0

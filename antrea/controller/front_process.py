@@ -19,7 +19,7 @@ from antrea.features.registry import RESOURCES
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from antrea.engine import Facts
 
@@ -44,16 +44,17 @@ class Publisher:
 
     def change(
         self, group: str, resource: str, key: str, *,
-        added: Mapping[Any, str], removed: Iterable[Any] = (), span: Iterable[str] | None = None,
+        added: Iterable[tuple[Any, str]], removed: Iterable[tuple[Any, str]] = (),
+        span: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
-        """Members of a group came, each with its Node, and went; `span` None: as it was."""
+        """Members of a group came and went, each with its Node; `span` None: as it was."""
         self._channel.say(
             wire.Change(
                 group,
                 resource,
                 key,
-                tuple((wire.raw(member), place) for member, place in added.items()),
-                tuple(map(wire.raw, removed)),
+                tuple((wire.raw(member), place) for member, place in added),
+                tuple((wire.raw(member), place) for member, place in removed),
                 None if span is None else tuple(span),
             )
         )

@@ -109,8 +109,10 @@ def publish(objects: Objects, frame: wire.Put | wire.Change | wire.Drop | wire.S
         found = msgspec.msgpack.decode(frame.found, type=store.resource.struct)
         store.put(frame.key, found, frozenset(frame.span), frame.places)
     elif isinstance(frame, wire.Change):
-        added = {msgspec.msgpack.decode(one, type=GroupMember): place for one, place in frame.added}
-        removed = [msgspec.msgpack.decode(one, type=GroupMember) for one in frame.removed]
+        added, removed = (
+            [(msgspec.msgpack.decode(one, type=GroupMember), place) for one, place in placed]
+            for placed in (frame.added, frame.removed)
+        )
         span = None if frame.span is None else frozenset(frame.span)
         store.change(frame.key, added=added, removed=removed, span=span)
     elif isinstance(frame, wire.Drop):

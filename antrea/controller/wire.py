@@ -52,13 +52,13 @@ class Put(Frame, frozen=True):
 
 
 class Change(Frame, frozen=True):
-    """Members of a group came (each with its Node) and went; `span` None: as it was."""
+    """Members of a group came and went, each with its Node; `span` None: as it was."""
 
     group: str
     resource: str
     key: str
     added: tuple[tuple[msgspec.Raw, str], ...] = ()
-    removed: tuple[msgspec.Raw, ...] = ()
+    removed: tuple[tuple[msgspec.Raw, str], ...] = ()
     span: tuple[str, ...] | None = None
 
 

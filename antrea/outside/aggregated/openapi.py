@@ -94,14 +94,23 @@ def _schemas(rows: list[Resource], name: Name, prefix: str) -> dict[str, Any]:
 
     for row in rows:
         for kind in (row.struct, *(part.kind for part in row.subresources)):
-            found[name(kind)] = _top(schema_of(kind, ref=ref), _kind(row, kind.__name__))
+            found[name(kind)] = _top(_schema(kind, ref), _kind(row, kind.__name__))
         if "list" in row.verbs:
             found[f"{name(row.struct)}List"] = _list(row, prefix, name)
     while waiting:
         struct = waiting.pop()
         if name(struct) not in found:
-            found[name(struct)] = schema_of(struct, ref=ref)
+            found[name(struct)] = _schema(struct, ref)
     return {key: _adjusted(schema, prefix) for key, schema in sorted(found.items())}
+
+
+def _schema(struct: type[Any], ref: Callable[[type], str]) -> dict[str, Any]:
+    """Objects within that we always send are not for clients to give, unless the struct itself says so."""
+    schema = schema_of(struct, ref=ref)
+    if "required" not in getattr(struct, "schema_keywords", {}):
+        given = {key for key, found in schema.get("properties", {}).items() if "$ref" not in found}
+        schema["required"] = [key for key in schema.get("required", ()) if key in given]
+    return schema
 
 
 def _top(schema: dict[str, Any], kind: dict[str, str]) -> dict[str, Any]:
@@ -123,17 +132,16 @@ def _kind(row: Resource, kind: str) -> dict[str, str]:
 
 
 def _adjusted(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Objects within that are always sent are not for clients to give; a number or a text has a definition of its own."""
+    """A number or a text has a definition of its own."""
     properties = {
         key: _with_words(_int_or_string(found, prefix), prefix)
         for key, found in schema.get("properties", {}).items()
     }
-    inner = {key for key, found in schema.get("properties", {}).items() if "$ref" in found}
-    required = [key for key in schema.get("required", ()) if key not in inner]
+    required = schema.get("required", ())
     rest = {key: value for key, value in schema.items() if key not in ("properties", "required")}
     return {
         **rest,
-        **({"required": required} if required else {}),
+        **({"required": [*required]} if required else {}),
         **({"properties": dict(sorted(properties.items()))} if properties else {}),
     }
 

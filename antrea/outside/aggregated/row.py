@@ -9,12 +9,14 @@ import msgspec
 from antrea.outside.aggregated.form import body
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from antrea.apis.resource import Members, Resource
 
 Seen = tuple[Any, bytes]
 """An object with its body."""
+Placed = tuple[Any, str]
+"""A member of a group and a Node it is on, "" for none."""
 
 
 class Change(Protocol):
@@ -75,27 +77,30 @@ class _Whole:
 
 
 class GroupRow(Row):
-    """A group: its members can be changed one by one, and bodies are made when somebody asks."""
+    """A group: its members can be changed one by one, and bodies are made when somebody asks.
 
-    def __init__(self, resource: Resource, found: Any, span: frozenset[str], members: dict[Any, str]) -> None:
+    A member may be on several Nodes: a Service is on all that serve it.
+    """
+
+    def __init__(
+        self, resource: Resource, found: Any, span: frozenset[str], members: Iterable[Placed]
+    ) -> None:
         if resource.members is None:
             raise TypeError(f"{resource.plural} are no groups")
         super().__init__(resource, msgspec.structs.replace(found, group_members=()), span)
         self._rule: Members = resource.members
         self.by_node = self._rule.by_node
-        self.members = members
-        """Each member's Node, "" for none; in the order in which they came."""
+        self.members: dict[Any, set[str]] = {}
+        """Each member's Nodes, "" for none; in the order in which they came."""
         self._at: dict[str, dict[Any, None]] = {}
-        if self.by_node:
-            for member, place in members.items():
-                self._at.setdefault(place, {})[member] = None
+        for member, place in members:
+            self._enter(member, place)
 
     @classmethod
     def of(cls, resource: Resource, found: Any, span: frozenset[str], places: Sequence[str]) -> GroupRow:
         """Raises ValueError if `places` is given and has another length than the members."""
         members = found.group_members
-        pairs = zip(members, places or [""] * len(members), strict=True)
-        return cls(resource, found, span, dict(pairs))
+        return cls(resource, found, span, zip(members, places or [""] * len(members), strict=True))
 
     def whole(self, node: str | None) -> Seen:
         if node is None or not self.by_node:
@@ -110,64 +115,89 @@ class GroupRow(Row):
 
     def since(self, before: Row) -> Change:
         old = before.members if isinstance(before, GroupRow) else {}
-        # a member that moved to another Node is new there and gone here
-        added = {m: place for m, place in self.members.items() if old.get(m) != place}
-        removed = {m: place for m, place in old.items() if self.members.get(m) != place}
-        return MemberChange(self._rule, self._found.metadata, added, removed)
+        change = MemberChange(self._rule, self._found.metadata)
+        for member, places in self.members.items():
+            change.came(member, places - old.get(member, set()), anew=member not in old)
+        for member, places in old.items():
+            change.went(member, places - self.members.get(member, set()), wholly=member not in self.members)
+        return change
 
     def changed(
-        self, added: Mapping[Any, str], removed: Iterable[Any], span: frozenset[str]
+        self, added: Iterable[Placed], removed: Iterable[Placed], span: frozenset[str]
     ) -> tuple[Row, MemberChange]:
         """Apply a change; what was before (its span and identity alone) and the change as it is sent."""
         before = Row(self._resource, self._found, self.span)
-        gone = {m: self._leave(m) for m in removed if m in self.members}
-        for member, place in added.items():
-            if self.members.get(member, place) != place:
-                gone[member] = self._leave(member)
-        new = {m: place for m, place in added.items() if m not in self.members}
-        for member, place in new.items():
-            self.members[member] = place
-            if self.by_node:
-                self._at.setdefault(place, {})[member] = None
+        change = MemberChange(self._rule, self._found.metadata)
+        touched: dict[Any, bool] = {}
+        gone: dict[Any, set[str]] = {}
+        new: dict[Any, set[str]] = {}
+        for member, place in removed:
+            if place in self.members.get(member, ()):
+                touched.setdefault(member, True)
+                gone.setdefault(member, set()).add(place)
+                self._leave(member, place)
+        for member, place in added:
+            if place not in self.members.get(member, ()):
+                touched.setdefault(member, member in self.members)
+                new.setdefault(member, set()).add(place)
+                self._enter(member, place)
+        for member, was in touched.items():
+            came, went = new.get(member, set()), gone.get(member, set())
+            change.came(member, came - went, anew=not was and member in self.members)
+            change.went(member, went - came, wholly=was and member not in self.members)
         self.span = span
         self._body = None
-        return before, MemberChange(self._rule, self._found.metadata, new, gone)
+        return before, change
 
-    def _leave(self, member: Any) -> str:
-        place = self.members.pop(member)
+    def _enter(self, member: Any, place: str) -> None:
+        self.members.setdefault(member, set()).add(place)
+        if self.by_node:
+            self._at.setdefault(place, {})[member] = None
+
+    def _leave(self, member: Any, place: str) -> None:
+        places = self.members[member]
+        places.discard(place)
+        if not places:
+            del self.members[member]
         if self.by_node:
             here = self._at[place]
             del here[member]
             if not here:
                 del self._at[place]
-        return place
 
 
 class MemberChange:
-    """Members that came and went, each with its Node."""
+    """Members that came and went, on each Node and at all."""
 
-    def __init__(self, rule: Members, meta: Any, added: dict[Any, str], removed: dict[Any, str]) -> None:
+    def __init__(self, rule: Members, meta: Any) -> None:
         self._rule = rule
         self._meta = meta
-        self._added = added
-        self._removed = removed
+        self._all: tuple[list[Any], list[Any]] = ([], [])
         self._at: dict[str, tuple[list[Any], list[Any]]] = {}
-        if rule.by_node:
-            for number, changed in enumerate((added, removed)):
-                for member, place in changed.items():
-                    self._at.setdefault(place, ([], []))[number].append(member)
+
+    def came(self, member: Any, places: Iterable[str], *, anew: bool) -> None:
+        """`anew`: it was on no Node before."""
+        self._note(0, member, places, at_all=anew)
+
+    def went(self, member: Any, places: Iterable[str], *, wholly: bool) -> None:
+        """`wholly`: it is on no Node any more."""
+        self._note(1, member, places, at_all=wholly)
+
+    def _note(self, which: int, member: Any, places: Iterable[str], *, at_all: bool) -> None:
+        if at_all:
+            self._all[which].append(member)
+        if self._rule.by_node:
+            for place in places:
+                self._at.setdefault(place, ([], []))[which].append(member)
 
     def seen_by(self, node: str | None) -> Seen | None:
         """The patch, None if no member that `node` sees came or went.
 
         A watcher of all Nodes is not told of a member that only moved.
         """
-        if node is None or not self._rule.by_node:
-            added = tuple(m for m in self._added if m not in self._removed)
-            removed = tuple(m for m in self._removed if m not in self._added)
-        else:
-            added, removed = map(tuple, self._at.get(node, ((), ())))
+        everything = node is None or not self._rule.by_node
+        added, removed = self._all if everything else self._at.get(node or "", ((), ()))
         if not added and not removed:
             return None
-        patch = self._rule.patch(self._meta, added, removed)
+        patch = self._rule.patch(self._meta, tuple(added), tuple(removed))
         return patch, body(patch)

@@ -16,11 +16,11 @@ from antrea.outside.aggregated.row import GroupRow, Row
 from antrea.outside.aggregated.watcher import Selection, Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from antrea.apis.resource import Resource
     from antrea.outside.aggregated.form import Form, Pieces
-    from antrea.outside.aggregated.row import Change
+    from antrea.outside.aggregated.row import Change, Placed
 
 NOBODY: frozenset[str] = frozenset()
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -43,7 +43,7 @@ class Store:
     def put(self, key: str, found: Any, span: frozenset[str] = NOBODY, places: Sequence[str] = ()) -> None:
         """`found` is what there is now, and the Nodes `span` need it.
 
-        Of a group, `places` has the Node of each of its members, "" for none.
+        Of a group, `places` has the Node of each of its members, "" for none; a member on two Nodes is there twice.
         """
         self.version += 1
         before = self._rows.get(key)
@@ -55,11 +55,11 @@ class Store:
         self,
         key: str,
         *,
-        added: Mapping[Any, str],
-        removed: Iterable[Any] = (),
+        added: Iterable[Placed],
+        removed: Iterable[Placed] = (),
         span: frozenset[str] | None = None,
     ) -> None:
-        """Of the group `key`, members came (each with its Node, "" for none) and went; the cost is that of the change."""
+        """Of the group `key`, members came and went, each with its Node ("" for none); the cost is that of the change."""
         row = self._rows[key]
         if not isinstance(row, GroupRow):
             raise TypeError(f"{self.resource.plural} are no groups")

@@ -152,11 +152,11 @@ def test_store_members_can_be_changed_one_by_one() -> None:
     one, two, everything = watch(store, "n1"), watch(store, "n2"), watch(store)
     for watcher in (one, two, everything):
         lines(watcher)
-    store.change("g", added={member("b"): "n2", member("a"): "n1"}, span=frozenset({"n1", "n2"}))
+    store.change("g", added=[(member("b"), "n2"), (member("a"), "n1")], span=frozenset({"n1", "n2"}))
     assert lines(one) == []
     assert [(kind, found["groupMembers"]) for kind, found in lines(two)] == [("ADDED", [pod("b")])]
     assert [found["addedGroupMembers"] for _, found in lines(everything)] == [[pod("b")]]
-    store.change("g", added={member("a"): "n2"}, removed=[member("x")])
+    store.change("g", added=[(member("a"), "n2")], removed=[(member("a"), "n1"), (member("x"), "n1")])
     assert [found["removedGroupMembers"] for _, found in lines(one)] == [[pod("a")]]
     assert [found["addedGroupMembers"] for _, found in lines(two)] == [[pod("a")]]
     assert lines(everything) == []
@@ -168,18 +168,35 @@ def test_store_members_can_be_changed_one_by_one() -> None:
     ]
 
 
+def test_store_a_member_may_be_on_several_nodes() -> None:
+    store = Store(resource("appliedtogroups"))
+    both = frozenset({"n1", "n2"})
+    service = member("s")
+    group = AppliedToGroup(metadata=META, group_members=(service, service))
+    store.put("g", group, both, ("n1", "n2"))
+    one, two, everything = watch(store, "n1"), watch(store, "n2"), watch(store)
+    assert [lines(watcher)[0][1]["groupMembers"] for watcher in (one, two, everything)] == [[pod("s")]] * 3
+    store.change("g", added=(), removed=[(service, "n1")])
+    assert [found["removedGroupMembers"] for _, found in lines(one)] == [[pod("s")]]
+    assert lines(two) == lines(everything) == []
+    store.put("g", AppliedToGroup(metadata=META), both)
+    assert lines(one) == []
+    for watcher in (two, everything):
+        assert [found["removedGroupMembers"] for _, found in lines(watcher)] == [[pod("s")]]
+
+
 def test_store_an_address_group_is_the_same_for_all_and_an_egress_patch_has_upstreams_odd_form() -> None:
     addresses = Store(resource("addressgroups"))
     addresses.put("g", AddressGroup(metadata=META), frozenset({"n1"}))
     watcher = watch(addresses, "n1")
     lines(watcher)
-    addresses.change("g", added={member("a"): ""})
+    addresses.change("g", added=[(member("a"), "")])
     assert lines(watcher)[0][1]["addedGroupMembers"] == [pod("a")]
     egress = Store(resource("egressgroups"))
     egress.put("g", EgressGroup(metadata=META), frozenset({"n1"}))
     watcher = watch(egress, "n1")
     lines(watcher)
-    egress.change("g", added={member("a"): "n1"})
+    egress.change("g", added=[(member("a"), "n1")])
     assert lines(watcher) == [
         (
             "MODIFIED",
@@ -248,7 +265,7 @@ def test_store_a_table_names_its_columns_once() -> None:
     store = Store(resource("appliedtogroups"))
     store.put("g", AppliedToGroup(metadata=META))
     watcher = store.watch(Selection(), Table(store.resource))
-    store.change("g", added={member("a"): "n1"})
+    store.change("g", added=[(member("a"), "n1")])
     events = lines(watcher)
     assert [(kind, table["rows"][0]["cells"][0]) for kind, table in events] == [
         ("ADDED", "g"),
@@ -281,4 +298,4 @@ def test_store_members_of_what_is_no_group_are_refused() -> None:
     store = Store(resource("networkpolicies"))
     store.put("a", policy("a"))
     with pytest.raises(TypeError, match="networkpolicies are no groups"):
-        store.change("a", added={})
+        store.change("a", added=())

@@ -26,11 +26,11 @@ WATCHED = {
 }
 keys = st.sampled_from(["a", "b", "c"])
 spans = st.frozensets(st.sampled_from(NODES))
-members = st.dictionaries(st.integers(0, 6), st.sampled_from(NODES), max_size=6)
+pairs = st.lists(st.tuples(st.integers(0, 6), st.sampled_from(NODES)), max_size=8, unique=True)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), keys, spans, members, st.integers(0, 2)),
-        st.tuples(st.just("change"), keys, spans, members, st.sets(st.integers(0, 6))),
+        st.tuples(st.just("put"), keys, spans, pairs, st.integers(0, 2)),
+        st.tuples(st.just("change"), keys, spans, pairs, pairs),
         st.tuples(st.just("drop"), keys),
         st.tuples(st.just("read"), st.integers(0, 4), st.integers(1, 400)),
         st.tuples(st.just("again"), st.integers(0, 4)),
@@ -53,30 +53,35 @@ class World:
         self.clients: list[Client] = [Client() for _ in self.views]
         self.watchers: list[Watcher] = [self.watch(view) for view in self.views]
         self.spans: dict[str, frozenset[str]] = {}
-        self.places: dict[str, dict[GroupMember, str]] = {}
+        self.places: dict[str, dict[tuple[GroupMember, str], None]] = {}
 
     def watch(self, view: str | None) -> Watcher:
         return self.store.watch(Selection(view), Json(self.resource))
 
-    def put(self, key: str, span: frozenset[str], inside: dict[int, str], generation: int) -> None:
+    def put(self, key: str, span: frozenset[str], inside: list[tuple[int, str]], generation: int) -> None:
         meta = ObjectMetadata(name=key)
         self.spans[key] = span
         if self.resource.members:
-            self.places[key] = {member(n): place for n, place in inside.items()}
-            found = self.resource.struct(metadata=meta, group_members=tuple(self.places[key]))
-            self.store.put(key, found, span, tuple(inside.values()))
+            self.places[key] = {self.placed(n, place): None for n, place in inside}
+            found = self.resource.struct(metadata=meta, group_members=tuple(m for m, _ in self.places[key]))
+            self.store.put(key, found, span, tuple(place for _, place in self.places[key]))
         else:
             found = NetworkPolicy(metadata=msgspec.structs.replace(meta, generation=generation))
             self.store.put(key, found, span)
 
-    def change(self, key: str, span: frozenset[str], inside: dict[int, str], out: set[int]) -> None:
+    def placed(self, number: int, place: str) -> tuple[GroupMember, str]:
+        return member(number), place
+
+    def change(
+        self, key: str, span: frozenset[str], inside: list[tuple[int, str]], out: list[tuple[int, str]]
+    ) -> None:
         if key not in self.places or not self.resource.members:
             return
-        added = {member(n): place for n, place in inside.items() if n not in out}
-        removed = [member(n) for n in out]
+        added, removed = ([self.placed(*pair) for pair in some] for some in (inside, out))
         self.store.change(key, added=added, removed=removed, span=span)
         self.spans[key] = span
-        self.places[key] = {m: p for m, p in self.places[key].items() if m not in removed} | added
+        left = {pair: None for pair in self.places[key] if pair not in removed}
+        self.places[key] = left | dict.fromkeys(added)
 
     def drop(self, key: str) -> None:
         self.store.drop(key)
@@ -99,7 +104,7 @@ class World:
             if view is None or view in self.spans[key]:
                 found[key] = content({"kind": self.resource.kind, **json.loads(b"{" + rest)})
                 if self.resource.members and self.resource.members.by_node and view is not None:
-                    here = [m for m, place in self.places[key].items() if place == view]
+                    here = [m for m, place in self.places[key] if place == view]
                     found[key] = texts(json.loads(msgspec.json.encode(here)))
         return found
 
