@@ -1,4 +1,4 @@
-"""An API server on loopback that keeps objects: get, list, watch, create, merge patch, with conflicts."""
+"""An API server on loopback that keeps objects: get, list, watch, create, delete, merge patch, with conflicts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class ApiServer:
         self.refuse = ""
         """Why every write is refused, if it is."""
         self._version = 0
-        self._watchers: list[tuple[str, asyncio.Queue[tuple[str, Object]]]] = []
+        self._history: list[tuple[int, str, str, Object]] = []
+        """Version, collection, kind of change and object, of all there was: a watch may start in the past."""
         for path, one in objects.items():
             self.put(path, one)
 
@@ -55,13 +56,13 @@ class ApiServer:
     def drop(self, path: str) -> None:
         """Somebody deletes an object."""
         self._version += 1
+        gone = self.objects[path]
+        self.objects[path] = {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self._version)}}
         self._tell(path, "DELETED")
         del self.objects[path]
 
     def _tell(self, path: str, kind: str) -> None:
-        for collection, queue in self._watchers:
-            if path.rpartition("/")[0] == collection:
-                queue.put_nowait((kind, self.objects[path]))
+        self._history.append((self._version, path.rpartition("/")[0], kind, self.objects[path]))
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         path = request.path
@@ -71,6 +72,10 @@ class ApiServer:
             if path in self.objects:
                 return web.json_response(self.objects[path])
             return self._list(path, request)
+        if request.method == "DELETE":
+            self.writes.append(path)
+            self.drop(path)
+            return web.json_response({})
         body = json.loads(await request.read())
         self.writes.append(path)
         if self.refuse:
@@ -102,12 +107,14 @@ class ApiServer:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
-        queue: asyncio.Queue[tuple[str, Object]] = asyncio.Queue()
-        self._watchers.append((request.path, queue))
         await response.prepare(request)
+        seen = int(request.query["resourceVersion"])
         while True:
-            kind, one = await queue.get()
-            await response.write(json.dumps({"type": kind, "object": one}).encode() + b"\n")
+            for version, collection, kind, one in self._history:
+                if version > seen and collection == request.path:
+                    seen = version
+                    await response.write(json.dumps({"type": kind, "object": one}).encode() + b"\n")
+            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
