@@ -7,82 +7,26 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
-import os
 import re
-from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from aiohttp import web
 
-from antrea.apis.agent_api import (
-    AgentCondition,
-    AgentInfoAnswer,
-    FlowAnswer,
-    OvsInfo,
-    PodInterfaceAnswer,
-    version_info,
-)
-from antrea.apis.core import ObjectReference
-from antrea.config.agent import AgentConfig
-from antrea.config.effect import InEffect, values
-from antrea.engine import Facts
+from antrea.agent.agent_info import agent_info
+from antrea.agent.agent_view import NotFound
+from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer, version_info
+from antrea.config.effect import values
 from antrea.errors import Invalid
-from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.gate import EnabledGates, statuses
-from antrea.outside.serving import (
-    TOKEN_FILE,
-    ApiServer,
-    Check,
-    json_answer,
-    self_signed,
-    server_tls,
-    write_token,
-)
+from antrea.features.gate import statuses
+from antrea.outside.serving import TOKEN_FILE, ApiServer, json_answer, self_signed, server_tls, write_token
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from antrea.outside.serving import Handler
-
-
-class Dumper(Protocol):
-    """What outside.ofctl_run.Ofctl does for us."""
-
-    def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
-        """Lines of a dump without its header. Raises Unavailable."""
-
-
-class AgentView(msgspec.Struct):
-    """What the API shows of the agent. `tables` maps a table's name to its number; checks say "" or why they fail.
-
-    `conditions` are those of /agentinfo beside AgentHealthy, which is every check together.
-    """
-
-    in_effect: Callable[[], InEffect[AgentConfig, EnabledGates]]
-    facts: Facts
-    ofctl: Dumper
-    tables: dict[str, int]
-    ready: dict[str, Check] = {}
-    live: dict[str, Check] = {}
-    conditions: dict[str, Check] = {}
-
-    @property
-    def now(self) -> InEffect[AgentConfig, EnabledGates]:
-        """The configuration in effect."""
-        return self.in_effect()
-
-    @property
-    def config(self) -> AgentConfig:
-        """What the agent runs with."""
-        return self.now.config
-
-
-class NotFound(Exception):
-    """There is nothing of that name."""
+    from antrea.agent.agent_view import AgentView
+    from antrea.outside.serving import Certificate, Handler
 
 
 def podinterfaces(view: AgentView, query: Mapping[str, str]) -> list[PodInterfaceAnswer]:
@@ -185,41 +129,6 @@ def _matches(flow: str, marks: set[str]) -> bool:
     )
 
 
-async def agentinfo(view: AgentView) -> AgentInfoAnswer:
-    """The agent in one row. Raises NotFound before the Node is known."""
-    node = view.facts.get(ThisNode)
-    if node is None:
-        raise NotFound("the agent does not know its Node yet")
-    counts: Counter[str] = Counter(dict.fromkeys(view.tables, 0))
-    for answer in await _dump(view):
-        table = re.search(r"\btable=([^,]+)", answer.flow)
-        counts[table[1] if table else next(iter(view.tables), "")] += 1
-    failures = [why for checks in (view.live, view.ready) for test in checks.values() if (why := test())]
-    return AgentInfoAnswer(
-        version=f"v{importlib.metadata.version('antrea')}",
-        pod_ref=ObjectReference("Pod", os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")),
-        node_ref=ObjectReference("Node", node.name),
-        node_subnets=node.pod_cidrs,
-        ovs_info=OvsInfo(view.config.ovs_bridge, dict(counts)),
-        local_pod_num=len(view.facts.all(PodInterface)),
-        agent_conditions=(
-            _condition("AgentHealthy", "; ".join(failures)),
-            *(_condition(name, test()) for name, test in view.conditions.items()),
-            *_rejected(view.now.rejected),
-        ),
-        api_port=view.config.api_port,
-    )
-
-
-def _rejected(why: str) -> tuple[AgentCondition, ...]:
-    """The one condition that is only there when something is wrong."""
-    return (AgentCondition("ConfigRejected", "True", why),) if why else ()
-
-
-def _condition(name: str, failure: str) -> AgentCondition:
-    return AgentCondition(name, "False" if failure else "True", failure)
-
-
 def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:
     """A handler that answers with what `make` makes of the query, now or when awaited."""
 
@@ -233,12 +142,15 @@ def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:
     return handler
 
 
-def api_server(view: AgentView, *, token_file: Path = TOKEN_FILE) -> ApiServer:
+def certificate() -> Certificate:
+    """What the server proves itself with. Raises Unavailable."""
+    return self_signed(("antrea-agent-api", "localhost"), ("127.0.0.1", "::1"))
+
+
+def api_server(view: AgentView, pair: Certificate, *, token_file: Path = TOKEN_FILE) -> ApiServer:
     """The server; `await server.run()` serves until cancelled. Raises Invalid (tlsCipherSuites), Unavailable."""
     tls = server_tls(
-        self_signed(("antrea-agent-api", "localhost"), ("127.0.0.1", "::1")),
-        min_version=view.config.tls_min_version,
-        cipher_suites=view.config.tls_cipher_suites,
+        pair, min_version=view.config.tls_min_version, cipher_suites=view.config.tls_cipher_suites
     )
     own = version_info(importlib.metadata.version("antrea"))
     return ApiServer(
@@ -251,7 +163,7 @@ def api_server(view: AgentView, *, token_file: Path = TOKEN_FILE) -> ApiServer:
             "/config": _route(lambda _: values(view.now)),
             "/podinterfaces": _route(lambda query: podinterfaces(view, query)),
             "/ovsflows": _route(lambda query: ovsflows(view, query)),
-            "/agentinfo": _route(lambda _: agentinfo(view)),
+            "/agentinfo": _route(lambda _: agent_info(view)),
         },
         checks={"healthz": view.live, "livez": view.live, "readyz": view.live | view.ready},
         metrics=view.config.enable_prometheus_metrics,

@@ -7,7 +7,9 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from antrea.agent.api_server import AgentView, api_server
+from antrea.agent.agent_info import Report
+from antrea.agent.agent_view import AgentView
+from antrea.agent.api_server import api_server, certificate
 from antrea.agent.bootstrap import prepare
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
@@ -136,7 +138,9 @@ class Agent:
             live=dict(self.health.live),
             conditions=dict(self.health.conditions),
         )
-        self.api = api_server(self.view)
+        pair = certificate()
+        self.api = api_server(self.view, pair)
+        self.report = Report(kube, self.view, pair.certificate_pem)
 
     async def run(self) -> None:
         """Until cancelled; whichever part fails ends all of them, and the container starts anew."""
@@ -173,7 +177,7 @@ class Agent:
         self.ports.open(db)
         prepared = await self._prepared(db)
         pipeline = pipeline_of(self.config, prepared.node)
-        self.view.tables = dict(pipeline.ids)
+        self.view.tables, self.view.ovs_version = dict(pipeline.ids), lambda: str(db.root["ovs_version"])
         for row in (self.config, self.view.now.gates, prepared.node, prepared.transport, Realised(pipeline)):
             self.facts.put(row)
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
@@ -188,6 +192,7 @@ class Agent:
         self.engine = Engine(self.facts, units, sinks, sweeps=SWEEPS)
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, tunnels))
         self.health.follow(db, switch)
+        tasks.create_task(self.report.run(), name="AntreaAgentInfo")
 
         feeds: dict[str, Feed] = {
             "ports": PortFeed(db, self.config.ovs_bridge),

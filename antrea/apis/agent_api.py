@@ -1,13 +1,12 @@
 """What the programs' own APIs answer, and antctl reads.
 
-Source: upstream pkg/agent/apis/types.go, pkg/apis/crd/v1beta1/types.go AntreaAgentInfo, k8s.io/apimachinery/pkg/version.
+/agentinfo answers an AntreaAgentInfo (antrea.apis.crd.info).
+Source: upstream pkg/agent/apis/types.go, k8s.io/apimachinery/pkg/version.
 """
 
 from __future__ import annotations
 
 import msgspec
-
-from antrea.apis.core import ObjectReference
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -45,34 +44,6 @@ class FlowAnswer(Answer, frozen=True):
     """One element of /ovsflows: a flow, a group or the name of a table."""
 
     flow: str
-
-
-class OvsInfo(Answer, frozen=True):
-    """The bridge, and how many flows each table has."""
-
-    bridge_name: str = ""
-    flow_table: dict[str, int] = {}
-
-
-class AgentCondition(Answer, frozen=True):
-    """One line of health; `status` is True or False, `reason` says why it is False."""
-
-    type: str
-    status: str
-    reason: str = ""
-
-
-class AgentInfoAnswer(Answer, frozen=True):
-    """/agentinfo"""
-
-    version: str
-    pod_ref: ObjectReference
-    node_ref: ObjectReference
-    node_subnets: tuple[str, ...]
-    ovs_info: OvsInfo
-    local_pod_num: int = 0
-    agent_conditions: tuple[AgentCondition, ...] = ()
-    api_port: int = 0
 
 
 def version_info(version: str) -> VersionInfo:

@@ -15,6 +15,7 @@ import msgspec
 
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import Loaded, load
+from antrea.controller.agent_infos import AgentInfos
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
 from antrea.controller.upkeep import served_files, upkeep
@@ -117,6 +118,7 @@ def _parts(
         tiers = "AntreaPolicy" in wanted_gates(config.feature_gates)
         directory = places.certificates
         own = config.self_signed_cert
+        parts.append(AgentInfos(kube).run())
         parts.append(upkeep(kube, namespace(), self_signed=own, tiers=tiers, directory=directory))
     return parts
 

@@ -1,4 +1,4 @@
-"""Talks to kube-apiserver: get, patch, events, and an endless list and watch that decode only the fields we read.
+"""Talks to kube-apiserver: get, patch, create, delete, events, and an endless list and watch that decode only the fields we read.
 
 `kube_access` says where the server is; `kube_feed` turns a watch into facts.
 """
@@ -200,6 +200,10 @@ class Kube:
     async def create(self, path: str, body: Any) -> None:
         """Make the object `body` in the collection `path`. Raises Unavailable, Refused."""
         await self._write("POST", path, {}, body, "application/json")
+
+    async def delete(self, path: str) -> None:
+        """The object at `path` goes, or is gone already. Raises Unavailable, Refused."""
+        await self._answer("DELETE", path, NO_QUERY)
 
     async def ask(self, path: str, question: Any, kind: type[T]) -> T:
         """The answer to a review such as a SubjectAccessReview, which is created but not kept. Raises Unavailable, Refused."""

@@ -41,6 +41,7 @@ def rule(groups: Iterable[str], resources: Iterable[str], verbs: str) -> dict[st
 RULES = (
     rule(["crd.antrea.io"], ["*"], "get list watch"),
     rule(["crd.antrea.io"], ["tiers", "antreacontrollerinfos"], "get create patch"),
+    rule(["crd.antrea.io"], ["antreaagentinfos"], "create delete"),
     rule([""], ["namespaces", "pods", "nodes", "services"], "get list watch"),
     rule(
         ["admissionregistration.k8s.io"],

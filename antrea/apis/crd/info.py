@@ -21,7 +21,13 @@ class AgentCondition(CrdStruct, frozen=True):
     """One line of an agent's health."""
 
     type: Annotated[
-        Literal["AgentHealthy", "ControllerConnectionUp", "OVSDBConnectionUp", "OpenflowConnectionUp"],
+        Literal[
+            "AgentHealthy",
+            "ControllerConnectionUp",
+            "OVSDBConnectionUp",
+            "OpenflowConnectionUp",
+            "ConfigRejected",
+        ],
         doc("What is judged."),
     ]
     status: Verdict

@@ -10,9 +10,9 @@ import aiohttp
 import msgspec
 import pytest
 
-from antrea.agent.api_server import AgentView, NotFound, agentinfo, api_server, named, ovsflows, podinterfaces
-from antrea.apis.agent_api import AgentCondition, FlowAnswer, OvsInfo, PodInterfaceAnswer
-from antrea.apis.core import ObjectReference
+from antrea.agent.agent_view import AgentView, NotFound
+from antrea.agent.api_server import api_server, certificate, named, ovsflows, podinterfaces
+from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
@@ -36,6 +36,7 @@ FLOWS = (
     "cookie=0x1, table=7, n_packets=1, priority=200,ipv6,ipv6_dst=fd00::4 actions=drop",
     "cookie=0x1, table=7, n_packets=1, priority=190,ip,nw_dst=10.1.0.40 actions=set_field:10.1.0.4->ip_dst",
 )
+PATHS = ("/version", "/featuregates", "/podinterfaces?name=x", "/ovsflows?groups=1", "/agentinfo")
 GROUPS = ("group_id=1,type=select,bucket=actions=drop", "group_id=10,type=select,bucket=actions=drop")
 
 
@@ -131,26 +132,8 @@ async def test_agent_api_flows_that_cannot_be_asked_for_say_why(
         await ovsflows(view, query)
 
 
-async def test_agent_api_agentinfo_counts_flows_and_pods_and_names_what_fails(
-    view: AgentView, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("POD_NAME", "antrea-agent-x")
-    monkeypatch.setenv("POD_NAMESPACE", "kube-system")
-    view.ready = {"kube": lambda: "shutting down"}
-    info = await agentinfo(view)
-    assert info.pod_ref == ObjectReference("Pod", "antrea-agent-x", "kube-system")
-    assert (info.node_ref.name, info.node_subnets, info.local_pod_num) == ("n1", ("10.1.0.0/24",), 2)
-    assert info.ovs_info == OvsInfo(
-        "br-int", {"Classifier": 1, "SpoofGuard": 1, "L3Forwarding": 3, "ConntrackState": 0}
-    )
-    assert info.agent_conditions == (AgentCondition("AgentHealthy", "False", "shutting down"),)
-    view.facts = Facts()
-    with pytest.raises(NotFound):
-        await agentinfo(view)
-
-
 async def test_agent_api_is_served_with_the_token_of_its_file(view: AgentView, tmp_path: Path) -> None:
-    server = api_server(view, token_file=tmp_path / "token")
+    server = api_server(view, certificate(), token_file=tmp_path / "token")
     await server.start()
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -161,13 +144,7 @@ async def test_agent_api_is_served_with_the_token_of_its_file(view: AgentView, t
             connector=aiohttp.TCPConnector(ssl=context), headers=headers
         ) as session:
             answers = {}
-            for path in (
-                "/version",
-                "/featuregates",
-                "/podinterfaces?name=x",
-                "/ovsflows?groups=1",
-                "/agentinfo",
-            ):
+            for path in PATHS:
                 async with session.get(f"https://127.0.0.1:{server.port}{path}") as response:
                     answers[path] = response.status, await response.text()
             view.ofctl = Dump(away=True)

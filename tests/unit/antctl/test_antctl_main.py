@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from antrea.agent.api_server import AgentView, api_server
+from antrea.agent.agent_view import AgentView
+from antrea.agent.api_server import api_server, certificate
 from antrea.antctl import mode
 from antrea.antctl.commands import DATA_COMMANDS, NOT_BUILT
 from antrea.antctl.main import antctl
@@ -49,7 +50,7 @@ async def address(tmp_path: Path) -> AsyncIterator[str]:
     view = AgentView(
         lambda: InEffect("", config, accept_agent(config)), facts, Dump(), {"PipelineRootClassifier": 0}
     )
-    server = api_server(view, token_file=tmp_path / "token")
+    server = api_server(view, certificate(), token_file=tmp_path / "token")
     await server.start()
     yield f"127.0.0.1:{server.port}"
     await server.stop()

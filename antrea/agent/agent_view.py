@@ -1,0 +1,59 @@
+"""What the agent shows of itself, through its own API and as its AntreaAgentInfo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from antrea.config.agent import AgentConfig
+from antrea.config.effect import InEffect
+from antrea.engine import Facts
+from antrea.features.gate import EnabledGates
+from antrea.outside.serving import Check
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Dumper(Protocol):
+    """What outside.ofctl_run.Ofctl does for us."""
+
+    def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
+        """Lines of a dump without its header. Raises Unavailable."""
+
+
+def _unknown() -> str:
+    return ""
+
+
+class AgentView(msgspec.Struct):
+    """What is shown of the agent. `tables` maps a table's name to its number; checks say "" or why they fail.
+
+    `conditions` are those of its health beside AgentHealthy, which is every check together.
+    """
+
+    in_effect: Callable[[], InEffect[AgentConfig, EnabledGates]]
+    facts: Facts
+    ofctl: Dumper
+    tables: dict[str, int]
+    ready: dict[str, Check] = {}
+    live: dict[str, Check] = {}
+    conditions: dict[str, Check] = {}
+    ovs_version: Callable[[], str] = _unknown
+    """Raises Unavailable."""
+
+    @property
+    def now(self) -> InEffect[AgentConfig, EnabledGates]:
+        """The configuration in effect."""
+        return self.in_effect()
+
+    @property
+    def config(self) -> AgentConfig:
+        """What the agent runs with."""
+        return self.now.config
+
+
+class NotFound(Exception):
+    """There is nothing of that name."""
