@@ -1,0 +1,124 @@
+"""AntreaAgentInfo and AntreaControllerInfo as `kubectl get` shows them, and how they follow what happens."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+from typing import TYPE_CHECKING, Any
+
+from agent_node import antctl, parent_of, pid_of, stopped, wait_ready
+
+from antrea.errors import Unavailable
+from antrea.lab import node
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from controller_process import ControllerProcess
+
+    from antrea.lab.cluster import Lab
+
+AGENT_COLUMNS = "NAME HEALTHY LAST_HEARTBEAT VERSION NODE NUM_PODS SUBNETS"
+CONTROLLER_COLUMNS = "NAME HEALTHY LAST_HEARTBEAT VERSION CONNECTED_AGENTS NODE NUM_NETWORK_POLICIES"
+
+
+def table(text: str) -> list[list[str]]:
+    """Cells, the words of one joined."""
+    return [re.sub(r"(?<=\S) (?=\S)", "_", line).split() for line in text.splitlines()]
+
+
+def info(lab: Lab, where: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.api.kubectl("get", "aai", where, "-o", "json"))
+    return found
+
+
+def status(found: dict[str, Any]) -> dict[str, str]:
+    return {c["type"]: c["status"] for c in found.get("agentConditions", [])}
+
+
+def healthy(lab: Lab) -> bool:
+    """Whether every agent has told of itself that it is healthy."""
+    names = [machine.name for machine in lab.topology.nodes]
+    return all(status(info(lab, name)).get("AgentHealthy") == "True" for name in names)
+
+
+def wait_told(lab: Lab) -> None:
+    for machine in lab.topology.nodes:
+        wait_ready(lab, machine.name)
+    wait_for("health of every agent", lambda: healthy(lab), seconds=60, step=0.5)
+
+
+def test_kubectl_shows_agents_and_controller_in_upstreams_columns(lab: Lab) -> None:
+    wait_told(lab)
+    head, *rows = table(lab.api.kubectl("get", "aai", "-o", "wide"))
+    assert head == AGENT_COLUMNS.split()
+    assert [(row[0], row[1], row[4]) for row in rows] == [
+        (machine.name, "True", machine.name) for machine in lab.topology.nodes
+    ]
+    head, *rows = table(lab.api.kubectl("get", "aci", "-o", "wide"))
+    assert head == CONTROLLER_COLUMNS.split()
+    assert [row[:2] for row in rows] == [["antrea-controller", "True"]]
+    assert table(lab.api.kubectl("get", "aai"))[0] == AGENT_COLUMNS.split()[:3]
+
+
+def test_an_agents_object_is_what_its_own_api_answers_with_the_certificate_it_serves(lab: Lab) -> None:
+    wait_told(lab)
+    saved = info(lab, "node-1")
+    told = json.loads(antctl(lab, "node-1", "get", "agentinfo", "-o", "json"))
+    same = ("version", "podRef", "nodeRef", "nodeSubnets", "apiPort", "networkInfo")
+    assert {key: saved[key] for key in same} == {key: told[key] for key in same}
+    assert saved["ovsInfo"].keys() == told["ovsInfo"].keys() == {"version", "bridgeName", "flowTable"}
+    assert status(saved) == dict.fromkeys(
+        ("AgentHealthy", "OVSDBConnectionUp", "OpenflowConnectionUp"), "True"
+    )
+    ca = base64.b64decode(saved["apiCABundle"]).decode()
+    script = f"echo '{ca}' >/tmp/ca.pem; curl -s --cacert /tmp/ca.pem https://localhost:10350/healthz"
+    assert node.execute(lab.record, "node-1", "sh", "-c", script).strip() == "ok"
+
+
+def test_a_lost_ovsdb_is_told_within_seconds_and_so_is_its_return(lab: Lab) -> None:
+    wait_told(lab)
+    before = info(lab, "node-2")
+    database = pid_of(lab, "node-2", "ovsdb-server")
+    with stopped(parent_of(database)):  # start_ovs, which would start it again
+        os.kill(database, signal.SIGKILL)
+        wait_for(
+            "the condition", lambda: status(info(lab, "node-2"))["OVSDBConnectionUp"] == "False", seconds=20
+        )
+        found = info(lab, "node-2")
+        assert status(found)["OpenflowConnectionUp"] == "True"
+        healthy = next(c for c in found["agentConditions"] if c["type"] == "AgentHealthy")
+        assert (healthy["status"], healthy["message"]) == ("False", "disconnected from OVSDB")
+        assert healthy["lastHeartbeatTime"] > before["agentConditions"][0]["lastHeartbeatTime"]
+        assert found["ovsInfo"]["version"] == before["ovsInfo"]["version"]
+    wait_told(lab)
+    assert status(info(lab, "node-2"))["OVSDBConnectionUp"] == "True"
+
+
+def test_an_object_that_somebody_emptied_or_made_anew_is_filled_again(lab: Lab) -> None:
+    wait_told(lab)
+    lab.api.kubectl("delete", "aai", "node-1")
+    head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "AntreaAgentInfo", "metadata": {"name": "node-1"}}
+    lab.api.apply(json.dumps(head))
+    wait_for("a full update", lambda: info(lab, "node-1").get("version"), seconds=90, step=1)
+    assert info(lab, "node-1")["nodeRef"] == {"kind": "Node", "name": "node-1"}
+
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "short-lived"}}
+
+
+def test_an_object_comes_and_goes_with_its_node(controller: ControllerProcess) -> None:
+    api = controller.lab.api
+
+    def there() -> bool:
+        try:
+            return "short-lived" in api.kubectl("get", "aai", "short-lived", "-o", "name")
+        except Unavailable:
+            return False
+
+    api.apply(json.dumps(NODE))
+    wait_for("the object", there, seconds=20)
+    api.kubectl("delete", "node", "short-lived")
+    wait_for("its end", lambda: not there(), seconds=20)
