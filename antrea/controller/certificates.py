@@ -40,6 +40,8 @@ PROVIDED_SECONDS = 120.0
 RENEW_BEFORE = 90 * 86400.0
 LOOK_AT_AGE_SECONDS = 3600.0
 RETRY_SECONDS = 2.0
+SETTLE_SECONDS = 60.0
+"""That publishing a new CA may hold its certificate back: an old one must not be served for ever."""
 
 
 class Secret(CoreStruct, frozen=True):
@@ -108,7 +110,10 @@ class SelfSigned:
         before, self._now = self._now, pair
         if before is not None:
             self._publisher.trust(pair.certificate_pem + before.certificate_pem)
-            await self._publisher.settled()
+            try:
+                await asyncio.wait_for(self._publisher.settled(), SETTLE_SECONDS)
+            except TimeoutError:
+                log.warning("The new CA is not published everywhere: whoever lacks it cannot verify us")
         await asyncio.to_thread(write_pair, self._file, pair)
         if before is not None:
             # the front has looked at the file by then

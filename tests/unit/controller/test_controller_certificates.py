@@ -224,6 +224,23 @@ async def test_both_cas_are_trusted_while_the_certificate_is_exchanged(tmp_path:
     assert (False, old) not in steps
 
 
+async def test_a_ca_that_cannot_be_published_does_not_hold_the_certificate_back_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificates, "SETTLE_SECONDS", 0.1)
+    file, other = tmp_path / "pair.pem", authority.make(("antrea",), ())
+    async with (
+        api_server({**CALLERS, SECRET: secret(PAIR)}) as (server, kube),
+        publisher(kube) as ours,
+        running(SelfSigned(kube, ours, "kube-system", file).run()),
+    ):
+        await until(lambda: everywhere(server, PAIR.certificate_pem))
+        server.refuse = "RBAC says no"
+        server.put(SECRET, secret(other))
+        await until(lambda: other.key_pem in file.read_text())
+        assert everywhere(server, PAIR.certificate_pem)
+
+
 async def test_of_two_replicas_one_makes_the_pair_and_both_serve_it(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("one.pem", "two.pem")]
     async with (
