@@ -1,0 +1,179 @@
+"""What the two processes of the controller say to each other: publications into stores, questions and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from antrea.apis.controlplane import AppliedToGroup, GroupMember, NetworkPolicy, PodReference
+from antrea.apis.controlplane_report import (
+    Entity,
+    NetworkPolicyEvaluation,
+    NetworkPolicyEvaluationRequest,
+    NetworkPolicyStatus,
+    NodeStatsSummary,
+)
+from antrea.apis.meta import ObjectMetadata, Status
+from antrea.apis.system import SupportBundle
+from antrea.controller import wire
+from antrea.controller.front_process import Publisher, answer, publish_empty
+from antrea.controller.stores import ROWS, Computing, apply, kind_of
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.features.answer import ANSWERS
+from antrea.features.registry import RESOURCES
+from antrea.outside.aggregated.objects import Objects, Question
+from antrea.outside.aggregated.status import Answered
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CP = "controlplane.antrea.io"
+
+
+@asynccontextmanager
+async def channels() -> AsyncIterator[tuple[wire.Channel, wire.Channel]]:
+    ends = [wire.Channel(*await asyncio.open_unix_connection(sock=one)) for one in socket.socketpair()]
+    try:
+        yield ends[0], ends[1]
+    finally:
+        for end in ends:
+            end.close()
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Publisher, Objects, Computing, wire.Channel]]:
+    """A front's stores, fed and answered over a real socket pair."""
+    async with channels() as (ours, theirs):
+        computing = Computing(theirs)
+        objects = Objects(RESOURCES, computing)
+        tasks = [
+            asyncio.ensure_future(apply(theirs, objects, computing)),
+            asyncio.ensure_future(answers(ours)),
+        ]
+        try:
+            yield Publisher(ours), objects, computing, ours
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def answers(channel: wire.Channel) -> None:
+    while True:
+        channel.say(answer(Facts(), await channel.hear()))
+
+
+async def settled(objects: Objects, resource: str) -> Any:
+    store = objects.stores[CP, resource]
+    told = asyncio.Event()
+    store.when_synced(told.set)
+    async with asyncio.timeout(5):
+        await told.wait()
+    return store
+
+
+def member(name: str) -> GroupMember:
+    return GroupMember(pod=PodReference(name=name), ips=(bytes(16),))
+
+
+async def test_channel_what_is_published_is_in_the_store_member_by_member() -> None:
+    meta = ObjectMetadata(name="g", uid="u")
+    async with connected() as (publisher, objects, _, _):
+        publisher.put(
+            CP, "appliedtogroups", "g", AppliedToGroup(metadata=meta, group_members=(member("a"), member("b"))),
+            span=["n1", "n2"], places=["n1", "n2"],
+        )  # fmt: skip
+        publisher.change(
+            CP, "appliedtogroups", "g", added=[(member("c"), "n1")], removed=[(member("b"), "n2")]
+        )
+        publisher.put(CP, "networkpolicies", "p", NetworkPolicy(metadata=ObjectMetadata(name="p")))
+        publisher.drop(CP, "networkpolicies", "p")
+        await publisher.drained()
+        publish_empty(publisher)
+        store = await settled(objects, "appliedtogroups")
+        ((found, rest),) = store.objects()
+        assert found.group_members == (member("a"), member("c"))
+        assert json.loads(b"{" + rest)["metadata"] == {"name": "g", "uid": "u"}
+        assert len(await settled(objects, "networkpolicies")) == 0
+        assert all(store.synced for store in objects.stores.values())
+
+
+def question(resource: str, verb: str = "get", name: str = "x", **more: Any) -> Question:
+    (row,) = (row for row in RESOURCES if row.plural == resource)
+    return Question(row.group, resource, more.pop("subresource", ""), verb, "", name, **more)
+
+
+async def test_channel_questions_are_answered_by_who_computes() -> None:
+    asked = NetworkPolicyEvaluation(
+        request=NetworkPolicyEvaluationRequest(source=Entity(pod=PodReference(name="a", namespace="b")))
+    )
+    status = NetworkPolicyStatus(metadata=ObjectMetadata(name="x"))
+    async with connected() as (_, _, computing, _):
+        for given, expected in (
+            (question("networkpolicyevaluation", "create", found=asked), asked),
+            (question("nodestatssummaries", "create", found=NodeStatsSummary()), NodeStatsSummary()),
+            (
+                question("networkpolicies", "create", subresource="status", found=status),
+                Status(status="Success", code=201),
+            ),
+            (
+                question("supportbundles", name="controller"),
+                SupportBundle(metadata=ObjectMetadata(name="controller"), status="None"),
+            ),
+        ):
+            assert await computing.answer(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        (question("clustergroupmembers"), 404, 'clustergroupmembers.controlplane.antrea.io "x" not found'),
+        (question("clustergroupmembers", query={"page": "-1"}), 400, "invalid page number"),
+        (question("ipgroupassociations"), 400, "IP x is not a valid IP address"),
+        (question("supportbundles"), 403, 'only resource name "controller" is allowed'),
+        (question("supportbundles", "delete"), 403, 'only resource name "controller" is allowed'),
+        (
+            question(
+                "supportbundles", "create", found=SupportBundle(metadata=ObjectMetadata(name="controller"))
+            ),
+            503,
+            "is not built yet",
+        ),
+        (question("groupmembers", "delete"), 503, "delete groupmembers is not built yet"),
+    ],
+)
+async def test_channel_a_no_comes_through_with_its_words(given: Question, code: int, words: str) -> None:
+    async with connected() as (_, _, computing, _):
+        with pytest.raises(Answered) as no:
+            await computing.answer(given)
+        assert (no.value.status.code, words in no.value.status.message) == (code, True)
+
+
+def test_channel_a_bug_in_an_answer_is_an_answer() -> None:
+    broken = wire.Ask(7, CP, "networkpolicyevaluation", "", "create", "", "x", {}, wire.raw(ObjectMetadata()))
+    without = wire.Ask(8, CP, "networkpolicyevaluation", "", "create", "", "x")
+    assert answer(Facts(), broken).number == 7
+    found = answer(Facts(), without)
+    assert msgspec.msgpack.decode(found.found, type=Status).code == 500
+
+
+def test_channel_every_question_that_can_be_asked_has_an_answer() -> None:
+    asked = {(row.plural, "", verb) for row in RESOURCES if not row.stored for verb in row.verbs} | {
+        (row.plural, part.name, verb) for row in RESOURCES for part in row.subresources for verb in part.verbs
+    }
+    assert asked == set(ANSWERS)
+    assert kind_of(ROWS[CP, "networkpolicies"], "status") is NetworkPolicyStatus
+
+
+async def test_channel_the_end_of_the_other_process_is_heard() -> None:
+    async with channels() as (ours, theirs):
+        ours.close()
+        with pytest.raises(Unavailable, match="the other process has ended"):
+            await theirs.hear()
