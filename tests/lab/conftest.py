@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from controller_process import ControllerProcess, prepare
+from controller_process import ControllerProcess, prepare, withdraw
 
 from antrea.lab import cluster
 from antrea.lab.record import Record
@@ -58,3 +58,4 @@ def controller(control_plane: Lab, tmp_path_factory: pytest.TempPathFactory) -> 
         yield running
     finally:
         running.stop()
+        withdraw(control_plane)

@@ -131,6 +131,19 @@ def prepare(lab: Lab) -> None:
     lab.api.apply(yaml.safe_dump_all(objects(lab)))
 
 
+def withdraw(lab: Lab) -> None:
+    """What would lead the API server to a program that is gone."""
+    kinds = {
+        "apiservice": [row["metadata"]["name"] for row in api_services()],
+        "validatingwebhookconfiguration": [],
+        "mutatingwebhookconfiguration": [],
+    }
+    for row in configurations(WEBHOOKS, "kube-system"):
+        kinds[row["kind"].lower()].append(row["metadata"]["name"])
+    for kind, names in kinds.items():
+        lab.api.kubectl("delete", kind, "--ignore-not-found", *names)
+
+
 class ControllerProcess:
     """The program in the control plane's network, as its own ServiceAccount; files are in `directory`."""
 
