@@ -15,6 +15,7 @@ from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from controller_process import ControllerProcess
 
@@ -139,7 +140,7 @@ def certificate(controller: ControllerProcess, stem: str) -> tuple[str, ...]:
     return ("--cert", f"{files}/{stem}.crt", "--key", f"{files}/{stem}.key")
 
 
-def issued(controller: ControllerProcess, ca: str, name: str, stem: str) -> tuple[str, ...]:
+def issued(controller: ControllerProcess, ca: str, name: str, stem: str, days: str = "1") -> tuple[str, ...]:
     """A certificate of that CA of the lab, with this common name."""
     files = plane.pki(controller.lab.record)
     request = controller.directory / stem
@@ -147,7 +148,7 @@ def issued(controller: ControllerProcess, ca: str, name: str, stem: str) -> tupl
     words += ["-subj", f"/CN={name}", "-keyout", f"{request}.key", "-out", f"{request}.csr"]
     subprocess.run(words, capture_output=True, check=True)
     sign = ["openssl", "x509", "-req", "-in", f"{request}.csr", "-CA", f"{files}/{ca}.crt"]
-    sign += ["-CAkey", f"{files}/{ca}.key", "-CAcreateserial", "-days", "1", "-out", f"{request}.crt"]
+    sign += ["-CAkey", f"{files}/{ca}.key", "-CAcreateserial", "-days", days, "-out", f"{request}.crt"]
     subprocess.run(sign, capture_output=True, check=True)
     return ("--cert", f"{request}.crt", "--key", f"{request}.key")
 
@@ -189,3 +190,21 @@ def test_a_client_certificate_of_the_cluster_is_its_user(controller: ControllerP
         401,
         "Unauthorized",
     )
+
+
+def test_expired_certificates_large_bodies_and_nonsense_versions_harm_nobody(
+    controller: ControllerProcess, client: ApiClient, tmp_path: Path
+) -> None:
+    past = issued(controller, "ca", "kubernetes-admin", "expired", days="-1")
+    assert controller.curl(*past, path="/healthz") == ""
+    admin = certificate(controller, "admin")
+    own = ("-H", f"Authorization: Bearer {controller.token_file.read_text()}")
+    big = tmp_path / "big"
+    with big.open("wb") as file:
+        file.truncate(50 << 20)
+    said = controller.curl(*own, "-X", "POST", "--data-binary", f"@{big}", path=f"{CP}/nodestatssummaries")
+    assert status_of(said) == (413, "Request entity too large: limit is 3145728")
+    query = "watch=true&resourceVersion=nonsense&timeoutSeconds=1"
+    events = controller.curl(*admin, path=f"{CP}/networkpolicies?{query}").splitlines()
+    assert [json.loads(event)["type"] for event in events] == ["BOOKMARK"]
+    assert client.call("GET", f"{CP}/networkpolicies").status == 200
