@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.agent_api import version_info
 from antrea.controller import wire
+from antrea.controller.feature_gates import feature_gates
 from antrea.controller.stores import Computing, apply, follow_agents
 from antrea.controller.trust import follow_trust
 from antrea.controller.webhooks import Webhooks
@@ -85,7 +86,7 @@ class Front:
         levels = _levels(self._channel)
         found: dict[tuple[str, str], Handler] = {("GET", f"/{name}"): health({}) for name in HEALTH}
         found["GET", "/version"] = _always(version_info(version))
-        found["GET", "/featuregates"] = _always(self._start.gates)
+        found["GET", "/featuregates"] = feature_gates(self._start.gates, self._kube, self._start.namespace)
         found["GET", "/loglevel"] = found["PUT", "/loglevel"] = levels
         if self._start.metrics:
             found["GET", "/metrics"] = metrics_answer

@@ -27,6 +27,7 @@ ONLY_WHEN = {
         "antreacontrollerinfos.crd.antrea.io",
     ): "a server-side apply makes the object",
     ("antrea-controller", "delete", "antreaagentinfos.crd.antrea.io"): "a Node goes",
+    ("antrea-controller", "get", "configmaps/antrea-config"): "somebody asks for feature gates",
     ("antrea-controller", "patch", "configmaps/antrea-ca"): "the CA is another one",
     ("antrea-controller", "get", "pods"): "a Traceflow names its Pod; the gate is not built yet",
     ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",

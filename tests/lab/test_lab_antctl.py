@@ -1,0 +1,74 @@
+"""antctl from a workstation: kube-apiserver by a kubeconfig, and the controller's own port behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from agent_node import antctl
+
+from antrea.lab import cluster
+from antrea.lab import control_plane as plane
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from antrea.lab.cluster import Lab
+
+
+def remote(lab: Lab, *words: str) -> str:
+    """What antctl prints in the control plane's network, where only the kubeconfig tells it of the cluster."""
+    command = [sys.executable, "-m", "antrea.antctl.main", "-k", str(plane.kubeconfig(lab.record)), *words]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBE")}
+    done = subprocess.run(
+        cluster.enter(lab, "control", command),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def wait_controller(lab: Lab) -> None:
+    """Until the controller has told where it is and is reached."""
+    words = ("-n", "kube-system", "rollout", "status", "deployment/antrea-controller", "--timeout=60s")
+    lab.api.kubectl(*words)
+    told = ("get", "antreacontrollerinfos", "-o", "jsonpath={.items[*].nodeRef.name}")
+    wait_for("the controller's Node", lambda: lab.api.kubectl(*told).strip(), seconds=30)
+
+
+def test_antctl_prints_both_versions(lab: Lab) -> None:
+    wait_controller(lab)
+    found = json.loads(remote(lab, "version", "-o", "json"))
+    assert found.keys() == {"controllerVersion", "antctlVersion"}
+    assert found["controllerVersion"] == found["antctlVersion"]
+
+
+def test_antctl_prints_the_gates_of_agents_and_controller_as_they_are(lab: Lab) -> None:
+    wait_controller(lab)
+    blocks = [block.splitlines() for block in remote(lab, "get", "featuregates").split("\n\n")]
+    assert [block[0] for block in blocks] == ["Antrea Agent Feature Gates", "Antrea Controller Feature Gates"]
+    for title, head, *rows in blocks:
+        assert (title[:7], head.split()) == ("Antrea ", ["FEATUREGATE", "STATUS", "VERSION"])
+        assert rows == sorted(rows)
+        assert head.index("STATUS") == max(len(row.split()[0]) for row in rows) + 5
+    # the agents themselves say the same
+    agent = antctl(lab, "node-1", "get", "featuregates").rstrip("\n").splitlines()
+    assert blocks[0] == agent
+
+
+def test_antctl_prints_the_controller_and_no_policies_yet(lab: Lab) -> None:
+    wait_controller(lab)
+    head, row = remote(lab, "get", "controllerinfo").splitlines()
+    assert head.split() == [
+        *("POD", "NODE", "STATUS", "NETWORK-POLICIES", "ADDRESS-GROUPS", "APPLIED-TO-GROUPS"),
+        "CONNECTED-AGENTS",
+    ]
+    assert row.split()[0].startswith("kube-system/antrea-controller-")
+    assert row.split()[2] == "Healthy"
+    assert remote(lab, "get", "networkpolicy", "-o", "json").strip() == "[]"
