@@ -118,7 +118,8 @@ async def review(webhook: Webhook, desk: Desk, body: bytes) -> AdmissionResponse
         if asked is None:
             raise Invalid("request", "is missing")
         uid = asked.uid
-        answer = await asyncio.wait_for(_decide(webhook, desk, asked), SECONDS)
+        async with asyncio.timeout(SECONDS):
+            answer = await _decide(webhook, desk, asked)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         answer = denial(f"the AdmissionReview is not understood: {why}")
     except Invalid as no:
