@@ -58,7 +58,8 @@ async def _synced(store: Store, seconds: float) -> bool:
     told = asyncio.Event()
     store.when_synced(told.set)
     try:
-        await asyncio.wait_for(told.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await told.wait()
     except TimeoutError:
         return False
     return True
@@ -80,6 +81,9 @@ async def _pump(request: web.Request, response: web.StreamResponse, watcher: Wat
     try:
         while not watcher.cut and loop.time() < end:
             piece = watcher.take(PIECE)
+            if piece and not _busy(request):
+                await response.write(piece)
+                continue
             if piece:
                 async with asyncio.timeout(STALLED_SECONDS) as writing:
                     await response.write(piece)
@@ -99,3 +103,8 @@ async def _pump(request: web.Request, response: web.StreamResponse, watcher: Wat
         log.info(
             "Cut off a watch", why=watcher.cut, node=watcher.selection.node or "", peer=request.remote or ""
         )
+
+
+def _busy(request: web.Request) -> bool:
+    """Whether the connection still has something to send, so that more may have to wait; most have not."""
+    return request.transport is None or request.transport.get_write_buffer_size() > 0
