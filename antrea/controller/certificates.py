@@ -111,7 +111,8 @@ class SelfSigned:
         if before is not None:
             self._publisher.trust(pair.certificate_pem + before.certificate_pem)
             try:
-                await asyncio.wait_for(self._publisher.settled(), SETTLE_SECONDS)
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await self._publisher.settled()
             except TimeoutError:
                 log.warning("The new CA is not published everywhere: whoever lacks it cannot verify us")
         await asyncio.to_thread(write_pair, self._file, pair)

@@ -77,7 +77,7 @@ def create(record: Record, node: str) -> list[Path]:
         for directory in (top, top / node):
             if not directory.exists():
                 record.note(Cgroup(str(directory)))
-                directory.mkdir()
+                directory.mkdir(exist_ok=True)  # nodes start side by side, and share the one above theirs
             if hierarchy.version == 1:
                 _inherit_cpuset(directory)
         if hierarchy.version == 2:

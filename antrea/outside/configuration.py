@@ -67,9 +67,12 @@ class Configuration(Generic[S, G]):
         return changed
 
     def works(self) -> None:
-        """The program runs with `now`: keep its text for a start at which the file cannot work."""
+        """The program runs with `now`: keep its text for a start at which the file cannot work.
+
+        A text with keys that wait has not been proven as a whole; a Pod that is made anew reads it from its file.
+        """
         self._before = None
-        if self.now.rejected:
+        if self.now.rejected or self.now.pending:
             return
         fresh = self._kept.with_name(f".{self._kept.name}.part")
         try:

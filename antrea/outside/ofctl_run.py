@@ -6,15 +6,17 @@ import asyncio
 import os
 import re
 import signal
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import msgspec
 
 from antrea.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Sequence
     from pathlib import Path
+
+T = TypeVar("T")
 
 _VERSION = "OpenFlow15"
 _KEPT = 32 * 1024
@@ -134,11 +136,11 @@ class Ofctl:
         """What a dump prints, line by line, without the header. Raises Unavailable."""
         process = await self._start(command, *arguments, stdin=asyncio.subprocess.DEVNULL)
         try:
-            while line := await asyncio.wait_for(_opened(process.stdout).readline(), _GRACE):
+            while line := await _within_grace(_opened(process.stdout).readline()):
                 if line.strip() and not line.startswith((b"OFPST_", b"NXST_")):
                     yield line.decode(errors="replace").strip()
             complaint = await _head(_opened(process.stderr))
-            if await asyncio.wait_for(process.wait(), _GRACE):
+            if await _within_grace(process.wait()):
                 raise Unavailable(_last_line(complaint))
         except TimeoutError:
             raise Unavailable(f"answer to ovs-ofctl {command}") from None
@@ -173,6 +175,11 @@ class Ofctl:
             stderr=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
         )
+
+
+async def _within_grace(answer: Awaitable[T]) -> T:
+    async with asyncio.timeout(_GRACE):
+        return await answer
 
 
 async def _write(file: BinaryIO, lines: Sequence[str]) -> None:

@@ -89,7 +89,8 @@ class TunnelNeighbourSink:
             while not self._news.is_set():
                 pause = most if await self._look() else min(pause * 2, most)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._news.wait()
 
     async def _look(self) -> bool:
         """Ask, and tell what is known; True if OVS knows all that is wanted."""

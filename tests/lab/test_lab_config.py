@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,15 @@ def test_a_changed_key_takes_effect_without_a_restart_and_loses_no_packet(
     assert "mtu 1300" in link
     assert sent > 25
     assert sent == received
+    assert pid_of(lab, "node-1", "antrea-agent") == pid
+
+
+def test_changes_that_come_faster_than_an_agent_starts_are_all_taken(lab: Lab, config: ConfigMap) -> None:
+    pid = pid_of(lab, "node-1", "antrea-agent")
+    for number in range(12):
+        config.change(defaultMTU=1350 + number)
+        time.sleep(0.13 * (number % 5))  # in the midst of a replay, of a sweep, of a list
+    wait_value(lab, "defaultMTU", 1361)
     assert pid_of(lab, "node-1", "antrea-agent") == pid
 
 

@@ -48,3 +48,14 @@ def test_house_production_code_does_not_import_tests_or_benchmarks() -> None:
         if name.split(".")[0] in ("tests", "benchmarks")
     ]
     assert imports == []
+
+
+def test_house_production_code_does_not_use_wait_for_which_loses_cancellations_in_python_3_11() -> None:
+    used = [
+        named(path)
+        for path in SOURCES
+        if named(path).startswith("antrea") and "asyncio.wait_for(" in path.read_text()
+    ]
+    assert used == [], (
+        "use asyncio.timeout: a task that is cancelled as wait_for ends goes on for ever (fixed in 3.12)"
+    )

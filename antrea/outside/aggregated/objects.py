@@ -165,7 +165,8 @@ async def _synced(store: Store) -> None:
     told = asyncio.Event()
     store.when_synced(told.set)
     try:
-        await asyncio.wait_for(told.wait(), SYNC_SECONDS)
+        async with asyncio.timeout(SYNC_SECONDS):
+            await told.wait()
     except TimeoutError:
         raise Answered(503, f"{store.resource.plural} are not computed yet, try again") from None
 

@@ -83,6 +83,14 @@ def test_a_configuration_that_fails_at_work_is_not_tried_again(tmp_path: Path) -
     assert mine.now.rejected == ""
 
 
+def test_a_text_with_keys_that_wait_is_not_kept(tmp_path: Path) -> None:
+    mine = configuration(tmp_path, "")
+    mine.works()
+    mine.offer("{defaultMTU: 1300, ovsBridge: br-x}")
+    mine.works()
+    assert (tmp_path / "kept").read_text() == ""
+
+
 def test_a_program_that_never_worked_has_nothing_to_go_back_to(tmp_path: Path) -> None:
     assert not configuration(tmp_path, "").fails(Invalid("a", "b"))
 
