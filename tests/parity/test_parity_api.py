@@ -96,7 +96,7 @@ def shape(schema: dict[str, Any]) -> Any:
         return shape(schema["allOf"][0])
     if "$ref" in schema:
         return {"type": "string"} if schema["$ref"].endswith("meta.v1.Time") else schema["$ref"]
-    found = {key: schema[key] for key in ("type", "format") if key in schema}
+    found: dict[str, Any] = {key: schema[key] for key in ("type", "format") if key in schema}
     if "items" in schema:
         found["items"] = shape(schema["items"])
     if "additionalProperties" in schema:
