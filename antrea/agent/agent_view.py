@@ -11,6 +11,7 @@ from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.features.gate import EnabledGates
+from antrea.outside.flow_operations import FlowOperations
 from antrea.outside.serving import Check
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class AgentView(msgspec.Struct):
     conditions: dict[str, Check] = {}
     ovs_version: Callable[[], str] = _unknown
     """Raises Unavailable."""
+    operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
 
     @property
     def now(self) -> InEffect[AgentConfig, EnabledGates]:

@@ -14,12 +14,21 @@ from aiohttp import web
 
 from antrea.agent.agent_info import agent_info
 from antrea.agent.agent_view import NotFound
+from antrea.agent.metrics import agent_metrics
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer, version_info
 from antrea.config.effect import values
 from antrea.errors import Invalid
 from antrea.facts.ovs import PodInterface
 from antrea.features.gate import statuses
-from antrea.outside.serving import TOKEN_FILE, ApiServer, json_answer, self_signed, server_tls, write_token
+from antrea.outside.serving import (
+    TOKEN_FILE,
+    ApiServer,
+    json_answer,
+    metrics_of,
+    self_signed,
+    server_tls,
+    write_token,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -142,6 +151,13 @@ def _route(make: Callable[[Mapping[str, str]], Any]) -> Handler:
     return handler
 
 
+def _metrics(view: AgentView) -> Handler:
+    async def handler(_: web.Request) -> web.Response:
+        return metrics_of(await agent_metrics(view))
+
+    return handler
+
+
 def certificate() -> Certificate:
     """What the server proves itself with. Raises Unavailable."""
     return self_signed(("antrea-agent-api", "localhost"), ("127.0.0.1", "::1"))
@@ -164,6 +180,7 @@ def api_server(view: AgentView, pair: Certificate, *, token_file: Path = TOKEN_F
             "/podinterfaces": _route(lambda query: podinterfaces(view, query)),
             "/ovsflows": _route(lambda query: ovsflows(view, query)),
             "/agentinfo": _route(lambda _: agent_info(view)),
+            **({"/metrics": _metrics(view)} if view.config.enable_prometheus_metrics else {}),
         },
         checks={"healthz": view.live, "livez": view.live, "readyz": view.live | view.ready},
         metrics=view.config.enable_prometheus_metrics,

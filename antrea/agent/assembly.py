@@ -181,6 +181,7 @@ class Agent:
         for row in (self.config, self.view.now.gates, prepared.node, prepared.transport, Realised(pipeline)):
             self.facts.put(row)
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
+        self.view.operations = flows.operations
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, {})
         units = [unit for feature in FEATURES for unit in feature.units]

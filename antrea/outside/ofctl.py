@@ -16,6 +16,7 @@ import msgspec
 from antrea.errors import Refused, Unavailable
 from antrea.openflow.cookie import CATEGORY_MASK, LEARNED_ROUND, cookie
 from antrea.openflow.group import Group
+from antrea.outside.flow_operations import FlowOperations
 from antrea.outside.ofctl_groups import Groups, bucket_count, unreferred
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class FlowSink:
         self._pipeline = pipeline
         self._round = cookie_round
         self._groups = Groups(pipeline)
+        self.operations = FlowOperations()
 
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         """Add and delete in bundles of at most 5,000 messages, of which each is applied whole or not at all.
@@ -152,8 +154,9 @@ class FlowSink:
     async def _send(self, batch: list[Sent]) -> None:
         """Apply all, or raise Refused with one that is not taken: by the complaint, or if it names none by halves."""
         while lines := [line for sent in batch for line in sent.lines]:
+            kinds = {"add" if sent.put else "delete" for sent in batch}
             try:
-                no = await self._ofctl.bundle(lines)
+                no = await self.operations.measured(kinds, self._ofctl.bundle(lines))
             except BaseException:
                 self._groups.doubt(sent.entry.id for sent in _groups(batch))
                 raise

@@ -240,9 +240,14 @@ def json_answer(body: Any) -> web.Response:
 
 async def metrics_answer(_: web.Request) -> web.Response:
     """All metrics of this process."""
+    return metrics_of("")
+
+
+def metrics_of(own: str) -> web.Response:
+    """Metrics in Prometheus' format: `own`, and those that every process has."""
     from prometheus_client import generate_latest  # noqa: PLC0415 (a MiB until somebody asks)
 
-    return web.Response(body=generate_latest(), content_type="text/plain")
+    return web.Response(body=own.encode() + generate_latest(), content_type="text/plain")
 
 
 async def loglevel(request: web.Request) -> web.Response:

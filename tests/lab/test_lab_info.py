@@ -9,7 +9,7 @@ import re
 import signal
 from typing import TYPE_CHECKING, Any
 
-from agent_node import antctl, parent_of, pid_of, stopped, wait_ready
+from agent_node import antctl, in_agent, parent_of, pid_of, stopped, wait_ready
 
 from antrea.errors import Unavailable
 from antrea.lab import node
@@ -76,6 +76,37 @@ def test_an_agents_object_is_what_its_own_api_answers_with_the_certificate_it_se
     ca = base64.b64decode(saved["apiCABundle"]).decode()
     script = f"echo '{ca}' >/tmp/ca.pem; curl -s --cacert /tmp/ca.pem https://localhost:10350/healthz"
     assert node.execute(lab.record, "node-1", "sh", "-c", script).strip() == "ok"
+
+
+READ = """
+import ssl, urllib.request
+token = open("/var/run/antrea/apiserver/loopback-client-token").read()
+asked = urllib.request.Request("https://127.0.0.1:10350/metrics", headers={"Authorization": f"Bearer {token}"})
+print(urllib.request.urlopen(asked, context=ssl._create_unverified_context()).read().decode())
+"""
+
+
+def counted(lab: Lab) -> tuple[dict[str, str], dict[str, Any]]:
+    """Samples of the agent's metrics, and its own answer right after."""
+    lines = in_agent(lab, "node-1", "python3", "-c", READ).splitlines()
+    samples = dict(line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+    return samples, json.loads(antctl(lab, "node-1", "get", "agentinfo", "-o", "json"))
+
+
+def test_an_agents_metrics_count_what_it_has(lab: Lab) -> None:
+    wait_told(lab)
+
+    def same() -> bool:
+        samples, told = counted(lab)
+        flows = sum(told["ovsInfo"]["flowTable"].values())
+        counts = (samples["antrea_agent_local_pod_count"], samples["antrea_agent_ovs_total_flow_count"])
+        return flows > 0 and counts == (str(told.get("localPodNum", 0)), str(flows))
+
+    # Pods of other tests may just come or go
+    wait_for("equal counts", same, seconds=20)
+    samples, _ = counted(lab)
+    assert int(samples['antrea_agent_ovs_flow_ops_count{operation="add"}']) > 0
+    assert samples['antrea_agent_ovs_flow_ops_error_count{operation="add"}'] == "0"
 
 
 def test_a_lost_ovsdb_is_told_within_seconds_and_so_is_its_return(lab: Lab) -> None:

@@ -1,0 +1,44 @@
+"""Metrics of our own in Prometheus' text format, made when somebody asks.
+
+prometheus_client would add `_total` to names of counters, which upstream's do not have.
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One line; `suffix` is that of a histogram's parts, such as _bucket."""
+
+    value: float
+    labels: Mapping[str, str] = {}
+    suffix: str = ""
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One row of docs/metrics.md: upstream's name, stability and sentence."""
+
+    name: str
+    kind: Literal["gauge", "counter", "histogram"]
+    stability: Literal["ALPHA", "STABLE"]
+    help: str
+
+    def text(self, samples: Iterable[Sample]) -> str:
+        """Header and lines."""
+        lines = [f"# HELP {self.name} [{self.stability}] {self.help}", f"# TYPE {self.name} {self.kind}"]
+        for sample in samples:
+            labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
+            lines.append(f"{self.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {sample.value:g}")
+        return "\n".join(lines) + "\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

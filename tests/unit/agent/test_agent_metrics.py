@@ -1,0 +1,98 @@
+"""What the agent tells Prometheus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from antrea.agent.agent_view import AgentView
+from antrea.agent.metrics import agent_metrics
+from antrea.config.agent import AgentConfig
+from antrea.config.effect import InEffect
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.facts.ovs import PodInterface
+from antrea.features.accept import accept_agent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Tables:
+    """Stands where ovs-ofctl stands."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = lines
+
+    async def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
+        assert (command, arguments) == ("dump-tables", ())
+        if not self._lines:
+            raise Unavailable("OVS")
+        for line in self._lines:
+            yield line
+
+
+def view(*lines: str) -> AgentView:
+    facts = Facts()
+    facts.put(PodInterface("web-0-1a2b3c", "c" * 64, "shop", "web-0", "aa:0:0:0:0:1", ("10.1.0.4",), 9, "u"))
+    config = AgentConfig()
+    in_effect = InEffect("", config, accept_agent(config))
+    return AgentView(lambda: in_effect, facts, Tables(*lines), {"Classifier": 0, "Output": 7})
+
+
+async def answer(value: str | None) -> str | None:
+    return value
+
+
+async def test_agent_metrics_count_pods_flows_and_operations() -> None:
+    seen = view("table 0:", "active=3, lookup=0, matched=0", "table 1:", "active=2, lookup=0, matched=0",
+                "tables 2...253: ditto")  # fmt: skip
+    assert await seen.operations.measured({"add", "delete"}, answer(None)) is None
+    assert await seen.operations.measured({"add"}, answer("refused")) == "refused"
+    families = {family.name: family for family in text_string_to_metric_families(await agent_metrics(seen))}
+    values = {
+        name: [(dict(s.labels), s.value) for s in family.samples if "le" not in s.labels]
+        for name, family in families.items()
+        if "latency" not in name
+    }
+    assert values == {
+        "antrea_agent_local_pod_count": [({}, 1)],
+        "antrea_agent_ovs_total_flow_count": [({}, 5)],
+        "antrea_agent_ovs_flow_count": [
+            ({"table_id": "0", "table_name": "Classifier"}, 3),
+            ({"table_id": "7", "table_name": "Output"}, 2),
+        ],
+        "antrea_agent_ovs_flow_ops_count": [
+            ({"operation": "add"}, 1),
+            ({"operation": "modify"}, 0),
+            ({"operation": "delete"}, 1),
+        ],
+        "antrea_agent_ovs_flow_ops_error_count": [
+            ({"operation": "add"}, 1),
+            ({"operation": "modify"}, 0),
+            ({"operation": "delete"}, 0),
+        ],
+    }
+    latency = families["antrea_agent_ovs_flow_ops_latency_milliseconds"]
+    adds = [s for s in latency.samples if s.labels["operation"] == "add"]
+    assert [s.value for s in adds if s.name.endswith("_count")] == [2]
+    assert adds[len(adds) - 3].labels["le"] == "+Inf"
+
+
+async def test_agent_metrics_leave_out_flows_while_the_switch_is_away() -> None:
+    text = await agent_metrics(view())
+    assert "ovs_flow_count" not in text
+    assert "antrea_agent_local_pod_count 1\n" in text
+
+
+async def test_an_operation_whose_outcome_is_unknown_is_an_error() -> None:
+    seen = view()
+
+    async def lost() -> None:
+        raise Unavailable("OVS")
+
+    with pytest.raises(Unavailable):
+        await seen.operations.measured({"delete"}, lost())
+    assert 'antrea_agent_ovs_flow_ops_error_count{operation="delete"} 1\n' in await agent_metrics(seen)
