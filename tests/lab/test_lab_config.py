@@ -162,6 +162,12 @@ def test_what_cannot_work_is_refused_with_an_event_and_the_last_good_one_goes_on
     info = json.loads(antctl(lab, "node-1", "get", "agentinfo", "-o", "json"))
     rejected = [c for c in info["agentConditions"] if c["type"] == "ConfigRejected"]
     assert [c["status"] for c in rejected] == ["True"]
+    saved = '{.agentConditions[?(@.type=="ConfigRejected")].message}'
+    wait_for(
+        "the condition of the agent's object",
+        lambda: "defaultMTU" in lab.api.kubectl("get", "aai", "node-1", "-o", f"jsonpath={saved}"),
+        seconds=20,
+    )
     assert value(lab, "defaultMTU") == (1310, KEY, "")
 
     restart_agent(lab, "node-1")
