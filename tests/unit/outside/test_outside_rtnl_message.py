@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import socket
 from typing import Any
 
 import pytest
@@ -60,6 +61,11 @@ def plain(message: Any) -> dict[str, Any]:
     return fields
 
 
+def spelled(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """As inet_ntop does and pyroute2 with it: Python spells those that hold an IPv4 address in another way."""
+    return socket.inet_ntop(socket.AF_INET6 if address.version == 6 else socket.AF_INET, address.packed)
+
+
 def answer(message: Any, **fields: Any) -> Reply:
     """A message as the kernel sends it, in pyroute2's hand."""
     for name, value in fields.items():
@@ -107,7 +113,7 @@ def test_a_link_is_named_by_its_name_or_its_index(name: str, index: int) -> None
 def test_an_address_brings_its_broadcast_or_asks_nobody_whether_it_is_free(
     index: int, address: ipaddress.IPv4Interface | ipaddress.IPv6Interface
 ) -> None:
-    ip, prefix = str(address.ip), address.network.prefixlen
+    ip, prefix = spelled(address.ip), address.network.prefixlen
     extra: dict[str, Any] = {"IFA_FLAGS": 2} if address.version == 6 else {}
     if address.version == 4 and prefix < 31:
         extra = {"IFA_BROADCAST": str(address.network.broadcast_address)}
@@ -135,7 +141,7 @@ def test_a_default_route_is_on_the_link_in_the_main_table(
         "proto": 3,
         "type": 1,
         "flags": 4,
-        "RTA_GATEWAY": str(gateway),
+        "RTA_GATEWAY": spelled(gateway),
         "RTA_OIF": index,
     }
 
