@@ -1,11 +1,18 @@
-"""The vm tier: one boot of a stock kernel runs every file under tests/vm/guest."""
+"""The vm tier: tests here boot a stock kernel; files named cell_*.py run inside it, all in one boot (test_vm_cells.py)."""
+
+from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import kernel_lab
 import pytest
 
 from antrea.lab import vm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +23,8 @@ def stock() -> vm.Kernel:
     return vm.kernel(Path(cache))
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """What is under guest/ runs inside the virtual machine only."""
-    return True if collection_path.name == "guest" and "IN_VM" not in os.environ else None
+@pytest.fixture(scope="session")
+def kernel() -> Iterator[kernel_lab.KernelLab]:
+    """In the machine only: nodes on the kernel datapath, shared by all cells."""
+    with kernel_lab.realised() as lab:
+        yield lab

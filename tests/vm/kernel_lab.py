@@ -1,0 +1,104 @@
+"""All of the vm tier's cluster inside the virtual machine: its wires, its nodes on the kernel datapath, and their Pods.
+
+The machine itself is the switch and the router between the nodes, the external host and, through QEMU, the API server.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from kernel_node import KernelNode, Pod
+from vm_shape import API_SERVER, MACHINES, TOPOLOGY
+
+from antrea.lab import vm
+from antrea.lab.process import run, wait_for
+from antrea.lab.topology import Nic  # noqa: TC001
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODULES = ("virtio_net", "openvswitch", "geneve", "vport-geneve", "8021q", "dummy")
+OUTSIDE = "outside"
+MADE = (*(machine.name for machine in MACHINES), OUTSIDE)
+"""Network namespaces, one per machine."""
+API_NAT = f"""
+table ip api {{
+  chain in {{
+    type nat hook prerouting priority dstnat
+    ip daddr {API_SERVER} tcp dport 6443 dnat to {vm.HOST}
+  }}
+  chain out {{
+    type nat hook postrouting priority srcnat
+    ip daddr {vm.HOST} masquerade
+  }}
+}}
+"""
+
+
+class KernelLab(msgspec.Struct, frozen=True):
+    """Nodes and Pods by name; `outside` is the name of an external host's network namespace."""
+
+    nodes: dict[str, KernelNode]
+    pods: dict[str, Pod]
+    outside: str = OUTSIDE
+
+
+@contextmanager
+def realised() -> Iterator[KernelLab]:
+    """Everything up, Pods connected; its processes are ended, the rest ends with the machine."""
+    nodes = {machine.name: KernelNode(machine) for machine in MACHINES}
+    try:
+        say("begin")
+        _wires()
+        say("wires")
+        for node in nodes.values():
+            node.start()
+        say("programs started")
+        wanted = [(node, pod) for node in nodes.values() for pod in node.machine.pods]
+        with ThreadPoolExecutor(len(wanted)) as pool:
+            pods = {pod.name: pod for pod in pool.map(lambda pair: pair[0].add(pair[1]), wanted)}
+        say("Pods connected")
+        yield KernelLab(nodes, pods)
+    finally:
+        for node in nodes.values():
+            node.stop()
+
+
+def say(what: str) -> None:
+    """A line on the machine's console with the seconds since its start."""
+    seconds = time.clock_gettime(time.CLOCK_BOOTTIME)
+    Path("/dev/console").write_text(f"{seconds:6.1f} s: {what}\n")
+
+
+def _wires() -> None:
+    """One bridge, a card of each node in it, a cable to the external host: few processes, since each is slow here."""
+    run(["modprobe", "-a", *MODULES])
+    for name in MADE:
+        run(["ip", "netns", "add", name])
+    control, gateway, outside = (TOPOLOGY.machine(name) for name in ("control", "gateway", OUTSIDE))
+    here = ["link add nodes type bridge", "link set nodes up"]
+    here += [f"link add {m.name} type veth peer name eth0 netns {m.name}" for m in MACHINES]
+    here += [f"link set {m.name} master nodes up" for m in MACHINES]
+    here += [f"link add {OUTSIDE} type veth peer name eth0 netns {OUTSIDE}", f"link set {OUTSIDE} up"]
+    ends = {nic.switch: nic for nic in gateway.nics}
+    here += [*_addresses(ends["nodes"], "nodes"), *_addresses(ends[OUTSIDE], OUTSIDE)]
+    here += [*_addresses(control.nics[0], "nodes"), f"address add {vm.CARD} dev eth0", "link set eth0 up"]
+    wait_for("QEMU's card", Path("/sys/class/net/eth0").exists, seconds=10)
+    run(["ip", "-batch", "-"], stdin="\n".join(here))
+    for machine in (*(TOPOLOGY.machine(m.name) for m in MACHINES), outside):
+        lines = ["link set lo up", "link set eth0 up", *_addresses(machine.nics[0], "eth0")]
+        lines += [f"route add {'::/0' if ':' in r.via else r.dst} via {r.via}" for r in machine.routes]
+        run(["ip", "-netns", machine.name, "-batch", "-"], stdin="\n".join(lines))
+    for path in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        Path("/proc/sys/net", path).write_text("1")
+    run(["nft", "-f", "-"], stdin=API_NAT)
+
+
+def _addresses(nic: Nic, device: str) -> list[str]:
+    """Lines for `ip -batch`; without duplicate address detection, which would delay IPv6."""
+    return [f"address add {a} dev {device} {'nodad' if ':' in a else ''}" for a in nic.addresses]

@@ -1,0 +1,148 @@
+"""A node inside the virtual machine: its own network and mounts, OVS on the kernel datapath, our agent, and Pods."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
+from vm_shape import API_SERVER, DIRECTORY, TOKEN, Machine
+
+from antrea.errors import Unavailable
+from antrea.lab.process import run, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[2]
+CONFIG = {"ovsDatapathType": "system", "trafficEncapMode": "encap", "hostProcPathPrefix": "/"}
+# What the programs of a node write lies in its own memory, at the paths that they have in our Pods.
+HOLD = """
+for place in /run /var/lib /var/log; do mount -t tmpfs tmpfs $place; done
+mkdir -p /run/netns /run/lock /run/antrea /run/secrets/kubernetes.io/serviceaccount
+echo held
+exec sleep infinity
+"""
+ACCOUNT = "run/secrets/kubernetes.io/serviceaccount"
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A network namespace that the plugin has connected."""
+
+    name: str
+    netns: Path
+    container: str
+    result: dict[str, Any]
+
+    @property
+    def ips(self) -> dict[int, str]:
+        """Address by IP version."""
+        found = [ip["address"].split("/")[0] for ip in self.result["ips"]]
+        return {6 if ":" in address else 4: address for address in found}
+
+    def words(self, *argv: str | Path) -> list[str]:
+        return ["nsenter", f"--net={self.netns}", "--", *(str(a) for a in argv)]
+
+    def run(self, *argv: str | Path, seconds: float = 60) -> str:
+        return run(self.words(*argv), seconds=seconds)
+
+
+class KernelNode:
+    """In the network namespace of its name. `start` begins everything at once; `add` waits for it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.name = machine.name
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self) -> None:
+        holder = self._popen(["ip", "netns", "exec", self.name, "sh", "-euc", HOLD])
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        self._holder = holder.pid
+        self.root = Path(f"/proc/{holder.pid}/root")
+        cluster = Path(os.environ[DIRECTORY])
+        account = self.root / ACCOUNT
+        (account / "token").write_text((cluster / TOKEN).read_text())
+        (account / "ca.crt").write_text((cluster / "pki/ca.crt").read_text())
+        self._popen(self.words(ROOT / "build/image/start_ovs"), log="ovs")
+        self.start_agent()
+
+    def start_agent(self, **config: Any) -> None:
+        """With these keys of antrea-agent.conf on top."""
+        (self.root / "run/antrea/antrea-agent.conf").write_text(yaml.safe_dump(CONFIG | config))
+        env = [
+            f"NODE_NAME={self.name}",
+            f"KUBERNETES_SERVICE_HOST={API_SERVER}",
+            "KUBERNETES_SERVICE_PORT=6443",
+        ]
+        program = Path(sys.executable).with_name("antrea-agent")
+        argv = self.words("env", *env, program, "--config=/run/antrea/antrea-agent.conf")
+        self._agent = self._popen(argv, log="agent")
+
+    def kill_agent(self) -> None:
+        """As kill -9 does: nsenter and env have become the agent."""
+        self._agent.kill()
+        self._agent.wait()
+
+    def stop(self) -> None:
+        for process in reversed(self._started):
+            process.kill()
+            process.communicate()
+
+    def words(self, *argv: str | Path) -> list[str]:
+        """The command, in the network and the mounts of this node."""
+        return [
+            *("nsenter", f"--target={self._holder}", "--mount", "--net", "--wd=/", "--"),
+            *(str(a) for a in argv),
+        ]
+
+    def run(self, *argv: str | Path, seconds: float = 60) -> str:
+        return run(self.words(*argv), seconds=seconds)
+
+    def add(self, name: str) -> Pod:
+        """Connect a Pod as a container runtime does: with the plugin, which asks the agent, which answers when it can."""
+        try:
+            wait_for(f"the agent of {self.name}", (self.root / "run/antrea/cni.sock").exists, seconds=300)
+        except Unavailable as e:
+            e.add_note(f"{self.log('ovs')}\n{self.log('agent')}")
+            raise
+        self.run("ip", "netns", "add", name)
+        container = uuid.uuid4().hex * 2
+        given = {
+            "CNI_COMMAND": "ADD",
+            "CNI_CONTAINERID": container,
+            "CNI_NETNS": f"/run/netns/{name}",
+            "CNI_IFNAME": "eth0",
+            "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name}",
+            "CNI_PATH": "/opt/cni/bin",
+        }
+        config = {"cniVersion": "1.0.0", "name": "antrea", "type": "antrea", "ipam": {"type": "host-local"}}
+        done = subprocess.run(
+            self.words("env", *(f"{k}={v}" for k, v in given.items()), ROOT / "cni/antrea-cni"),
+            input=json.dumps(config),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{self.log('agent')}"
+        return Pod(name, self.root / "run/netns" / name, container, json.loads(done.stdout))
+
+    def log(self, name: str, lines: int = 40) -> str:
+        return "\n".join((self.root / f"run/{name}.log").read_text().splitlines()[-lines:])
+
+    def _popen(self, argv: Sequence[str], log: str = "") -> subprocess.Popen[str]:
+        if not log:
+            process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        else:
+            with (self.root / f"run/{log}.log").open("ab") as out:
+                process = subprocess.Popen(argv, stdout=out, stderr=out, text=True)
+        self._started.append(process)
+        return process
