@@ -89,10 +89,9 @@ def pinged(lab: Lab, pods: dict[str, str]) -> Iterator[list[float]]:
     """Pings from the Pod of node-1 to that of node-2; after the block, the longest silence in seconds and the end's."""
     words = [*pod_namespace(lab, "node-1", pods["node-1"]), "ping", "-n", "-i", str(INTERVAL), pods["node-2"]]
     result: list[float] = []
+    wait_for("a first answer", lambda: reach(lab, pods), seconds=10)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as ping:
         try:
-            assert ping.stdout is not None
-            wait_for("a first answer", lambda: "icmp_seq" in ping.stdout.readline(), seconds=5)  # type: ignore[union-attr]
             yield result
         finally:
             ping.send_signal(signal.SIGINT)
