@@ -1,18 +1,13 @@
-"""Makes links, addresses, routes, rules, neighbours and sysctls of this Node be what is wanted.
-
-Memory: importing pyroute2 costs 13 MiB on top of asyncio, whichever of its parts is asked for.
-"""
+"""Makes links, addresses, routes, rules, neighbours and sysctls of this Node be what is wanted."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
 from antrea.errors import Refused
-from antrea.outside.rtnetlink import KINDS, is_gone, name, words
+from antrea.outside.rtnetlink import KINDS, is_gone, name
+from antrea.outside.rtnl import Rtnl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,17 +42,17 @@ class NetlinkSink:
         refused: list[Any] = []
         reasons: list[str] = []
 
-        def attempt(change: Callable[[Any, Any], None], entry: Any, *, gone_is_fine: bool) -> None:
+        def attempt(change: Callable[[Rtnl, Any], None], entry: Any, *, gone_is_fine: bool) -> None:
             try:
-                change(ip, entry)
-            except (NetlinkError, OSError) as e:
+                change(kernel, entry)
+            except OSError as e:
                 if not (gone_is_fine and is_gone(e)):
                     refused.append(entry)
-                    reasons.append(f"{type(entry).__name__} {entry.key}: {words(e)}")
+                    reasons.append(f"{type(entry).__name__} {entry.key}: {e.strerror or e}")
                     return
             self._previous.pop(name(entry), None)
 
-        with IPRoute(strict_check=True) as ip:
+        with Rtnl() as kernel:
             for entry in sorted(put, key=_place):
                 attempt(KINDS[type(entry)].put, entry, gone_is_fine=False)
             for entry in sorted(drop, key=_place, reverse=True):
@@ -66,8 +61,8 @@ class NetlinkSink:
             raise Refused(refused, reasons[0])
 
     def _resync(self, entries: Sequence[Any]) -> None:
-        with IPRoute(strict_check=True) as ip:
-            standing = {name(entry): entry for kind in KINDS.values() for entry in kind.standing(ip)}
+        with Rtnl() as kernel:
+            standing = {name(entry): entry for kind in KINDS.values() for entry in kind.standing(kernel)}
         wanted = {name(entry) for entry in entries}
         self._previous = {known: entry for known, entry in standing.items() if known not in wanted}
         self._apply([entry for entry in entries if not _same(standing.get(name(entry)), entry)], ())

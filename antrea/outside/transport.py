@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyroute2 import IPRoute
 
 from antrea.errors import Invalid, Unavailable
+from antrea.host.address import Address
+from antrea.host.route import MAIN
+from antrea.outside import rtnl_host as message
+from antrea.outside.rtnl import Rtnl
+from antrea.outside.rtnl_message import get_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from antrea.outside.rtnl_host import DeviceAddress
+
 _PROTO_KERNEL = 2
-_SCOPE_GLOBAL = 0
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -67,43 +72,39 @@ def choose(found: Sequence[Card], *, interface: str, cidrs: Sequence[str], node_
 
 
 def _cards() -> tuple[Card, ...]:
-    with IPRoute() as ip:
-        routes = [route for family in (2, 10) for route in ip.get_routes(family=family, table=254)]
-        addresses = list(ip.get_addr())
-        return tuple(
-            Card(
-                name=link.get_attr("IFLA_IFNAME"),
-                mac=link.get_attr("IFLA_ADDRESS") or "",
-                mtu=link.get_attr("IFLA_MTU"),
-                addresses=_addresses(addresses, link["index"]),
-                routes=_routes(routes, link["index"]),
-            )
-            for link in ip.get_links()
-        )
-
-
-def _addresses(rows: Iterable[Any], index: int) -> tuple[str, ...]:
-    mine = [row for row in rows if row["index"] == index and row["scope"] == _SCOPE_GLOBAL]
-    mine.sort(key=lambda row: int(row["family"]))
+    with Rtnl() as kernel:
+        devices = [message.device_of(reply) for reply in kernel.ask(message.get_devices())]
+        addresses = [message.address_of(reply) for reply in kernel.ask(get_addresses())]
+        replies = [reply for family in message.get_routes() for reply in kernel.ask(family)]
+    routes = [message.route_of(reply) for reply in replies if message.protocol_of(reply) != _PROTO_KERNEL]
     return tuple(
-        f"{row.get_attr('IFA_LOCAL') or row.get_attr('IFA_ADDRESS')}/{row['prefixlen']}" for row in mine
+        Card(
+            name=device.name,
+            mac=device.mac,
+            mtu=device.mtu,
+            addresses=_addresses(addresses, device.index),
+            routes=tuple(
+                (route.dst if not route.dst.endswith("/0") else "", route.via)
+                for route in routes
+                if (route.index, route.table) == (device.index, MAIN) and route.via
+            ),
+        )
+        for device in devices
     )
 
 
-def _routes(rows: Iterable[Any], index: int) -> tuple[tuple[str, str], ...]:
-    found = []
-    for row in rows:
-        via = row.get_attr("RTA_GATEWAY")
-        if row.get_attr("RTA_OIF") == index and via and row["proto"] != _PROTO_KERNEL:
-            dst = row.get_attr("RTA_DST")
-            found.append((f"{dst}/{row['dst_len']}" if dst else "", via))
-    return tuple(found)
+def _addresses(rows: Iterable[DeviceAddress], index: int) -> tuple[str, ...]:
+    mine = (row.cidr for row in rows if row.index == index and row.is_global)
+    return tuple(sorted(mine, key=lambda cidr: ":" in cidr))
 
 
 def _flush(name: str) -> None:
-    with IPRoute() as ip:
-        for index in ip.link_lookup(ifname=name):
-            for row in list(ip.get_addr(index=index)):
-                if row["scope"] == _SCOPE_GLOBAL:
-                    address = row.get_attr("IFA_LOCAL") or row.get_attr("IFA_ADDRESS")
-                    ip.addr("del", index=index, address=address, prefixlen=row["prefixlen"])
+    with Rtnl() as kernel:
+        found = [
+            device
+            for device in map(message.device_of, kernel.ask(message.get_devices()))
+            if device.name == name
+        ]
+        for device in found:
+            for cidr in _addresses(map(message.address_of, kernel.ask(get_addresses())), device.index):
+                kernel.ask(message.drop_address(device.index, Address(name, cidr)))
