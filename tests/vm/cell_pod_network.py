@@ -6,19 +6,37 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from kernel_traffic import carry
 
 if TYPE_CHECKING:
     from kernel_lab import KernelLab
 
+SIZE = 256 * 1024
+"""Of one TCP transfer, in bytes: full segments, with the checksums and the MTU of the way."""
+SEEN_AS = {
+    ("client", "web"): "client",
+    ("client", "server"): "client",
+    ("client", "node-1"): "client",
+    ("client", "node-2"): "node-1",
+    ("client", "outside"): "node-1",
+    ("node-1", "client"): "gateway of node-1",
+    ("node-1", "server"): "gateway of node-1",
+}
+"""By source and target of a connection, whose address the target sees; `client` and `web` run on node-1, `server` on node-2."""
 
-def lost(text: str) -> str:
-    """What ping(8) says of losses."""
-    found = re.search(r"[\d.]+% packet loss", text)
-    return found[0] if found else text
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("target", ["web", "server", "outside"])
+def test_a_pod_pings(kernel: KernelLab, target: str, version: int) -> None:
+    address = kernel.addresses(target)[version]
+    said = kernel.pods["client"].run("ping", "-q", "-c", "5", "-i", "0.2", "-W", "5", address)
+    assert re.findall(r"(\d+) packets transmitted, (\d+) received", said) == [("5", "5")], said
 
 
-@pytest.mark.parametrize(("source", "target", "version"), [("client", "server", 4), ("client", "server", 6)])
-def test_pods_of_two_nodes_ping(kernel: KernelLab, source: str, target: str, version: int) -> None:
-    address = kernel.pods[target].ips[version]
-    ping = kernel.pods[source].run("ping", "-q", "-c", "5", "-i", "0.1", "-W", "3", address)
-    assert lost(ping) == "0% packet loss"
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize(("source", "target"), SEEN_AS)
+def test_tcp_arrives_whole_and_from_the_right_address(
+    kernel: KernelLab, source: str, target: str, version: int
+) -> None:
+    seen = carry(kernel.netns(source), kernel.netns(target), kernel.addresses(target)[version], SIZE)
+    assert seen == (kernel.addresses(SEEN_AS[source, target])[version], True)

@@ -41,11 +41,22 @@ table ip api {{
 
 
 class KernelLab(msgspec.Struct, frozen=True):
-    """Nodes and Pods by name; `outside` is the name of an external host's network namespace."""
+    """Nodes and Pods by name, and how to get at these and at the external host `outside` by theirs."""
 
     nodes: dict[str, KernelNode]
     pods: dict[str, Pod]
-    outside: str = OUTSIDE
+
+    def netns(self, name: str) -> Path:
+        """The network namespace of a Pod, of a node or of `outside`."""
+        return self.pods[name].netns if name in self.pods else Path("/run/netns", name)
+
+    def addresses(self, name: str) -> dict[int, str]:
+        """By IP version, of a Pod, of a node, of `outside` or of the `gateway of` a node: its first address for Pods."""
+        if name in self.pods:
+            return self.pods[name].ips
+        if name.startswith("gateway of "):
+            return self.nodes[name.removeprefix("gateway of ")].gateway
+        return {version: TOPOLOGY.machine(name).address("eth0", version) for version in (4, 6)}
 
 
 @contextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +18,10 @@ from vm_shape import API_SERVER, DIRECTORY, TOKEN, Machine
 
 from antrea.errors import Unavailable
 from antrea.lab.process import run, wait_for
+from antrea.openflow.cookie import LEARNED_ROUND, round_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[2]
 CONFIG = {"ovsDatapathType": "system", "trafficEncapMode": "encap", "hostProcPathPrefix": "/"}
@@ -96,6 +99,26 @@ class KernelNode:
             process.kill()
             process.communicate()
 
+    @property
+    def gateway(self) -> dict[int, str]:
+        """Address of antrea-gw0 by IP version."""
+        networks = [ip_network(cidr) for cidr in self.machine.pod_cidrs]
+        return {network.version: str(network[1]) for network in networks}
+
+    def rounds(self) -> set[int]:
+        """Which starts of the agent wrote the flows that are there."""
+        flows = self.run("ovs-ofctl", "--no-stats", "--no-names", "dump-flows", "br-int")
+        found = {round_of(int(cookie, 16)) for cookie in re.findall(r"cookie=(0x[0-9a-f]+)", flows)}
+        return found - {LEARNED_ROUND}
+
+    def wait_for(self, what: str, condition: Callable[[], object], *, seconds: float = 300) -> None:
+        """Raises Unavailable, with the ends of this node's logs."""
+        try:
+            wait_for(f"{what} on {self.name}", condition, seconds=seconds, step=1)
+        except Unavailable as e:
+            e.add_note(f"{self.log('ovs')}\n{self.log('agent')}")
+            raise
+
     def words(self, *argv: str | Path) -> list[str]:
         """The command, in the network and the mounts of this node."""
         return [
@@ -108,11 +131,7 @@ class KernelNode:
 
     def add(self, name: str) -> Pod:
         """Connect a Pod as a container runtime does: with the plugin, which asks the agent, which answers when it can."""
-        try:
-            wait_for(f"the agent of {self.name}", (self.root / "run/antrea/cni.sock").exists, seconds=300)
-        except Unavailable as e:
-            e.add_note(f"{self.log('ovs')}\n{self.log('agent')}")
-            raise
+        self.wait_for("CNI server", (self.root / "run/antrea/cni.sock").exists)
         self.run("ip", "netns", "add", name)
         container = uuid.uuid4().hex * 2
         given = {
