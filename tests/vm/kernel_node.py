@@ -32,6 +32,8 @@ mkdir -p /run/netns /run/lock /run/antrea /run/secrets/kubernetes.io/serviceacco
 echo held
 exec sleep infinity
 """
+TRY_AGAIN = 11
+"""Code with which a plugin tells the runtime to ask once more (CNI specification): the agent answers so after 30 s."""
 ACCOUNT = "run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -143,16 +145,20 @@ class KernelNode:
             "CNI_PATH": "/opt/cni/bin",
         }
         config = {"cniVersion": "1.0.0", "name": "antrea", "type": "antrea", "ipam": {"type": "host-local"}}
-        done = subprocess.run(
-            self.words("env", *(f"{k}={v}" for k, v in given.items()), ROOT / "cni/antrea-cni"),
-            input=json.dumps(config),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{self.log('agent')}"
-        return Pod(name, self.root / "run/netns" / name, container, json.loads(done.stdout))
+        argv = self.words("env", *(f"{k}={v}" for k, v in given.items()), ROOT / "cni/antrea-cni")
+        answer: dict[str, Any] = {}
+
+        def added() -> bool:
+            done = subprocess.run(
+                argv, input=json.dumps(config), capture_output=True, text=True, check=False, timeout=90
+            )
+            answer.clear()
+            answer.update(json.loads(done.stdout))
+            assert done.returncode == 0 or answer["code"] == TRY_AGAIN, f"{done.stdout}\n{self.log('agent')}"
+            return done.returncode == 0
+
+        self.wait_for(f"network of {name}", added)
+        return Pod(name, self.root / "run/netns" / name, container, answer)
 
     def log(self, name: str, lines: int = 40) -> str:
         return "\n".join((self.root / f"run/{name}.log").read_text().splitlines()[-lines:])
