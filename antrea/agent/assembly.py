@@ -61,12 +61,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from antrea.agent.bootstrap import Prepared
-    from antrea.agent.news import AgentConfiguration
     from antrea.config.agent import AgentConfig
     from antrea.engine import Sink
     from antrea.facts.fact import Fact
     from antrea.features.feature import AgentFeature
+    from antrea.features.gate import EnabledGates
+    from antrea.outside.configuration import Configuration
     from antrea.outside.kube import Kube
+
+    AgentConfiguration = Configuration[AgentConfig, EnabledGates]
+
 
 log = klog.logger(__name__)
 

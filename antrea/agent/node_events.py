@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.core import ObjectReference
 from antrea.errors import Refused, Unavailable
@@ -22,3 +22,13 @@ async def warn(kube: Kube, node: str, reason: str, message: str) -> None:
         await kube.create_event(about, reason, message, warning=True, host=node)
     except (Refused, Unavailable) as no:
         log.error("Failed to create an Event", error=no, reason=reason)
+
+
+class NodeVoice(NamedTuple):
+    """Tells the user of this agent's configuration."""
+
+    name: str
+
+    async def warn(self, kube: Kube, reason: str, message: str) -> None:
+        """A Warning on the Node."""
+        await warn(kube, self.name, reason, message)

@@ -20,6 +20,8 @@ from antrea.outside import klog
 from antrea.outside.kube import PatchKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from antrea.controller.front_process import FrontProcess, Publisher
     from antrea.outside.kube import Kube
 
@@ -36,12 +38,17 @@ PATH = f"/apis/{CRD}/antreacontrollerinfos/{NAME}"
 class ControllerInfo:
     """Publishes and saves; `kube` None: publishes only."""
 
-    def __init__(self, front: FrontProcess, publisher: Publisher, kube: Kube | None, version: str) -> None:
+    def __init__(
+        self, front: FrontProcess, publisher: Publisher, kube: Kube | None, version: str,
+        rejected: Callable[[], str] = str, changed: asyncio.Event | None = None,
+    ) -> None:  # fmt: skip
+        """`rejected` says why a configuration is not in effect; empty if none was refused. `changed` asks to look."""
         self._front = front
         self._publisher = publisher
         self._kube = kube
         self._version = version
-        self._changed = asyncio.Event()
+        self._rejected = rejected
+        self._changed = changed or asyncio.Event()
         self._said = ""
         front.changed = self._changed.set
 
@@ -68,15 +75,17 @@ class ControllerInfo:
             service_ref=system.ObjectReference(kind="Service", name=SERVICE),
             network_policy_controller_info=system.NetworkPolicyControllerInfo(),
             connected_agent_num=self._front.agents,
-            controller_conditions=(
-                system.ControllerCondition(
-                    type="ControllerHealthy",
-                    status="True",
-                    last_heartbeat_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                ),
-            ),
+            controller_conditions=tuple(self._conditions()),
             api_port=self._front.port,
         )
+
+    def _conditions(self) -> Iterator[system.ControllerCondition]:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        yield system.ControllerCondition(type="ControllerHealthy", status="True", last_heartbeat_time=now)
+        if why := self._rejected():
+            yield system.ControllerCondition(
+                type="ConfigRejected", status="True", last_heartbeat_time=now, message=why
+            )
 
     async def _save(self, info: system.AntreaControllerInfo) -> None:
         if self._kube is None:

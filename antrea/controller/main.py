@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
 from antrea.config.controller import ControllerConfig
-from antrea.config.load import Loaded, load
 from antrea.controller.agent_infos import AgentInfos
+from antrea.controller.config_events import ConfigMapVoice
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
 from antrea.controller.upkeep import served_files, upkeep
@@ -26,14 +26,17 @@ from antrea.features.accept import accept_controller
 from antrea.features.admission import wanted_gates
 from antrea.features.gate import statuses
 from antrea.outside import klog
+from antrea.outside.configuration import Configuration
 from antrea.outside.kube import Kube
+from antrea.outside.reload import Running, asked_to_end, through_changes
 from antrea.outside.serving import TOKEN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from antrea.controller.front_process import Publisher
     from antrea.features.gate import EnabledGates
+
+    ControllerConfiguration = Configuration[ControllerConfig, EnabledGates]
 
 log = klog.logger(__name__)
 VERSION = importlib.metadata.version("antrea")
@@ -73,54 +76,69 @@ def main(path: Path, token_file: Path, certificate_dir: Path | None, log: klog.O
     """Compute what agents need to know."""
     klog.start(log, "antrea-controller")
     try:
-        loaded = load(ControllerConfig, path)
-        gates = accept_controller(loaded.config)
-        asyncio.run(run(loaded, gates, Places(token_file, certificate_dir)))
+        kept = token_file.with_name(f"{ControllerConfig.file}.good")
+        configuration = Configuration(ControllerConfig, accept_controller, path, kept)
+        asyncio.run(run(configuration, Places(token_file, certificate_dir)))
     except AntreaError as no:
         click.echo(f"antrea-controller: {no}", err=True)
         sys.exit(1)
 
 
-async def run(loaded: Loaded[ControllerConfig], gates: EnabledGates, places: Places) -> None:
+async def run(configuration: ControllerConfiguration, places: Places) -> None:
     """Until SIGTERM or SIGINT. Raises Invalid, Unavailable if the API cannot be served or its process has ended."""
-    for key in loaded.unknown:
-        log.warning(
-            "The configuration has a key that is not read", file=loaded.config.file, problem=key.sentence
-        )
-    asked_to_end = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
     log.info("Starting antrea-controller", version=VERSION)
+
+    def start() -> Running:
+        kube, moments = _kube(configuration.now.config), Moments(asyncio.Event(), asyncio.Event())
+        work = _work(configuration, kube, places, moments)
+        return Running(work, moments.works.wait, lambda: "the process that serves", kube, moments.heard.set)
+
+    await through_changes(configuration, start, ConfigMapVoice(namespace()), asked_to_end())
+    log.info("Stopping antrea-controller")
+
+
+class Moments(NamedTuple):
+    """What happens to one controller."""
+
+    works: asyncio.Event
+    """Its API is served."""
+    heard: asyncio.Event
+    """There is a new text of its configuration."""
+
+
+async def _work(
+    configuration: ControllerConfiguration, kube: Kube | None, places: Places, moments: Moments
+) -> None:
+    """Until cancelled. Raises Invalid, Unavailable."""
+    config, gates = configuration.now.same_for_the_program
     front = FrontProcess(Facts())
-    publisher = await front.start(start_frame(loaded.config, gates, places))
-    try:
-        publish_empty(publisher)
-        async with asyncio.TaskGroup() as tasks:
-            parts = [tasks.create_task(front.run(), name="front")]
-            parts += [tasks.create_task(part) for part in _parts(loaded.config, front, publisher, places)]
-            await asked_to_end.wait()
-            log.info("Stopping antrea-controller")
-            for part in parts:
-                part.cancel()
-    except* AntreaError as group:
-        raise group.exceptions[0] from None
-    finally:
-        await front.stop()
+    async with kube or contextlib.nullcontext():
+        publisher = await front.start(start_frame(config, gates, places))
+        try:
+            publish_empty(publisher)
+            moments.works.set()
+            async with asyncio.TaskGroup() as tasks:
+                info = ControllerInfo(
+                    front, publisher, kube, f"v{VERSION}", lambda: configuration.now.rejected, moments.heard
+                )
+                for part in (front.run(), info.run(), *_parts(config, kube, places)):
+                    tasks.create_task(part)
+        except* AntreaError as group:
+            raise group.exceptions[0] from None
+        finally:
+            await front.stop()
 
 
-def _parts(
-    config: ControllerConfig, front: FrontProcess, publisher: Publisher, places: Places
-) -> list[Coroutine[Any, Any, None]]:
-    """What runs beside the front; without an API server there is little."""
-    kube = _kube(config)
-    parts = [ControllerInfo(front, publisher, kube, f"v{VERSION}").run()]
-    if kube is not None:
-        tiers = "AntreaPolicy" in wanted_gates(config.feature_gates)
-        directory = places.certificates
-        own = config.self_signed_cert
-        parts.append(AgentInfos(kube).run())
-        parts.append(upkeep(kube, namespace(), self_signed=own, tiers=tiers, directory=directory))
-    return parts
+def _parts(config: ControllerConfig, kube: Kube | None, places: Places) -> list[Coroutine[Any, Any, None]]:
+    """What writes to the API server, if there is one."""
+    if kube is None:
+        return []
+    tiers = "AntreaPolicy" in wanted_gates(config.feature_gates)
+    own, directory = config.self_signed_cert, places.certificates
+    return [
+        AgentInfos(kube).run(),
+        upkeep(kube, namespace(), self_signed=own, tiers=tiers, directory=directory),
+    ]
 
 
 def namespace() -> str:

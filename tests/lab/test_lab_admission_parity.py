@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from controller_process import ControllerProcess
 
 GOLDEN = Path(os.environ.get("ANTREA_GOLDEN", "/nowhere"))
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers")
+pytestmark = [
+    pytest.mark.wide,
+    pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers"),
+]
 INPUTS = ("00-base", "20-groups", "30-tiers", "40-acnp", "41-annp", "50-pools-egress", "60-other")
 CASES = sorted(path.stem for path in (GOLDEN / "inputs" / "reject").glob("*.yaml"))
 GATES_OFF = ("ipp-", "sb-", "l7-")

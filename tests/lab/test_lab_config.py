@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from agent_node import Sandbox, antctl, pid_of, pod_namespace, restart_agent, wait_ready
 
+from antrea.errors import Unavailable
 from antrea.lab import node
 from antrea.lab.images import AGNHOST
 from antrea.lab.process import wait_for
@@ -36,15 +38,16 @@ spec:
 
 
 class ConfigMap:
-    """antrea-config of a lab, which gets its text back in the end."""
+    """One file of antrea-config of a lab, which gets its text back in the end."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, file: str = KEY) -> None:
         self._lab = lab
+        self._file = file
         shown = lab.api.kubectl("-n", "kube-system", "get", "cm", "antrea-config", "-o", "json")
-        self.text: str = json.loads(shown)["data"][KEY]
+        self.text: str = json.loads(shown)["data"][file]
 
     def write(self, text: str) -> None:
-        patch = json.dumps({"data": {KEY: text}})
+        patch = json.dumps({"data": {self._file: text}})
         self._lab.api.kubectl(
             "-n", "kube-system", "patch", "cm", "antrea-config", "--type=merge", "-p", patch
         )
@@ -198,3 +201,64 @@ def test_a_change_that_fails_at_work_is_taken_back(
     config.change(defaultMTU=1340, **change)
     wait_for("an Event", lambda: [e for e in events(lab, "ConfigRejected") if says in e], seconds=45)
     wait_value(lab, "defaultMTU", 1330)
+
+
+ASK = """
+import ssl, urllib.error, urllib.request as http
+token = open("/var/run/antrea/apiserver/loopback-client-token").read()
+asked = http.Request("https://127.0.0.1:10349/metrics", headers={"Authorization": "Bearer " + token})
+try:
+    print(http.urlopen(asked, timeout=2, context=ssl._create_unverified_context()).status)
+except urllib.error.HTTPError as no:
+    print(no.code)
+"""
+
+
+def metrics_code(lab: Lab) -> str:
+    """What the controller answers to one who asks for its metrics; empty while nobody answers."""
+    words = ("exec", "-n", "kube-system", "deployment/antrea-controller", "--", "python3", "-c", ASK)
+    with contextlib.suppress(Unavailable):
+        return lab.api.kubectl(*words).strip()
+    return ""
+
+
+def test_the_controller_takes_a_changed_configuration_too_and_refuses_what_cannot_work(lab: Lab) -> None:
+    config = ConfigMap(lab, "antrea-controller.conf")
+    words = (
+        "-n",
+        "kube-system",
+        "get",
+        "pods",
+        "-l",
+        "component=antrea-controller",
+        "-o",
+        "jsonpath={..uid} {..restartCount}",
+    )
+    before, condition = (
+        lab.api.kubectl(*words),
+        '{.controllerConditions[?(@.type=="ConfigRejected")].message}',
+    )
+    assert metrics_code(lab) == "200"
+    try:
+        config.change(enablePrometheusMetrics=False)
+        wait_for("the end of metrics", lambda: metrics_code(lab) == "404", seconds=20)
+        config.change(enablePrometheusMetrics="perhaps")
+        wait_for(
+            "a condition",
+            lambda: (
+                "enablePrometheusMetrics"
+                in lab.api.kubectl("get", "aci", "antrea-controller", "-o", f"jsonpath={condition}")
+            ),
+            seconds=20,
+        )
+        shown = lab.api.kubectl(
+            "-n", "kube-system", "get", "events", "--field-selector=reason=ConfigRejected", "-o", "json"
+        )
+        about = [event["involvedObject"] for event in json.loads(shown)["items"]]
+        assert [(one["kind"], one["name"]) for one in about] == [("ConfigMap", "antrea-config")]
+        assert metrics_code(lab) == "404"
+    finally:
+        config.write(config.text)
+    wait_for("metrics again", lambda: metrics_code(lab) == "200", seconds=20)
+    assert lab.api.kubectl(*words) == before
+    assert "application" in lab.api.kubectl("get", "tiers")

@@ -29,6 +29,7 @@ ONLY_WHEN = {
     ("antrea-controller", "delete", "antreaagentinfos.crd.antrea.io"): "a Node goes",
     ("antrea-controller", "get", "configmaps/antrea-config"): "somebody asks for feature gates",
     ("antrea-controller", "patch", "configmaps/antrea-ca"): "the CA is another one",
+    ("antrea-controller", "create", "events"): "there is something to say of its configuration",
     ("antrea-controller", "get", "pods"): "a Traceflow names its Pod; the gate is not built yet",
     ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",
 }

@@ -67,8 +67,8 @@ DIFFERENCES = [
         "v1alpha2, which upstream served up to v1.15, is served and converted",
     ),
     difference(
-        "AntreaAgentInfo",
-        f"spec/{SCHEMA}/properties/agentConditions/items/properties/type/enum",
+        "AntreaAgentInfo AntreaControllerInfo",
+        f"spec/{SCHEMA}/properties/(agent|controller)Conditions/items/properties/type/enum",
         "ConfigRejected, a condition of our own: the last good configuration goes on",
     ),
 ]

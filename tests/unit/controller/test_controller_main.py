@@ -18,12 +18,12 @@ import pytest
 from click.testing import CliRunner
 
 from antrea.config.controller import ControllerConfig
-from antrea.config.load import parse
 from antrea.controller.front_process import FrontProcess
 from antrea.controller.main import Places, main, run, start_frame
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.features.accept import accept_controller
+from antrea.outside.configuration import Configuration
 
 
 def places(directory: Path) -> Places:
@@ -88,7 +88,7 @@ def test_controller_serves_until_sigterm_and_warns_of_unknown_keys(tmp_path: Pat
         program.kill()
         program.wait()
     assert program.returncode == 0
-    assert 'problem="unknown key nodeIpam is ignored: did you mean nodeIPAM?"' in err
+    assert "unknown key nodeIpam is ignored: did you mean nodeIPAM?" in err
     assert '"Stopping antrea-controller"' in err
 
 
@@ -107,8 +107,11 @@ def test_controller_bad_configuration_is_one_line_and_exit_1(tmp_path: Path, tex
 
 async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path) -> None:
     port = free_port()
-    loaded = parse(ControllerConfig, f"apiPort: {port}\nunheardOf: 1\n")
-    running = asyncio.create_task(run(loaded, accept_controller(loaded.config), places(tmp_path)))
+    file = tmp_path / "antrea-controller.conf"
+    file.write_text(f"apiPort: {port}\nunheardOf: 1\n")
+    configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
+    config, gates = configuration.now.same_for_the_program
+    running = asyncio.create_task(run(configuration, places(tmp_path)))
     async with asyncio.timeout(10):
         while not await asyncio.to_thread(answers, port):  # noqa: ASYNC110 (a port has no event)
             await asyncio.sleep(0.01)
@@ -116,9 +119,7 @@ async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path)
         status, _ = await asyncio.to_thread(get, port, "/version", token)
         assert status == 200
         with pytest.raises(Unavailable, match=f"^port {port}: Address already in use"):
-            await FrontProcess(Facts()).start(
-                start_frame(loaded.config, accept_controller(loaded.config), places(tmp_path / "other"))
-            )
+            await FrontProcess(Facts()).start(start_frame(config, gates, places(tmp_path / "other")))
         signal.raise_signal(signal.SIGTERM)
         await running
     assert not await asyncio.to_thread(answers, port)

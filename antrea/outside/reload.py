@@ -1,0 +1,153 @@
+"""Runs a program in one process through changes of its configuration, and tells its user what became of each.
+
+The program is built for one configuration and ended when another is in effect; agents and the controller are made so
+that nothing is lost in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from antrea.errors import Invalid
+from antrea.outside import klog
+from antrea.outside.configuration import texts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from antrea.config.effect import InEffect
+    from antrea.outside.configuration import Configuration
+    from antrea.outside.kube import Kube
+
+log = klog.logger(__name__)
+CONFIG_MAP = "antrea-config"
+PROOF_SECONDS = 30
+"""How long a changed configuration may take until the program works with it, before it is taken back."""
+
+
+class Running(NamedTuple):
+    """A program that runs with one configuration."""
+
+    work: Coroutine[Any, Any, None]
+    """Its life. Raises Invalid for a configuration that it finds it cannot work with."""
+    ready: Callable[[], Awaitable[object]]
+    """Returns once it works."""
+    waiting: Callable[[], str]
+    """What it still waits for."""
+    kube: Kube | None
+    """Where the ConfigMap is; None: nowhere."""
+    heard: Callable[[], None] = lambda: None
+    """Called when a new text was taken or refused."""
+
+
+class Voice(Protocol):
+    """Where the user reads of the configuration, beside the log."""
+
+    async def warn(self, kube: Kube, reason: str, message: str) -> None: ...
+
+
+def asked_to_end() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT."""
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    return asked
+
+
+async def through_changes(
+    configuration: Configuration[Any, Any], start: Callable[[], Running], voice: Voice, end: asyncio.Event
+) -> None:
+    """Until `end` is set. Raises what ended the program, but for a changed configuration that is then taken back."""
+    while not end.is_set():
+        try:
+            await _one(configuration, start(), voice, end)
+        except Invalid as no:
+            if not configuration.fails(no):
+                raise
+            # the next one tells the user
+            log.error("The configuration does not work, the one before goes on", error=no)
+        # the engine keeps the collector away from what lives as long as its program: that one has ended
+        gc.unfreeze()
+        gc.collect()
+
+
+async def _one(
+    configuration: Configuration[Any, Any], running: Running, voice: Voice, end: asyncio.Event
+) -> None:
+    tasks = {
+        asyncio.create_task(running.work, name="program"),
+        asyncio.create_task(_listen(configuration, running, voice), name="configuration"),
+        asyncio.create_task(_prove(configuration, running), name="proof of the configuration"),
+        asyncio.create_task(end.wait(), name="signal"),
+    }
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def _prove(configuration: Configuration[Any, Any], running: Running) -> None:
+    """Keep a configuration that works. Raises Invalid where a changed one does not within PROOF_SECONDS."""
+    try:
+        async with asyncio.timeout(PROOF_SECONDS if configuration.is_new else None):
+            await running.ready()
+    except TimeoutError as why:
+        waits = f"after {PROOF_SECONDS} s the program still waits for {running.waiting()}"
+        raise Invalid(type(configuration.now.config).file, waits) from why
+    configuration.works()
+    await asyncio.Event().wait()
+
+
+async def _listen(configuration: Configuration[Any, Any], running: Running, voice: Voice) -> None:
+    """Until the program has to be rebuilt for a new configuration; outside of a Pod there is no ConfigMap."""
+    namespace = os.environ.get("POD_NAMESPACE", "")
+    name = os.environ.get("ANTREA_CONFIG_MAP_NAME", CONFIG_MAP)
+    for line in sentences(None, configuration.now):
+        await _tell(running.kube, voice, line)
+    if not namespace or running.kube is None:
+        await asyncio.Event().wait()
+        return
+    async for text in texts(running.kube, namespace, name, type(configuration.now.config).file):
+        before = configuration.now
+        changed = configuration.offer(text)
+        running.heard()
+        for line in sentences(before, configuration.now):
+            await _tell(running.kube, voice, line)
+        if changed:
+            log.info("The configuration has changed")
+            return
+
+
+class Sentence(NamedTuple):
+    """One Event."""
+
+    reason: str
+    message: str
+
+
+async def _tell(kube: Kube | None, voice: Voice, line: Sentence) -> None:
+    log.warning("Configuration", reason=line.reason, message=line.message)
+    if kube is not None:
+        await voice.warn(kube, line.reason, line.message)
+
+
+def sentences(before: InEffect[Any, Any] | None, now: InEffect[Any, Any]) -> list[Sentence]:
+    """What the user has to be told of `now` and was not told of `before`."""
+    file = type(now.config).file
+    told = [
+        Sentence("UnknownConfigKey", f"{file}: {key.sentence}")
+        for key in now.unknown
+        if before is None or key not in before.unknown
+    ]
+    if now.rejected and (before is None or now.rejected != before.rejected):
+        told.append(Sentence("ConfigRejected", f"{now.rejected}; the last good configuration goes on"))
+    if now.pending and (before is None or now.pending != before.pending):
+        keys = ", ".join(now.pending)
+        told.append(Sentence("ConfigNeedsRestart", f"{file}: {keys}: takes effect when the Pod restarts"))
+    return told
