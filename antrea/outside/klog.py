@@ -124,7 +124,7 @@ def start(options: Options, program: str) -> None:
         root.addHandler(handler)
     set_verbosity(options.v)
     # the libraries' own information is for their developers
-    for library in ("aiohttp", "asyncio", "pyroute2"):
+    for library in ("aiohttp", "asyncio"):
         logging.getLogger(library).setLevel(logging.WARNING)
 
 

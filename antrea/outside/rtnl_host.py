@@ -44,6 +44,7 @@ _RULE = struct.Struct("=BBBBBBBBI")  # struct fib_rule_hdr
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # struct ndmsg
 
 IFF_UP = 0x1
+_NTF_USE = 0x01
 _IFA_F_NODAD, _NUD_PERMANENT, _ONLINK = 0x02, 0x80, 0x4
 _UNICAST = _TO_TABLE = 1
 _SCOPE_GLOBAL, _SCOPE_LINK, _SCOPE_ANY = 0, 253, 255
@@ -83,6 +84,15 @@ class KernelRoute(msgspec.Struct, frozen=True):
     protocol: int
     scope: int
     flags: int
+
+
+class KnownNeighbour(msgspec.Struct, frozen=True):
+    """What the kernel knows of a neighbour; `state` is a set of NUD_ bits, `mac` may be empty."""
+
+    index: int
+    ip: str
+    mac: str
+    state: int
 
 
 def get_devices() -> Request:
@@ -199,6 +209,24 @@ def drop_neighbour(index: int, neighbour: Neighbour) -> Request:
 
 def get_neighbours() -> Request:
     return Request(_GET_NEIGHBOUR, _REQUEST | _DUMP, _NEIGHBOUR.pack(0, 0, 0, 0, 0))
+
+
+def use_neighbour(index: int, ip: str) -> Request:
+    """As if a packet were sent to it: the kernel asks if it knows nothing, and verifies what is old."""
+    return Request(
+        _NEW_NEIGHBOUR,
+        _PUT,
+        _NEIGHBOUR.pack(_family(ip), index, 0, _NTF_USE, 0) + attribute(_NDA_DST, _packed(ip)),
+    )
+
+
+def any_neighbour_of(reply: Reply) -> KnownNeighbour | None:
+    """What `get_neighbours` brings, whoever put it there; None for one without an address."""
+    _, index, state, *_ = _NEIGHBOUR.unpack_from(reply.body)
+    found = attributes(reply.body[_NEIGHBOUR.size :])
+    if _NDA_DST not in found:
+        return None
+    return KnownNeighbour(index, _ip(found[_NDA_DST]), found.get(_NDA_LLADDR, b"").hex(":"), state)
 
 
 def neighbour_of(reply: Reply) -> Neighbour | None:

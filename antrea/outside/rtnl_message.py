@@ -1,6 +1,6 @@
 """Messages of rtnetlink as octets, as far as a Pod's interface needs them: requests, and what the kernel answers.
 
-pyroute2 can say all of this, at 6 ms of CPU for each Pod; this takes a tenth of one. Source: netlink(7), rtnetlink(7),
+pyroute2 can say all of this; an interface cost 6.4 ms of CPU with it and costs 1.2 with this. Source: netlink(7), rtnetlink(7),
 linux/rtnetlink.h, linux/if_link.h, linux/veth.h. Numbers are in the machine's byte order, addresses in the network's.
 """
 

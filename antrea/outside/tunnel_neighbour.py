@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from ipaddress import ip_address
-from socket import AF_INET, AF_INET6, if_nametoindex
+from socket import if_nametoindex
 from typing import TYPE_CHECKING, Final
-
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
 
 from antrea.errors import Unavailable
 from antrea.outside import klog
 from antrea.outside.ovsdb_session import RpcError, Session
+from antrea.outside.rtnl import Rtnl
+from antrea.outside.rtnl_host import any_neighbour_of, get_neighbours, use_neighbour
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -44,8 +43,6 @@ _VALID: Final = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80
 """NUD_VALID: what the kernel itself would send to. Source: include/net/neighbour.h"""
 _FRESH: Final = 0x02 | 0x40 | 0x80
 """NUD_CONNECTED: no question is due."""
-_NTF_USE: Final = 0x01
-"""As if a packet were sent: ask if nothing is known, verify if it is old. Source: include/uapi/linux/neighbour.h"""
 
 
 class TunnelNeighbourSink:
@@ -143,20 +140,18 @@ def kernel_neighbours(
     Answers come later. A device that is missing has no neighbours.
     """
     found: dict[tuple[str, str], str] = {}
-    with IPRoute() as kernel:
+    with Rtnl() as kernel:
         for dev in devices:
             try:
                 index = if_nametoindex(dev)
-                rows = [row for family in (AF_INET, AF_INET6) for row in kernel.neigh("dump", family=family)]
-                here = [row for row in rows if row["ifindex"] == index]
-                states = {str(ip_address(row.get_attr("NDA_DST"))): row for row in here}
+                rows = [row for row in map(any_neighbour_of, kernel.ask(get_neighbours())) if row]
+                here = {row.ip: row for row in rows if row.index == index}
                 for ip in [ip for where, ip in wanted if where == dev]:
-                    if ip not in states or not states[ip]["state"] & _FRESH:
-                        kernel.neigh("replace", dst=ip, ifindex=index, flags=_NTF_USE, state=0)
-            except (OSError, NetlinkError):
+                    if ip not in here or not here[ip].state & _FRESH:
+                        kernel.ask(use_neighbour(index, ip))
+            except OSError:
                 continue
-            valid = {ip: row for ip, row in states.items() if row["state"] & _VALID}
-            found |= {(dev, ip): row.get_attr("NDA_LLADDR") for ip, row in valid.items()}
+            found |= {(dev, ip): row.mac for ip, row in here.items() if row.state & _VALID and row.mac}
     return found
 
 
