@@ -59,6 +59,12 @@ def tunnel_end(node: ThisNode, peer: PeerNode) -> str | None:
     return next((address for address in peer.transport_ips if is_ipv6(address) in families), None)
 
 
+def shared_cidrs(node: ThisNode, peer: PeerNode) -> Iterator[str]:
+    """The peer's Pod CIDRs of the families that the Pods of this Node have, too; its tables serve no other."""
+    families = {is_ipv6(cidr) for cidr in node.pod_cidrs}
+    return (cidr for cidr in peer.pod_cidrs if is_ipv6(cidr) in families)
+
+
 def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
     """The way through the tunnel to one Node, and the answer to who has its gateway's address."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
@@ -67,7 +73,7 @@ def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
     gateway, end = facts.get(OvsPort, config.host_gateway), tunnel_end(node, peer)
     if gateway is None or end is None:
         return
-    for cidr in peer.pod_cidrs:
+    for cidr in shared_cidrs(node, peer):
         if not is_ipv6(cidr):
             yield arp_responder(gateway_ip(cidr))
         yield flow(
@@ -111,10 +117,10 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
     IPv6 has no responder in the pipeline, so the host learns the gateway's neighbour entry from us.
     parity: pkg/agent/route/route_linux.go AddRoutes
     """
-    config = facts.get(AgentConfig)
-    if config is None or facts.get(OvsPort, config.host_gateway) is None:
+    config, node = facts.get(AgentConfig), facts.get(ThisNode)
+    if config is None or node is None or facts.get(OvsPort, config.host_gateway) is None:
         return
-    for cidr in peer.pod_cidrs:
+    for cidr in shared_cidrs(node, peer):
         gateway = gateway_ip(cidr)
         if is_ipv6(cidr):
             yield Route(dst=f"{gateway}/128", dev=config.host_gateway)

@@ -23,10 +23,10 @@ CARD = Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("198.51.100.1/24"
 POD = PodInterface("web-1a2b3c", "c1", "shop", "web", "0a:00:00:00:00:07", ("10.10.0.7",), 7, "uuid-1")
 
 
-def wanted(config: AgentConfig, *kinds: type, card: Transport = CARD) -> set[object]:
+def wanted(config: AgentConfig, *kinds: type, card: Transport = CARD, node: ThisNode = NODE) -> set[object]:
     """Everything of these kinds that the features want of one Node."""
     facts = Facts()
-    for row in (config, NODE, PEER, GATEWAY, card, POD):
+    for row in (config, node, PEER, GATEWAY, card, POD):
         facts.put(row)
     engine = Engine(facts, (*FEATURE.units, *NODE_ROUTE.units))
     engine.plan()
@@ -55,6 +55,12 @@ def test_routes_lead_to_peers_through_their_gateways_and_the_card_keeps_its_own(
         Route(dst="fd00:10:1::/80", dev="antrea-gw0", via="fd00:10:1::1", onlink=True),
         Neighbour(dev="antrea-gw0", ip="fd00:10:1::1", mac="aa:bb:cc:dd:ee:ff"),
     }
+
+
+def test_a_node_without_ipv4_pods_has_no_routes_to_those_of_its_peers() -> None:
+    node = msgspec.structs.replace(NODE, pod_cidrs=NODE.pod_cidrs[1:])
+    routes = {r.dst for r in wanted(AgentConfig(), Route, node=node) if isinstance(r, Route)}
+    assert routes == {"0.0.0.0/0", "fd00:10:1::1/128", "fd00:10:1::/80"}
 
 
 def test_the_kernel_is_shielded_from_ports_only_while_ovs_runs_in_user_space() -> None:

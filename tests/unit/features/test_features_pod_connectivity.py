@@ -135,6 +135,17 @@ def test_a_peer_without_an_address_in_our_family_gets_no_flows() -> None:
     assert flows(NODE_ROUTE, V4, far) == set()
 
 
+@pytest.mark.parametrize("node", [V4, V6], ids=["ipv4", "ipv6"])
+def test_a_node_of_one_family_has_the_flows_of_a_dual_stack_peer_for_that_family(node: ThisNode) -> None:
+    ends = ("192.168.1.12", "fec0:192::12")
+    dual = PeerNode("n2", PEER_NODE.pod_cidrs, ends, ends)
+    number = 1 if node is V6 else 0
+    alike = PeerNode(
+        "n2", dual.pod_cidrs[number : number + 1], ends[number : number + 1], ends[number : number + 1]
+    )
+    assert flows(NODE_ROUTE, node, dual) == flows(NODE_ROUTE, node, alike) != set()
+
+
 def test_service_addresses_are_left_to_the_host_while_antrea_proxy_is_off() -> None:
     expected = """
 table=DNAT,priority=200,ip,nw_dst=10.96.0.0/16 actions=set_field:0x8001->reg1,set_field:0x200000/0x600000->reg0,goto_table:ConntrackCommit
