@@ -35,6 +35,7 @@ host: ## real kernel, nftables and packets in fresh network namespaces (root)
 	$(PYTEST) tests/host
 
 lab-test: ## real Kubernetes nodes with our image and manifest (root)
+	antrea-lab prepare
 	$(PYTEST) tests/lab -m "not wide" --timeout 600
 
 vm: ## the kernel datapath on a stock kernel under QEMU (root)

@@ -90,6 +90,12 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
     return lab
 
 
+def prepare(progress: Progress) -> None:
+    """Bring what labs and their tests need into the cache: minutes on a machine that has none of it."""
+    _supplies(Settings(cni="antrea"), progress)
+    artifacts.helm(progress)
+
+
 def _supplies(settings: Settings, progress: Progress) -> node.Supplies:
     binaries = artifacts.binaries(progress)
     wanted = image_recipe.standard(binaries, progress) if settings.nodes else []

@@ -99,6 +99,12 @@ def logs(name: str, which: tuple[str, ...], *, follow: bool, lines: int) -> None
     become(["tail", f"--lines={lines}", *(["-F"] if follow else []), *(str(files[w]) for w in which)])
 
 
+@cli.command()
+def prepare() -> None:
+    """Fetch or build programs and images into the cache, so that the next `up` is quick."""
+    cluster.prepare(click.echo)
+
+
 @cli.command(name="fault")
 @NAME
 @click.argument("machine", metavar="NODE")

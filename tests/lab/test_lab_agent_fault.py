@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import select
 import signal
 import subprocess
 from ipaddress import ip_interface, ip_network
@@ -29,6 +30,7 @@ from agent_node import (
     stopped,
     wait_ready,
 )
+from config_map import ConfigMap, wait_value
 
 from antrea.errors import Unavailable
 from antrea.lab import cluster
@@ -92,6 +94,8 @@ def pinged(lab: Lab, pods: dict[str, str]) -> Iterator[list[float]]:
     wait_for("a first answer", lambda: reach(lab, pods), seconds=10)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as ping:
         try:
+            assert ping.stdout is not None
+            assert select.select([ping.stdout], [], [], 10)[0], "no ping was answered"
             yield result
         finally:
             ping.send_signal(signal.SIGINT)
@@ -266,3 +270,18 @@ def events(lab: Lab, about: str) -> list[str]:
         found = json.loads(lab.api.kubectl("get", "events", f"--field-selector={about}", "-o", "json"))
         return [item["message"] for item in found["items"]]
     return []
+
+
+def test_a_configuration_that_is_refused_stays_out_over_a_restart(faulty: Lab) -> None:
+    config = ConfigMap(faulty)
+    try:
+        config.change(defaultMTU=1310)
+        wait_value(faulty, "defaultMTU", 1310)
+        config.change(defaultMTU="many")
+        restart_agent(faulty, "node-1")
+        wait_value(faulty, "defaultMTU", 1310)
+        info = json.loads(antctl(faulty, "node-1", "get", "agentinfo", "-o", "json"))
+        assert "ConfigRejected" in {condition["type"] for condition in info["agentConditions"]}
+    finally:
+        config.write(config.text)
+    wait_value(faulty, "defaultMTU", 0)

@@ -72,7 +72,11 @@ def test_status_and_logs_name_every_machine_and_daemon(lab: Lab) -> None:
             2,
             "name: 'Big Lab' is not 1 to 20 lower-case letters, digits and inner dashes",
         ),
-        (["up", "--name", "x", "--nodes", "0"], 2, "nodes: 0 is not between 1 and 20"),
+        (
+            ["up", "--name", "x", "--nodes", "21"],
+            2,
+            "nodes: 21 is not between 0 (the control plane alone) and 20",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(words: list[str], status: int, sentence: str) -> None:
