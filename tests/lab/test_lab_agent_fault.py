@@ -103,7 +103,7 @@ def pinged(lab: Lab, pods: dict[str, str]) -> Iterator[list[float]]:
     heard = [int(line.split("icmp_seq=")[1].split()[0]) for line in out.splitlines() if "icmp_seq=" in line]
     sent = int(out.split(" packets transmitted")[0].rsplit("\n", 1)[1])
     gaps = [(b - a - 1) * INTERVAL for a, b in itertools.pairwise(heard)]
-    result += [max(gaps), (sent - heard[-1]) * INTERVAL]
+    result += [max(gaps, default=0.0), (sent - max(heard, default=0)) * INTERVAL]
 
 
 def reach(lab: Lab, pods: dict[str, str]) -> bool:
