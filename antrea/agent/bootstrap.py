@@ -67,6 +67,21 @@ def pod_mtu(config: AgentConfig, card_mtu: int, tunnel_ips: tuple[str, ...]) -> 
     return min(mtu, MAX_TUNNEL_MTU)
 
 
+def tunnel_ends(config: AgentConfig, held: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
+    """Where tunnels to this Node end: addresses, one per family, of those that the card holds, with prefix length.
+
+    Of a card that transportInterfaceCIDRs chose only those that lie in them: to name one family is to leave the other.
+    parity: pkg/agent/util/net.go GetIPNetDeviceByCIDRs
+    """
+    addresses = [ipaddress.ip_interface(address).ip for address in held]
+    if not config.transport_interface:
+        if not config.transport_interface_cidrs:
+            return node_ips
+        networks = [ipaddress.ip_network(cidr) for cidr in config.transport_interface_cidrs]
+        addresses = [ip for ip in addresses if any(ip in network for network in networks)]
+    return one_per_family(tuple(str(ip) for ip in addresses))
+
+
 async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
     """Bring bridges and ports in line; idempotent, and what stands keeps forwarding.
 
@@ -81,8 +96,7 @@ async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
     link = await find_transport(config, db, node_ips)
     if config.ovs_datapath_type == "netdev":
         await own_card(db, link)
-    configured = config.transport_interface or config.transport_interface_cidrs
-    ends = one_per_family(tuple(a.split("/")[0] for a in link.addresses)) if configured else node_ips
+    ends = tunnel_ends(config, link.addresses, node_ips)
     if not ends:
         raise Invalid("transportInterface", f"{link.interface} has no address that tunnels could end at")
     mtu = pod_mtu(config, link.mtu, ends)

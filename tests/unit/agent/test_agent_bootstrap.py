@@ -1,0 +1,28 @@
+"""What is decided about a Node's card before anything is changed."""
+
+import pytest
+
+from antrea.agent.bootstrap import tunnel_ends
+from antrea.config.agent import AgentConfig
+
+HELD = ("172.30.0.11/24", "192.0.2.11/24", "fd00:172:30::11/64")
+NODE_IPS = ("172.30.0.11",)
+
+
+@pytest.mark.parametrize(
+    ("config", "ends"),
+    [
+        (AgentConfig(), NODE_IPS),
+        (AgentConfig(transport_interface="eth0"), ("172.30.0.11", "fd00:172:30::11")),
+        (AgentConfig(transport_interface_cidrs=("fd00:172:30::/64",)), ("fd00:172:30::11",)),
+        (AgentConfig(transport_interface_cidrs=("192.0.2.0/24",)), ("192.0.2.11",)),
+        (
+            AgentConfig(transport_interface="eth0", transport_interface_cidrs=("192.0.2.0/24",)),
+            ("172.30.0.11", "fd00:172:30::11"),
+        ),
+    ],
+)
+def test_tunnels_end_at_the_addresses_that_the_configuration_names(
+    config: AgentConfig, ends: tuple[str, ...]
+) -> None:
+    assert tunnel_ends(config, HELD, NODE_IPS) == ends
