@@ -181,9 +181,7 @@ def test_our_image_has_every_program_that_its_containers_start(node: Node) -> No
 
 @pytest.mark.timeout(900)
 def test_our_image_brings_every_dependency_that_is_locked(node: Node) -> None:
-    done = node.run(
-        "python3 -c 'import aiohttp, click, cryptography.x509, msgspec, prometheus_client, yaml'"
-    )
+    done = node.run("python3 -c 'import aiohttp, click, cryptography.x509, msgspec, prometheus_client, yaml'")
     assert (done.stderr, done.returncode) == ("", 0)
 
 
