@@ -19,7 +19,14 @@ from antrea.features.network_policy.admission_rule import (
     check_ports,
 )
 from antrea.features.network_policy.rule_name import rule_name
-from antrea.features.network_policy.tier import BASELINE, DEFAULT, STATIC, TierRow, tier_path
+from antrea.features.network_policy.tier import (
+    BASELINE,
+    DEFAULT,
+    DEFAULT_NAMES,
+    STATIC,
+    TierRow,
+    tier_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,7 +86,7 @@ def _section(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _find_tier(facts: Facts, name: str) -> Steps:
     # a policy may come right behind its Tier, before our watch has seen that
-    known = not name or name in STATIC or facts.get(TierRow, name) is not None
+    known = not name or name in STATIC | DEFAULT_NAMES or facts.get(TierRow, name) is not None
     if not known and (yield Find(tier_path(name), Tier)) is None:
         raise Invalid("spec.tier", f"tier {name} does not exist")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid
 from antrea.features.admission import Installation
-from antrea.features.network_policy.tier import DEFAULT_TIERS, NamespacedTierUse, TierRow, TierUse
+from antrea.features.network_policy.tier import DEFAULT_NAMES, NamespacedTierUse, TierRow, TierUse
 
 if TYPE_CHECKING:
     from antrea.apis.crd.tier import Tier
@@ -63,7 +63,7 @@ def _check_priority_kept(facts: Facts, review: Review[Tier]) -> None:
 
 def _check_unused(facts: Facts, name: str) -> None:
     path = "metadata.name"
-    if name in {tier.metadata.name for tier in DEFAULT_TIERS}:
+    if name in DEFAULT_NAMES:
         raise Invalid(path, f"cannot delete reserved tier {name}")
     for kind, words in (
         (TierUse, "Antrea ClusterNetworkPolicies"),

@@ -37,6 +37,8 @@ DEFAULT_TIERS: tuple[Tier, ...] = (
     _default(BASELINE, "Baseline", 253),
 )
 """Created by the controller; cannot be deleted."""
+DEFAULT_NAMES = frozenset(tier.metadata.name for tier in DEFAULT_TIERS)
+"""Policies may always use them: what a young controller has not created yet is on its way."""
 
 
 class _TierOfPolicy(CoreStruct, frozen=True):

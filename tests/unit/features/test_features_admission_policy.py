@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from admission_world import OK, World, named
 
-from antrea.features.network_policy.tier import TierRow
+from antrea.features.network_policy.tier import DEFAULT_NAMES, TierRow
 
 LABEL = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 NAME_FORM = (
@@ -299,3 +299,8 @@ def test_a_tier_that_our_watch_has_not_seen_yet_is_looked_up() -> None:
     assert world.decide("/validate/acnp", named(spec(tier="gold"))) == OK
     assert world.decide("/validate/acnp", named(spec(tier="application"))) == OK
     assert world.asked == [path]
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULT_NAMES))
+def test_a_default_tier_may_be_used_before_a_young_controller_has_created_it(name: str) -> None:
+    assert World().decide("/validate/acnp", named(spec(tier=name))) == OK
