@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from antrea.errors import Invalid, Unavailable
+from antrea.facts.family import is_ipv6, one_per_family
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
 from antrea.host.ovs_port import TYPE_KEY, Bridge, Port
-from antrea.host.pod_cidr import is_ipv6
 from antrea.outside import ovsdb_write, transport
 from antrea.outside.pod_veth import random_mac
 
@@ -39,14 +39,6 @@ class Prepared(msgspec.Struct, frozen=True):
     node: ThisNode
     transport: Transport
     cookie_round: int
-
-
-def one_per_family(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """The first address or CIDR of each family, IPv4 first."""
-    first: dict[bool, str] = {}
-    for address in addresses:
-        first.setdefault(is_ipv6(address), address)
-    return tuple(first[family] for family in (False, True) if family in first)
 
 
 def internal_ips(node: Node) -> tuple[str, ...]:

@@ -24,11 +24,6 @@ def gateway_address(pod_cidr: str) -> str:
     return f"{gateway_ip(pod_cidr)}/{ip_network(pod_cidr).prefixlen}"
 
 
-def is_ipv6(address: str) -> bool:
-    """Whether an address or a CIDR is one of IPv6."""
-    return ":" in address
-
-
 def held(address: str, pod_cidrs: Iterable[str]) -> bool:
     """Whether one of these CIDRs has the address."""
     return any(ip_address(address) in ip_network(cidr) for cidr in pod_cidrs)

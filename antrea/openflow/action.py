@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from antrea.facts.family import is_ipv6
 from antrea.openflow.field import Action, Field
-from antrea.openflow.match import is_ipv6, port_text
+from antrea.openflow.match import port_text
 from antrea.openflow.table import Table, Target, after, symbol
 
 DROP: tuple[Action, ...] = ()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.facts.family import is_ipv6
 from antrea.openflow.field import Action, Field
-from antrea.openflow.match import is_ipv6
 from antrea.openflow.table import Target, symbol
 
 if TYPE_CHECKING:

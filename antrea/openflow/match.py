@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
+from antrea.facts.family import is_ipv6
 from antrea.openflow.field import Match
 
 LOCAL_PORT = 0xFFFFFFFE
@@ -91,10 +92,6 @@ def ipv6_src(net: str) -> Match:
 
 def ipv6_dst(net: str) -> Match:
     return Match(_address("ipv6_dst", net, 6))
-
-
-def is_ipv6(net: str) -> bool:
-    return ":" in net
 
 
 def family(net: str) -> Match:

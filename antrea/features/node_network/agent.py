@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
+from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import AgentFeature, Families
 from antrea.host.address import Address
 from antrea.host.link import Link
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
-from antrea.host.pod_cidr import gateway_address, is_ipv6
+from antrea.host.pod_cidr import gateway_address
 from antrea.host.rank import RECEIVES
 from antrea.host.route import Route
 from antrea.host.sysctl import Sysctl

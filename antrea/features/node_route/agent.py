@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from antrea.apis.annotation import TRANSPORT_ADDRESSES, NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
+from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.feature import AgentFeature, Families
-from antrea.host.pod_cidr import gateway_ip, is_ipv6
+from antrea.host.pod_cidr import gateway_ip
 from antrea.host.route import Neighbour, Route
 from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
 from antrea.openflow.action import (

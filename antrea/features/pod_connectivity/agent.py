@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
+from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import AgentFeature, Families, Realised
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_entry
-from antrea.host.pod_cidr import gateway_ip, is_ipv6
+from antrea.host.pod_cidr import gateway_ip
 from antrea.openflow.action import (
     DEC_TTL,
     DROP,

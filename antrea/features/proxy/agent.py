@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
+from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features.feature import AgentFeature, Families
-from antrea.host.pod_cidr import is_ipv6
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import OUTPUT_TO_OF_PORT_REG_MARK, TARGET_OF_PORT
