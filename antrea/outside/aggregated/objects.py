@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -87,7 +86,7 @@ class Objects:
                 lambda: store.watch(wanted.selection, form, mark_end=wanted.mark_end),
                 watching.lifetime(wanted.seconds),
             )
-        await _synced(store)
+        await _computed(store)
         if wanted is None:
             one = store.get(asked.key)
             if one is None:
@@ -161,14 +160,9 @@ async def _posted(request: web.Request, kind: type[Any]) -> Any:
     return negotiation.read(await request.read(), request.headers.get("Content-Type", ""), kind)
 
 
-async def _synced(store: Store) -> None:
-    told = asyncio.Event()
-    store.when_synced(told.set)
-    try:
-        async with asyncio.timeout(SYNC_SECONDS):
-            await told.wait()
-    except TimeoutError:
-        raise Answered(503, f"{store.resource.plural} are not computed yet, try again") from None
+async def _computed(store: Store) -> None:
+    if not await store.filled(SYNC_SECONDS):
+        raise Answered(503, f"{store.resource.plural} are not computed yet, try again")
 
 
 def _drop(store: Store, asked: Attributes) -> Pieces:

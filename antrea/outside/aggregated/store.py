@@ -7,6 +7,7 @@ parity: pkg/apiserver/storage/ram/store.go, pkg/controller/networkpolicy/store
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,17 @@ class Store:
             tell()
         else:
             self._waiting.append(tell)
+
+    async def filled(self, seconds: float) -> bool:
+        """Whether a whole pass has filled it; waits for that no longer than `seconds`."""
+        told = asyncio.Event()
+        self.when_synced(told.set)
+        try:
+            async with asyncio.timeout(seconds):
+                await told.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def get(self, key: str) -> tuple[Any, bytes] | None:
         """The object with its body."""

@@ -42,7 +42,7 @@ async def send(
     await response.prepare(request)
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    if not await _synced(store, end - loop.time()):
+    if not await store.filled(end - loop.time()):
         await response.write_eof()
         return response
     watcher = begin()
@@ -51,18 +51,6 @@ async def send(
     finally:
         store.forget(watcher)
     return response
-
-
-async def _synced(store: Store, seconds: float) -> bool:
-    """Whether a whole pass filled the store in time."""
-    told = asyncio.Event()
-    store.when_synced(told.set)
-    try:
-        async with asyncio.timeout(seconds):
-            await told.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 async def _pump(request: web.Request, response: web.StreamResponse, watcher: Watcher, end: float) -> None:
