@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from antrea.agent.agent_info import Report
 from antrea.agent.agent_view import AgentView
-from antrea.agent.api_server import api_server, certificate
+from antrea.agent.api_server import api_server
 from antrea.agent.bootstrap import prepare
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
 from antrea.agent.health import Health
-from antrea.agent.node_events import warn
+from antrea.agent.node_events import node_voice
 from antrea.agent.nodes import ThisFeed, own_node, peer_feed, pod_feed
 from antrea.agent.readiness import Readiness
 from antrea.agent.switch_care import SwitchCare
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from antrea.features.gate import EnabledGates
     from antrea.outside.configuration import Configuration
     from antrea.outside.kube import Kube
+    from antrea.outside.serving import Certificate
 
     AgentConfiguration = Configuration[AgentConfig, EnabledGates]
 
@@ -109,11 +110,11 @@ class Agent:
     Its servers come first, so that they can say what is missing, and the rest as soon as OVSDB and the Node are there.
     """
 
-    def __init__(self, configuration: AgentConfiguration, kube: Kube, name: str) -> None:
-        """`name` is that of the Node. Raises Invalid, Unavailable."""
+    def __init__(self, configuration: AgentConfiguration, kube: Kube, name: str, pair: Certificate) -> None:
+        """`name` is that of the Node, `pair` what its API serves. Raises Invalid, Unavailable."""
         self.config = config = configuration.now.config
         self.kube = kube
-        self.name = name
+        self.name, self.voice = name, node_voice(name)
         self.run_dir = Path(config.cni_socket).parent
         switch = Path(config.ovs_run_dir, f"{config.ovs_bridge}.mgmt")
         self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
@@ -142,7 +143,6 @@ class Agent:
             live=dict(self.health.live),
             conditions=dict(self.health.conditions),
         )
-        pair = certificate()
         self.api = api_server(self.view, pair)
         self.report = Report(kube, self.view, pair.certificate_pem)
 
@@ -258,4 +258,4 @@ class Agent:
             f"podCIDR of this Node was {', '.join(before)} and is {', '.join(now)}: new Pods get addresses of it;"
             f" {len(left)} Pods have other addresses, which no longer work, and need to be deleted: {', '.join(left)}"
         )
-        self.tasks.create_task(warn(self.kube, self.name, "PodCIDRChanged", message), name="Event of podCIDR")
+        self.tasks.create_task(self.voice.warn(self.kube, "PodCIDRChanged", message), name="Event of podCIDR")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from antrea.agent.api_server import certificate
 from antrea.agent.assembly import Agent
-from antrea.agent.node_events import NodeVoice
+from antrea.agent.node_events import node_voice
 from antrea.agent.sole import sole_agent
 from antrea.config.agent import AgentConfig
 from antrea.errors import AntreaError
@@ -64,39 +65,21 @@ async def run(configuration: AgentConfiguration) -> None:
 
     A configuration that changes ends one agent and starts the next in this process, for which the same holds.
     """
-    node = NodeVoice(os.environ.get("NODE_NAME") or socket.gethostname())
+    node, pair = os.environ.get("NODE_NAME") or socket.gethostname(), certificate()
 
     def start() -> Running:
-        kube = _kube(configuration.now.config)
-        agent = Agent(configuration, kube, node.name)
+        config = configuration.now.config
+        kube = Kube.connect(config.client_connection.kubeconfig, config.kube_api_server_override)
+        agent = Agent(configuration, kube, node, pair)
         return Running(_work(kube, agent), agent.ready.wait, lambda: agent.ready.waiting, kube)
 
-    await through_changes(configuration, start, node, asked_to_end())
+    await through_changes(configuration, start, node_voice(node), asked_to_end())
     log.info("Stopping antrea-agent")
 
 
-def _kube(config: AgentConfig) -> Kube:
-    path = config.client_connection.kubeconfig
-    override = config.kube_api_server_override
-    return Kube.from_kubeconfig(path, override) if path else Kube.in_cluster(override)
-
-
 async def _work(kube: Kube, agent: Agent) -> None:
-    """Raises what ended it, if that is one of our sentences, else the group that a bug is in."""
-    try:
-        async with kube:
-            await agent.run()
-    except BaseExceptionGroup as group:
-        ours, bugs = group.split(AntreaError)
-        if ours is None or bugs is not None:
-            raise
-        raise _first(ours) from group
-
-
-def _first(group: BaseExceptionGroup[AntreaError]) -> AntreaError:
-    """What went wrong first; the rest was cancelled, or follows from it."""
-    found = group.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+    async with kube:
+        await agent.run()
 
 
 if __name__ == "__main__":

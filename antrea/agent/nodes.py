@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from antrea.agent.bootstrap import internal_ips, one_per_family
+from antrea.agent.bootstrap import internal_ips
 from antrea.apis.annotation import TRANSPORT_ADDRESSES
 from antrea.apis.core import Node, Pod
 from antrea.errors import Refused, Unavailable
+from antrea.facts.family import one_per_family
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.pod import LocalPod
 from antrea.features.feature import Families

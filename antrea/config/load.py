@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence  # noqa: TC003 (msgspec reads annotations)
-from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 import yaml
 
 from antrea.errors import Invalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -44,17 +46,19 @@ class Loaded(msgspec.Struct, Generic[S], frozen=True):
     unknown: tuple[UnknownKey, ...]
 
 
-def load(kind: type[S], path: Path | str) -> Loaded[S]:
-    """Read `path`. Raises Invalid if it cannot be read, is not YAML or holds a value of a wrong type."""
+def read(path: Path) -> str:
+    """The text of a file. Raises Invalid if it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as why:
         raise Invalid(str(path), f"cannot be read: {getattr(why, 'strerror', None) or why}") from why
-    return parse(kind, text)
 
 
 def parse(kind: type[S], text: str) -> Loaded[S]:
-    """Read the YAML `text`. A null or an empty string means the default, as upstream reads them."""
+    """Read the YAML `text`. A null or an empty string means the default, as upstream reads them.
+
+    Raises Invalid if it is not YAML or holds a value of a wrong type.
+    """
     file: str = getattr(kind, "file", kind.__name__)
     try:
         tree = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)

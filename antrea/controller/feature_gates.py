@@ -6,7 +6,6 @@ parity: pkg/apiserver/handlers/featuregates
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
@@ -14,7 +13,7 @@ from antrea.config.load import parse
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.gate import resolve, statuses
 from antrea.outside import klog
-from antrea.outside.configuration import ConfigMap
+from antrea.outside.config_map import ConfigMap, own_name
 from antrea.outside.serving import json_answer
 
 if TYPE_CHECKING:
@@ -27,12 +26,11 @@ if TYPE_CHECKING:
     from antrea.outside.serving import Handler
 
 log = klog.logger(__name__)
-NAME = "antrea-config"
 
 
 def feature_gates(own: Sequence[GateStatus], kube: Kube | None, namespace: str) -> Handler:
     """A handler that reads the ConfigMap each time it is asked; without an API server it answers `own`."""
-    path = f"/api/v1/namespaces/{namespace}/configmaps/{os.environ.get('ANTREA_CONFIG_MAP_NAME') or NAME}"
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{own_name()}"
 
     async def handler(_: web.Request) -> web.StreamResponse:
         agents: list[GateStatus] = []

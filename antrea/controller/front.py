@@ -122,9 +122,7 @@ def _webhooks(kube: Kube | None, start: wire.Start) -> Webhooks | None:
 
 def _kube(start: wire.Start) -> Kube | None:
     try:
-        if start.kubeconfig:
-            return Kube.from_kubeconfig(start.kubeconfig, start.kube_override)
-        return Kube.in_cluster(start.kube_override)
+        return Kube.connect(start.kubeconfig, start.kube_override)
     except AntreaError as no:
         log.warning("Without an API server only this Pod's own token is accepted", err=str(no))
         return None

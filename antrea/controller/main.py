@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
+from antrea.apis.core import ObjectReference
 from antrea.config.controller import ControllerConfig
 from antrea.controller.agent_infos import AgentInfos
-from antrea.controller.config_events import ConfigMapVoice
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
 from antrea.controller.upkeep import served_files, upkeep
@@ -26,10 +26,12 @@ from antrea.features.accept import accept_controller
 from antrea.features.admission import wanted_gates
 from antrea.features.gate import statuses
 from antrea.outside import klog
+from antrea.outside.config_map import own_name
 from antrea.outside.configuration import Configuration
 from antrea.outside.kube import Kube
 from antrea.outside.reload import Running, asked_to_end, through_changes
 from antrea.outside.serving import TOKEN_FILE
+from antrea.outside.voice import Voice
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -93,7 +95,8 @@ async def run(configuration: ControllerConfiguration, places: Places) -> None:
         work = _work(configuration, kube, places, moments)
         return Running(work, moments.works.wait, lambda: "the process that serves", kube, moments.heard.set)
 
-    await through_changes(configuration, start, ConfigMapVoice(namespace()), asked_to_end())
+    about = ObjectReference(api_version="v1", kind="ConfigMap", namespace=namespace(), name=own_name())
+    await through_changes(configuration, start, Voice(about, "antrea-controller"), asked_to_end())
     log.info("Stopping antrea-controller")
 
 
@@ -123,8 +126,6 @@ async def _work(
                 )
                 for part in (front.run(), info.run(), *_parts(config, kube, places)):
                     tasks.create_task(part)
-        except* AntreaError as group:
-            raise group.exceptions[0] from None
         finally:
             await front.stop()
 
@@ -149,11 +150,9 @@ def namespace() -> str:
 def _kube(config: ControllerConfig) -> Kube | None:
     """None if this is no Pod and no kubeconfig is named; the front says so. Raises Invalid for a bad kubeconfig."""
     path, override = config.client_connection.kubeconfig, config.kube_api_server_override
-    if path:
-        return Kube.from_kubeconfig(path, override)
-    if not os.environ.get("KUBERNETES_SERVICE_HOST") and not override:
+    if not path and not override and not os.environ.get("KUBERNETES_SERVICE_HOST"):
         return None
-    return Kube.in_cluster(override)
+    return Kube.connect(path, override)
 
 
 def start_frame(config: ControllerConfig, gates: EnabledGates, places: Places) -> Start:

@@ -6,13 +6,10 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.errors import Invalid
 from antrea.outside import klog
 from antrea.outside.aggregated.authentication import Trust
-from antrea.outside.kube import Drop, Listed
+from antrea.outside.config_map import contents
 
 if TYPE_CHECKING:
     from antrea.outside.aggregated.authentication import Authentication
@@ -20,11 +17,6 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
-
-
-class _ConfigMap(CoreStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 async def follow_trust(
@@ -35,12 +27,7 @@ async def follow_trust(
     Raises Invalid if clientCAFile cannot be read.
     """
     own = _read(client_ca_file)
-    path, query = f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"fieldSelector": f"metadata.name={NAME}"}
-    async for change in kube.watch(path, _ConfigMap, query):
-        if isinstance(change, Listed):
-            found = change.objects[0].data if change.objects else {}
-        else:
-            found = {} if isinstance(change, Drop) else change.object.data
+    async for found in contents(kube, NAMESPACE, NAME):
         trust = Trust.of(found, own)
         authentication.trust = trust
         admit(tls, trust)

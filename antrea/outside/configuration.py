@@ -1,4 +1,4 @@
-"""A program's configuration as it changes: the mounted file at start, then the ConfigMap through the API.
+"""A program's configuration as it changes: the mounted file at start, then what `reload` hears of the ConfigMap.
 
 A change takes effect without a restart of the Pod; one that cannot work is refused and the last good one goes on, also
 over a restart, for which its text is kept on disk. Upstream reads its configuration once, at start.
@@ -11,25 +11,17 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from antrea.config.effect import InEffect, begin, offer
+from antrea.config.load import read
 from antrea.errors import Invalid
 from antrea.outside import klog
-from antrea.outside.kube import Drop, Listed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
-
-    from antrea.outside.kube import Kube
 
 log = klog.logger(__name__)
 S = TypeVar("S", bound=msgspec.Struct)
 G = TypeVar("G")
-
-
-class ConfigMap(msgspec.Struct, frozen=True):
-    """The part that is read."""
-
-    data: dict[str, str] = {}
 
 
 class Configuration(Generic[S, G]):
@@ -44,11 +36,11 @@ class Configuration(Generic[S, G]):
         """A text that passed every check and failed at work."""
         try:
             # a mounted file is as old as its Pod, and may have been overtaken by what the API told since
-            self.now = begin(kind, accept, _read(kept if _newer(kept, file) else file))
+            self.now = begin(kind, accept, read(kept if _newer(kept, file) else file))
         except Invalid as no:
             if not kept.exists():
                 raise
-            self.now = msgspec.structs.replace(begin(kind, accept, _read(kept)), rejected=str(no))
+            self.now = msgspec.structs.replace(begin(kind, accept, read(kept)), rejected=str(no))
             log.error("The configuration is refused, the last good one goes on", error=no, file=kept)
 
     @property
@@ -93,26 +85,8 @@ class Configuration(Generic[S, G]):
         return True
 
 
-async def texts(kube: Kube, namespace: str, name: str, key: str) -> AsyncIterator[str]:
-    """The text of a key of a ConfigMap, now and whenever it changes; a ConfigMap that goes says nothing."""
-    path = f"/api/v1/namespaces/{namespace}/configmaps"
-    async for change in kube.watch(path, ConfigMap, {"fieldSelector": f"metadata.name={name}"}):
-        if isinstance(change, Drop):
-            continue
-        for found in change.objects if isinstance(change, Listed) else (change.object,):
-            if key in found.data:
-                yield found.data[key]
-
-
 def _newer(kept: Path, file: Path) -> bool:
     try:
         return kept.stat().st_mtime_ns > file.stat().st_mtime_ns
     except OSError:
         return False
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as why:
-        raise Invalid(str(path), f"cannot be read: {getattr(why, 'strerror', None) or why}") from why

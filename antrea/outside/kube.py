@@ -130,6 +130,11 @@ class Kube:
         """As the current context of a kubeconfig file. Raises Invalid."""
         return cls(kube_access.kubeconfig(path, override=override))
 
+    @classmethod
+    def connect(cls, path: Path | str, override: str = "") -> Kube:
+        """By the kubeconfig at `path`, or as this Pod if it is empty, as a `clientConnection` says. Raises Invalid."""
+        return cls.from_kubeconfig(path, override) if path else cls.in_cluster(override)
+
     async def __aenter__(self) -> Kube:
         return self
 

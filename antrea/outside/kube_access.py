@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
+from antrea.config.load import read
 from antrea.errors import Invalid, Unavailable
 from antrea.outside.kube_exec import Credential, credential
 
@@ -103,7 +104,7 @@ def in_cluster(
         raise Invalid(str(token), "does not exist: the Pod has no ServiceAccount token")
     return Access(
         url=api_server_url(override or f"{_bracketed(host)}:{port}"),
-        ca_pem=_read(directory / "ca.crt"),
+        ca_pem=read(directory / "ca.crt"),
         token_file=str(token),
     )
 
@@ -116,7 +117,7 @@ def kubeconfig(path: Path | str, *, override: str = "", plugins: bool = False) -
     """
     path = Path(path)
     try:
-        tree = yaml.safe_load(_read(path))
+        tree = yaml.safe_load(read(path))
     except yaml.YAMLError as why:
         raise Invalid(str(path), f"not YAML: {' '.join(str(why).split())}") from why
     if not isinstance(tree, dict):
@@ -171,11 +172,4 @@ def _pem(section: dict[str, Any], key: str, path: Path) -> str:
             return base64.b64decode(data, validate=True).decode()
         except (binascii.Error, ValueError, TypeError) as why:
             raise Invalid(f"{path}: {key}-data", "is not base64 of PEM") from why
-    return _read(path.parent / section[key]) if section.get(key) else ""
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as why:
-        raise Invalid(str(path), f"cannot be read: {getattr(why, 'strerror', None) or why}") from why
+    return read(path.parent / section[key]) if section.get(key) else ""

@@ -10,11 +10,11 @@ import asyncio
 import gc
 import os
 import signal
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from antrea.errors import Invalid
+from antrea.errors import AntreaError, Invalid
 from antrea.outside import klog
-from antrea.outside.configuration import texts
+from antrea.outside.config_map import contents, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from antrea.config.effect import InEffect
     from antrea.outside.configuration import Configuration
     from antrea.outside.kube import Kube
+    from antrea.outside.voice import Voice
 
 log = klog.logger(__name__)
-CONFIG_MAP = "antrea-config"
 PROOF_SECONDS = 30
 """How long a changed configuration may take until the program works with it, before it is taken back."""
 
@@ -42,12 +42,6 @@ class Running(NamedTuple):
     """Where the ConfigMap is; None: nowhere."""
     heard: Callable[[], None] = lambda: None
     """Called when a new text was taken or refused."""
-
-
-class Voice(Protocol):
-    """Where the user reads of the configuration, beside the log."""
-
-    async def warn(self, kube: Kube, reason: str, message: str) -> None: ...
 
 
 def asked_to_end() -> asyncio.Event:
@@ -79,7 +73,7 @@ async def _one(
     configuration: Configuration[Any, Any], running: Running, voice: Voice, end: asyncio.Event
 ) -> None:
     tasks = {
-        asyncio.create_task(running.work, name="program"),
+        asyncio.create_task(_life(running.work), name="program"),
         asyncio.create_task(_listen(configuration, running, voice), name="configuration"),
         asyncio.create_task(_prove(configuration, running), name="proof of the configuration"),
         asyncio.create_task(end.wait(), name="signal"),
@@ -90,6 +84,23 @@ async def _one(
     await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
+
+
+async def _life(work: Coroutine[Any, Any, None]) -> None:
+    """Raises what ended it, if that is one of our sentences, else the group that a bug is in."""
+    try:
+        await work
+    except BaseExceptionGroup as group:
+        ours, bugs = group.split(AntreaError)
+        if ours is None or bugs is not None:
+            raise
+        raise _first(ours) from group
+
+
+def _first(group: BaseExceptionGroup[AntreaError]) -> AntreaError:
+    """What went wrong first; the rest was cancelled, or follows from it."""
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 async def _prove(configuration: Configuration[Any, Any], running: Running) -> None:
@@ -107,13 +118,15 @@ async def _prove(configuration: Configuration[Any, Any], running: Running) -> No
 async def _listen(configuration: Configuration[Any, Any], running: Running, voice: Voice) -> None:
     """Until the program has to be rebuilt for a new configuration; outside of a Pod there is no ConfigMap."""
     namespace = os.environ.get("POD_NAMESPACE", "")
-    name = os.environ.get("ANTREA_CONFIG_MAP_NAME", CONFIG_MAP)
     for line in sentences(None, configuration.now):
         await _tell(running.kube, voice, line)
     if not namespace or running.kube is None:
         await asyncio.Event().wait()
         return
-    async for text in texts(running.kube, namespace, name, type(configuration.now.config).file):
+    async for data in contents(running.kube, namespace, own_name()):
+        text = data.get(type(configuration.now.config).file)
+        if text is None:
+            continue
         before = configuration.now
         changed = configuration.offer(text)
         running.heard()

@@ -6,7 +6,7 @@ import pytest
 
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
-from antrea.config.load import UnknownKey, known_paths, load, parse
+from antrea.config.load import UnknownKey, known_paths, parse, read
 from antrea.config.shape import host_and_port, seconds
 from antrea.errors import Invalid
 
@@ -123,10 +123,10 @@ def test_config_a_file_that_is_not_yaml_or_not_there_is_one_clear_line(tmp_path:
     ):
         parse(AgentConfig, "a: [")
     with pytest.raises(Invalid, match=r"absent.conf: cannot be read: No such file or directory"):
-        load(AgentConfig, tmp_path / "absent.conf")
+        parse(AgentConfig, read(tmp_path / "absent.conf"))
     (tmp_path / "latin.conf").write_bytes(b"ovsBridge: \xff")
     with pytest.raises(Invalid, match=r"latin.conf: cannot be read: "):
-        load(AgentConfig, tmp_path / "latin.conf")
+        parse(AgentConfig, read(tmp_path / "latin.conf"))
 
 
 def test_config_the_controller_reads_its_own_keys(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_config_the_controller_reads_its_own_keys(tmp_path: Path) -> None:
     path.write_text(
         "nodeIPAM: {clusterCIDRs: [10.0.0.0/16], nodeCIDRMaskSizeIPv6: 0}\nselfSignedCert: false\n"
     )
-    config = load(ControllerConfig, path).config
+    config = parse(ControllerConfig, read(path)).config
     assert config.node_ipam.cluster_cidrs == ("10.0.0.0/16",)
     assert (config.node_ipam.node_cidr_mask_size_ipv4, config.node_ipam.node_cidr_mask_size_ipv6) == (24, 64)
     assert (config.self_signed_cert, config.api_port) == (False, 10349)
