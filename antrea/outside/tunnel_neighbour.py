@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.errors import Unavailable
 from antrea.outside import klog
-from antrea.outside.ovsdb_session import RpcError, Session
+from antrea.outside.ovs_control import PATIENCE, control
+from antrea.outside.ovsdb_session import RpcError
 from antrea.outside.rtnl import Rtnl
 from antrea.outside.rtnl_host import any_neighbour_of, get_neighbours, use_neighbour
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from antrea.host.tunnel_neighbour import TunnelNeighbour
@@ -36,8 +37,6 @@ REFRESH: Final = 60.0
 """Seconds after which OVS is told again what it knows, so that it does not age: by default it would after 900."""
 SILENCE: Final = 60.0
 """Seconds at most between two questions to a neighbour that does not answer: all Nodes ask one that is down."""
-PATIENCE: Final = 10.0
-"""Seconds that ovs-vswitchd may take to answer."""
 
 _VALID: Final = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80
 """NUD_VALID: what the kernel itself would send to. Source: include/net/neighbour.h"""
@@ -107,7 +106,7 @@ class TunnelNeighbourSink:
 
     async def _tell(self, known: Mapping[tuple[str, str], str], now: float) -> bool:
         try:
-            async with asyncio.timeout(PATIENCE), _control(self._directory) as ovs:
+            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
                 if now - self._refreshed >= self._refresh:
                     shown, self._refreshed = {}, now
                 else:
@@ -153,32 +152,6 @@ def kernel_neighbours(
                 continue
             found |= {(dev, ip): row.mac for ip, row in here.items() if row.state & _VALID and row.mac}
     return found
-
-
-@contextlib.asynccontextmanager
-async def _control(directory: Path) -> AsyncIterator[Session]:
-    """A connection to the control socket of ovs-vswitchd. Raises Unavailable."""
-    for path in _sockets(directory):
-        with contextlib.suppress(OSError):
-            session = await Session.open(str(path))
-            break
-    else:
-        raise Unavailable(f"control socket of ovs-vswitchd in {directory}")
-    reading = asyncio.create_task(session.run(), name="control socket of ovs-vswitchd")
-    try:
-        yield session
-    finally:
-        session.close()
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
-
-
-def _sockets(directory: Path) -> list[Path]:
-    """Newest first: the name has a pid of another pid namespace in it, and a crash leaves the socket behind.
-
-    ovs-appctl, when it is not given the socket's path, looks for that pid here and takes the pid file for a dead process's.
-    """
-    return sorted(directory.glob("ovs-vswitchd*.ctl"), key=lambda path: path.lstat().st_mtime, reverse=True)
 
 
 def _key(entry: TunnelNeighbour) -> tuple[str, str]:
