@@ -1,0 +1,77 @@
+"""Whether this replica leads, for all who write: work that goes on only meanwhile, and a client that writes only then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from antrea.errors import Unavailable
+from antrea.outside.kube import Kube
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from antrea.outside.kube_access import Access
+
+
+class Lead:
+    """Of one replica. Without an election it always leads."""
+
+    def __init__(self, leads: Callable[[], bool] = lambda: True) -> None:
+        self.leads = leads
+        """Whether it does at this very moment."""
+        self.elected = False
+        """Whether there are other replicas."""
+        self.address = ""
+        """Where the leader serves, host:port; empty while it is not known, and for this replica."""
+        self.listeners: list[Callable[[], None]] = []
+        """Called when it begins or ceases to lead, and when `address` has changed."""
+        self._moment = asyncio.Event()
+
+    def changed(self) -> None:
+        """Tell everybody."""
+        moment, self._moment = self._moment, asyncio.Event()
+        moment.set()
+        for tell in list(self.listeners):
+            tell()
+
+    async def becomes(self, *, leads: bool) -> None:
+        """Returns as soon as it leads, or no longer does."""
+        while self.leads() != leads:
+            await self._moment.wait()
+
+    async def meanwhile(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `work` whenever this replica leads, from the beginning each time, and cancel it when that ends.
+
+        Until cancelled. Raises what `work` raises.
+        """
+        while True:
+            await self.becomes(leads=True)
+            task = asyncio.create_task(work())
+            end = asyncio.create_task(self.becomes(leads=False))
+            try:
+                await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    task.result()
+                    await end
+            finally:
+                task.cancel()
+                end.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+
+class LeadersKube(Kube):
+    """Reads for everybody, and writes only while this replica leads: a write that was held up must not come later."""
+
+    def __init__(self, access: Access, lead: Lead) -> None:
+        super().__init__(access)
+        self._lead = lead
+
+    async def _answer(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content: str = ""
+    ) -> tuple[int, bytes]:
+        if method != "GET" and not self._lead.leads():
+            raise Unavailable("this replica does not lead")
+        return await super()._answer(method, path, query, body, content)

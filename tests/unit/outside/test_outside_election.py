@@ -1,0 +1,210 @@
+"""Of any number of replicas at most one leads, whatever is slow, lost, paused, deleted or started again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from antrea.outside.election import Election, Seen, Terms
+
+TERMS = Terms()
+REPLICAS = 3
+SKEW = 0.15
+"""How much faster or slower than true time a clock runs, at most."""
+
+
+class Replica:
+    """An election with its own clock, and the requests that it has under way."""
+
+    def __init__(self, number: int, speed: float, offset: float, terms: Terms) -> None:
+        self.number = number
+        self.speed = speed
+        self.offset = offset
+        self.terms = terms
+        self.life = 0
+        self.start()
+
+    def start(self) -> None:
+        self.life += 1
+        self.election = Election(f"r{self.number}-{self.life}", self.terms)
+        self.base: Seen | None = None
+        self.began = 0.0
+        self.asked: Seen | None = None
+
+    def now(self, time: float) -> float:
+        return self.offset + self.speed * time
+
+
+class World(RuleBasedStateMachine):
+    """The API server's one object, and replicas that read and write it with any delay."""
+
+    terms = TERMS
+
+    @initialize(
+        speeds=st.lists(st.floats(1 - SKEW, 1 + SKEW), min_size=REPLICAS, max_size=REPLICAS),
+        offsets=st.lists(st.floats(-3600, 3600), min_size=REPLICAS, max_size=REPLICAS),
+    )
+    def begin(self, speeds: list[float], offsets: list[float]) -> None:
+        self.time = 0.0
+        self.versions = 0
+        self.stored = Seen()
+        self.history = [Seen()]
+        self.replicas = [Replica(n, speeds[n], offsets[n], self.terms) for n in range(REPLICAS)]
+        self.ever = 0
+
+    def store(self, found: Seen) -> None:
+        self.versions += 1
+        self.stored = msgspec.structs.replace(found, version=str(self.versions)) if found.seconds else found
+        self.history.append(self.stored)
+
+    which = st.integers(0, REPLICAS - 1)
+
+    @rule(seconds=st.sampled_from([0.01, 0.3, 0.6, 1.0, 1.9, 2.1, 3.0, 5.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.time += seconds
+
+    @rule(which=which)
+    def a_turn_without_trouble(self, which: int) -> None:
+        self.a_read_is_asked(which)
+        self.a_read_is_answered(which)
+        self.a_write_begins(which)
+        self.a_write_ends(which, True, True)
+
+    @rule(which=which, age=st.integers(0, 2))
+    def a_watch_tells_something_maybe_old(self, which: int, age: int) -> None:
+        one = self.replicas[which]
+        one.election.see(self.history[max(0, len(self.history) - 1 - age)], one.now(self.time))
+
+    @rule(which=which)
+    def a_read_is_asked(self, which: int) -> None:
+        self.replicas[which].asked = self.stored
+
+    @rule(which=which)
+    def a_read_is_answered(self, which: int) -> None:
+        one = self.replicas[which]
+        if one.asked is not None:
+            one.election.read(one.asked, one.now(self.time))
+            one.asked = None
+
+    @rule(which=which)
+    def a_write_begins(self, which: int) -> None:
+        one = self.replicas[which]
+        now = one.now(self.time)
+        if (
+            one.base is None
+            and now >= one.election.due()
+            and not one.election.outdated
+            and one.election.free(now)
+        ):
+            one.election.tries(now)
+            one.base, one.began = one.election.seen, now
+            one.asked = None
+
+    @rule(which=which, arrives=st.booleans(), answered=st.booleans())
+    def a_write_ends(self, which: int, arrives: bool, answered: bool) -> None:
+        one = self.replicas[which]
+        if one.base is None:
+            return
+        base, one.base = one.base, None
+        right = arrives and base.version == self.stored.version
+        if right:
+            self.store(Seen(one.election.me, "", "", self.terms.lease))
+        if right and answered:
+            one.election.wrote(one.began)
+            self.ever += 1
+        else:
+            one.election.failed()
+
+    @rule(which=which)
+    def a_leader_resigns_and_releases(self, which: int) -> None:
+        one = self.replicas[which]
+        if self.stored.holder == one.election.me:
+            one.election.resign()
+            self.store(Seen("", "", "", self.terms.lease))
+            one.start()
+
+    @rule(which=which)
+    def a_replica_is_killed_and_starts_again(self, which: int) -> None:
+        self.replicas[which].start()
+
+    @rule()
+    def somebody_deletes_the_lease(self) -> None:
+        self.store(Seen())
+
+    @invariant()
+    def at_most_one_leads(self) -> None:
+        if hasattr(self, "replicas"):
+            leaders = [one.number for one in self.replicas if one.election.leads(one.now(self.time))]
+            assert len(leaders) <= 1, leaders
+
+
+World.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestWorld: Any = World.TestCase
+
+
+def test_the_search_finds_two_leaders_where_a_term_is_too_long() -> None:
+    class Wrong(World):
+        terms = Terms(lease=2.0, lead=4.0)
+
+    case: Any = Wrong.TestCase
+    case.settings = settings(
+        max_examples=300, stateful_step_count=40, deadline=None, database=None, phases=[Phase.generate]
+    )
+    with pytest.raises(AssertionError, match=r"\[\d, \d"):
+        case().runTest()
+
+
+def held(version: int = 1, holder: str = "other") -> Seen:
+    return Seen(holder, "10.0.0.1:1", str(version), 3.0)
+
+
+def test_a_lease_is_free_a_term_after_its_last_change_was_seen() -> None:
+    one = Election("me", TERMS)
+    assert (one.free(0.0), one.due()) == (False, float("inf"))
+    one.see(held(1), 10.0)
+    one.see(held(1), 12.0)
+    assert (one.free(12.9), one.free(13.0), one.due(), one.leader(12.9), one.leader(13.0)) == (
+        False,
+        True,
+        13.0,
+        "10.0.0.1:1",
+        "",
+    )
+    one.see(held(2), 12.9)
+    assert (one.free(13.0), one.due()) == (False, 15.9)
+
+
+def test_a_released_lease_is_free_at_once_and_one_that_is_gone_after_a_term() -> None:
+    one = Election("me", TERMS)
+    one.see(held(1), 0.0)
+    one.see(held(2, ""), 1.0)
+    assert (one.free(1.0), one.due() <= 1.0) == (True, True)
+    gone = Election("me", TERMS)
+    gone.see(Seen(), 1.0)
+    assert (gone.free(3.9), gone.free(4.0)) == (False, True)
+
+
+def test_a_leader_leads_for_its_term_from_the_beginning_of_its_write_and_no_longer() -> None:
+    one = Election("me", TERMS)
+    one.see(held(1, ""), 0.0)
+    one.tries(5.0)
+    one.wrote(5.0)
+    assert [one.leads(t) for t in (5.0, 6.9, 7.0)] == [True, True, False]
+    one.see(held(2, "me"), 5.5)
+    assert one.due() == pytest.approx(5.6)
+    # older news is none; that somebody else holds it ends everything
+    one.see(held(1, ""), 5.6)
+    assert one.leads(5.6)
+    one.see(held(3), 5.7)
+    assert not one.leads(5.7)
+
+
+def test_a_longer_term_of_the_holder_counts() -> None:
+    one = Election("me", TERMS)
+    one.see(msgspec.structs.replace(held(1), seconds=15.0), 0.0)
+    assert (one.free(14.9), one.free(15.0)) == (False, True)
