@@ -30,7 +30,7 @@ def overrides(lab: Lab) -> dict[str, dict[str, Any]]:
     """What differs from the manifest's configuration, by the ConfigMap's keys."""
     agent: dict[str, Any] = {"ovsDatapathType": "netdev", "transportInterface": "eth1"}
     controller: dict[str, Any] = {}
-    if lab.settings.kube_proxy == "none":
+    if not lab.settings.serves_cluster_ips:
         server = control_plane.server_url(lab.topology)
         agent["kubeAPIServerOverride"] = controller["kubeAPIServerOverride"] = server
     return {

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from antrea.lab.topology import Topology
 
 SETTINGS, KUBECTL, COMPLETE = "settings.json", "kubectl", "complete"
+NO_CLUSTER_IPS = "Without kube-proxy nothing serves ClusterIPs: Services and their DNS names do not answer, Pods and nodes do"
 
 
 class Lab:
@@ -136,7 +137,7 @@ def _start(lab: Lab, supplies: node.Supplies, tell: Progress) -> None:
 
 def _network(lab: Lab, tell: Progress) -> None:
     """Cluster DNS and the CNI; and routes, so that the API server reaches Pods that serve webhooks or APIs."""
-    lab.api.apply(dns.manifest(lab.topology))
+    lab.api.apply(dns.manifest(lab.topology, cluster_ips=lab.settings.serves_cluster_ips))
     cidrs = wait_for("the nodes' Pod CIDRs", lambda: pod_cidrs(lab), seconds=60)
     tell("every kubelet has registered its node")
     control = namespace.path(lab.record, lab.topology.control_plane.name)
@@ -156,9 +157,12 @@ def pod_cidrs(lab: Lab) -> dict[str, list[str]]:
 def _settle(lab: Lab, tell: Progress) -> None:
     _wait(lab, "Ready nodes", lambda: not not_ready(lab, "/api/v1/nodes"), tell)
     _wait(lab, "Ready Pods", lambda: not not_ready(lab, "/api/v1/pods"), tell)
-    if lab.settings.kube_proxy != "none":
-        first = lab.topology.nodes[0].name
-        _wait(lab, "an answer from DNS", lambda: dns.answers(lab.record, lab.topology, first), tell)
+    served = lab.settings.serves_cluster_ips
+    server = dns.address(lab.topology) if served else dns.pod_address(lab.api)
+    first = lab.topology.nodes[0].name
+    _wait(lab, "an answer from DNS", lambda: dns.answers(lab.record, lab.topology, first, server), tell)
+    if not served:
+        tell(f"{NO_CLUSTER_IPS}; DNS answers at {server}")
 
 
 def _wait(lab: Lab, what: str, condition: Callable[[], bool], tell: Progress) -> None:

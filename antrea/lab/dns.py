@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antrea.lab import namespace
-from antrea.lab.control_plane import DOMAIN, first_address
+from antrea.lab.control_plane import DOMAIN, endpoint, first_address
 from antrea.lab.images import COREDNS
 from antrea.lab.node_files import DNS_HOST
 from antrea.lab.topology import SERVICES, Topology
 
 if TYPE_CHECKING:
+    from antrea.lab.api import Api
     from antrea.lab.record import Record
 
 MANIFEST = Path(__file__).with_name("coredns.yaml")
@@ -25,8 +27,11 @@ def address(topology: Topology) -> str:
     return first_address(SERVICES, DNS_HOST, topology)
 
 
-def manifest(topology: Topology) -> str:
-    text = MANIFEST.read_text().replace("IMAGE", COREDNS)
+def manifest(topology: Topology, *, cluster_ips: bool) -> str:
+    """Where ClusterIPs are not served CoreDNS is told the API server's own address, as our programs are."""
+    given = {} if cluster_ips else {"HOST": endpoint(topology), "PORT": "6443"}
+    environment = [{"name": f"KUBERNETES_SERVICE_{name}", "value": value} for name, value in given.items()]
+    text = MANIFEST.read_text().replace("IMAGE", COREDNS).replace("ENVIRONMENT", json.dumps(environment))
     return text.replace("ADDRESS", f'"{address(topology)}"')
 
 
@@ -36,8 +41,14 @@ def query(name: str, kind: int) -> bytes:
     return struct.pack("!6H", 1, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!2H", kind, 1)
 
 
-def answers(record: Record, topology: Topology, node: str) -> bool:
-    """Does the cluster's DNS know the API's Service, asked from that node through the Service's address?"""
+def pod_address(api: Api) -> str:
+    """CoreDNS's own address; empty while there is none."""
+    pods = api.items("/api/v1/namespaces/kube-system/pods?labelSelector=k8s-app%3Dkube-dns")
+    return next((pod["status"].get("podIP", "") for pod in pods), "")
+
+
+def answers(record: Record, topology: Topology, node: str, server: str = "") -> bool:
+    """Does the cluster's DNS know the API's Service, asked from that node at `server`, else at its own Service's address?"""
     version = topology.versions[0]
     family = socket.AF_INET if version == 4 else socket.AF_INET6
     with namespace.entered(namespace.path(record, node)):
@@ -45,7 +56,7 @@ def answers(record: Record, topology: Topology, node: str) -> bool:
     with asked:
         asked.settimeout(1)
         try:
-            asked.connect((address(topology), 53))
+            asked.connect((server or address(topology), 53))
             asked.send(query(QUESTION, TYPES[version]))
             reply = asked.recv(512)
         except OSError:

@@ -40,6 +40,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     agent: dict[str, Any] = {}
     controller: dict[str, Any] = {}
 
+    @property
+    def serves_cluster_ips(self) -> bool:
+        """Whether anything answers at the address of a Service: without kube-proxy nothing does."""
+        return self.kube_proxy != "none"
+
     def topology(self) -> Topology:
         """The machines that these settings describe; raises Invalid."""
         if not 0 <= self.nodes <= MOST_NODES:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import traffic
 from agent_node import antctl, pod_namespace, restart_agent, wait_ready
+from outside_host import source_of
 
 from antrea.errors import Unavailable
 from antrea.lab import namespace, node
@@ -81,15 +82,7 @@ def test_a_pod_reaches_the_kubelet_of_every_node(lab: Lab, pods: dict[str, str])
 
 
 def test_a_pod_leaves_the_cluster_with_its_nodes_address(lab: Lab, pods: dict[str, str]) -> None:
-    outside = namespace.path(lab.record, "outside")
-    script = (
-        "import socket; s = socket.create_server(('192.0.2.10', 8099)); s.settimeout(15); print('listening', flush=True);"
-        "c, peer = s.accept(); c.close(); print(peer[0], flush=True)"
-    )
-    with traffic.running("outside", namespace.inside(outside, [sys.executable, "-c", script])) as server:
-        server.says("listening")
-        lab.api.kubectl("exec", "app-node-1", "--", "nc", "-z", "-w", "5", "192.0.2.10", "8099")
-        server.says("172.30.0.11")
+    assert source_of(lab, "app-node-1", 4) == "172.30.0.11"
 
 
 def test_a_host_port_leads_to_its_pod_from_outside(lab: Lab, pods: dict[str, str]) -> None:

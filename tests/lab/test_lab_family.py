@@ -1,39 +1,94 @@
-"""The same cluster with IPv6 alone and with both families; and with nftables in kube-proxy, or without kube-proxy."""
+"""The same cluster with IPv6 alone and with both families, with nftables in kube-proxy, and without kube-proxy."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+import outside_host
 import pytest
 
-from antrea.lab import cluster, demo
+from antrea.lab import cluster, demo, node
+from antrea.lab.cluster import Lab
 from antrea.lab.record import Record
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
-    from antrea.lab.topology import Family
+    from collections.abc import Iterator
 
+DUAL = Settings(nodes=2, family="dual", kube_proxy="nftables")
+IPV6 = Settings(nodes=2, family="ipv6", kube_proxy="iptables")
+ALONE = Settings(nodes=1, kube_proxy="none")
 POD_ADDRESSES = {"ipv6": ["fd00:10:244:"], "dual": ["10.244.", "fd00:10:244:"]}
 
 
-@pytest.mark.parametrize(
-    ("family", "kube_proxy"), [("dual", "nftables"), pytest.param("ipv6", "iptables", marks=pytest.mark.wide)]
-)
-def test_pods_reach_each_other_by_every_address_and_by_name(family: Family, kube_proxy: str) -> None:
-    """What `antrea-lab demo` shows: it raises unless each ping and fetch succeeds."""
-    record = Record(f"{family}{os.getpid()}")
+class Shown(msgspec.Struct, frozen=True):
+    """A lab, and what it said: while it came up, and as `antrea-lab demo`, which raises unless each ping and fetch succeeds."""
+
+    lab: Lab
+    progress: list[str]
+    demo: list[str]
+
+
+@contextlib.contextmanager
+def showing(settings: Settings) -> Iterator[Shown]:
+    record = Record(f"{settings.family}{settings.kube_proxy}{os.getpid()}")
+    progress: list[str] = []
     said: list[str] = []
-    settings = Settings(nodes=2, family=family, kube_proxy=kube_proxy, cni="antrea")  # type: ignore[arg-type]
     try:
-        lab = cluster.up(record, settings, print)
+        lab = cluster.up(record, settings, progress.append)
         demo.show(lab, said.append)
+        yield Shown(lab, progress, said)
     finally:
         cluster.down(record)
 
+
+@pytest.fixture(scope="module", params=[DUAL, IPV6], ids=lambda settings: settings.family)
+def shown(request: pytest.FixtureRequest) -> Iterator[Shown]:
+    with showing(request.param) as lab:
+        yield lab
+
+
+def test_pods_reach_each_other_by_every_address_and_by_name(shown: Shown) -> None:
+    said = shown.demo
     pings = [line.rsplit(" ", 1)[1] for line in said if line.startswith("\n$") and " ping " in line]
-    assert [p.startswith(prefix) for p, prefix in zip(pings, POD_ADDRESSES[family], strict=True)] == [
-        True
-    ] * len(pings)
+    prefixes = POD_ADDRESSES[shown.lab.settings.family]
+    assert [p.startswith(prefix) for p, prefix in zip(pings, prefixes, strict=True)] == [True] * len(pings)
     assert sum("3 received, 0% packet loss" in line for line in said) == len(pings)
     assert said.count("server") == len(pings) + 1
+
+
+def test_every_node_reaches_a_pod_by_every_address(shown: Shown) -> None:
+    pod: dict[str, Any] = json.loads(shown.lab.api.kubectl("get", "pod", "server", "-o", "json"))
+    urls = [
+        f"http://[{a['ip']}]:8080" if ":" in a["ip"] else f"http://{a['ip']}:8080"
+        for a in pod["status"]["podIPs"]
+    ]
+    machines = [machine.name for machine in shown.lab.topology.nodes]
+    answers = [
+        node.execute(shown.lab.record, where, "curl", "-s", "-m", "5", f"{url}/hostname")
+        for where in machines
+        for url in urls
+    ]
+    assert answers == ["server"] * len(machines) * len(shown.lab.topology.versions)
+
+
+def test_a_pod_leaves_the_cluster_with_its_nodes_address_in_every_family(shown: Shown) -> None:
+    lab = shown.lab
+    seen = {version: outside_host.source_of(lab, "client", version) for version in lab.topology.versions}
+    assert seen == {version: lab.topology.machine("node-1").address("eth0", version) for version in seen}
+
+
+def test_without_kube_proxy_a_lab_comes_up_and_says_what_does_not_answer() -> None:
+    with showing(ALONE) as alone:
+        assert cluster.not_ready(alone.lab, "/api/v1/pods") == []
+    last = alone.progress[-1].split("s  ", 1)[1]
+    assert last.startswith(f"{cluster.NO_CLUSTER_IPS}; DNS answers at 10.244.0.")
+    assert alone.demo.count("server") == 1
+    assert (
+        alone.demo[-2]
+        == "\nNo fetch from http://server.default.svc.cluster.local: without kube-proxy nothing serves ClusterIPs."
+    )
