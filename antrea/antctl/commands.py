@@ -1,4 +1,4 @@
-"""All commands as rows: those that are built, and those that are known and say that they are not built yet.
+"""All commands as rows: what prints an answer, what does more, and what says that it is not built yet.
 
 Modes: A agent, C controller, F flow-aggregator, R remote. Source: upstream pkg/antctl/antctl.go.
 """
@@ -56,6 +56,16 @@ class DataCommand(NamedTuple):
     def is_resource(self) -> bool:
         """Whether kube-apiserver serves it, too."""
         return not self.path.startswith("/")
+
+
+class Action(NamedTuple):
+    """Does more than print an answer; `module` has it as `command()` and is loaded when it is asked for."""
+
+    group: str
+    name: str
+    modes: str
+    short: str
+    module: str
 
 
 class NotBuilt(NamedTuple):
@@ -313,7 +323,7 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
     DataCommand(
         "",
         "log-level",
-        "AC",
+        "ACF",
         "Show or set log verbosity level",
         "/loglevel",
         long="Show the log verbosity of the ${component}, or set it to a number from 0 to 10.",
@@ -323,15 +333,18 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
     ),
 )
 
+ACTIONS: tuple[Action, ...] = (
+    Action("", "upgrade", "R", "Sub-commands for upgrade operations", "antrea.antctl.upgrade"),
+)
+
 NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("", "trace-packet", "A", "Trace a packet through OVS"),
     NotBuilt("", "traceflow", "ACR", "Trace a packet through the cluster", ("tf", "traceflows")),
     NotBuilt("", "packetcapture", "ACR", "Capture packets of a Pod", ("pc", "packetcaptures")),
     NotBuilt("", "supportbundle", "ACR", "Collect logs and state into files"),
-    NotBuilt("", "proxy", "CR", "Reach the Antrea APIs through a local port"),
+    NotBuilt("", "proxy", "CR", "Run a reverse proxy to access Antrea API"),
+    NotBuilt("", "check", "R", "Performs pre and post installation checks"),
     NotBuilt("", "set", "F", "Set values of the flow aggregator"),
-    NotBuilt("", "upgrade", "R", "Upgrade stored objects"),
-    NotBuilt("", "check", "R", "Check the cluster or the installation"),
     NotBuilt("", "mc", "R", "Manage multi-cluster"),
     NotBuilt("get", "networkpolicy", "A", "Print NetworkPolicies", ("networkpolicies", "netpol")),
     NotBuilt("get", "appliedtogroup", "A", "Print groups that policies apply to", ("appliedtogroups", "atg")),

@@ -5,6 +5,7 @@ The commands themselves are rows in commands.py; this module makes click command
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from antrea.antctl import completion
-from antrea.antctl.commands import DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
+from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
 from antrea.antctl.mode import REMOTE, Mode, mode_of
@@ -23,6 +24,18 @@ from antrea.antctl.request import Server, ask, loopback
 TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
 CONTROLLER_INFO = "system.antrea.io/v1beta1/controllerinfos/antrea-controller"
 HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class Later(click.Command):
+    """A command as a list shows it; it is loaded when it is called (start-up time)."""
+
+    def __init__(self, name: str, module: str, short: str) -> None:
+        super().__init__(name, short_help=short)
+        self._module = module
+
+    def load(self) -> click.Command:
+        found: click.Command = importlib.import_module(self._module).command()
+        return found
 
 
 class Group(click.Group):
@@ -47,7 +60,8 @@ class Group(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             path = ctx.command_path
             raise Failure(f'unknown command "{args[0]}" for "{path}"\nRun \'{path} --help\' for usage.')
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Later) else command, rest
 
 
 def antctl(mode: Mode) -> Group:
@@ -57,7 +71,7 @@ def antctl(mode: Mode) -> Group:
         context_settings=HELP,
         help=f"antctl is the command line tool for Antrea that supports showing status of {mode.component}",
         params=_global_options(),
-        callback=_remember_server(mode),
+        callback=_remember_target(mode),
     )
     groups = {
         "": root,
@@ -67,6 +81,9 @@ def antctl(mode: Mode) -> Group:
     for row in DATA_COMMANDS:
         if mode.name in row.modes:
             groups[row.group].add(_data_command(row, mode), row.aliases)
+    for action in ACTIONS:
+        if mode.name in action.modes:
+            groups[action.group].add_command(Later(action.name, action.module, action.short))
     for missing in NOT_BUILT:
         if mode.name in missing.modes:
             groups[missing.group].add(_not_built(missing), missing.aliases)
@@ -118,7 +135,7 @@ class Target(NamedTuple):
         return Server(access, self.seconds, self.verbose)
 
 
-def _remember_server(mode: Mode) -> Any:
+def _remember_target(mode: Mode) -> Any:
     @click.pass_context
     def callback(
         ctx: click.Context, kubeconfig: str, server: str | None, timeout: str, verbose: bool, token_file: Path

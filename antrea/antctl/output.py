@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
@@ -64,11 +65,20 @@ def listed(values: Sequence[str]) -> str:
 
 def yaml_of(answer: Any) -> str:
     """As sigs.k8s.io/yaml: keys sorted, two spaces."""
+    if isinstance(answer, dict) and all(_plain(text) for row in answer.items() for text in row):
+        # such as versions, which every script asks for first: without YAML's library (start-up time)
+        return "".join(f"{key}: {answer[key]}\n" for key in sorted(answer)) or "{}\n"
     import yaml  # noqa: PLC0415 (start-up time)
 
     text = yaml.safe_dump(answer, sort_keys=True, default_flow_style=False, width=2**31, allow_unicode=True)
     # PyYAML ends a document that is one scalar with "..."
     return str(text).removesuffix("...\n")
+
+
+def _plain(text: Any) -> bool:
+    """Whether this is a string that YAML reads as the string it is: a version, or a name in camel case."""
+
+    return isinstance(text, str) and bool(re.fullmatch(r"v\d[\w.+-]*|[a-z]{5,}[A-Z]\w+", text, re.ASCII))
 
 
 def raw(answer: Any) -> str:

@@ -5,13 +5,14 @@ Source: upstream pkg/antctl/raw/helper.go; a program's own API is reached at the
 
 from __future__ import annotations
 
+import base64
 import os
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
-from antrea.antctl.request import Server, ask
+from antrea.antctl.request import Loopback, Server, ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from antrea.outside.kube_access import Access
 
 CONTROLLER_INFO = "/apis/crd.antrea.io/v1beta1/antreacontrollerinfos/antrea-controller"
+AGENT_INFOS = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
+TOKEN_SECONDS = 600
+"""The shortest time that kube-apiserver gives a token for."""
 
 
 def cluster(given: str | None, override: str | None, environ: Mapping[str, str] = os.environ) -> Access:
@@ -26,8 +31,7 @@ def cluster(given: str | None, override: str | None, environ: Mapping[str, str] 
     from antrea.errors import AntreaError  # noqa: PLC0415 (start-up time)
     from antrea.outside.kube_access import in_cluster, kubeconfig  # noqa: PLC0415
 
-    first = environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    path = Path(given or first or Path.home() / ".kube/config")
+    path = _kubeconfig(given, environ)
     try:
         if not given and not path.exists() and environ.get("KUBERNETES_SERVICE_HOST"):
             return in_cluster(environ, override=override or "")
@@ -36,23 +40,90 @@ def cluster(given: str | None, override: str | None, environ: Mapping[str, str] 
         raise Failure(str(why)) from why
 
 
+def _kubeconfig(given: str | None, environ: Mapping[str, str]) -> Path:
+    first = environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(given or first or Path.home() / ".kube/config")
+
+
+def cluster_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
+    """What the kubeconfig calls the cluster of its current context; empty if there is no kubeconfig."""
+    import yaml  # noqa: PLC0415 (start-up time)
+
+    path = _kubeconfig(given, environ)
+    if not path.exists():
+        return ""
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    contexts = {row["name"]: row["context"] for row in tree.get("contexts") or []}
+    return str(contexts.get(tree.get("current-context"), {}).get("cluster", ""))
+
+
 def controller(kubernetes: Server, *, insecure: bool) -> Server:
     """The controller's own port, with the caller's credentials. Raises Failure."""
-    import msgspec  # noqa: PLC0415 (start-up time)
-
     info = ask(kubernetes, CONTROLLER_INFO, {})
     namespace = info.get("podRef", {}).get("namespace", "kube-system")
     node = ask(kubernetes, f"/api/v1/nodes/{info['nodeRef']['name']}", {})
-    host = node_address(node)
-    ca = "" if insecure else _ca(kubernetes, namespace)
-    access = msgspec.structs.replace(
-        kubernetes.access,
-        url=f"https://{f'[{host}]' if ':' in host else host}:{info.get('apiPort', 10349)}",
-        ca_pem=ca,
+    return _elsewhere(
+        kubernetes,
+        url=f"https://{_host(node)}:{info.get('apiPort', 10349)}",
+        ca_pem="" if insecure else _ca(kubernetes, namespace),
         server_name=f"antrea.{namespace}.svc",
         insecure=insecure,
     )
-    return kubernetes._replace(access=access)
+
+
+def agent(kubernetes: Server, name: str, *, insecure: bool) -> Server:
+    """The port of the agent on the Node `name`, to which nobody is known yet: see `agent_token`. Raises Failure.
+
+    The agent says itself where it is, so it is never shown the caller's own credentials.
+    parity: pkg/antctl/raw/helper.go CreateAgentClientCfgFromObjects
+    """
+    node = ask(kubernetes, f"/api/v1/nodes/{name}", {})
+    info = ask(kubernetes, f"{AGENT_INFOS}/{name}", {})
+    if not info.get("nodeRef", {}).get("name"):
+        raise Failure(f"AntreaAgentInfo is not ready for Node {name}")
+    bundle = info.get("apiCABundle", "")
+    if not bundle and not insecure:
+        raise Failure(f"AntreaAgentInfo of Node {name} has no apiCABundle yet; --insecure does without")
+    return _elsewhere(
+        kubernetes,
+        url=f"https://{_host(node)}:{info.get('apiPort', 10350)}",
+        ca_pem="" if insecure else base64.b64decode(bundle).decode(),
+        # the certificate is for localhost only
+        server_name="localhost",
+        insecure=insecure,
+        token="",
+        token_file="",
+        certificate_pem="",
+        key_pem="",
+    )
+
+
+def agent_token(kubernetes: Server, namespace: str) -> str:
+    """A token of the ServiceAccount antctl that agents accept for TOKEN_SECONDS. Raises Failure."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS},
+    }
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/antctl/token"
+    return str(ask(kubernetes, path, {}, body)["status"]["token"])
+
+
+def antrea_namespace(kubernetes: Server) -> str:
+    """The Namespace with the agents' DaemonSet. Raises Failure."""
+    query = {"labelSelector": "app=antrea,component=antrea-agent"}
+    found = {row["metadata"]["namespace"] for row in ask(kubernetes, DAEMON_SETS, query)["items"]}
+    if len(found) != 1:
+        raise Failure(f"Antrea's agents are in {len(found)} Namespaces, expected 1: is Antrea installed?")
+    return str(found.pop())
+
+
+def _elsewhere(kubernetes: Server, **changes: Any) -> Server:
+    import msgspec  # noqa: PLC0415 (start-up time)
+
+    if isinstance(kubernetes.access, Loopback):
+        raise Failure("only remote mode is supported for this command")
+    return kubernetes._replace(access=msgspec.structs.replace(kubernetes.access, **changes))
 
 
 def _ca(kubernetes: Server, namespace: str) -> str:
@@ -62,6 +133,11 @@ def _ca(kubernetes: Server, namespace: str) -> str:
             f"ConfigMap {namespace}/antrea-ca has no ca.crt yet: is the controller running? --insecure does without"
         )
     return str(data["ca.crt"])
+
+
+def _host(node: Mapping[str, Any]) -> str:
+    host = node_address(node)
+    return f"[{host}]" if ":" in host else host
 
 
 def node_address(node: Mapping[str, Any]) -> str:

@@ -11,54 +11,99 @@ from antrea.antctl.failure import Failure
 
 if TYPE_CHECKING:
     import http.client
+    import ssl
     from collections.abc import Mapping
     from pathlib import Path
 
     from antrea.outside.kube_access import Access
 
 
+class Loopback(NamedTuple):
+    """The API of this Pod's program, as an Access without what only kube-apiserver needs (start-up time)."""
+
+    url: str
+    token_file: Path
+    server_name: str = ""
+
+    def authorization(self) -> dict[str, str]:
+        """The header that says who we are. Raises Failure if the token file cannot be read."""
+        try:
+            return {"Authorization": f"Bearer {self.token_file.read_text(encoding='ascii').strip()}"}
+        except (OSError, UnicodeDecodeError) as why:
+            raise Failure(f"token file {self.token_file}: {why}") from why
+
+    def tls(self) -> ssl.SSLContext | bool:
+        """The certificate signs itself: the token is the proof. True (unused) for plain http."""
+        import ssl  # noqa: PLC0415 (start-up time)
+
+        if self.url.startswith("http://"):
+            return True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+
+
 class Server(NamedTuple):
     """Where to ask and as whom; `seconds` None waits as long as it takes."""
 
-    access: Access
+    access: Access | Loopback
     seconds: float | None
     verbose: bool = False
 
 
-def loopback(address: str, token_file: Path) -> Access:
+class Answered(Failure):
+    """The server answered, but not with success."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def loopback(address: str, token_file: Path) -> Loopback:
     """The API of this Pod's program: its certificate signs itself, the token is the proof, as upstream."""
-    from antrea.outside.kube_access import Access  # noqa: PLC0415 (start-up time)
-
-    return Access(url=f"https://{address}", token_file=str(token_file), insecure=True)
+    return Loopback(f"https://{address}", token_file)
 
 
-def ask(server: Server, path: str, query: Mapping[str, str], body: Any = None) -> Any:
-    """The JSON answer, None for an empty one; a `body` is POSTed. Raises Failure with what the server said."""
+def ask(
+    server: Server,
+    path: str,
+    query: Mapping[str, str],
+    body: Any = None,
+    *,
+    method: str = "",
+    content: str = "application/json",
+) -> Any:
+    """The JSON answer, None for an empty one; a `body` is POSTed, unless another `method` is given.
+
+    Raises Failure, Answered with what the server said.
+    """
     from urllib.parse import urlencode  # noqa: PLC0415 (start-up time)
 
     target = path + ("?" + urlencode(query) if query else "")
-    status, answer = _exchange(server, target, None if body is None else json.dumps(body))
-    if status not in (200, 201):
-        raise Failure(f"request to server failed: {_words(status, answer)}")
+    sent = None if body is None else json.dumps(body)
+    method = method or ("GET" if sent is None else "POST")
+    status, answer = _exchange(server, method, target, sent, content)
+    if status not in (200, 201, 202):
+        raise Answered(f"request to server failed: {_words(status, answer)}", status)
     try:
         return json.loads(answer) if answer.strip() else None
     except ValueError as why:
         raise Failure(f"answer of {path} is not JSON: {why}") from why
 
 
-def _exchange(server: Server, target: str, body: str | None) -> tuple[int, bytes]:
+def _exchange(server: Server, method: str, target: str, body: str | None, content: str) -> tuple[int, bytes]:
     import http.client  # noqa: PLC0415 (start-up time)
 
     from antrea.errors import AntreaError  # noqa: PLC0415
 
     url = f"{server.access.url}{target}"
-    method = "GET" if body is None else "POST"
     if server.verbose:
         print(f"{method} {url}", file=sys.stderr)
     try:
         headers = {"Accept": "application/json", **server.access.authorization()}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = content
         with contextlib.closing(_connection(server)) as connection:
             connection.request(method, target, body=body, headers=headers)
             answer = connection.getresponse()

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from antrea.antctl.commands import DATA_COMMANDS
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
-from antrea.antctl.output import listed, render, table
+from antrea.antctl.output import listed, render, table, yaml_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "antctl"
 COLUMNS = {row.name: row.columns for row in DATA_COMMANDS}
@@ -113,3 +114,11 @@ def test_antctl_a_long_list_in_a_cell_says_how_many_more_there_are() -> None:
     assert listed(["b", "a"]) == "a,b"
     assert listed([f"10.0.0.{n:03d}" for n in range(9)]) == "10.0.0.000,10.0.0.001,10.0.0.002 + 6 more..."
     assert listed(["x" * 60, "y"]) == f"{'x' * 60} + 1 more..."
+
+
+@pytest.mark.parametrize(
+    "text", ["v1", "v0.1.0", "v2.8.0-dev.1+x", "controllerVersion", "v1:", "yes", "1.0", "", "v1 x"]
+)
+def test_antctl_yaml_of_strings_is_what_the_library_writes(text: str) -> None:
+    for answer in ({"agentVersion": text}, {text: "v1", "antctlVersion": "v2"}):
+        assert yaml_of(answer) == yaml.safe_dump(answer)
