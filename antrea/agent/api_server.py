@@ -1,10 +1,13 @@
-"""The agent's own API, for antctl and kubelet's probes: https at apiPort.
+"""The agent's own API, for antctl, Prometheus and kubelet's probes: https at apiPort.
 
-Handlers are functions of an `AgentView` and the query; source: upstream pkg/agent/apiserver/handlers.
+Handlers are functions of an `AgentView` and the query; source: upstream pkg/agent/apiserver/handlers. Health is
+everybody's; all else is for the token file of this Pod, and for whom kube-apiserver knows and allows it.
+parity: pkg/agent/apiserver/apiserver.go newConfig (delegated authentication and authorization)
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import inspect
 import re
@@ -20,10 +23,20 @@ from antrea.config.effect import values
 from antrea.errors import Invalid
 from antrea.facts.ovs import PodInterface
 from antrea.features.gate import statuses
+from antrea.outside import klog
+from antrea.outside.aggregated.authentication import Authentication
+from antrea.outside.aggregated.authorization import Authorization
+from antrea.outside.aggregated.objects import Objects, Question
+from antrea.outside.aggregated.server import Server
+from antrea.outside.aggregated.status import NO_RESOURCE, Answered
+from antrea.outside.aggregated.trust import follow_trust
 from antrea.outside.serving import (
+    HEALTH,
     TOKEN_FILE,
-    ApiServer,
+    health,
     json_answer,
+    listen,
+    loglevel,
     metrics_of,
     self_signed,
     server_tls,
@@ -34,8 +47,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    import msgspec
+
     from antrea.agent.agent_view import AgentView
+    from antrea.outside.kube import Kube
     from antrea.outside.serving import Certificate, Handler
+
+log = klog.logger(__name__)
 
 
 def podinterfaces(view: AgentView, query: Mapping[str, str]) -> list[PodInterfaceAnswer]:
@@ -163,25 +181,64 @@ def certificate() -> Certificate:
     return self_signed(("antrea-agent-api", "localhost"), ("127.0.0.1", "::1"))
 
 
-def api_server(view: AgentView, pair: Certificate, *, token_file: Path = TOKEN_FILE) -> ApiServer:
-    """The server; `await server.run()` serves until cancelled. Raises Invalid (tlsCipherSuites), Unavailable."""
-    tls = server_tls(
-        pair, min_version=view.config.tls_min_version, cipher_suites=view.config.tls_cipher_suites
-    )
+class _Nobody:
+    async def answer(self, question: Question) -> msgspec.Struct:
+        del question
+        raise Answered(404, NO_RESOURCE)
+
+
+class AgentApi:
+    """The server, from `run` until that is cancelled; who may ask what is asked of `kube`, None: own token only."""
+
+    def __init__(
+        self, view: AgentView, pair: Certificate, kube: Kube | None, *, token_file: Path = TOKEN_FILE
+    ) -> None:
+        """Raises Invalid (tlsCipherSuites), Unavailable (token file)."""
+        config = view.config
+        self._kube = kube
+        self._port = config.api_port
+        self._tls = server_tls(
+            pair, min_version=config.tls_min_version, cipher_suites=config.tls_cipher_suites
+        )
+        self._authentication = Authentication(write_token(token_file), kube)
+        self.serves = asyncio.Event()
+        """Set once it listens, at `port`."""
+        self.port = 0
+        self._server = Server(
+            self._authentication,
+            Authorization((f"/{name}" for name in HEALTH), kube),
+            Objects((), _Nobody()),
+            handlers=_handlers(view),
+            openapi={},
+        )
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises Unavailable if the port is taken."""
+        listening = listen(self._port)
+        self.port = listening.getsockname()[1]
+        self.serves.set()
+        log.info("Serving API", port=self.port)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._server.run(listening, self._tls), name="API server")
+            if self._kube:
+                trust = follow_trust(self._kube, self._authentication, self._tls, "")
+                tasks.create_task(trust, name="trust")
+
+
+def _handlers(view: AgentView) -> dict[tuple[str, str], Handler]:
+    """What is answered beside resources, by method and path."""
     own = version_info(importlib.metadata.version("antrea"))
-    return ApiServer(
-        view.config.api_port,
-        tls,
-        write_token(token_file),
-        routes={
-            "/version": _route(lambda _: own),
-            "/featuregates": _route(lambda _: statuses(view.now.gates)),
-            "/config": _route(lambda _: values(view.now)),
-            "/podinterfaces": _route(lambda query: podinterfaces(view, query)),
-            "/ovsflows": _route(lambda query: ovsflows(view, query)),
-            "/agentinfo": _route(lambda _: agent_info(view)),
-            **({"/metrics": _metrics(view)} if view.config.enable_prometheus_metrics else {}),
-        },
-        checks={"healthz": view.live, "livez": view.live, "readyz": view.live | view.ready},
-        metrics=view.config.enable_prometheus_metrics,
-    )
+    checks = {"healthz": view.live, "livez": view.live, "readyz": view.live | view.ready}
+    found: dict[str, Handler] = {
+        **{f"/{name}": health(checks[name]) for name in HEALTH},
+        "/version": _route(lambda _: own),
+        "/featuregates": _route(lambda _: statuses(view.now.gates)),
+        "/config": _route(lambda _: values(view.now)),
+        "/podinterfaces": _route(lambda query: podinterfaces(view, query)),
+        "/ovsflows": _route(lambda query: ovsflows(view, query)),
+        "/agentinfo": _route(lambda _: agent_info(view)),
+        "/loglevel": loglevel,
+    }
+    if view.config.enable_prometheus_metrics:
+        found["/metrics"] = _metrics(view)
+    return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from antrea.agent.agent_info import Report
 from antrea.agent.agent_view import AgentView
-from antrea.agent.api_server import api_server
+from antrea.agent.api_server import AgentApi
 from antrea.agent.bootstrap import prepare
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
@@ -143,7 +143,7 @@ class Agent:
             live=dict(self.health.live),
             conditions=dict(self.health.conditions),
         )
-        self.api = api_server(self.view, pair)
+        self.api = AgentApi(self.view, pair, kube)
         self.report = Report(kube, self.view, pair.certificate_pem)
 
     async def run(self) -> None:

@@ -19,7 +19,6 @@ from antrea.apis.agent_api import version_info
 from antrea.controller import wire
 from antrea.controller.feature_gates import feature_gates
 from antrea.controller.stores import Computing, apply, follow_agents
-from antrea.controller.trust import follow_trust
 from antrea.controller.webhooks import Webhooks
 from antrea.errors import AntreaError
 from antrea.features.definition import definition_name
@@ -30,6 +29,7 @@ from antrea.outside.aggregated.authentication import Authentication
 from antrea.outside.aggregated.authorization import Authorization
 from antrea.outside.aggregated.objects import Objects
 from antrea.outside.aggregated.server import Server
+from antrea.outside.aggregated.trust import follow_trust
 from antrea.outside.kube import Kube
 from antrea.outside.serving import (
     HEALTH,

@@ -1,12 +1,10 @@
-"""An HTTPS server of a program's own API: certificate in memory, loopback token, health checks, metrics.
+"""Parts of a program's own HTTPS API: certificate in memory, loopback token, health checks, metrics.
 
-Only health is open to everybody; all else needs the token that this process writes where only root reads it.
+The server itself, who may ask it and what, is antrea.outside.aggregated.server.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import os
 import secrets
 import socket
@@ -21,7 +19,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from antrea.errors import Invalid, Refused, Unavailable
+from antrea.errors import Invalid, Unavailable
 from antrea.outside import klog
 
 log = klog.logger(__name__)
@@ -141,75 +139,6 @@ def listen(port: int) -> socket.socket:
         return socket.create_server(("0.0.0.0", port))  # noqa: S104 (kubelet's probes and antctl come from outside)
     except OSError as why:
         raise Unavailable(f"port {port}: {why.strerror}") from why
-
-
-class ApiServer:
-    """Serves `routes` and health at `port` (0: any free one) from `start` until `stop`.
-
-    `checks` holds by healthz, livez and readyz what each asks; a check says why it fails, or nothing.
-    """
-
-    def __init__(
-        self,
-        port: int,
-        tls: ssl.SSLContext,
-        token: str,
-        *,
-        routes: Mapping[str, Handler],
-        checks: Mapping[str, Mapping[str, Check]],
-        metrics: bool = True,
-    ) -> None:
-        self._port = port
-        self._tls = tls
-        self._token = token
-        self._handlers = {
-            "/loglevel": loglevel,
-            **({"/metrics": metrics_answer} if metrics else {}),
-            **routes,
-            **{f"/{name}": health(checks.get(name, {})) for name in HEALTH},
-        }
-        app = web.Application(handler_args={"access_log": None})
-        # no middleware: aiohttp keeps what goes through one in a cache of the process, and all that it refers to
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
-        self.port = port
-
-    async def start(self) -> None:
-        """Raises Unavailable if the port is taken."""
-        listener = listen(self._port)
-        await self._runner.setup()
-        await web.SockSite(self._runner, listener, ssl_context=self._tls).start()
-        self.port = listener.getsockname()[1]
-        log.info("Serving API", port=self.port)
-
-    async def stop(self) -> None:
-        """Close the port and all connections."""
-        await self._runner.cleanup()
-
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        await self.start()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.stop()
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        path = request.path.rstrip("/")
-        given = request.headers.get("Authorization", "").encode()
-        if path.strip("/") not in HEALTH and not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
-            return web.Response(status=401, text="Unauthorized")
-        handler = self._handlers.get(path)
-        if handler is None:
-            return web.Response(status=404, text="404: Not Found")
-        if request.method not in (("GET", "HEAD", "PUT") if handler is loglevel else ("GET", "HEAD")):
-            return web.Response(status=405, text="405: Method Not Allowed")
-        try:
-            return await handler(request)
-        except Invalid as why:
-            return web.Response(status=400, text=why.why)
-        except (Unavailable, Refused) as why:
-            return web.Response(status=503, text=str(why))
 
 
 def health(checks: Mapping[str, Check]) -> Handler:

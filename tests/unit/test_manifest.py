@@ -72,7 +72,12 @@ def test_the_manifests_objects_are_those_of_upstream_that_exist_here() -> None:
         "Deployment": ["antrea-controller"],
         "MutatingWebhookConfiguration": ["crdmutator.antrea.io"],
         "Role": ["antrea-agent", "antrea-controller"],
-        "RoleBinding": ["antrea-agent", "antrea-controller", "antrea-controller-authentication-reader"],
+        "RoleBinding": [
+            "antrea-agent",
+            "antrea-agent-authentication-reader",
+            "antrea-controller",
+            "antrea-controller-authentication-reader",
+        ],
         "Secret": ["antctl-service-account-token"],
         "Service": ["antrea"],
         "ServiceAccount": ["antctl", "antrea-agent", "antrea-controller"],

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
 import pytest
+from review_server import PROMETHEUS, reviews
 
 from antrea.agent.agent_view import AgentView, NotFound
-from antrea.agent.api_server import api_server, certificate, named, ovsflows, podinterfaces
+from antrea.agent.api_server import AgentApi, certificate, named, ovsflows, podinterfaces
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
@@ -20,10 +23,14 @@ from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.accept import accept_agent
+from antrea.lab.certificates import authority, issue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from antrea.lab.certificates import Pair
+    from antrea.outside.kube import Kube
 
 WEB = PodInterface(
     "web-0-1a2b3c", "c" * 64, "shop", "web-0", "aa:00:00:00:00:01", ("10.1.0.4", "fd00::4"), 9, "uuid1"
@@ -132,26 +139,52 @@ async def test_agent_api_flows_that_cannot_be_asked_for_say_why(
         await ovsflows(view, query)
 
 
-async def test_agent_api_is_served_with_the_token_of_its_file(view: AgentView, tmp_path: Path) -> None:
-    server = api_server(view, certificate(), token_file=tmp_path / "token")
-    await server.start()
+class Session:
+    """One who asks the API."""
+
+    def __init__(self, server: AgentApi, session: aiohttp.ClientSession) -> None:
+        self._url = f"https://127.0.0.1:{server.port}"
+        self._session = session
+
+    async def get(self, path: str, token: str = "") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self._session.get(self._url + path, headers=headers) as response:
+            return response.status, await response.text()
+
+    async def reconnect(self) -> None:
+        """The next request has a connection of its own."""
+        async with self._session.get(f"{self._url}/healthz", headers={"Connection": "close"}) as response:
+            await response.read()
+
+
+@asynccontextmanager
+async def served(
+    view: AgentView, token_file: Path, kube: Kube | None = None, client: Pair | None = None
+) -> AsyncIterator[Session]:
+    server = AgentApi(view, certificate(), kube, token_file=token_file)
+    running = asyncio.create_task(server.run())
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    headers = {"Authorization": f"Bearer {(tmp_path / 'token').read_text()}"}
+    if client:
+        context.load_cert_chain(client.certificate, client.key)
     try:
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context), headers=headers
-        ) as session:
-            answers = {}
-            for path in PATHS:
-                async with session.get(f"https://127.0.0.1:{server.port}{path}") as response:
-                    answers[path] = response.status, await response.text()
-            view.ofctl = Dump(away=True)
-            async with session.get(f"https://127.0.0.1:{server.port}/ovsflows") as response:
-                assert (response.status, await response.text()) == (503, "OVS")
+        await server.serves.wait()
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+            yield Session(server, session)
     finally:
-        await server.stop()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_agent_api_is_served_with_the_token_of_its_file(view: AgentView, tmp_path: Path) -> None:
+    async with served(view, tmp_path / "token") as session:
+        own = (tmp_path / "token").read_text()
+        answers = {path: await session.get(path, own) for path in PATHS}
+        view.ofctl = Dump(away=True)
+        status, text = await session.get("/ovsflows", own)
+        assert (status, json.loads(text)["message"]) == (503, "OVS")
+        assert (await session.get("/nothing", own))[0] == 404
     assert json.loads(answers["/version"][1])["gitVersion"].startswith("v")
     assert (
         '{"component":"agent","name":"AntreaProxy","status":"Disabled","version":"GA"}'
@@ -160,3 +193,57 @@ async def test_agent_api_is_served_with_the_token_of_its_file(view: AgentView, t
     assert answers["/podinterfaces?name=x"] == (404, "Pod */x has no interface on this Node")
     assert json.loads(answers["/ovsflows?groups=1"][1]) == [{"flow": GROUPS[0]}]
     assert json.loads(answers["/agentinfo"][1])["nodeRef"] == {"kind": "Node", "name": "n1"}
+
+
+async def test_agent_api_serves_a_token_of_the_cluster_what_it_has_the_right_to(
+    view: AgentView, tmp_path: Path
+) -> None:
+    async with reviews() as (kubernetes, kube), served(view, tmp_path / "token", kube) as session:
+        for _ in range(5):
+            status, text = await session.get("/metrics", "scraper")
+            assert (status, "antrea_agent_local_pod_count 2" in text) == (200, True)
+        assert len(kubernetes.questions) == 2, (
+            "one review of the token and one of the right serve five requests"
+        )
+        status, text = await session.get("/ovsflows", "scraper")
+        assert (status, json.loads(text)["message"]) == (
+            403, f'forbidden: User "{PROMETHEUS}" cannot get path "/ovsflows"',
+        )  # fmt: skip
+        assert (await session.get("/metrics", "stranger"))[0] == 401
+
+
+async def test_agent_api_is_open_to_nobody_but_for_health(view: AgentView, tmp_path: Path) -> None:
+    async with reviews() as (_, kube), served(view, tmp_path / "token", kube) as session:
+        assert await session.get("/healthz") == (200, "ok")
+        for path in (*PATHS, "/metrics", "/config", "/loglevel", "/"):
+            status, text = await session.get(path)
+            assert (status, json.loads(text)["message"].startswith('forbidden: User "system:anonymous"')) == (
+                403,
+                True,
+            )
+
+
+async def test_agent_api_knows_clients_by_a_certificate_of_the_cluster(
+    view: AgentView, tmp_path: Path
+) -> None:
+    ca = authority(tmp_path, "ca", "kubernetes")
+    auditor = issue(ca, "anna", "anna", groups=("auditors",))
+    async with (
+        reviews((tmp_path / "ca.crt").read_text()) as (_, kube),
+        served(view, tmp_path / "token", kube, auditor) as session,
+    ):
+        deadline = asyncio.get_running_loop().time() + 10
+        while (status := (await session.get("/metrics"))[0]) != 200:
+            # the connection before the CA was known is not asked for a certificate
+            assert (status, asyncio.get_running_loop().time() < deadline) == (403, True)
+            await session.reconnect()
+        assert (await session.get("/ovsflows"))[0] == 403
+
+
+async def test_agent_api_serves_its_own_token_while_the_api_server_is_away(
+    view: AgentView, tmp_path: Path
+) -> None:
+    async with reviews() as (kubernetes, kube), served(view, tmp_path / "token", kube) as session:
+        kubernetes.away = True
+        assert (await session.get("/version", (tmp_path / "token").read_text()))[0] == 200
+        assert (await session.get("/metrics", "scraper"))[0] == 503

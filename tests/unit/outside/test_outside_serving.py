@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 import pytest
 
-from antrea.errors import Invalid, Refused, Unavailable
+from antrea.errors import Invalid, Unavailable
 from antrea.outside import klog
-from antrea.outside.serving import ApiServer, json_answer, listen, self_signed, server_tls, write_token
+from antrea.outside.aggregated.authentication import Authentication
+from antrea.outside.aggregated.authorization import Authorization
+from antrea.outside.aggregated.objects import Objects
+from antrea.outside.aggregated.server import Server
+from antrea.outside.serving import (
+    HEALTH,
+    health,
+    json_answer,
+    listen,
+    loglevel,
+    metrics_answer,
+    self_signed,
+    server_tls,
+    write_token,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    import msgspec
     from aiohttp import web
+
+    from antrea.outside.aggregated.objects import Question
 
 CERTIFICATE = self_signed(("antrea-test", "localhost"), ("127.0.0.1",))
 TROUBLE = {"ovs": ""}
@@ -28,34 +46,50 @@ async def hello(_: web.Request) -> web.StreamResponse:
     return json_answer({"hello": "you"})
 
 
-async def refuses(request: web.Request) -> web.StreamResponse:
-    raise {"invalid": Invalid("x", "no number"), "refused": Refused(["x"], "no"), "away": Unavailable("OVS")}[
-        request.query["how"]
-    ]
+class Nobody:
+    async def answer(self, question: Question) -> msgspec.Struct:
+        raise AssertionError(question)
+
+
+class Served(NamedTuple):
+    session: aiohttp.ClientSession
+    url: str
+    port: int
 
 
 @asynccontextmanager
-async def served(*, metrics: bool = True) -> AsyncIterator[tuple[aiohttp.ClientSession, str, ApiServer]]:
-    server = ApiServer(
-        0,
-        server_tls(CERTIFICATE),
-        "secret",
-        routes={"/hello": hello, "/refuses": refuses},
-        checks={
-            "livez": {"ovs": lambda: TROUBLE["ovs"]},
-            "readyz": {"ovs": lambda: TROUBLE["ovs"], "engine": lambda: ""},
+async def served() -> AsyncIterator[Served]:
+    checks = {"ovs": lambda: TROUBLE["ovs"]}
+    gets = {
+        "/hello": hello,
+        "/metrics": metrics_answer,
+        "/loglevel": loglevel,
+        "/healthz": health({}),
+        "/livez": health(checks),
+        "/readyz": health({**checks, "engine": lambda: ""}),
+    }
+    server = Server(
+        Authentication("secret", None),
+        Authorization((f"/{name}" for name in HEALTH), None),
+        Objects((), Nobody()),
+        handlers={
+            ("PUT", "/loglevel"): loglevel,
+            **{("GET", path): handler for path, handler in gets.items()},
         },
-        metrics=metrics,
+        openapi={},
     )
-    await server.start()
+    listening = listen(0)
+    port = listening.getsockname()[1]
     trusted = ssl.create_default_context(cadata=CERTIFICATE.certificate_pem)
     connector = aiohttp.TCPConnector(ssl=trusted)
     headers = {"Authorization": "Bearer secret"}
+    running = asyncio.create_task(server.run(listening, server_tls(CERTIFICATE)))
     try:
         async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
-            yield session, f"https://127.0.0.1:{server.port}", server
+            yield Served(session, f"https://127.0.0.1:{port}", port)
     finally:
-        await server.stop()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def get(session: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
@@ -63,13 +97,18 @@ async def get(session: aiohttp.ClientSession, url: str, **headers: str) -> tuple
         return response.status, await response.text()
 
 
-async def test_serving_needs_the_token_for_all_but_health() -> None:
+async def test_serving_health_is_everybodys_and_all_else_needs_the_token() -> None:
     async with served() as (session, url, _):
         assert await get(session, f"{url}/hello") == (200, '{"hello":"you"}\n')
-        for wrong in ("", "Bearer wrong", "Basic secret", "Bearer sécret"):
-            assert await get(session, f"{url}/hello", Authorization=wrong) == (401, "Unauthorized")
-            assert await get(session, f"{url}/nothing", Authorization=wrong) == (401, "Unauthorized")
-            assert await get(session, f"{url}/healthz", Authorization=wrong) == (200, "ok")
+        for wrong, status in (
+            ("", 403),
+            ("Bearer wrong", 401),
+            ("Basic secret", 403),
+            ("Bearer sécret", 401),
+        ):
+            for path in ("hello", "metrics", "nothing"):
+                assert (await get(session, f"{url}/{path}", Authorization=wrong))[0] == status
+        assert (await get(session, f"{url}/healthz", Authorization=""))[0] == 200
         assert (await get(session, f"{url}/nothing"))[0] == 404
 
 
@@ -91,20 +130,11 @@ async def test_serving_health_says_which_check_fails_and_why() -> None:
             TROUBLE["ovs"] = ""
 
 
-async def test_serving_our_errors_become_answers_by_what_the_reader_has_to_do() -> None:
-    async with served() as (session, url, _):
-        assert await get(session, f"{url}/refuses?how=invalid") == (400, "no number")
-        assert await get(session, f"{url}/refuses?how=refused") == (503, "no")
-        assert await get(session, f"{url}/refuses?how=away") == (503, "OVS")
-
-
-async def test_serving_metrics_can_be_turned_off() -> None:
+async def test_serving_metrics_are_those_of_the_process() -> None:
     async with served() as (session, url, _):
         status, text = await get(session, f"{url}/metrics")
         assert status == 200
         assert "process_resident_memory_bytes" in text
-    async with served(metrics=False) as (session, url, _):
-        assert (await get(session, f"{url}/metrics"))[0] == 404
 
 
 async def test_serving_loglevel_shows_and_sets_v() -> None:
@@ -122,17 +152,15 @@ async def test_serving_loglevel_shows_and_sets_v() -> None:
 
 
 async def test_serving_a_taken_port_is_one_clear_line() -> None:
-    async with served() as (_, _, server):
-        with pytest.raises(Unavailable, match=rf"^port {server.port}: Address already in use"):
-            listen(server.port)
+    async with served() as (_, _, port):
+        with pytest.raises(Unavailable, match=rf"^port {port}: Address already in use"):
+            listen(port)
 
 
 async def test_serving_reaches_both_families() -> None:
-    async with served() as (session, _, server):
+    async with served() as (session, _, port):
         if socket.has_dualstack_ipv6():
-            async with session.get(
-                f"https://[::1]:{server.port}/healthz", server_hostname="localhost"
-            ) as answer:
+            async with session.get(f"https://[::1]:{port}/healthz", server_hostname="localhost") as answer:
                 assert answer.status == 200
 
 
