@@ -94,6 +94,12 @@ class Pod(CoreStruct, frozen=True):
     status: PodStatus = PodStatus()
 
 
+class Namespace(CoreStruct, frozen=True):
+    """What is read of a Namespace."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ObjectReference(CoreStruct, frozen=True):
     """The object that an Event is about."""
 

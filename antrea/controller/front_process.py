@@ -19,7 +19,7 @@ from antrea.features.registry import RESOURCES
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from antrea.engine import Facts
 
@@ -164,10 +164,10 @@ def _failure(code: int, reason: str, message: str) -> Status:
     return Status(status="Failure", message=message, reason=reason, code=code)
 
 
-def publish_empty(publisher: Publisher) -> None:
-    """Let watches begin on what nobody computes yet: it is empty, and that is the truth."""
+def publish_empty(publisher: Publisher, *, but: Collection[str] = ()) -> None:
+    """Let watches begin on what nobody computes, which is all `but` these plurals: it is empty, and that is the truth."""
     for row in RESOURCES:
-        if row.stored:
+        if row.stored and row.plural not in but:
             publisher.synced(row.group, row.plural)
 
 

@@ -16,6 +16,7 @@ import msgspec
 from antrea.apis.core import ObjectReference
 from antrea.config.controller import ControllerConfig
 from antrea.controller.agent_infos import AgentInfos
+from antrea.controller.compute import active, compute, published
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
 from antrea.controller.upkeep import served_files, upkeep
@@ -114,16 +115,20 @@ async def _work(
 ) -> None:
     """Until cancelled. Raises Invalid, Unavailable."""
     config, gates = configuration.now.same_for_the_program
-    front = FrontProcess(Facts())
+    features = active(wanted_gates(config.feature_gates)) if kube else ()
+    facts = Facts()
+    front = FrontProcess(facts)
     async with kube or contextlib.nullcontext():
         publisher = await front.start(start_frame(config, gates, places))
         try:
-            publish_empty(publisher)
+            publish_empty(publisher, but=published(features))
             moments.works.set()
             async with asyncio.TaskGroup() as tasks:
                 info = ControllerInfo(
                     front, publisher, kube, f"v{VERSION}", lambda: configuration.now.rejected, moments.heard
                 )
+                if kube:
+                    tasks.create_task(compute(features, facts, kube, publisher), name="computing")
                 for part in (front.run(), info.run(), *_parts(config, kube, places)):
                     tasks.create_task(part)
         finally:

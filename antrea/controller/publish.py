@@ -1,0 +1,136 @@
+"""The sink that tells agents: groups and their members go into the stores of the front, each change by itself."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.apis.controlplane import GROUP, AddressGroup, AppliedToGroup, EgressGroup, GroupMember
+from antrea.apis.meta import ObjectMetadata
+from antrea.features.grouping.publication import RESOURCES, GroupHead, Membership
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from antrea.controller.front_process import Publisher
+
+KINDS: dict[str, type[Any]] = {
+    "addressgroups": AddressGroup,
+    "appliedtogroups": AppliedToGroup,
+    "egressgroups": EgressGroup,
+}
+Name = tuple[str, str]
+"""A group: plural of its kind, name."""
+Placed = tuple[GroupMember, str]
+"""A member and the Node that it is on, "" for none."""
+
+
+class _Told:
+    """What agents know of one group."""
+
+    def __init__(self) -> None:
+        self.head: GroupHead | None = None
+        self.members: dict[str, Placed] = {}
+        self.nodes: Counter[str] = Counter()
+        """How many members are on each Node: those Nodes need the group."""
+
+    def enter(self, who: str, placed: Placed) -> Placed | None:
+        """The member that was there before."""
+        before = self.leave(who)
+        self.members[who] = placed
+        self.nodes[placed[1]] += 1
+        return before
+
+    def leave(self, who: str) -> Placed | None:
+        """The member that has gone, if it was there."""
+        before = self.members.pop(who, None)
+        if before is not None:
+            self.nodes[before[1]] -= 1
+            if not self.nodes[before[1]]:
+                del self.nodes[before[1]]
+        return before
+
+    @property
+    def span(self) -> tuple[str, ...]:
+        return tuple(node for node in self.nodes if node)
+
+
+class _Delta(msgspec.Struct):
+    """What one batch does to one group."""
+
+    added: list[Placed] = []
+    removed: list[Placed] = []
+    anew: bool = False
+    """Its head is new: it is told whole."""
+
+
+class PublishSink:
+    """Takes GroupHead and Membership."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._told: dict[Name, _Told] = {}
+
+    async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
+        """Never refuses; the front takes all that was said, or has ended."""
+        deltas: dict[Name, _Delta] = defaultdict(_Delta)
+        for entry in put:
+            self._put(entry, deltas)
+        gone = self._dropped(drop, deltas)
+        for name, delta in deltas.items():
+            self._tell(name, delta)
+        for name in gone:
+            del self._told[name]
+            self._publisher.drop(GROUP, *name)
+        await self._publisher.drained()
+
+    async def resync(self, entries: Sequence[Any]) -> None:
+        """All groups anew: the stores of the front are empty when this process starts."""
+        self._told.clear()
+        await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None:
+        """All of this kind has been told: watches may begin."""
+        self._publisher.synced(GROUP, RESOURCES[category])
+
+    def _put(self, entry: GroupHead | Membership, deltas: dict[Name, _Delta]) -> None:
+        if isinstance(entry, GroupHead):
+            self._told.setdefault(entry.key, _Told()).head = entry
+            deltas[entry.key].anew = True
+            return
+        name = (entry.resource, entry.group)
+        placed = (entry.member, entry.node)
+        before = self._told.setdefault(name, _Told()).enter(entry.who, placed)
+        if before != placed:
+            deltas[name].added.append(placed)
+            deltas[name].removed += [before] if before else []
+
+    def _dropped(self, drop: Iterable[GroupHead | Membership], deltas: dict[Name, _Delta]) -> list[Name]:
+        gone = []
+        for entry in drop:
+            if isinstance(entry, GroupHead):
+                if entry.key in self._told:
+                    gone.append(entry.key)
+            elif told := self._told.get((entry.resource, entry.group)):
+                before = told.leave(entry.who)
+                deltas[entry.resource, entry.group].removed += [before] if before else []
+        return gone
+
+    def _tell(self, name: Name, delta: _Delta) -> None:
+        told, (resource, group) = self._told[name], name
+        if told.head is None:
+            return  # told with its head
+        if delta.anew:
+            members = [*told.members.values()]
+            found = KINDS[resource](
+                metadata=ObjectMetadata(name=group, uid=told.head.uid),
+                group_members=tuple(member for member, _ in members),
+            )
+            places = [node for _, node in members]
+            self._publisher.put(GROUP, resource, group, found, span=told.span, places=places)
+        elif delta.added or delta.removed:
+            self._publisher.change(
+                GROUP, resource, group, added=delta.added, removed=delta.removed, span=told.span
+            )

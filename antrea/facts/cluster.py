@@ -1,0 +1,33 @@
+"""What the controller knows of the cluster's Pods and Namespaces."""
+
+from __future__ import annotations
+
+from antrea.facts.fact import Fact
+
+
+class Pod(Fact, frozen=True):
+    """A Pod that has not ended; the Pod feed writes it."""
+
+    namespace: str
+    name: str
+    labels: str
+    """Key of its `LabelSet`: Pods of one Deployment share it."""
+    node: str = ""
+    """Empty until it is scheduled."""
+    ips: tuple[str, ...] = ()
+    host_network: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Namespace(Fact, frozen=True):
+    """A Namespace with its labels, sorted; the Namespace feed writes it."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.name

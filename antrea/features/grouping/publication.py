@@ -1,0 +1,50 @@
+"""What agents are told, as entries: a group, and each of its members by itself, so that one Pod costs one member."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from antrea.apis.controlplane import GroupMember
+
+RESOURCES = ("addressgroups", "appliedtogroups", "egressgroups", "networkpolicies")
+"""Plurals of controlplane.antrea.io that are computed; the place in this list is the category of the entries."""
+
+
+class GroupHead(msgspec.Struct, frozen=True):
+    """A group exists."""
+
+    rank: ClassVar[int] = 10
+
+    resource: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.resource, self.name)
+
+    @property
+    def category(self) -> int:
+        return RESOURCES.index(self.resource)
+
+
+class Membership(msgspec.Struct, frozen=True):
+    """Something belongs to a group; `who` tells it apart from the other members, `node` is where it is ("": nowhere)."""
+
+    rank: ClassVar[int] = 20
+
+    resource: str
+    group: str
+    who: str
+    member: GroupMember
+    node: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.resource, self.group, self.who)
+
+    @property
+    def category(self) -> int:
+        return RESOURCES.index(self.resource)

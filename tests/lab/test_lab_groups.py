@@ -1,0 +1,126 @@
+"""Agents hear which Pods an Egress selects, from real Pods and Namespaces, change by change."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from admission_object import crd, create
+from api_client import ApiClient
+
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from controller_process import ControllerProcess
+
+GROUPS = "/apis/controlplane.antrea.io/v1beta2/egressgroups"
+SPACE = "grouped"
+
+
+@pytest.fixture(scope="module")
+def client(controller: ControllerProcess) -> Iterator[ApiClient]:
+    with contextlib.closing(ApiClient(controller.lab)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def space(controller: ControllerProcess) -> Iterator[str]:
+    """A Namespace with the account that Pods need."""
+    kubectl = controller.lab.api.kubectl
+    create(controller.lab, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    wait_for(
+        "the default ServiceAccount",
+        lambda: "default" in kubectl("get", "serviceaccounts", "-n", SPACE, "-o", "name"),
+        seconds=20,
+    )
+    yield SPACE
+    kubectl("delete", "namespace", SPACE, "--wait=false")
+
+
+def pod(name: str, labels: dict[str, str], node: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": SPACE, "labels": labels},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}], **spec},
+    }
+
+
+def egress(name: str, applied: dict[str, Any]) -> dict[str, Any]:
+    return crd("Egress", name, {"appliedTo": applied, "egressIP": "192.0.2.1"})
+
+
+def members(client: ApiClient, name: str) -> list[str] | None:
+    """Names of the Pods in the group; None: there is no such group."""
+    found = client.call("GET", f"{GROUPS}/{name}")
+    if found.status == 404:
+        return None
+    return sorted(member["pod"]["name"] for member in found.body.get("groupMembers", ()))
+
+
+def becomes(client: ApiClient, name: str, wanted: list[str] | None) -> None:
+    try:
+        wait_for(f"the group of {name}", lambda: members(client, name) == wanted, seconds=10, step=0.05)
+    except Exception as late:
+        late.add_note(f"wanted {wanted}, found {members(client, name)}")
+        raise
+
+
+def test_the_group_of_an_egress_follows_pods_and_namespaces(
+    controller: ControllerProcess, client: ApiClient, space: str
+) -> None:
+    kubectl = controller.lab.api.kubectl
+    web, red = {"matchLabels": {"app": "web"}}, {"matchLabels": {"team": "red"}}
+    objects = [
+        egress("by-pod", {"podSelector": web}),
+        egress("by-namespace", {"namespaceSelector": red}),
+        pod("a", {"app": "web"}, "n1"),
+        pod("b", {"app": "web"}, "n2"),
+        pod("c", {"app": "db"}, "n2"),
+        pod("h", {"app": "web"}, "n2", hostNetwork=True),
+    ]
+    try:
+        create(controller.lab, yaml.safe_dump_all(objects))
+        becomes(client, "by-pod", ["a", "b"])
+        becomes(client, "by-namespace", [])
+        kubectl("label", "namespace", space, "team=red")
+        becomes(client, "by-namespace", ["a", "b", "c"])
+        kubectl("label", "pod", "-n", space, "c", "app=web", "--overwrite")
+        becomes(client, "by-pod", ["a", "b", "c"])
+        kubectl("delete", "pod", "-n", space, "b", "--now")
+        becomes(client, "by-pod", ["a", "c"])
+        kubectl("delete", "egress", "by-pod")
+        becomes(client, "by-pod", None)
+    finally:
+        kubectl("delete", "egress", "by-pod", "by-namespace", "--ignore-not-found")
+        kubectl("delete", "pod", "-n", space, "--all", "--now")
+
+
+def test_a_node_hears_of_its_own_members_alone(controller: ControllerProcess, space: str) -> None:
+    """The watch that an agent has: the group, a bookmark, then what comes and goes on its Node."""
+    kubectl = controller.lab.api.kubectl
+    create(controller.lab, egress("watched", {"podSelector": {"matchLabels": {"app": "far"}}}))
+    create(controller.lab, pod("near", {"app": "far"}, "n1"))
+    watch = f"{GROUPS}?watch=true&fieldSelector=nodeName%3Dn1"
+    with subprocess.Popen(
+        controller.lab.api.command(["get", "--raw", watch]), stdout=subprocess.PIPE, text=True
+    ) as agent:
+        assert agent.stdout is not None
+        lines = (json.loads(line) for line in agent.stdout)
+        seen = [event for event in (next(lines), next(lines)) if event["type"] != "BOOKMARK"]
+        create(controller.lab, pod("elsewhere", {"app": "far"}, "n2"))
+        create(controller.lab, pod("here", {"app": "far"}, "n1"))
+        while len(seen) < 2 or "here" not in json.dumps(seen[-1]):
+            seen.append(next(lines))
+        agent.terminate()
+    kubectl("delete", "egress", "watched")
+    kubectl("delete", "pod", "-n", space, "--all", "--now")
+    told = json.dumps(seen)
+    assert "near" in told
+    assert "elsewhere" not in told

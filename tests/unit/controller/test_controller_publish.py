@@ -1,0 +1,119 @@
+"""Groups as agents are told of them: whole at first, then member by member, to the Nodes that need them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from antrea.apis.controlplane import EgressGroup, GroupMember, PodReference
+from antrea.apis.meta import ObjectMetadata
+from antrea.controller.publish import PublishSink
+from antrea.features.grouping.publication import RESOURCES, GroupHead, Membership
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+EGRESS = "egressgroups"
+
+
+class Heard:
+    """A publisher that keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def put(
+        self, _: str, resource: str, key: str, found: Any, *, span: Iterable[str], places: Sequence[str]
+    ) -> None:
+        self.said.append(("put", resource, key, found, {*span}, [*places]))
+
+    def change(
+        self, _: str, resource: str, key: str, *, added: Iterable[Any], removed: Iterable[Any], span: Iterable[str]
+    ) -> None:  # fmt: skip
+        self.said.append(("change", resource, key, [*added], [*removed], {*span}))
+
+    def drop(self, _: str, resource: str, key: str) -> None:
+        self.said.append(("drop", resource, key))
+
+    def synced(self, _: str, resource: str) -> None:
+        self.said.append(("synced", resource))
+
+    async def drained(self) -> None:
+        """Everything is taken at once."""
+
+
+def member(name: str) -> GroupMember:
+    return GroupMember(pod=PodReference(name=name, namespace="ns"))
+
+
+def belongs(name: str, node: str = "n1", group: str = "e") -> Membership:
+    return Membership(EGRESS, group, f"ns/{name}", member(name), node)
+
+
+HEAD = GroupHead(EGRESS, "e", "uid")
+
+
+def told(*batches: tuple[Sequence[Any], Sequence[Any]]) -> list[Any]:
+    """What is said of the last batch."""
+    heard = Heard()
+    sink = PublishSink(heard)  # type: ignore[arg-type]
+    for put, drop in batches:
+        heard.said.clear()
+        asyncio.run(sink.apply(put, drop))
+    return heard.said
+
+
+def whole(*names: str) -> EgressGroup:
+    return EgressGroup(
+        metadata=ObjectMetadata(name="e", uid="uid"), group_members=tuple(member(name) for name in names)
+    )
+
+
+def test_a_new_group_is_told_whole_with_the_nodes_of_its_members() -> None:
+    entries = [HEAD, belongs("a"), belongs("b", "n2"), belongs("c")]
+    assert told((entries, [])) == [
+        ("put", EGRESS, "e", whole("a", "b", "c"), {"n1", "n2"}, ["n1", "n2", "n1"])
+    ]
+
+
+def test_a_member_more_and_one_less_is_one_change_with_the_nodes_that_are_left() -> None:
+    start = ([HEAD, belongs("a"), belongs("b", "n2")], [])
+    assert told(start, ([belongs("c", "n3")], [belongs("b", "n2")])) == [
+        ("change", EGRESS, "e", [(member("c"), "n3")], [(member("b"), "n2")], {"n1", "n3"})
+    ]
+
+
+def test_a_pod_of_the_same_name_on_another_node_is_removed_there_and_added_here() -> None:
+    start = ([HEAD, belongs("a"), belongs("b")], [])
+    assert told(start, ([belongs("a", "n2")], [])) == [
+        ("change", EGRESS, "e", [(member("a"), "n2")], [(member("a"), "n1")], {"n1", "n2"})
+    ]
+
+
+def test_a_member_that_comes_before_its_group_is_told_with_it() -> None:
+    before = ([belongs("a")], [])
+    assert told(before) == []
+    assert told(before, ([HEAD], [])) == [("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"])]
+
+
+def test_a_group_that_goes_is_told_after_its_members() -> None:
+    start = ([HEAD, belongs("a")], [])
+    assert told(start, ([], [belongs("a"), HEAD])) == [
+        ("change", EGRESS, "e", [], [(member("a"), "n1")], set()),
+        ("drop", EGRESS, "e"),
+    ]
+
+
+def test_what_is_said_again_changes_nothing() -> None:
+    start = ([HEAD, belongs("a")], [])
+    assert told(start, ([belongs("a")], [])) == []
+    assert told(start, ([], [belongs("never")])) == []
+
+
+def test_a_replay_tells_all_of_it_and_a_sweep_that_it_is_all() -> None:
+    heard = Heard()
+    sink = PublishSink(heard)  # type: ignore[arg-type]
+    for _ in range(2):
+        asyncio.run(sink.resync([HEAD, belongs("a")]))
+    asyncio.run(sink.sweep(RESOURCES.index(EGRESS)))
+    assert heard.said == [("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"])] * 2 + [("synced", EGRESS)]
