@@ -11,6 +11,7 @@ import asyncio
 import importlib.metadata
 import inspect
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -18,6 +19,8 @@ from aiohttp import web
 from antrea.agent.agent_info import agent_info
 from antrea.agent.agent_view import NotFound
 from antrea.agent.metrics import agent_metrics
+from antrea.agent.table_name import named
+from antrea.agent.tracing import Tracing
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer, version_info
 from antrea.config.effect import values
 from antrea.errors import Invalid
@@ -30,6 +33,7 @@ from antrea.outside.aggregated.objects import Objects, Question
 from antrea.outside.aggregated.server import Server
 from antrea.outside.aggregated.status import NO_RESOURCE, Answered
 from antrea.outside.aggregated.trust import follow_trust
+from antrea.outside.ovs_control import Tracer
 from antrea.outside.serving import (
     HEALTH,
     TOKEN_FILE,
@@ -45,7 +49,6 @@ from antrea.outside.serving import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     import msgspec
 
@@ -105,19 +108,6 @@ async def _dump(view: AgentView, *arguments: str) -> list[FlowAnswer]:
     return [
         FlowAnswer(named(line, names)) async for line in view.ofctl.lines("dump-flows", *arguments, "--names")
     ]
-
-
-def named(line: str, names: Mapping[int, str]) -> str:
-    """A dumped flow with names of tables in place of numbers, as upstream's antctl prints them.
-
-    table=5 ... resubmit(,7) ... ct(table=9) ... goto_table:8
-    """
-
-    def name(match: re.Match[str]) -> str:
-        number = int(match["number"])
-        return match["before"] + names.get(number, match["number"])
-
-    return re.sub(r"(?P<before>\btable=|\bgoto_table:|\bresubmit\([^,)]*,)(?P<number>\d+)", name, line)
 
 
 async def _table_flows(view: AgentView, table: str) -> list[FlowAnswer]:
@@ -208,7 +198,7 @@ class AgentApi:
             self._authentication,
             Authorization((f"/{name}" for name in HEALTH), kube),
             Objects((), _Nobody()),
-            handlers=_handlers(view),
+            handlers=_handlers(view, kube),
             openapi={},
         )
 
@@ -225,9 +215,10 @@ class AgentApi:
                 tasks.create_task(trust, name="trust")
 
 
-def _handlers(view: AgentView) -> dict[tuple[str, str], Handler]:
+def _handlers(view: AgentView, kube: Kube | None) -> dict[tuple[str, str], Handler]:
     """What is answered beside resources, by method and path."""
     own = version_info(importlib.metadata.version("antrea"))
+    tracing = Tracing(view, kube, Tracer(Path(view.config.ovs_run_dir), view.config.ovs_bridge))
     checks = {"healthz": view.live, "livez": view.live, "readyz": view.live | view.ready}
     found: dict[str, Handler] = {
         **{f"/{name}": health(checks[name]) for name in HEALTH},
@@ -236,6 +227,7 @@ def _handlers(view: AgentView) -> dict[tuple[str, str], Handler]:
         "/config": _route(lambda _: values(view.now)),
         "/podinterfaces": _route(lambda query: podinterfaces(view, query)),
         "/ovsflows": _route(lambda query: ovsflows(view, query)),
+        "/ovstracing": _route(tracing.answer),
         "/agentinfo": _route(lambda _: agent_info(view)),
         "/loglevel": loglevel,
     }

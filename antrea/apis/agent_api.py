@@ -46,6 +46,12 @@ class FlowAnswer(Answer, frozen=True):
     flow: str
 
 
+class TraceAnswer(Answer, frozen=True):
+    """/ovstracing: the text that ofproto/trace printed."""
+
+    result: str
+
+
 def version_info(version: str) -> VersionInfo:
     """What /version answers for a release such as 0.1.0."""
     major, minor, *_ = [*version.split("."), "0"]

@@ -14,7 +14,7 @@ import pytest
 from review_server import PROMETHEUS, reviews
 
 from antrea.agent.agent_view import AgentView, NotFound
-from antrea.agent.api_server import AgentApi, certificate, named, ovsflows, podinterfaces
+from antrea.agent.api_server import AgentApi, certificate, ovsflows, podinterfaces
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
@@ -91,7 +91,6 @@ async def test_agent_api_flows_name_their_tables(view: AgentView) -> None:
     assert flows[0] == FLOWS[0].replace("table=0", "table=Classifier").replace(",2)", ",SpoofGuard)")
     assert flows[1].endswith("actions=goto_table:L3Forwarding")
     assert flows[2].endswith("actions=ct(table=ConntrackState,zone=65520),resubmit(,200)")
-    assert named("table=7 resubmit(8,9)", {}) == "table=7 resubmit(8,9)"
 
 
 async def test_agent_api_flows_of_a_pod_are_those_that_match_its_port_or_addresses(view: AgentView) -> None:
