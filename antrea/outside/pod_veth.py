@@ -20,15 +20,13 @@ import msgspec
 
 from antrea.errors import Refused
 from antrea.outside.rtnl import Rtnl
-from antrea.outside.rtnl_message import (
-    IFF_UP,
+from antrea.outside.rtnl_message import IFF_UP, get_addresses, get_link
+from antrea.outside.rtnl_pod import (
     MAIN_TABLE,
     Link,
     address_of,
     delete_link,
     gateway_of,
-    get_addresses,
-    get_link,
     get_routes,
     link_of,
     new_address,

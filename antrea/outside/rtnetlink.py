@@ -23,7 +23,7 @@ from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
 from antrea.outside import rtnl_host as message
 from antrea.outside.rtnl import Rtnl
-from antrea.outside.rtnl_message import get_addresses, get_link
+from antrea.outside.rtnl_message import IFF_UP, get_addresses, get_link
 
 _GONE = {errno.ENODEV, errno.ENOENT, errno.ESRCH, errno.EADDRNOTAVAIL}
 _OURS = range(PROTOCOL, PROTOCOL + CATEGORIES)
@@ -41,7 +41,7 @@ def put_link(kernel: Rtnl, link: Link) -> None:
     now = message.device_of(kernel.ask(get_link(link.name))[0])
     mtu = link.mtu if now.mtu != link.mtu else 0
     mac = link.mac if now.mac != link.mac.lower() else ""
-    up = link.up if bool(now.flags & message.IFF_UP) != link.up else None
+    up = link.up if bool(now.flags & IFF_UP) != link.up else None
     if mtu or mac or up is not None:
         kernel.ask(message.set_device(now.index, up=up, mtu=mtu, mac=mac))
 

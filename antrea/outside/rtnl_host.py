@@ -1,7 +1,6 @@
 """Messages of rtnetlink for what a Node has: devices, addresses, routes, rules and neighbours; made, and read back.
 
-pyroute2 can say all of this; importing it takes 9 MiB and 0.1 s. Source: rtnetlink(7), linux/rtnetlink.h,
-linux/fib_rules.h, linux/neighbour.h.
+Source: rtnetlink(7), linux/fib_rules.h, linux/neighbour.h.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import ipaddress
 import os
 import socket
 import struct
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, Route, Rule
-from antrea.outside.rtnl_message import Request, attribute, attributes
+from antrea.outside import rtnl_message as wire
+from antrea.outside.rtnl_message import IFF_UP, Request, attribute, attributes, number, read, read_mac
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,28 +24,15 @@ if TYPE_CHECKING:
     from antrea.host.address import Address
     from antrea.outside.rtnl_message import Reply
 
-_REQUEST, _ACK, _DUMP, _REPLACE, _EXCL, _CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
-_DROP, _NEW = _REQUEST | _ACK, _REQUEST | _ACK | _CREATE | _EXCL
-_PUT = _REQUEST | _ACK | _CREATE | _REPLACE
-_NEW_LINK, _GET_LINK, _NEW_ADDRESS, _DEL_ADDRESS = 16, 18, 20, 21
-_NEW_ROUTE, _DEL_ROUTE, _GET_ROUTE = 24, 25, 26
 _NEW_NEIGHBOUR, _DEL_NEIGHBOUR, _GET_NEIGHBOUR = 28, 29, 30
 _NEW_RULE, _DEL_RULE, _GET_RULE = 32, 33, 34
-_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU = 1, 3, 4
-_IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS, _IFA_PROTO = 1, 2, 8, 11
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_TABLE = 1, 4, 5, 6, 7, 15
 _FRA_PRIORITY, _FRA_FWMARK, _FRA_TABLE, _FRA_FWMASK, _FRA_PROTOCOL = 6, 10, 15, 16, 21
 _NDA_DST, _NDA_LLADDR, _NDA_PROTOCOL = 1, 2, 12
-_LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
-_ADDRESS = struct.Struct("=BBBBi")  # struct ifaddrmsg
-_ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg
 _RULE = struct.Struct("=BBBBBBBBI")  # struct fib_rule_hdr
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # struct ndmsg
 
-IFF_UP = 0x1
-_NTF_USE = 0x01
-_IFA_F_NODAD, _NUD_PERMANENT, _ONLINK = 0x02, 0x80, 0x4
-_UNICAST = _TO_TABLE = 1
+_NTF_USE, _NUD_PERMANENT = 0x01, 0x80
+_TO_TABLE = 1
 _SCOPE_GLOBAL, _SCOPE_LINK, _SCOPE_ANY = 0, 253, 255
 _IPV6_METRIC = 1024
 _FAMILIES = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 (destinations, nothing is bound)
@@ -96,66 +82,66 @@ class KnownNeighbour(msgspec.Struct, frozen=True):
 
 
 def get_devices() -> Request:
-    return Request(_GET_LINK, _REQUEST | _DUMP, _LINK.pack(0, 0, 0, 0, 0))
+    return Request(wire.GET_LINK, wire.ASK_ALL, wire.link_head())
 
 
 def set_device(index: int, *, up: bool | None = None, mtu: int = 0, mac: str = "") -> Request:
     """Changes only what is given."""
     flags, mask = (IFF_UP if up else 0), (0 if up is None else IFF_UP)
-    body = _number(_IFLA_MTU, mtu) if mtu else b""
+    body = number(wire.IFLA_MTU, mtu) if mtu else b""
     if mac:
-        body += attribute(_IFLA_ADDRESS, bytes.fromhex(mac.replace(":", "")))
-    return Request(_NEW_LINK, _REQUEST | _ACK, _LINK.pack(0, 0, index, flags, mask) + body)
+        body += wire.mac(wire.IFLA_ADDRESS, mac)
+    return Request(wire.NEW_LINK, wire.ASK, wire.link_head(index, flags, mask) + body)
 
 
 def device_of(reply: Reply) -> Device:
     """What `get_devices` and `rtnl_message.get_link` bring."""
-    _, _, index, flags, _ = _LINK.unpack_from(reply.body)
-    found = attributes(reply.body[_LINK.size :])
-    name = found[_IFLA_IFNAME].rstrip(b"\0").decode()
-    return Device(index, name, flags, _read(found, _IFLA_MTU), found.get(_IFLA_ADDRESS, b"").hex(":"))
+    _, _, index, flags, _ = wire.LINK.unpack_from(reply.body)
+    found = attributes(reply.body[wire.LINK.size :])
+    name = found[wire.IFLA_IFNAME].rstrip(b"\0").decode()
+    return Device(index, name, flags, read(found, wire.IFLA_MTU), read_mac(found, wire.IFLA_ADDRESS))
 
 
 def put_address(index: int, address: Address) -> Request:
     """An IPv6 address is usable at once: nobody else can have it, so nobody is asked."""
-    flags = _number(_IFA_FLAGS, _IFA_F_NODAD) if ":" in address.cidr else b""
-    return Request(_NEW_ADDRESS, _PUT, _address(index, address) + flags)
+    flags = number(wire.IFA_FLAGS, wire.IFA_F_NODAD) if ":" in address.cidr else b""
+    return Request(wire.NEW_ADDRESS, wire.PUT, _address(index, address) + flags)
 
 
 def drop_address(index: int, address: Address) -> Request:
-    return Request(_DEL_ADDRESS, _DROP, _address(index, address))
+    return Request(wire.DEL_ADDRESS, wire.ASK, _address(index, address))
 
 
 def address_of(reply: Reply) -> DeviceAddress:
     """What `rtnl_message.get_addresses` brings."""
-    _, prefix, _, scope, index = _ADDRESS.unpack_from(reply.body)
-    found = attributes(reply.body[_ADDRESS.size :])
-    ip = _ip(found.get(_IFA_LOCAL) or found[_IFA_ADDRESS])
-    protocol = found.get(_IFA_PROTO, b"\0")[0]
+    _, prefix, _, scope, index = wire.ADDRESS.unpack_from(reply.body)
+    found = attributes(reply.body[wire.ADDRESS.size :])
+    ip = _ip(found.get(wire.IFA_LOCAL) or found[wire.IFA_ADDRESS])
+    protocol = found.get(wire.IFA_PROTO, b"\0")[0]
     return DeviceAddress(index, f"{ip}/{prefix}", scope == _SCOPE_GLOBAL, protocol)
 
 
 def put_route(index: int, route: Route) -> Request:
     """`index` of its interface, 0 for a route without one."""
-    body = _number(_RTA_OIF, index) if index else b""
+    body = number(wire.RTA_OIF, index) if index else b""
     if route.via:
-        body += attribute(_RTA_GATEWAY, _packed(route.via))
+        body += attribute(wire.RTA_GATEWAY, _packed(route.via))
     if route.src:
-        body += attribute(_RTA_PREFSRC, _packed(route.src))
+        body += attribute(wire.RTA_PREFSRC, _packed(route.src))
     scope = _SCOPE_LINK if route.scope == "link" and ":" not in route.dst else _SCOPE_GLOBAL
-    return Request(_NEW_ROUTE, _PUT, _route(route, scope, _ONLINK if route.onlink else 0) + body)
+    return Request(wire.NEW_ROUTE, wire.PUT, _route(route, scope, wire.ONLINK if route.onlink else 0) + body)
 
 
 def drop_route(route: Route) -> Request:
     """Whatever its next hop; only if it carries our protocol number."""
     scope = _SCOPE_GLOBAL if ":" in route.dst else _SCOPE_ANY
-    return Request(_DEL_ROUTE, _DROP, _route(route, scope, 0))
+    return Request(wire.DEL_ROUTE, wire.ASK, _route(route, scope, 0))
 
 
 def get_routes() -> list[Request]:
     """To be asked one after the other; all tables."""
     return [
-        Request(_GET_ROUTE, _REQUEST | _DUMP, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
+        Request(wire.GET_ROUTE, wire.ASK_ALL, wire.ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
         for family in _FAMILIES
     ]
 
@@ -167,15 +153,15 @@ def protocol_of(reply: Reply) -> int:
 
 def route_of(reply: Reply) -> KernelRoute:
     """What `get_routes` bring."""
-    family, prefix, _, _, table, protocol, scope, _, flags = _ROUTE.unpack_from(reply.body)
-    found = attributes(reply.body[_ROUTE.size :])
-    metric = _read(found, _RTA_PRIORITY)
+    family, prefix, _, _, table, protocol, scope, _, flags = wire.ROUTE.unpack_from(reply.body)
+    found = attributes(reply.body[wire.ROUTE.size :])
+    metric = read(found, wire.RTA_PRIORITY)
     return KernelRoute(
-        dst=f"{_ip(found[_RTA_DST]) if _RTA_DST in found else _FAMILIES[family]}/{prefix}",
-        index=_read(found, _RTA_OIF),
-        via=_ip(found[_RTA_GATEWAY]) if _RTA_GATEWAY in found else "",
-        src=_ip(found[_RTA_PREFSRC]) if _RTA_PREFSRC in found else "",
-        table=_read(found, _RTA_TABLE) or table,
+        dst=f"{_ip(found[wire.RTA_DST]) if wire.RTA_DST in found else _FAMILIES[family]}/{prefix}",
+        index=read(found, wire.RTA_OIF),
+        via=_ip(found[wire.RTA_GATEWAY]) if wire.RTA_GATEWAY in found else "",
+        src=_ip(found[wire.RTA_PREFSRC]) if wire.RTA_PREFSRC in found else "",
+        table=read(found, wire.RTA_TABLE) or table,
         metric=0 if family == socket.AF_INET6 and metric == _IPV6_METRIC else metric,
         protocol=protocol,
         scope=scope,
@@ -189,7 +175,7 @@ def host_route(found: KernelRoute) -> Route:
         dst=found.dst,
         dev=socket.if_indextoname(found.index) if found.index else "",
         via=found.via,
-        onlink=bool(found.flags & _ONLINK),
+        onlink=bool(found.flags & wire.ONLINK),
         scope="link" if found.scope == _SCOPE_LINK else "global",
         src=found.src,
         table=found.table,
@@ -199,23 +185,23 @@ def host_route(found: KernelRoute) -> Route:
 
 
 def put_neighbour(index: int, neighbour: Neighbour) -> Request:
-    mac = attribute(_NDA_LLADDR, bytes.fromhex(neighbour.mac.replace(":", "")))
-    return Request(_NEW_NEIGHBOUR, _PUT, _neighbour(index, neighbour) + mac)
+    mac = wire.mac(_NDA_LLADDR, neighbour.mac)
+    return Request(_NEW_NEIGHBOUR, wire.PUT, _neighbour(index, neighbour) + mac)
 
 
 def drop_neighbour(index: int, neighbour: Neighbour) -> Request:
-    return Request(_DEL_NEIGHBOUR, _DROP, _neighbour(index, neighbour))
+    return Request(_DEL_NEIGHBOUR, wire.ASK, _neighbour(index, neighbour))
 
 
 def get_neighbours() -> Request:
-    return Request(_GET_NEIGHBOUR, _REQUEST | _DUMP, _NEIGHBOUR.pack(0, 0, 0, 0, 0))
+    return Request(_GET_NEIGHBOUR, wire.ASK_ALL, _NEIGHBOUR.pack(0, 0, 0, 0, 0))
 
 
 def use_neighbour(index: int, ip: str) -> Request:
     """As if a packet were sent to it: the kernel asks if it knows nothing, and verifies what is old."""
     return Request(
         _NEW_NEIGHBOUR,
-        _PUT,
+        wire.PUT,
         _NEIGHBOUR.pack(_family(ip), index, 0, _NTF_USE, 0) + attribute(_NDA_DST, _packed(ip)),
     )
 
@@ -226,7 +212,7 @@ def any_neighbour_of(reply: Reply) -> KnownNeighbour | None:
     found = attributes(reply.body[_NEIGHBOUR.size :])
     if _NDA_DST not in found:
         return None
-    return KnownNeighbour(index, _ip(found[_NDA_DST]), found.get(_NDA_LLADDR, b"").hex(":"), state)
+    return KnownNeighbour(index, _ip(found[_NDA_DST]), read_mac(found, _NDA_LLADDR), state)
 
 
 def neighbour_of(reply: Reply) -> Neighbour | None:
@@ -238,23 +224,23 @@ def neighbour_of(reply: Reply) -> Neighbour | None:
     return Neighbour(
         dev=socket.if_indextoname(_NEIGHBOUR.unpack_from(reply.body)[1]),
         ip=_ip(found[_NDA_DST]),
-        mac=found.get(_NDA_LLADDR, b"").hex(":"),
+        mac=read_mac(found, _NDA_LLADDR),
         category=protocol - PROTOCOL,
     )
 
 
 def put_rule(rule: Rule) -> Request:
     """Refused with EEXIST if it stands."""
-    return Request(_NEW_RULE, _NEW, _rule(rule))
+    return Request(_NEW_RULE, wire.NEW, _rule(rule))
 
 
 def drop_rule(rule: Rule) -> Request:
     """Only if it carries our protocol number."""
-    return Request(_DEL_RULE, _DROP, _rule(rule))
+    return Request(_DEL_RULE, wire.ASK, _rule(rule))
 
 
 def get_rules() -> Request:
-    return Request(_GET_RULE, _REQUEST | _DUMP, _RULE.pack(0, 0, 0, 0, 0, 0, 0, 0, 0))
+    return Request(_GET_RULE, wire.ASK_ALL, _RULE.pack(0, 0, 0, 0, 0, 0, 0, 0, 0))
 
 
 def rule_of(reply: Reply) -> Rule | None:
@@ -266,10 +252,10 @@ def rule_of(reply: Reply) -> Rule | None:
         return None
     return Rule(
         family=4 if family == socket.AF_INET else 6,
-        mark=_read(found, _FRA_FWMARK),
-        mask=_read(found, _FRA_FWMASK),
-        table=_read(found, _FRA_TABLE),
-        priority=_read(found, _FRA_PRIORITY),
+        mark=read(found, _FRA_FWMARK),
+        mask=read(found, _FRA_FWMASK),
+        table=read(found, _FRA_TABLE),
+        priority=read(found, _FRA_PRIORITY),
         category=protocol - PROTOCOL,
     )
 
@@ -290,19 +276,19 @@ def _protocol(category: int) -> int:
 
 def _address(index: int, address: Address) -> bytes:
     interface = ipaddress.ip_interface(address.cidr)
-    head = _ADDRESS.pack(_family(address.cidr), interface.network.prefixlen, 0, _SCOPE_GLOBAL, index)
-    ip = attribute(_IFA_LOCAL, interface.packed) + attribute(_IFA_ADDRESS, interface.packed)
-    return head + ip + attribute(_IFA_PROTO, bytes([_protocol(address.category)]))
+    head = wire.ADDRESS.pack(_family(address.cidr), interface.network.prefixlen, 0, _SCOPE_GLOBAL, index)
+    ip = attribute(wire.IFA_LOCAL, interface.packed) + attribute(wire.IFA_ADDRESS, interface.packed)
+    return head + ip + attribute(wire.IFA_PROTO, bytes([_protocol(address.category)]))
 
 
 def _route(route: Route, scope: int, flags: int) -> bytes:
     to = ipaddress.ip_interface(route.dst)
     prefix, protocol = to.network.prefixlen, _protocol(route.category)
-    body = attribute(_RTA_DST, to.packed) if prefix else b""
+    body = attribute(wire.RTA_DST, to.packed) if prefix else b""
     if route.metric:
-        body += _number(_RTA_PRIORITY, route.metric)
-    head = _ROUTE.pack(_family(route.dst), prefix, 0, 0, 0, protocol, scope, _UNICAST, flags)
-    return head + body + _number(_RTA_TABLE, route.table)
+        body += number(wire.RTA_PRIORITY, route.metric)
+    head = wire.ROUTE.pack(_family(route.dst), prefix, 0, 0, 0, protocol, scope, wire.UNICAST, flags)
+    return head + body + number(wire.RTA_TABLE, route.table)
 
 
 def _neighbour(index: int, neighbour: Neighbour) -> bytes:
@@ -321,7 +307,7 @@ def _rule(rule: Rule) -> bytes:
     )
     head = _RULE.pack(family, 0, 0, 0, 0, 0, 0, _TO_TABLE, 0)
     protocol = attribute(_FRA_PROTOCOL, bytes([_protocol(rule.category)]))
-    return head + b"".join(_number(kind, value) for kind, value in numbers) + protocol
+    return head + b"".join(number(kind, value) for kind, value in numbers) + protocol
 
 
 def _family(text: str) -> int:
@@ -334,11 +320,3 @@ def _packed(ip: str) -> bytes:
 
 def _ip(octets: bytes) -> str:
     return str(ipaddress.ip_address(octets))
-
-
-def _number(kind: int, value: int) -> bytes:
-    return attribute(kind, value.to_bytes(4, sys.byteorder))
-
-
-def _read(found: dict[int, bytes], kind: int) -> int:
-    return int.from_bytes(found.get(kind, b""), sys.byteorder)
