@@ -93,13 +93,13 @@ def test_the_group_of_an_egress_follows_pods_and_namespaces(
         becomes(client, "by-namespace", ["a", "b", "c"])
         kubectl("label", "pod", "-n", space, "c", "app=web", "--overwrite")
         becomes(client, "by-pod", ["a", "b", "c"])
-        kubectl("delete", "pod", "-n", space, "b", "--now")
+        kubectl("delete", "pod", "-n", space, "b", "--force", "--grace-period=0")
         becomes(client, "by-pod", ["a", "c"])
         kubectl("delete", "egress", "by-pod")
         becomes(client, "by-pod", None)
     finally:
         kubectl("delete", "egress", "by-pod", "by-namespace", "--ignore-not-found")
-        kubectl("delete", "pod", "-n", space, "--all", "--now")
+        kubectl("delete", "pod", "-n", space, "--all", "--force", "--grace-period=0")
 
 
 def test_a_node_hears_of_its_own_members_alone(controller: ControllerProcess, space: str) -> None:
@@ -120,7 +120,7 @@ def test_a_node_hears_of_its_own_members_alone(controller: ControllerProcess, sp
             seen.append(next(lines))
         agent.terminate()
     kubectl("delete", "egress", "watched")
-    kubectl("delete", "pod", "-n", space, "--all", "--now")
+    kubectl("delete", "pod", "-n", space, "--all", "--force", "--grace-period=0")
     told = json.dumps(seen)
     assert "near" in told
     assert "elsewhere" not in told
