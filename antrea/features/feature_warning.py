@@ -7,22 +7,33 @@ from __future__ import annotations
 
 from typing import Any
 
+from antrea.apis.crds import CRDS
 from antrea.features.admission import Webhook
 
-_KINDS = (
-    # resource, version, gate of the feature that acts on it
-    ("bgppolicies", "v1alpha1", "BGPPolicy"),
-    ("trafficcontrols", "v1alpha2", "TrafficControl"),
-    ("flowexporterdestinations", "v1alpha1", "FlowExporter"),
-    ("nodelatencymonitors", "v1alpha1", "NodeLatencyMonitor"),
-    ("externalnodes", "v1alpha1", "ExternalNode"),
-    ("externalentities", "v1alpha2", "ExternalNode"),
+_RESOURCES = (
+    "bgppolicies",
+    "trafficcontrols",
+    "flowexporterdestinations",
+    "nodelatencymonitors",
+    "externalnodes",
+    "externalentities",
 )
+_DEFINITIONS = {crd.plural: crd for crd in CRDS}
 
 WEBHOOKS = tuple(
     Webhook(
-        f"{resource}.feature.antrea.io", f"/validate/feature/{resource}", ("CREATE",), "crd.antrea.io", (version,),
-        resource, "*", dict[str, Any], "warns while the feature is not built", feature=gate, failure="Ignore",
+        f"{resource}.feature.antrea.io",
+        f"/validate/feature/{resource}",
+        ("CREATE",),
+        "crd.antrea.io",
+        tuple(version.name for version in _DEFINITIONS[resource].versions),
+        resource,
+        "*",
+        dict[str, Any],
+        "warns while the feature is not built",
+        # of several gates the last is the one that acts on the kind; those before it let policies select its objects
+        feature=_DEFINITIONS[resource].gates[-1],
+        failure="Ignore",
     )
-    for resource, version, gate in _KINDS
-)  # fmt: skip
+    for resource in _RESOURCES
+)
