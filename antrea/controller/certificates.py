@@ -40,6 +40,8 @@ PROVIDED_SECONDS = 120.0
 RENEW_BEFORE = 90 * 86400.0
 LOOK_AT_AGE_SECONDS = 3600.0
 RETRY_SECONDS = 2.0
+OTHERS_SECONDS = 30.0
+"""That other replicas may take to serve a new certificate."""
 SETTLE_SECONDS = 60.0
 """That publishing a new CA may hold its certificate back: an old one must not be served for ever."""
 
@@ -65,6 +67,7 @@ class SelfSigned:
     async def run(self) -> None:
         """Until cancelled."""
         looked = asyncio.Event()
+        self._publisher.lead.listeners.append(looked.set)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch(looked))
             while True:
@@ -85,13 +88,14 @@ class SelfSigned:
             looked.set()
 
     async def _look(self) -> None:
-        """Take the Secret's pair, or fill it. Raises Refused, also when another replica was faster; Unavailable."""
+        """Take the Secret's pair; the leader fills it. Raises Refused, also when another replica was faster; Unavailable."""
         found = await self._kube.get(f"{self._secrets}/{SECRET}", Secret)
         pair = _pair(found) if found else None
-        if pair is None or not await asyncio.to_thread(_lasts, pair):
+        leads = self._publisher.lead.leads()
+        if leads and (pair is None or not await asyncio.to_thread(_lasts, pair)):
             pair = await asyncio.to_thread(authority.make, self._names, ("127.0.0.1", "::1"))
             await self._save(found, pair)
-        if pair != self._now:
+        if pair is not None and pair != self._now:
             await self._exchange(pair)
 
     async def _save(self, found: Secret | None, pair: Certificate) -> None:
@@ -109,7 +113,8 @@ class SelfSigned:
     async def _exchange(self, pair: Certificate) -> None:
         before, self._now = self._now, pair
         if before is not None:
-            self._publisher.trust(pair.certificate_pem + before.certificate_pem)
+            both = pair.certificate_pem + before.certificate_pem
+            self._publisher.trust(both, new=pair.certificate_pem)
             try:
                 async with asyncio.timeout(SETTLE_SECONDS):
                     await self._publisher.settled()
@@ -117,8 +122,8 @@ class SelfSigned:
                 log.warning("The new CA is not published everywhere: whoever lacks it cannot verify us")
         await asyncio.to_thread(write_pair, self._file, pair)
         if before is not None:
-            # the front has looked at the file by then
-            await asyncio.sleep(3 * LOOK_SECONDS)
+            # the front has looked at the file by then, and so have those of other replicas, which hear of it later
+            await asyncio.sleep(OTHERS_SECONDS if self._publisher.lead.elected else 3 * LOOK_SECONDS)
         self._publisher.trust(pair.certificate_pem)
 
 

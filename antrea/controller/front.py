@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from antrea.apis.agent_api import version_info
 from antrea.controller import wire
 from antrea.controller.feature_gates import feature_gates
+from antrea.controller.forward import Forward, Leading
 from antrea.controller.stores import Computing, apply, follow_agents
 from antrea.controller.webhooks import Webhooks
 from antrea.errors import AntreaError
@@ -64,13 +65,26 @@ class Front:
         self._kube = _kube(start)
         self._computing = Computing(channel)
         self._objects = Objects(RESOURCES, self._computing)
+        self._leading = Leading(elected=start.elected)
+        account = f"system:serviceaccount:{start.namespace}:{start.service_account}"
+        self._forward = Forward(
+            self._objects,
+            self._leading,
+            self._kube,
+            server_name=f"antrea.{start.namespace}.svc",
+            ca_file=Path(start.ca_file),
+        )
         self._webhooks = _webhooks(self._kube, start)
         posts = self._webhooks.routes if self._webhooks else {}
         self._authentication = Authentication(write_token(Path(start.token_file)), self._kube)
         self._server = Server(
             self._authentication,
-            Authorization([*(f"/{name}" for name in HEALTH), *posts], self._kube),
-            self._objects,
+            Authorization(
+                [*(f"/{name}" for name in HEALTH), *posts],
+                self._kube,
+                own=account if start.elected else "",
+            ),
+            self._forward,
             handlers={**self._gets(version), **{("POST", path): handler for path, handler in posts.items()}},
             openapi=openapi.documents(RESOURCES, definition_name, f"v{version}"),
         )
@@ -85,6 +99,9 @@ class Front:
     def _gets(self, version: str) -> dict[tuple[str, str], Handler]:
         levels = _levels(self._channel)
         found: dict[tuple[str, str], Handler] = {("GET", f"/{name}"): health({}) for name in HEALTH}
+        if self._start.elected:
+            # the next of several Pods is replaced only when agents can turn to this one
+            found["GET", "/readyz"] = health({"computed": self._objects.lacks})
         found["GET", "/version"] = _always(version_info(version))
         found["GET", "/featuregates"] = feature_gates(self._start.gates, self._kube, self._start.namespace)
         found["GET", "/loglevel"] = found["PUT", "/loglevel"] = levels
@@ -99,17 +116,21 @@ class Front:
             self._tls, Path(start.certificate_file), Path(start.key_file) if start.key_file else None
         )
         certificate.look()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._server.run(self._listening, self._tls), name="server")
-            tasks.create_task(apply(self._channel, self._objects, self._computing), name="publications")
-            tasks.create_task(follow_agents(self._channel, self._objects), name="agents")
-            tasks.create_task(certificate.run(), name="certificate")
-            if kube:
-                trust = follow_trust(kube, self._authentication, self._tls, start.client_ca_file)
-                tasks.create_task(trust, name="trust")
-            if self._webhooks:
-                tasks.create_task(self._webhooks.run(), name="webhooks")
-            self._channel.say(wire.Started(self._listening.getsockname()[1]))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._server.run(self._listening, self._tls), name="server")
+                hears = apply(self._channel, self._objects, self._computing, self._leading)
+                tasks.create_task(hears, name="publications")
+                tasks.create_task(follow_agents(self._channel, self._objects), name="agents")
+                tasks.create_task(certificate.run(), name="certificate")
+                if kube:
+                    trust = follow_trust(kube, self._authentication, self._tls, start.client_ca_file)
+                    tasks.create_task(trust, name="trust")
+                if self._webhooks:
+                    tasks.create_task(self._webhooks.run(), name="webhooks")
+                self._channel.say(wire.Started(self._listening.getsockname()[1]))
+        finally:
+            await self._forward.close()
 
 
 def _webhooks(kube: Kube | None, start: wire.Start) -> Webhooks | None:

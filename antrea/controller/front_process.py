@@ -67,6 +67,10 @@ class Publisher:
         """A whole pass has been published: watches may begin."""
         self._channel.say(wire.Synced(group, resource))
 
+    def leader(self, address: str, *, own: bool) -> None:
+        """How the election stands: this replica leads, or the one at `address`, or none."""
+        self._channel.say(wire.Leader(own, address))
+
     async def drained(self) -> None:
         """Until the front has taken most of what was said."""
         await self._channel.drained()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from antrea.controller.front_process import FrontProcess, Publisher
-    from antrea.outside.kube import Kube
+    from antrea.controller.replica import Replica
 
 log = klog.logger(__name__)
 
@@ -36,21 +36,22 @@ PATH = f"/apis/{CRD}/antreacontrollerinfos/{NAME}"
 
 
 class ControllerInfo:
-    """Publishes and saves; `kube` None: publishes only."""
+    """Publishes, and saves where this replica leads and there is an API server."""
 
     def __init__(
-        self, front: FrontProcess, publisher: Publisher, kube: Kube | None, version: str,
+        self, front: FrontProcess, publisher: Publisher, replica: Replica, version: str,
         rejected: Callable[[], str] = str, changed: asyncio.Event | None = None,
     ) -> None:  # fmt: skip
         """`rejected` says why a configuration is not in effect; empty if none was refused. `changed` asks to look."""
         self._front = front
         self._publisher = publisher
-        self._kube = kube
+        self._replica = replica
         self._version = version
         self._rejected = rejected
         self._changed = changed or asyncio.Event()
         self._said = ""
         front.changed = self._changed.set
+        replica.lead.listeners.append(self._changed.set)
 
     async def run(self) -> None:
         """Until cancelled: once a minute, and soon after a change."""
@@ -88,12 +89,13 @@ class ControllerInfo:
             )
 
     async def _save(self, info: system.AntreaControllerInfo) -> None:
-        if self._kube is None:
+        kube = self._replica.kube
+        if kube is None or not self._replica.lead.leads():
             return
         body = {"apiVersion": CRD, "kind": "AntreaControllerInfo", **msgspec.to_builtins(info)}
         said = ""
         try:
-            await self._kube.patch(PATH, body, PatchKind.APPLY, manager="antrea-controller")
+            await kube.patch(PATH, body, PatchKind.APPLY, manager="antrea-controller")
         except (Refused, Unavailable) as why:
             said = str(why)
         if said and said != self._said:

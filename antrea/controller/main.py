@@ -19,6 +19,7 @@ from antrea.controller.agent_infos import AgentInfos
 from antrea.controller.compute import active, compute, published
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
+from antrea.controller.replica import Replica, replica
 from antrea.controller.upkeep import served_files, upkeep
 from antrea.controller.wire import Start
 from antrea.engine import Facts
@@ -51,6 +52,8 @@ class Places(msgspec.Struct, frozen=True):
     token: Path
     certificates: Path | None = None
     """Directory of the serving certificate; None: the one that selfSignedCert stands for."""
+    elect: bool = False
+    """Whether there are other replicas, of which one leads."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -74,14 +77,21 @@ class Places(msgspec.Struct, frozen=True):
     type=click.Path(path_type=Path),
     help="directory of the serving certificate, instead of the one that selfSignedCert stands for",
 )
+@click.option(
+    "--leader-elect",
+    is_flag=True,
+    help="there are other replicas: write only while the Lease says that this one leads",
+)
 @klog.flags
-def main(path: Path, token_file: Path, certificate_dir: Path | None, log: klog.Options) -> None:
+def main(
+    path: Path, token_file: Path, certificate_dir: Path | None, *, leader_elect: bool, log: klog.Options
+) -> None:
     """Compute what agents need to know."""
     klog.start(log, "antrea-controller")
     try:
         kept = token_file.with_name(f"{ControllerConfig.file}.good")
         configuration = Configuration(ControllerConfig, accept_controller, path, kept)
-        asyncio.run(run(configuration, Places(token_file, certificate_dir)))
+        asyncio.run(run(configuration, Places(token_file, certificate_dir, leader_elect)))
     except AntreaError as no:
         click.echo(f"antrea-controller: {no}", err=True)
         sys.exit(1)
@@ -118,32 +128,36 @@ async def _work(
     features = active(wanted_gates(config.feature_gates)) if kube else ()
     facts = Facts()
     front = FrontProcess(facts)
-    async with kube or contextlib.nullcontext():
+    ours = replica(kube, elect=places.elect, namespace=namespace(), port=config.api_port)
+    async with kube or contextlib.nullcontext(), ours.kube or contextlib.nullcontext():
         publisher = await front.start(start_frame(config, gates, places))
         try:
             publish_empty(publisher, but=published(features))
             moments.works.set()
             async with asyncio.TaskGroup() as tasks:
+                ours.tells(publisher)
                 info = ControllerInfo(
-                    front, publisher, kube, f"v{VERSION}", lambda: configuration.now.rejected, moments.heard
+                    front, publisher, ours, f"v{VERSION}", lambda: configuration.now.rejected, moments.heard
                 )
                 if kube:
                     tasks.create_task(compute(features, facts, kube, publisher), name="computing")
-                for part in (front.run(), info.run(), *_parts(config, kube, places)):
+                for part in (front.run(), info.run(), *_parts(config, ours, places)):
                     tasks.create_task(part)
         finally:
             await front.stop()
 
 
-def _parts(config: ControllerConfig, kube: Kube | None, places: Places) -> list[Coroutine[Any, Any, None]]:
+def _parts(config: ControllerConfig, ours: Replica, places: Places) -> list[Coroutine[Any, Any, None]]:
     """What writes to the API server, if there is one."""
+    kube, lead = ours.kube, ours.lead
     if kube is None:
         return []
     tiers = "AntreaPolicy" in wanted_gates(config.feature_gates)
     own, directory = config.self_signed_cert, places.certificates
     return [
-        AgentInfos(kube).run(),
-        upkeep(kube, namespace(), self_signed=own, tiers=tiers, directory=directory),
+        *([ours.election.run()] if ours.election else []),
+        lead.meanwhile(lambda: AgentInfos(kube).run()),
+        upkeep(kube, lead, namespace(), self_signed=own, tiers=tiers, directory=directory),
     ]
 
 
@@ -182,6 +196,8 @@ def start_frame(config: ControllerConfig, gates: EnabledGates, places: Places) -
         kubeconfig=config.client_connection.kubeconfig,
         kube_override=config.kube_api_server_override,
         metrics=config.enable_prometheus_metrics,
+        ca_file=str(certificate.with_name("ca.crt") if key else certificate),
+        elected=places.elect,
     )
 
 

@@ -17,6 +17,7 @@ from antrea.outside.aggregated.status import NO_RESOURCE, Answered, missing
 
 if TYPE_CHECKING:
     from antrea.apis.resource import Resource
+    from antrea.controller.forward import Leading
     from antrea.outside.aggregated.objects import Objects, Question
 
 ANSWER_SECONDS = 30.0
@@ -87,12 +88,14 @@ class Computing:
             future.set_result(answer)
 
 
-async def apply(channel: wire.Channel, objects: Objects, computing: Computing) -> None:
+async def apply(channel: wire.Channel, objects: Objects, computing: Computing, leading: Leading) -> None:
     """Hear until the channel ends. Raises Unavailable then."""
     for count in itertools.count(1):
         frame = await channel.hear()
         if isinstance(frame, wire.Answer):
             computing.take(frame)
+        elif isinstance(frame, wire.Leader):
+            leading.tell(frame)
         else:
             publish(objects, frame)
         if count % SLICE == 0:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from antrea.outside.kube import Kube
+    from antrea.outside.lead import Lead
 
 
 def served_files(*, self_signed: bool) -> tuple[Path, Path | None]:
@@ -21,13 +22,13 @@ def served_files(*, self_signed: bool) -> tuple[Path, Path | None]:
 
 
 async def upkeep(
-    kube: Kube, namespace: str, *, self_signed: bool, tiers: bool, directory: Path | None = None
+    kube: Kube, lead: Lead, namespace: str, *, self_signed: bool, tiers: bool, directory: Path | None = None
 ) -> None:
     """Until cancelled. Raises Invalid if the user's certificate files do not come.
 
     `directory` holds the certificate files instead of the usual one.
     """
-    publisher = CaPublisher(kube, namespace)
+    publisher = CaPublisher(kube, namespace, lead)
     if self_signed:
         file = directory / SELF_SIGNED.name if directory else SELF_SIGNED
         source = SelfSigned(kube, publisher, namespace, file).run()
@@ -37,4 +38,4 @@ async def upkeep(
         group.create_task(publisher.run(), name="CA")
         group.create_task(source, name="certificate")
         if tiers:
-            group.create_task(create_default_tiers(kube), name="default Tiers")
+            group.create_task(lead.meanwhile(lambda: create_default_tiers(kube)), name="default Tiers")

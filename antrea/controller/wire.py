@@ -38,6 +38,17 @@ class Start(Frame, frozen=True):
     kubeconfig: str = ""
     kube_override: str = ""
     metrics: bool = True
+    ca_file: str = ""
+    """CA of the serving certificate, for the front of another replica."""
+    elected: bool = False
+    """Whether there are other replicas; then nobody leads until a Leader says so."""
+
+
+class Leader(Frame, frozen=True):
+    """How the election stands: `own`, or the host:port of the replica that leads; empty: none does."""
+
+    own: bool
+    address: str = ""
 
 
 class Put(Frame, frozen=True):
@@ -123,7 +134,7 @@ class Level(Frame, frozen=True):
     verbosity: int
 
 
-Said = Start | Put | Change | Drop | Synced | Ask | Answer | Started | Failed | Agents | Level
+Said = Start | Leader | Put | Change | Drop | Synced | Ask | Answer | Started | Failed | Agents | Level
 _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Said)
 
 

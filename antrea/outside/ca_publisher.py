@@ -17,6 +17,7 @@ from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.errors import Refused, Unavailable
 from antrea.outside import klog
 from antrea.outside.kube import Listed, PatchKind, Put
+from antrea.outside.lead import Lead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,10 +116,12 @@ KINDS = (
 
 
 class CaPublisher:
-    """`trust` says which CA; `run` keeps it everywhere; `settled` waits until it is."""
+    """`trust` says which CA; `run` keeps it everywhere, or lets the leader do so; `settled` waits until it is."""
 
-    def __init__(self, kube: Kube, namespace: str) -> None:
+    def __init__(self, kube: Kube, namespace: str, lead: Lead | None = None) -> None:
+        """`lead` None: there are no other replicas."""
         self._kube = kube
+        self.lead = lead or Lead()
         self._maps = f"/api/v1/namespaces/{namespace}/configmaps"
         only = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}
         config_map = Kind(
@@ -128,13 +131,16 @@ class CaPublisher:
         self._config_map = config_map
         self._seen: dict[Kind, dict[str, Place]] = {}
         self._pem = ""
+        self._new = ""
+        """What has to be known everywhere before its certificate is served."""
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
+        self.lead.listeners.append(self._changed.set)
 
-    def trust(self, pem: str) -> None:
-        """Publish this CA bundle from now on."""
+    def trust(self, pem: str, *, new: str = "") -> None:
+        """Publish this CA bundle from now on; `new` is the part of it that was not published before."""
         if pem != self._pem:
-            self._pem = pem
+            self._pem, self._new = pem, new or pem
             self._settled.clear()
             self._changed.set()
 
@@ -165,6 +171,10 @@ class CaPublisher:
             self._changed.clear()
             if not self._pem:
                 continue
+            if not self.lead.leads():
+                if self._is_known():
+                    self._settled.set()
+                continue
             try:
                 if await self._put_right() and self._seen.keys() == self._kinds.keys():
                     self._settled.set()
@@ -172,6 +182,17 @@ class CaPublisher:
                 log.warning("The CA cannot be published everywhere yet", err=str(why))
                 await asyncio.sleep(RETRY_SECONDS)
                 self._changed.set()
+
+    def _is_known(self) -> bool:
+        """Whether the leader has published what is new, with whatever else."""
+        held = [
+            pem
+            for kind, places in self._seen.items()
+            for place in places.values()
+            for pem in kind.holds(place)
+        ]
+        there = self._seen.keys() == self._kinds.keys() and bool(self._seen[self._config_map])
+        return there and all(self._new in pem for pem in held)
 
     async def _put_right(self) -> bool:
         """Write where it is missing; whether that was nowhere. Raises Refused, Unavailable."""

@@ -27,12 +27,12 @@ class Answer(NamedTuple):
 class ApiClient(http.client.HTTPSConnection):
     """The administrator's HTTPS connection from within the control plane's network."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, port: int = 6443) -> None:
         files = control_plane.pki(lab.record)
         self._tls = ssl.create_default_context(cafile=str(files / "ca.crt"))
         self._tls.load_cert_chain(files / "admin.crt", files / "admin.key")
         self._netns = namespace.path(lab.record, lab.topology.control_plane.name)
-        super().__init__(control_plane.endpoint(lab.topology), 6443, timeout=30, context=self._tls)
+        super().__init__(control_plane.endpoint(lab.topology), port, timeout=30, context=self._tls)
 
     def connect(self) -> None:
         plain = namespace.connect(self._netns, (self.host, self.port), seconds=5)

@@ -51,6 +51,7 @@ RULES = (
     rule(["apiregistration.k8s.io"], ["apiservices"], "get list watch patch"),
     rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], "get list watch patch"),
     rule([""], ["configmaps", "secrets"], "get list watch create patch"),
+    rule(["coordination.k8s.io"], ["leases"], "get list watch create patch"),
 )
 """What the program may do here; the chart narrows it to names."""
 
@@ -89,20 +90,25 @@ def objects(lab: Lab) -> list[dict[str, Any]]:
             "metadata": {"name": "antrea", **system},
             "spec": {"ports": [{"port": 443, "targetPort": PORT, "protocol": "TCP"}]},
         },
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": "antrea-test",
-                "labels": {"kubernetes.io/service-name": "antrea"},
-                **system,
-            },
-            "addressType": "IPv4",
-            "ports": [{"name": "", "port": PORT, "protocol": "TCP"}],
-            "endpoints": [{"addresses": [plane.endpoint(lab.topology)]}],
-        },
+        endpoint(lab, PORT),
         *configurations(WEBHOOKS, "kube-system"),
     ]
+
+
+def endpoint(lab: Lab, port: int) -> dict[str, Any]:
+    """What makes the Service lead to our process at `port`."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"antrea-test-{port}",
+            "labels": {"kubernetes.io/service-name": "antrea"},
+            "namespace": "kube-system",
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [plane.endpoint(lab.topology)]}],
+    }
 
 
 def api_services() -> list[dict[str, Any]]:
@@ -147,19 +153,24 @@ def withdraw(lab: Lab) -> None:
 class ControllerProcess:
     """The program in the control plane's network, as its own ServiceAccount; files are in `directory`."""
 
-    def __init__(self, lab: Lab, directory: Path, **keys: object) -> None:
-        """`keys` of antrea-controller.conf besides those it needs."""
+    def __init__(
+        self, lab: Lab, directory: Path, *, port: int = PORT, elect: bool = False, **keys: object
+    ) -> None:
+        """`keys` of antrea-controller.conf besides those it needs; `elect`: it is one of several replicas."""
         self.lab = lab
+        self.port = port
         self.log = directory / "controller.log"
         self.token_file = directory / "token"
         self.directory = directory
         (directory / "antrea-controller.conf").write_text(
-            json.dumps({"apiPort": PORT, "clientConnection": {"kubeconfig": self._kubeconfig()}, **keys})
+            json.dumps({"apiPort": port, "clientConnection": {"kubeconfig": self._kubeconfig()}, **keys})
         )
         words = [sys.executable, "-m", "antrea.controller.main", "--v=2"]
         words += ["--config", str(directory / "antrea-controller.conf")]
         words += ["--token-file", str(self.token_file), "--certificate-dir", str(directory / "certificates")]
-        about = {"POD_NAME": "antrea-controller-0", "NODE_NAME": "n1", "POD_NAMESPACE": "kube-system"}
+        words += ["--leader-elect"] if elect else []
+        about = {"POD_NAME": f"antrea-controller-{port - PORT}", "NODE_NAME": "n1"}
+        about |= {"POD_NAMESPACE": "kube-system", "POD_IP": plane.endpoint(lab.topology)}
         command = ["env", *(f"{key}={value}" for key, value in about.items()), *words]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
@@ -191,7 +202,7 @@ class ControllerProcess:
         netns = namespace.path(self.lab.record, self.lab.topology.control_plane.name)
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        address = (plane.endpoint(self.lab.topology), PORT)
+        address = (plane.endpoint(self.lab.topology), self.port)
         try:
             with tls.wrap_socket(namespace.connect(netns, address, seconds=5)) as served:
                 return b"antrea.kube-system.svc" in (served.getpeercert(binary_form=True) or b"")
@@ -214,7 +225,7 @@ class ControllerProcess:
 
     def curl(self, *arguments: str, path: str = "/", seconds: float = 20) -> str:
         """Ask the program itself, from where the API server is."""
-        url = f"https://{plane.endpoint(self.lab.topology)}:{PORT}{path}"
+        url = f"https://{plane.endpoint(self.lab.topology)}:{self.port}{path}"
         netns = namespace.path(self.lab.record, self.lab.topology.control_plane.name)
         words = ["curl", "-sk", "--max-time", str(seconds), *arguments, url]
         done = subprocess.run(

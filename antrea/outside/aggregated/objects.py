@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -46,16 +46,32 @@ class Computes(Protocol):
     async def answer(self, question: Question) -> msgspec.Struct: ...
 
 
+Stream = Callable[[web.Request, "Attributes"], Awaitable[web.StreamResponse]]
+"""Answers with what is no object."""
+
+
 class Objects:
     """All resources of a server, with a store for each that has one."""
 
-    def __init__(self, resources: Sequence[Resource], computes: Computes) -> None:
+    def __init__(
+        self,
+        resources: Sequence[Resource],
+        computes: Computes,
+        streams: Mapping[tuple[str, str], Stream] = {},
+    ) -> None:
+        """`streams` are by resource and subresource."""
         self.resources = tuple(resources)
         self.stores: dict[tuple[str, str], Store] = {
             (row.group, row.plural): Store(row) for row in resources if row.stored
         }
         self._rows = {(row.group, row.version, row.plural): row for row in resources}
         self._computes = computes
+        self._streams = streams
+
+    def lacks(self) -> str:
+        """Which stores no whole pass has filled yet; empty once all are."""
+        late = [store.resource.plural for store in self.stores.values() if not store.synced]
+        return f"not computed yet: {', '.join(late)}" if late else ""
 
     async def answer(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
         """Raises Answered, Unavailable."""
@@ -107,6 +123,8 @@ class Objects:
             raise Answered(404, NO_RESOURCE, StatusDetails())
         if asked.verb not in part.verbs:
             raise Answered(405, NO_METHOD, StatusDetails())
+        if stream := self._streams.get((asked.resource, asked.subresource)):
+            return await stream(request, asked)
         media = negotiation.plain(request.headers.get("Accept", ""))
         found = await _posted(request, part.kind) if asked.verb == "create" else None
         if found is not None and found.metadata.name != asked.name:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from aiohttp import web
@@ -22,12 +22,12 @@ from antrea.outside.aggregated.status import Answered, answer, failure
 if TYPE_CHECKING:
     import socket
     import ssl
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from antrea.apis.resource import Resource
     from antrea.outside.aggregated.attributes import Attributes
     from antrea.outside.aggregated.authentication import Authentication
     from antrea.outside.aggregated.authorization import Authorization
-    from antrea.outside.aggregated.objects import Objects
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -38,9 +38,20 @@ MOST_BODY = 3 << 20
 LINE, HEADERS = 16 << 10, 64 << 10
 """Bytes of the request line, and of one header."""
 REQUEST_SECONDS = 60.0
+DOWNLOAD = "download"
+"""A part of a resource that is large."""
 DEFAULT = Limits()
 IDLE_SECONDS = 120.0
 """Longer than clients keep an idle connection (90 s in Go), so that none asks over one that is just being closed."""
+
+
+class Answers(Protocol):
+    """Answers below /apis. Raises Answered, Unavailable."""
+
+    @property
+    def resources(self) -> Sequence[Resource]: ...
+
+    async def answer(self, request: web.Request, asked: Attributes) -> web.StreamResponse: ...
 
 
 class Server:
@@ -50,7 +61,7 @@ class Server:
         self,
         authentication: Authentication,
         authorization: Authorization,
-        objects: Objects,
+        objects: Answers,
         *,
         handlers: Mapping[tuple[str, str], Handler],
         openapi: Mapping[str, bytes],
@@ -105,7 +116,8 @@ class Server:
         if self._listener:
             self._listener.asked(transport.get_extra_info("peername"))
         asked = attributes(request.method, request.path, request.query)
-        if asked.verb == "watch":
+        if asked.verb == "watch" or asked.subresource == DOWNLOAD:
+            # they end by themselves
             return await self._answered(request, asked)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):

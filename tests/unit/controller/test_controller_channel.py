@@ -22,6 +22,7 @@ from antrea.apis.controlplane_report import (
 from antrea.apis.meta import ObjectMetadata, Status
 from antrea.apis.system import SupportBundle
 from antrea.controller import wire
+from antrea.controller.forward import Leading
 from antrea.controller.front_process import Publisher, answer, publish_empty
 from antrea.controller.stores import ROWS, Computing, apply, kind_of
 from antrea.engine import Facts
@@ -54,7 +55,7 @@ async def connected() -> AsyncIterator[tuple[Publisher, Objects, Computing, wire
         computing = Computing(theirs)
         objects = Objects(RESOURCES, computing)
         tasks = [
-            asyncio.ensure_future(apply(theirs, objects, computing)),
+            asyncio.ensure_future(apply(theirs, objects, computing, Leading(elected=False))),
             asyncio.ensure_future(answers(ours)),
         ]
         try:

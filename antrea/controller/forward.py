@@ -1,0 +1,169 @@
+"""Gives the leader what agents post and what is made of that, where this replica is another one.
+
+A replica asks as itself, after it has found out who its own caller is and that he may: the leader trusts the controller's
+own ServiceAccount. What every replica computes by itself, watches above all, is never forwarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp import web
+
+from antrea.apis import stats, system
+from antrea.errors import Unavailable
+from antrea.outside import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from antrea.apis.resource import Resource
+    from antrea.controller import wire
+    from antrea.outside.aggregated.attributes import Attributes
+    from antrea.outside.aggregated.objects import Objects
+    from antrea.outside.kube import Kube
+
+log = klog.logger(__name__)
+
+LEADER_SECONDS = 8.0
+"""How long a request waits for a leader: longer than an election takes."""
+REQUEST_SECONDS = 55.0
+PIECE = 64 << 10
+AGAIN_SECONDS = 0.2
+MARK = "Antrea-Replica"
+"""Header of a request that another replica forwards, and of the answer of one that does not lead (any more)."""
+KEPT = ("Accept", "Content-Type")
+SHOWN = ("Content-Type", "Cache-Control", "Vary", "Content-Disposition", "Retry-After")
+
+
+class Leading:
+    """What this process knows of the election."""
+
+    def __init__(self, *, elected: bool) -> None:
+        self.own = not elected
+        """Whether this replica leads."""
+        self.address = ""
+        """Where else the leader serves, host:port; empty while there is none."""
+        self._changed = asyncio.Event()
+
+    def tell(self, now: wire.Leader) -> None:
+        """The election says so."""
+        self.own, self.address = now.own, now.address
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def known(self) -> str:
+        """Where the leader serves, as soon as there is one; empty: here. Raises Unavailable if there is none in time."""
+        try:
+            async with asyncio.timeout(LEADER_SECONDS):
+                while not (self.own or self.address):
+                    await self._changed.wait()
+        except TimeoutError as why:
+            raise Unavailable("no replica of the controller leads now, try again") from why
+        return "" if self.own else self.address
+
+
+def is_the_leaders(asked: Attributes) -> bool:
+    """Whether only the leader can answer: what agents report, what is counted from it, bundles, the controller itself."""
+    if asked.verb in ("create", "delete"):
+        return asked.resource != "networkpolicyevaluation"
+    return asked.group in (stats.GROUP, system.GROUP)
+
+
+class _NotLeading(Exception):
+    """The other replica does not lead, or cannot be reached: nothing has been done."""
+
+
+class Forward:
+    """Answers like `objects`, or like the leader's."""
+
+    def __init__(
+        self, objects: Objects, leading: Leading, kube: Kube | None, *, server_name: str, ca_file: Path
+    ) -> None:
+        """`ca_file` has the CA of the leader's certificate, which is for `server_name`."""
+        self._objects = objects
+        self._leading = leading
+        self._kube = kube
+        self._server_name = server_name
+        self._ca_file = ca_file
+        self._session: aiohttp.ClientSession | None = None
+        self._tls: tuple[int, ssl.SSLContext] | None = None
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        """All that are served."""
+        return self._objects.resources
+
+    async def answer(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+        """Raises Answered, Unavailable."""
+        if self._leading.own or not is_the_leaders(asked):
+            return await self._objects.answer(request, asked)
+        if MARK in request.headers:
+            return web.Response(status=503, headers={MARK: "does not lead"})
+        body = await request.read()
+        end = asyncio.get_running_loop().time() + LEADER_SECONDS
+        while True:
+            address = await self._leading.known()
+            if not address:
+                return await self._objects.answer(request, asked)
+            try:
+                return await self._ask(request, address, body)
+            except _NotLeading as why:
+                if asyncio.get_running_loop().time() > end:
+                    raise Unavailable(f"the leading replica of the controller: {why}") from why
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._session:
+            await self._session.close()
+
+    async def _ask(self, request: web.Request, address: str, body: bytes) -> web.StreamResponse:
+        """The leader's answer. Raises _NotLeading; Unavailable if nobody knows what has become of the request."""
+        headers = {name: value for name in KEPT if (value := request.headers.get(name))}
+        headers |= {MARK: "forwards", **(self._kube.access.authorization() if self._kube else {})}
+        if self._session is None:
+            self._session = aiohttp.ClientSession(auto_decompress=False)
+        try:
+            async with self._session.request(
+                request.method,
+                f"https://{address}{request.raw_path}",
+                data=body or None,
+                headers=headers,
+                ssl=self._trust(),
+                server_hostname=self._server_name,
+                timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=2),
+                allow_redirects=False,
+            ) as answer:
+                if MARK in answer.headers:
+                    raise _NotLeading(f"{address} does not lead")
+                return await _relay(request, answer)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as why:
+            raise _NotLeading(str(why) or type(why).__name__) from why
+        except (aiohttp.ClientError, TimeoutError, OSError) as why:
+            raise Unavailable(f"the leading replica of the controller at {address}: {why}") from why
+
+    def _trust(self) -> ssl.SSLContext:
+        """Of the CA's file as it is now. Raises _NotLeading while there is none."""
+        try:
+            age = self._ca_file.stat().st_mtime_ns
+            if self._tls is None or self._tls[0] != age:
+                self._tls = age, ssl.create_default_context(cafile=str(self._ca_file))
+        except OSError as why:
+            raise _NotLeading(f"{self._ca_file}: {why}") from why
+        return self._tls[1]
+
+
+async def _relay(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Pass it on piece by piece: a bundle may be large."""
+    headers = {name: value for name in SHOWN if (value := answer.headers.get(name))}
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    response.content_length = answer.content_length
+    await response.prepare(request)
+    async for piece in answer.content.iter_chunked(PIECE):
+        await response.write(piece)
+    return response

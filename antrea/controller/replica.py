@@ -1,0 +1,50 @@
+"""This process as one of several replicas: who it is in the election, and what it tells the front of it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+from antrea.errors import Invalid
+from antrea.outside.lead import Lead, LeadersKube
+from antrea.outside.lease import LeaseKeeper
+
+if TYPE_CHECKING:
+    from antrea.controller.front_process import Publisher
+    from antrea.outside.kube import Kube
+
+LEASE = "antrea-controller"
+
+
+class Replica:
+    """`kube` writes only while this replica leads; `lead` says whether it does. `election` None: it is the only one."""
+
+    def __init__(self, kube: Kube | None, election: LeaseKeeper | None = None) -> None:
+        self.election = election
+        self.lead = election.lead if election else Lead()
+        self.kube = LeadersKube(kube.access, self.lead) if kube and election else kube
+
+    def tells(self, publisher: Publisher) -> None:
+        """Let the front know how the election stands, now and whenever that changes."""
+
+        def tell() -> None:
+            publisher.leader(self.lead.address, own=self.lead.leads())
+
+        self.lead.listeners.append(tell)
+        tell()
+
+
+def replica(kube: Kube | None, *, elect: bool, namespace: str, port: int) -> Replica:
+    """Of the Pod that the environment names. Raises Invalid if it cannot take part in an election."""
+    if not elect:
+        return Replica(kube)
+    if kube is None:
+        raise Invalid("--leader-elect", "needs an API server")
+    address = os.environ.get("POD_IP", "")
+    if not address:
+        raise Invalid("POD_IP", "is not set: with --leader-elect other replicas have to reach this one")
+    where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    # another one after each start: what a process before has begun is not this one's
+    me = f"{os.environ.get('POD_NAME', 'antrea-controller')}_{uuid.uuid4()}"
+    return Replica(kube, LeaseKeeper(kube, namespace, LEASE, me=me, address=where))

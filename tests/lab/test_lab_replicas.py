@@ -1,0 +1,237 @@
+"""Two replicas of the controller beside a real API server: the leader is killed while much changes, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import ssl
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import yaml
+from api_client import ApiClient
+from controller_process import PORT, ControllerProcess, endpoint, prepare, withdraw
+
+from antrea.errors import Unavailable
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from antrea.lab.cluster import Lab
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/antrea-controller"
+CP = "/apis/controlplane.antrea.io/v1beta2"
+LATENCY = "/apis/stats.antrea.io/v1alpha1/nodelatencystats"
+INFOS, CONTROLLER = (
+    "/apis/crd.antrea.io/v1beta1/antreaagentinfos",
+    "/apis/crd.antrea.io/v1beta1/antreacontrollerinfos/antrea-controller",
+)
+PORTS = (PORT, PORT + 5)
+RESUMED = 5.0
+"""Seconds that an agent may be without a controller when its leader is killed."""
+
+
+class Pair(NamedTuple):
+    leader: ControllerProcess
+    other: ControllerProcess
+
+
+class Direct(ApiClient):
+    """The administrator's connection to one replica, as an agent's: the API server is not in between."""
+
+    def __init__(self, replica: ControllerProcess) -> None:
+        super().__init__(replica.lab, replica.port)
+        # whose certificate that is, is shown in test_lab_certificates.py
+        self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
+
+
+def holder(lab: Lab) -> str:
+    with contextlib.closing(ApiClient(lab)) as client:
+        found = client.call("GET", LEASE)
+    name = found.body.get("spec", {}).get("holderIdentity", "") if found.status == 200 else ""
+    return str(name).partition("_")[0]
+
+
+@pytest.fixture
+def pair(control_plane: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    prepare(control_plane)
+    control_plane.api.apply(yaml.safe_dump_all([endpoint(control_plane, port) for port in PORTS]))
+    replicas = [
+        ControllerProcess(control_plane, tmp_path_factory.mktemp(f"replica-{port}"), port=port, elect=True)
+        for port in PORTS
+    ]
+    try:
+        wait_for("certificates", lambda: all(one.certified() for one in replicas), seconds=60, step=0.3)
+        replicas[0].wait()
+        wait_for("a leader", lambda: holder(control_plane), seconds=20, step=0.2)
+        leads = {f"antrea-controller-{one.port - PORT}": one for one in replicas}[holder(control_plane)]
+        yield Pair(leads, next(one for one in replicas if one is not leads))
+    except Unavailable as late:
+        for one in replicas:
+            late.add_note(one.log.read_text()[-3000:])
+        raise
+    finally:
+        for one in replicas:
+            one.process.kill()
+            one.process.wait()
+        withdraw(control_plane)
+        slices = [f"antrea-test-{port}" for port in PORTS]
+        control_plane.api.kubectl(
+            "-n", "kube-system", "delete", "endpointslice", "--ignore-not-found", *slices
+        )
+
+
+class Agent(threading.Thread):
+    """Watches what agents watch, at any replica that answers, and notes what it was told and for how long it was without."""
+
+    def __init__(self, replicas: list[ControllerProcess]) -> None:
+        super().__init__(daemon=True)
+        self.replicas = replicas
+        self.events: list[str] = []
+        self.gaps: list[float] = []
+        self.bookmarks = 0
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        lost = time.monotonic()
+        for replica in itertools.cycle(self.replicas):
+            if self.ended.is_set():
+                return
+            with (
+                contextlib.suppress(OSError, http.client.HTTPException),
+                contextlib.closing(Direct(replica)) as client,
+            ):
+                client.timeout = 1.0
+                client.request("GET", f"{CP}/addressgroups?watch=true")
+                self._read(client.getresponse(), lost)
+                lost = time.monotonic()
+            time.sleep(0.05)
+
+    def _read(self, answer: http.client.HTTPResponse, lost: float) -> None:
+        while not self.ended.is_set():
+            try:
+                line = answer.readline()
+            except TimeoutError:
+                return
+            if not line:
+                return
+            event = json.loads(line)
+            self.events.append(event["type"])
+            if event["type"] == "BOOKMARK":
+                self.bookmarks += 1
+                self.gaps.append(time.monotonic() - lost)
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def infos(lab: Lab) -> dict[str, str]:
+    """Names and UIDs."""
+    with contextlib.closing(ApiClient(lab)) as client:
+        items = client.call("GET", INFOS).body["items"]
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
+
+
+def post(replica: ControllerProcess, name: str) -> int:
+    """An agent's report; the status of the answer, 0 if there is none."""
+    body = {
+        "apiVersion": "stats.antrea.io/v1alpha1", "kind": "NodeLatencyStats", "metadata": {"name": name},
+        "peerNodeLatencyStats": [],
+    }  # fmt: skip
+    with (
+        contextlib.suppress(OSError, http.client.HTTPException),
+        contextlib.closing(Direct(replica)) as client,
+    ):
+        return client.call("POST", LATENCY, body).status
+    return 0
+
+
+def reported(replica: ControllerProcess) -> set[str]:
+    with contextlib.closing(Direct(replica)) as client:
+        return {item["metadata"]["name"] for item in client.call("GET", LATENCY).body["items"]}
+
+
+def changes(lab: Lab, names: list[str], halfway: Callable[[], None]) -> None:
+    """Half of the Nodes come, then `halfway`, then the other half comes while a quarter goes."""
+    with contextlib.closing(ApiClient(lab)) as client:
+        half = len(names) // 2
+        for count, name in enumerate(names):
+            if count == half:
+                halfway()
+            assert client.call("POST", "/api/v1/nodes", node(name)).status == 201
+            if count >= half and count % 2:
+                client.call("DELETE", f"/api/v1/nodes/{names[count - half]}")
+
+
+def test_a_report_to_any_replica_is_the_leaders_and_any_replica_shows_it(pair: Pair) -> None:
+    assert post(pair.other, "by-the-other") == 201
+    assert post(pair.leader, "by-the-leader") == 201
+    assert reported(pair.leader) == reported(pair.other) == {"by-the-other", "by-the-leader"}
+    shown = [
+        json.loads(pair.leader.lab.api.kubectl("get", "controllerinfo", "antrea-controller", "-o", "json"))
+        for _ in range(4)
+    ]
+    assert {info["podRef"]["name"] for info in shown} == {holder(pair.leader.lab)}
+    assert pair.other.curl(path="/readyz") == "ok"
+
+
+def test_a_killed_leader_is_replaced_while_a_hundred_objects_change_and_nothing_is_lost(pair: Pair) -> None:
+    lab = pair.leader.lab
+    names = [f"r{count}" for count in range(100)]
+    killed: list[float] = []
+    agent = Agent([pair.leader, pair.other])
+    agent.start()
+    wait_for("a watch", lambda: agent.bookmarks, seconds=20)
+
+    def kill() -> None:
+        wait_for("objects of the first half", lambda: set(names[:50]) <= infos(lab).keys(), seconds=20)
+        before.update(infos(lab))
+        pair.leader.process.kill()
+        pair.leader.process.wait()
+        killed.append(time.monotonic())
+        lab.api.kubectl("-n", "kube-system", "delete", "endpointslice", f"antrea-test-{pair.leader.port}")
+
+    before: dict[str, str] = {}
+    try:
+        changes(lab, names, kill)
+        wait_for("a report", lambda: post(pair.other, "after") == 201, seconds=20, step=0.1)
+        reported_after = time.monotonic() - killed[0]
+        left = {name for count, name in enumerate(names) if not (count < 50 and count % 2)}
+        wait_for("all objects", lambda: set(names) & infos(lab).keys() == left, seconds=20, step=0.1)
+        settled_after = time.monotonic() - killed[0]
+    finally:
+        agent.ended.set()
+        agent.join(10)
+    resumed = max(agent.gaps[1:])
+    print(f"report {reported_after:.1f} s, objects {settled_after:.1f} s, watch {resumed:.1f} s")
+    after = infos(lab)
+    # nobody took away and made anew what stood
+    assert {name: after[name] for name in left & before.keys()} == {
+        name: before[name] for name in left & before.keys()
+    }
+    assert max(reported_after, resumed) < RESUMED
+    assert "DELETED" not in agent.events
+    assert holder(lab) == f"antrea-controller-{pair.other.port - PORT}"
+    with contextlib.closing(ApiClient(lab)) as client:
+        for name in left:
+            client.call("DELETE", f"/api/v1/nodes/{name}")
+
+
+def test_a_leader_that_is_told_to_end_hands_over_at_once(pair: Pair) -> None:
+    began = time.monotonic()
+    pair.leader.process.terminate()
+    wait_for(
+        "the other to lead",
+        lambda: holder(pair.leader.lab) == f"antrea-controller-{pair.other.port - PORT}",
+        seconds=10,
+        step=0.05,
+    )
+    print(f"handed over after {time.monotonic() - began:.2f} s")
+    assert pair.leader.process.wait(20) == 0
+    wait_for("a report", lambda: post(pair.other, "after") == 201, seconds=10, step=0.1)
