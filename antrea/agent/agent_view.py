@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -17,12 +17,24 @@ from antrea.outside.serving import Check
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from antrea.apis.agent_api import FqdnAnswer
+    from antrea.apis.controlplane import AddressGroup, AppliedToGroup, NetworkPolicy
+
 
 class Dumper(Protocol):
     """What outside.ofctl_run.Ofctl does for us."""
 
     def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
         """Lines of a dump without its header. Raises Unavailable."""
+
+
+class Received(NamedTuple):
+    """Policies and groups that the controller sent for this Node, and addresses of names in their rules."""
+
+    policies: tuple[NetworkPolicy, ...] = ()
+    address_groups: tuple[AddressGroup, ...] = ()
+    applied_to_groups: tuple[AppliedToGroup, ...] = ()
+    fqdns: tuple[FqdnAnswer, ...] = ()
 
 
 def _unknown() -> str:
@@ -44,6 +56,7 @@ class AgentView(msgspec.Struct):
     conditions: dict[str, Check] = {}
     ovs_version: Callable[[], str] = _unknown
     """Raises Unavailable."""
+    received: Callable[[], Received] = Received
     operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
 
     @property

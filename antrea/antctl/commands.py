@@ -339,16 +339,12 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 NOT_BUILT: tuple[NotBuilt, ...] = (
-    NotBuilt("", "trace-packet", "A", "Trace a packet through OVS"),
     NotBuilt("", "traceflow", "ACR", "Trace a packet through the cluster", ("tf", "traceflows")),
     NotBuilt("", "packetcapture", "ACR", "Capture packets of a Pod", ("pc", "packetcaptures")),
     NotBuilt("", "supportbundle", "ACR", "Collect logs and state into files"),
     NotBuilt("", "check", "R", "Performs pre and post installation checks"),
     NotBuilt("", "set", "F", "Set values of the flow aggregator"),
     NotBuilt("", "mc", "R", "Manage multi-cluster"),
-    NotBuilt("get", "networkpolicy", "A", "Print NetworkPolicies", ("networkpolicies", "netpol")),
-    NotBuilt("get", "appliedtogroup", "A", "Print groups that policies apply to", ("appliedtogroups", "atg")),
-    NotBuilt("get", "addressgroup", "A", "Print groups of addresses", ("addressgroups", "ag")),
     NotBuilt(
         "get", "serviceexternalip", "A", "Print external IPs of Services", ("serviceexternalips", "seip")
     ),
@@ -357,7 +353,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("get", "bgppolicy", "A", "Print the BGPPolicy in effect"),
     NotBuilt("get", "bgppeers", "A", "Print BGP peers", ("bgppeer",)),
     NotBuilt("get", "bgproutes", "A", "Print BGP routes", ("bgproute",)),
-    NotBuilt("get", "fqdncache", "A", "Print addresses of names in policies"),
     NotBuilt("get", "flowrecords", "F", "Print flow records"),
     NotBuilt("get", "recordmetrics", "F", "Print metrics of flow records"),
 )

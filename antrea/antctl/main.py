@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from antrea.antctl import completion
+from antrea.antctl.agent_commands import AGENT_COMMANDS
 from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
@@ -78,7 +79,7 @@ def antctl(mode: Mode) -> Group:
         "get": Group(name="get", context_settings=HELP, help="Get the status or resource of a topic"),
         "query": Group(name="query", context_settings=HELP, help="Execute a user-provided query"),
     }
-    for row in DATA_COMMANDS:
+    for row in (*DATA_COMMANDS, *AGENT_COMMANDS):
         if mode.name in row.modes:
             groups[row.group].add(_data_command(row, mode), row.aliases)
     for action in ACTIONS:
@@ -178,14 +179,16 @@ def _data_command(row: DataCommand, mode: Mode) -> click.Command:
             if value not in (None, False)
         }
         answer = _answer(row, options)
-        if answer is not None and form == "table" and row.text:
+        if isinstance(answer, str):
+            click.echo(answer, nl=False)
+        elif answer is not None and form == "table" and row.text:
             click.echo(row.text(answer), nl=False)
         elif answer is not None:
             click.echo(render(answer, form, row.columns, ordered=row.ordered), nl=False)
 
     flags = [
         click.Option(
-            [f"--{flag.key}", *([f"-{flag.short}"] if flag.short else [])],
+            [flag.key.replace("-", "_"), f"--{flag.key}", *([f"-{flag.short}"] if flag.short else [])],
             is_flag=flag.is_bool,
             help=flag.help,
         )

@@ -46,6 +46,14 @@ class FlowAnswer(Answer, frozen=True):
     flow: str
 
 
+class FqdnAnswer(Answer, frozen=True):
+    """One element of /fqdncache; `expiration_time` is RFC 3339 in UTC."""
+
+    fqdn_name: str
+    ip_address: str
+    expiration_time: str
+
+
 class TraceAnswer(Answer, frozen=True):
     """/ovstracing: the text that ofproto/trace printed."""
 

@@ -1,0 +1,73 @@
+"""Commands that the agent alone answers, and those that it answers about its own Node where the controller does for all.
+
+Source: upstream pkg/antctl/antctl.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antrea.antctl.commands import DATA_COMMANDS, SORT_BY, DataCommand, Flag
+from antrea.antctl.trace_packet import TRACE_PACKET
+
+
+def _of_controller(name: str, path: str, long: str, flags: tuple[Flag, ...]) -> DataCommand:
+    """The controller's command as the agent answers it."""
+    row = next(row for row in DATA_COMMANDS if row.name == name)
+    return row._replace(modes="A", path=path, long=long, flags=flags)
+
+
+def _expires(row: dict[str, Any]) -> str:
+    """2026-01-02T15:04:05Z, as Go prints a time."""
+    return str(row.get("expirationTime", "")).replace("T", " ").replace("Z", " +0000 UTC")
+
+
+AGENT_COMMANDS: tuple[DataCommand, ...] = (
+    TRACE_PACKET,
+    _of_controller(
+        "networkpolicy",
+        "/networkpolicies",
+        "Print the policies that the controller sent to this agent.",
+        (
+            Flag("source", "S", "only those made of the policy of this name"),
+            Flag("namespace", "n", "only those made of policies of this Namespace"),
+            Flag("pod", "p", "only those that apply to this local Pod, as <Namespace>/<name>"),
+            Flag("type", "T", "only those made of K8sNP, ACNP, ANNP, BANP or ANP"),
+            Flag("sort-by", "", "sort by a field, such as .sourceRef.name, or by effectivePriority"),
+        ),
+    )._replace(
+        example="  antctl get networkpolicy\n"
+        "  antctl get networkpolicy 6001549b-ba63-4752-8267-30f52b4332db\n"
+        "  antctl get networkpolicy -S allow-http -n ns1\n"
+        "  antctl get networkpolicy -T acnp\n"
+        "  antctl get networkpolicy -p ns1/pod1\n"
+        "  antctl get networkpolicy --sort-by=effectivePriority"
+    ),
+    _of_controller(
+        "appliedtogroup",
+        "/appliedtogroups",
+        "Print the groups of Pods of this Node that policies apply to.",
+        (SORT_BY,),
+    ),
+    _of_controller(
+        "addressgroup",
+        "/addressgroups",
+        "Print the groups of addresses that rules on this Node match.",
+        (SORT_BY,),
+    ),
+    DataCommand(
+        "get",
+        "fqdncache",
+        "A",
+        "Print fqdn cache",
+        "/fqdncache",
+        long="Print the addresses of domain names that rules on this Node match, and until when they hold.",
+        example="  antctl get fqdncache\n  antctl get fqdncache -d '*.antrea.io'",
+        flags=(Flag("domain", "d", "only of this domain; * stands for any text"),),
+        columns=(
+            ("FQDN", lambda row: str(row.get("fqdnName", ""))),
+            ("ADDRESS", lambda row: str(row.get("ipAddress", ""))),
+            ("EXPIRATION TIME", _expires),
+        ),
+    ),
+)
