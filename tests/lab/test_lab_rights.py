@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
 
 ONLY_WHEN = {
+    ("antrea-agent", "get", "pods"): "antctl traces a packet to a Pod of another Node",
+    ("antrea-agent", "get", "services"): "antctl traces a packet to a Service",
     ("antrea-agent", "create", "subjectaccessreviews.authorization.k8s.io"): "somebody calls the agent's API",
     ("antrea-agent", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token to the agent",
     ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
