@@ -334,6 +334,7 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
 )
 
 ACTIONS: tuple[Action, ...] = (
+    Action("", "check", "R", "Performs pre and post installation checks", "antrea.antctl.check.command"),
     Action("", "proxy", "CR", "Run a reverse proxy to access Antrea API", "antrea.antctl.proxy"),
     Action("", "upgrade", "R", "Sub-commands for upgrade operations", "antrea.antctl.upgrade"),
 )
@@ -342,7 +343,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("", "traceflow", "ACR", "Trace a packet through the cluster", ("tf", "traceflows")),
     NotBuilt("", "packetcapture", "ACR", "Capture packets of a Pod", ("pc", "packetcaptures")),
     NotBuilt("", "supportbundle", "ACR", "Collect logs and state into files"),
-    NotBuilt("", "check", "R", "Performs pre and post installation checks"),
     NotBuilt("", "set", "F", "Set values of the flow aggregator"),
     NotBuilt("", "mc", "R", "Manage multi-cluster"),
     NotBuilt(

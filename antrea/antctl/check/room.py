@@ -1,0 +1,186 @@
+"""A Namespace for the Pods of a check, which goes with the check however that ends, and waiting for them."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import string
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from antrea.antctl.failure import Failure
+from antrea.antctl.request import Answered, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from antrea.antctl.check.report import Report
+    from antrea.antctl.request import Server
+
+READY_SECONDS = 60.0
+GONE_SECONDS = 60.0
+LOOK_SECONDS = 0.5
+
+
+class Room:
+    """Names a Namespace antrea-test-xxxxx, makes it on request and removes it when the `with` block ends."""
+
+    def __init__(self, server: Server, report: Report) -> None:
+        self.server = server
+        self.report = report
+        # no secret: it only has to be free
+        letters = random.choices(string.ascii_lowercase + string.digits, k=5)  # noqa: S311
+        self.namespace = f"antrea-test-{''.join(letters)}"
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tear_down()
+
+    def create(self, component: str, purpose: str) -> None:
+        """Make the Namespace. Raises Failure."""
+        self.report.say(f"Creating Namespace {self.namespace} for {purpose} tests...")
+        labels = {"app": "antrea", "component": component}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": self.namespace, "labels": labels},
+        }
+        ask(self.server, "/api/v1/namespaces", {}, body)
+
+    def path(self, group: str, plural: str) -> str:
+        """Of a collection in this Namespace; `group` is such as api/v1 or apis/apps/v1."""
+        return f"/{group}/namespaces/{self.namespace}/{plural}"
+
+    def make(self, group: str, plural: str, body: dict[str, Any]) -> dict[str, Any]:
+        """A new object as the API server has it. Raises Failure."""
+        made: dict[str, Any] = ask(self.server, self.path(group, plural), {}, body)
+        return made
+
+    def pods(self, label: str) -> list[dict[str, Any]]:
+        """Those with the label that run. Raises Failure."""
+        found = ask(self.server, self.path("api/v1", "pods"), {"labelSelector": label})
+        return [pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
+
+    def wait_deployment(self, name: str) -> None:
+        """Until it is ready; else Failure with what its Pods wait for."""
+        words = {"labelSelector": f"name={name}"}
+        wait_ready(
+            *(self.server, self.report, "Deployment", name, self.path("apis/apps/v1", "deployments")),
+            trouble=lambda: trouble(ask(self.server, self.path("api/v1", "pods"), words)["items"]),
+        )
+
+    def _tear_down(self) -> None:
+        self.report.say("Deleting installation tests setup...")
+        path = f"/api/v1/namespaces/{self.namespace}"
+        try:
+            if not self._there(path, "DELETE"):
+                return
+            self.report.say(f"Waiting for Namespace {self.namespace} to be deleted")
+            end = time.monotonic() + GONE_SECONDS
+            while self._there(path, "GET"):
+                if time.monotonic() > end:
+                    raise Failure(f"it is not gone after {GONE_SECONDS:g} s")
+                time.sleep(LOOK_SECONDS)
+            self.report.good("Setup deletion successful")
+        except Failure as why:
+            self.report.bad(f"Namespace {self.namespace} deletion failed: {why.format_message()}")
+
+    def _there(self, path: str, method: str) -> bool:
+        try:
+            ask(self.server, path, {}, method=method)
+        except Answered as why:
+            if why.status == 404:
+                return False
+            raise
+        return True
+
+
+def wait_ready(
+    server: Server,
+    report: Report,
+    kind: str,
+    name: str,
+    collection: str,
+    *,
+    seconds: float = READY_SECONDS,
+    trouble: Callable[[], str] = str,
+) -> None:
+    """Until the Deployment or DaemonSet is ready; says each change. Raises Failure if that takes too long."""
+    report.say(f'Waiting for {kind} "{name}" to become ready...')
+    end, said = time.monotonic() + seconds, ""
+    while True:
+        left = (deployment_left if kind == "Deployment" else daemon_set_left)(
+            ask(server, f"{collection}/{name}", {})
+        )
+        if not left:
+            report.say(f'{kind} "{name}" is ready')
+            return
+        why = trouble()
+        line = f'Waiting for {kind} "{name}": {left}...{f" ({why})" if why else ""}'
+        if line != said:
+            report.say(line)
+            said = line
+        if time.monotonic() > end:
+            reason = f": {why}" if why else ""
+            raise Failure(f'{kind} "{name}" did not become ready within {seconds:g} s: {left}{reason}')
+        time.sleep(LOOK_SECONDS)
+
+
+def deployment_left(found: dict[str, Any]) -> str:
+    """What a Deployment still waits for; empty if it is ready. parity: pkg/antctl/raw/check/util.go DeploymentIsReady"""
+    status, wanted = found.get("status", {}), found["spec"].get("replicas", 1)
+    updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
+    if found["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
+        return "its spec update is to be observed"
+    if updated < wanted:
+        return f"{updated} out of {wanted} new replicas have been updated"
+    if status.get("replicas", 0) > updated:
+        return f"{status['replicas'] - updated} old replicas are pending termination"
+    return f"{available} of {updated} updated replicas are available" if available < updated else ""
+
+
+def daemon_set_left(found: dict[str, Any]) -> str:
+    """What a DaemonSet still waits for; empty if it is ready."""
+    status = found.get("status", {})
+    wanted, updated = status.get("desiredNumberScheduled", 0), status.get("updatedNumberScheduled", 0)
+    available = status.get("numberAvailable", 0)
+    if found["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
+        return "its spec update is to be observed"
+    if updated < wanted:
+        return f"{updated} out of {wanted} new pods have been updated"
+    return f"{available} of {wanted} updated pods are available" if available < wanted else ""
+
+
+def trouble(pods: list[dict[str, Any]]) -> str:
+    """Why Pods do not run, such as that no Node takes them or that their image cannot be pulled."""
+    found = []
+    for status in [pod.get("status", {}) for pod in pods]:
+        found += [
+            condition.get("message", "")
+            for condition in status.get("conditions", [])
+            if (condition["type"], condition["status"]) == ("PodScheduled", "False")
+        ]
+        waiting = [row.get("state", {}).get("waiting", {}) for row in status.get("containerStatuses", [])]
+        found += [f"{row.get('reason', '')}: {row['message']}" for row in waiting if row.get("message")]
+    return "; ".join(sorted({" ".join(why.split()) for why in found if why}))
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP end the block as an error does, so that it cleans up; a second one ends that, too."""
+
+    def interrupt(number: int, _: object) -> NoReturn:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    # SIGINT, too: asyncio would otherwise turn it into a cancelled task
+    before = {name: signal.signal(name, interrupt) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    except KeyboardInterrupt as why:
+        raise Failure("interrupted") from why
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,89 @@
+"""The Pods that checks run in: any image with a shell and one of agnhost, nc or python3 will do.
+
+So upstream's antrea/toolbox works, and where no registry is reached, agnhost or the image that the agents run already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEFAULT_IMAGE = "antrea/toolbox:1.7-0"
+IDLE = "trap 'exit 0' TERM; sleep 2147483647 & wait"
+SERVE = """
+if [ -x /agnhost ]; then exec /agnhost netexec --http-port=80 --udp-port=-1; fi
+if command -v nc > /dev/null; then exec nc -l -k 80; fi
+exec python3 -c '
+import socket
+two = socket.has_dualstack_ipv6()
+family = socket.AF_INET6 if two else socket.AF_INET
+server = socket.create_server(("", 80), family=family, dualstack_ipv6=two)
+while True:
+    server.accept()[0].close()
+'"""
+PROBE = """
+if [ -x /agnhost ]; then exec /agnhost connect --timeout=3s "$3"; fi
+if command -v nc > /dev/null; then exec nc -v -z -w 3 "$1" "$2"; fi
+exec python3 -c '
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 3)
+except OSError as why:
+    sys.exit(str(why))
+' "$1" "$2"
+"""
+CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def probe(host: str, port: int) -> list[str]:
+    """The command that ends with 0 if a TCP connection to `host` can be made within 3 s."""
+    return [
+        "sh",
+        "-c",
+        PROBE,
+        "probe",
+        host,
+        str(port),
+        f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+    ]
+
+
+def deployment(name: str, image: str, labels: dict[str, str], script: str, **pod: Any) -> dict[str, Any]:
+    """One Pod that runs `script`; `pod` has more fields of its spec, and `container` more of its container."""
+    container = {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", script],
+        **pod.pop("container", {}),
+    }
+    spec = {
+        "containers": [container],
+        "terminationGracePeriodSeconds": 1,
+        "tolerations": [CONTROL_PLANE],
+        **pod,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def service(name: str, port: int) -> dict[str, Any]:
+    """The Service of the Pods with the label name=`name`, of both families where the cluster has them."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {
+            "type": "ClusterIP",
+            "ports": [{"name": name, "port": port}],
+            "selector": {"name": name},
+            "ipFamilyPolicy": "PreferDualStack",
+        },
+    }

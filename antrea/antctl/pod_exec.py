@@ -1,0 +1,85 @@
+"""Runs a command in a container, through kube-apiserver.
+
+Source: https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
+
+import aiohttp
+
+from antrea.antctl.failure import Failure
+from antrea.errors import AntreaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from antrea.antctl.request import Server
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STDOUT, STDERR, VERDICT = 1, 2, 3
+"""Channels: the first byte of every message."""
+
+
+class Done(NamedTuple):
+    """How a command ended; `code` 0 is success."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def run_in_pod(
+    server: Server, pod: str, command: Sequence[str], *, container: str = "", seconds: float = 30.0
+) -> Done:
+    """Run `command` in `pod`, which is namespace/name. Raises Failure if it could not be run or did not end in time."""
+    try:
+        return asyncio.run(_run(server, pod, command, container, seconds))
+    except TimeoutError as why:
+        raise Failure(f"command in Pod {pod} did not end within {seconds:g} s") from why
+    except aiohttp.WSServerHandshakeError as why:
+        raise Failure(f"no command can be run in Pod {pod}: {why.status} {why.message}") from why
+    except (aiohttp.ClientError, OSError, AntreaError) as why:
+        raise Failure(f"no command can be run in Pod {pod}: {why}") from why
+
+
+async def _run(server: Server, pod: str, command: Sequence[str], container: str, seconds: float) -> Done:
+    namespace, _, name = pod.partition("/")
+    query = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true")]
+    if container:
+        query.append(("container", container))
+    url = f"{server.access.url}/api/v1/namespaces/{namespace}/pods/{name}/exec?{urlencode(query)}"
+    said: dict[int, list[bytes]] = {STDOUT: [], STDERR: [], VERDICT: []}
+    async with (
+        asyncio.timeout(seconds),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=server.access.tls())) as session,
+        session.ws_connect(
+            url,
+            headers=server.access.authorization(),
+            protocols=PROTOCOLS,
+            server_hostname=server.access.server_name or None,
+            max_msg_size=0,
+        ) as socket,
+    ):
+        async for message in socket:
+            if message.type is aiohttp.WSMsgType.BINARY and message.data[:1]:
+                said.setdefault(message.data[0], []).append(message.data[1:])
+    out, err, verdict = (b"".join(said[channel]).decode(errors="replace") for channel in (1, 2, 3))
+    return Done(_code(pod, verdict), out, err)
+
+
+def _code(pod: str, verdict: str) -> int:
+    """The exit code that the last message tells. Raises Failure for another end."""
+    if not verdict:
+        raise Failure(f"command in Pod {pod}: the connection ended before the command")
+    status = json.loads(verdict)
+    if status.get("status") == "Success":
+        return 0
+    for cause in status.get("details", {}).get("causes", []):
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    raise Failure(f"command in Pod {pod}: {status.get('message', verdict)}")

@@ -1,0 +1,129 @@
+"""What checks make of what they find, without a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import signal
+from typing import Any
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+
+from antrea.antctl import mode
+from antrea.antctl.check.cluster_tests import Checker, kubernetes_version
+from antrea.antctl.check.installation_tests import gossip_keys
+from antrea.antctl.check.report import Report
+from antrea.antctl.check.room import Room, daemon_set_left, deployment_left, interruptible, trouble
+from antrea.antctl.failure import Failure
+from antrea.antctl.main import antctl
+from antrea.antctl.request import Server
+from antrea.outside.kube_access import Access
+
+
+def deployment(generation: int = 1, **status: int) -> dict[str, Any]:
+    return {"metadata": {"generation": generation}, "spec": {"replicas": 1}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("found", "left"),
+    [
+        (deployment(2, observedGeneration=1), "its spec update is to be observed"),
+        (deployment(observedGeneration=1), "0 out of 1 new replicas have been updated"),
+        (deployment(observedGeneration=1, updatedReplicas=1, replicas=2), "1 old replicas are pending termination"),
+        (deployment(observedGeneration=1, updatedReplicas=1, replicas=1), "0 of 1 updated replicas are available"),
+        (deployment(observedGeneration=1, updatedReplicas=1, replicas=1, availableReplicas=1), ""),
+    ],
+)  # fmt: skip
+def test_a_deployment_is_ready_when_its_newest_pods_are(found: dict[str, Any], left: str) -> None:
+    assert deployment_left(found) == left
+
+
+def test_a_daemon_set_is_ready_when_every_node_has_its_newest_pod() -> None:
+    status = {"observedGeneration": 1, "desiredNumberScheduled": 3, "updatedNumberScheduled": 2}
+    found = {"metadata": {"generation": 1}, "status": status}
+    assert daemon_set_left(found) == "2 out of 3 new pods have been updated"
+    status["updatedNumberScheduled"] = 3
+    assert daemon_set_left(found) == "0 of 3 updated pods are available"
+    status["numberAvailable"] = 3
+    assert daemon_set_left(found) == ""
+
+
+def test_what_pods_wait_for_is_said_once() -> None:
+    unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such\nhost"}}
+    pods: list[dict[str, Any]] = [
+        {"status": {"conditions": [unschedulable]}},
+        {"status": {"conditions": [], "containerStatuses": [{"state": waiting}, {"state": {"running": {}}}]}},
+        {"status": {"containerStatuses": [{"state": waiting}]}},
+    ]
+    assert trouble(pods) == "0/1 nodes are available; ErrImagePull: no such host"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("\n\n", "no key found"),
+        (base64.b64encode(b"short").decode(), "key at index 0 is invalid: it has 5 bytes, not 16, 24 or 32"),
+        (f"{base64.b64encode(b'k' * 16).decode()}\n\n!", "key at index 1 is not valid base64: "),
+    ],
+)
+def test_a_gossip_key_that_agents_cannot_use_is_named(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^{why}"):
+        gossip_keys(text)
+
+
+def test_gossip_keys_are_read_in_order() -> None:
+    keys = [b"a" * 16, b"b" * 32]
+    assert gossip_keys("\n".join(base64.b64encode(key).decode() for key in keys) + "\n") == keys
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("v1.34.1", ""),
+        ("v1.23.0-gke.100", ""),
+        ("1.30.2+k3s1", ""),
+        ("v1.22.9", "Kubernetes min version required: v1.23.0"),
+        ("nightly", 'error parsing server version: invalid version "nightly"'),
+    ],
+)
+async def test_kubernetes_has_to_be_new_enough(told: str, why: str) -> None:
+    async def version(_: web.BaseRequest) -> web.Response:
+        return web.json_response({"gitVersion": told})
+
+    runner = web.ServerRunner(web.Server(version))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
+    found = ""
+    try:
+        await asyncio.to_thread(kubernetes_version, Checker(Room(server, Report("x"))))
+    except Failure as failure:
+        found = failure.format_message()
+    finally:
+        await runner.cleanup()
+    assert found == why
+
+
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_check_like_an_error_and_only_inside_of_it(name: signal.Signals) -> None:
+    before = signal.getsignal(name)
+    with pytest.raises(Failure, match="interrupted"), interruptible():
+        signal.raise_signal(name)
+    assert signal.getsignal(name) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--run", "("), "invalid regex for run filter: missing ), unterminated subpattern at position 0"),
+        (("--network-policy-delay", "500ms"), "NetworkPolicy delay should not be less than 1s"),
+        (("--network-policy-delay", "2"), "NetworkPolicy delay is not a valid duration string: "),
+    ],
+)
+def test_bad_options_are_said_before_anything_is_made(words: tuple[str, ...], error: str) -> None:
+    result = CliRunner().invoke(antctl(mode.REMOTE), ["check", "installation", *words], prog_name="antctl")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {error}")
