@@ -144,6 +144,35 @@ def test_every_mount_of_the_manifest_has_its_volume_and_every_volume_its_mount(p
     assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
+def test_the_controller_of_the_manifest_has_no_power_over_its_node() -> None:
+    pod = OBJECTS["Deployment", "antrea-controller"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (pod["securityContext"]["runAsNonRoot"], container["securityContext"]) == (
+        True,
+        {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    )
+    assert [volume for volume in pod["volumes"] if "hostPath" in volume] == []
+
+
+def test_containers_of_the_agents_pod_have_the_capabilities_they_need_and_no_more() -> None:
+    pod = OBJECTS["DaemonSet", "antrea-agent"]["spec"]["template"]["spec"]
+    given = {c["name"]: c["securityContext"] for c in [*pod["initContainers"], *pod["containers"]]}
+    assert given == {
+        "install-cni": {"capabilities": {"drop": ["ALL"], "add": ["SYS_MODULE", "DAC_OVERRIDE"]}},
+        "antrea-agent": {"privileged": True},
+        "antrea-ovs": {
+            "capabilities": {
+                "drop": ["ALL"],
+                "add": ["SYS_NICE", "NET_ADMIN", "SYS_ADMIN", "IPC_LOCK", "NET_RAW", "MKNOD"],
+            }
+        },
+    }
+
+
 def test_the_manifests_probes_ask_the_port_that_the_configuration_serves() -> None:
     ports = {c["name"]: c["ports"][0]["containerPort"] for c in CONTAINERS if "ports" in c}
     assert ports == {

@@ -26,13 +26,42 @@
 {{- end }}
 {{- end -}}
 
+{{/* dict "own" .Values.agent.antreaOVS.securityContext "needs" (list "NET_RAW"): the capabilities of the values and those
+     that are needed besides; no others. Without "needs" those that the container runtime gives stay. */}}
 {{- define "antrea.securityContext" -}}
-{{- if .privileged -}}
+{{- if .own.privileged -}}
 privileged: true
 {{- else -}}
 capabilities:
-  add: {{ .capabilities | toJson }}
+  {{- with .needs }}
+  drop: [ALL]
+  {{- end }}
+  add: {{ concat .own.capabilities (.needs | default list) | uniq | toJson }}
 {{- end -}}
+{{- end -}}
+
+{{/* The values' affinity; where they say nothing of other Pods, several replicas are on several Nodes, in several zones if
+     there are. */}}
+{{- define "antrea.controllerAffinity" -}}
+{{- $affinity := deepCopy (.affinity | default dict) -}}
+{{- if and (gt (int .replicas) 1) (not (hasKey $affinity "podAntiAffinity")) -}}
+{{- $_ := set $affinity "podAntiAffinity" (include "antrea.controllersApart" . | fromYaml) -}}
+{{- end -}}
+{{- if $affinity -}}
+{{ toYaml $affinity }}
+{{- end -}}
+{{- end -}}
+
+{{- define "antrea.controllersApart" -}}
+{{- $selector := dict "matchLabels" (dict "app" "antrea" "component" "antrea-controller") -}}
+requiredDuringSchedulingIgnoredDuringExecution:
+  - topologyKey: kubernetes.io/hostname
+    labelSelector: {{- toYaml $selector | nindent 6 }}
+preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 100
+    podAffinityTerm:
+      topologyKey: topology.kubernetes.io/zone
+      labelSelector: {{- toYaml $selector | nindent 8 }}
 {{- end -}}
 
 {{- define "antrea.pod" -}}

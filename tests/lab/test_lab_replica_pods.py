@@ -1,0 +1,173 @@
+"""Two controllers as the chart installs them: on two Nodes, with rights for the Lease, one killed, both replaced."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_lab_rights import granted, requests
+
+from antrea.errors import Unavailable
+from antrea.lab import antrea, artifacts, cluster
+from antrea.lab.process import wait_for
+from antrea.lab.record import Record
+from antrea.lab.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+CHART = Path(__file__).parents[2] / "build/charts/antrea"
+OBJECTS = 100
+RESUMED = 5.0
+"""Seconds that a user may be refused for want of a controller when its leader is killed."""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """A lab of its own, whose controllers may come and go."""
+    record = Record(f"p{os.getpid()}")
+    try:
+        made = cluster.up(record, Settings(nodes=2, cni="antrea"), print)
+        words = ("template", "antrea", str(CHART), "-n", "kube-system", "--set", "controller.replicas=2")
+        text = subprocess.check_output([artifacts.helm(print), *words], text=True)
+        made.api.apply(antrea.manifest(made, text))
+        wait_for("two controllers", lambda: len(ready(made)) == 2, seconds=90, step=0.5)
+        wait_for("a leader", lambda: leader(made) in ready(made), seconds=20, step=0.5)
+        yield made
+    finally:
+        cluster.down(record)
+
+
+def pods(lab: Lab) -> list[dict[str, Any]]:
+    words = ("-n", "kube-system", "get", "pods", "-l", "component=antrea-controller", "-o", "json")
+    found: list[dict[str, Any]] = json.loads(lab.api.kubectl(*words))["items"]
+    return found
+
+
+def ready(lab: Lab) -> dict[str, str]:
+    """Names of controllers that are Ready and not about to end, with their Nodes."""
+    return {
+        pod["metadata"]["name"]: pod["spec"]["nodeName"]
+        for pod in pods(lab)
+        if "deletionTimestamp" not in pod["metadata"]
+        and any(
+            c["type"] == "Ready" and c["status"] == "True"
+            for c in pod.get("status", {}).get("conditions", [])
+        )
+    }
+
+
+def leader(lab: Lab) -> str:
+    words = (
+        "-n",
+        "kube-system",
+        "get",
+        "lease",
+        "antrea-controller",
+        "-o",
+        "jsonpath={.spec.holderIdentity}",
+    )
+    try:
+        return lab.api.kubectl(*words).partition("_")[0]
+    except Unavailable:
+        return ""
+
+
+def egress(number: int) -> str:
+    spec = {"appliedTo": {"podSelector": {}}, "egressIP": f"192.0.2.{number + 100}"}
+    head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "Egress", "metadata": {"name": f"e{number}"}}
+    return json.dumps({**head, "spec": spec})
+
+
+def test_controllers_run_on_different_nodes_without_any_power_there(lab: Lab) -> None:
+    found = ready(lab)
+    assert len(set(found.values())) == 2
+    for name in found:
+        words = ("-n", "kube-system", "exec", name, "--", "cat", "/proc/1/status")
+        status = dict(line.split(":\t", 1) for line in lab.api.kubectl(*words).splitlines() if ":\t" in line)
+        assert (status["Uid"].split(), int(status["CapEff"], 16), int(status["CapBnd"], 16)) == (
+            ["65532"] * 4,
+            0,
+            0,
+        )
+        told = lab.api.kubectl("-n", "kube-system", "exec", name, "--", "antctl", "get", "controllerinfo")
+        assert "antrea-controller" in told
+
+
+def test_users_objects_are_taken_again_soon_after_the_leader_is_killed_and_none_is_lost(lab: Lab) -> None:
+    killed, taken = leader(lab), [time.monotonic()]
+
+    def kill() -> None:
+        lab.api.kubectl("-n", "kube-system", "delete", "pod", killed, "--force", "--grace-period=0")
+
+    thread = threading.Thread(target=kill)
+    for number in range(OBJECTS):
+        if number == OBJECTS // 4:
+            thread.start()
+        wait_for(f"Egress e{number}", partial(takes, lab, egress(number)), seconds=30, step=0.1)
+        taken.append(time.monotonic())
+    thread.join()
+    longest = max(after - before for before, after in itertools.pairwise(taken))
+    print(f"longest wait for one object {longest:.1f} s")
+    names = json.loads(lab.api.kubectl("get", "egress", "-o", "json"))["items"]
+    assert len(names) == OBJECTS
+    assert longest < RESUMED
+    wait_for("another leader", lambda: leader(lab) not in ("", killed), seconds=20, step=0.2)
+    wait_for("two controllers", lambda: len(ready(lab)) == 2, seconds=90, step=0.5)
+
+
+def takes(lab: Lab, text: str) -> bool:
+    try:
+        lab.api.apply(text)
+    except Unavailable:
+        return False
+    return True
+
+
+def test_a_rollout_replaces_one_after_the_other(lab: Lab) -> None:
+    before, fewest = set(ready(lab)), 2
+    lab.api.kubectl("-n", "kube-system", "rollout", "restart", "deployment/antrea-controller")
+
+    def replaced() -> bool:
+        nonlocal fewest
+        now = ready(lab)
+        fewest = min(fewest, len(now))
+        return len(now) == 2 and not set(now) & before
+
+    wait_for("two new controllers", replaced, seconds=120, step=0.3)
+    assert fewest == 1
+    wait_for("a leader", lambda: leader(lab) in ready(lab), seconds=20, step=0.3)
+
+
+def test_every_right_on_the_lease_is_used_and_no_request_of_a_controller_is_refused(lab: Lab) -> None:
+    controllers = [
+        (event, rights)
+        for event, rights in requests(lab)
+        if event["user"]["username"].endswith(":antrea-controller")
+    ]
+    refused = {
+        (event["verb"], event["requestURI"])
+        for event, _ in controllers
+        if event.get("responseStatus", {}).get("code") == 403
+    }
+    used = {right for _, rights in controllers for right in rights}
+    leases = {right for right in granted(lab) if right.what.startswith("leases.")}
+    assert {(right.verb, right.what) for right in leases} == {
+        ("create", "leases.coordination.k8s.io"),
+        *(
+            (verb, "leases.coordination.k8s.io/antrea-controller")
+            for verb in ("get", "list", "watch", "patch")
+        ),
+    }
+    assert refused == set()
+    assert leases - used == set()
