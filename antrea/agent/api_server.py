@@ -8,6 +8,7 @@ parity: pkg/agent/apiserver/apiserver.go newConfig (delegated authentication and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import inspect
 import re
@@ -20,6 +21,7 @@ from antrea.agent.agent_info import agent_info
 from antrea.agent.agent_view import NotFound
 from antrea.agent.metrics import agent_metrics
 from antrea.agent.policy_view import address_groups, applied_to_groups, fqdn_cache, network_policies
+from antrea.agent.support_bundle import contents
 from antrea.agent.table_name import named
 from antrea.agent.tracing import Tracing
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer, version_info
@@ -27,12 +29,12 @@ from antrea.config.effect import values
 from antrea.errors import Invalid
 from antrea.facts.ovs import PodInterface
 from antrea.features.gate import statuses
+from antrea.features.registry import SUPPORT_BUNDLES
 from antrea.outside import klog
 from antrea.outside.aggregated.authentication import Authentication
 from antrea.outside.aggregated.authorization import Authorization
-from antrea.outside.aggregated.objects import Objects, Question
+from antrea.outside.aggregated.objects import Objects
 from antrea.outside.aggregated.server import Server
-from antrea.outside.aggregated.status import NO_RESOURCE, Answered
 from antrea.outside.aggregated.trust import follow_trust
 from antrea.outside.ovs_control import Tracer
 from antrea.outside.serving import (
@@ -47,11 +49,10 @@ from antrea.outside.serving import (
     server_tls,
     write_token,
 )
+from antrea.outside.support_bundle import SupportBundles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import msgspec
 
     from antrea.agent.agent_view import AgentView
     from antrea.outside.kube import Kube
@@ -172,12 +173,6 @@ def certificate() -> Certificate:
     return self_signed(("antrea-agent-api", "localhost"), ("127.0.0.1", "::1"))
 
 
-class _Nobody:
-    async def answer(self, question: Question) -> msgspec.Struct:
-        del question
-        raise Answered(404, NO_RESOURCE)
-
-
 class AgentApi:
     """The server, from `run` until that is cancelled; who may ask what is asked of `kube`, None: own token only."""
 
@@ -192,13 +187,14 @@ class AgentApi:
             pair, min_version=config.tls_min_version, cipher_suites=config.tls_cipher_suites
         )
         self._authentication = Authentication(write_token(token_file), kube)
+        self._bundles = SupportBundles("agent", lambda: contents(view), token_file=token_file)
         self.serves = asyncio.Event()
         """Set once it listens, at `port`."""
         self.port = 0
         self._server = Server(
             self._authentication,
             Authorization((f"/{name}" for name in HEALTH), kube),
-            Objects((), _Nobody()),
+            Objects((SUPPORT_BUNDLES,), self._bundles, self._bundles.streams),
             handlers=_handlers(view, kube),
             openapi={},
         )
@@ -209,7 +205,8 @@ class AgentApi:
         self.port = listening.getsockname()[1]
         self.serves.set()
         log.info("Serving API", port=self.port)
-        async with asyncio.TaskGroup() as tasks:
+        async with contextlib.AsyncExitStack() as last, asyncio.TaskGroup() as tasks:
+            last.push_async_callback(self._bundles.close)
             tasks.create_task(self._server.run(listening, self._tls), name="API server")
             if self._kube:
                 trust = follow_trust(self._kube, self._authentication, self._tls, "")

@@ -20,6 +20,7 @@ from antrea.controller import wire
 from antrea.controller.feature_gates import feature_gates
 from antrea.controller.forward import Forward, Leading
 from antrea.controller.stores import Computing, apply, follow_agents
+from antrea.controller.support_bundle import BundlesAside, contents
 from antrea.controller.webhooks import Webhooks
 from antrea.errors import AntreaError
 from antrea.features.definition import definition_name
@@ -44,6 +45,7 @@ from antrea.outside.serving import (
     write_token,
 )
 from antrea.outside.serving_certificate import ServingCertificate
+from antrea.outside.support_bundle import SupportBundles
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -64,7 +66,12 @@ class Front:
         self._start = start
         self._kube = _kube(start)
         self._computing = Computing(channel)
-        self._objects = Objects(RESOURCES, self._computing)
+        token_file = Path(start.token_file)
+        self._bundles = SupportBundles(
+            "controller", lambda: contents(self._port, token_file), token_file=token_file
+        )
+        computes = BundlesAside(self._bundles, self._computing)
+        self._objects = Objects(RESOURCES, computes, self._bundles.streams)
         self._leading = Leading(elected=start.elected)
         account = f"system:serviceaccount:{start.namespace}:{start.service_account}"
         self._forward = Forward(
@@ -76,7 +83,7 @@ class Front:
         )
         self._webhooks = _webhooks(self._kube, start)
         posts = self._webhooks.routes if self._webhooks else {}
-        self._authentication = Authentication(write_token(Path(start.token_file)), self._kube)
+        self._authentication = Authentication(write_token(token_file), self._kube)
         self._server = Server(
             self._authentication,
             Authorization(
@@ -109,6 +116,10 @@ class Front:
             found["GET", "/metrics"] = metrics_answer
         return found
 
+    @property
+    def _port(self) -> int:
+        return int(self._listening.getsockname()[1])
+
     async def run(self) -> None:
         """Until the channel ends. Raises Unavailable then, Invalid (clientCAFile)."""
         kube, start = self._kube, self._start
@@ -128,8 +139,9 @@ class Front:
                     tasks.create_task(trust, name="trust")
                 if self._webhooks:
                     tasks.create_task(self._webhooks.run(), name="webhooks")
-                self._channel.say(wire.Started(self._listening.getsockname()[1]))
+                self._channel.say(wire.Started(self._port))
         finally:
+            await self._bundles.close()
             await self._forward.close()
 
 

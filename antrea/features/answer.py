@@ -13,8 +13,7 @@ import msgspec
 
 from antrea.apis import controlplane_report as report
 from antrea.apis.meta import ObjectMetadata, Status
-from antrea.apis.system import SupportBundle
-from antrea.errors import Invalid, Unavailable
+from antrea.errors import Invalid
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -71,36 +70,6 @@ def _noted(_: Facts, asked: Asked) -> Status:
     return Status(status="Success", code=201)
 
 
-def _only_own(asked: Asked) -> Status | None:
-    name = asked.found.metadata.name if asked.found is not None else asked.name
-    if name == "controller":
-        return None
-    return Status(
-        status="Failure",
-        message=f'supportbundles.system.antrea.io "{name}" is forbidden: only resource name "controller" is allowed',
-        reason="Forbidden",
-        code=403,
-    )
-
-
-def _bundle(_: Facts, asked: Asked) -> msgspec.Struct:
-    return _only_own(asked) or SupportBundle(metadata=ObjectMetadata(name=asked.name), status="None")
-
-
-def _collect(_: Facts, asked: Asked) -> msgspec.Struct:
-    if no := _only_own(asked):
-        return no
-    raise Unavailable("collecting support bundles in the controller is not built yet")
-
-
-def _forget(_: Facts, asked: Asked) -> msgspec.Struct:
-    return _only_own(asked) or Status(status="Success")
-
-
-def _download(_: Facts, asked: Asked) -> msgspec.Struct | None:
-    return _only_own(asked)
-
-
 ANSWERS: Mapping[tuple[str, str, str], Answer] = {
     ("clustergroupmembers", "", "get"): _none,
     ("groupmembers", "", "get"): _none,
@@ -110,9 +79,5 @@ ANSWERS: Mapping[tuple[str, str, str], Answer] = {
     ("nodestatssummaries", "", "create"): _counted,
     ("networkpolicies", "status", "create"): _noted,
     ("supportbundlecollections", "status", "create"): _noted,
-    ("supportbundles", "", "get"): _bundle,
-    ("supportbundles", "", "create"): _collect,
-    ("supportbundles", "", "delete"): _forget,
-    ("supportbundles", "download", "get"): _download,
 }
 """By resource, subresource and verb."""

@@ -203,16 +203,18 @@ STATS = (
     ),
 )  # fmt: skip
 
+SUPPORT_BUNDLES = Resource(
+    system.GROUP, system.VERSION, "supportbundles", "supportbundle", system.SupportBundle,
+    ("create", "delete", "get"), stored=False,
+    subresources=(Subresource("download", system.SupportBundle, GET),),
+)  # fmt: skip
+"""Agents serve it, too, each at its own port."""
 SYSTEM = (
     Resource(
         system.GROUP, system.VERSION, "controllerinfos", "controllerinfo", system.AntreaControllerInfo, READ
     ),
-    Resource(
-        system.GROUP, system.VERSION, "supportbundles", "supportbundle", system.SupportBundle,
-        ("create", "delete", "get"), stored=False,
-        subresources=(Subresource("download", system.SupportBundle, GET),),
-    ),
-)  # fmt: skip
+    SUPPORT_BUNDLES,
+)
 
 RESOURCES: tuple[Resource, ...] = (*CONTROLPLANE, *STATS, *SYSTEM)
 """Sorted by group and plural, as discovery lists them."""

@@ -1,0 +1,201 @@
+"""Takes secrets out of what leaves the cluster in a support bundle: known values, and what looks like one by its name.
+
+Line by line, because logs and dumps are large. When in doubt it takes out too much: a missing value can be asked for,
+one that has left cannot be called back.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+GONE = "<redacted>"
+SHORTEST = 6
+"""Characters of a known secret; what is shorter would be found everywhere."""
+_NAME = r"(?:pass(?:word|wd|phrase|code)?|secret|token|psk|pre-?shared-?key|api[-_]?key|private[-_]?key|access[-_]?key|client-key-data|credentials?|bearer)"
+_HARMLESS = r"(?:_?-?(?:file|path|dir|name|names|ref|refs|review|reviews|namespace|url|ttl|expir\w*|audiences?|seconds|type|kind|mode|hash|key[-_]?ref))"
+_KEY = rf"[\w.\-/]*{_NAME}[\w.\-/]*"
+_NAMED = re.compile(
+    rf"(?P<key>(?<![\w.\-/]){_KEY})(?P<mark>\\?[\"']?\s*(?:[:=]|=>)\s*)"
+    r"(?P<value>\\\"(?:(?!\\\").)*\\\"|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,;}\])\"'][^\s,;}\])\"']*)",
+    re.IGNORECASE,
+)
+_WHOLE_LINE = re.compile(
+    rf"^(?P<head>\s*(?:- )?[\"']?(?P<key>{_KEY})[\"']?\s*:)(?P<value>.*)$", re.IGNORECASE
+)
+_FLAG = re.compile(rf"(?P<flag>--?{_KEY})(?P<space>\s+)(?P<value>[^\s-]\S*)", re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"^(?!.*{_HARMLESS}$){_KEY}$", re.IGNORECASE)
+_OWN_NAME = re.compile(r"^(?P<indent>\s*)(?:- )?[\"']?name[\"']?\s*:\s*[\"']?(?P<name>[\w.\-]+)[\"']?,?\s*$")
+_ITS_VALUE = re.compile(r"^(?P<head>\s*(?:- )?[\"']?value[\"']?\s*:\s*)\S.*?(?P<tail>,?)\s*$")
+_SCHEME = re.compile(
+    r"\b(?P<scheme>bearer|basic|negotiate)\s+(?!<redacted>)[A-Za-z0-9+/=._~\-]{8,}", re.IGNORECASE
+)
+_JWT = re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*")
+_URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.\-]{0,20}://)[^\s/@\"']+@", re.IGNORECASE)
+_PEM_INLINE = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?-----END [A-Z0-9 ]*PRIVATE KEY-----")
+_PEM_BEGIN, _PEM_END = (
+    re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----"),
+    re.compile(r"-----END [A-Z0-9 ]*PRIVATE KEY-----"),
+)
+_ENCODED_KEY = re.compile(r"LS0tLS1CRUdJTi[\w+/=]{40,}")
+"""Base64 of a PEM block; what it is a block of, is not looked at."""
+_WORTH_A_LOOK = re.compile(
+    r"pass|secret|token|psk|key|credential|bearer|basic|negotiate|eyJ|-----BEGIN|LS0t|://|name", re.IGNORECASE
+)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value under this name is to be taken out."""
+    return bool(_SECRET_NAME.match(name))
+
+
+class Redaction:
+    """For one file: it remembers a key or a block that goes on over lines. `known` are secrets to find anywhere."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        forms = {form for secret in known for form in _forms(secret)}
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._in_key = False
+        self._block: int | None = None
+        """Indentation of a key whose value is on the lines below it."""
+        self._next_value = False
+
+    def lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """The same number of lines or fewer, without line ends."""
+        for line in lines:
+            kept = self.line(line)
+            if kept is not None:
+                yield kept
+
+    def line(self, line: str) -> str | None:
+        """None: the line is within a private key."""
+        if self._in_key:
+            self._in_key = not _PEM_END.search(line)
+            return None
+        if self._known:
+            line = self._known.sub(GONE, line)
+        if self._block is not None:
+            if (below := self._below(line, self._block)) is not None:
+                return below
+            self._block = None
+        if self._next_value:
+            self._next_value = False
+            if found := _ITS_VALUE.match(line):
+                return f"{found['head']}{GONE}{found['tail']}"
+        return self._looked_at(line) if _WORTH_A_LOOK.search(line) else line
+
+    def _below(self, line: str, indent: int) -> str | None:
+        """A line of a value that began above; None: it ended there."""
+        bare = line.lstrip()
+        if not bare:
+            return line
+        depth = len(line) - len(bare)
+        if depth < indent or (depth == indent and not bare.startswith("- ")):
+            return None
+        if re.match(r"[\"']?[\w.\-/]+[\"']?:(\s|$)|[\]}\[{],?$", bare):
+            # a mapping: its keys are judged one by one
+            return self._looked_at(line, nested=True)
+        mark = "- " if bare.startswith("- ") else ""
+        return f"{line[:depth]}{mark}{GONE}{',' if bare.endswith(',') else ''}"
+
+    def _looked_at(self, line: str, *, nested: bool = False) -> str:
+        line = _PEM_INLINE.sub(GONE, line)
+        if begun := _PEM_BEGIN.search(line):
+            self._in_key = True
+            line = line[: begun.start()] + GONE
+        line = _ENCODED_KEY.sub(GONE, line)
+        line = _JWT.sub(GONE, line)
+        line = _SCHEME.sub(rf"\g<scheme> {GONE}", line)
+        line = _URL.sub(rf"\g<scheme>{GONE}@", line)
+        if (named := _OWN_NAME.match(line)) and is_secret(named["name"]):
+            self._next_value = True
+            return line
+        whole = _WHOLE_LINE.match(line)
+        if whole and is_secret(whole["key"]):
+            return self._whole(line, whole, nested=nested)
+        line = _FLAG.sub(_flag, line)
+        return _NAMED.sub(_named, line)
+
+    def _whole(self, line: str, whole: re.Match[str], *, nested: bool) -> str:
+        """A line that is one key and its value, as YAML and indented JSON have it."""
+        value = whole["value"].strip()
+        if re.fullmatch(r"|[\[{]|[|>][\d+-]*", value):
+            if not nested:
+                self._block = len(line) - len(line.lstrip())
+            return line
+        if value.startswith("{") and value.rstrip(",").endswith("}"):
+            return whole["head"] + _NAMED.sub(_named, whole["value"])
+        return f"{whole['head']} {GONE}{',' if value.endswith(',') else ''}"
+
+
+def _named(found: re.Match[str]) -> str:
+    value = found["value"]
+    if not is_secret(found["key"]) or GONE in value or value in ("true", "false", "null", "{", "["):
+        return found[0]
+    for quote in ('\\"', '"', "'"):
+        if value.startswith(quote):
+            return f"{found['key']}{found['mark']}{quote}{GONE}{quote}"
+    return f"{found['key']}{found['mark']}{GONE}"
+
+
+def _flag(found: re.Match[str]) -> str:
+    if not is_secret(found["flag"].lstrip("-")):
+        return found[0]
+    return f"{found['flag']}{found['space']}{GONE}"
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """As it is, and as Kubernetes writes it into a Secret."""
+    secret = secret.strip()
+    if len(secret) >= SHORTEST:
+        yield secret
+        yield base64.b64encode(secret.encode()).decode()
+
+
+def of_environment(environ: Mapping[str, str]) -> list[str]:
+    """The values of variables whose names say that they are secret."""
+    return [value for name, value in environ.items() if is_secret(name)]
+
+
+def tree(found: Any) -> Any:
+    """An object of Kubernetes without secrets: by keys, by names of variables, in arguments, and within texts."""
+    if isinstance(found, dict):
+        return {key: _member(found, key, value) for key, value in found.items() if not _copied(key)}
+    if isinstance(found, list):
+        return [GONE if _follows_flag(found, place) else tree(one) for place, one in enumerate(found)]
+    if isinstance(found, str):
+        return "\n".join(Redaction().lines(found.split("\n")))
+    return found
+
+
+def _member(parent: dict[str, Any], key: str, value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        return (
+            tree(value) if isinstance(value, dict) or not is_secret(key) else [_scalar(one) for one in value]
+        )
+    if isinstance(value, str) and value:
+        variable = key == "value" and is_secret(str(parent.get("name", "")))
+        if variable or is_secret(key):
+            return GONE
+    return tree(value)
+
+
+def _scalar(one: Any) -> Any:
+    return tree(one) if isinstance(one, (dict, list)) else GONE
+
+
+def _follows_flag(words: list[Any], place: int) -> bool:
+    """Whether the word before is an option that takes a secret."""
+    before = words[place - 1] if place else None
+    is_flag = isinstance(before, str) and before.startswith("-") and "=" not in before
+    return is_flag and isinstance(words[place], str) and is_secret(str(before).lstrip("-"))
+
+
+def _copied(key: str) -> bool:
+    """A copy of the whole object as text, which says nothing that the object does not."""
+    return key == "kubectl.kubernetes.io/last-applied-configuration"
