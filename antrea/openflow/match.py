@@ -56,7 +56,7 @@ tagged = Match("vlan_tci=0x1000/0x1000")
 """Packets that carry a VLAN tag."""
 
 
-@lru_cache(4096)
+@lru_cache(1024)
 def _parsed(net: str) -> tuple[int, str]:
     """IP version, and the normal form: no host bits, no /32 or /128; "" for every address of the family."""
     if "/" not in net:

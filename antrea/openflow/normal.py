@@ -40,7 +40,7 @@ def normal(terms: Iterable[str]) -> tuple[str, ...]:
     return _normal(tuple(terms))
 
 
-@lru_cache(4096)
+@lru_cache(1024)
 def _normal(terms: tuple[str, ...]) -> tuple[str, ...]:
     found: dict[str, str] = {}
     for term in ",".join(terms).split(","):

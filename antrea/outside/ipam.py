@@ -276,7 +276,7 @@ def owner(container_id: str, if_name: str) -> str:
     return f"{container_id.strip()}\r\n{if_name}"
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def _address(name: str) -> Ip | None:
     try:
         return ipaddress.ip_address(name)

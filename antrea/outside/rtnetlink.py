@@ -144,11 +144,14 @@ def is_gone(error: OSError) -> bool:
     return error.errno in _GONE
 
 
-@functools.lru_cache(maxsize=4096)
 def _canonical(part: Any) -> Any:
-    if isinstance(part, str) and ":" in part:
-        with contextlib.suppress(ValueError):
-            return str(ipaddress.ip_interface(part)) if "/" in part else str(ipaddress.ip_address(part))
+    return _canonical_text(part) if isinstance(part, str) and ":" in part else part
+
+
+@functools.lru_cache(maxsize=1024)
+def _canonical_text(part: str) -> str:
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_interface(part)) if "/" in part else str(ipaddress.ip_address(part))
     return part
 
 
