@@ -112,16 +112,16 @@ class Realised(msgspec.Struct, frozen=True):
     uuid: str
     ofport: int
     mac: str
-    """The MAC in use on our side, not the Pod's"""
+    """The MAC in use on our side, not the Pod's; empty while OVSDB does not know it"""
     external_ids: dict[str, str]
 
     def fact(self) -> PodInterface | OvsPort | None:
-        """The row the units see; None for a port that is not Antrea's."""
+        """The row the units see; None for a port that is not Antrea's, and for one whose MAC is missing and needed."""
         pod = PodPort.read(self.external_ids)
         kind = self.external_ids.get(TYPE_KEY, "")
         if pod is None:
-            antrea = kind not in ("", CONTAINER)
-            return OvsPort(name=self.name, type=kind, ofport=self.ofport, mac=self.mac) if antrea else None
+            counts = self.mac and kind not in ("", CONTAINER)
+            return OvsPort(name=self.name, type=kind, ofport=self.ofport, mac=self.mac) if counts else None
         return PodInterface(
             name=self.name,
             container_id=pod.container_id,

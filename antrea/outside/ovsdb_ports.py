@@ -17,7 +17,7 @@ _NO_PORTS: frozenset[str] = frozenset()
 
 
 class PortFeed:
-    """Keeps the facts of one bridge's ports; a port counts once OVS gave it a number, and until it takes it back."""
+    """Keeps the facts of one bridge's ports; a port counts once OVS gave it a number (and, unless it is a Pod's, a MAC), and until it takes the number back."""
 
     def __init__(self, db: Ovsdb, bridge: str) -> None:
         self._db = db
@@ -80,10 +80,15 @@ class PortFeed:
             interface = self._db.rows("Interface").get(uuid)
             if interface is not None and interface["name"] == port["name"]:
                 number = interface["ofport"] or 0
-                mac = interface["mac_in_use"] or ""
+                mac = interface["mac_in_use"] or self._last_mac(port_uuid)
                 return (
                     Realised(port["name"], port_uuid, number, mac, port["external_ids"]).fact()
                     if number > 0
                     else None
                 )
         return None
+
+    def _last_mac(self, port_uuid: str) -> str:
+        """OVSDB loses mac_in_use when it restarts, and has it again once ovs-vswitchd is back with it, seconds later."""
+        known = self._facts.get(port_uuid)
+        return known.mac if isinstance(known, OvsPort) else ""

@@ -309,6 +309,32 @@ async def test_a_database_that_restarts_costs_no_fact_and_reports_what_changed(
         assert facts.log == [*listed, ("drop", "p1", True), ("put", "p3", True)]
 
 
+async def test_a_database_that_restarts_does_not_take_the_gateways_address(
+    db: Ovsdb, switch: OvsProcess
+) -> None:
+    """mac_in_use is ephemeral: empty until ovs-vswitchd is connected again, which takes it seconds."""
+    gateway = Port(name="gw0", type="internal", external_ids=(("antrea-type", "gateway"),))
+    await ensure_port(db, "br-int", gateway)
+    await ofport(db, "gw0")
+
+    def without_mac() -> Row | None:
+        row = db.row("Interface", "gw0")
+        return row if row and not row["mac_in_use"] else None
+
+    async with fed(db) as facts:
+        listed = list(facts.log)
+        switch.pause("ovs-vswitchd")
+        switch.kill("ovsdb-server")
+        switch.start_database()
+        await db.until(without_mac, "list without MAC addresses", within=10)
+        async with fed(db) as late:
+            assert late.rows == {}
+            switch.resume("ovs-vswitchd")
+            await late.until(lambda: "gw0" in late.rows)
+            assert late.rows == facts.rows
+        assert facts.log == listed
+
+
 async def test_a_database_that_hangs_is_unavailable_not_endless(db: Ovsdb, switch: OvsProcess) -> None:
     switch.pause("ovsdb-server")
     try:
