@@ -60,6 +60,14 @@ class Listed(msgspec.Struct, Generic[T], frozen=True):
     objects: tuple[T, ...]
 
 
+class Some(msgspec.Struct, Generic[T], frozen=True):
+    """Some of all objects there are, page by page: `first` begins a new list and makes pages before it void."""
+
+    objects: tuple[T, ...]
+    first: bool
+    last: bool
+
+
 class Put(msgspec.Struct, Generic[T], frozen=True):
     """This object is new or has changed."""
 
@@ -254,25 +262,43 @@ class Kube:
 
         Raises Unavailable, Refused.
         """
+        objects: list[T] = []
+        version = ""
+        async for page, version in self._list(path, kind, query):  # noqa: B007 (that of the last page)
+            objects = [*(() if page.first else objects), *page.objects]
+        return tuple(objects), version
+
+    async def _list(
+        self, path: str, kind: type[T], query: Mapping[str, str]
+    ) -> AsyncIterator[tuple[Some[T], str]]:
+        """Pages, each with its resourceVersion. Raises Unavailable, Refused."""
         for _ in range(LIST_TRIES):
             try:
-                return await self._pages(path, kind, query)
+                async for found in self._pages(path, kind, query):
+                    yield found
             except _Gone:
                 log.v(2).info("List took longer than the server keeps its pages", path=path)
+            else:
+                return
         raise Unavailable(f"{path}: list expired {LIST_TRIES} times")
 
-    async def _pages(self, path: str, kind: type[T], query: Mapping[str, str]) -> tuple[tuple[T, ...], str]:
-        objects: list[T] = []
+    async def _pages(
+        self, path: str, kind: type[T], query: Mapping[str, str]
+    ) -> AsyncIterator[tuple[Some[T], str]]:
         token: dict[str, str] = {}
         while True:
             status, answer = await self._answer("GET", path, {**query, "limit": str(PAGE), **token})
             if status == 404:
                 raise Refused([path], _message(answer) or f"{path} not found")
+            # others have their turn between the parts of a large page: read, decoded, taken in
+            await asyncio.sleep(0)
             page = _decoded(answer, Page[kind], path)  # type: ignore[valid-type]
-            objects += page.items
-            if not page.metadata.continue_:
-                return tuple(objects), page.metadata.resource_version
-            token = {"continue": page.metadata.continue_}
+            await asyncio.sleep(0)
+            more, version = page.metadata.continue_, page.metadata.resource_version
+            yield Some(page.items, first=not token, last=not more), version
+            if not more:
+                return
+            token = {"continue": more}
 
     async def watch(
         self,
@@ -287,13 +313,33 @@ class Kube:
         `query` narrows it: labelSelector, fieldSelector. A break is resumed where it was, or by a new Listed if
         the server no longer knows; failures are logged, told to `trouble` ("" once it is over) and tried again.
         """
+        objects: list[T] = []
+        async for change in self.watch_pages(path, kind, query, trouble=trouble):
+            if not isinstance(change, Some):
+                yield change
+                continue
+            objects = [*(() if change.first else objects), *change.objects]
+            if change.last:
+                yield Listed(tuple(objects))
+                objects = []
+
+    async def watch_pages(
+        self,
+        path: str,
+        kind: type[T],
+        query: Mapping[str, str] = NO_QUERY,
+        *,
+        trouble: Callable[[str], None] = lambda _: None,
+    ) -> AsyncIterator[Some[T] | Put[T] | Drop[T]]:
+        """As `watch`, but a list comes in pages, so that a large one is never in memory whole, nor taken in at once."""
         pause = Pause(self._sleep, self._chance)
         version = ""
         while True:
             try:
                 if not version:
-                    objects, version = await self.list(path, kind, query)
-                    yield Listed(objects)
+                    async for page, listed in self._list(path, kind, query):
+                        yield page
+                        version = listed if page.last else ""
                     trouble("")
                 before = version
                 async for change, seen in self._watch_once(path, kind, before, query, lambda: trouble("")):
@@ -326,16 +372,26 @@ class Kube:
             **query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
             "timeoutSeconds": str(int(seconds)),
         }  # fmt: skip
+        async for line in self.stream(path, asked, seconds + 30, opened):
+            yield _change(line, kind, path)
+
+    async def stream(
+        self, path: str, query: Mapping[str, str], seconds: float, opened: Callable[[], None]
+    ) -> AsyncIterator[bytes]:
+        """The lines of an answer as they come, until the server ends it or `seconds` are over.
+
+        `opened` is called when the server has taken the request up. Raises Unavailable, Refused.
+        """
         try:
-            async with self._request("GET", path, query=asked, seconds=seconds + 30) as response:
+            async with self._request("GET", path, query=query, seconds=seconds) as response:
                 if response.status != 200:
                     _raise_for(response.status, await response.read(), path)
                     raise Refused([path], f"{path}: unexpected answer {response.status}")
                 opened()
                 async for line in _lines(response.content.iter_any()):
-                    yield _change(line, kind, path)
+                    yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as why:
-            raise Unavailable(f"kube-apiserver {self.access.url}: {_words(why)}") from why
+            raise Unavailable(f"{self.access.url}: {_words(why)}") from why
 
 
 def _kept_alive(address: tuple[Any, ...]) -> socket.socket:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Callable, Mapping  # noqa: TC003 (msgspec reads annotations)
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from antrea.outside.kube import NO_QUERY, Drop, Listed, Put
+from antrea.outside.kube import NO_QUERY, Put, Some
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.fact import Fact
-    from antrea.outside.kube import Kube
+    from antrea.outside.kube import Drop, Kube
 
 T = TypeVar("T")
+
+SLICE = 500
+"""Rows that are dropped in one go: the loop breathes in between, as it does between pages of a list."""
 
 
 class KindFeed(Generic[T]):
@@ -39,6 +44,9 @@ class KindFeed(Generic[T]):
         self._row = row
         self._query = query
         self._keys: dict[str, str] = {}
+        """Name of an object -> key of its row."""
+        self._unseen: set[str] = set()
+        """Keys of rows that the list which is being read has not confirmed yet."""
         self.trouble = ""
         """Why the watch is interrupted; empty while it works. For readiness checks and antctl."""
 
@@ -52,25 +60,48 @@ class KindFeed(Generic[T]):
                 facts.synced(self._fact)
             self.trouble = why
 
-        changes = self._kube.watch(self._path, self._kind, self._query, trouble=troubled)
+        self._unseen = {row.key for row in facts.all(self._fact)}
+        changes = self._kube.watch_pages(self._path, self._kind, self._query, trouble=troubled)
         async for change in changes:
-            if isinstance(change, Listed):
-                rows = {_name(found): self._row(found) for found in change.objects}
-                self._keys = {name: row.key for name, row in rows.items() if row}
-                facts.replace(self._fact, [row for row in rows.values() if row])
-                facts.synced(self._fact)
+            if isinstance(change, Some):
+                await self._listed(facts, change)
             else:
                 self._apply(facts, change)
+
+    async def _listed(self, facts: Facts, page: Some[T]) -> None:
+        if page.first:
+            self._unseen.update(self._keys.values())
+            self._keys = {}
+        for found in page.objects:
+            if row := self._row(found):
+                self._unseen.discard(self._put(facts, _name(found), row))
+        if not (page.first and page.last):
+            # what a long list leaves is there to stay: full collections would hold the loop longer and longer
+            gc.freeze()
+        if not page.last:
+            return
+        for count, key in enumerate(self._unseen, 1):
+            facts.drop(self._fact, key)
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
+        self._unseen = set()
+        facts.synced(self._fact)
 
     def _apply(self, facts: Facts, change: Put[T] | Drop[T]) -> None:
         name = _name(change.object)
         row = self._row(change.object) if isinstance(change, Put) else None
         before = self._keys.pop(name, None)
-        if row:
-            self._keys[name] = row.key
-            facts.put(row)
-        if before is not None and (row is None or row.key != before):
+        key = self._put(facts, name, row) if row else None
+        if before is not None and before != key:
             facts.drop(self._fact, before)
+
+    def _put(self, facts: Facts, name: str, row: Fact) -> str:
+        """Key of the row."""
+        key = row.key
+        # equal texts are held once: there may be 100,000
+        self._keys[name] = key = name if key == name else key
+        facts.put(row)
+        return key
 
 
 def _name(found: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -16,7 +17,7 @@ from antrea.outside.kube_access import Access
 from antrea.outside.kube_feed import KindFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 
 def row(node: Node) -> PeerNode | None:
@@ -96,3 +97,70 @@ async def test_kube_feed_rows_follow_the_objects_and_a_row_that_is_none_drops_th
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     await runner.cleanup()
+
+
+class Pages(Cluster):
+    """Answers a list page by page; `gone` is the number of tokens that it forgets first."""
+
+    def __init__(self, *pages: list[dict[str, Any]], gone: int = 0) -> None:
+        super().__init__()
+        self.pages = list(pages)
+        self.gone = gone
+        self.lists = 0
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await super().serve(request)
+        place = int(request.query.get("continue", 0))
+        if place and self.gone:
+            self.gone -= 1
+            return web.json_response({"code": 410, "message": "expired"}, status=410)
+        self.lists += not place
+        more = str(place + 1) if place + 1 < len(self.pages) else ""
+        meta = {"resourceVersion": "10", "continue": more}
+        return web.json_response({"metadata": meta, "items": self.pages[place]})
+
+
+@asynccontextmanager
+async def fed(cluster: Cluster, row: Callable[[Node], PeerNode | None]) -> AsyncIterator[Facts]:
+    """Facts that a feed of the cluster's Nodes writes."""
+    app = web.Application()
+    app.router.add_get("/api/v1/nodes", cluster.serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    facts = Facts()
+    async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}"), chance=lambda *_: 0.01) as kube:
+        feed = KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
+        running = asyncio.create_task(feed.run(facts))
+        yield facts
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    await runner.cleanup()
+
+
+def renamed(node: Node) -> PeerNode | None:
+    """A row whose key is not the object's name: the first of its Pod CIDRs."""
+    return PeerNode(node.spec.pod_cidrs[0], (), (), ()) if node.spec.pod_cidrs else None
+
+
+async def test_kube_feed_a_list_that_expires_between_pages_begins_again_and_ends_whole() -> None:
+    cluster = Pages([node("a", "1", "k1")], [node("b", "2", "k2")], gone=1)
+    async with fed(cluster, renamed) as facts:
+        await until(lambda: facts.feeds.has(PeerNode))
+        assert [peer.name for peer in facts.all(PeerNode)] == ["k1", "k2"]
+    assert cluster.lists == 2
+
+
+async def test_kube_feed_a_new_list_moves_rows_between_objects_and_drops_only_what_nobody_has() -> None:
+    cluster = Pages([node("a", "1", "k1")], [node("b", "2", "k2"), node("c", "3", "k3")])
+    async with fed(cluster, renamed) as facts:
+        await until(lambda: facts.feeds.has(PeerNode))
+        # a takes the row that b had, b a new one, c is gone
+        cluster.pages = [[node("a", "11", "k2")], [node("b", "12", "k4")]]
+        cluster.happens("ERROR", {"code": 410, "message": "too old resource version"})
+        cluster.events.put_nowait(None)
+        await until(lambda: cluster.lists == 2)
+        await until(lambda: [peer.name for peer in facts.all(PeerNode)] == ["k2", "k4"])
+        cluster.happens("DELETED", node("a", "21", "k2"))
+        await until(lambda: [peer.name for peer in facts.all(PeerNode)] == ["k4"])
