@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.agent_api import version_info
 from antrea.controller import wire
+from antrea.controller.endpoint import endpoint
 from antrea.controller.feature_gates import feature_gates
 from antrea.controller.forward import Forward, Leading
+from antrea.controller.metrics import metrics
 from antrea.controller.stores import Computing, apply, follow_agents
 from antrea.controller.support_bundle import BundlesAside, contents
 from antrea.controller.webhooks import Webhooks
@@ -39,7 +41,6 @@ from antrea.outside.serving import (
     json_answer,
     listen,
     loglevel,
-    metrics_answer,
     self_signed,
     server_tls,
     write_token,
@@ -111,9 +112,10 @@ class Front:
             found["GET", "/readyz"] = health({"computed": self._objects.lacks})
         found["GET", "/version"] = _always(version_info(version))
         found["GET", "/featuregates"] = feature_gates(self._start.gates, self._kube, self._start.namespace)
+        found["GET", "/endpoint"] = endpoint(self._kube)
         found["GET", "/loglevel"] = found["PUT", "/loglevel"] = levels
         if self._start.metrics:
-            found["GET", "/metrics"] = metrics_answer
+            found["GET", "/metrics"] = metrics(self._computing)
         return found
 
     @property

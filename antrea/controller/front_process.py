@@ -17,6 +17,7 @@ from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.answer import ANSWERS, Asked
 from antrea.features.registry import RESOURCES
 from antrea.outside import klog
+from antrea.outside.serving import measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -121,6 +122,8 @@ class FrontProcess:
                 raise Unavailable(f"the serving process has ended with status {code}") from why
             if isinstance(frame, wire.Ask):
                 self._channel.say(answer(self._facts, frame))
+            elif isinstance(frame, wire.Measure):
+                self._channel.say(wire.Measured(frame.number, measured()))
             elif isinstance(frame, wire.Agents):
                 self.agents = frame.number
                 self.changed()

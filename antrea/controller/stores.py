@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from antrea.outside.aggregated.objects import Objects, Question
 
 ANSWER_SECONDS = 30.0
+METRICS_SECONDS = 2.0
 MOST_QUESTIONS = 1000
 """That wait for an answer at a time."""
 AGENTS_SECONDS = 1.0
@@ -41,7 +42,7 @@ class Computing:
     def __init__(self, channel: wire.Channel) -> None:
         self._channel = channel
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[wire.Answer]] = {}
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     async def answer(self, question: Question) -> msgspec.Struct:
         """Raises Answered for refusals, Unavailable if no answer comes in time."""
@@ -49,28 +50,19 @@ class Computing:
             raise Answered(429, "too many requests wait for the controller, try again")
         row = ROWS[question.group, question.resource]
         number = next(self._numbers)
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
         found = question.found
-        self._channel.say(
-            wire.Ask(
-                number,
-                question.group,
-                question.resource,
-                question.subresource,
-                question.verb,
-                question.namespace,
-                question.name,
-                dict(question.query),
-                wire.raw(found) if found is not None else wire.NOTHING,
-            )
+        ask = wire.Ask(
+            number,
+            question.group,
+            question.resource,
+            question.subresource,
+            question.verb,
+            question.namespace,
+            question.name,
+            dict(question.query),
+            wire.raw(found) if found is not None else wire.NOTHING,
         )
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await future
-        except TimeoutError as why:
-            raise Unavailable(f"the controller has not answered within {ANSWER_SECONDS:g} s") from why
-        finally:
-            del self._waiting[number]
+        answer: wire.Answer = await self._reply(number, ask, ANSWER_SECONDS)
         if answer.found == wire.NOTHING:
             raise missing(row, question.name)
         if not answer.is_status:
@@ -81,7 +73,24 @@ class Computing:
             raise Answered(status.code, status.message, status.details)
         return status
 
-    def take(self, answer: wire.Answer) -> None:
+    async def metrics(self) -> str:
+        """Of the other process. Raises Unavailable if none come in time."""
+        number = next(self._numbers)
+        found: wire.Measured = await self._reply(number, wire.Measure(number), METRICS_SECONDS)
+        return found.text
+
+    async def _reply(self, number: int, question: wire.Frame, seconds: float) -> Any:
+        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self._channel.say(question)
+        try:
+            async with asyncio.timeout(seconds):
+                return await future
+        except TimeoutError as why:
+            raise Unavailable(f"the controller has not answered within {seconds:g} s") from why
+        finally:
+            del self._waiting[number]
+
+    def take(self, answer: wire.Answer | wire.Measured) -> None:
         """An answer has come; nobody may wait for it any more."""
         future = self._waiting.get(answer.number)
         if future is not None and not future.done():
@@ -92,7 +101,7 @@ async def apply(channel: wire.Channel, objects: Objects, computing: Computing, l
     """Hear until the channel ends. Raises Unavailable then."""
     for count in itertools.count(1):
         frame = await channel.hear()
-        if isinstance(frame, wire.Answer):
+        if isinstance(frame, wire.Answer | wire.Measured):
             computing.take(frame)
         elif isinstance(frame, wire.Leader):
             leading.tell(frame)

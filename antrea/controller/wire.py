@@ -110,6 +110,19 @@ class Answer(Frame, frozen=True):
     is_status: bool = False
 
 
+class Measure(Frame, frozen=True):
+    """The front asks for metrics."""
+
+    number: int
+
+
+class Measured(Frame, frozen=True):
+    """Metrics of the computing process, in Prometheus' text format."""
+
+    number: int
+    text: str
+
+
 class Started(Frame, frozen=True):
     """The front serves at this port."""
 
@@ -134,7 +147,22 @@ class Level(Frame, frozen=True):
     verbosity: int
 
 
-Said = Start | Leader | Put | Change | Drop | Synced | Ask | Answer | Started | Failed | Agents | Level
+Said = (
+    Start
+    | Leader
+    | Put
+    | Change
+    | Drop
+    | Synced
+    | Ask
+    | Answer
+    | Measure
+    | Measured
+    | Started
+    | Failed
+    | Agents
+    | Level
+)
 _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Said)
 
 

@@ -167,16 +167,16 @@ def json_answer(body: Any) -> web.Response:
     return web.Response(body=msgspec.json.encode(body) + b"\n", content_type="application/json")
 
 
-async def metrics_answer(_: web.Request) -> web.Response:
-    """All metrics of this process."""
-    return metrics_of("")
-
-
 def metrics_of(own: str) -> web.Response:
     """Metrics in Prometheus' format: `own`, and those that every process has."""
+    return web.Response(text=own + measured(), content_type="text/plain")
+
+
+def measured() -> str:
+    """The metrics that every process has, of this one."""
     from prometheus_client import generate_latest  # noqa: PLC0415 (a MiB until somebody asks)
 
-    return web.Response(body=own.encode() + generate_latest(), content_type="text/plain")
+    return generate_latest().decode()
 
 
 async def loglevel(request: web.Request) -> web.Response:

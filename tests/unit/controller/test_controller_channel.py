@@ -67,7 +67,11 @@ async def connected() -> AsyncIterator[tuple[Publisher, Objects, Computing, wire
 
 async def answers(channel: wire.Channel) -> None:
     while True:
-        channel.say(answer(Facts(), await channel.hear()))
+        frame = await channel.hear()
+        if isinstance(frame, wire.Measure):
+            channel.say(wire.Measured(frame.number, "antrea_computed 1\n"))
+        else:
+            channel.say(answer(Facts(), frame))
 
 
 async def settled(objects: Objects, resource: str) -> Any:
@@ -125,6 +129,11 @@ async def test_channel_questions_are_answered_by_who_computes() -> None:
             ),
         ):
             assert await computing.answer(given) == expected
+
+
+async def test_channel_metrics_of_the_computing_process_are_told() -> None:
+    async with connected() as (_, _, computing, _):
+        assert await computing.metrics() == "antrea_computed 1\n"
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,14 @@ def test_controller_serves_until_sigterm_and_warns_of_unknown_keys(tmp_path: Pat
             "component": "controller", "name": "NodeIPAM", "status": "Disabled", "version": "BETA",
         }  # fmt: skip
         assert "AntreaProxy" not in gates
+        samples = get(port, "/metrics", token)[1].splitlines()
+        resident = [line for line in samples if line.startswith("process_resident_memory_bytes{")]
+        assert [line.split(" ")[0].partition("{")[2] for line in resident] == [
+            'process="serving"}',
+            'process="computing"}',
+        ]
+        assert len([line for line in samples if line.startswith("# TYPE process_resident_memory_bytes")]) == 1
+        assert get(port, "/endpoint", token) == (400, "pod must be provided\n")
         assert json.loads(get(port, "/version", token)[1])["gitVersion"].startswith("v")
         program.send_signal(signal.SIGTERM)
         _, err = program.communicate(timeout=20)

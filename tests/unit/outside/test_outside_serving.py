@@ -23,7 +23,7 @@ from antrea.outside.serving import (
     json_answer,
     listen,
     loglevel,
-    metrics_answer,
+    metrics_of,
     self_signed,
     server_tls,
     write_token,
@@ -46,6 +46,10 @@ async def hello(_: web.Request) -> web.StreamResponse:
     return json_answer({"hello": "you"})
 
 
+async def metrics(_: web.Request) -> web.StreamResponse:
+    return metrics_of("")
+
+
 class Nobody:
     async def answer(self, question: Question) -> msgspec.Struct:
         raise AssertionError(question)
@@ -62,7 +66,7 @@ async def served() -> AsyncIterator[Served]:
     checks = {"ovs": lambda: TROUBLE["ovs"]}
     gets = {
         "/hello": hello,
-        "/metrics": metrics_answer,
+        "/metrics": metrics,
         "/loglevel": loglevel,
         "/healthz": health({}),
         "/livez": health(checks),
