@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from controller_process import ControllerProcess, prepare, withdraw
+from own_lab import own_lab
 
-from antrea.lab import cluster
-from antrea.lab.record import Record
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,21 +30,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    record = Record(f"t{os.getpid()}")
-    try:
-        yield cluster.up(record, Settings(nodes=2, cni="antrea"), print)
-    finally:
-        cluster.down(record)
+    with own_lab("t", Settings(nodes=2)) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[Lab]:
     """A real API server without nodes, for what talks to the API alone; programs under test run in `control`."""
-    record = Record(f"c{os.getpid()}")
-    try:
-        yield cluster.up(record, Settings(nodes=0), print)
-    finally:
-        cluster.down(record)
+    with own_lab("c", Settings(nodes=0)) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def empty_plane() -> Iterator[Lab]:
+    """The same, for one module alone: nobody else's definitions, webhooks and other objects of the cluster are in it."""
+    with own_lab("e", Settings(nodes=0)) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,8 @@ from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.lab import artifacts, cluster
 from antrea.lab import control_plane as plane
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from antrea.lab.cluster import Lab
 
@@ -30,16 +27,6 @@ CHART = ROOT / "build/charts/antrea"
 @pytest.fixture(scope="session")
 def helm() -> Path:
     return artifacts.helm(print)
-
-
-@pytest.fixture
-def fresh() -> Iterator[Lab]:
-    """An API server of its own: objects of the cluster that other tests made are none of this release."""
-    record = Record(f"h{os.getpid()}")
-    try:
-        yield cluster.up(record, Settings(nodes=0), print)
-    finally:
-        cluster.down(record)
 
 
 def call(helm: Path, *words: str, lab: Lab | None = None) -> subprocess.CompletedProcess[str]:
@@ -127,13 +114,13 @@ def test_values_that_cannot_work_stop_the_installation(helm: Path, value: str, s
     assert says in done.stderr
 
 
-def test_helm_installs_upgrades_and_removes_the_chart(helm: Path, fresh: Lab) -> None:
+def test_helm_installs_upgrades_and_removes_the_chart(helm: Path, empty_plane: Lab) -> None:
     release = ("antrea", "--namespace", "helm-test")
-    installed = call(helm, "install", *release, str(CHART), "--create-namespace", lab=fresh)
+    installed = call(helm, "install", *release, str(CHART), "--create-namespace", lab=empty_plane)
     assert installed.returncode == 0, installed.stderr
     try:
         assert "daemonset/antrea-agent" in installed.stdout
-        objects = fresh.api.kubectl(
+        objects = empty_plane.api.kubectl(
             "-n", "helm-test", "get", "cm,ds,deploy,svc", "-l", "app=antrea", "-o", "name"
         )
         assert sorted(objects.split()) == [
@@ -142,11 +129,14 @@ def test_helm_installs_upgrades_and_removes_the_chart(helm: Path, fresh: Lab) ->
             "deployment.apps/antrea-controller",
             "service/antrea",
         ]
-        upgraded = call(helm, "upgrade", *release, str(CHART), "--set", "defaultMTU=1300", lab=fresh)
+        upgraded = call(helm, "upgrade", *release, str(CHART), "--set", "defaultMTU=1300", lab=empty_plane)
         assert upgraded.returncode == 0, upgraded.stderr
-        config = fresh.api.kubectl("-n", "helm-test", "get", "cm", "antrea-config", "-o", "yaml")
+        config = empty_plane.api.kubectl("-n", "helm-test", "get", "cm", "antrea-config", "-o", "yaml")
         assert "defaultMTU: 1300" in config
     finally:
-        removed = call(helm, "uninstall", *release, "--wait", lab=fresh)
+        removed = call(helm, "uninstall", *release, "--wait", lab=empty_plane)
     assert removed.returncode == 0, removed.stderr
-    assert fresh.api.kubectl("get", "clusterrole,clusterrolebinding", "-l", "app=antrea", "-o", "name") == ""
+    assert (
+        empty_plane.api.kubectl("get", "clusterrole,clusterrolebinding", "-l", "app=antrea", "-o", "name")
+        == ""
+    )

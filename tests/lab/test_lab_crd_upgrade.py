@@ -12,12 +12,8 @@ import pytest
 
 from antrea.apis.crd.definition import GROUP
 from antrea.apis.crds import CRDS
-from antrea.lab import cluster
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from antrea.lab.cluster import Lab
 
@@ -34,16 +30,6 @@ def shown(release: str) -> str:
     if found.returncode:
         pytest.skip(f"the checkout has no {release}")
     return found.stdout
-
-
-@pytest.fixture(scope="module")
-def plane() -> Iterator[Lab]:
-    """An API server of its own, as its definitions change."""
-    record = Record(f"crdup{os.getpid()}")
-    try:
-        yield cluster.up(record, Settings(nodes=0), print)
-    finally:
-        cluster.down(record)
 
 
 def install(plane: Lab, manifest: str) -> None:
@@ -78,20 +64,20 @@ def specs(plane: Lab, versions: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def test_objects_of_an_old_release_are_kept_under_ours_and_under_upstreams_again(plane: Lab) -> None:
-    install(plane, shown(OLD_RELEASE))
-    plane.api.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(OBJECTS.values())}))
+def test_objects_of_an_old_release_are_kept_under_ours_and_under_upstreams_again(empty_plane: Lab) -> None:
+    install(empty_plane, shown(OLD_RELEASE))
+    empty_plane.api.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(OBJECTS.values())}))
     wanted = {plural: body["spec"] for plural, body in OBJECTS.items()}
     # what was stored as v1alpha2 by the old release is read so without a webhook
     versions = {plural: "v1alpha2" if plural == "ippools" else "v1beta1" for plural in OBJECTS}
 
-    install(plane, OURS)
-    definitions = plane.api.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    install(empty_plane, OURS)
+    definitions = empty_plane.api.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
     assert {item["metadata"]["name"] for item in definitions} >= {crd.name for crd in CRDS}
-    assert specs(plane, versions) == wanted
+    assert specs(empty_plane, versions) == wanted
 
-    install(plane, (Path(SOURCE) / MANIFEST).read_text())
-    assert specs(plane, versions) == wanted
+    install(empty_plane, (Path(SOURCE) / MANIFEST).read_text())
+    assert specs(empty_plane, versions) == wanted
 
-    install(plane, OURS)
-    assert specs(plane, versions) == wanted
+    install(empty_plane, OURS)
+    assert specs(empty_plane, versions) == wanted

@@ -6,7 +6,6 @@ The recordings in tests/golden/crd are of upstream v2.3.2 on the same version of
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,6 @@ from hypothesis import HealthCheck, given, settings
 
 from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
 from antrea.apis.crds import CRDS
-from antrea.lab import cluster
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,18 +68,14 @@ def path_of(body: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[Lab]:
-    """An API server of its own: webhooks that other tests register would answer in the schema's stead."""
-    record = Record(f"crd{os.getpid()}")
-    try:
-        lab = cluster.up(record, Settings(nodes=0), print)
-        lab.api.kubectl("apply", "-f", str(MANIFEST))
-        lab.api.kubectl("wait", "--for=condition=Established", "-f", str(MANIFEST), "--timeout=30s")
-        for name in NAMESPACES:
-            lab.api.kubectl("create", "namespace", name)
-        yield lab
-    finally:
-        cluster.down(record)
+def plane(empty_plane: Lab) -> Lab:
+    """With our definitions; webhooks that other tests register would answer in the schema's stead."""
+    lab = empty_plane
+    lab.api.kubectl("apply", "-f", str(MANIFEST))
+    lab.api.kubectl("wait", "--for=condition=Established", "-f", str(MANIFEST), "--timeout=30s")
+    for name in NAMESPACES:
+        lab.api.kubectl("create", "namespace", name)
+    return lab
 
 
 @pytest.fixture(scope="module")

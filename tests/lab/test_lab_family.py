@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import outside_host
 import pytest
+from own_lab import own_lab
 
 from antrea.lab import cluster, demo, node
 from antrea.lab.cluster import Lab
-from antrea.lab.record import Record
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,15 +34,11 @@ class Shown(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def showing(settings: Settings) -> Iterator[Shown]:
-    record = Record(f"{settings.family}{settings.kube_proxy}{os.getpid()}")
     progress: list[str] = []
     said: list[str] = []
-    try:
-        lab = cluster.up(record, settings, progress.append)
+    with own_lab(f"{settings.family}-{settings.kube_proxy}-", settings, progress.append) as lab:
         demo.show(lab, said.append)
         yield Shown(lab, progress, said)
-    finally:
-        cluster.down(record)
 
 
 @pytest.fixture(scope="module", params=[DUAL, IPV6], ids=lambda settings: settings.family)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from agent_node import wait_ready
+from config_map import ConfigMap
 
 from antrea.errors import Unavailable
 from antrea.lab import control_plane as plane
@@ -97,20 +98,14 @@ def requests(lab: Lab) -> Iterator[tuple[dict[str, Any], frozenset[Right]]]:
 @pytest.fixture
 def exercised(lab: Lab) -> Lab:
     """A cluster in which an agent had something to tell about its configuration."""
-    shown = json.loads(lab.api.kubectl("-n", "kube-system", "get", "cm", "antrea-config", "-o", "json"))
-    text = shown["data"]["antrea-agent.conf"]
-
-    def write(value: str) -> None:
-        patch = json.dumps({"data": {"antrea-agent.conf": value}})
-        lab.api.kubectl("-n", "kube-system", "patch", "cm", "antrea-config", "--type=merge", "-p", patch)
-
-    write(f"{text}\nrightsTest: true\n")
+    config = ConfigMap(lab)
+    config.change(rightsTest=True)
     try:
         wait_for(
             "an Event of the unknown key", lambda: said(lab, "UnknownConfigKey", "rightsTest"), seconds=20
         )
     finally:
-        write(text)
+        config.write(config.text)
     for machine in lab.topology.nodes:
         wait_ready(lab, machine.name)
     return lab

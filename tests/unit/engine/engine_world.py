@@ -161,6 +161,24 @@ UNITS = (
 )
 
 
+def chain(facts: Facts, pod: Pod) -> Iterator[Any]:
+    """One entry of every rank."""
+    yield Route(pod.name)
+    yield Flow(pod.name, (f"output:{pod.port}",))
+    yield Snat(pod.port, pod.name)
+
+
+def flow(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Flow(pod.name, (f"output:{pod.port}",))
+
+
+def status(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Status(pod.name, str(pod.port))
+
+
+CHAIN = (Unit(Pod, chain),)
+
+
 def faulty(units: Iterable[Unit], fault: Callable[[], None]) -> tuple[Unit, ...]:
     """The same units, which call `fault` before each item and at the end."""
 

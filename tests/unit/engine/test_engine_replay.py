@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from engine_world import QUICK, Announce, Flow, Member, Pod, Policy, Route, Snat, Status, until
+from engine_world import (
+    CHAIN,
+    QUICK,
+    Announce,
+    Flow,
+    Member,
+    Pod,
+    Policy,
+    Route,
+    Snat,
+    flow,
+    until,
+)
 
 from antrea.engine import Act, Engine, Facts, Pace, Unit
 from antrea.errors import Refused, Unavailable
@@ -14,24 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conftest import Run
-
-
-def chain(facts: Facts, pod: Pod) -> Iterator[Any]:
-    """One entry of every rank."""
-    yield Route(pod.name)
-    yield Flow(pod.name, (f"output:{pod.port}",))
-    yield Snat(pod.port, pod.name)
-
-
-def flow(facts: Facts, pod: Pod) -> Iterator[Any]:
-    yield Flow(pod.name, (f"output:{pod.port}",))
-
-
-def status(facts: Facts, pod: Pod) -> Iterator[Any]:
-    yield Status(pod.name, str(pod.port))
-
-
-CHAIN = (Unit(Pod, chain),)
 
 
 # 6. and 7. withdrawals, replays, sweeps

@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from engine_world import QUICK, Announce, Flow, Pod, Policy, Route, Setting, Snat, Status, until
+from engine_world import (
+    CHAIN,
+    QUICK,
+    Announce,
+    Flow,
+    Pod,
+    Policy,
+    Route,
+    Setting,
+    Snat,
+    Status,
+    flow,
+    status,
+    until,
+)
 
 from antrea.engine import Facts, Pace, Unit
 from antrea.errors import Refused
@@ -18,30 +32,12 @@ if TYPE_CHECKING:
     from conftest import Run
 
 
-def chain(facts: Facts, pod: Pod) -> Iterator[Any]:
-    """One entry of every rank."""
-    yield Route(pod.name)
-    yield Flow(pod.name, (f"output:{pod.port}",))
-    yield Snat(pod.port, pod.name)
-
-
-def flow(facts: Facts, pod: Pod) -> Iterator[Any]:
-    yield Flow(pod.name, (f"output:{pod.port}",))
-
-
-def status(facts: Facts, pod: Pod) -> Iterator[Any]:
-    yield Status(pod.name, str(pod.port))
-
-
 def announce(facts: Facts, pod: Pod) -> Iterator[Any]:
     yield Announce(pod.name, pod.port)
 
 
 async def ignore(act: Announce) -> None:
     pass
-
-
-CHAIN = (Unit(Pod, chain),)
 
 
 async def test_what_is_wanted_reaches_the_sinks_and_goes_again(world: Run) -> None:

@@ -1,0 +1,26 @@
+"""A lab for as long as a block lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from antrea.lab import cluster
+from antrea.lab.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from antrea.lab.cluster import Lab
+    from antrea.lab.settings import Settings
+
+
+@contextlib.contextmanager
+def own_lab(name: str, settings: Settings, say: Callable[[str], None] = print) -> Iterator[Lab]:
+    """Up, under this name and the number of this process; then taken down by its own record, however the block ends."""
+    record = Record(f"{name}{os.getpid()}")
+    try:
+        yield cluster.up(record, settings, say)
+    finally:
+        cluster.down(record)
