@@ -68,11 +68,9 @@ def yaml_of(answer: Any) -> str:
     if isinstance(answer, dict) and all(_plain(text) for row in answer.items() for text in row):
         # such as versions, which every script asks for first: without YAML's library (start-up time)
         return "".join(f"{key}: {answer[key]}\n" for key in sorted(answer)) or "{}\n"
-    import yaml  # noqa: PLC0415 (start-up time)
+    from antrea.antctl.yaml_text import text_of  # noqa: PLC0415 (start-up time)
 
-    text = yaml.safe_dump(answer, sort_keys=True, default_flow_style=False, width=2**31, allow_unicode=True)
-    # PyYAML ends a document that is one scalar with "..."
-    return str(text).removesuffix("...\n")
+    return text_of(answer)
 
 
 def _plain(text: Any) -> bool:

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from antrea.antctl.commands import DATA_COMMANDS
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
 from antrea.antctl.output import listed, render, table, yaml_of
+from antrea.antctl.yaml_text import text_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "antctl"
 COLUMNS = {row.name: row.columns for row in DATA_COMMANDS}
@@ -103,7 +103,7 @@ def test_antctl_json_yaml_and_raw_print_the_same_rows() -> None:
     assert json.loads(render(rows, "json", (), ordered=True)) == rows
     assert render(rows, "json", (), ordered=True).startswith('[\n  {\n    "name": "b",\n')
     assert render(rows, "yaml", (), ordered=True) == (
-        "- ips:\n  - 10.0.0.1\n  name: b\n  none: null\n  ofPort: 3\n  'on': true\n"
+        '- ips:\n  - 10.0.0.1\n  name: b\n  none: null\n  ofPort: 3\n  "on": true\n'
     )
     assert render(rows, "raw", (), ordered=True) == "[{b [10.0.0.1] 3 true <nil>}]\n"
     with pytest.raises(Failure, match="unsupported format type: xml"):
@@ -121,4 +121,4 @@ def test_antctl_a_long_list_in_a_cell_says_how_many_more_there_are() -> None:
 )
 def test_antctl_yaml_of_strings_is_what_the_library_writes(text: str) -> None:
     for answer in ({"agentVersion": text}, {text: "v1", "antctlVersion": "v2"}):
-        assert yaml_of(answer) == yaml.safe_dump(answer)
+        assert yaml_of(answer) == text_of(answer)
