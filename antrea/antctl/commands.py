@@ -336,13 +336,14 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
 ACTIONS: tuple[Action, ...] = (
     Action("", "check", "R", "Performs pre and post installation checks", "antrea.antctl.check.command"),
     Action("", "proxy", "CR", "Run a reverse proxy to access Antrea API", "antrea.antctl.proxy"),
+    Action("", "supportbundle", "AC", "Generate support bundle", "antrea.antctl.supportbundle"),
+    Action("", "supportbundle", "R", "Generate support bundle", "antrea.antctl.supportbundle_remote"),
     Action("", "upgrade", "R", "Sub-commands for upgrade operations", "antrea.antctl.upgrade"),
 )
 
 NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("", "traceflow", "ACR", "Trace a packet through the cluster", ("tf", "traceflows")),
     NotBuilt("", "packetcapture", "ACR", "Capture packets of a Pod", ("pc", "packetcaptures")),
-    NotBuilt("", "supportbundle", "ACR", "Collect logs and state into files"),
     NotBuilt("", "set", "F", "Set values of the flow aggregator"),
     NotBuilt("", "mc", "R", "Manage multi-cluster"),
     NotBuilt(

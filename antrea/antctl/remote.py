@@ -78,7 +78,14 @@ def agent(kubernetes: Server, name: str, *, insecure: bool) -> Server:
     parity: pkg/antctl/raw/helper.go CreateAgentClientCfgFromObjects
     """
     node = ask(kubernetes, f"/api/v1/nodes/{name}", {})
-    info = ask(kubernetes, f"{AGENT_INFOS}/{name}", {})
+    return agent_of(kubernetes, node, ask(kubernetes, f"{AGENT_INFOS}/{name}", {}), insecure=insecure)
+
+
+def agent_of(
+    kubernetes: Server, node: Mapping[str, Any], info: Mapping[str, Any], *, insecure: bool
+) -> Server:
+    """The port of an agent by its Node and its AntreaAgentInfo, as `agent`. Raises Failure."""
+    name = node["metadata"]["name"]
     if not info.get("nodeRef", {}).get("name"):
         raise Failure(f"AntreaAgentInfo is not ready for Node {name}")
     bundle = info.get("apiCABundle", "")

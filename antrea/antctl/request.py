@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from antrea.antctl.failure import Failure
 
@@ -90,6 +90,30 @@ def ask(
         return json.loads(answer) if answer.strip() else None
     except ValueError as why:
         raise Failure(f"answer of {path} is not JSON: {why}") from why
+
+
+def save(server: Server, target: str, file: IO[bytes]) -> None:
+    """Write the answer to a GET into a file, piece by piece. Raises Failure, Answered."""
+    import http.client  # noqa: PLC0415 (start-up time)
+    import shutil  # noqa: PLC0415
+
+    from antrea.errors import AntreaError  # noqa: PLC0415
+
+    if server.verbose:
+        print(f"GET {server.access.url}{target}", file=sys.stderr)
+    try:
+        with contextlib.closing(_connection(server)) as connection:
+            connection.request("GET", target, headers=server.access.authorization())
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise Answered(
+                    f"request to server failed: {_words(answer.status, answer.read())}", answer.status
+                )
+            shutil.copyfileobj(answer, file)
+    except AntreaError as why:
+        raise Failure(str(why)) from why
+    except (OSError, http.client.HTTPException) as why:
+        raise Failure(f"request to server failed: {server.access.url}{target}: {why}") from why
 
 
 def _exchange(server: Server, method: str, target: str, body: str | None, content: str) -> tuple[int, bytes]:

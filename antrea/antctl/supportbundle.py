@@ -1,0 +1,88 @@
+"""`antctl supportbundle` in a Pod: asks its program to collect a bundle, which stays in the Pod for an hour.
+
+parity: pkg/antctl/raw/supportbundle/command.go localSupportBundleRequest
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from antrea.antctl.failure import Failure
+from antrea.antctl.mode import AGENT
+from antrea.antctl.request import ask, save
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from antrea.antctl.request import Server
+
+PATH = "/apis/system.antrea.io/v1beta1/supportbundles"
+FIRST_SECONDS, AGAIN_SECONDS = 0.1, 0.5
+LONGEST_SECONDS = 300.0
+"""Until a program gives up by itself, and some more."""
+
+
+def begin(server: Server, name: str, since: str = "") -> None:
+    """Start a collection. Raises Failure."""
+    body: dict[str, Any] = {"apiVersion": "system.antrea.io/v1beta1", "kind": "SupportBundle"}
+    body["metadata"] = {"name": name}
+    if since:
+        body["since"] = since
+    ask(server, PATH, {}, body)
+
+
+def wait(server: Server, name: str) -> dict[str, Any]:
+    """The bundle as soon as it is collected. Raises Failure if that fails or takes too long."""
+    end, pause = time.monotonic() + LONGEST_SECONDS, FIRST_SECONDS
+    while time.monotonic() < end:
+        time.sleep(pause)
+        pause = AGAIN_SECONDS
+        found: dict[str, Any] = ask(server, f"{PATH}/{name}", {})
+        if found.get("status") == "Collected":
+            return found
+        if found.get("status") != "Collecting":
+            raise Failure("somebody else ended the collection")
+    raise Failure(f"the support bundle has not been collected in {LONGEST_SECONDS:.0f} s")
+
+
+def download(server: Server, name: str, path: Path) -> None:
+    """The bundle, once it is collected, whole or not at all. Raises Failure."""
+    found = wait(server, name)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            save(server, f"{PATH}/{name}/download", file)
+        with part.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != found.get("sum"):
+                raise Failure("the support bundle was cut off or replaced while it was downloaded")
+        part.replace(path)
+    except OSError as why:
+        raise Failure(f"{path}: {why.strerror or why}") from why
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def command() -> click.Command:
+    """The command `supportbundle` of a Pod."""
+    return click.Command(
+        "supportbundle",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        callback=_callback,
+        short_help="Generate support bundle",
+        help="Generate the support bundle of the current Antrea agent or controller.",
+    )
+
+
+def _callback() -> None:
+    target = click.get_current_context().obj
+    name, server = "agent" if target.mode is AGENT else "controller", target.find()
+    begin(server, name)
+    meta = wait(server, name)["metadata"]
+    expires = time.strptime(meta["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ")
+    click.echo(f"Created bundle under {tempfile.gettempdir()}")
+    click.echo(f"Expire time: {time.strftime('%Y-%m-%d %H:%M:%S +0000 UTC', expires)}")
