@@ -1,7 +1,7 @@
 """The agent about itself: the answer of /agentinfo, and its AntreaAgentInfo, which it renews once a minute.
 
 The controller creates and deletes the object (antrea.controller.agent_infos). Unlike upstream's, AgentHealthy is False
-while a check fails, with the reason; ControllerConnectionUp is left out as long as the agent has no such connection.
+while a check fails, with the reason.
 parity: pkg/monitor/agent.go, pkg/agent/querier/querier.go
 """
 

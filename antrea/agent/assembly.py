@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,6 +26,7 @@ from antrea.errors import Refused, Unavailable
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
+from antrea.features.egress import agent as egress
 from antrea.features.feature import Families, Realised
 from antrea.features.node_network import agent as node_network
 from antrea.features.node_route import agent as node_route
@@ -43,6 +45,7 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside import klog
+from antrea.outside.controlplane import Controlplane
 from antrea.outside.journal import FileJournal
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
@@ -80,6 +83,7 @@ FEATURES: tuple[AgentFeature, ...] = (
     node_network.FEATURE,
     node_route.FEATURE,
     proxy.FEATURE,
+    egress.FEATURE,
 )
 # What must be known before that which an earlier start left may go: all Pods, all Nodes.
 SWEEPS = {int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category}
@@ -133,7 +137,15 @@ class Agent:
         )
         socket = Path(config.cni_socket)
         self.cni = CniServer(wiring, self.ready, socket, waits_for=lambda: self.ready.waiting)
-        self.health = Health(self.ready)
+        groups = [kind for feature in FEATURES for kind in feature.groups]
+        self.controlplane = Controlplane(
+            kube,
+            name,
+            groups,
+            namespace=os.environ.get("POD_NAMESPACE", "kube-system"),
+            path=config.antrea_client_connection.kubeconfig,
+        )
+        self.health = Health(self.ready, lambda: self.controlplane.trouble)
         self.view = AgentView(
             lambda: configuration.now,
             self.facts,
@@ -155,6 +167,7 @@ class Agent:
                 self.tasks = tasks
                 tasks.create_task(self.cni.run(), name="CNI server")
                 tasks.create_task(self.api.run(), name="API server")
+                tasks.create_task(self.controlplane.run(self.facts), name="controlplane")
                 db = await self._database()
                 last.push_async_callback(db.close)
                 await self._connect(db, tasks)

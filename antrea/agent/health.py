@@ -29,7 +29,8 @@ FEED_SECONDS = 5.0
 class Health:
     """Before `follow`, only `ready` can be asked: what is to be connected is not there yet."""
 
-    def __init__(self, ready: Readiness) -> None:
+    def __init__(self, ready: Readiness, controller: Check) -> None:
+        """`controller` says what is wrong with the connection to antrea-controller."""
         self._start = ready
         self._db: Ovsdb | None = None
         self._switch: SwitchCare | None = None
@@ -44,6 +45,7 @@ class Health:
         self.conditions: Mapping[str, Check] = {
             "OVSDBConnectionUp": self.database,
             "OpenflowConnectionUp": self.switch,
+            "ControllerConnectionUp": controller,
         }
 
     def switch(self) -> str:
@@ -52,7 +54,7 @@ class Health:
         return "" if up else "disconnected from ovs-vswitchd"
 
     def database(self) -> str:
-        """OVSDB takes transactions; without it Pods keep their network, but none can come or go."""
+        """OVSDB takes transactions; without it no Pod can come or go, and userspace OVS forwards nothing."""
         up = self._db is None or self._db.connected
         return "" if up else "disconnected from OVSDB"
 

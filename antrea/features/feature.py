@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from antrea.apis.controlplane import GroupMember
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.fact import Fact
@@ -32,10 +33,19 @@ class Realised(Fact, frozen=True):
     pipeline: Pipeline
 
 
+class GroupKind(msgspec.Struct, frozen=True):
+    """A kind of group that agents watch at the controller: each member on this Node is a row of `fact`."""
+
+    plural: str
+    fact: type[Fact]
+    row: Callable[[str, GroupMember], Fact]
+
+
 class AgentFeature(msgspec.Struct, frozen=True):
     """One feature as the agent's assembly sees it."""
 
     name: str
     tables: Callable[[AgentConfig, Families], tuple[Table, ...]]
     """Tables that must be realised while the feature is on."""
-    units: tuple[Unit, ...]
+    units: tuple[Unit, ...] = ()
+    groups: tuple[GroupKind, ...] = ()

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 AGENT_COLUMNS = "NAME HEALTHY LAST_HEARTBEAT VERSION NODE NUM_PODS SUBNETS"
 CONTROLLER_COLUMNS = "NAME HEALTHY LAST_HEARTBEAT VERSION CONNECTED_AGENTS NODE NUM_NETWORK_POLICIES"
+ALL_WELL = dict.fromkeys(
+    ("AgentHealthy", "OVSDBConnectionUp", "OpenflowConnectionUp", "ControllerConnectionUp"), "True"
+)
 
 
 def table(text: str) -> list[list[str]]:
@@ -39,9 +42,9 @@ def status(found: dict[str, Any]) -> dict[str, str]:
 
 
 def healthy(lab: Lab) -> bool:
-    """Whether every agent has told of itself that it is healthy."""
+    """Whether every agent has told of itself that it is healthy and hears the controller."""
     names = [machine.name for machine in lab.topology.nodes]
-    return all(status(info(lab, name)).get("AgentHealthy") == "True" for name in names)
+    return all(status(info(lab, name)) == ALL_WELL for name in names)
 
 
 def wait_told(lab: Lab) -> None:
@@ -70,9 +73,7 @@ def test_an_agents_object_is_what_its_own_api_answers_with_the_certificate_it_se
     same = ("version", "podRef", "nodeRef", "nodeSubnets", "apiPort", "networkInfo")
     assert {key: saved[key] for key in same} == {key: told[key] for key in same}
     assert saved["ovsInfo"].keys() == told["ovsInfo"].keys() == {"version", "bridgeName", "flowTable"}
-    assert status(saved) == dict.fromkeys(
-        ("AgentHealthy", "OVSDBConnectionUp", "OpenflowConnectionUp"), "True"
-    )
+    assert status(saved) == ALL_WELL
     ca = base64.b64decode(saved["apiCABundle"]).decode()
     script = f"echo '{ca}' >/tmp/ca.pem; curl -s --cacert /tmp/ca.pem https://localhost:10350/healthz"
     assert node.execute(lab.record, "node-1", "sh", "-c", script).strip() == "ok"
@@ -126,6 +127,30 @@ def test_a_lost_ovsdb_is_told_within_seconds_and_so_is_its_return(lab: Lab) -> N
         assert found["ovsInfo"]["version"] == before["ovsInfo"]["version"]
     wait_told(lab)
     assert status(info(lab, "node-2"))["OVSDBConnectionUp"] == "True"
+
+
+def test_agents_find_the_controllers_next_pod_by_themselves(lab: Lab) -> None:
+    wait_told(lab)
+    before = connection(lab, "node-1")
+    api = lab.api
+    api.kubectl("delete", "pod", "-n", "kube-system", "-l", "component=antrea-controller", "--now")
+    api.kubectl("rollout", "status", "-n", "kube-system", "deployment/antrea-controller", "--timeout=60s")
+
+    def again() -> bool:
+        now = connection(lab, "node-1")
+        return now["status"] == "True" and now["lastHeartbeatTime"] > before["lastHeartbeatTime"]
+
+    wait_for("the connection", again, seconds=60, step=0.5)
+    logged = lab.api.kubectl(
+        "logs", "-n", "kube-system", "-l", "component=antrea-agent", "-c", "antrea-agent"
+    )
+    assert "Connected to antrea-controller" in logged
+
+
+def connection(lab: Lab, where: str) -> dict[str, str]:
+    """What the agent says of its connection to the controller."""
+    rows: list[dict[str, str]] = info(lab, where)["agentConditions"]
+    return next(row for row in rows if row["type"] == "ControllerConnectionUp")
 
 
 def test_an_object_that_somebody_emptied_or_made_anew_is_filled_again(lab: Lab) -> None:

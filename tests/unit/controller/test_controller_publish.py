@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 EGRESS = "egressgroups"
+Batch = tuple[list[Any], list[Any]]
+"""Entries to put, entries to drop."""
 
 
 class Heard:
@@ -53,7 +55,7 @@ def belongs(name: str, node: str = "n1", group: str = "e") -> Membership:
 HEAD = GroupHead(EGRESS, "e", "uid")
 
 
-def told(*batches: tuple[Sequence[Any], Sequence[Any]]) -> list[Any]:
+def told(*batches: Batch) -> list[Any]:
     """What is said of the last batch."""
     heard = Heard()
     sink = PublishSink(heard)  # type: ignore[arg-type]
@@ -77,27 +79,27 @@ def test_a_new_group_is_told_whole_with_the_nodes_of_its_members() -> None:
 
 
 def test_a_member_more_and_one_less_is_one_change_with_the_nodes_that_are_left() -> None:
-    start = ([HEAD, belongs("a"), belongs("b", "n2")], [])
+    start: Batch = ([HEAD, belongs("a"), belongs("b", "n2")], [])
     assert told(start, ([belongs("c", "n3")], [belongs("b", "n2")])) == [
         ("change", EGRESS, "e", [(member("c"), "n3")], [(member("b"), "n2")], {"n1", "n3"})
     ]
 
 
 def test_a_pod_of_the_same_name_on_another_node_is_removed_there_and_added_here() -> None:
-    start = ([HEAD, belongs("a"), belongs("b")], [])
+    start: Batch = ([HEAD, belongs("a"), belongs("b")], [])
     assert told(start, ([belongs("a", "n2")], [])) == [
         ("change", EGRESS, "e", [(member("a"), "n2")], [(member("a"), "n1")], {"n1", "n2"})
     ]
 
 
 def test_a_member_that_comes_before_its_group_is_told_with_it() -> None:
-    before = ([belongs("a")], [])
+    before: Batch = ([belongs("a")], [])
     assert told(before) == []
     assert told(before, ([HEAD], [])) == [("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"])]
 
 
 def test_a_group_that_goes_is_told_after_its_members() -> None:
-    start = ([HEAD, belongs("a")], [])
+    start: Batch = ([HEAD, belongs("a")], [])
     assert told(start, ([], [belongs("a"), HEAD])) == [
         ("change", EGRESS, "e", [], [(member("a"), "n1")], set()),
         ("drop", EGRESS, "e"),
@@ -105,7 +107,7 @@ def test_a_group_that_goes_is_told_after_its_members() -> None:
 
 
 def test_what_is_said_again_changes_nothing() -> None:
-    start = ([HEAD, belongs("a")], [])
+    start: Batch = ([HEAD, belongs("a")], [])
     assert told(start, ([belongs("a")], [])) == []
     assert told(start, ([], [belongs("never")])) == []
 

@@ -1,0 +1,106 @@
+"""What an agent hears of groups becomes rows: all at once at first, then one by one, and nothing is lost in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.facts.egress import EgressPod
+from antrea.features.egress.agent import FEATURE
+from antrea.outside.controlplane import GroupFeed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+
+(KIND,) = FEATURE.groups
+
+
+def pods(*names: str) -> list[dict[str, Any]]:
+    return [{"pod": {"namespace": "ns", "name": name}} for name in names]
+
+
+def event(kind: str, name: str, **more: Any) -> bytes:
+    meta = {} if kind == "MODIFIED" else {"metadata": {"name": name}}
+    return msgspec.json.encode({"type": kind, "object": {**meta, "name": name, **more}})
+
+
+BOOKMARK = msgspec.json.encode({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "3"}}})
+
+
+class Server:
+    """Sends these lines on one connection after the other."""
+
+    def __init__(self, *connections: list[bytes]) -> None:
+        self.connections = [*connections]
+        self.asked: list[tuple[str, Mapping[str, str]]] = []
+
+    async def stream(
+        self, path: str, query: Mapping[str, str], _: float, opened: Callable[[], None]
+    ) -> AsyncIterator[bytes]:
+        self.asked.append((path, query))
+        opened()
+        for line in self.connections.pop(0):
+            yield line
+
+
+def heard(facts: Facts, server: Server, times: int = 1) -> set[str]:
+    """Keys of the rows after so many connections."""
+    feed = GroupFeed(KIND, "n1")
+    for _ in range(times):
+        asyncio.run(feed.run(server, facts, lambda: None))  # type: ignore[arg-type]
+    return {found.key for found in facts.all(EgressPod)}
+
+
+def test_the_watch_asks_for_this_node() -> None:
+    server = Server([BOOKMARK])
+    heard(Facts(), server)
+    path = "/apis/controlplane.antrea.io/v1beta2/egressgroups"
+    assert server.asked == [(path, {"watch": "true", "fieldSelector": "nodeName=n1"})]
+
+
+def test_nothing_is_known_before_the_bookmark_and_everything_after_it() -> None:
+    first = event("ADDED", "e", groupMembers=pods("a", "b"))
+    assert heard(Facts(), Server([first])) == set()
+    assert heard(Facts(), Server([first, BOOKMARK])) == {"e ns/a", "e ns/b"}
+
+
+@pytest.mark.parametrize("prefix", ["a", "A"], ids=["as other groups", "as EgressGroupPatch"])
+def test_members_come_and_go(prefix: str) -> None:
+    names = (f"{prefix}ddedGroupMembers", "removedGroupMembers" if prefix == "a" else "RemovedGroupMembers")
+    change = event("MODIFIED", "e", **{names[0]: pods("c"), names[1]: pods("a")})
+    lines = [event("ADDED", "e", groupMembers=pods("a", "b")), BOOKMARK, change]
+    assert heard(Facts(), Server(lines)) == {"e ns/b", "e ns/c"}
+
+
+def test_a_group_that_is_told_anew_keeps_nothing_else_and_one_that_is_deleted_nothing() -> None:
+    lines = [
+        event("ADDED", "e", groupMembers=pods("a")),
+        event("ADDED", "f", groupMembers=pods("a")),
+        BOOKMARK,
+    ]
+    again = event("ADDED", "e", groupMembers=pods("b"))
+    assert heard(Facts(), Server([*lines, again, event("DELETED", "f")])) == {"e ns/b"}
+
+
+def test_what_was_known_stays_while_a_new_connection_tells_it_again() -> None:
+    facts = Facts()
+    first = [event("ADDED", "e", groupMembers=pods("a", "b")), BOOKMARK]
+    second = [event("ADDED", "e", groupMembers=pods("b", "c"))]
+    assert heard(facts, Server(first, second), 2) == {"e ns/a", "e ns/b"}
+    assert heard(facts, Server([*second, BOOKMARK])) == {"e ns/b", "e ns/c"}
+
+
+def test_a_bookmark_of_later_changes_nothing() -> None:
+    lines = [event("ADDED", "e", groupMembers=pods("a")), BOOKMARK, BOOKMARK]
+    assert heard(Facts(), Server(lines)) == {"e ns/a"}
+
+
+def test_what_is_no_event_ends_the_watch_with_its_path() -> None:
+    with pytest.raises(Unavailable, match="egressgroups: answer is not understood"):
+        heard(Facts(), Server([b'{"type": 3}']))
