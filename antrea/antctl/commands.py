@@ -334,6 +334,13 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
 )
 
 ACTIONS: tuple[Action, ...] = (
+    Action(
+        "",
+        "doctor",
+        "AR",
+        "Find leftovers and conflicts on Nodes, and how to repair them",
+        "antrea.antctl.doctor.command",
+    ),
     Action("", "check", "R", "Performs pre and post installation checks", "antrea.antctl.check.command"),
     Action("", "proxy", "CR", "Run a reverse proxy to access Antrea API", "antrea.antctl.proxy"),
     Action("", "supportbundle", "AC", "Generate support bundle", "antrea.antctl.supportbundle"),

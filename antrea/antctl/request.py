@@ -83,13 +83,21 @@ def ask(
     target = path + ("?" + urlencode(query) if query else "")
     sent = None if body is None else json.dumps(body)
     method = method or ("GET" if sent is None else "POST")
-    status, answer = _exchange(server, method, target, sent, content)
+    status, _, answer = _exchange(server, method, target, sent, content)
     if status not in (200, 201, 202):
         raise Answered(f"request to server failed: {_words(status, answer)}", status)
     try:
         return json.loads(answer) if answer.strip() else None
     except ValueError as why:
         raise Failure(f"answer of {path} is not JSON: {why}") from why
+
+
+def date(server: Server, path: str) -> str:
+    """The Date header of an answer, of any status. Raises Failure."""
+    _, headers, _ = _exchange(server, "GET", path, None, "")
+    if not headers.get("Date"):
+        raise Failure(f"{server.access.url} tells no Date")
+    return headers["Date"]
 
 
 def save(server: Server, target: str, file: IO[bytes]) -> None:
@@ -116,7 +124,9 @@ def save(server: Server, target: str, file: IO[bytes]) -> None:
         raise Failure(f"request to server failed: {server.access.url}{target}: {why}") from why
 
 
-def _exchange(server: Server, method: str, target: str, body: str | None, content: str) -> tuple[int, bytes]:
+def _exchange(
+    server: Server, method: str, target: str, body: str | None, content: str
+) -> tuple[int, Mapping[str, str], bytes]:
     import http.client  # noqa: PLC0415 (start-up time)
 
     from antrea.errors import AntreaError  # noqa: PLC0415
@@ -131,7 +141,7 @@ def _exchange(server: Server, method: str, target: str, body: str | None, conten
         with contextlib.closing(_connection(server)) as connection:
             connection.request(method, target, body=body, headers=headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, dict(answer.headers), answer.read()
     except AntreaError as why:
         raise Failure(str(why)) from why
     except (OSError, http.client.HTTPException) as why:

@@ -1,0 +1,293 @@
+"""The checks: pure functions from what is seen of a Node to what is wrong with it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from antrea.antctl.doctor.state import Chain, Finding, NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+OUR_CNI = "10-antrea.conflist"
+OUR_TABLES = ("antrea", "antrea-shield")
+PROXY_CHAINS = (
+    "KUBE-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-FORWARD",
+    "KUBE-PROXY-FIREWALL",
+)
+"""kube-proxy's; kubelet makes chains with other names."""
+PROXY_TABLE = "kube-proxy"
+PROXY_DEVICE = "kube-ipvs0"
+OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 38}
+"""Bytes that a tunnel adds over IPv4. parity: pkg/agent/config/node_config.go"""
+CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 10.0, 60.0
+"""A Date header is a second coarse; an hour of difference makes tokens and certificates invalid."""
+
+
+class Said(NamedTuple):
+    """What a check says, see Finding."""
+
+    severity: str
+    finding: str
+    repair: str
+
+
+def cni_configs(node: NodeState) -> Iterator[Said]:
+    """The runtime takes the first file of /etc/cni/net.d."""
+    files = node.cni_files or ()
+    if OUR_CNI not in files:
+        yield Said(
+            "error",
+            f"/etc/cni/net.d has no {OUR_CNI}, so that new Pods are not connected by Antrea",
+            restart(node),
+        )
+    chained = node.config.get("trafficEncapMode") == "networkPolicyOnly"
+    for file in files:
+        if file == OUR_CNI or chained:
+            continue
+        repair = (
+            f"mv {shlex.quote(f'/etc/cni/net.d/{file}')} {shlex.quote(f'/etc/cni/net.d/{file}.disabled')}"
+        )
+        if file < OUR_CNI:
+            yield Said(
+                "error",
+                f"CNI configuration {file} comes before {OUR_CNI}: new Pods are not connected by Antrea",
+                repair,
+            )
+        else:
+            yield Said(
+                "warning",
+                f"CNI configuration {file} is left of another plugin, which the container runtime uses whenever "
+                f"{OUR_CNI} is away",
+                repair,
+            )
+
+
+def restart(node: NodeState) -> str:
+    """The command that makes the agent's Pod, and with it the CNI configuration, anew."""
+    namespace, _, name = node.pod.partition("/")
+    return f"kubectl -n {namespace or 'kube-system'} delete pod {name}".rstrip()
+
+
+def kube_proxy(node: NodeState) -> Iterator[Said]:
+    """With proxyAll its rules would take the traffic first."""
+    if not node.config.get("antreaProxy.proxyAll"):
+        return
+    chains = node.chains or ()
+    if "kube-proxy" in (node.processes or ()):
+        yield Said(
+            "error",
+            "kube-proxy runs beside antreaProxy.proxyAll and takes the traffic of Services first",
+            "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy",
+        )
+        return
+    for family, tool in (("ip", "iptables"), ("ip6", "ip6tables")):
+        if any(chain.family == family and chain.name in PROXY_CHAINS for chain in chains):
+            yield Said(
+                "error",
+                f"{tool} rules of a former kube-proxy take the traffic of Services before antreaProxy.proxyAll",
+                f"{tool}-save | grep -v KUBE | {tool}-restore",
+            )
+    for family in sorted({chain.family for chain in chains if chain.table == PROXY_TABLE}):
+        yield Said(
+            "error",
+            f"nftables table {family} {PROXY_TABLE} of a former kube-proxy takes the traffic of Services",
+            f"nft delete table {family} {PROXY_TABLE}",
+        )
+    if PROXY_DEVICE in (node.mtus or ()):
+        yield Said(
+            "error",
+            f"{PROXY_DEVICE} of a former kube-proxy has the addresses of Services",
+            f"ip link delete {PROXY_DEVICE}",
+        )
+
+
+def ovs_ports(node: NodeState) -> Iterator[Said]:
+    """Ports whose interface is gone stay in the database for ever."""
+    bridge = node.config.get("ovsBridge", "br-int")
+    namespace, _, name = node.pod.partition("/")
+    for interface in node.interfaces or ():
+        if interface.error:
+            yield Said(
+                "warning",
+                f"port {interface.name} of bridge {bridge} is stale: {interface.error}",
+                f"kubectl -n {namespace or 'kube-system'} exec {name} -c antrea-ovs -- "
+                f"ovs-vsctl --if-exists del-port {bridge} {interface.name}",
+            )
+
+
+def mtu(node: NodeState) -> Iterator[Said]:
+    """A packet that is too big for the underlay is lost without a word."""
+    mtus, wanted = node.mtus or {}, node.pod_mtu
+    if not wanted:
+        return
+    gateway = node.config.get("hostGateway", "antrea-gw0")
+    has = mtus.get(gateway)
+    if has is not None and has != wanted:
+        yield Said(
+            "warning",
+            f"{gateway} has an MTU of {has}, Pods have {wanted}",
+            f"ip link set dev {gateway} mtu {wanted}",
+        )
+    encap = node.config.get("trafficEncapMode", "encap") in ("encap", "hybrid")
+    needed = wanted + (OVERHEAD.get(node.config.get("tunnelType", "geneve"), 0) if encap else 0)
+    carries = mtus.get(node.transport)
+    if carries is not None and carries < needed:
+        yield Said(
+            "error",
+            f"Pods send packets of {wanted} bytes, which take {needed} between Nodes, and {node.transport} "
+            f"carries {carries}: longer packets are lost",
+            f"ip link set dev {node.transport} mtu {needed}",
+        )
+
+
+def gossip_port(node: NodeState) -> Iterator[Said]:
+    """Nodes that cannot gossip think each other dead, and Egress IPs move or are had twice."""
+    port = node.config.get("clusterPort", 10351)
+    for peer in node.peers or ():
+        if peer.trouble:
+            tool = "ip6tables" if ":" in peer.address else "iptables"
+            accept = [
+                f"{tool} -I INPUT -p {protocol} --dport {port} -j ACCEPT" for protocol in ("tcp", "udp")
+            ]
+            yield Said(
+                "error",
+                f"port {port} of Node {peer.node} ({peer.address}) does not answer: {peer.trouble}; "
+                f"the repair is for Node {peer.node}",
+                " && ".join(accept),
+            )
+
+
+def kernel_modules(node: NodeState) -> Iterator[Said]:
+    """What the configuration needs and the kernel neither has loaded nor built in."""
+    for name in node.missing_modules or ():
+        yield Said(
+            "error",
+            f"kernel module {name} is not loaded, and this configuration needs it",
+            f"modprobe {name}",
+        )
+
+
+def foreign_drops(node: NodeState) -> Iterator[Said]:
+    """An accept of ours does not undo another chain's drop."""
+    gateway = node.config.get("hostGateway", "antrea-gw0")
+    for chain in node.chains or ():
+        if chain.hook == "forward" and chain.table not in OUR_TABLES and drops(chain, gateway):
+            yield Said(
+                "error",
+                f"chain {chain.name} of table {chain.family} {chain.table} drops what Pods send out of the Node",
+                accept(chain, gateway),
+            )
+
+
+def drops(chain: Chain, gateway: str) -> bool:
+    """Whether packets from `gateway`, or to it, end at a drop of this chain that no rule before it prevents."""
+    accepted: set[str] = set()
+    for rule in chain.rules:
+        verdict = _verdict(rule[-1]) if rule else ""
+        if verdict == "accept":
+            accepted |= {way for way in ("iifname", "oifname") if _only(rule, way, gateway)}
+        if accepted == {"iifname", "oifname"}:
+            return False
+        if verdict == "drop" and all("counter" in part for part in rule[:-1]):
+            return True
+    return chain.policy == "drop"
+
+
+def _verdict(expression: Mapping[str, Any]) -> str:
+    """accept, drop (which a reject is, too) or empty."""
+    if expression.get("xt") == {"type": "target", "name": "REJECT"}:
+        # iptables' own, which nft does not translate
+        return "drop"
+    (name, *_) = expression
+    return {"accept": "accept", "drop": "drop", "reject": "drop"}.get(name, "")
+
+
+def _only(rule: tuple[Mapping[str, Any], ...], way: str, gateway: str) -> bool:
+    """Whether the rule matches on the interface and on nothing else."""
+    matches = [next(iter(part.values())) for part in rule if next(iter(part)) not in ("counter", "accept")]
+    return len(matches) == 1 and (
+        isinstance(matches[0], dict)
+        and (matches[0].get("left"), matches[0].get("right")) == ({"meta": {"key": way}}, gateway)
+    )
+
+
+def accept(chain: Chain, gateway: str) -> str:
+    """The command that lets packets from and to `gateway` pass the chain; iptables' own where it made the chain."""
+    tool = {"ip": "iptables", "ip6": "ip6tables"}.get(chain.family)
+    if tool and (chain.table, chain.name) == ("filter", "FORWARD"):
+        return " && ".join(f"{tool} -I FORWARD {way} {gateway} -j ACCEPT" for way in ("-i", "-o"))
+    place = f"{chain.family} {chain.table} {chain.name}"
+    rules = (f"nft insert rule {place} {way} {gateway} accept" for way in ("iifname", "oifname"))
+    return " && ".join(rules)
+
+
+def clock(node: NodeState) -> Iterator[Said]:
+    """Tokens, certificates and leases are judged by the clock."""
+    skew = node.skew or 0.0
+    if abs(skew) >= CLOCK_SECONDS:
+        yield Said(
+            "error" if abs(skew) >= CLOCK_ERROR_SECONDS else "warning",
+            f"the clock of this Node is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the API server's",
+            "timedatectl set-ntp true",
+        )
+
+
+CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[Said]], tuple[str, ...]]] = {
+    "cni-configs": (cni_configs, ("cni_files",)),
+    "kube-proxy": (kube_proxy, ("chains", "mtus", "processes")),
+    "ovs-ports": (ovs_ports, ("interfaces",)),
+    "mtu": (mtu, ("mtus",)),
+    "gossip-port": (gossip_port, ("peers",)),
+    "kernel-modules": (kernel_modules, ("missing_modules",)),
+    "foreign-drops": (foreign_drops, ("chains",)),
+    "time-skew": (clock, ("skew",)),
+}
+"""Each check with the fields that it cannot do without."""
+
+
+def findings(node: NodeState) -> list[Finding]:
+    """All checks. What a check could not see is a finding, too: silence would say that it is well."""
+    said = [Finding(node.name, row.severity, "agent", row.finding, row.repair) for row in agent(node)]
+    for name, (check, fields) in CHECKS.items():
+        unseen = [field for field in fields if getattr(node, field) is None]
+        if unseen:
+            why = "; ".join(sorted({node.unseen.get(field, "unknown") for field in unseen}))
+            said.append(Finding(node.name, "unknown", name, f"cannot be checked: {why}", ""))
+            continue
+        said += [Finding(node.name, row.severity, name, row.finding, row.repair) for row in check(node)]
+    return said
+
+
+def agent(node: NodeState) -> Iterator[Said]:
+    """The agent itself, which is asked first."""
+    if why := node.unseen.get("config"):
+        namespace, _, name = node.pod.partition("/")
+        logs = f"kubectl -n {namespace or 'kube-system'} logs {name} -c antrea-agent"
+        yield Said(
+            "error",
+            f"the agent does not tell its configuration, defaults are assumed: {why}",
+            logs,
+        )
+
+
+def pod_mtus(infos: list[dict[str, Any]]) -> Iterator[Finding]:
+    """Nodes whose Pods have another MTU than those of most Nodes; `infos` are AntreaAgentInfos."""
+    told = {
+        info["metadata"]["name"]: info["networkInfo"]["podMTU"]
+        for info in infos
+        if info.get("networkInfo", {}).get("podMTU")
+    }
+    values = list(told.values())
+    usual = max(values, key=lambda value: (values.count(value), value), default=0)
+    for name, value in sorted(told.items()):
+        if value != usual:
+            yield Finding(
+                *(name, "warning", "mtu"),
+                f"Pods of this Node have an MTU of {value}, those of most Nodes {usual}",
+                "kubectl -n kube-system edit configmap antrea-config  # set defaultMTU in antrea-agent.conf",
+            )

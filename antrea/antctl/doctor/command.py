@@ -1,0 +1,126 @@
+"""`antctl doctor`: in an agent's container its Node, from a workstation every Node, by the doctors of their agents."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from antrea.antctl.doctor.checks import CHECKS, findings, pod_mtus
+from antrea.antctl.doctor.state import Finding
+from antrea.antctl.failure import Failure
+from antrea.antctl.mode import AGENT
+from antrea.antctl.output import render
+from antrea.antctl.pod_exec import run_in_pod
+from antrea.antctl.remote import AGENT_INFOS, cluster
+from antrea.antctl.request import Server, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from antrea.antctl.main import Target
+    from antrea.antctl.output import Column
+
+AT_ONCE = 8
+"""Nodes that are looked at at the same time."""
+NODE_SECONDS = 60.0
+AGENT_PODS = "app=antrea,component=antrea-agent"
+
+
+def _cell(field: str) -> Callable[[dict[str, Any]], str]:
+    return lambda row: str(row[field])
+
+
+COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
+HELP = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join(CHECKS)}.
+
+In the agent's container it looks at that Node, from a workstation at all Nodes or at those that are named.
+Commands are for a root shell of the Node, unless they begin with kubectl. Exit code 1: something was found."""
+
+
+def command() -> click.Command:
+    """The command `doctor`."""
+    return click.Command(
+        "doctor",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        params=[
+            click.Argument(["nodes"], nargs=-1, metavar="[NODE]..."),
+            click.Option(
+                ["-o", "--output"],
+                default="table",
+                show_default=True,
+                type=click.Choice(["table", "json", "yaml"]),
+                help="output format",
+            ),
+        ],
+        callback=_callback,
+        short_help="Find leftovers and conflicts on Nodes, and how to repair them",
+        help=HELP,
+    )
+
+
+def _callback(nodes: tuple[str, ...], output: str) -> None:
+    context = click.get_current_context()
+    target: Target = context.obj
+    if target.mode is AGENT:
+        if nodes:
+            raise Failure("Nodes can be named in remote mode only; here it is this Node")
+        looked, found = 1, this_node(target, os.environ)
+    else:
+        looked, found = all_nodes(target.find(), nodes)
+    rows = [row._asdict() for row in found]
+    if rows or output != "table":
+        click.echo(render(rows, output, COLUMNS, ordered=True), nl=False)
+    else:
+        click.echo(f"Nothing found by {len(CHECKS)} checks on {looked} Node{'' if looked == 1 else 's'}.")
+    if rows:
+        context.exit(1)
+
+
+def this_node(target: Target, environ: Mapping[str, str]) -> list[Finding]:
+    """What is wrong with the Node of this container."""
+    from antrea.antctl.doctor.gather import gather  # noqa: PLC0415 (start-up time)
+
+    def kubernetes(config: Mapping[str, Any]) -> Server:
+        override = config.get("kubeAPIServerOverride") or None
+        return Server(cluster(target.kubeconfig, override), target.seconds or 10.0, target.verbose)
+
+    return findings(gather(target.find(), kubernetes, environ))
+
+
+def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Finding]]:
+    """How many Nodes were looked at, and what is wrong with them. Raises Failure."""
+    listed = ask(kubernetes, "/api/v1/pods", {"labelSelector": AGENT_PODS})["items"]
+    pods = {pod["spec"].get("nodeName", ""): pod for pod in listed if pod["spec"].get("nodeName")}
+    if missing := sorted(set(names) - set(pods)):
+        raise Failure(f"no agent runs on Node {', '.join(missing)}")
+    if not pods:
+        raise Failure("no agents found: is Antrea installed?")
+    chosen = {node: pod for node, pod in pods.items() if not names or node in names}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        told = pool.map(lambda row: _ask_agent(kubernetes, *row), chosen.items())
+    found = [finding for one in told for finding in one]
+    infos = ask(kubernetes, AGENT_INFOS, {})["items"]
+    found += [finding for finding in pod_mtus(infos) if finding.node in chosen]
+    return len(chosen), found
+
+
+def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Finding]:
+    """What the doctor in the agent's container says; that it cannot be asked is a finding."""
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    words = ("antctl", "doctor", "-o", "json")
+    try:
+        done = run_in_pod(
+            *(kubernetes, f"{namespace}/{name}", words), container="antrea-agent", seconds=NODE_SECONDS
+        )
+        if done.code not in (0, 1) or not done.stdout.startswith("["):
+            raise Failure(done.stderr.strip() or f"exit code {done.code}")
+        return [Finding(**row) for row in json.loads(done.stdout)]
+    except Failure as why:
+        told = f"the doctor in Pod {namespace}/{name} cannot be asked: {why.format_message()}"
+        return [
+            Finding(node, "unknown", "agent", told, f"kubectl -n {namespace} logs {name} -c antrea-agent")
+        ]

@@ -1,0 +1,210 @@
+"""Looks at the Node from the agent's container: its files, its kernel, its switch, its neighbours, and the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import subprocess
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antrea.antctl.doctor.state import Chain, NodeState, OvsInterface, Peer
+from antrea.antctl.failure import Failure
+from antrea.antctl.request import ask, date
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from antrea.antctl.request import Server
+
+COMMAND_SECONDS = 10
+CONNECT_SECONDS = 2.0
+CNI_SUFFIXES = (".conf", ".conflist", ".json")
+"""Files that libcni reads."""
+
+
+class Host:
+    """Where the Node's own files are seen: `root` is its root folder, `proc` all its processes, `sys` its kernel."""
+
+    def __init__(self, proc: Path, sys: Path = Path("/sys")) -> None:
+        self.proc = proc
+        self.sys = sys
+        self.root = proc / "1/root"
+
+    def cni_files(self) -> tuple[str, ...]:
+        """In the order in which the runtime reads them. Raises OSError."""
+        folder = self.root / "etc/cni/net.d"
+        return tuple(sorted(path.name for path in folder.iterdir() if path.suffix in CNI_SUFFIXES))
+
+    def processes(self) -> frozenset[str]:
+        """Names of all. Raises OSError."""
+        found = set()
+        for place in self.proc.iterdir():
+            if place.name.isdigit():
+                try:
+                    found.add((place / "comm").read_text().strip())
+                except (FileNotFoundError, ProcessLookupError):
+                    continue  # it ended meanwhile
+        return frozenset(found)
+
+    def mtus(self) -> dict[str, int]:
+        """Of all interfaces of the Node. Raises OSError."""
+        found = {}
+        for place in (self.sys / "class/net").iterdir():
+            try:
+                found[place.name] = int((place / "mtu").read_text())
+            except (FileNotFoundError, NotADirectoryError, OSError):
+                continue  # it went meanwhile, or is none, such as bonding_masters
+        return found
+
+    def missing_modules(self, needed: Sequence[str]) -> tuple[str, ...]:
+        """Those of `needed` that are neither loaded nor built in. Raises OSError."""
+        release = os.uname().release
+        built_in = self.root / f"lib/modules/{release}/modules.builtin"
+        names = set()
+        if built_in.exists():
+            names = {Path(line).stem.replace("-", "_") for line in built_in.read_text().splitlines()}
+        loaded = {place.name for place in (self.sys / "module").iterdir()}
+        return tuple(name for name in needed if name not in names | loaded)
+
+
+def needed_modules(config: Mapping[str, Any]) -> list[str]:
+    """What the kernel must have for this configuration."""
+    found = [] if config.get("ovsDatapathType") == "netdev" else ["openvswitch"]
+    if str(config.get("trafficEncryptionMode", "none")).lower() == "wireguard":
+        found.append("wireguard")
+    return found
+
+
+def chains() -> tuple[Chain, ...]:
+    """The packet filter of this network namespace. Raises OSError, subprocess.SubprocessError, ValueError."""
+    listed = json.loads(_output("nft", "-j", "list", "ruleset"))["nftables"]
+    rules: dict[tuple[str, str, str], list[tuple[Mapping[str, Any], ...]]] = {}
+    for row in listed:
+        if rule := row.get("rule"):
+            place = (rule["family"], rule["table"], rule["chain"])
+            rules.setdefault(place, []).append(tuple(part for part in rule["expr"] if isinstance(part, dict)))
+    found = []
+    for chain in [row["chain"] for row in listed if "chain" in row]:
+        place = (chain["family"], chain["table"], chain["name"])
+        hook, policy = chain.get("hook", ""), chain.get("policy", "")
+        found.append(Chain(*place, hook, policy, tuple(rules.get(place, ()))))
+    return tuple(found)
+
+
+def ovs_interfaces(bridge: str) -> tuple[OvsInterface, ...]:
+    """Interfaces of the bridge, with what Open vSwitch says against them. Raises as `chains`."""
+    names = _output("ovs-vsctl", "--timeout=5", "list-ifaces", bridge).split()
+    listed = json.loads(
+        _output("ovs-vsctl", "--timeout=5", "--format=json", "--columns=name,error", "list", "interface")
+    )
+    errors = {name: error if isinstance(error, str) else "" for name, error in listed["data"]}
+    return tuple(OvsInterface(name, errors.get(name, "")) for name in sorted(names))
+
+
+def peers(nodes: Sequence[Mapping[str, Any]], own: str, port: int) -> tuple[Peer, ...]:
+    """Every other Node's address, and whether `port` of it answers; a refusal is an answer."""
+    addresses = [
+        (node["metadata"]["name"], row["address"])
+        for node in nodes
+        if node["metadata"]["name"] != own
+        for row in node.get("status", {}).get("addresses", [])
+        if row["type"] == "InternalIP"
+    ]
+
+    async def all_() -> list[str]:
+        return await asyncio.gather(*(_trouble(address, port) for _, address in addresses))
+
+    found = asyncio.run(all_())
+    return tuple(Peer(*place, why) for place, why in zip(addresses, found, strict=True))
+
+
+async def _trouble(address: str, port: int) -> str:
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(address, port)
+        writer.close()
+    except TimeoutError:
+        return f"no answer within {CONNECT_SECONDS:g} s, as if a firewall dropped it"
+    except OSError as why:
+        # nobody listens there yet: what matters here is that the question came through
+        return "" if why.errno == errno.ECONNREFUSED else why.strerror or str(why)
+    return ""
+
+
+def skew(server: Server) -> float:
+    """Seconds that this clock is ahead of the one of `server`. Raises Failure."""
+    before = time.time()
+    told = date(server, "/version")
+    now = (before + time.time()) / 2
+    # the header names the second that has begun
+    return now - (parsedate_to_datetime(told).timestamp() + 0.5)
+
+
+class Looker:
+    """Collects a NodeState: what cannot be seen is noted, and the rest is looked at all the same."""
+
+    def __init__(self) -> None:
+        self.unseen: dict[str, str] = {}
+
+    def look(self, field: str, see: Callable[[], Any], otherwise: Any = None) -> Any:
+        """What `see` sees, else `otherwise`."""
+        try:
+            return see()
+        except Failure as why:
+            self.unseen[field] = why.format_message()
+        except subprocess.CalledProcessError as why:
+            self.unseen[field] = f"{why.cmd[0]}: {(why.stderr or '').strip()}"
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError) as why:
+            self.unseen[field] = f"{type(why).__name__}: {why}"
+        return otherwise
+
+
+def gather(
+    agent: Server, kubernetes: Callable[[Mapping[str, Any]], Server], environ: Mapping[str, str]
+) -> NodeState:
+    """The Node that this container runs on; `kubernetes` finds the API server by the agent's configuration."""
+    looker = Looker()
+    rows = looker.look("config", lambda: ask(agent, "/config", {}), [])
+    config = {row["key"]: row["value"] for row in rows}
+    info = looker.look("agentinfo", lambda: ask(agent, "/agentinfo", {}), {})
+    network = info.get("networkInfo", {})
+    host = Host(Path(config.get("hostProcPathPrefix", "/host")) / "proc")
+    name = environ.get("NODE_NAME") or info.get("nodeRef", {}).get("name", "")
+    server = looker.look("server", lambda: kubernetes(config))
+
+    def nodes() -> tuple[Peer, ...]:
+        listed = ask(_there(server, looker), "/api/v1/nodes", {})["items"]
+        return peers(listed, name, config.get("clusterPort", 10351))
+
+    return NodeState(
+        name=name,
+        pod=f"{environ.get('POD_NAMESPACE', 'kube-system')}/{environ.get('POD_NAME', '')}",
+        config=config,
+        cni_files=looker.look("cni_files", host.cni_files),
+        chains=looker.look("chains", chains),
+        mtus=looker.look("mtus", host.mtus),
+        pod_mtu=network.get("podMTU", 0),
+        transport=network.get("transportInterface", ""),
+        processes=looker.look("processes", host.processes),
+        interfaces=looker.look("interfaces", lambda: ovs_interfaces(config.get("ovsBridge", "br-int"))),
+        missing_modules=looker.look("missing_modules", lambda: host.missing_modules(needed_modules(config))),
+        peers=looker.look("peers", nodes),
+        skew=looker.look("skew", lambda: skew(_there(server, looker))),
+        unseen=looker.unseen,
+    )
+
+
+def _there(server: Server | None, looker: Looker) -> Server:
+    if server is None:
+        raise Failure(looker.unseen["server"])
+    return server
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS)
+    return done.stdout

@@ -1,0 +1,76 @@
+"""What the doctor sees of a Node, and what it says about it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Finding(NamedTuple):
+    """Something to repair; `repair` is a command for a root shell of the Node, unless it begins with kubectl."""
+
+    node: str
+    severity: str
+    """error: traffic is or will be lost; warning: it may be; unknown: a check could not look."""
+    check: str
+    finding: str
+    repair: str
+
+
+class Chain(NamedTuple):
+    """A chain of the packet filter."""
+
+    family: str
+    table: str
+    name: str
+    hook: str = ""
+    """Empty: other chains jump to it."""
+    policy: str = ""
+    rules: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+    """Expressions of each rule, as libnftables-json(5) has them."""
+
+
+class OvsInterface(NamedTuple):
+    """An interface of the agent's bridge; `error` is why Open vSwitch cannot use it."""
+
+    name: str
+    error: str = ""
+
+
+class Peer(NamedTuple):
+    """Another Node; `trouble` is why its gossip port cannot be reached, empty if it can or if nobody listens there."""
+
+    node: str
+    address: str
+    trouble: str = ""
+
+
+class NodeState(NamedTuple):
+    """Everything that the checks ask. What could not be seen is None, and `unseen` says why by the field's name."""
+
+    name: str = ""
+    pod: str = ""
+    """The agent's, as namespace/name."""
+    config: Mapping[str, Any] = NOTHING
+    """Values in effect by key; a missing one is the default."""
+    cni_files: tuple[str, ...] | None = ()
+    chains: tuple[Chain, ...] | None = ()
+    mtus: Mapping[str, int] | None = NOTHING
+    """By the name of the interface; all interfaces."""
+    pod_mtu: int = 0
+    """What the agent gives to Pods; 0: it does not say."""
+    transport: str = ""
+    """Interface of traffic between Nodes."""
+    processes: frozenset[str] | None = frozenset()
+    interfaces: tuple[OvsInterface, ...] | None = ()
+    missing_modules: tuple[str, ...] | None = ()
+    """Of those that this configuration needs."""
+    peers: tuple[Peer, ...] | None = ()
+    skew: float | None = 0.0
+    """Seconds that this Node's clock is ahead of the API server's."""
+    unseen: Mapping[str, str] = NOTHING

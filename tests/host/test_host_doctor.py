@@ -1,0 +1,101 @@
+"""The doctor before a real packet filter: a fault is made, found, and gone after the command that the finding names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.antctl.doctor.checks import findings
+from antrea.antctl.doctor.gather import chains, peers
+from antrea.antctl.doctor.state import Finding, NodeState
+
+if TYPE_CHECKING:
+    from conftest import Namespaces
+
+KUBE_PROXY = """
+for tool in iptables ip6tables; do
+    $tool -t nat -N KUBE-SERVICES && $tool -t nat -A PREROUTING -j KUBE-SERVICES &&
+    $tool -t filter -N KUBE-FORWARD && $tool -t filter -A FORWARD -j KUBE-FORWARD &&
+    $tool -t filter -A FORWARD -i eth9 -j ACCEPT || exit 1
+done
+nft add table ip kube-proxy && nft add chain ip kube-proxy services
+"""
+FIREWALL = """
+nft add table inet firewalld
+nft add chain inet firewalld filter_FORWARD '{ type filter hook forward priority 10; policy accept; }'
+nft add rule inet firewalld filter_FORWARD ct state established,related accept
+nft add rule inet firewalld filter_FORWARD counter reject with icmpx admin-prohibited
+"""
+
+
+def found(**config: object) -> list[Finding]:
+    """What is wrong with the packet filter of this namespace."""
+    return findings(NodeState(cni_files=("10-antrea.conflist",), chains=chains(), config=config))
+
+
+def repair(netns: Namespaces, rows: list[Finding]) -> None:
+    for row in rows:
+        netns.sh(row.repair)
+
+
+def test_what_kube_proxy_left_goes_and_nothing_else(netns: Namespaces) -> None:
+    netns.sh(KUBE_PROXY)
+    assert found() == []
+    rows = found(**{"antreaProxy.proxyAll": True})
+    assert [row.repair for row in rows] == [
+        "iptables-save | grep -v KUBE | iptables-restore",
+        "ip6tables-save | grep -v KUBE | ip6tables-restore",
+        "nft delete table ip kube-proxy",
+    ]
+    repair(netns, rows)
+    assert found(**{"antreaProxy.proxyAll": True}) == []
+    assert "-A FORWARD -i eth9 -j ACCEPT" in netns.sh("iptables-save")
+
+
+@pytest.mark.parametrize(
+    ("fault", "chain"),
+    [
+        ("iptables -P FORWARD DROP", "FORWARD of table ip filter"),
+        ("ip6tables -P FORWARD DROP", "FORWARD of table ip6 filter"),
+        ("iptables -A FORWARD -j REJECT", "FORWARD of table ip filter"),
+        (FIREWALL, "filter_FORWARD of table inet firewalld"),
+    ],
+)
+def test_a_foreign_drop_is_found_until_packets_of_pods_pass(
+    netns: Namespaces, fault: str, chain: str
+) -> None:
+    netns.sh(fault)
+    rows = found()
+    assert [(row.check, row.severity, row.finding) for row in rows] == [
+        ("foreign-drops", "error", f"chain {chain} drops what Pods send out of the Node")
+    ]
+    repair(netns, rows)
+    assert found() == []
+
+
+def test_a_drop_of_some_packets_is_a_firewalls_own_business(netns: Namespaces) -> None:
+    netns.sh(
+        "iptables -A FORWARD -p tcp --dport 25 -j DROP; ip6tables -A FORWARD -m conntrack --ctstate INVALID -j DROP"
+    )
+    assert found() == []
+
+
+def test_a_firewall_on_the_gossip_port_is_found_and_a_refusal_is_not(netns: Namespaces) -> None:
+    netns.sh("ip addr add 10.0.0.2/32 dev lo")
+    nodes = [
+        {"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": ip}]}}
+        for name, ip in (("n1", "127.0.0.1"), ("n2", "10.0.0.2"))
+    ]
+
+    def seen() -> list[Finding]:
+        well = NodeState(cni_files=("10-antrea.conflist",), peers=peers(nodes, "n1", 10351))
+        return findings(well)
+
+    assert seen() == []
+    netns.sh("iptables -A INPUT -d 10.0.0.2 -p tcp --dport 10351 -j DROP")
+    rows = seen()
+    assert [(row.check, row.severity) for row in rows] == [("gossip-port", "error")]
+    assert "port 10351 of Node n2 (10.0.0.2) does not answer" in rows[0].finding
+    repair(netns, rows)
+    assert seen() == []

@@ -1,0 +1,129 @@
+"""`antctl doctor`: a fault is made on a Node, is found, and goes by the command that the finding names."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import workstation
+from agent_node import in_agent, wait_ready
+
+from antrea.lab import node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+SILENT = "no answer within 2 s, as if a firewall dropped it"
+
+
+class Fault(NamedTuple):
+    """`make` and `unmake` are shell lines; `at` is the Node that has it, `finding` what node-1's doctor says."""
+
+    check: str
+    severity: str
+    make: str
+    unmake: str
+    finding: str
+    at: str = "node-1"
+
+
+FAULTS = (
+    Fault(
+        "cni-configs",
+        "warning",
+        "echo '{}' > /etc/cni/net.d/99-other.conf",
+        "rm -f /etc/cni/net.d/99-other.conf*",
+        "CNI configuration 99-other.conf is left of another plugin, which the container runtime uses whenever "
+        "10-antrea.conflist is away",
+    ),
+    Fault(
+        "mtu",
+        "error",
+        "ip link set dev eth1 mtu 1400",
+        "ip link set dev eth1 mtu 1500",
+        "Pods send packets of 1450 bytes, which take 1500 between Nodes, and eth1 carries 1400: longer packets are lost",
+    ),
+    Fault(
+        "foreign-drops",
+        "error",
+        "iptables -P FORWARD DROP",
+        "iptables -P FORWARD ACCEPT; iptables -D FORWARD -i antrea-gw0 -j ACCEPT; "
+        "iptables -D FORWARD -o antrea-gw0 -j ACCEPT; true",
+        "chain FORWARD of table ip filter drops what Pods send out of the Node",
+    ),
+    Fault(
+        "gossip-port",
+        "error",
+        "iptables -A INPUT -p tcp --dport 10351 -j DROP",
+        "iptables -D INPUT -p tcp --dport 10351 -j DROP; iptables -D INPUT -p tcp --dport 10351 -j ACCEPT; "
+        "iptables -D INPUT -p udp --dport 10351 -j ACCEPT; true",
+        f"port 10351 of Node node-2 (172.30.0.12) does not answer: {SILENT}; the repair is for Node node-2",
+        "node-2",
+    ),
+)
+
+
+def doctor(lab: Lab, *, code: int) -> list[dict[str, str]]:
+    """What is found on node-1, from a workstation."""
+    wait_ready(lab, "node-1")
+    done = workstation.run(lab, "doctor", "node-1", "-o", "json", code=code)
+    found: list[dict[str, str]] = json.loads(done.stdout)
+    return found
+
+
+def shell(lab: Lab, where: str, line: str) -> None:
+    node.execute(lab.record, where, "sh", "-c", line)
+
+
+@contextlib.contextmanager
+def made(lab: Lab, fault: Fault) -> Iterator[None]:
+    shell(lab, fault.at, fault.make)
+    try:
+        yield
+    finally:
+        shell(lab, fault.at, fault.unmake)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.check)
+def test_a_fault_is_found_and_the_named_command_repairs_it(lab: Lab, fault: Fault) -> None:
+    assert doctor(lab, code=0) == []
+    with made(lab, fault):
+        (found,) = doctor(lab, code=1)
+        repair = found.pop("repair")
+        assert found == {
+            "node": "node-1",
+            "severity": fault.severity,
+            "check": fault.check,
+            "finding": fault.finding,
+        }
+        shell(lab, fault.at, repair)
+        assert doctor(lab, code=0) == []
+
+
+def test_a_stale_port_is_found_and_taken_off_the_bridge(lab: Lab) -> None:
+    in_agent(lab, "node-1", "ovs-vsctl", "--no-wait", "add-port", "br-int", "gone0")
+    (found,) = doctor(lab, code=1)
+    program, *words = shlex.split(found.pop("repair"))
+    assert found == {
+        "node": "node-1",
+        "severity": "warning",
+        "check": "ovs-ports",
+        "finding": "port gone0 of bridge br-int is stale: could not open network device gone0 (No such device)",
+    }
+    assert program == "kubectl"
+    lab.api.kubectl(*words)
+    assert doctor(lab, code=0) == []
+
+
+def test_all_nodes_are_looked_at_and_a_wrong_name_is_one_line(lab: Lab) -> None:
+    for name in ("node-1", "node-2"):
+        wait_ready(lab, name)
+    done = workstation.run(lab, "doctor")
+    assert done.stdout == "Nothing found by 8 checks on 2 Nodes.\n"
+    done = workstation.run(lab, "doctor", "nowhere", code=1)
+    assert done.stderr == "Error: no agent runs on Node nowhere\n"

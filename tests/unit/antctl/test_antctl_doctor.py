@@ -1,0 +1,283 @@
+"""Each check of the doctor: what it says of a faulty Node, and nothing of a well one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+
+from antrea.antctl import mode
+from antrea.antctl.doctor.checks import CHECKS, findings, pod_mtus
+from antrea.antctl.doctor.gather import Host, Looker, gather, needed_modules, peers, skew
+from antrea.antctl.doctor.state import Chain, Finding, NodeState, OvsInterface, Peer
+from antrea.antctl.failure import Failure
+from antrea.antctl.main import antctl
+from antrea.antctl.request import Server
+from antrea.outside.kube_access import Access
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DROP: dict[str, Any] = {"drop": None}
+COUNTER = {"counter": {"packets": 1, "bytes": 60}}
+
+
+def passes(way: str, device: str = "antrea-gw0") -> tuple[dict[str, Any], ...]:
+    """A rule that lets packets from or to a device pass, as libnftables tells it."""
+    match = {"match": {"op": "==", "left": {"meta": {"key": way}}, "right": device}}
+    return match, COUNTER, {"accept": None}
+
+
+FORWARD = Chain("ip", "filter", "FORWARD", "forward", "drop")
+ZONES = Chain("inet", "firewalld", "filter_FORWARD", "forward", "accept", ((COUNTER, {"reject": {}}),))
+PROXY_ALL = {"antreaProxy.proxyAll": True}
+WELL = NodeState(
+    name="n1",
+    pod="kube-system/antrea-agent-x",
+    cni_files=("10-antrea.conflist",),
+    chains=(
+        Chain("ip", "filter", "FORWARD", "forward", "accept"),
+        Chain("ip", "mangle", "KUBE-KUBELET-CANARY"),
+    ),
+    mtus={"eth0": 1500, "antrea-gw0": 1450},
+    pod_mtu=1450,
+    transport="eth0",
+    processes=frozenset(("kubelet", "kube-proxy")),
+    interfaces=(OvsInterface("antrea-gw0"), OvsInterface("web-0-1a2b3c")),
+    peers=(Peer("n2", "10.0.0.2"),),
+    skew=-3.0,
+)
+
+
+def said(**changes: Any) -> list[tuple[str, str, str]]:
+    """Check, severity and repair of what is found when this differs from the well Node."""
+    return [(row.check, row.severity, row.repair) for row in findings(WELL._replace(**changes))]
+
+
+def test_nothing_is_said_of_a_well_node() -> None:
+    assert findings(WELL) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"cni_files": ("05-cilium.conflist", "10-antrea.conflist", "99 x.conf")},
+            [
+                ("cni-configs", "error", "mv /etc/cni/net.d/05-cilium.conflist /etc/cni/net.d/05-cilium.conflist.disabled"),
+                ("cni-configs", "warning", "mv '/etc/cni/net.d/99 x.conf' '/etc/cni/net.d/99 x.conf.disabled'"),
+            ],
+        ),
+        ({"cni_files": ()}, [("cni-configs", "error", "kubectl -n kube-system delete pod antrea-agent-x")]),
+        # chaining behind another plugin is what that mode is for
+        ({"cni_files": ("05-aws.conflist", "10-antrea.conflist"), "config": {"trafficEncapMode": "networkPolicyOnly"}}, []),
+        ({"config": PROXY_ALL}, [("kube-proxy", "error", "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy")]),
+        (
+            {
+                "config": PROXY_ALL,
+                "processes": frozenset(),
+                "mtus": {**(WELL.mtus or {}), "kube-ipvs0": 1500},
+                "chains": (
+                    *(WELL.chains or ()),
+                    Chain("ip", "nat", "KUBE-SERVICES"),
+                    Chain("ip6", "nat", "KUBE-NODEPORTS"),
+                    Chain("ip", "kube-proxy", "services"),
+                ),
+            },
+            [
+                ("kube-proxy", "error", "iptables-save | grep -v KUBE | iptables-restore"),
+                ("kube-proxy", "error", "ip6tables-save | grep -v KUBE | ip6tables-restore"),
+                ("kube-proxy", "error", "nft delete table ip kube-proxy"),
+                ("kube-proxy", "error", "ip link delete kube-ipvs0"),
+            ],
+        ),
+        ({"config": PROXY_ALL, "processes": frozenset()}, []),
+        (
+            {"interfaces": (OvsInterface("gone0", "No such device"),)},
+            [("ovs-ports", "warning", "kubectl -n kube-system exec antrea-agent-x -c antrea-ovs -- ovs-vsctl --if-exists del-port br-int gone0")],
+        ),
+        ({"mtus": {"eth0": 1500, "antrea-gw0": 1400}}, [("mtu", "warning", "ip link set dev antrea-gw0 mtu 1450")]),
+        ({"mtus": {"eth0": 1499, "antrea-gw0": 1450}}, [("mtu", "error", "ip link set dev eth0 mtu 1500")]),
+        ({"mtus": {"eth0": 1488}, "config": {"tunnelType": "gre"}}, []),
+        ({"mtus": {"eth0": 1450}, "config": {"trafficEncapMode": "noEncap"}}, []),
+        ({"mtus": {"eth0": 1000}, "pod_mtu": 0}, []),
+        (
+            {"peers": (Peer("n2", "10.0.0.2", "lost"), Peer("n3", "fd00::3", "lost")), "config": {"clusterPort": 7}},
+            [
+                ("gossip-port", "error", "iptables -I INPUT -p tcp --dport 7 -j ACCEPT && iptables -I INPUT -p udp --dport 7 -j ACCEPT"),
+                ("gossip-port", "error", "ip6tables -I INPUT -p tcp --dport 7 -j ACCEPT && ip6tables -I INPUT -p udp --dport 7 -j ACCEPT"),
+            ],
+        ),
+        ({"missing_modules": ("openvswitch",)}, [("kernel-modules", "error", "modprobe openvswitch")]),
+        (
+            {"chains": (FORWARD, FORWARD._replace(table="antrea"))},
+            [("foreign-drops", "error", "iptables -I FORWARD -i antrea-gw0 -j ACCEPT && iptables -I FORWARD -o antrea-gw0 -j ACCEPT")],
+        ),
+        (
+            {"chains": (ZONES,), "config": {"hostGateway": "gw"}},
+            [("foreign-drops", "error", "nft insert rule inet firewalld filter_FORWARD iifname gw accept && nft insert rule inet firewalld filter_FORWARD oifname gw accept")],
+        ),
+        ({"skew": 30.0}, [("time-skew", "warning", "timedatectl set-ntp true")]),
+        ({"skew": -3600.0}, [("time-skew", "error", "timedatectl set-ntp true")]),
+    ],
+)  # fmt: skip
+def test_a_fault_is_said_with_its_repair(
+    changes: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
+    assert said(**changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "lost"),
+    [
+        ((), True),
+        ((passes("iifname"), passes("oifname")), False),
+        ((passes("iifname"),), True),
+        ((passes("iifname"), passes("oifname", "other")), True),
+        (((COUNTER, DROP), passes("iifname"), passes("oifname")), True),
+        (
+            ((COUNTER, {"xt": {"type": "target", "name": "REJECT"}}), passes("iifname"), passes("oifname")),
+            True,
+        ),
+        (
+            (({"xt": {"type": "match", "name": "statistic"}}, DROP), passes("iifname"), passes("oifname")),
+            False,
+        ),
+        # a rule that drops some packets only is a firewall's own business, and one that passes some is no help
+        ((({"match": {}}, DROP), passes("iifname"), passes("oifname")), False),
+        ((({"match": {}}, *passes("iifname")), passes("oifname")), True),
+    ],
+)
+def test_a_drop_counts_unless_packets_of_pods_pass_before_it(
+    rules: tuple[tuple[dict[str, Any], ...], ...], lost: bool
+) -> None:
+    assert bool(said(chains=(FORWARD._replace(rules=rules),))) is lost
+
+
+def test_what_cannot_be_seen_is_said_and_the_rest_is_checked() -> None:
+    node = WELL._replace(
+        chains=None, skew=3600.0, unseen={"chains": "nft: not permitted", "config": "connection refused"}
+    )
+    rows = [(row.severity, row.check, row.finding) for row in findings(node)]
+    assert rows == [
+        ("error", "agent", "the agent does not tell its configuration, defaults are assumed: connection refused"),
+        ("unknown", "kube-proxy", "cannot be checked: nft: not permitted"),
+        ("unknown", "foreign-drops", "cannot be checked: nft: not permitted"),
+        ("error", "time-skew", "the clock of this Node is 3600 s ahead of the API server's"),
+    ]  # fmt: skip
+    assert all(hasattr(node, field) for _, fields in CHECKS.values() for field in fields)
+
+
+def test_a_node_whose_pods_have_another_mtu_is_named() -> None:
+    infos = [
+        {"metadata": {"name": name}, "networkInfo": {"podMTU": mtu}}
+        for name, mtu in (("n1", 1450), ("n2", 8950), ("n3", 1450))
+    ]
+    text = "Pods of this Node have an MTU of 8950, those of most Nodes 1450"
+    assert [row[:4] for row in pod_mtus([*infos, {"metadata": {"name": "n4"}}])] == [
+        ("n2", "warning", "mtu", text)
+    ]
+    assert list(pod_mtus([])) == []
+
+
+def test_files_processes_devices_and_modules_of_a_node_are_seen(tmp_path: Path) -> None:
+    proc, sys = tmp_path / "proc", tmp_path / "sys"
+    configs, release = proc / "1/root/etc/cni/net.d", proc / "1/root/lib/modules"
+    for folder in (configs, proc / "self", sys / "class/net/eth0", sys / "module/openvswitch"):
+        folder.mkdir(parents=True)
+    for name in ("99-x.conf", "10-antrea.conflist", "readme.txt"):
+        (configs / name).touch()
+    (proc / "1/comm").write_text("systemd\n")
+    (sys / "class/net/eth0/mtu").write_text("1500\n")
+    (sys / "class/net/bonding_masters").write_text("\n")
+    host = Host(proc, sys)
+
+    assert host.cni_files() == ("10-antrea.conflist", "99-x.conf")
+    assert host.processes() == {"systemd"}
+    assert host.mtus() == {"eth0": 1500}
+    assert host.missing_modules(["openvswitch", "wireguard"]) == ("wireguard",)
+    built_in = release / os.uname().release
+    built_in.mkdir(parents=True)
+    (built_in / "modules.builtin").write_text("kernel/drivers/net/wireguard/wireguard.ko\n")
+    assert host.missing_modules(["openvswitch", "wireguard"]) == ()
+
+
+def test_a_configuration_says_which_modules_it_needs() -> None:
+    assert needed_modules({}) == ["openvswitch"]
+    assert needed_modules({"ovsDatapathType": "netdev"}) == []
+    assert needed_modules({"trafficEncryptionMode": "wireGuard"}) == ["openvswitch", "wireguard"]
+
+
+def test_a_refused_port_is_reached_and_one_without_a_way_is_not() -> None:
+    def node(name: str, address: str) -> dict[str, Any]:
+        return {
+            "metadata": {"name": name},
+            "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+        }
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        nodes = [
+            node("n1", "127.0.0.1"),
+            node("n2", "127.0.0.1"),
+            node("n3", "127.0.0.2"),
+            node("n4", "255.255.255.255"),
+        ]
+        found = peers(nodes, "n1", port)
+    assert [(peer.node, bool(peer.trouble)) for peer in found] == [("n2", False), ("n3", False), ("n4", True)]
+
+
+@pytest.mark.parametrize("ahead", [0, 3600, -120])
+async def test_the_clock_is_compared_with_the_servers(ahead: int) -> None:
+    async def version(_: web.BaseRequest) -> web.Response:
+        # of any status: to ask for the version is allowed to nobody in some clusters
+        return web.json_response(
+            {}, status=403, headers={"Date": formatdate(time.time() - ahead, usegmt=True)}
+        )
+
+    runner = web.ServerRunner(web.Server(version))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        server = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
+        assert abs(await asyncio.to_thread(skew, server) - ahead) < 2
+    finally:
+        await runner.cleanup()
+
+
+def test_a_node_without_agent_and_api_server_is_looked_at_all_the_same(tmp_path: Path) -> None:
+    away = Server(Access(url="http://127.0.0.1:9"), 1.0)
+
+    def nowhere(_: object) -> Server:
+        raise Failure("no kubeconfig")
+
+    node = gather(away, nowhere, {"NODE_NAME": "n1", "POD_NAMESPACE": "ns", "POD_NAME": "p"})
+    assert (node.name, node.pod, node.peers, node.skew) == ("n1", "ns/p", None, None)
+    assert (node.unseen["peers"], node.unseen["skew"]) == ("no kubeconfig", "no kubeconfig")
+    assert "127.0.0.1:9" in node.unseen["config"]
+    rows = {row.check: row.severity for row in findings(node)}
+    assert (rows["agent"], rows["gossip-port"], rows["time-skew"]) == ("error", "unknown", "unknown")
+
+
+def test_a_field_that_cannot_be_seen_says_why() -> None:
+    looker = Looker()
+
+    def fails() -> None:
+        raise PermissionError(13, "Permission denied", "/x")
+
+    assert looker.look("x", fails, 1) == 1
+    assert looker.unseen == {"x": "PermissionError: [Errno 13] Permission denied: '/x'"}
+
+
+def test_nodes_can_be_named_from_a_workstation_only() -> None:
+    result = CliRunner().invoke(antctl(mode.AGENT), ["doctor", "n1"], prog_name="antctl")
+    error = "Error: Nodes can be named in remote mode only; here it is this Node\n"
+    assert (result.exit_code, result.stderr) == (1, error)
+    assert Finding._fields == ("node", "severity", "check", "finding", "repair")
