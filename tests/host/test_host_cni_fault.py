@@ -92,6 +92,22 @@ def test_nothing_is_removed_before_the_list_of_pods_is_complete(node: CniNode) -
     assert node.check(pod, result).stdout == b""
 
 
+def test_what_vanished_is_removed_by_a_list_that_comes_late_too(node: CniNode) -> None:
+    node.start_agent()
+    crashed = node.pod("crashed")
+    node.add(crashed)
+    node.stop_agent()
+    node.vanish(crashed)
+    left = node.left()
+    node.start_agent(pods=None)
+    assert node.left() == left
+    pod = node.pod("later")
+    result = node.add(pod)
+    node.reconcile()
+    assert [len(left) for left in node.left()] == [1, 1, 2]
+    assert node.check(pod, result).stdout == b""
+
+
 def test_a_list_older_than_the_last_add_removes_nothing_that_was_added(node: CniNode) -> None:
     node.start_agent()
     before = node.pod("before")

@@ -41,6 +41,7 @@ class Bench:
     def __init__(self, directory: Path, worker: NetnsWorker) -> None:
         self.node: ThisNode | None = NODE
         self.bug: Exception | None = None
+        self.missing = ""
         self.ready = asyncio.Event()
         self.path = directory / "run" / "cni.sock"
         self.ipam = directory / "ipam"
@@ -51,7 +52,9 @@ class Bench:
             settle=settle,
             ipam_directory=self.ipam,
         )
-        self.server = CniServer(wiring, self.ready, self.path, ready_seconds=0.01)
+        self.server = CniServer(
+            wiring, self.ready, self.path, waits_for=lambda: self.missing, ready_seconds=0.01
+        )
 
     def _known(self) -> ThisNode | None:
         if self.bug:
@@ -100,6 +103,14 @@ async def test_add_waits_for_the_network_and_then_for_a_pod_cidr(bench: Bench) -
     bench.node = msgspec.structs.replace(NODE, pod_cidrs=("10.244.1.0/32",))
     code, msg = await bench.ask("ADD", netns="/proc/self/ns/net")
     assert (code, "too small" in msg) == (101, True)
+
+
+async def test_add_says_what_the_network_waits_for_when_it_gives_up(bench: Bench) -> None:
+    bench.missing = "podCIDR of Node node-1"
+    assert await bench.ask("ADD") == (
+        11,
+        "The network of this Node is not ready after 0.01 s: it waits for podCIDR of Node node-1",
+    )
 
 
 async def test_status_is_ready_or_says_what_is_missing(bench: Bench) -> None:

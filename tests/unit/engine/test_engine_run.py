@@ -242,6 +242,25 @@ async def test_nothing_waits_for_what_only_reports(world: Run) -> None:
     assert w.api.state == {(Status, "a"): Status("a", "2")}
 
 
+async def test_quiet_waits_for_the_network_alone_if_reports_do_not_matter(world: Run) -> None:
+    w = world((Unit(Pod, status), *CHAIN))
+    w.api.gate.clear()
+    w.flows.gate.clear()
+    w.facts.put(Pod("a", 1))
+    quiet = asyncio.create_task(w.engine.quiet(reports=False))
+    every = asyncio.create_task(w.engine.quiet())
+    await until(lambda: len(w.flows.calls) == 1)
+    assert not quiet.done()
+    w.flows.gate.set()
+    async with asyncio.timeout(5):
+        await quiet
+    assert (len(w.state), w.api.state, every.done()) == (3, {}, False)
+    w.api.gate.set()
+    async with asyncio.timeout(5):
+        await every
+    assert w.api.state == {(Status, "a"): Status("a", "1")}
+
+
 # 4. urgency
 
 
