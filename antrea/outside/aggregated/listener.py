@@ -137,6 +137,7 @@ class Listener:
         plain = connection.plain
         try:
             _tuned(plain)
+            await _readable(loop, plain)
             transport, _ = await loop.connect_accepted_socket(
                 lambda: _Closing(self._protocol(), lambda: self._forget(peer, connection)),
                 plain,
@@ -187,6 +188,22 @@ class _Closing(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._inner.connection_lost(exc)
         self._lost()
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, plain: socket.socket) -> None:
+    """Returns when the client has begun to speak: until then it costs a socket, and not 100 KiB of TLS."""
+    spoken = loop.create_future()
+
+    def heard() -> None:
+        loop.remove_reader(plain)
+        spoken.set_result(None)
+
+    loop.add_reader(plain, heard)
+    try:
+        await spoken
+    finally:
+        if plain.fileno() >= 0:
+            loop.remove_reader(plain)
 
 
 def _tuned(plain: socket.socket) -> None:
