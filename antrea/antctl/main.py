@@ -90,6 +90,7 @@ def antctl(mode: Mode) -> Group:
             groups[missing.group].add(_not_built(missing), missing.aliases)
     root.add_command(_version(mode))
     root.add_command(completion.command(root))
+    root.add_command(_help(root))
     if mode.name in "ACR":
         groups["get"].add_command(_feature_gates(mode))
     for name in ("get", "query"):
@@ -233,6 +234,27 @@ def _not_built(row: NotBuilt) -> click.Command:
         callback=callback,
         short_help=f"{row.short} (not built yet)",
         help=f"{row.short}. Not built yet.",
+    )
+
+
+def _help(root: Group) -> click.Command:
+    def callback(words: tuple[str, ...]) -> None:
+        context = click.Context(root, info_name="antctl", help_option_names=HELP["help_option_names"])
+        command: click.Command = root
+        for word in words:
+            if not isinstance(command, click.Group) or command.get_command(context, word) is None:
+                raise Failure(f"unknown help topic {' '.join(words)!r}")
+            _, found, _ = command.resolve_command(context, [word])
+            command = found or command
+            context = click.Context(command, info_name=command.name, parent=context)
+        click.echo(command.get_help(context))
+
+    return click.Command(
+        "help",
+        params=[click.Argument(["words"], nargs=-1, metavar="[COMMAND]...")],
+        callback=callback,
+        short_help="Help about any command",
+        help="Help about any command, such as `antctl help get networkpolicy`",
     )
 
 

@@ -174,6 +174,54 @@ def test_antctl_lists_what_is_not_built_and_says_so(program: mode.Mode) -> None:
         assert expected in result.stderr
 
 
+UPSTREAM = {
+    mode.AGENT: (
+        "completion help log-level packetcapture supportbundle trace-packet traceflow version",
+        (
+            "addressgroup agentinfo appliedtogroup bgppeers bgppolicy bgproutes featuregates fqdncache memberlist "
+            "networkpolicy ovsflows podinterface podmulticaststats serviceexternalip"
+        ),
+    ),
+    mode.CONTROLLER: (
+        "completion help log-level packetcapture proxy query supportbundle traceflow version",
+        "addressgroup appliedtogroup controllerinfo featuregates networkpolicy",
+    ),
+    mode.FLOW_AGGREGATOR: ("completion help log-level set version", "flowrecords recordmetrics"),
+    mode.REMOTE: (
+        "check completion help mc packetcapture proxy query supportbundle traceflow upgrade version",
+        "addressgroup appliedtogroup controllerinfo featuregates networkpolicy",
+    ),
+}
+"""Commands of antctl and of `antctl get` (upstream pkg/antctl/antctl.go, and its recorded --help)."""
+
+
+def listed(program: mode.Mode, *words: str) -> set[str]:
+    """Commands in a --help."""
+    text = CliRunner().invoke(antctl(program), [*words, "--help"], prog_name="antctl").output
+    lines = text.partition("Commands:\n")[2].splitlines()
+    return {line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "}
+
+
+@pytest.mark.parametrize("program", list(UPSTREAM), ids=lambda program: program.component + program.name)
+def test_antctl_lists_every_command_of_upstream(program: mode.Mode) -> None:
+    top, get = UPSTREAM[program]
+    assert {*top.split(), "get"} - listed(program) == set()
+    assert set(get.split()) - listed(program, "get") == set()
+    if program is mode.REMOTE:
+        assert listed(program, "check") == {"cluster", "installation"}
+        assert listed(program, "upgrade") == {"api-storage"}
+
+
+def test_antctl_help_shows_the_help_of_any_command() -> None:
+    def output(*words: str) -> str:
+        return CliRunner().invoke(antctl(mode.REMOTE), list(words), prog_name="antctl").output
+
+    assert output("help") == output("--help")
+    assert output("help", "get", "netpol") == output("get", "networkpolicy", "--help")
+    assert output("help", "check", "cluster") == output("check", "cluster", "--help")
+    assert output("help", "get", "frobnicate") == "Error: unknown help topic 'get frobnicate'\n"
+
+
 def test_antctl_timeout_must_be_a_duration() -> None:
     result = CliRunner().invoke(antctl(mode.AGENT), ["-t", "10", "version"], prog_name="antctl")
     assert result.exit_code == 1
