@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TAKEN_FOR_OWN = ">> Not tunneling to our own address"
+_NOTE = (
+    "\nNote: real packets leave by this tunnel. After ct, ofproto/trace takes the tunnel that a packet is going to"
+    " for the one\nthat it came by, and so says that it is dropped.\n"
+)
+"""OVS (ofproto/ofproto-dpif-xlate.c) compares with the tunnel of the packet as it was received; a resumed trace starts
+with the fields that were set before ct."""
+
 
 class Cluster(Protocol):
     """What outside.kube.Kube does for us."""
@@ -79,7 +87,8 @@ class Tracing:
             text = await self._switch.trace(flow)
         except Refused as no:
             raise Invalid("flow", f"OVS does not take the packet: {no.why}") from no
-        return TraceAnswer(named_trace(text, {number: name for name, number in self._view.tables.items()}))
+        names = {number: name for name, number in self._view.tables.items()}
+        return TraceAnswer(named_trace(text, names) + (_NOTE if _TAKEN_FOR_OWN in text else ""))
 
     async def _entered(self, request: TraceRequest) -> Entered:
         gateway = self._port(self._view.config.host_gateway)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_node import antctl
+from agent_node import antctl, pod_namespace
 
 from antrea.errors import Unavailable
 from antrea.lab.images import AGNHOST
@@ -74,6 +75,11 @@ def test_a_traced_packet_to_another_node_names_that_node_as_the_end_of_its_tunne
 ) -> None:
     _, text = trace(lab, "-S", "default/trace-a", "-D", "default/trace-far")
     assert re.findall(r"set_field:(\S+)->tun_dst", text) == ["172.31.0.12"]
+    assert "Note: real packets leave by this tunnel." in text
+    where = ("get", "pods", "trace-a", "trace-far", "-o", "jsonpath={.items[*].status.podIP}")
+    here, far = lab.api.kubectl(*where).split()
+    ping = [*pod_namespace(lab, "node-1", here), "ping", "-c", "1", "-W", "5", far]
+    assert subprocess.run(ping, capture_output=True, check=False).returncode == 0
 
 
 def test_a_traced_packet_to_a_service_goes_to_its_cluster_ip(lab: Lab, ports: dict[str, int]) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from antrea.errors import Refused, Unavailable
+from antrea.agent.trace_request import Entered, packet, request_of
+from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.ovs_control import Tracer
 
 if TYPE_CHECKING:
@@ -14,6 +20,23 @@ if TYPE_CHECKING:
 
     from ovs_bridge import OvsBridge
 
+FIELDS = re.findall(
+    r"\S+",
+    "tcp udp icmp sctp ip ipv6 arp mpls in_port tun_id tun_dst metadata reg0 xxreg3 dl_src dl_type dl_vlan vlan_tci nw_src"
+    " nw_proto nw_tos nw_ttl nw_frag tp_src tcp_flags icmp_type ct_state ct_mark ct_label ct_nw_src conj_id pkt_mark recirc_id"
+    " packet_type actions priority table cookie mpls_label nd_target arp_op tun_metadata0 nsh_spi skb_priority nonsense",
+)
+VALUE = st.one_of(
+    st.sampled_from(
+        ["", "0", "1", "-1", "65535", "4294967296", "0x1/0xf", "10.0.0.1", "10.0.0.0/8", "fd00::1", "any"]
+    ),
+    st.sampled_from(
+        ["0a:00:00:00:00:07", "trk|new", "+trk+est", "later", "controller", "(1,0x800)", "drop", "+syn"]
+    ),
+    st.text("0123456789abcdefx:./+|-_", max_size=12),
+)
+TERM = st.builds(lambda field, value: f"{field}={value}" if value else field, st.sampled_from(FIELDS), VALUE)
+FLOW = st.lists(TERM, min_size=1, max_size=6).map(",".join)
 PACKET = "in_port=1,dl_src=0a:00:00:00:00:07,ip,nw_ttl=64,nw_src=10.10.0.7,nw_dst=10.10.0.8"
 
 
@@ -47,6 +70,20 @@ async def test_ovs_control_passes_on_why_a_packet_is_not_taken(
     with pytest.raises(Refused) as no:
         await Tracer(ovs.process.directory, "br-int").trace(packet)
     assert no.value.why == words
+
+
+def test_ovs_control_survives_every_packet_that_a_request_may_hold(ovs: OvsBridge) -> None:
+    tracer = Tracer(ovs.process.directory, "br-int")
+
+    @settings(deadline=None, max_examples=300)
+    @given(flow=FLOW)
+    def ask(flow: str) -> None:
+        with contextlib.suppress(Invalid, Refused):
+            request = request_of({"flow": flow})
+            asyncio.run(tracer.trace(packet(request, Entered(1, "0a:00:00:00:00:07", "", "10.10.0.7"))))
+
+    ask()
+    assert ovs.trace(PACKET)
 
 
 async def test_ovs_control_says_where_it_looked_for_a_switch(tmp_path: Path) -> None:

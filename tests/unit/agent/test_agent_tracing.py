@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antrea.agent.agent_view import AgentView, NotFound
 from antrea.agent.tracing import Tracing
@@ -35,6 +38,20 @@ OBJECTS: dict[str, Any] = {
     "/api/v1/namespaces/far/services/web-svc": {"spec": {"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}},
     "/api/v1/namespaces/far/services/headless": {"spec": {"clusterIP": "None", "clusterIPs": ["None"]}},
 }  # fmt: skip
+QUERY = ("port", "source", "destination", "flow", "addressFamily")
+WORDS = (
+    "shop/a",
+    "far/web",
+    "far/web-svc",
+    "antrea-gw0",
+    "eth1",
+    "10.0.0.1",
+    "fd00::1",
+    "tcp,tcp_dst=80",
+    "arp",
+    "4",
+    "6",
+)
 
 
 class Cluster:
@@ -52,19 +69,25 @@ class Switch:
 
     async def trace(self, flow: str) -> str:
         self.asked.append(flow)
+        if "udp" in flow:
+            return "     >> Not tunneling to our own address\n"
         if "tcp_dst=x" in flow:
             raise Refused([flow], "x: bad value")
         return " 0. ip, priority 200\n    goto_table:1\n 1. priority 0\n    drop\n"
 
 
-@pytest.fixture
-def view() -> AgentView:
+def known() -> AgentView:
     facts = Facts()
     for row in ROWS:
         facts.put(row)
     config = AgentConfig(api_port=0)
     tables = {"PipelineRootClassifier": 0, "Classifier": 1}
     return AgentView(lambda: InEffect("", config, accept_agent(config)), facts, Lines(), tables)
+
+
+@pytest.fixture
+def view() -> AgentView:
+    return known()
 
 
 class Lines:
@@ -96,6 +119,13 @@ async def test_tracing_lets_a_packet_enter_where_its_source_is(
     assert switch.asked == [flow]
     assert answer.result == (
         " 0. PipelineRootClassifier: ip, priority 200\n    goto_table:Classifier\n 1. Classifier: priority 0\n    drop\n"
+    )
+
+
+async def test_tracing_says_when_ovs_is_wrong_about_a_tunnel(view: AgentView) -> None:
+    answer = await Tracing(view, Cluster(), Switch()).answer({"source": "shop/a", "flow": "udp"})
+    assert answer.result.startswith(
+        "     >> Not tunneling to our own address\n\nNote: real packets leave by this tunnel."
     )
 
 
@@ -136,3 +166,9 @@ async def test_tracing_waits_for_the_gateway_and_for_a_cluster(view: AgentView) 
     view.facts.drop(OvsPort, "antrea-gw0")
     with pytest.raises(Unavailable, match="port antrea-gw0 of the bridge"):
         await Tracing(view, Cluster(), Switch()).answer({})
+
+
+@given(st.dictionaries(st.sampled_from(QUERY), st.one_of(st.text(max_size=20), st.sampled_from(WORDS))))
+async def test_tracing_of_whatever_is_asked_ends_in_an_answer_or_a_sentence(query: dict[str, str]) -> None:
+    with contextlib.suppress(Invalid, NotFound):
+        assert (await Tracing(known(), Cluster(), Switch()).answer(query)).result
