@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from antrea.controller.publish import PublishSink
 from antrea.engine import Engine
+from antrea.errors import Unavailable
 from antrea.features.egress import controller as egress
 from antrea.features.grouping import controller as grouping
 from antrea.features.grouping.publication import RESOURCES, GroupHead, Membership
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from antrea.features.controller import ControllerFeature
     from antrea.outside.kube import Kube
 
+QUIET_SECONDS = 3.0
 FEATURES: tuple[ControllerFeature, ...] = (grouping.FEATURE, egress.FEATURE)
 
 
@@ -33,21 +36,41 @@ def published(features: Iterable[ControllerFeature]) -> frozenset[str]:
     return frozenset(plural for feature in features for plural in feature.publishes)
 
 
-async def compute(
-    features: Collection[ControllerFeature], facts: Facts, kube: Kube, publisher: Publisher
-) -> None:
-    """Until cancelled."""
-    watched = [one for feature in features for one in feature.watched]
-    kinds = tuple(one.fact for one in watched)
-    sink = PublishSink(publisher)
-    engine = Engine(
-        facts,
-        [unit for feature in features for unit in feature.units],
-        {GroupHead: sink, Membership: sink},
-        sweeps={RESOURCES.index(plural): kinds for plural in published(features)},
-    )
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(engine.run(), name="engine")
-        for one in watched:
-            feed = KindFeed(kube, one.path, one.kind, fact=one.fact, row=one.row)
-            tasks.create_task(feed.run(facts), name=f"feed of {one.path}")
+class Computation:
+    """What runs for the features that are on."""
+
+    def __init__(
+        self, features: Collection[ControllerFeature], facts: Facts, kube: Kube, publisher: Publisher
+    ) -> None:
+        watched = [one for feature in features for one in feature.watched]
+        kinds = tuple(one.fact for one in watched)
+        sink = PublishSink(publisher)
+        self._facts = facts
+        self._engine = Engine(
+            facts,
+            [unit for feature in features for unit in feature.units],
+            {GroupHead: sink, Membership: sink},
+            sweeps={RESOURCES.index(plural): kinds for plural in published(features)},
+        )
+        self._feeds = {
+            one.path: KindFeed(kube, one.path, one.kind, fact=one.fact, row=one.row) for one in watched
+        }
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._engine.run(), name="engine")
+            for path, feed in self._feeds.items():
+                tasks.create_task(feed.run(self._facts), name=f"feed of {path}")
+
+    async def caught_up(self) -> None:
+        """Returns when the front has been told of all that feeds have heard; gives up waiting for a pause in changes.
+
+        Raises Unavailable while a feed is interrupted.
+        """
+        for path, feed in self._feeds.items():
+            if feed.trouble:
+                raise Unavailable(f"{path} is not watched now: {feed.trouble}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIET_SECONDS):
+                await self._engine.quiet()

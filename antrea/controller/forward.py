@@ -18,7 +18,7 @@ from antrea.errors import Unavailable
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from antrea.apis.resource import Resource
@@ -44,6 +44,8 @@ class Leading:
     """What this process knows of the election."""
 
     def __init__(self, *, elected: bool) -> None:
+        self.elected = elected
+        """Whether there are other replicas."""
         self.own = not elected
         """Whether this replica leads."""
         self.address = ""
@@ -82,9 +84,14 @@ class Forward:
     """Answers like `objects`, or like the leader's."""
 
     def __init__(
-        self, objects: Objects, leading: Leading, kube: Kube | None, *, server_name: str, ca_file: Path
-    ) -> None:
-        """`ca_file` has the CA of the leader's certificate, which is for `server_name`."""
+        self, objects: Objects, leading: Leading, kube: Kube | None, *,
+        server_name: str, ca_file: Path, fresh: Callable[[], Awaitable[None]],
+    ) -> None:  # fmt: skip
+        """`ca_file` has the CA of the leader's certificate, which is for `server_name`.
+
+        `fresh` returns when the stores hold all that was true when it was called; it raises Unavailable.
+        """
+        self._fresh = fresh
         self._objects = objects
         self._leading = leading
         self._kube = kube
@@ -100,6 +107,9 @@ class Forward:
 
     async def answer(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
         """Raises Answered, Unavailable."""
+        if asked.verb == "watch" and self._leading.elected:
+            # the client may have been told more by another replica than this one knows yet
+            await self._fresh()
         if self._leading.own or not is_the_leaders(asked):
             return await self._objects.answer(request, asked)
         if MARK in request.headers:

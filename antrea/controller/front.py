@@ -20,6 +20,7 @@ from antrea.controller import wire
 from antrea.controller.endpoint import endpoint
 from antrea.controller.feature_gates import feature_gates
 from antrea.controller.forward import Forward, Leading
+from antrea.controller.freshness import Rounds
 from antrea.controller.metrics import metrics
 from antrea.controller.stores import Computing, apply, follow_agents
 from antrea.controller.support_bundle import BundlesAside, contents
@@ -46,7 +47,7 @@ from antrea.outside.serving import (
     write_token,
 )
 from antrea.outside.serving_certificate import ServingCertificate
-from antrea.outside.support_bundle import SupportBundles
+from antrea.outside.support_bundle import FOLDER, SupportBundles
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -69,7 +70,10 @@ class Front:
         self._computing = Computing(channel)
         token_file = Path(start.token_file)
         self._bundles = SupportBundles(
-            "controller", lambda: contents(self._port, token_file), token_file=token_file
+            "controller",
+            lambda: contents(self._port, token_file),
+            token_file=token_file,
+            folder=token_file.parent / FOLDER,
         )
         computes = BundlesAside(self._bundles, self._computing)
         self._objects = Objects(RESOURCES, computes, self._bundles.streams)
@@ -81,6 +85,7 @@ class Front:
             self._kube,
             server_name=f"antrea.{start.namespace}.svc",
             ca_file=Path(start.ca_file),
+            fresh=Rounds(self._computing.catch_up).ask,
         )
         self._webhooks = _webhooks(self._kube, start)
         posts = self._webhooks.routes if self._webhooks else {}

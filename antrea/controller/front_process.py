@@ -20,7 +20,7 @@ from antrea.outside import klog
 from antrea.outside.serving import measured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from antrea.engine import Facts
 
@@ -86,6 +86,9 @@ class FrontProcess:
         """How many watch AppliedToGroups."""
         self.changed: Callable[[], None] = _nobody
         """Called when `agents` changed."""
+        self.catch_up: Callable[[], Awaitable[None]] = _nothing_is_late
+        """Returns when all that the API server has told was published. Raises Unavailable, Refused."""
+        self._turns: set[asyncio.Task[None]] = set()
 
     async def start(self, start: wire.Start) -> Publisher:
         """Returns when it serves. Raises Unavailable, Invalid in the front's own words."""
@@ -122,6 +125,9 @@ class FrontProcess:
                 raise Unavailable(f"the serving process has ended with status {code}") from why
             if isinstance(frame, wire.Ask):
                 self._channel.say(answer(self._facts, frame))
+            elif isinstance(frame, wire.CatchUp):
+                self._turns.add(turn := asyncio.create_task(self._catch_up(frame.number)))
+                turn.add_done_callback(self._turns.discard)
             elif isinstance(frame, wire.Measure):
                 self._channel.say(wire.Measured(frame.number, measured()))
             elif isinstance(frame, wire.Agents):
@@ -131,6 +137,14 @@ class FrontProcess:
                 klog.set_verbosity(frame.verbosity)
             elif isinstance(frame, wire.Failed):
                 raise Unavailable(f"the serving process: {frame.why}")
+
+    async def _catch_up(self, number: int) -> None:
+        why = ""
+        try:
+            await self.catch_up()
+        except (Unavailable, Refused) as no:
+            why = str(no)
+        self._channel.say(wire.CaughtUp(number, why))
 
     async def stop(self) -> None:
         """Close the channel, and end the process if it does not end by itself."""
@@ -176,6 +190,10 @@ def publish_empty(publisher: Publisher, *, but: Collection[str] = ()) -> None:
     for row in RESOURCES:
         if row.stored and row.plural not in but:
             publisher.synced(row.group, row.plural)
+
+
+async def _nothing_is_late() -> None:
+    """Nothing is computed."""
 
 
 def _nobody() -> None:

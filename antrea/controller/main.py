@@ -16,7 +16,7 @@ import msgspec
 from antrea.apis.core import ObjectReference
 from antrea.config.controller import ControllerConfig
 from antrea.controller.agent_infos import AgentInfos
-from antrea.controller.compute import active, compute, published
+from antrea.controller.compute import Computation, active, published
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
 from antrea.controller.replica import Replica, replica
@@ -140,7 +140,9 @@ async def _work(
                     front, publisher, ours, f"v{VERSION}", lambda: configuration.now.rejected, moments.heard
                 )
                 if kube:
-                    tasks.create_task(compute(features, facts, kube, publisher), name="computing")
+                    computation = Computation(features, facts, kube, publisher)
+                    front.catch_up = lambda: ours.now(computation.caught_up)
+                    tasks.create_task(computation.run(), name="computing")
                 for part in (front.run(), info.run(), *_parts(config, ours, places)):
                     tasks.create_task(part)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from typing import TYPE_CHECKING
@@ -11,10 +12,14 @@ from antrea.outside.lead import Lead, LeadersKube
 from antrea.outside.lease import LeaseKeeper
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from antrea.controller.front_process import Publisher
     from antrea.outside.kube import Kube
 
 LEASE = "antrea-controller"
+TOLD_SECONDS = 0.2
+"""From a write in etcd until watches have told of it, with much to spare."""
 
 
 class Replica:
@@ -24,6 +29,17 @@ class Replica:
         self.election = election
         self.lead = election.lead if election else Lead()
         self.kube = LeadersKube(kube.access, self.lead) if kube and election else kube
+
+    async def now(self, caught_up: Callable[[], Awaitable[None]]) -> None:
+        """Returns when what is true in the API server now has been heard, and `caught_up` then.
+
+        A feed that is cut off from the API server without noticing would go on with what was true then: the API server
+        is asked, by a read of etcd itself, and gets the time to tell what it has told others. Raises Unavailable, Refused.
+        """
+        if self.election:
+            await self.election.read()
+            await asyncio.sleep(TOLD_SECONDS)
+        await caught_up()
 
     def tells(self, publisher: Publisher) -> None:
         """Let the front know how the election stands, now and whenever that changes."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 30.0
 METRICS_SECONDS = 2.0
+CATCH_UP_SECONDS = 10.0
 MOST_QUESTIONS = 1000
 """That wait for an answer at a time."""
 AGENTS_SECONDS = 1.0
@@ -79,6 +80,13 @@ class Computing:
         found: wire.Measured = await self._reply(number, wire.Measure(number), METRICS_SECONDS)
         return found.text
 
+    async def catch_up(self) -> None:
+        """Returns when stores hold all that the API server has told by now. Raises Unavailable."""
+        number = next(self._numbers)
+        found: wire.CaughtUp = await self._reply(number, wire.CatchUp(number), CATCH_UP_SECONDS)
+        if found.why:
+            raise Unavailable(found.why)
+
     async def _reply(self, number: int, question: wire.Frame, seconds: float) -> Any:
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         self._channel.say(question)
@@ -90,7 +98,7 @@ class Computing:
         finally:
             del self._waiting[number]
 
-    def take(self, answer: wire.Answer | wire.Measured) -> None:
+    def take(self, answer: wire.Answer | wire.Measured | wire.CaughtUp) -> None:
         """An answer has come; nobody may wait for it any more."""
         future = self._waiting.get(answer.number)
         if future is not None and not future.done():
@@ -101,7 +109,7 @@ async def apply(channel: wire.Channel, objects: Objects, computing: Computing, l
     """Hear until the channel ends. Raises Unavailable then."""
     for count in itertools.count(1):
         frame = await channel.hear()
-        if isinstance(frame, wire.Answer | wire.Measured):
+        if isinstance(frame, wire.Answer | wire.Measured | wire.CaughtUp):
             computing.take(frame)
         elif isinstance(frame, wire.Leader):
             leading.tell(frame)

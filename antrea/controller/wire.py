@@ -110,6 +110,19 @@ class Answer(Frame, frozen=True):
     is_status: bool = False
 
 
+class CatchUp(Frame, frozen=True):
+    """The front asks that it be told of all that the API server has told already."""
+
+    number: int
+
+
+class CaughtUp(Frame, frozen=True):
+    """It has been told, or not, and why."""
+
+    number: int
+    why: str = ""
+
+
 class Measure(Frame, frozen=True):
     """The front asks for metrics."""
 
@@ -156,6 +169,8 @@ Said = (
     | Synced
     | Ask
     | Answer
+    | CatchUp
+    | CaughtUp
     | Measure
     | Measured
     | Started

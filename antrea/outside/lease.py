@@ -79,6 +79,14 @@ class LeaseKeeper:
             if led:
                 await self._release()
 
+    async def read(self) -> None:
+        """A read of the Lease that is no older than now. Raises Unavailable, Refused."""
+        try:
+            async with asyncio.timeout(TRY_SECONDS):
+                await self._kube.get(f"{self._leases}/{self._name}", Lease)
+        except TimeoutError as why:
+            raise Unavailable(f"no answer of the API server within {TRY_SECONDS:g} s") from why
+
     async def _watch(self) -> None:
         only = {"fieldSelector": f"metadata.name={self._name}"}
         async for change in self._kube.watch(self._leases, Lease, only):

@@ -6,6 +6,8 @@ import contextlib
 import http.client
 import itertools
 import json
+import os
+import signal
 import ssl
 import threading
 import time
@@ -179,6 +181,48 @@ def test_a_report_to_any_replica_is_the_leaders_and_any_replica_shows_it(pair: P
     ]
     assert {info["podRef"]["name"] for info in shown} == {holder(pair.leader.lab)}
     assert pair.other.curl(path="/readyz") == "ok"
+
+
+def begun(replica: ControllerProcess, events: list[tuple[str, str]]) -> None:
+    """Of a new watch of what Pods Egresses select: events until its first bookmark, each with its object's name."""
+    with contextlib.closing(Direct(replica)) as client:
+        client.request("GET", f"{CP}/egressgroups?watch=true&timeoutSeconds=20")
+        answer = client.getresponse()
+        while line := answer.readline():
+            event = json.loads(line)
+            events.append((event["type"], event["object"]["metadata"].get("name", "")))
+            if event["type"] == "BOOKMARK":
+                return
+
+
+def test_a_replica_that_is_behind_begins_no_watch_before_it_knows_what_the_other_has_told(pair: Pair) -> None:
+    egress = {
+        "apiVersion": "crd.antrea.io/v1beta1", "kind": "Egress", "metadata": {"name": "late"},
+        "spec": {"appliedTo": {"podSelector": {}}, "egressIP": "192.0.2.9"},
+    }  # fmt: skip
+    first: list[tuple[str, str]] = []
+    begun(pair.other, first)
+    assert first == [("BOOKMARK", "")]
+    os.kill(pair.other.process.pid, signal.SIGSTOP)  # it computes nothing; its front goes on to serve
+    try:
+        pair.leader.lab.api.apply(json.dumps(egress))
+
+        def told() -> bool:
+            events: list[tuple[str, str]] = []
+            begun(pair.leader, events)
+            return ("ADDED", "late") in events
+
+        wait_for("the leader to tell of it", told, seconds=10, step=0.1)
+        behind: list[tuple[str, str]] = []
+        thread = threading.Thread(target=begun, args=(pair.other, behind))
+        thread.start()
+        thread.join(1.5)
+        assert behind == []
+    finally:
+        os.kill(pair.other.process.pid, signal.SIGCONT)
+    thread.join(20)
+    pair.leader.lab.api.kubectl("delete", "egress", "late")
+    assert behind == [("ADDED", "late"), ("BOOKMARK", "")]
 
 
 def test_a_killed_leader_is_replaced_while_a_hundred_objects_change_and_nothing_is_lost(pair: Pair) -> None:

@@ -70,6 +70,8 @@ async def answers(channel: wire.Channel) -> None:
         frame = await channel.hear()
         if isinstance(frame, wire.Measure):
             channel.say(wire.Measured(frame.number, "antrea_computed 1\n"))
+        elif isinstance(frame, wire.CatchUp):
+            channel.say(wire.CaughtUp(frame.number, "" if frame.number == 1 else "too late"))
         else:
             channel.say(answer(Facts(), frame))
 
@@ -134,6 +136,13 @@ async def test_channel_questions_are_answered_by_who_computes() -> None:
 async def test_channel_metrics_of_the_computing_process_are_told() -> None:
     async with connected() as (_, _, computing, _):
         assert await computing.metrics() == "antrea_computed 1\n"
+
+
+async def test_channel_the_front_hears_whether_the_stores_are_up_to_date() -> None:
+    async with connected() as (_, _, computing, _):
+        await computing.catch_up()
+        with pytest.raises(Unavailable, match="too late"):
+            await computing.catch_up()
 
 
 @pytest.mark.parametrize(

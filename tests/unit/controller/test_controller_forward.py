@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from certificate_world import until
 
+from antrea.apis.controlplane import NetworkPolicy
+from antrea.apis.meta import ObjectMetadata
 from antrea.controller import forward, wire
 from antrea.controller.forward import MARK, Forward, Leading
 from antrea.errors import Unavailable
@@ -51,7 +54,16 @@ class Follower:
             store.sync()
         self.leading = Leading(elected=True)
         self.kube = Kube(Access("http://127.0.0.1:1", token="own"))
-        self.forward = Forward(self.objects, self.leading, self.kube, server_name=NAME, ca_file=file)
+        self.late = asyncio.Event()
+        self.behind = ""
+        self.forward = Forward(
+            self.objects, self.leading, self.kube, server_name=NAME, ca_file=file, fresh=self.fresh
+        )
+
+    async def fresh(self) -> None:
+        if self.behind:
+            raise Unavailable(self.behind)
+        await self.late.wait()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         asked = attributes(request.method, request.path, request.query)
@@ -175,3 +187,20 @@ async def test_forward_without_any_leader_says_so(tmp_path: Path, monkeypatch: p
             503,
             "no replica of the controller leads now, try again",
         )
+
+
+async def test_forward_a_watch_begins_when_this_replica_knows_what_another_may_have_told(
+    tmp_path: Path,
+) -> None:
+    async with follower(tmp_path) as (ours, client):
+        store = ours.objects.stores["controlplane.antrea.io", "networkpolicies"]
+        asked = asyncio.create_task(client.get(f"{CP}/networkpolicies?watch=true&timeoutSeconds=1"))
+        await asyncio.sleep(0.05)
+        assert store.watchers() == []
+        store.put("p", NetworkPolicy(metadata=ObjectMetadata(name="p")))
+        ours.late.set()
+        lines = (await (await asked).text()).splitlines()
+        assert [json.loads(line)["type"] for line in lines] == ["ADDED", "BOOKMARK"]
+        ours.behind = "/api/v1/pods is not watched now"
+        refused = await client.get(f"{CP}/networkpolicies?watch=true")
+        assert (refused.status, await refused.text()) == (503, "/api/v1/pods is not watched now")
