@@ -23,6 +23,11 @@ ONLY_WHEN = {
     ("antrea-agent", "get", "services"): "antctl traces a packet to a Service",
     ("antrea-agent", "create", "subjectaccessreviews.authorization.k8s.io"): "somebody calls the agent's API",
     ("antrea-agent", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token to the agent",
+    (
+        "antrea-agent",
+        "watch",
+        "egressgroups.controlplane.antrea.io",
+    ): "asked of the controller itself, which has it reviewed",
     ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
     ("antrea-controller", "patch", "tiers.crd.antrea.io"): "somebody changed the priority of a default Tier",
     ("antrea-controller", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token",
