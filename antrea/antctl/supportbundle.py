@@ -84,5 +84,7 @@ def _callback() -> None:
     begin(server, name)
     meta = wait(server, name)["metadata"]
     expires = time.strptime(meta["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ")
-    click.echo(f"Created bundle under {tempfile.gettempdir()}")
+    # as antrea.outside.support_bundle does
+    folder = tempfile.gettempdir() if target.mode is AGENT else target.token_file.parent / "bundles"
+    click.echo(f"Created bundle under {folder}")
     click.echo(f"Expire time: {time.strftime('%Y-%m-%d %H:%M:%S +0000 UTC', expires)}")

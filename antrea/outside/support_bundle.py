@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     Contents = Callable[[], Awaitable[Order]]
 
 log = klog.logger(__name__)
+FOLDER = "bundles"
+"""Of the controller, beside its token: its /tmp is small and in memory."""
 EXPIRE_SECONDS = 3600.0
 GRACE_SECONDS = 60.0
 """On top of a bundle's own limit of time, until its process is killed."""
@@ -52,7 +54,8 @@ NONE, COLLECTING, COLLECTED = "None", "Collecting", "Collected"
 class SupportBundles:
     """The resource supportbundles of one program, which has one object, `name`.
 
-    `contents` says what the bundle is made of; target, since and known secrets are filled in here.
+    `contents` says what the bundle is made of; target, since and known secrets are filled in here. `folder` is for
+    bundles alone and outlives this process: what is left there goes. None: the system's folder of temporary files.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class SupportBundles:
         self._contents = contents
         self._token_file = token_file
         self._folder = folder or Path(tempfile.gettempdir())
+        self._is_own = folder is not None
         self._work: asyncio.Task[None] | None = None
         self._target: Path | None = None
         self._shown = self._none()
@@ -103,9 +107,20 @@ class SupportBundles:
         except ValueError as why:
             raise Answered(400, f"since: {why}") from why
         await self.close()
+        if self._is_own:
+            self._clear()
         self._shown = SupportBundle(metadata=ObjectMetadata(name=name), since=wanted.since, status=COLLECTING)
         self._work = asyncio.create_task(self._life(wanted.since, since), name="support bundle")
         return self._shown
+
+    def _clear(self) -> None:
+        """Remove what a process before this one has left. Raises Answered."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in self._folder.glob("bundle_*.tar.gz"):
+                left.unlink()
+        except OSError as why:
+            raise Answered(500, f"{self._folder}: {why.strerror}") from why
 
     async def close(self) -> None:
         """End a collection that runs, and remove the file."""

@@ -283,6 +283,15 @@ async def test_a_failed_collection_says_why_until_the_next_one(tmp_path: Path) -
         assert (await here.ended())[1]["status"] == "Collected"
 
 
+async def test_what_a_killed_process_left_goes_with_the_next_collection(tmp_path: Path) -> None:
+    (tmp_path / "bundle_left.tar.gz").write_text("x")
+    async with world(tmp_path, order) as here:
+        await here.create()
+        await here.ended()
+        assert len(here.left()) == 1
+        assert "bundle_left.tar.gz" not in here.left()
+
+
 async def test_a_support_bundle_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support_bundle, "EXPIRE_SECONDS", 0.3)
     async with world(tmp_path, order) as here:
