@@ -17,7 +17,6 @@ from antrea.lab import artifacts, cluster
 from antrea.lab import control_plane as plane
 
 if TYPE_CHECKING:
-
     from antrea.lab.cluster import Lab
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +98,27 @@ def test_values_reach_the_configuration_and_the_pods(helm: Path, tmp_path: Path)
     assert "--v=4" in program["args"]
     assert {"name": "SKIP_CNI_BINARIES", "value": "bandwidth,portmap"} in install["env"]
     assert "host-lib-modules" not in {v["name"] for v in pod["volumes"]}
+
+
+def test_more_controllers_than_one_elect_a_leader_and_are_kept_apart(helm: Path) -> None:
+    alone = rendered(helm)
+    many = rendered(helm, "--set", "controller.replicas=3", "--set", "controller.affinity.nodeAffinity.a=b")
+    one, three = (objects["Deployment", "antrea-controller"]["spec"] for objects in (alone, many))
+    assert (one["replicas"], one["strategy"]) == (1, {"type": "Recreate"})
+    assert (three["replicas"], three["strategy"]) == (
+        3,
+        {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+    )
+    words = [objects["template"]["spec"]["containers"][0]["args"] for objects in (one, three)]
+    assert ["--leader-elect" in args for args in words] == [False, True]
+    affinity = three["template"]["spec"]["affinity"]
+    assert affinity["nodeAffinity"] == {"a": "b"}
+    (apart,) = affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["labelSelector"] == three["selector"]
+    budget = many["PodDisruptionBudget", "antrea-controller"]["spec"]
+    assert budget == {"maxUnavailable": 1, "selector": three["selector"]}
+    assert many.keys() - alone.keys() == {("PodDisruptionBudget", "antrea-controller")}
 
 
 @pytest.mark.parametrize(
