@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from antrea.antctl import completion
+from antrea.antctl import completion, release
 from antrea.antctl.agent_commands import AGENT_COMMANDS
 from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
 from antrea.antctl.mode import REMOTE, Mode, mode_of
 from antrea.antctl.output import FORMATS, render
-from antrea.antctl.remote import cluster, controller
 from antrea.antctl.request import Server, ask, loopback
 
 TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
@@ -129,12 +128,12 @@ class Target(NamedTuple):
 
     def find(self) -> Server:
         """The API of this Pod's program, or kube-apiserver. Raises Failure."""
-        access = (
-            loopback(self.server or self.mode.server, self.token_file)
-            if self.mode.server
-            else cluster(self.kubeconfig, self.server)
-        )
-        return Server(access, self.seconds, self.verbose)
+        if self.mode.server:
+            access = loopback(self.server or self.mode.server, self.token_file)
+            return Server(access, self.seconds, self.verbose)
+        from antrea.antctl.remote import cluster  # noqa: PLC0415 (start-up time)
+
+        return Server(cluster(self.kubeconfig, self.server), self.seconds, self.verbose)
 
 
 def _remember_target(mode: Mode) -> Any:
@@ -262,9 +261,7 @@ def _version(mode: Mode) -> click.Command:
     key = {"A": "agentVersion", "F": "flowAggregatorVersion"}.get(mode.name, "controllerVersion")
 
     def callback(output: str) -> None:
-        import importlib.metadata  # noqa: PLC0415 (start-up time)
-
-        own = {"antctlVersion": f"v{importlib.metadata.version('antrea')}"}
+        own = {"antctlVersion": f"v{release.version()}"}
         try:
             told = _told_version(mode)
         except Failure:
@@ -294,7 +291,11 @@ def _told_version(mode: Mode) -> str:
 
 def _feature_gates(mode: Mode) -> click.Command:
     def callback(insecure: bool = False) -> None:
-        server = controller(_server(), insecure=insecure) if mode is REMOTE else _server()
+        server = _server()
+        if mode is REMOTE:
+            from antrea.antctl.remote import controller  # noqa: PLC0415 (start-up time)
+
+            server = controller(server, insecure=insecure)
         click.echo(blocks(ask(server, "/featuregates", {})), nl=False)
 
     params: list[click.Parameter] = []

@@ -75,7 +75,6 @@ def yaml_of(answer: Any) -> str:
 
 def _plain(text: Any) -> bool:
     """Whether this is a string that YAML reads as the string it is: a version, or a name in camel case."""
-
     return isinstance(text, str) and bool(re.fullmatch(r"v\d[\w.+-]*|[a-z]{5,}[A-Z]\w+", text, re.ASCII))
 
 

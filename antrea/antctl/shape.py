@@ -6,7 +6,6 @@ Source: upstream pkg/antctl/transform.
 from __future__ import annotations
 
 import base64
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from antrea.antctl.failure import Failure
@@ -89,6 +88,8 @@ def _member(member: Row) -> Row:
 
 def _address(encoded: str) -> Any:
     """The address in base64 of its 4 or 16 bytes."""
+    from ipaddress import ip_address  # noqa: PLC0415 (start-up time)
+
     found = ip_address(base64.b64decode(encoded))
     return getattr(found, "ipv4_mapped", None) or found
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -229,6 +231,24 @@ def test_antctl_timeout_must_be_a_duration() -> None:
 
 
 def test_antctl_starts_without_what_only_a_request_needs() -> None:
-    code = "import sys, antrea.antctl.main; print(*{'aiohttp', 'asyncio', 'msgspec', 'yaml', 'ssl', 'http'} & set(sys.modules))"
+    late = {"aiohttp", "asyncio", "msgspec", "yaml", "ssl", "http", "importlib.metadata"}
+    code = f"import sys, antrea.antctl.main; print(*{late} & set(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.split() == []
+
+
+def test_antctl_asks_the_program_of_its_pod_without_what_only_kube_apiserver_needs(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("x")
+    late = {"aiohttp", "asyncio", "msgspec", "yaml", "cryptography", "zipfile"}
+    words = ["antctl", "-s", "127.0.0.1:9", "--token-file", str(tmp_path / "token"), "version"]
+    code = (
+        "import atexit, sys; from antrea.antctl.main import main\n"
+        f"atexit.register(lambda: print(*{late} & set(sys.modules)))\n"
+        f"sys.argv = {words}; main()"
+    )
+    environment = {**os.environ, "POD_NAME": "antrea-agent-x"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.stdout.splitlines() == [f"antctlVersion: v{importlib.metadata.version('antrea')}", ""]
+    assert "https://127.0.0.1:9/version: " in done.stderr
