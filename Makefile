@@ -14,7 +14,7 @@ check: ## formatting, lint, types, import contracts, generated docs current
 	ruff format --check .
 	ruff check .
 	mypy
-	set -e; for tier in ovs host lab vm parity; do MYPYPATH=tests/$$tier mypy --no-error-summary tests/$$tier; done
+	set -e; for tier in ovs host lab vm parity wide; do MYPYPATH=tests/$$tier mypy --no-error-summary tests/$$tier; done
 	lint-imports --config .importlinter
 	$(PYTEST) -q tests/unit -k "generated or house" --no-header
 
@@ -45,7 +45,7 @@ parity: ## against upstream's own expectations ($$ANTREA_SRC) and recorded answe
 	$(PYTEST) tests/parity
 
 test-wide: ## hours: matrices, long faults, fuzz; writes docs/generated/wide-report.md
-	$(PYTEST) -m wide tests --timeout 7200
+	$(PYTEST) -p tests.wide.report -m wide tests --timeout 7200
 
 bench: ## one benchmark: make bench BENCH=engine
 	python -m benchmarks.$(BENCH)

@@ -137,7 +137,10 @@ def test_antctl_in_the_agents_container_speaks_as_upstreams(lab: Lab, pods: dict
     assert f"nw_src={pods['app-node-1']}" in flows
 
 
-def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(lab: Lab, pods: dict[str, str]) -> None:
+@pytest.mark.parametrize("time", [1, *(pytest.param(n, marks=pytest.mark.wide) for n in range(2, 11))])
+def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(
+    lab: Lab, pods: dict[str, str], time: int
+) -> None:
     address = pods["app-node-2"]
     serve = [*pod_namespace(lab, "node-2", address), sys.executable, traffic.__file__, "serve", address]
     send = [
