@@ -17,6 +17,7 @@ from antrea.errors import Invalid
 from antrea.features.network_policy.tier import DEFAULT_TIERS
 from antrea.outside import authority
 from antrea.outside.ca_publisher import KINDS, CaPublisher
+from antrea.outside.lead import Lead
 from antrea.outside.serving import Certificate
 
 if TYPE_CHECKING:
@@ -251,6 +252,55 @@ async def test_of_two_replicas_one_makes_the_pair_and_both_serve_it(tmp_path: Pa
         await until(lambda: all(file.exists() for file in files))
         await until(lambda: len({file.read_text() for file in files}) == 1)
         assert files[0].read_text().startswith(held(server).certificate_pem)
+
+
+class Turn:
+    """A replica's part in an election that tests hold."""
+
+    def __init__(self, *, leads: bool) -> None:
+        self.now = leads
+        self.lead = Lead(lambda: self.now)
+        self.lead.elected = True
+
+    def becomes(self, *, leads: bool) -> None:
+        self.now = leads
+        self.lead.changed()
+
+
+async def test_a_replica_that_does_not_lead_makes_nothing_until_it_leads(tmp_path: Path) -> None:
+    turn, file = Turn(leads=False), tmp_path / "pair.pem"
+    async with api_server(CALLERS) as (server, kube):
+        ours = CaPublisher(kube, "kube-system", turn.lead)
+        async with running(ours.run(), SelfSigned(kube, ours, "kube-system", file).run()):
+            ours.trust("PEM of before")
+            await until(lambda: len(ours._seen) == len(KINDS) + 1)
+            await asyncio.sleep(0.05)
+            assert (server.writes, file.exists()) == ([], False)
+            turn.becomes(leads=True)
+            await until(lambda: SECRET in server.objects and everywhere(server, held(server).certificate_pem))
+            await until(file.exists)
+
+
+async def test_a_replica_that_does_not_lead_serves_a_new_certificate_once_its_ca_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificates, "OTHERS_SECONDS", 0.05)
+    file, turn = tmp_path / "pair.pem", Turn(leads=False)
+    world = {**CALLERS, SECRET: secret(PAIR)}
+    async with api_server(world) as (server, kube), publisher(kube) as leader:
+        leader.trust(PAIR.certificate_pem)
+        await asyncio.wait_for(leader.settled(), 10)
+        ours = CaPublisher(kube, "kube-system", turn.lead)
+        async with running(ours.run(), SelfSigned(kube, ours, "kube-system", file).run()):
+            await until(lambda: file.exists() and PAIR.key_pem in file.read_text())
+            other = authority.make(("antrea",), ())
+            server.put(SECRET, secret(other))
+            await asyncio.sleep(0.1)
+            assert PAIR.key_pem in file.read_text()
+            # what else the leader publishes does not matter
+            leader.trust(other.certificate_pem)
+            await until(lambda: other.key_pem in file.read_text())
+            assert everywhere(server, other.certificate_pem)
 
 
 def provide(directory: Path, ca: str) -> None:
