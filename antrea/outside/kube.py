@@ -102,6 +102,8 @@ class Pause:
         self._sleep = sleep
         self._chance = chance
         self._seconds = FIRST_PAUSE
+        self.interrupted = False
+        """There was no server to talk to, and what it knows has not been asked since."""
 
     async def wait(self) -> None:
         seconds = min(self._seconds, LONGEST_PAUSE)
@@ -110,6 +112,12 @@ class Pause:
 
     def reset(self) -> None:
         self._seconds = FIRST_PAUSE
+
+    def forgotten(self) -> None:
+        """All has to be asked anew: how long a server was away is no reason to wait as long for it."""
+        if self.interrupted:
+            self.interrupted = False
+            self.reset()
 
 
 class Kube:
@@ -351,10 +359,12 @@ class Kube:
                     await pause.wait()
             except _Gone:
                 version = ""
+                pause.forgotten()
                 await pause.wait()
             except (Unavailable, Refused) as why:
                 log.warning("Watch is interrupted", path=path, err=str(why))
                 trouble(str(why))
+                pause.interrupted = True
                 if isinstance(why, Refused):
                     version = ""
                 await pause.wait()

@@ -316,3 +316,22 @@ async def test_kube_an_event_about_a_node_goes_to_namespace_default() -> None:
         "source": {"component": "antrea-agent", "host": "n1"},
         "count": 1,
     }
+
+
+async def test_kube_a_list_after_an_outage_does_not_wait_as_long_as_the_outage_made_it() -> None:
+    away, gone = answer({"message": "away"}, 503), answer(failure(410, "too old"), 410)
+    async with played(page(version="10"), away, away, away, away, gone, page(node("b"), version="20")) as (
+        kube,
+        _,
+        pauses,
+    ):
+        assert names(await take(kube, 2)) == [("listed", []), ("listed", ["b"])]
+    assert pauses == [0.8, 1.6, 3.2, 6.4, 0.8]
+
+
+async def test_kube_lists_that_are_forgotten_at_once_are_asked_less_and_less() -> None:
+    gone = answer(failure(410, "too old"), 410)
+    script = [step for number in range(3) for step in (page(version=str(number)), gone)]
+    async with played(*script, page(node("b"), version="20")) as (kube, _, pauses):
+        await take(kube, 4)
+    assert pauses == [0.8, 1.6, 3.2]
