@@ -34,7 +34,7 @@ def module(path: Path) -> Any:
 CHART = module(ROOT / "build/chart.py")
 OBJECTS: dict[tuple[str, str], dict[str, Any]] = {
     (item["kind"], item["metadata"]["name"]): item
-    for item in yaml.safe_load_all((ROOT / "build/yamls/antrea.yml").read_text())
+    for item in yaml.load_all((ROOT / "build/yamls/antrea.yml").read_text(), yaml.CSafeLoader)
 }
 DATA: dict[str, str] = OBJECTS["ConfigMap", "antrea-config"]["data"]
 WORKLOADS = [OBJECTS["Deployment", "antrea-controller"], OBJECTS["DaemonSet", "antrea-agent"]]
