@@ -5,7 +5,6 @@ The commands themselves are rows in commands.py; this module makes click command
 
 from __future__ import annotations
 
-import importlib
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,51 +16,13 @@ from antrea.antctl.agent_commands import AGENT_COMMANDS
 from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
 from antrea.antctl.failure import Failure
 from antrea.antctl.gates import blocks
+from antrea.antctl.group import HELP, Group, Later
 from antrea.antctl.mode import REMOTE, Mode, mode_of
 from antrea.antctl.output import FORMATS, render
 from antrea.antctl.request import Server, ask, loopback
 
 TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
 CONTROLLER_INFO = "system.antrea.io/v1beta1/controllerinfos/antrea-controller"
-HELP = {"help_option_names": ["-h", "--help"]}
-
-
-class Later(click.Command):
-    """A command as a list shows it; it is loaded when it is called (start-up time)."""
-
-    def __init__(self, name: str, module: str, short: str) -> None:
-        super().__init__(name, short_help=short)
-        self._module = module
-
-    def load(self) -> click.Command:
-        found: click.Command = importlib.import_module(self._module).command()
-        return found
-
-
-class Group(click.Group):
-    """Commands with aliases, and upstream's words for one that is unknown."""
-
-    aliases: dict[str, str]
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.aliases = {}
-
-    def add(self, command: click.Command, aliases: tuple[str, ...]) -> None:
-        self.add_command(command)
-        self.aliases |= dict.fromkeys(aliases, command.name or "")
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            path = ctx.command_path
-            raise Failure(f'unknown command "{args[0]}" for "{path}"\nRun \'{path} --help\' for usage.')
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, Later) else command, rest
 
 
 def antctl(mode: Mode) -> Group:

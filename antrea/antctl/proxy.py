@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from antrea.antctl.failure import Failure
+from antrea.antctl.group import HELP
 from antrea.antctl.mode import REMOTE
 from antrea.antctl.remote import TOKEN_SECONDS, agent, agent_token, antrea_namespace, controller
 
@@ -31,7 +32,7 @@ EXAMPLES = """
 
   Start a reverse proxy for the API of an Antrea Agent running on a specific Node
   $ antctl proxy --agent-node <Node Name>"""
-HELP = "Run a reverse proxy to access Antrea API (Controller or Agent). Command only supports remote mode."
+TEXT = "Run a reverse proxy to access Antrea API (Controller or Agent). Command only supports remote mode."
 
 
 class Filter(NamedTuple):
@@ -109,11 +110,11 @@ def command() -> click.Command:
     ]  # fmt: skip
     return click.Command(
         "proxy",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=HELP,
         params=[*options],
         callback=_callback,
         short_help="Run a reverse proxy to access Antrea API",
-        help=f"{HELP}\n\n" + "\n\n".join(f"\b\n{part}" for part in f"Examples:{EXAMPLES}".split("\n\n")),
+        help=f"{TEXT}\n\n" + "\n\n".join(f"\b\n{part}" for part in f"Examples:{EXAMPLES}".split("\n\n")),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from antrea.antctl.failure import Failure
+from antrea.antctl.group import HELP, Group
 from antrea.antctl.request import Answered, ask
 
 if TYPE_CHECKING:
@@ -43,10 +44,9 @@ EXAMPLES = """
 def command() -> click.Command:
     """The group `upgrade` with its one command."""
     text = "Upgrade existing objects of Antrea CRDs to the storage version"
-    help_names = {"help_option_names": ["-h", "--help"]}
     storage = click.Command(
         "api-storage",
-        context_settings=help_names,
+        context_settings=HELP,
         params=[
             click.Option(["--crds"], multiple=True, help="Specify some Antrea CRDs to upgrade"),
             click.Option(["--dry-run"], is_flag=True, help="Only print objects that would be upgraded"),
@@ -56,7 +56,7 @@ def command() -> click.Command:
         help=f"{text}\n\n\b\nExamples:{EXAMPLES.replace(chr(10) * 2, chr(10) * 2 + chr(8) + chr(10))}",
     )
     short = "Sub-commands for upgrade operations"
-    return click.Group("upgrade", [storage], context_settings=help_names, help=short)
+    return Group("upgrade", [storage], context_settings=HELP, help=short)
 
 
 def _callback(crds: tuple[str, ...], dry_run: bool) -> None:

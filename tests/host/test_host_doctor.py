@@ -8,7 +8,7 @@ import pytest
 
 from antrea.antctl.doctor.checks import findings
 from antrea.antctl.doctor.gather import chains, peers
-from antrea.antctl.doctor.state import Finding, NodeState
+from antrea.antctl.doctor.state import CniFile, Finding, NodeState
 
 if TYPE_CHECKING:
     from conftest import Namespaces
@@ -31,7 +31,7 @@ nft add rule inet firewalld filter_FORWARD counter reject with icmpx admin-prohi
 
 def found(**config: object) -> list[Finding]:
     """What is wrong with the packet filter of this namespace."""
-    return findings(NodeState(cni_files=("10-antrea.conflist",), chains=chains(), config=config))
+    return findings(NodeState(cni_files=(CniFile("10-antrea.conflist"),), chains=chains(), config=config))
 
 
 def repair(netns: Namespaces, rows: list[Finding]) -> None:
@@ -54,21 +54,25 @@ def test_what_kube_proxy_left_goes_and_nothing_else(netns: Namespaces) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "chain"),
+    ("fault", "severity", "text"),
     [
-        ("iptables -P FORWARD DROP", "FORWARD of table ip filter"),
-        ("ip6tables -P FORWARD DROP", "FORWARD of table ip6 filter"),
-        ("iptables -A FORWARD -j REJECT", "FORWARD of table ip filter"),
-        (FIREWALL, "filter_FORWARD of table inet firewalld"),
+        ("iptables -P FORWARD DROP", "error", "FORWARD of table ip filter drops"),
+        ("ip6tables -P FORWARD DROP", "error", "FORWARD of table ip6 filter drops"),
+        ("iptables -A FORWARD -j REJECT", "error", "FORWARD of table ip filter drops"),
+        (
+            FIREWALL,
+            "warning",
+            "filter_FORWARD of table inet firewalld drops, unless one of its rules lets it pass,",
+        ),
     ],
 )
 def test_a_foreign_drop_is_found_until_packets_of_pods_pass(
-    netns: Namespaces, fault: str, chain: str
+    netns: Namespaces, fault: str, severity: str, text: str
 ) -> None:
     netns.sh(fault)
     rows = found()
     assert [(row.check, row.severity, row.finding) for row in rows] == [
-        ("foreign-drops", "error", f"chain {chain} drops what Pods send out of the Node")
+        ("foreign-drops", severity, f"chain {text} what Pods send out of the Node")
     ]
     repair(netns, rows)
     assert found() == []
@@ -89,7 +93,7 @@ def test_a_firewall_on_the_gossip_port_is_found_and_a_refusal_is_not(netns: Name
     ]
 
     def seen() -> list[Finding]:
-        well = NodeState(cni_files=("10-antrea.conflist",), peers=peers(nodes, "n1", 10351))
+        well = NodeState(cni_files=(CniFile("10-antrea.conflist"),), peers=peers(nodes, "n1", 10351))
         return findings(well)
 
     assert seen() == []

@@ -36,9 +36,9 @@ FAULTS = (
     Fault(
         "cni-configs",
         "warning",
-        "echo '{}' > /etc/cni/net.d/99-other.conf",
+        'echo \'{"type": "bridge"}\' > /etc/cni/net.d/99-other.conf',
         "rm -f /etc/cni/net.d/99-other.conf*",
-        "CNI configuration 99-other.conf is left of another plugin, which the container runtime uses whenever "
+        "CNI configuration 99-other.conf (bridge) is of another plugin, which takes over whenever "
         "10-antrea.conflist is away",
     ),
     Fault(

@@ -12,10 +12,10 @@ from antrea.antctl.check.report import Report
 from antrea.antctl.check.room import Room, interruptible
 from antrea.antctl.check.workload import DEFAULT_IMAGE
 from antrea.antctl.failure import Failure
+from antrea.antctl.group import HELP, Group
 from antrea.antctl.remote import cluster_name
 
 SHORTEST_DELAY = 1.0
-NAMES = {"help_option_names": ["-h", "--help"]}
 
 
 def command() -> click.Command:
@@ -23,7 +23,7 @@ def command() -> click.Command:
     image: dict[str, Any] = {"default": DEFAULT_IMAGE, "show_default": True}
     cluster = click.Command(
         "cluster",
-        context_settings=NAMES,
+        context_settings=HELP,
         params=[
             click.Option(["--test-image"], help="Container image override for the cluster checker", **image)
         ],
@@ -32,7 +32,7 @@ def command() -> click.Command:
     )
     installation = click.Command(
         "installation",
-        context_settings=NAMES,
+        context_settings=HELP,
         params=[
             click.Option(
                 ["-n", "--namespace"],
@@ -54,10 +54,10 @@ def command() -> click.Command:
         callback=_installation,
         help="Runs post installation checks",
     )
-    return click.Group(
+    return Group(
         "check",
         [cluster, installation],
-        context_settings=NAMES,
+        context_settings=HELP,
         help="Performs pre and post installation checks",
     )
 

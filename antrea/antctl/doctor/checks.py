@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 OUR_CNI = "10-antrea.conflist"
+META_PLUGINS = {"multus", "multus-shim"}
+"""They come first, and call Antrea."""
 OUR_TABLES = ("antrea", "antrea-shield")
 PROXY_CHAINS = (
     "KUBE-SERVICES",
@@ -39,32 +41,24 @@ class Said(NamedTuple):
 def cni_configs(node: NodeState) -> Iterator[Said]:
     """The runtime takes the first file of /etc/cni/net.d."""
     files = node.cni_files or ()
-    if OUR_CNI not in files:
-        yield Said(
-            "error",
-            f"/etc/cni/net.d has no {OUR_CNI}, so that new Pods are not connected by Antrea",
-            restart(node),
-        )
+    if OUR_CNI not in [file.name for file in files]:
+        text = f"/etc/cni/net.d has no {OUR_CNI}, so that new Pods are not connected by Antrea"
+        yield Said("error", text, restart(node))
     chained = node.config.get("trafficEncapMode") == "networkPolicyOnly"
     for file in files:
-        if file == OUR_CNI or chained:
+        if file.name == OUR_CNI or chained or META_PLUGINS.intersection(file.plugins):
             continue
-        repair = (
-            f"mv {shlex.quote(f'/etc/cni/net.d/{file}')} {shlex.quote(f'/etc/cni/net.d/{file}.disabled')}"
-        )
-        if file < OUR_CNI:
-            yield Said(
-                "error",
-                f"CNI configuration {file} comes before {OUR_CNI}: new Pods are not connected by Antrea",
-                repair,
-            )
+        path = f"/etc/cni/net.d/{file.name}"
+        repair = f"mv {shlex.quote(path)} {shlex.quote(f'{path}.disabled')}"
+        named = f"{file.name} ({', '.join(file.plugins)})" if file.plugins else file.name
+        if file.name < OUR_CNI:
+            text = f"CNI configuration {named} comes before {OUR_CNI}: new Pods are not connected by Antrea"
+            yield Said("error", text, repair)
         else:
-            yield Said(
-                "warning",
-                f"CNI configuration {file} is left of another plugin, which the container runtime uses whenever "
-                f"{OUR_CNI} is away",
-                repair,
+            text = (
+                f"CNI configuration {named} is of another plugin, which takes over whenever {OUR_CNI} is away"
             )
+            yield Said("warning", text, repair)
 
 
 def restart(node: NodeState) -> str:
@@ -175,35 +169,42 @@ def kernel_modules(node: NodeState) -> Iterator[Said]:
 def foreign_drops(node: NodeState) -> Iterator[Said]:
     """An accept of ours does not undo another chain's drop."""
     gateway = node.config.get("hostGateway", "antrea-gw0")
+    families = {"ip6" if ":" in cidr else "ip" for cidr in node.pod_cidrs} or {"ip", "ip6"}
     for chain in node.chains or ():
-        if chain.hook == "forward" and chain.table not in OUR_TABLES and drops(chain, gateway):
-            yield Said(
-                "error",
-                f"chain {chain.name} of table {chain.family} {chain.table} drops what Pods send out of the Node",
-                accept(chain, gateway),
-            )
+        if chain.hook == "forward" and chain.table not in OUR_TABLES and chain.family in {*families, "inet"}:
+            severity = drops(chain, gateway)
+            how = "drops" if severity == "error" else "drops, unless one of its rules lets it pass,"
+            text = f"chain {chain.name} of table {chain.family} {chain.table} {how} what Pods send out of the Node"
+            if severity:
+                yield Said(severity, text, accept(chain, gateway))
 
 
-def drops(chain: Chain, gateway: str) -> bool:
-    """Whether packets from `gateway`, or to it, end at a drop of this chain that no rule before it prevents."""
+def drops(chain: Chain, gateway: str) -> str:
+    """error if packets from `gateway`, or to it, end at a drop of this chain, warning if they may, else empty."""
     accepted: set[str] = set()
+    severity = "error"
     for rule in chain.rules:
         verdict = _verdict(rule[-1]) if rule else ""
-        if verdict == "accept":
-            accepted |= {way for way in ("iifname", "oifname") if _only(rule, way, gateway)}
+        ways = {way for way in ("iifname", "oifname") if verdict == "accept" and _only(rule, way, gateway)}
+        accepted |= ways
         if accepted == {"iifname", "oifname"}:
-            return False
+            return ""
         if verdict == "drop" and all("counter" in part for part in rule[:-1]):
-            return True
-    return chain.policy == "drop"
+            return severity
+        if not ways and verdict in ("accept", "jump"):
+            # what this lets pass may be what Pods send: we do not know
+            severity = "warning"
+    return severity if chain.policy == "drop" else ""
 
 
 def _verdict(expression: Mapping[str, Any]) -> str:
-    """accept, drop (which a reject is, too) or empty."""
+    """accept, drop (which a reject is, too), jump to a chain that is not kube-proxy's, or empty."""
     if expression.get("xt") == {"type": "target", "name": "REJECT"}:
         # iptables' own, which nft does not translate
         return "drop"
-    (name, *_) = expression
+    ((name, value), *_) = expression.items()
+    if name in ("jump", "goto"):
+        return "" if str(value.get("target", "")).startswith("KUBE-") else "jump"
     return {"accept": "accept", "drop": "drop", "reject": "drop"}.get(name, "")
 
 

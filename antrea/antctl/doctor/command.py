@@ -12,6 +12,7 @@ import click
 from antrea.antctl.doctor.checks import CHECKS, findings, pod_mtus
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.failure import Failure
+from antrea.antctl.group import HELP
 from antrea.antctl.mode import AGENT
 from antrea.antctl.output import render
 from antrea.antctl.pod_exec import run_in_pod
@@ -35,7 +36,7 @@ def _cell(field: str) -> Callable[[dict[str, Any]], str]:
 
 
 COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
-HELP = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join(CHECKS)}.
+TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join(CHECKS)}.
 
 In the agent's container it looks at that Node, from a workstation at all Nodes or at those that are named.
 Commands are for a root shell of the Node, unless they begin with kubectl. Exit code 1: something was found."""
@@ -45,7 +46,7 @@ def command() -> click.Command:
     """The command `doctor`."""
     return click.Command(
         "doctor",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=HELP,
         params=[
             click.Argument(["nodes"], nargs=-1, metavar="[NODE]..."),
             click.Option(
@@ -58,7 +59,7 @@ def command() -> click.Command:
         ],
         callback=_callback,
         short_help="Find leftovers and conflicts on Nodes, and how to repair them",
-        help=HELP,
+        help=TEXT,
     )
 
 

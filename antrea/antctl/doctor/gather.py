@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antrea.antctl.doctor.state import Chain, NodeState, OvsInterface, Peer
+from antrea.antctl.doctor.state import Chain, CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, date
 
@@ -35,10 +35,10 @@ class Host:
         self.sys = sys
         self.root = proc / "1/root"
 
-    def cni_files(self) -> tuple[str, ...]:
+    def cni_files(self) -> tuple[CniFile, ...]:
         """In the order in which the runtime reads them. Raises OSError."""
-        folder = self.root / "etc/cni/net.d"
-        return tuple(sorted(path.name for path in folder.iterdir() if path.suffix in CNI_SUFFIXES))
+        paths = sorted((self.root / "etc/cni/net.d").iterdir())
+        return tuple(CniFile(path.name, _plugins(path)) for path in paths if path.suffix in CNI_SUFFIXES)
 
     def processes(self) -> frozenset[str]:
         """Names of all. Raises OSError."""
@@ -70,6 +70,15 @@ class Host:
             names = {Path(line).stem.replace("-", "_") for line in built_in.read_text().splitlines()}
         loaded = {place.name for place in (self.sys / "module").iterdir()}
         return tuple(name for name in needed if name not in names | loaded)
+
+
+def _plugins(path: Path) -> tuple[str, ...]:
+    """What a CNI configuration runs; none if it is no such file. Raises OSError."""
+    try:
+        tree = json.loads(path.read_bytes())
+        return tuple(str(row.get("type", "")) for row in tree.get("plugins", [tree]))
+    except (ValueError, AttributeError, TypeError):
+        return ()
 
 
 def needed_modules(config: Mapping[str, Any]) -> list[str]:
@@ -189,6 +198,7 @@ def gather(
         chains=looker.look("chains", chains),
         mtus=looker.look("mtus", host.mtus),
         pod_mtu=network.get("podMTU", 0),
+        pod_cidrs=tuple(info.get("nodeSubnets", ())),
         transport=network.get("transportInterface", ""),
         processes=looker.look("processes", host.processes),
         interfaces=looker.look("interfaces", lambda: ovs_interfaces(config.get("ovsBridge", "br-int"))),

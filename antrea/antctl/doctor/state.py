@@ -22,6 +22,13 @@ class Finding(NamedTuple):
     repair: str
 
 
+class CniFile(NamedTuple):
+    """A file of /etc/cni/net.d, and the types of its plugins in order; none if it cannot be read as one."""
+
+    name: str
+    plugins: tuple[str, ...] = ()
+
+
 class Chain(NamedTuple):
     """A chain of the packet filter."""
 
@@ -58,12 +65,14 @@ class NodeState(NamedTuple):
     """The agent's, as namespace/name."""
     config: Mapping[str, Any] = NOTHING
     """Values in effect by key; a missing one is the default."""
-    cni_files: tuple[str, ...] | None = ()
+    cni_files: tuple[CniFile, ...] | None = ()
     chains: tuple[Chain, ...] | None = ()
     mtus: Mapping[str, int] | None = NOTHING
     """By the name of the interface; all interfaces."""
     pod_mtu: int = 0
     """What the agent gives to Pods; 0: it does not say."""
+    pod_cidrs: tuple[str, ...] = ()
+    """Of this Node; none: of both families."""
     transport: str = ""
     """Interface of traffic between Nodes."""
     processes: frozenset[str] | None = frozenset()

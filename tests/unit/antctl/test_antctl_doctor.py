@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from antrea.antctl import mode
 from antrea.antctl.doctor.checks import CHECKS, findings, pod_mtus
 from antrea.antctl.doctor.gather import Host, Looker, gather, needed_modules, peers, skew
-from antrea.antctl.doctor.state import Chain, Finding, NodeState, OvsInterface, Peer
+from antrea.antctl.doctor.state import Chain, CniFile, Finding, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
@@ -38,10 +38,11 @@ def passes(way: str, device: str = "antrea-gw0") -> tuple[dict[str, Any], ...]:
 FORWARD = Chain("ip", "filter", "FORWARD", "forward", "drop")
 ZONES = Chain("inet", "firewalld", "filter_FORWARD", "forward", "accept", ((COUNTER, {"reject": {}}),))
 PROXY_ALL = {"antreaProxy.proxyAll": True}
+OURS = CniFile("10-antrea.conflist", ("antrea", "portmap", "bandwidth"))
 WELL = NodeState(
     name="n1",
     pod="kube-system/antrea-agent-x",
-    cni_files=("10-antrea.conflist",),
+    cni_files=(CniFile("00-multus.conf", ("multus",)), OURS),
     chains=(
         Chain("ip", "filter", "FORWARD", "forward", "accept"),
         Chain("ip", "mangle", "KUBE-KUBELET-CANARY"),
@@ -69,7 +70,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
     ("changes", "expected"),
     [
         (
-            {"cni_files": ("05-cilium.conflist", "10-antrea.conflist", "99 x.conf")},
+            {"cni_files": (CniFile("05-cilium.conflist", ("cilium-cni",)), OURS, CniFile("99 x.conf"))},
             [
                 ("cni-configs", "error", "mv /etc/cni/net.d/05-cilium.conflist /etc/cni/net.d/05-cilium.conflist.disabled"),
                 ("cni-configs", "warning", "mv '/etc/cni/net.d/99 x.conf' '/etc/cni/net.d/99 x.conf.disabled'"),
@@ -77,7 +78,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ),
         ({"cni_files": ()}, [("cni-configs", "error", "kubectl -n kube-system delete pod antrea-agent-x")]),
         # chaining behind another plugin is what that mode is for
-        ({"cni_files": ("05-aws.conflist", "10-antrea.conflist"), "config": {"trafficEncapMode": "networkPolicyOnly"}}, []),
+        ({"cni_files": (CniFile("05-aws.conflist", ("aws-cni",)), OURS), "config": {"trafficEncapMode": "networkPolicyOnly"}}, []),
         ({"config": PROXY_ALL}, [("kube-proxy", "error", "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy")]),
         (
             {
@@ -134,31 +135,42 @@ def test_a_fault_is_said_with_its_repair(
     assert said(**changes) == expected
 
 
+CONDITION = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "tcp"}}
+
+
 @pytest.mark.parametrize(
-    ("rules", "lost"),
+    ("rules", "severity"),
     [
-        ((), True),
-        ((passes("iifname"), passes("oifname")), False),
-        ((passes("iifname"),), True),
-        ((passes("iifname"), passes("oifname", "other")), True),
-        (((COUNTER, DROP), passes("iifname"), passes("oifname")), True),
-        (
-            ((COUNTER, {"xt": {"type": "target", "name": "REJECT"}}), passes("iifname"), passes("oifname")),
-            True,
-        ),
-        (
-            (({"xt": {"type": "match", "name": "statistic"}}, DROP), passes("iifname"), passes("oifname")),
-            False,
-        ),
-        # a rule that drops some packets only is a firewall's own business, and one that passes some is no help
-        ((({"match": {}}, DROP), passes("iifname"), passes("oifname")), False),
-        ((({"match": {}}, *passes("iifname")), passes("oifname")), True),
+        ((), "error"),
+        ((passes("iifname"), passes("oifname")), ""),
+        ((passes("iifname"),), "error"),
+        (((COUNTER, DROP), passes("iifname"), passes("oifname")), "error"),
+        (((COUNTER, {"xt": {"type": "target", "name": "REJECT"}}), passes("iifname"), passes("oifname")), "error"),
+        (((COUNTER, {"jump": {"target": "KUBE-FORWARD"}}),), "error"),
+        # whether these let pass what Pods send is not known
+        ((passes("iifname"), passes("oifname", "other")), "warning"),
+        (((COUNTER, {"jump": {"target": "DOCKER-USER"}}),), "warning"),
+        (((CONDITION, *passes("iifname")), passes("oifname")), "warning"),
+        # a rule that drops some packets only is a firewall's own business
+        (((CONDITION, DROP), passes("iifname"), passes("oifname")), ""),
+        ((({"xt": {"type": "match", "name": "statistic"}}, DROP), passes("iifname"), passes("oifname")), ""),
     ],
-)
+)  # fmt: skip
 def test_a_drop_counts_unless_packets_of_pods_pass_before_it(
-    rules: tuple[tuple[dict[str, Any], ...], ...], lost: bool
+    rules: tuple[tuple[dict[str, Any], ...], ...], severity: str
 ) -> None:
-    assert bool(said(chains=(FORWARD._replace(rules=rules),))) is lost
+    expected = [severity] if severity else []
+    assert [row[1] for row in said(chains=(FORWARD._replace(rules=rules),))] == expected
+
+
+def test_a_drop_of_a_family_that_no_pod_has_is_none_of_ours() -> None:
+    chains = (FORWARD, FORWARD._replace(family="ip6"), FORWARD._replace(family="bridge"))
+    for cidrs, tools in (
+        (("10.0.0.0/24",), ["iptables"]),
+        (("fd00::/64",), ["ip6tables"]),
+        ((), ["iptables", "ip6tables"]),
+    ):
+        assert [row[2].split()[0] for row in said(chains=chains, pod_cidrs=cidrs)] == tools
 
 
 def test_what_cannot_be_seen_is_said_and_the_rest_is_checked() -> None:
@@ -192,14 +204,20 @@ def test_files_processes_devices_and_modules_of_a_node_are_seen(tmp_path: Path) 
     configs, release = proc / "1/root/etc/cni/net.d", proc / "1/root/lib/modules"
     for folder in (configs, proc / "self", sys / "class/net/eth0", sys / "module/openvswitch"):
         folder.mkdir(parents=True)
-    for name in ("99-x.conf", "10-antrea.conflist", "readme.txt"):
-        (configs / name).touch()
+    (configs / "99-x.conf").write_text('{"type": "bridge"}')
+    (configs / "10-antrea.conflist").write_text('{"plugins": [{"type": "antrea"}, {"type": "portmap"}]}')
+    (configs / "20-broken.conf").write_text("[]")
+    (configs / "readme.txt").touch()
     (proc / "1/comm").write_text("systemd\n")
     (sys / "class/net/eth0/mtu").write_text("1500\n")
     (sys / "class/net/bonding_masters").write_text("\n")
     host = Host(proc, sys)
 
-    assert host.cni_files() == ("10-antrea.conflist", "99-x.conf")
+    assert host.cni_files() == (
+        CniFile("10-antrea.conflist", ("antrea", "portmap")),
+        CniFile("20-broken.conf"),
+        CniFile("99-x.conf", ("bridge",)),
+    )
     assert host.processes() == {"systemd"}
     assert host.mtus() == {"eth0": 1500}
     assert host.missing_modules(["openvswitch", "wireguard"]) == ("wireguard",)

@@ -1,0 +1,50 @@
+"""Groups of commands as click knows them, with upstream's aliases and words, and commands that are loaded when called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from antrea.antctl.failure import Failure
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class Later(click.Command):
+    """A command as a list shows it; it is loaded when it is called (start-up time)."""
+
+    def __init__(self, name: str, module: str, short: str) -> None:
+        super().__init__(name, short_help=short)
+        self._module = module
+
+    def load(self) -> click.Command:
+        found: click.Command = importlib.import_module(self._module).command()
+        return found
+
+
+class Group(click.Group):
+    """Commands with aliases, and upstream's words for one that is unknown."""
+
+    aliases: dict[str, str]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.aliases = {}
+
+    def add(self, command: click.Command, aliases: tuple[str, ...]) -> None:
+        self.add_command(command)
+        self.aliases |= dict.fromkeys(aliases, command.name or "")
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            path = ctx.command_path
+            raise Failure(f'unknown command "{args[0]}" for "{path}"\nRun \'{path} --help\' for usage.')
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Later) else command, rest
