@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import uuid
 from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp import web
 
 from antrea.apis import stats, system
+from antrea.controller.crowd import PATH
 from antrea.errors import Unavailable
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from antrea.apis.resource import Resource
     from antrea.controller import wire
+    from antrea.controller.crowd import Crowd
     from antrea.outside.aggregated.attributes import Attributes
     from antrea.outside.aggregated.objects import Objects
     from antrea.outside.kube import Kube
@@ -98,6 +102,7 @@ class Forward:
         self._server_name = server_name
         self._ca_file = ca_file
         self._session: aiohttp.ClientSession | None = None
+        self._me = uuid.uuid4().hex
         self._tls: tuple[int, ssl.SSLContext] | None = None
 
     @property
@@ -127,6 +132,19 @@ class Forward:
                     raise Unavailable(f"the leading replica of the controller: {why}") from why
             await asyncio.sleep(AGAIN_SECONDS)
 
+    async def tell_number(self, crowd: Crowd) -> None:
+        """Let the leader know how many agents this replica has; it is told again where that fails."""
+        address = self._leading.address
+        if self._leading.own or not address or not crowd.owes(address):
+            return
+        path = f"{PATH}?replica={self._me}&agents={crowd.own}"
+        try:
+            async with self._request("PUT", address, path, {}, seconds=2) as answer:
+                if answer.status == 200:
+                    crowd.told(address)
+        except (aiohttp.ClientError, TimeoutError, OSError, Unavailable, _NotLeading) as why:
+            log.v(2).info("The leader is not told how many agents are here", err=str(why))
+
     async def close(self) -> None:
         """End all connections."""
         if self._session:
@@ -135,20 +153,8 @@ class Forward:
     async def _ask(self, request: web.Request, address: str, body: bytes) -> web.StreamResponse:
         """The leader's answer. Raises _NotLeading; Unavailable if nobody knows what has become of the request."""
         headers = {name: value for name in KEPT if (value := request.headers.get(name))}
-        headers |= {MARK: "forwards", **(self._kube.access.authorization() if self._kube else {})}
-        if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=False)
         try:
-            async with self._session.request(
-                request.method,
-                f"https://{address}{request.raw_path}",
-                data=body or None,
-                headers=headers,
-                ssl=self._trust(),
-                server_hostname=self._server_name,
-                timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=2),
-                allow_redirects=False,
-            ) as answer:
+            async with self._request(request.method, address, request.raw_path, headers, body) as answer:
                 if MARK in answer.headers:
                     raise _NotLeading(f"{address} does not lead")
                 return await _relay(request, answer)
@@ -156,6 +162,25 @@ class Forward:
             raise _NotLeading(str(why) or type(why).__name__) from why
         except (aiohttp.ClientError, TimeoutError, OSError) as why:
             raise Unavailable(f"the leading replica of the controller at {address}: {why}") from why
+
+    def _request(
+        self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes = b"", *,
+        seconds: float = REQUEST_SECONDS,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:  # fmt: skip
+        """As this replica. Raises _NotLeading."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(auto_decompress=False)
+        own = self._kube.access.authorization() if self._kube else {}
+        return self._session.request(
+            method,
+            f"https://{address}{path}",
+            data=body or None,
+            headers={**headers, **own, MARK: "forwards"},
+            ssl=self._trust(),
+            server_hostname=self._server_name,
+            timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=2),
+            allow_redirects=False,
+        )
 
     def _trust(self) -> ssl.SSLContext:
         """Of the CA's file as it is now. Raises _NotLeading while there is none."""

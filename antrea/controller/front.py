@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antrea.apis.agent_api import version_info
-from antrea.controller import wire
+from antrea.controller import crowd, wire
 from antrea.controller.endpoint import endpoint
 from antrea.controller.feature_gates import feature_gates
 from antrea.controller.forward import Forward, Leading
@@ -78,6 +78,7 @@ class Front:
         computes = BundlesAside(self._bundles, self._computing)
         self._objects = Objects(RESOURCES, computes, self._bundles.streams)
         self._leading = Leading(elected=start.elected)
+        self._crowd = crowd.Crowd()
         account = f"system:serviceaccount:{start.namespace}:{start.service_account}"
         self._forward = Forward(
             self._objects,
@@ -98,7 +99,11 @@ class Front:
                 own=account if start.elected else "",
             ),
             self._forward,
-            handlers={**self._gets(version), **{("POST", path): handler for path, handler in posts.items()}},
+            handlers={
+                **self._gets(version),
+                **self._puts(),
+                **{("POST", path): handler for path, handler in posts.items()},
+            },
             openapi=openapi.documents(RESOURCES, definition_name, f"v{version}"),
         )
         # until the certificate that others verify is there, one that serves this Pod and its probes
@@ -123,6 +128,10 @@ class Front:
             found["GET", "/metrics"] = metrics(self._computing)
         return found
 
+    def _puts(self) -> dict[tuple[str, str], Handler]:
+        """What only other replicas do."""
+        return {("PUT", crowd.PATH): self._crowd.handler()} if self._start.elected else {}
+
     @property
     def _port(self) -> int:
         return int(self._listening.getsockname()[1])
@@ -139,7 +148,9 @@ class Front:
                 tasks.create_task(self._server.run(self._listening, self._tls), name="server")
                 hears = apply(self._channel, self._objects, self._computing, self._leading)
                 tasks.create_task(hears, name="publications")
-                tasks.create_task(follow_agents(self._channel, self._objects), name="agents")
+                tasks.create_task(
+                    follow_agents(self._channel, self._objects, self._crowd, self._forward), name="agents"
+                )
                 tasks.create_task(certificate.run(), name="certificate")
                 if kube:
                     trust = follow_trust(kube, self._authentication, self._tls, start.client_ca_file)

@@ -17,7 +17,8 @@ from antrea.outside.aggregated.status import NO_RESOURCE, Answered, missing
 
 if TYPE_CHECKING:
     from antrea.apis.resource import Resource
-    from antrea.controller.forward import Leading
+    from antrea.controller.crowd import Crowd
+    from antrea.controller.forward import Forward, Leading
     from antrea.outside.aggregated.objects import Objects, Question
 
 ANSWER_SECONDS = 30.0
@@ -141,12 +142,14 @@ def publish(objects: Objects, frame: wire.Put | wire.Change | wire.Drop | wire.S
         store.sync()
 
 
-async def follow_agents(channel: wire.Channel, objects: Objects) -> None:
-    """Tell the other process how many watch AppliedToGroups, when that changes."""
+async def follow_agents(channel: wire.Channel, objects: Objects, crowd: Crowd, forward: Forward) -> None:
+    """Tell the other process how many watch AppliedToGroups, here and at other replicas, when that changes."""
     store = objects.stores["controlplane.antrea.io", "appliedtogroups"]
     told = -1
     while True:
-        number = len(store.watchers())
+        crowd.own = len(store.watchers())
+        await forward.tell_number(crowd)
+        number = crowd.total()
         if number != told:
             told = number
             channel.say(wire.Agents(number))

@@ -183,6 +183,22 @@ def test_a_report_to_any_replica_is_the_leaders_and_any_replica_shows_it(pair: P
     assert pair.other.curl(path="/readyz") == "ok"
 
 
+def test_the_controller_counts_agents_of_all_replicas(pair: Pair) -> None:
+    lab = pair.leader.lab
+
+    def counted() -> int:
+        info = json.loads(lab.api.kubectl("get", "controllerinfo", "antrea-controller", "-o", "json"))
+        return int(info.get("connectedAgentNum", 0))
+
+    with contextlib.ExitStack() as opened:
+        for replica in (pair.leader, pair.other, pair.other):
+            client = opened.enter_context(contextlib.closing(Direct(replica)))
+            client.request("GET", f"{CP}/appliedtogroups?watch=true")
+            client.getresponse().readline()
+        wait_for("three agents", lambda: counted() == 3, seconds=20, step=0.3)
+    wait_for("no agent", lambda: counted() == 0, seconds=20, step=0.3)
+
+
 def begun(replica: ControllerProcess, events: list[tuple[str, str]]) -> None:
     """Of a new watch of what Pods Egresses select: events until its first bookmark, each with its object's name."""
     with contextlib.closing(Direct(replica)) as client:

@@ -41,7 +41,7 @@ class SubjectAccessReview(msgspec.Struct, frozen=True):
 
 
 class Authorization:
-    """`open_paths` are everybody's, all resources are `own`'s: another replica, which has asked for its caller.
+    """`open_paths` are everybody's, everything is `own`'s: another replica, which has asked for its caller.
 
     `kube` None: only members of system:masters may do anything else.
     """
@@ -60,7 +60,7 @@ class Authorization:
         """Raises Answered: 403 with kube-apiserver's words, 503 if it cannot be asked now."""
         if self.is_open(asked) or MASTERS in user.groups:
             return
-        if self._own and user.name == self._own and asked.resource:
+        if self._own and user.name == self._own:
             return
         key = (
             msgspec.json.encode(user),
