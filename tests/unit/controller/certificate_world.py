@@ -42,6 +42,8 @@ class ApiServer:
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         """Version, collection, kind of change and object, of all there was: a watch may start in the past."""
+        self._news = asyncio.Event()
+        """Set, and replaced by the next one, at each change."""
         for path, one in objects.items():
             self.put(path, one)
 
@@ -63,6 +65,8 @@ class ApiServer:
 
     def _tell(self, path: str, kind: str) -> None:
         self._history.append((self._version, path.rpartition("/")[0], kind, self.objects[path]))
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         path = request.path
@@ -110,11 +114,12 @@ class ApiServer:
         await response.prepare(request)
         seen = int(request.query["resourceVersion"])
         while True:
+            news = self._news
             for version, collection, kind, one in self._history:
                 if version > seen and collection == request.path:
                     seen = version
                     await response.write(json.dumps({"type": kind, "object": one}).encode() + b"\n")
-            await asyncio.sleep(0.005)
+            await news.wait()
 
 
 @asynccontextmanager
