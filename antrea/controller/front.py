@@ -79,15 +79,7 @@ class Front:
         self._objects = Objects(RESOURCES, computes, self._bundles.streams)
         self._leading = Leading(elected=start.elected)
         self._crowd = crowd.Crowd()
-        account = f"system:serviceaccount:{start.namespace}:{start.service_account}"
-        self._forward = Forward(
-            self._objects,
-            self._leading,
-            self._kube,
-            server_name=f"antrea.{start.namespace}.svc",
-            ca_file=Path(start.ca_file),
-            fresh=Rounds(self._computing.catch_up).ask,
-        )
+        self._forward = self._forwarding(start)
         self._webhooks = _webhooks(self._kube, start)
         posts = self._webhooks.routes if self._webhooks else {}
         self._authentication = Authentication(write_token(token_file), self._kube)
@@ -96,7 +88,9 @@ class Front:
             Authorization(
                 [*(f"/{name}" for name in HEALTH), *posts],
                 self._kube,
-                own=account if start.elected else "",
+                own=f"system:serviceaccount:{start.namespace}:{start.service_account}"
+                if start.elected
+                else "",
             ),
             self._forward,
             handlers={
@@ -127,6 +121,16 @@ class Front:
         if self._start.metrics:
             found["GET", "/metrics"] = metrics(self._computing)
         return found
+
+    def _forwarding(self, start: wire.Start) -> Forward:
+        return Forward(
+            self._objects,
+            self._leading,
+            self._kube,
+            server_name=f"antrea.{start.namespace}.svc",
+            ca_file=Path(start.ca_file),
+            fresh=Rounds(self._computing.catch_up).ask,
+        )
 
     def _puts(self) -> dict[tuple[str, str], Handler]:
         """What only other replicas do."""
