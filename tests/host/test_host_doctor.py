@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from antrea.antctl.doctor.checks import findings
-from antrea.antctl.doctor.gather import chains, peers
+from antrea.antctl.doctor.gather import Host, chains, peers
 from antrea.antctl.doctor.state import CniFile, Finding, NodeState
 
 if TYPE_CHECKING:
@@ -103,3 +104,10 @@ def test_a_firewall_on_the_gossip_port_is_found_and_a_refusal_is_not(netns: Name
     assert "port 10351 of Node n2 (10.0.0.2) does not answer" in rows[0].finding
     repair(netns, rows)
     assert seen() == []
+
+
+def test_a_module_that_the_kernel_lacks_is_found(tmp_path: Path) -> None:
+    loaded = min(place.name for place in Path("/sys/module").iterdir())
+    missing = Host(tmp_path).missing_modules([loaded, "antrea_none"])
+    (row,) = findings(NodeState(cni_files=(CniFile("10-antrea.conflist"),), missing_modules=missing))
+    assert (row.check, row.severity, row.repair) == ("kernel-modules", "error", "modprobe antrea_none")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -118,6 +121,29 @@ def test_a_stale_port_is_found_and_taken_off_the_bridge(lab: Lab) -> None:
     assert program == "kubectl"
     lab.api.kubectl(*words)
     assert doctor(lab, code=0) == []
+
+
+def test_a_wrong_clock_is_found_while_it_is_wrong(lab: Lab) -> None:
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    if library is None:
+        assert not os.environ.get("CI"), "libfaketime is missing: apt-get install libfaketime"
+        pytest.skip("libfaketime is missing")
+    # the program in an agent's place, with a clock of its own
+    agent = {**workstation.environment(), "POD_NAME": "antrea-agent-x", "NODE_NAME": "node-1"}
+    shifted = {**agent, "LD_PRELOAD": str(library), "FAKETIME": "-1h"}
+    assert [skew(lab, environment) for environment in (agent, shifted, agent)] == [
+        [],
+        [("error", "the clock of this Node is 3600 s behind the API server's")],
+        [],
+    ]
+
+
+def skew(lab: Lab, environment: dict[str, str]) -> list[tuple[str, str]]:
+    """What is said of the clock."""
+    words = workstation.command(lab, "doctor", "-o", "json")
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30, env=environment)
+    rows = json.loads(done.stdout)
+    return [(row["severity"], row["finding"]) for row in rows if row["check"] == "time-skew"]
 
 
 def test_all_nodes_are_looked_at_and_a_wrong_name_is_one_line(lab: Lab) -> None:

@@ -151,6 +151,7 @@ CONDITION = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right"
         ((passes("iifname"), passes("oifname", "other")), "warning"),
         (((COUNTER, {"jump": {"target": "DOCKER-USER"}}),), "warning"),
         (((CONDITION, *passes("iifname")), passes("oifname")), "warning"),
+        (((passes("iifname")[0], CONDITION, {"accept": None}), passes("oifname")), "warning"),
         # a rule that drops some packets only is a firewall's own business
         (((CONDITION, DROP), passes("iifname"), passes("oifname")), ""),
         ((({"xt": {"type": "match", "name": "statistic"}}, DROP), passes("iifname"), passes("oifname")), ""),
