@@ -1,0 +1,60 @@
+"""The lab's API server goes away and comes back, and what our programs asked of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.lab import control_plane as plane
+from antrea.lab import namespace
+from antrea.lab.process import end, launch, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+
+class Request(NamedTuple):
+    """One line of the audit log; `at` is when it came, in seconds since 1970; `who` is an account and an address."""
+
+    at: float
+    who: tuple[str, str]
+    verb: str
+    what: str
+    code: int
+
+
+def requests(lab: Lab) -> list[Request]:
+    """What our programs have asked so far, each request once, by the time at which it came."""
+    found: dict[str, Request] = {}
+    for line in plane.audit_log(lab.record).read_text().splitlines():
+        event = json.loads(line)
+        about = event.get("objectRef", {})
+        account = event["user"]["username"].rpartition(":")[2]
+        what = "/".join(filter(None, (about.get("resource", event["requestURI"]), about.get("subresource"))))
+        if name := re.search(r"(?:metadata\.name|spec\.nodeName)%3D([^&]+)", event["requestURI"]):
+            what += f"={name[1]}"
+        came = datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
+        code = event.get("responseStatus", {}).get("code", 0)
+        found[event["auditID"]] = Request(came, (account, event["sourceIPs"][0]), event["verb"], what, code)
+    return sorted(found.values())
+
+
+@contextlib.contextmanager
+def away(lab: Lab) -> Iterator[None]:
+    """Killed, and started again after the block, with the same words; returns when it is ready."""
+    process = lab.record.processes()["kube-apiserver"]
+    words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    end([process])
+    try:
+        yield
+    finally:
+        network = namespace.path(lab.record, lab.topology.control_plane.name)
+        with lab.record.locked():
+            launch(lab.record, "kube-apiserver", namespace.inside(network, words))
+        wait_for("the API server", lab.api.ready, seconds=60, step=0.05)

@@ -1,0 +1,106 @@
+"""Without the API server Pods keep their network, and when it is back our programs resume without a storm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from agent_node import pod_namespace, ready, wait_ready
+from api_server import away, requests
+from own_lab import own_lab
+
+from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
+from antrea.lab.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  nodeName: NODE
+  terminationGracePeriodSeconds: 0
+  tolerations: [{operator: Exists}]
+  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
+---
+"""
+RESUMED_SECONDS = 90.0
+"""Longer than the longest pause between two tries, which is 30 s, doubled by chance at most."""
+READY_SECONDS = 5.0
+"""That the server may have answered before it was seen to be ready."""
+OWN = 8
+"""Requests of one program that belong to no watch: heartbeats, reviews, its certificate."""
+
+
+@pytest.fixture(scope="module")
+def cluster_of_two() -> Iterator[Lab]:
+    with own_lab("away", Settings(nodes=2)) as lab:
+        names = [machine.name for machine in lab.topology.nodes]
+        texts = [POD.replace("NAME", f"app-{n}").replace("NODE", n).replace("IMAGE", AGNHOST) for n in names]
+        lab.api.apply("".join(texts))
+        lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/app-{n}" for n in names), "--timeout=60s")
+        yield lab
+
+
+def watched(lab: Lab, since: float = 0.0) -> set[tuple[tuple[str, str], str]]:
+    """Who follows what: the watches that were taken up."""
+    return {(r.who, r.what) for r in requests(lab) if r.verb == "watch" and r.code == 200 and r.at > since}
+
+
+def most_in_a_second(times: list[float]) -> int:
+    return max((sum(1 for other in times if 0 <= other - one < 1) for one in times), default=0)
+
+
+@contextlib.contextmanager
+def pinged(lab: Lab) -> Iterator[list[int]]:
+    """Pings from one Node's Pod to the other's, 20 in a second; after the block: how many were sent, and answered."""
+    items = json.loads(lab.api.kubectl("get", "pods", "-o", "json"))["items"]
+    first, second = (pod["status"]["podIP"] for pod in sorted(items, key=lambda p: p["metadata"]["name"]))
+    words = [*pod_namespace(lab, "node-1", first), "ping", "-n", "-i", "0.05", second]
+    result: list[int] = []
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as ping:
+        try:
+            yield result
+        finally:
+            ping.send_signal(signal.SIGINT)
+            out = ping.communicate(timeout=10)[0]
+    found = re.search(r"(\d+) packets transmitted, (\d+) received", out)
+    assert found, out
+    result += [int(found[1]), int(found[2])]
+
+
+@pytest.mark.parametrize("seconds", [8, pytest.param(60, marks=pytest.mark.wide)])
+def test_an_api_server_that_was_away_is_met_again_without_a_storm_and_no_packet_is_lost(
+    cluster_of_two: Lab, seconds: int
+) -> None:
+    lab = cluster_of_two
+    for machine in lab.topology.nodes:
+        wait_ready(lab, machine.name)
+    held = watched(lab)
+    with pinged(lab) as counts:
+        with away(lab):
+            # the test's only pause: it is how long the server is away
+            time.sleep(seconds)
+            assert all(ready(lab, machine.name) for machine in lab.topology.nodes)
+        back = time.time() - READY_SECONDS
+        wait_for("every watch", lambda: watched(lab, back) == held, seconds=RESUMED_SECONDS, step=1)
+    sent, heard = counts
+    assert sent - heard <= 1, counts  # the last may be on its way when ping ends
+    after = [r for r in requests(lab) if r.at > back]
+    for who, number in Counter(who for who, _ in held).items():
+        times = sorted(r.at for r in after if r.who == who)
+        # each watch: one to resume, one list, one to go on; besides them what the program says of itself
+        assert len(times) <= 3 * number + OWN, (who, len(times), number)
+        assert most_in_a_second(times) <= OWN + number, (who, times)
