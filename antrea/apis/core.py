@@ -65,11 +65,26 @@ class Node(CoreStruct, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class ContainerPort(CoreStruct, frozen=True):
+    """A port of a container."""
+
+    container_port: int = 0
+    name: str = ""
+    protocol: str = "TCP"
+
+
+class Container(CoreStruct, frozen=True):
+    """What is read of a container."""
+
+    ports: tuple[ContainerPort, ...] = ()
+
+
 class PodSpec(CoreStruct, frozen=True):
     """Where a Pod runs."""
 
     node_name: str = ""
     host_network: bool = False
+    containers: tuple[Container, ...] = ()
 
 
 class PodIP(CoreStruct, frozen=True):

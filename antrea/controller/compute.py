@@ -11,7 +11,14 @@ from antrea.engine import Engine
 from antrea.errors import Unavailable
 from antrea.features.egress import controller as egress
 from antrea.features.grouping import controller as grouping
-from antrea.features.grouping.publication import RESOURCES, GroupHead, Membership
+from antrea.features.grouping.publication import (
+    RESOURCES,
+    GroupHead,
+    GroupSpan,
+    Membership,
+    PublishedPolicy,
+)
+from antrea.features.network_policy import controller as network_policy
 from antrea.outside.kube_feed import KindFeed
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from antrea.outside.kube import Kube
 
 QUIET_SECONDS = 3.0
-FEATURES: tuple[ControllerFeature, ...] = (grouping.FEATURE, egress.FEATURE)
+FEATURES: tuple[ControllerFeature, ...] = (grouping.FEATURE, egress.FEATURE, network_policy.FEATURE)
 
 
 def active(gates: Collection[str]) -> tuple[ControllerFeature, ...]:
@@ -49,7 +56,7 @@ class Computation:
         self._engine = Engine(
             facts,
             [unit for feature in features for unit in feature.units],
-            {GroupHead: sink, Membership: sink},
+            dict.fromkeys((GroupHead, GroupSpan, Membership, PublishedPolicy), sink),
             sweeps={RESOURCES.index(plural): kinds for plural in published(features)},
         )
         self._feeds = {

@@ -9,7 +9,13 @@ import msgspec
 
 from antrea.apis.controlplane import GROUP, AddressGroup, AppliedToGroup, EgressGroup, GroupMember
 from antrea.apis.meta import ObjectMetadata
-from antrea.features.grouping.publication import RESOURCES, GroupHead, Membership
+from antrea.features.grouping.publication import (
+    RESOURCES,
+    GroupHead,
+    GroupSpan,
+    Membership,
+    PublishedPolicy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +27,7 @@ KINDS: dict[str, type[Any]] = {
     "appliedtogroups": AppliedToGroup,
     "egressgroups": EgressGroup,
 }
+BY_POLICY, POLICIES = "addressgroups", "networkpolicies"
 Name = tuple[str, str]
 """A group: plural of its kind, name."""
 Placed = tuple[GroupMember, str]
@@ -34,7 +41,9 @@ class _Told:
         self.head: GroupHead | None = None
         self.members: dict[str, Placed] = {}
         self.nodes: Counter[str] = Counter()
-        """How many members are on each Node: those Nodes need the group."""
+        """How many members are on each Node."""
+        self.wanted: tuple[str, ...] = ()
+        """Nodes that need it for their policies, wherever its members are."""
 
     def enter(self, who: str, placed: Placed) -> Placed | None:
         """The member that was there before."""
@@ -52,9 +61,9 @@ class _Told:
                 del self.nodes[before[1]]
         return before
 
-    @property
-    def span(self) -> tuple[str, ...]:
-        return tuple(node for node in self.nodes if node)
+    def span(self, resource: str) -> tuple[str, ...]:
+        """Nodes that need the group: those of its policies, or those that its members are on."""
+        return self.wanted if resource == BY_POLICY else tuple(node for node in self.nodes if node)
 
 
 class _Delta(msgspec.Struct):
@@ -64,10 +73,12 @@ class _Delta(msgspec.Struct):
     removed: list[Placed] = []
     anew: bool = False
     """Its head is new: it is told whole."""
+    moved: bool = False
+    """Other Nodes need it now."""
 
 
 class PublishSink:
-    """Takes GroupHead and Membership."""
+    """Takes GroupHead, GroupSpan, Membership and PublishedPolicy."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -76,11 +87,18 @@ class PublishSink:
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         """Never refuses; the front takes all that was said, or has ended."""
         deltas: dict[Name, _Delta] = defaultdict(_Delta)
+        policies = [entry for entry in put if isinstance(entry, PublishedPolicy)]
+        withdrawn = [entry for entry in drop if isinstance(entry, PublishedPolicy)]
         for entry in put:
-            self._put(entry, deltas)
-        gone = self._dropped(drop, deltas)
+            if not isinstance(entry, PublishedPolicy):
+                self._put(entry, deltas)
+        gone = self._dropped((entry for entry in drop if not isinstance(entry, PublishedPolicy)), deltas)
+        for policy in withdrawn:
+            self._publisher.drop(GROUP, POLICIES, policy.key)
         for name, delta in deltas.items():
             self._tell(name, delta)
+        for policy in policies:
+            self._publisher.put(GROUP, POLICIES, policy.key, policy.found, span=policy.nodes)
         for name in gone:
             del self._told[name]
             self._publisher.drop(GROUP, *name)
@@ -95,27 +113,35 @@ class PublishSink:
         """All of this kind has been told: watches may begin."""
         self._publisher.synced(GROUP, RESOURCES[category])
 
-    def _put(self, entry: GroupHead | Membership, deltas: dict[Name, _Delta]) -> None:
+    def _put(self, entry: GroupHead | GroupSpan | Membership, deltas: dict[Name, _Delta]) -> None:
         if isinstance(entry, GroupHead):
             self._told.setdefault(entry.key, _Told()).head = entry
             deltas[entry.key].anew = True
-            return
-        name = (entry.resource, entry.group)
-        placed = (entry.member, entry.node)
-        before = self._told.setdefault(name, _Told()).enter(entry.who, placed)
-        if before != placed:
-            deltas[name].added.append(placed)
-            deltas[name].removed += [before] if before else []
+        elif isinstance(entry, GroupSpan):
+            self._told.setdefault(entry.key, _Told()).wanted = entry.parts
+            deltas[entry.key].moved = True
+        else:
+            name, placed = (entry.resource, entry.group), (entry.member, entry.node)
+            before = self._told.setdefault(name, _Told()).enter(entry.who, placed)
+            if before != placed:
+                deltas[name].added.append(placed)
+                deltas[name].removed += [before] if before else []
 
-    def _dropped(self, drop: Iterable[GroupHead | Membership], deltas: dict[Name, _Delta]) -> list[Name]:
+    def _dropped(
+        self, drop: Iterable[GroupHead | GroupSpan | Membership], deltas: dict[Name, _Delta]
+    ) -> list[Name]:
         gone = []
         for entry in drop:
+            name = (entry.resource, entry.group) if isinstance(entry, Membership) else entry.key
+            if (told := self._told.get(name)) is None:
+                continue
             if isinstance(entry, GroupHead):
-                if entry.key in self._told:
-                    gone.append(entry.key)
-            elif told := self._told.get((entry.resource, entry.group)):
+                gone.append(name)
+            elif isinstance(entry, GroupSpan):
+                told.wanted, deltas[name].moved = (), True
+            else:
                 before = told.leave(entry.who)
-                deltas[entry.resource, entry.group].removed += [before] if before else []
+                deltas[name].removed += [before] if before else []
         return gone
 
     def _tell(self, name: Name, delta: _Delta) -> None:
@@ -129,8 +155,8 @@ class PublishSink:
                 group_members=tuple(member for member, _ in members),
             )
             places = [node for _, node in members]
-            self._publisher.put(GROUP, resource, group, found, span=told.span, places=places)
-        elif delta.added or delta.removed:
+            self._publisher.put(GROUP, resource, group, found, span=told.span(resource), places=places)
+        elif delta.added or delta.removed or delta.moved:
             self._publisher.change(
-                GROUP, resource, group, added=delta.added, removed=delta.removed, span=told.span
+                GROUP, resource, group, added=delta.added, removed=delta.removed, span=told.span(resource)
             )

@@ -16,6 +16,8 @@ class Pod(Fact, frozen=True):
     """Empty until it is scheduled."""
     ips: tuple[str, ...] = ()
     host_network: bool = False
+    ports: tuple[tuple[str, int, str], ...] = ()
+    """Ports of its containers that have a name: name, number, protocol."""
 
     @property
     def key(self) -> str:
@@ -27,6 +29,8 @@ class Namespace(Fact, frozen=True):
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
+    logs_policies: bool = False
+    """What its NetworkPolicies decide is logged (annotation networkpolicy.antrea.io/enable-logging)."""
 
     @property
     def key(self) -> str:

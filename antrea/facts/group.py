@@ -79,3 +79,18 @@ class Group(Fact, frozen=True):
     @property
     def key(self) -> str:
         return f"{self.resource}/{self.name}"
+
+
+class GroupNode(Fact, frozen=True):
+    """A member of this group is on this Node."""
+
+    group: str
+    """Key of the `Group`."""
+    node: str
+    indexes: ClassVar[Mapping[str, Callable[[GroupNode], Iterable[Hashable]]]] = {
+        "group": lambda row: (row.group,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.group} {self.node}"

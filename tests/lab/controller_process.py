@@ -43,6 +43,7 @@ RULES = (
     rule(["crd.antrea.io"], ["tiers", "antreacontrollerinfos"], "get create patch"),
     rule(["crd.antrea.io"], ["antreaagentinfos"], "create delete"),
     rule([""], ["namespaces", "pods", "nodes", "services"], "get list watch"),
+    rule(["networking.k8s.io"], ["networkpolicies"], "list watch"),
     rule(
         ["admissionregistration.k8s.io"],
         ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],

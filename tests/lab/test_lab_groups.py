@@ -1,4 +1,4 @@
-"""Agents hear which Pods an Egress selects, from real Pods and Namespaces, change by change."""
+"""Agents hear which Pods Egresses and policies select, from real Pods and Namespaces, change by change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from controller_process import ControllerProcess
 
-GROUPS = "/apis/controlplane.antrea.io/v1beta2/egressgroups"
+CONTROLPLANE = "/apis/controlplane.antrea.io/v1beta2"
+GROUPS = f"{CONTROLPLANE}/egressgroups"
 SPACE = "grouped"
 
 
@@ -100,6 +101,37 @@ def test_the_group_of_an_egress_follows_pods_and_namespaces(
     finally:
         kubectl("delete", "egress", "by-pod", "by-namespace", "--ignore-not-found")
         kubectl("delete", "pod", "-n", space, "--all", "--force", "--grace-period=0")
+
+
+def test_a_network_policy_is_told_with_its_groups_to_the_nodes_that_need_it(
+    controller: ControllerProcess, client: ApiClient, space: str
+) -> None:
+    kubectl = controller.lab.api.kubectl
+    spec = {
+        "podSelector": {"matchLabels": {"app": "web"}},
+        "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "db"}}}], "ports": [{"port": 80}]}],
+    }
+    meta = {"name": "allow-db", "namespace": space}
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
+    try:
+        create(controller.lab, yaml.safe_dump_all([policy, pod("w", {"app": "web"}, "n1")]))
+
+        def told() -> dict[str, Any] | None:
+            items = client.call("GET", f"{CONTROLPLANE}/networkpolicies").body["items"]
+            return next((one for one in items if one["sourceRef"]["name"] == "allow-db"), None)
+
+        found = wait_for("the policy", told, seconds=10, step=0.05)
+        assert found["sourceRef"]["type"] == "K8sNetworkPolicy"
+        (target,), (rule,) = found["appliedToGroups"], found["rules"]
+        assert rule["services"] == [{"protocol": "TCP", "port": 80}]
+        group = client.call("GET", f"{CONTROLPLANE}/appliedtogroups/{target}").body
+        assert [member["pod"]["name"] for member in group["groupMembers"]] == ["w"]
+        table = [line.split() for line in kubectl("get", "addressgroups.controlplane.antrea.io").splitlines()]
+        assert rule["from"]["addressGroups"][0] in {row[0] for row in table}
+    finally:
+        kubectl("delete", "networkpolicy", "-n", space, "allow-db", "--ignore-not-found")
+        kubectl("delete", "pod", "-n", space, "--all", "--force", "--grace-period=0")
+    wait_for("its end", lambda: told() is None, seconds=10, step=0.05)
 
 
 def test_a_node_hears_of_its_own_members_alone(controller: ControllerProcess, space: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from antrea.apis import core
 from antrea.engine import Unit
 from antrea.facts.cluster import Namespace, Pod
-from antrea.facts.group import Group, GroupSelector, LabelSet, Match
+from antrea.facts.group import Group, GroupNode, GroupSelector, LabelSet, Match
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
 from antrea.features.grouping.member import MEMBERS
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
 
+LOGGING, TRUE = "networkpolicy.antrea.io/enable-logging", ("1", "t", "T", "TRUE", "true", "True")
+"""Words that Go's strconv.ParseBool takes."""
 ENDED = ("Succeeded", "Failed")
 
 
@@ -34,21 +36,27 @@ def pod_row(found: core.Pod) -> Pod | None:
         return None
     meta = found.metadata
     labels = ",".join(f"{key}={value}" for key, value in sorted(meta.labels.items()))
-    ips = tuple(one.ip for one in found.status.pod_ips)
-    key = sys.intern(f"{meta.namespace}/{labels}")
     return Pod(
         sys.intern(meta.namespace),
         meta.name,
-        key,
-        sys.intern(found.spec.node_name),
-        ips,
-        found.spec.host_network,
+        labels=sys.intern(f"{meta.namespace}/{labels}"),
+        node=sys.intern(found.spec.node_name),
+        ips=tuple(one.ip for one in found.status.pod_ips),
+        host_network=found.spec.host_network,
+        ports=tuple(
+            (sys.intern(port.name), port.container_port, sys.intern(port.protocol))
+            for container in found.spec.containers
+            for port in container.ports
+            if port.name
+        ),
     )
 
 
 def namespace_row(found: core.Namespace) -> Namespace:
-    """A Namespace by its labels."""
-    return Namespace(found.metadata.name, tuple(sorted(found.metadata.labels.items())))
+    """A Namespace by its labels, and by whether it wants its policies logged."""
+    meta = found.metadata
+    logs = meta.annotations.get(LOGGING, "") in TRUE
+    return Namespace(meta.name, tuple(sorted(meta.labels.items())), logs)
 
 
 def label_set(_: Facts, pod: Pod) -> Iterator[LabelSet]:
@@ -65,12 +73,14 @@ def matches(facts: Facts, found: LabelSet) -> Iterator[Match]:
                 yield Match(found.key, selector.key)
 
 
-def memberships(facts: Facts, pod: Pod) -> Iterator[Membership]:
-    """All groups that this Pod is in."""
+def memberships(facts: Facts, pod: Pod) -> Iterator[Membership | GroupNode]:
+    """All groups that this Pod is in; policies follow the Nodes of those that they are for."""
     for match in facts.by(Match, "labels", pod.labels):
         for group in facts.by(Group, "selector", match.selector):
             if (member := MEMBERS[group.resource](pod)) is not None:
                 yield Membership(group.resource, group.name, pod.key, member, pod.node)
+                if group.resource == "appliedtogroups":
+                    yield GroupNode(group.key, pod.node)
 
 
 def head(_: Facts, group: Group) -> Iterator[GroupHead]:
@@ -87,7 +97,7 @@ FEATURE = ControllerFeature(
     units=(
         Unit(Pod, label_set, yields=(LabelSet,)),
         Unit(LabelSet, matches, yields=(Match,)),
-        Unit(Pod, memberships),
+        Unit(Pod, memberships, yields=(GroupNode,)),
         Unit(Group, head),
     ),
 )

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from antrea.apis.controlplane import GroupMember
+from antrea.apis.controlplane import GroupMember, NetworkPolicy
 
 RESOURCES = ("addressgroups", "appliedtogroups", "egressgroups", "networkpolicies")
 """Plurals of controlplane.antrea.io that are computed; the place in this list is the category of the entries."""
@@ -48,3 +48,43 @@ class Membership(msgspec.Struct, frozen=True):
     @property
     def category(self) -> int:
         return RESOURCES.index(self.resource)
+
+
+class GroupSpan(msgspec.Struct, frozen=True):
+    """Nodes that need a group whose members may be anywhere; what several policies say is united."""
+
+    rank: ClassVar[int] = 15
+
+    resource: str
+    name: str
+    parts: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.resource, self.name)
+
+    @property
+    def category(self) -> int:
+        return RESOURCES.index(self.resource)
+
+    def with_parts(self, parts: tuple[str, ...]) -> GroupSpan:
+        """The same for these Nodes."""
+        return GroupSpan(self.resource, self.name, parts)
+
+
+class PublishedPolicy(msgspec.Struct, frozen=True):
+    """A policy, and the Nodes that enforce it; told after the groups that it names."""
+
+    rank: ClassVar[int] = 30
+    category: ClassVar[int] = RESOURCES.index("networkpolicies")
+
+    found: NetworkPolicy
+    nodes: tuple[str, ...]
+
+    def __hash__(self) -> int:
+        # its metadata has mappings
+        return hash((self.key, self.found.rules, self.nodes))
+
+    @property
+    def key(self) -> str:
+        return self.found.metadata.name

@@ -163,8 +163,9 @@ def test_a_selector_has_one_form(pods: Selector, namespaces: Selector, name: str
 
 
 def test_what_is_published_follows_the_gates() -> None:
-    assert published(active({"Egress"})) == {"egressgroups"}
-    assert published(active(())) == frozenset()
+    policies = {"addressgroups", "appliedtogroups", "networkpolicies"}
+    assert published(active({"Egress"})) == {"egressgroups", *policies}
+    assert published(active(())) == policies
 
 
 KEYS, VALUES = ("a", "b"), ("1", "2")

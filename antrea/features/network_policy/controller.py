@@ -1,0 +1,150 @@
+"""NetworkPolicies of Kubernetes in the controller: the rules that agents need, and the groups these name.
+
+parity: pkg/controller/networkpolicy/networkpolicy_controller.go processNetworkPolicy
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.apis import controlplane as cp
+from antrea.apis import networking
+from antrea.apis.crd.part import LabelSelector
+from antrea.apis.meta import ObjectMetadata
+from antrea.engine import Unit
+from antrea.facts.cluster import Namespace
+from antrea.facts.group import Group, GroupNode, GroupSelector
+from antrea.facts.policy import KubePolicy
+from antrea.features.admission import Watched
+from antrea.features.controller import ControllerFeature
+from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
+from antrea.features.grouping.selector import group_selector
+from antrea.features.network_policy.peer import ALL, group, has_named_port, peer, services
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+ADDRESS, APPLIED = "addressgroups", "appliedtogroups"
+KIND = "K8sNetworkPolicy"
+PRIORITY = -1
+"""Rules of one policy have no order."""
+NOBODY = cp.NetworkPolicyPeer()
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One rule of either direction."""
+
+    direction: str
+    peers: tuple[networking.NetworkPolicyPeer, ...]
+    ports: tuple[networking.NetworkPolicyPort, ...]
+
+    @property
+    def needs_pods(self) -> bool:
+        """Named ports of whatever Pod it may be: each Pod's own numbers are needed."""
+        return not self.peers and self.direction == "Out" and has_named_port(self.ports)
+
+
+def policy_row(found: networking.NetworkPolicy) -> KubePolicy:
+    """All of it counts."""
+    meta = found.metadata
+    return KubePolicy(meta.namespace, meta.name, meta.uid, meta.generation, found.spec)
+
+
+def sides(spec: networking.NetworkPolicySpec) -> list[Side]:
+    """All rules, those of ingress first."""
+    ingress = [Side("In", rule.from_, rule.ports) for rule in spec.ingress]
+    return ingress + [Side("Out", rule.to, rule.ports) for rule in spec.egress]
+
+
+def selectors(policy: KubePolicy, side: Side) -> list[GroupSelector]:
+    """Of the peers of one rule, in their order."""
+    if side.needs_pods:
+        everybody = group_selector(namespaces=LabelSelector())
+        return [everybody] if everybody else []
+    found = (
+        group_selector(policy.namespace, one.pod_selector, one.namespace_selector)
+        for one in side.peers
+        if one.ip_block is None
+    )
+    return [one for one in found if one is not None]
+
+
+def applied(policy: KubePolicy) -> GroupSelector:
+    """The Pods that the policy is for."""
+    found = group_selector(policy.namespace, policy.spec.pod_selector)
+    if found is None:
+        raise ValueError("a NetworkPolicy has a Namespace")
+    return found
+
+
+def groups(_: Facts, policy: KubePolicy) -> Iterator[Group | GroupSelector]:
+    """Shared with all policies that select the same."""
+    yield applied(policy)
+    yield group(APPLIED, applied(policy))
+    for one in {one.key: one for side in sides(policy.spec) for one in selectors(policy, side)}.values():
+        if one != applied(policy):
+            yield one
+        yield group(ADDRESS, one)
+
+
+def rules(policy: KubePolicy, *, logging: bool) -> Iterator[cp.NetworkPolicyRule]:
+    """What is allowed; a direction that is isolated and allows nothing is one rule without a peer."""
+    found = sides(policy.spec)
+    for side in found:
+        told = ALL
+        if side.peers:
+            blocks = [one.ip_block for one in side.peers if one.ip_block is not None]
+            told = peer([group(ADDRESS, one) for one in selectors(policy, side)], blocks)
+        elif side.needs_pods:
+            names = tuple(group(ADDRESS, one).name for one in selectors(policy, side))
+            told = msgspec.structs.replace(ALL, address_groups=names)
+        yield cp.NetworkPolicyRule(
+            direction=side.direction,
+            from_=told if side.direction == "In" else NOBODY,
+            to=told if side.direction == "Out" else NOBODY,
+            services=services(side.ports),
+            priority=PRIORITY,
+            action="Allow",
+            enable_logging=logging,
+        )
+    for kind, direction in (("Ingress", "In"), ("Egress", "Out")):
+        if kind in policy.spec.policy_types and not any(side.direction == direction for side in found):
+            yield cp.NetworkPolicyRule(direction=direction, from_=NOBODY, to=NOBODY, enable_logging=logging)
+
+
+def publication(facts: Facts, policy: KubePolicy) -> Iterator[PublishedPolicy | GroupSpan]:
+    """The policy for all Nodes that have a Pod it is for, and those Nodes for the groups of its peers."""
+    home = facts.get(Namespace, policy.namespace)
+    target = group(APPLIED, applied(policy))
+    nodes = tuple(row.node for row in facts.by(GroupNode, "group", target.key))
+    found = cp.NetworkPolicy(
+        metadata=ObjectMetadata(name=policy.uid, uid=policy.uid, generation=policy.generation),
+        rules=tuple(rules(policy, logging=home is not None and home.logs_policies)),
+        applied_to_groups=(target.name,),
+        source_ref=cp.NetworkPolicyReference(
+            type=KIND, namespace=policy.namespace, name=policy.name, uid=policy.uid
+        ),
+    )
+    yield PublishedPolicy(found, nodes)
+    if nodes:
+        for one in {one.key: one for side in sides(policy.spec) for one in selectors(policy, side)}.values():
+            yield GroupSpan(ADDRESS, group(ADDRESS, one).name, nodes)
+
+
+FEATURE = ControllerFeature(
+    name="NetworkPolicy",
+    watched=(
+        Watched(
+            "/apis/networking.k8s.io/v1/networkpolicies", networking.NetworkPolicy, KubePolicy, policy_row
+        ),
+    ),
+    units=(
+        Unit(KubePolicy, groups, yields=(Group, GroupSelector)),
+        Unit(KubePolicy, publication),
+    ),
+    publishes=(ADDRESS, APPLIED, "networkpolicies"),
+)

@@ -1,0 +1,61 @@
+"""Peers and ports of policies as agents are told them: names of groups, networks in 16 bytes.
+
+parity: pkg/controller/networkpolicy/networkpolicy_controller.go toAntreaPeer, toAntreaServices
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from antrea.apis.controlplane import IPBlock, IPNet, NetworkPolicyPeer, Service
+from antrea.facts.group import Group
+from antrea.features.grouping.member import packed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from antrea.apis import networking
+    from antrea.facts.group import GroupSelector
+
+UUIDS = uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115")
+"""Upstream's name space of what is named after its content."""
+ALL = NetworkPolicyPeer(
+    ip_blocks=(IPBlock(cidr=IPNet(ip=packed("::ffff:0:0"))), IPBlock(cidr=IPNet(ip=packed("::"))))
+)
+"""Every address of both families."""
+
+
+def group(resource: str, selector: GroupSelector) -> Group:
+    """The group of a selector, which all policies that have the same one share."""
+    name = str(uuid.uuid5(UUIDS, selector.name))
+    return Group(resource, name, selector.key, name)
+
+
+def network(cidr: str) -> IPNet:
+    """A CIDR, its host bits as they were written. Raises ValueError."""
+    ip, _, length = cidr.partition("/")
+    return IPNet(ip=packed(ip), prefix_length=int(length))
+
+
+def block(found: networking.IPBlock) -> IPBlock:
+    """A CIDR with holes. Raises ValueError."""
+    return IPBlock(cidr=network(found.cidr), except_=tuple(network(hole) for hole in found.except_))
+
+
+def services(ports: Iterable[networking.NetworkPolicyPort]) -> tuple[Service, ...]:
+    """Ports of a rule; none of them stands for all."""
+    return tuple(Service(protocol=one.protocol, port=one.port, end_port=one.end_port) for one in ports)
+
+
+def has_named_port(ports: Iterable[networking.NetworkPolicyPort]) -> bool:
+    """Whether a port is meant that each Pod may give another number."""
+    return any(isinstance(one.port, str) for one in ports)
+
+
+def peer(groups: Sequence[Group], blocks: Sequence[networking.IPBlock]) -> NetworkPolicyPeer:
+    """The union of groups and blocks. Raises ValueError for a block that is none."""
+    return NetworkPolicyPeer(
+        address_groups=tuple(dict.fromkeys(one.name for one in groups)),
+        ip_blocks=tuple(block(one) for one in blocks),
+    )

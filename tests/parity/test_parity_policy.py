@@ -1,0 +1,149 @@
+"""The controller computes what upstream's computed of the same objects when it was recorded ($ANTREA_GOLDEN).
+
+So far of networking.k8s.io NetworkPolicies and Egresses. Members are compared for Pods of the recorded inputs; the
+cluster's own (CoreDNS and the like) are no part of these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import yaml
+
+from antrea.apis import controlplane as cp
+from antrea.apis import core
+from antrea.apis.crd.egress import Egress
+from antrea.apis.networking import NetworkPolicy
+from antrea.controller.compute import FEATURES
+from antrea.engine import Engine, Facts
+from antrea.features.egress.controller import egress_row
+from antrea.features.grouping.controller import namespace_row, pod_row
+from antrea.features.grouping.publication import GroupHead, GroupSpan, Membership, PublishedPolicy
+from antrea.features.network_policy.controller import policy_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GOLDEN = Path(os.environ.get("ANTREA_GOLDEN", "/nowhere"))
+pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers")
+KUBE = "K8sNetworkPolicy"
+
+
+def recorded(name: str) -> list[Any]:
+    """Objects of a recorded list."""
+    text = (GOLDEN / "raw" / name).read_text()
+    body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    found: list[Any] = (yaml.safe_load if name.endswith(".yaml") else json.loads)(body)["items"]
+    return found
+
+
+def inputs(kind: str) -> Iterator[dict[str, Any]]:
+    for file in sorted((GOLDEN / "inputs").glob("*.yaml")):
+        yield from (one for one in yaml.safe_load_all(file.read_text()) if one and one["kind"] == kind)
+
+
+def addresses() -> dict[tuple[str, str], tuple[str, str]]:
+    """IP and Node of each Pod that was there."""
+    lines = (GOLDEN / "raw/get/pods.wide.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith(("#", "NAMESPACE"))]
+    return {(row[0], row[1]): (row[-4], row[-3]) for row in rows}
+
+
+def pods() -> Iterator[core.Pod]:
+    where = addresses()
+    for one in inputs("Pod"):
+        meta = one["metadata"]
+        if (place := where.get((meta.get("namespace", "default"), meta["name"]))) is None:
+            continue
+        ip, node = place
+        more = {"phase": "Running", "podIPs": [] if ip == "<none>" else [{"ip": ip}]}
+        spec = {**one["spec"], "nodeName": "" if node == "<none>" else node}
+        yield msgspec.convert({**one, "spec": spec, "status": more}, core.Pod)
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[type, list[Any]]:
+    """All entries that our controller makes of the recorded objects."""
+    facts = Facts()
+    for one in inputs("Namespace"):
+        one["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = one["metadata"]["name"]
+        facts.put(namespace_row(msgspec.convert(one, core.Namespace)))
+    for pod in pods():
+        if (row := pod_row(pod)) is not None:
+            facts.put(row)
+    for one in recorded("get/k8s-networkpolicies.yaml"):
+        facts.put(policy_row(msgspec.convert(one, NetworkPolicy)))
+    for one in recorded("get/egresses.yaml"):
+        facts.put(egress_row(msgspec.convert(one, Egress)))
+    plan = Engine(facts, [unit for feature in FEATURES for unit in feature.units]).plan()
+    found: dict[type, list[Any]] = {GroupHead: [], GroupSpan: [], Membership: [], PublishedPolicy: []}
+    for entry in plan.put:
+        found[type(entry)].append(entry)
+    return found
+
+
+def test_policies_are_upstreams(told: dict[type, list[Any]]) -> None:
+    wanted = {
+        one["metadata"]["name"]: msgspec.convert(without_time(one), cp.NetworkPolicy, strict=False)
+        for one in recorded("controlplane/networkpolicies.json")
+        if one["sourceRef"]["type"] == KUBE
+    }
+    assert len(wanted) > 5
+    assert {entry.found.metadata.name: entry.found for entry in told[PublishedPolicy]} == wanted
+
+
+def without_time(one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "metadata": {key: value for key, value in one["metadata"].items() if value is not None}}
+
+
+def watched(name: str) -> Iterator[dict[str, Any]]:
+    """Objects that the watch of Node n1 began with."""
+    for line in (GOLDEN / f"raw/watch/{name}.node-n1.jsonl").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        event = json.loads(line)
+        if event["type"] == "BOOKMARK":
+            return
+        yield event["object"]
+
+
+def test_a_node_gets_the_policies_that_upstream_sends_it(told: dict[type, list[Any]]) -> None:
+    wanted = {
+        one["metadata"]["name"] for one in watched("networkpolicies") if one["sourceRef"]["type"] == KUBE
+    }
+    assert wanted
+    assert {entry.key for entry in told[PublishedPolicy] if "n1" in entry.nodes} == wanted
+
+
+@pytest.mark.parametrize("resource", ["addressgroups", "appliedtogroups", "egressgroups"])
+def test_groups_have_upstreams_names_and_members(told: dict[type, list[Any]], resource: str) -> None:
+    ours = {entry.name for entry in told[GroupHead] if entry.resource == resource}
+    theirs = {one["metadata"]["name"]: one for one in recorded(f"controlplane/{resource}.json")}
+    assert len(ours) > 3
+    assert ours <= theirs.keys()
+    known = {(one["metadata"].get("namespace", "default"), one["metadata"]["name"]) for one in inputs("Pod")}
+    for name in sorted(ours):
+        wanted = {
+            msgspec.json.encode(member)
+            for member in msgspec.convert(theirs[name].get("groupMembers", []), tuple[cp.GroupMember, ...])
+            if member.pod and (member.pod.namespace, member.pod.name) in known
+        }
+        found = {
+            msgspec.json.encode(entry.member)
+            for entry in told[Membership]
+            if (entry.resource, entry.group) == (resource, name)
+        }
+        assert found == wanted, name
+
+
+def test_address_groups_go_to_the_nodes_of_their_policies(told: dict[type, list[Any]]) -> None:
+    sent = {one["metadata"]["name"] for one in watched("addressgroups")}
+    ours = {entry.name for entry in told[GroupSpan] if "n1" in entry.parts}
+    assert ours
+    # upstream's other policies use further groups, and some of the same
+    assert ours <= sent

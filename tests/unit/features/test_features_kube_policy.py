@@ -1,0 +1,220 @@
+"""What agents are told of Kubernetes NetworkPolicies: rules, groups, and to which Nodes they go."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+
+from antrea.apis import controlplane as cp
+from antrea.apis import core
+from antrea.apis.networking import NetworkPolicy
+from antrea.controller.compute import FEATURES
+from antrea.engine import Engine, Facts
+from antrea.facts.cluster import Pod
+from antrea.facts.policy import KubePolicy
+from antrea.features.grouping.controller import namespace_row, pod_row
+from antrea.features.grouping.publication import GroupHead, GroupSpan, Membership, PublishedPolicy
+from antrea.features.network_policy.controller import policy_row, rules
+
+NOBODY = cp.NetworkPolicyPeer()
+V4 = bytes(10) + b"\xff\xff"
+ANY = (cp.IPBlock(cidr=cp.IPNet(ip=V4 + bytes(4))), cp.IPBlock(cidr=cp.IPNet(ip=bytes(16))))
+WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
+
+
+def named(selector: str) -> str:
+    """The name of the group of a selector."""
+    return str(uuid.uuid5(uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115"), selector))
+
+
+def policy(name: str = "p", **spec: Any) -> KubePolicy:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "generation": 3}
+    found = {"metadata": meta, "spec": {"podSelector": WEB, **spec}}
+    return policy_row(msgspec.convert(found, NetworkPolicy))
+
+
+def pod(name: str, app: str, node: str, ip: str = "10.0.0.7") -> Pod:
+    found = {
+        "metadata": {"name": name, "namespace": "ns", "labels": {"app": app}},
+        "spec": {"nodeName": node, "containers": [{"ports": [{"containerPort": 80, "name": "http"}, {}]}]},
+        "status": {"podIPs": [{"ip": ip}] if ip else []},
+    }
+    row = pod_row(msgspec.convert(found, core.Pod))
+    assert row is not None
+    return row
+
+
+def rule(direction: str, peer: cp.NetworkPolicyPeer, *services: cp.Service) -> cp.NetworkPolicyRule:
+    return cp.NetworkPolicyRule(
+        direction=direction,
+        from_=peer if direction == "In" else NOBODY,
+        to=peer if direction == "Out" else NOBODY,
+        services=services,
+        priority=-1,
+        action="Allow",
+        enable_logging=False,
+    )
+
+
+def isolated(direction: str, *, logging: bool = False) -> cp.NetworkPolicyRule:
+    return cp.NetworkPolicyRule(direction=direction, from_=NOBODY, to=NOBODY, enable_logging=logging)
+
+
+RULES = {
+    "nothing may come in": ({"policyTypes": ["Ingress"]}, [isolated("In")]),
+    "nothing at all": ({"policyTypes": ["Ingress", "Egress"]}, [isolated("In"), isolated("Out")]),
+    "everything may come in": (
+        {"ingress": [{}], "policyTypes": ["Ingress"]},
+        [rule("In", cp.NetworkPolicyPeer(ip_blocks=ANY))],
+    ),
+    "a port of everybody": (
+        {"egress": [{"ports": [{"protocol": "UDP", "port": 53}, {"port": 80, "endPort": 90}]}]},
+        [
+            rule(
+                "Out",
+                cp.NetworkPolicyPeer(ip_blocks=ANY),
+                cp.Service(protocol="UDP", port=53),
+                cp.Service(protocol="TCP", port=80, end_port=90),
+            )
+        ],
+    ),
+    "a named port of everybody needs everybody's numbers": (
+        {"egress": [{"ports": [{"port": "http"}]}]},
+        [
+            rule(
+                "Out",
+                cp.NetworkPolicyPeer(address_groups=(named("namespaceSelector="),), ip_blocks=ANY),
+                cp.Service(protocol="TCP", port="http"),
+            )
+        ],
+    ),
+    "a named port of its own Pods does not": (
+        {"ingress": [{"ports": [{"port": "http"}]}]},
+        [rule("In", cp.NetworkPolicyPeer(ip_blocks=ANY), cp.Service(protocol="TCP", port="http"))],
+    ),
+    "groups and blocks": (
+        {
+            "ingress": [
+                {
+                    "from": [
+                        {"podSelector": DB},
+                        {"namespaceSelector": WEB, "podSelector": DB},
+                        {"podSelector": DB},
+                        {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+                        {"ipBlock": {"cidr": "fd00::/64"}},
+                    ]
+                }
+            ]
+        },
+        [
+            rule(
+                "In",
+                cp.NetworkPolicyPeer(
+                    address_groups=(
+                        named("namespace=ns And podSelector=app=db"),
+                        named("namespaceSelector=app=web And podSelector=app=db"),
+                    ),
+                    ip_blocks=(
+                        cp.IPBlock(
+                            cidr=cp.IPNet(ip=V4 + bytes((10, 0, 0, 0)), prefix_length=8),
+                            except_=(cp.IPNet(ip=V4 + bytes((10, 1, 0, 0)), prefix_length=16),),
+                        ),
+                        cp.IPBlock(cidr=cp.IPNet(ip=b"\xfd" + bytes(15), prefix_length=64)),
+                    ),
+                ),
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "wanted"), RULES.values(), ids=RULES.keys())
+def test_rules_are_told_like_this(spec: dict[str, Any], wanted: list[cp.NetworkPolicyRule]) -> None:
+    assert [*rules(policy(**spec), logging=False)] == wanted
+
+
+class Told:
+    """What agents have been told after each step."""
+
+    def __init__(self) -> None:
+        self.facts = Facts()
+        self.engine = Engine(self.facts, [unit for feature in FEATURES for unit in feature.units])
+        self.standing: dict[Any, Any] = {}
+
+    def put(self, *rows: Any) -> Told:
+        for row in rows:
+            self.facts.put(row)
+        return self.step()
+
+    def drop(self, kind: type[Any], key: str) -> Told:
+        self.facts.drop(kind, key)
+        return self.step()
+
+    def step(self) -> Told:
+        plan = self.engine.plan()
+        self.standing.update({(type(entry), entry.key): entry for entry in plan.put})
+        for entry in plan.drop:
+            del self.standing[type(entry), entry.key]
+        return self
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [entry for (found, _), entry in self.standing.items() if found is kind]
+
+    def nodes(self) -> dict[str, tuple[str, ...]]:
+        """Nodes of each policy, and of each group of addresses."""
+        spans = {entry.name: entry.parts for entry in self.of(GroupSpan)}
+        return {**{entry.key: entry.nodes for entry in self.of(PublishedPolicy)}, **spans}
+
+
+FROM_DB: dict[str, Any] = {"ingress": [{"from": [{"podSelector": DB}]}]}
+DBS = named("namespace=ns And podSelector=app=db")
+
+
+def test_a_policy_and_its_peers_go_to_the_nodes_of_the_pods_it_is_for() -> None:
+    told = Told().put(policy(**FROM_DB), pod("w1", "web", "n1"), pod("w2", "web", "n2"), pod("d", "db", "n3"))
+    assert told.nodes() == {"uid-p": ("n1", "n2"), DBS: ("n1", "n2")}
+    assert told.drop(Pod, "ns/w2").nodes() == {"uid-p": ("n1",), DBS: ("n1",)}
+    assert told.drop(Pod, "ns/w1").nodes() == {"uid-p": ()}
+
+
+def test_a_group_goes_to_the_nodes_of_all_policies_that_name_it() -> None:
+    told = Told().put(pod("w", "web", "n1"), pod("d", "db", "n2"), policy("a", **FROM_DB))
+    told.put(policy("b", podSelector=DB, **FROM_DB))
+    assert told.nodes()[DBS] == ("n1", "n2")
+    assert told.drop(KubePolicy, "ns/a").nodes() == {"uid-b": ("n2",), DBS: ("n2",)}
+
+
+def test_members_have_what_their_kind_of_group_needs() -> None:
+    told = Told().put(pod("w", "web", "n1"), pod("d", "db", "n2"), pod("new", "db", "n2", ip=""))
+    told.put(policy(**FROM_DB))
+    ports = (cp.NamedPort(name="http", port=80, protocol="TCP"),)
+    web, database = (cp.PodReference(name=name, namespace="ns") for name in ("w", "d"))
+    assert {(entry.resource, entry.member) for entry in told.of(Membership)} == {
+        ("appliedtogroups", cp.GroupMember(pod=web, ports=ports)),
+        ("addressgroups", cp.GroupMember(pod=database, ips=(V4 + bytes((10, 0, 0, 7)),), ports=ports)),
+    }
+
+
+def test_policies_are_logged_where_their_namespace_says_so() -> None:
+    told = Told().put(policy(policyTypes=["Ingress"]))
+
+    def logged() -> bool:
+        (entry,) = told.of(PublishedPolicy)
+        return bool(entry.found.rules[0].enable_logging)
+
+    assert not logged()
+    for value, wanted in (("true", True), ("1", True), ("yes", False), ("TRUE", True), ("false", False)):
+        meta = {"name": "ns", "annotations": {"networkpolicy.antrea.io/enable-logging": value}}
+        told.put(namespace_row(msgspec.convert({"metadata": meta}, core.Namespace)))
+        assert logged() == wanted, value
+
+
+def test_a_policy_that_goes_leaves_nothing() -> None:
+    told = Told().put(pod("w", "web", "n1"), policy(**FROM_DB))
+    assert {entry.resource for entry in told.of(GroupHead)} == {"addressgroups", "appliedtogroups"}
+    told.drop(KubePolicy, "ns/p").drop(Pod, "ns/w")
+    assert told.standing == {}
+    assert told.facts.empty
