@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
+import workstation
 from agent_node import antctl
 
-from antrea.lab import cluster
-from antrea.lab import control_plane as plane
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
@@ -19,19 +15,8 @@ if TYPE_CHECKING:
 
 
 def remote(lab: Lab, *words: str) -> str:
-    """What antctl prints in the control plane's network, where only the kubeconfig tells it of the cluster."""
-    command = [sys.executable, "-m", "antrea.antctl.main", "-k", str(plane.kubeconfig(lab.record)), *words]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBE")}
-    done = subprocess.run(
-        cluster.enter(lab, "control", command),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """What antctl prints on a workstation."""
+    return workstation.run(lab, *words).stdout
 
 
 def wait_controller(lab: Lab) -> None:
