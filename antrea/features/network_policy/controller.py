@@ -15,8 +15,8 @@ from antrea.apis.crd.part import LabelSelector
 from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Unit
 from antrea.facts.cluster import Namespace
+from antrea.facts.fact import Fact
 from antrea.facts.group import Group, GroupNode, GroupSelector
-from antrea.facts.policy import KubePolicy
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
 from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
@@ -33,6 +33,20 @@ KIND = "K8sNetworkPolicy"
 PRIORITY = -1
 """Rules of one policy have no order."""
 NOBODY = cp.NetworkPolicyPeer()
+
+
+class KubePolicy(Fact, frozen=True):
+    """A NetworkPolicy of networking.k8s.io; its feed writes it."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    spec: networking.NetworkPolicySpec
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 class Side(msgspec.Struct, frozen=True):

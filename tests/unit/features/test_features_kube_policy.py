@@ -14,10 +14,9 @@ from antrea.apis.networking import NetworkPolicy
 from antrea.controller.compute import FEATURES
 from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Pod
-from antrea.facts.policy import KubePolicy
 from antrea.features.grouping.controller import namespace_row, pod_row
 from antrea.features.grouping.publication import GroupHead, GroupSpan, Membership, PublishedPolicy
-from antrea.features.network_policy.controller import policy_row, rules
+from antrea.features.network_policy.controller import KubePolicy, policy_row, rules
 
 NOBODY = cp.NetworkPolicyPeer()
 V4 = bytes(10) + b"\xff\xff"
