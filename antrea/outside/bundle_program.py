@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NICENESS = 10
 LARGEST = 1 << 30
 """Bytes of any file that is written on the way, by a command, too."""
-LONGEST = 1 << 20
+LONGEST = 256 << 10
 """Bytes of a line; the rest of a longer one is left out."""
 NOTES = "bundleinfo"
 

@@ -18,7 +18,8 @@ SHORTEST = 6
 """Characters of a known secret; what is shorter would be found everywhere."""
 _NAME = r"(?:pass(?:word|wd|phrase|code)?|secret|token|psk|pre-?shared-?key|api[-_]?key|private[-_]?key|access[-_]?key|client-key-data|credentials?|bearer)"
 _HARMLESS = r"(?:_?-?(?:file|path|dir|name|names|ref|refs|review|reviews|namespace|url|ttl|expir\w*|audiences?|seconds|type|kind|mode|hash|key[-_]?ref))"
-_KEY = rf"[\w.\-/]*{_NAME}[\w.\-/]*"
+# taken whole or not at all, so that a long line takes time in proportion to its length
+_KEY = rf"(?=[\w.\-/]*{_NAME})[\w.\-/]++"
 _NAMED = re.compile(
     rf"(?P<key>(?<![\w.\-/]){_KEY})(?P<mark>\\?[\"']?\s*(?:[:=]|=>)\s*)"
     r"(?P<value>\\\"(?:(?!\\\").)*\\\"|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,;}\])\"'][^\s,;}\])\"']*)",
@@ -27,14 +28,14 @@ _NAMED = re.compile(
 _WHOLE_LINE = re.compile(
     rf"^(?P<head>\s*(?:- )?[\"']?(?P<key>{_KEY})[\"']?\s*:)(?P<value>.*)$", re.IGNORECASE
 )
-_FLAG = re.compile(rf"(?P<flag>--?{_KEY})(?P<space>\s+)(?P<value>[^\s-]\S*)", re.IGNORECASE)
+_FLAG = re.compile(rf"(?<![\w.\-/])(?P<flag>--?{_KEY})(?P<space>\s+)(?P<value>[^\s-]\S*)", re.IGNORECASE)
 _SECRET_NAME = re.compile(rf"^(?!.*{_HARMLESS}$){_KEY}$", re.IGNORECASE)
 _OWN_NAME = re.compile(r"^(?P<indent>\s*)(?:- )?[\"']?name[\"']?\s*:\s*[\"']?(?P<name>[\w.\-]+)[\"']?,?\s*$")
 _ITS_VALUE = re.compile(r"^(?P<head>\s*(?:- )?[\"']?value[\"']?\s*:\s*)\S.*?(?P<tail>,?)\s*$")
 _SCHEME = re.compile(
     r"\b(?P<scheme>bearer|basic|negotiate)\s+(?!<redacted>)[A-Za-z0-9+/=._~\-]{8,}", re.IGNORECASE
 )
-_JWT = re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*")
+_JWT = re.compile(r"(?<![\w\-])eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*")
 _URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.\-]{0,20}://)[^\s/@\"']+@", re.IGNORECASE)
 _PEM_INLINE = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?-----END [A-Z0-9 ]*PRIVATE KEY-----")
 _PEM_BEGIN, _PEM_END = (
@@ -43,9 +44,11 @@ _PEM_BEGIN, _PEM_END = (
 )
 _ENCODED_KEY = re.compile(r"LS0tLS1CRUdJTi[\w+/=]{40,}")
 """Base64 of a PEM block; what it is a block of, is not looked at."""
-_WORTH_A_LOOK = re.compile(
-    r"pass|secret|token|psk|key|credential|bearer|basic|negotiate|eyJ|-----BEGIN|LS0t|://|name", re.IGNORECASE
+_WORDS = (
+    *("pass", "secret", "token", "psk", "shared", "credential", "bearer", "apikey", "api-key", "api_key"),
+    *("private", "accesskey", "access-key", "access_key", "key-data"),
 )
+"""One of them is in every name that `_NAME` finds: a look for them costs little, and most lines have none."""
 
 
 def is_secret(name: str) -> bool:
@@ -58,8 +61,7 @@ class Redaction:
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         forms = {form for secret in known for form in _forms(secret)}
-        longest_first = sorted(forms, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._known = sorted(forms, key=len, reverse=True)
         self._in_key = False
         self._block: int | None = None
         """Indentation of a key whose value is on the lines below it."""
@@ -77,8 +79,9 @@ class Redaction:
         if self._in_key:
             self._in_key = not _PEM_END.search(line)
             return None
-        if self._known:
-            line = self._known.sub(GONE, line)
+        for secret in self._known:
+            if secret in line:
+                line = line.replace(secret, GONE)
         if self._block is not None:
             if (below := self._below(line, self._block)) is not None:
                 return below
@@ -87,7 +90,7 @@ class Redaction:
             self._next_value = False
             if found := _ITS_VALUE.match(line):
                 return f"{found['head']}{GONE}{found['tail']}"
-        return self._looked_at(line) if _WORTH_A_LOOK.search(line) else line
+        return self._looked_at(line)
 
     def _below(self, line: str, indent: int) -> str | None:
         """A line of a value that began above; None: it ended there."""
@@ -104,14 +107,10 @@ class Redaction:
         return f"{line[:depth]}{mark}{GONE}{',' if bare.endswith(',') else ''}"
 
     def _looked_at(self, line: str, *, nested: bool = False) -> str:
-        line = _PEM_INLINE.sub(GONE, line)
-        if begun := _PEM_BEGIN.search(line):
-            self._in_key = True
-            line = line[: begun.start()] + GONE
-        line = _ENCODED_KEY.sub(GONE, line)
-        line = _JWT.sub(GONE, line)
-        line = _SCHEME.sub(rf"\g<scheme> {GONE}", line)
-        line = _URL.sub(rf"\g<scheme>{GONE}@", line)
+        lower = line.lower()
+        line = self._without_forms(line, lower)
+        if not any(word in lower for word in _WORDS):
+            return line
         if (named := _OWN_NAME.match(line)) and is_secret(named["name"]):
             self._next_value = True
             return line
@@ -120,6 +119,23 @@ class Redaction:
             return self._whole(line, whole, nested=nested)
         line = _FLAG.sub(_flag, line)
         return _NAMED.sub(_named, line)
+
+    def _without_forms(self, line: str, lower: str) -> str:
+        """The line without what looks like a secret whatever its name is."""
+        if "-----BEGIN" in line:
+            line = _PEM_INLINE.sub(GONE, line)
+            if begun := _PEM_BEGIN.search(line):
+                self._in_key = True
+                line = line[: begun.start()] + GONE
+        if "LS0tLS1CRUdJTi" in line:
+            line = _ENCODED_KEY.sub(GONE, line)
+        if "eyJ" in line:
+            line = _JWT.sub(GONE, line)
+        if "bearer " in lower or "basic " in lower or "negotiate " in lower:
+            line = _SCHEME.sub(rf"\g<scheme> {GONE}", line)
+        if "://" in line and "@" in line:
+            line = _URL.sub(rf"\g<scheme>{GONE}@", line)
+        return line
 
     def _whole(self, line: str, whole: re.Match[str], *, nested: bool) -> str:
         """A line that is one key and its value, as YAML and indented JSON have it."""

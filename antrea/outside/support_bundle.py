@@ -29,7 +29,6 @@ from antrea.outside import klog
 from antrea.outside.aggregated.server import DOWNLOAD
 from antrea.outside.aggregated.status import Answered
 from antrea.outside.bundle_order import Made, Order
-from antrea.outside.bundle_redaction import of_environment
 from antrea.outside.kube_access import SERVICE_ACCOUNT
 
 if TYPE_CHECKING:
@@ -171,6 +170,8 @@ class SupportBundles:
 
     def _known(self) -> list[str]:
         """Secrets of this program."""
+        from antrea.outside.bundle_redaction import of_environment  # noqa: PLC0415 (start-up time)
+
         found = of_environment(os.environ)
         for path in (self._token_file, SERVICE_ACCOUNT / "token"):
             with contextlib.suppress(OSError, UnicodeDecodeError):

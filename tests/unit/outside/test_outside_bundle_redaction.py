@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from antrea.outside.bundle_redaction import GONE, Redaction, is_secret, of_environment, tree
@@ -74,7 +76,12 @@ def test_redaction_finds_known_secrets_anywhere_also_in_base64() -> None:
     text = "x: xyzzy-plugh and eHl6enktcGx1Z2g="
     assert redacted(text, "xyzzy-plugh", "x") == f"x: {GONE} and {GONE}"
     assert of_environment({"DB_PASSWORD": "a", "TOKEN_FILE": "/b", "HOME": "/"}) == ["a"]
-    assert [is_secret(n) for n in ("password", "passwordFile", "IPSEC_PSK", "Table")] == [True, False, True, False]
+    assert [is_secret(n) for n in ("password", "passwordFile", "IPSEC_PSK", "Table")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_redaction_of_an_object_knows_variables_arguments_and_copies() -> None:
@@ -98,3 +105,11 @@ def test_redaction_of_an_object_knows_variables_arguments_and_copies() -> None:
             "volumes": [{"name": "tls", "secret": {"secretName": "antrea-controller-tls", "defaultMode": 420}}],
         },
     }  # fmt: skip
+
+
+def test_redaction_of_a_hostile_line_takes_time_in_proportion_to_its_length() -> None:
+    redaction = Redaction()
+    for line in ("a-" * 100_000 + "token" * 10, "--token" * 20_000, '\\"token' * 20_000, "password" * 20_000):
+        began = time.process_time()
+        redaction.line(line)
+        assert time.process_time() - began < 2
