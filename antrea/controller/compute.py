@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from antrea.apis import system
 from antrea.controller.publish import PublishSink
 from antrea.engine import Engine
 from antrea.errors import Unavailable
@@ -51,7 +52,7 @@ class Computation:
     ) -> None:
         watched = [one for feature in features for one in feature.watched]
         kinds = tuple(one.fact for one in watched)
-        sink = PublishSink(publisher)
+        self._sink = sink = PublishSink(publisher)
         self._facts = facts
         self._engine = Engine(
             facts,
@@ -69,6 +70,15 @@ class Computation:
             tasks.create_task(self._engine.run(), name="engine")
             for path, feed in self._feeds.items():
                 tasks.create_task(feed.run(self._facts), name=f"feed of {path}")
+
+    def counts(self) -> system.NetworkPolicyControllerInfo:
+        """How much there is for policies now."""
+        found = self._sink.counts()
+        return system.NetworkPolicyControllerInfo(
+            network_policy_num=found["networkpolicies"],
+            address_group_num=found["addressgroups"],
+            applied_to_group_num=found["appliedtogroups"],
+        )
 
     async def caught_up(self) -> None:
         """Returns when the front has been told of all that feeds have heard; gives up waiting for a pause in changes.

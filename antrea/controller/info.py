@@ -49,6 +49,8 @@ class ControllerInfo:
         self._version = version
         self._rejected = rejected
         self._changed = changed or asyncio.Event()
+        self.counts: Callable[[], system.NetworkPolicyControllerInfo] = system.NetworkPolicyControllerInfo
+        """How much is computed for policies."""
         self._said = ""
         front.changed = self._changed.set
         replica.lead.listeners.append(self._changed.set)
@@ -74,7 +76,7 @@ class ControllerInfo:
             pod_ref=system.ObjectReference(kind="Pod", namespace=namespace, name=pod),
             node_ref=system.ObjectReference(kind="Node", name=os.environ.get("NODE_NAME", "")),
             service_ref=system.ObjectReference(kind="Service", name=SERVICE),
-            network_policy_controller_info=system.NetworkPolicyControllerInfo(),
+            network_policy_controller_info=self.counts(),
             connected_agent_num=self._front.agents,
             controller_conditions=tuple(self._conditions()),
             api_port=self._front.port,

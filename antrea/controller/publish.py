@@ -83,6 +83,12 @@ class PublishSink:
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
         self._told: dict[Name, _Told] = {}
+        self._policies: set[str] = set()
+
+    def counts(self) -> Counter[str]:
+        """How many there are of each kind, by its plural."""
+        groups = Counter(resource for resource, _ in self._told)
+        return groups + Counter({POLICIES: len(self._policies)})
 
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         """Never refuses; the front takes all that was said, or has ended."""
@@ -94,10 +100,12 @@ class PublishSink:
                 self._put(entry, deltas)
         gone = self._dropped((entry for entry in drop if not isinstance(entry, PublishedPolicy)), deltas)
         for policy in withdrawn:
+            self._policies.discard(policy.key)
             self._publisher.drop(GROUP, POLICIES, policy.key)
         for name, delta in deltas.items():
             self._tell(name, delta)
         for policy in policies:
+            self._policies.add(policy.key)
             self._publisher.put(GROUP, POLICIES, policy.key, policy.found, span=policy.nodes)
         for name in gone:
             del self._told[name]
@@ -107,6 +115,7 @@ class PublishSink:
     async def resync(self, entries: Sequence[Any]) -> None:
         """All groups anew: the stores of the front are empty when this process starts."""
         self._told.clear()
+        self._policies.clear()
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:

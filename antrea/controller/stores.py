@@ -143,11 +143,13 @@ def publish(objects: Objects, frame: wire.Put | wire.Change | wire.Drop | wire.S
 
 
 async def follow_agents(channel: wire.Channel, objects: Objects, crowd: Crowd, forward: Forward) -> None:
-    """Tell the other process how many watch AppliedToGroups, here and at other replicas, when that changes."""
-    store = objects.stores["controlplane.antrea.io", "appliedtogroups"]
+    """Tell the other process how many Nodes watch something, here and at other replicas, when that changes.
+
+    Upstream counts those that watch AppliedToGroups, which all of its agents do.
+    """
     told = -1
     while True:
-        crowd.own = len(store.watchers())
+        crowd.own = len(frozenset().union(*(store.nodes for store in objects.stores.values())))
         await forward.tell_number(crowd)
         number = crowd.total()
         if number != told:

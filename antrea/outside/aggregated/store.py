@@ -121,6 +121,11 @@ class Store:
         """All that watch now."""
         return [watcher for group in self._watchers.values() for watcher in group]
 
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Nodes that somebody watches for."""
+        return frozenset(node for node in self._watchers if node is not None)
+
     def watch(self, selection: Selection, form: Form, *, mark_end: bool = False) -> Watcher:
         """A watcher that gets what is selected now, a bookmark, then changes; `forget` it at its end.
 

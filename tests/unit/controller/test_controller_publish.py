@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from antrea.apis.controlplane import EgressGroup, GroupMember, PodReference
+from antrea.apis.controlplane import AddressGroup, EgressGroup, GroupMember, NetworkPolicy, PodReference
 from antrea.apis.meta import ObjectMetadata
 from antrea.controller.publish import PublishSink
-from antrea.features.grouping.publication import RESOURCES, GroupHead, Membership
+from antrea.features.grouping.publication import (
+    RESOURCES,
+    GroupHead,
+    GroupSpan,
+    Membership,
+    PublishedPolicy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +31,7 @@ class Heard:
         self.said: list[Any] = []
 
     def put(
-        self, _: str, resource: str, key: str, found: Any, *, span: Iterable[str], places: Sequence[str]
+        self, _: str, resource: str, key: str, found: Any, *, span: Iterable[str], places: Sequence[str] = ()
     ) -> None:
         self.said.append(("put", resource, key, found, {*span}, [*places]))
 
@@ -119,3 +125,36 @@ def test_a_replay_tells_all_of_it_and_a_sweep_that_it_is_all() -> None:
         asyncio.run(sink.resync([HEAD, belongs("a")]))
     asyncio.run(sink.sweep(RESOURCES.index(EGRESS)))
     assert heard.said == [("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"])] * 2 + [("synced", EGRESS)]
+
+
+ADDRESS = "addressgroups"
+POLICY = PublishedPolicy(NetworkPolicy(metadata=ObjectMetadata(name="p", uid="p")), ("n7",))
+
+
+def test_a_group_of_addresses_goes_to_the_nodes_of_its_policies_before_these_do() -> None:
+    entries = [
+        POLICY,
+        GroupHead(ADDRESS, "g", "g"),
+        GroupSpan(ADDRESS, "g", ("n7", "n8")),
+        Membership(ADDRESS, "g", "ns/a", member("a"), "n1"),
+    ]
+    group = AddressGroup(metadata=ObjectMetadata(name="g", uid="g"), group_members=(member("a"),))
+    assert told((entries, [])) == [
+        ("put", ADDRESS, "g", group, {"n7", "n8"}, ["n1"]),
+        ("put", "networkpolicies", "p", POLICY.found, {"n7"}, []),
+    ]
+    assert told((entries, []), ([GroupSpan(ADDRESS, "g", ("n8",))], [POLICY])) == [
+        ("drop", "networkpolicies", "p"),
+        ("change", ADDRESS, "g", [], [], {"n8"}),
+    ]
+    assert told((entries, []), ([], [GroupSpan(ADDRESS, "g", ("n7", "n8"))])) == [
+        ("change", ADDRESS, "g", [], [], set())
+    ]
+
+
+def test_what_stands_is_counted_by_kind() -> None:
+    sink = PublishSink(Heard())  # type: ignore[arg-type]
+    asyncio.run(sink.apply([HEAD, POLICY, GroupHead(ADDRESS, "g", "g"), GroupHead(ADDRESS, "h", "h")], []))
+    assert sink.counts() == {EGRESS: 1, ADDRESS: 2, "networkpolicies": 1}
+    asyncio.run(sink.apply([], [HEAD, POLICY]))
+    assert sink.counts() == {ADDRESS: 2}
