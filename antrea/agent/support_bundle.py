@@ -1,7 +1,7 @@
 """What a support bundle of the agent holds, in upstream's files where it has the same.
 
 parity: pkg/support/dump.go, dump_others.go (agentDumper). Files of our own: config, antrea-agent.conf, featuregates,
-podinterfaces, conditions, tables, meters, ovs-*, neighbour, rule6, route6, memory and stacks (for memprofile and
+podinterfaces, conditions, tables, fqdncache, meters, ovs-*, neighbour, rule6, route6, memory and stacks (for memprofile and
 goroutinestacks).
 """
 
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from antrea.agent.agent_info import agent_info
 from antrea.agent.agent_view import NotFound
@@ -62,7 +60,12 @@ def switch(run_dir: str, bridge: str) -> tuple[Command, ...]:
 
 async def contents(view: AgentView, log_directory: str = LOG_DIRECTORY) -> Order:
     """A bundle of the agent as it is now."""
+    received = view.received()
     documents: dict[str, Any] = {
+        "networkpolicies": received.policies,
+        "addressgroups": received.address_groups,
+        "appliedtogroups": received.applied_to_groups,
+        "fqdncache": received.fqdns,
         "podinterfaces": view.facts.all(PodInterface),
         "featuregates": statuses(view.now.gates),
         "config": values(view.now),
@@ -79,7 +82,7 @@ async def contents(view: AgentView, log_directory: str = LOG_DIRECTORY) -> Order
     texts = {view.config.file: view.now.text, "memory": memory(), "stacks": stacks()}
     return Order(
         target=os.devnull,
-        documents={**msgspec.to_builtins(documents), **texts},
+        documents=documents | texts,
         commands=(*switch(view.config.ovs_run_dir, view.config.ovs_bridge), *HOST),
         logs=(
             Logs("logs/agent", log_directory, "antrea-agent"),

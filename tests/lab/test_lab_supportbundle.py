@@ -48,6 +48,7 @@ AGENT = {
         "ovs-interfaces",
     ),
     *("ovs-port-stats", "ovs-vsctl-show", "ovsports", "podinterfaces", "route", "route-table-all", "route6"),
+    *("networkpolicies", "addressgroups", "appliedtogroups", "fqdncache"),
     *("ip6tables", "rule", "rule6", "stacks", "tables"),
 }
 
