@@ -41,6 +41,7 @@ def lab() -> Iterator[Lab]:
         words = ("template", "antrea", str(CHART), "-n", "kube-system", "--set", "controller.replicas=2")
         text = subprocess.check_output([artifacts.helm(print), *words], text=True)
         made.api.apply(antrea.manifest(made, text))
+        wait_for("the one controller to go", lambda: all(map(elects, pods(made))), seconds=90, step=0.5)
         wait_for("two controllers", lambda: len(ready(made)) == 2, seconds=90, step=0.5)
         wait_for("a leader", lambda: leader(made) in ready(made), seconds=20, step=0.5)
         yield made
@@ -52,6 +53,10 @@ def pods(lab: Lab) -> list[dict[str, Any]]:
     words = ("-n", "kube-system", "get", "pods", "-l", "component=antrea-controller", "-o", "json")
     found: list[dict[str, Any]] = json.loads(lab.api.kubectl(*words))["items"]
     return found
+
+
+def elects(pod: dict[str, Any]) -> bool:
+    return "--leader-elect" in pod["spec"]["containers"][0]["args"]
 
 
 def ready(lab: Lab) -> dict[str, str]:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from certificate_world import ApiServer, api_server, until
 
-from antrea.errors import Unavailable
+from antrea.controller.replica import replica
+from antrea.errors import Invalid, Unavailable
 from antrea.outside.election import Terms
 from antrea.outside.kube import Kube
+from antrea.outside.kube_access import Access
 from antrea.outside.lead import Lead, LeadersKube
 from antrea.outside.lease import LeaseKeeper
 
@@ -194,3 +196,17 @@ async def test_a_client_of_the_leader_reads_always_and_writes_only_while_it_lead
                 await write
         assert await ours.get("/api/v1/nodes/x", dict) is not None
         assert list(server.objects) == ["/api/v1/nodes/x"]
+
+
+def test_a_replica_that_others_cannot_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POD_IP", raising=False)
+    with pytest.raises(Invalid, match="--leader-elect: needs an API server"):
+        replica(None, elect=True, namespace="kube-system", port=1)
+    kube = Kube(Access("http://127.0.0.1:1"))
+    with pytest.raises(Invalid, match="POD_IP: is not set"):
+        replica(kube, elect=True, namespace="kube-system", port=1)
+    monkeypatch.setenv("POD_IP", "fd00::1")
+    found = replica(kube, elect=True, namespace="kube-system", port=10349)
+    assert (found.lead.elected, found.lead.leads(), type(found.kube)) == (True, False, LeadersKube)
+    alone = replica(kube, elect=False, namespace="kube-system", port=10349)
+    assert (alone.lead.elected, alone.lead.leads(), alone.kube) == (False, True, kube)
