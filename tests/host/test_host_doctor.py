@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from conftest import Namespaces
 
 KUBE_PROXY = """
-for tool in iptables ip6tables; do
+for tool in iptables ip6tables iptables-legacy; do
     $tool -t nat -N KUBE-SERVICES && $tool -t nat -A PREROUTING -j KUBE-SERVICES &&
     $tool -t filter -N KUBE-FORWARD && $tool -t filter -A FORWARD -j KUBE-FORWARD &&
     $tool -t filter -A FORWARD -i eth9 -j ACCEPT || exit 1
@@ -45,8 +45,9 @@ def test_what_kube_proxy_left_goes_and_nothing_else(netns: Namespaces) -> None:
     assert found() == []
     rows = found(**{"antreaProxy.proxyAll": True})
     assert [row.repair for row in rows] == [
-        "iptables-save | grep -v KUBE | iptables-restore",
         "ip6tables-save | grep -v KUBE | ip6tables-restore",
+        "iptables-save | grep -v KUBE | iptables-restore",
+        "iptables-legacy-save | grep -v KUBE | iptables-legacy-restore",
         "nft delete table ip kube-proxy",
     ]
     repair(netns, rows)
@@ -60,6 +61,13 @@ def test_what_kube_proxy_left_goes_and_nothing_else(netns: Namespaces) -> None:
         ("iptables -P FORWARD DROP", "error", "FORWARD of table ip filter drops"),
         ("ip6tables -P FORWARD DROP", "error", "FORWARD of table ip6 filter drops"),
         ("iptables -A FORWARD -j REJECT", "error", "FORWARD of table ip filter drops"),
+        ("iptables-legacy -P FORWARD DROP", "error", "FORWARD of table ip filter drops"),
+        ("ip6tables-legacy -A FORWARD -j REJECT", "error", "FORWARD of table ip6 filter drops"),
+        (
+            "iptables-legacy -P FORWARD DROP; iptables-legacy -A FORWARD -p tcp --dport 25 -j ACCEPT",
+            "warning",
+            "FORWARD of table ip filter drops, unless one of its rules lets it pass,",
+        ),
         (
             FIREWALL,
             "warning",

@@ -79,13 +79,12 @@ def kube_proxy(node: NodeState) -> Iterator[Said]:
             "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy",
         )
         return
-    for family, tool in (("ip", "iptables"), ("ip6", "ip6tables")):
-        if any(chain.family == family and chain.name in PROXY_CHAINS for chain in chains):
-            yield Said(
-                "error",
-                f"{tool} rules of a former kube-proxy take the traffic of Services before antreaProxy.proxyAll",
-                f"{tool}-save | grep -v KUBE | {tool}-restore",
-            )
+    for tool in sorted({_tool(chain) for chain in chains if chain.name in PROXY_CHAINS}):
+        yield Said(
+            "error",
+            f"{tool} rules of a former kube-proxy take the traffic of Services before antreaProxy.proxyAll",
+            f"{tool}-save | grep -v KUBE | {tool}-restore",
+        )
     for family in sorted({chain.family for chain in chains if chain.table == PROXY_TABLE}):
         yield Said(
             "error",
@@ -219,12 +218,17 @@ def _only(rule: tuple[Mapping[str, Any], ...], way: str, gateway: str) -> bool:
 
 def accept(chain: Chain, gateway: str) -> str:
     """The command that lets packets from and to `gateway` pass the chain; iptables' own where it made the chain."""
-    tool = {"ip": "iptables", "ip6": "ip6tables"}.get(chain.family)
+    tool = _tool(chain)
     if tool and (chain.table, chain.name) == ("filter", "FORWARD"):
         return " && ".join(f"{tool} -I FORWARD {way} {gateway} -j ACCEPT" for way in ("-i", "-o"))
     place = f"{chain.family} {chain.table} {chain.name}"
     rules = (f"nft insert rule {place} {way} {gateway} accept" for way in ("iifname", "oifname"))
     return " && ".join(rules)
+
+
+def _tool(chain: Chain) -> str:
+    """The iptables that changes a chain; empty if only nft does."""
+    return chain.tool or {"ip": "iptables", "ip6": "ip6tables"}.get(chain.family, "")
 
 
 def clock(node: NodeState) -> Iterator[Said]:

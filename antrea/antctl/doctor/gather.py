@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, date
@@ -102,7 +103,15 @@ def chains() -> tuple[Chain, ...]:
         place = (chain["family"], chain["table"], chain["name"])
         hook, policy = chain.get("hook", ""), chain.get("policy", "")
         found.append(Chain(*place, hook, policy, tuple(rules.get(place, ()))))
-    return tuple(found)
+    return (*found, *_legacy("ip", "iptables-legacy"), *_legacy("ip6", "ip6tables-legacy"))
+
+
+def _legacy(family: str, tool: str) -> tuple[Chain, ...]:
+    """Those of iptables-legacy, if the kernel has any: to ask for them would make them."""
+    used = Path(f"/proc/thread-self/net/{family}_tables_names")
+    if not used.exists() or not used.read_text().split():
+        return ()
+    return chains_of(_output(f"{tool}-save"), family, tool)
 
 
 def ovs_interfaces(bridge: str) -> tuple[OvsInterface, ...]:

@@ -40,6 +40,8 @@ class Chain(NamedTuple):
     policy: str = ""
     rules: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     """Expressions of each rule, as libnftables-json(5) has them."""
+    tool: str = ""
+    """The command of iptables that changes it, where it is not that of nft's family."""
 
 
 class OvsInterface(NamedTuple):

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from antrea.antctl import mode
 from antrea.antctl.doctor.checks import CHECKS, findings, pod_mtus
 from antrea.antctl.doctor.gather import Host, Looker, gather, needed_modules, peers, skew
+from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, Finding, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
@@ -93,8 +94,8 @@ def test_nothing_is_said_of_a_well_node() -> None:
                 ),
             },
             [
-                ("kube-proxy", "error", "iptables-save | grep -v KUBE | iptables-restore"),
                 ("kube-proxy", "error", "ip6tables-save | grep -v KUBE | ip6tables-restore"),
+                ("kube-proxy", "error", "iptables-save | grep -v KUBE | iptables-restore"),
                 ("kube-proxy", "error", "nft delete table ip kube-proxy"),
                 ("kube-proxy", "error", "ip link delete kube-ipvs0"),
             ],
@@ -162,6 +163,29 @@ def test_a_drop_counts_unless_packets_of_pods_pass_before_it(
 ) -> None:
     expected = [severity] if severity else []
     assert [row[1] for row in said(chains=(FORWARD._replace(rules=rules),))] == expected
+
+
+def test_rules_of_iptables_legacy_are_read_as_those_of_nft() -> None:
+    saved = """# Generated
+*filter
+:FORWARD DROP [0:0]
+:KUBE-FORWARD - [0:0]
+-A FORWARD -i antrea-gw0 -j ACCEPT
+-A FORWARD ! -i eth0 -p tcp -j KUBE-FORWARD
+-A KUBE-FORWARD -j REJECT --reject-with icmp-port-unreachable
+COMMIT
+"""
+    assert chains_of(saved, "ip", "iptables-legacy") == (
+        Chain(
+            *("ip", "filter", "FORWARD", "forward", "drop"),
+            rules=(
+                (passes("iifname")[0], {"accept": None}),
+                ({"match": {"condition": "! -i eth0 -p tcp"}}, {"jump": {"target": "KUBE-FORWARD"}}),
+            ),
+            tool="iptables-legacy",
+        ),
+        Chain("ip", "filter", "KUBE-FORWARD", rules=(({"reject": None},),), tool="iptables-legacy"),
+    )
 
 
 def test_a_drop_of_a_family_that_no_pod_has_is_none_of_ours() -> None:
