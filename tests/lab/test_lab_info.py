@@ -63,6 +63,12 @@ def test_kubectl_shows_agents_and_controller_in_upstreams_columns(lab: Lab) -> N
     head, *rows = table(lab.api.kubectl("get", "aci", "-o", "wide"))
     assert head == CONTROLLER_COLUMNS.split()
     assert [row[:2] for row in rows] == [["antrea-controller", "True"]]
+
+    def connected() -> str:
+        (row,) = json.loads(lab.api.kubectl("get", "aci", "-o", "json"))["items"]
+        return str(row.get("connectedAgentNum"))
+
+    wait_for("every agent to be counted", lambda: connected() == str(len(lab.topology.nodes)), seconds=20)
     assert table(lab.api.kubectl("get", "aai"))[0] == AGENT_COLUMNS.split()[:3]
 
 
