@@ -80,6 +80,7 @@ def test_a_pod_leaves_the_cluster_with_its_nodes_address_in_every_family(shown: 
 def test_without_kube_proxy_a_lab_comes_up_and_says_what_does_not_answer() -> None:
     with showing(ALONE) as alone:
         assert cluster.not_ready(alone.lab, "/api/v1/pods") == []
+        assert outside_host.source_of(alone.lab, "client", 4) == "172.30.0.11"
     last = alone.progress[-1].split("s  ", 1)[1]
     assert last.startswith(f"{cluster.NO_CLUSTER_IPS}; DNS answers at 10.244.0.")
     assert alone.demo.count("server") == 1
