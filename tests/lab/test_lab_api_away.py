@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from agent_node import pod_namespace, ready, wait_ready
@@ -40,6 +40,19 @@ RESUMED_SECONDS = 90.0
 """Longer than the longest pause between two tries, which is 30 s, doubled by chance at most."""
 READY_SECONDS = 5.0
 """That the server may have answered before it was seen to be ready."""
+START_SECONDS = 20.0
+
+
+class Budget(NamedTuple):
+    """The most that one program asks: when it starts, for ever at a time, and in a minute in which Pods change."""
+
+    start: int
+    watches: int
+    minute: int
+
+
+BUDGETS = {"antrea-agent": Budget(30, 8, 4), "antrea-controller": Budget(150, 25, 20)}
+"""Told in docs/control-plane.md."""
 OWN = 8
 """Requests of one program that belong to no watch: heartbeats, reviews, its certificate."""
 
@@ -79,6 +92,30 @@ def pinged(lab: Lab) -> Iterator[list[int]]:
     found = re.search(r"(\d+) packets transmitted, (\d+) received", out)
     assert found, out
     result += [int(found[1]), int(found[2])]
+
+
+@pytest.mark.parametrize("account", BUDGETS)
+def test_a_program_asks_the_api_server_no_more_than_its_budget(cluster_of_two: Lab, account: str) -> None:
+    lab, budget = cluster_of_two, BUDGETS[account]
+    for machine in lab.topology.nodes:
+        wait_ready(lab, machine.name)
+    began = {who: r.at for r in reversed(requests(lab)) if (who := r.who)[0] == account}
+    assert began
+    wait_for("the end of starting", lambda: time.time() > max(began.values()) + START_SECONDS, seconds=60)
+    quiet = time.time()
+    lab.api.kubectl("label", "--overwrite", "pods", "--all", f"changed-for={account}")
+    wait_for("a quiet minute", lambda: time.time() > quiet + 60, seconds=65, step=1)
+    for who, first in began.items():
+        own = [r for r in requests(lab) if r.who == who]
+        start = [r for r in own if r.at < first + START_SECONDS]
+        idle = [r for r in own if r.at >= quiet]
+        print(
+            who, len(start), len({r.what for r in own if r.verb == "watch"}), [(r.verb, r.what) for r in idle]
+        )
+        assert len(start) <= budget.start
+        assert len({r.what for r in own if r.verb == "watch"}) <= budget.watches
+        # a change of a Pod costs none: it comes over a watch
+        assert len(idle) <= budget.minute
 
 
 @pytest.mark.parametrize("seconds", [8, pytest.param(60, marks=pytest.mark.wide)])
