@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import linecache
 import os
 import secrets
 import signal
@@ -239,4 +240,6 @@ def stacks() -> str:
         lines += [line for frame in task.get_stack() for line in traceback.format_stack(frame, 1)]
     for number, frame in sys._current_frames().items():
         lines += [f"\nthread {number}\n", *traceback.format_stack(frame)]
+    # the lines of every file that was looked into are kept otherwise
+    linecache.clearcache()
     return "".join(lines)
