@@ -7,18 +7,29 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from antrea.apis.controlplane import AddressGroup, AppliedToGroup
+from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.features.gate import EnabledGates
+from antrea.features.network_policy.agent import (
+    SentAddressGroup,
+    SentAddressMember,
+    SentAppliedGroup,
+    SentAppliedMember,
+    SentGroup,
+    SentMember,
+    SentPolicy,
+)
 from antrea.outside.flow_operations import FlowOperations
 from antrea.outside.serving import Check
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from antrea.apis.agent_api import FqdnAnswer
-    from antrea.apis.controlplane import AddressGroup, AppliedToGroup, NetworkPolicy
+    from antrea.apis.controlplane import GroupMember, NetworkPolicy
 
 
 class Dumper(Protocol):
@@ -35,6 +46,28 @@ class Received(NamedTuple):
     address_groups: tuple[AddressGroup, ...] = ()
     applied_to_groups: tuple[AppliedToGroup, ...] = ()
     fqdns: tuple[FqdnAnswer, ...] = ()
+
+
+def received(facts: Facts) -> Received:
+    """What has been heard of the controller so far."""
+    return Received(
+        policies=tuple(row.found for row in facts.all(SentPolicy)),
+        address_groups=tuple(
+            AddressGroup(metadata=ObjectMetadata(name=name, uid=name), group_members=members)
+            for name, members in _groups(facts, SentAddressGroup, SentAddressMember)
+        ),
+        applied_to_groups=tuple(
+            AppliedToGroup(metadata=ObjectMetadata(name=name, uid=name), group_members=members)
+            for name, members in _groups(facts, SentAppliedGroup, SentAppliedMember)
+        ),
+    )
+
+
+def _groups(
+    facts: Facts, head: type[SentGroup], member: type[SentMember]
+) -> Iterator[tuple[str, tuple[GroupMember, ...]]]:
+    for group in facts.all(head):
+        yield group.name, tuple(row.member for row in facts.by(member, "group", group.name))
 
 
 def _unknown() -> str:

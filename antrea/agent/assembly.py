@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from antrea.agent.agent_info import Report
-from antrea.agent.agent_view import AgentView
+from antrea.agent.agent_view import AgentView, received
 from antrea.agent.api_server import AgentApi
 from antrea.agent.bootstrap import prepare
 from antrea.agent.cni_bridge import OvsPodPorts
@@ -28,6 +28,7 @@ from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features.egress import agent as egress
 from antrea.features.feature import Families, Realised
+from antrea.features.network_policy import agent as network_policy
 from antrea.features.node_network import agent as node_network
 from antrea.features.node_route import agent as node_route
 from antrea.features.pod_connectivity import agent as pod_connectivity
@@ -84,6 +85,7 @@ FEATURES: tuple[AgentFeature, ...] = (
     node_route.FEATURE,
     proxy.FEATURE,
     egress.FEATURE,
+    network_policy.FEATURE,
 )
 # What must be known before that which an earlier start left may go: all Pods, all Nodes.
 SWEEPS = {int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category}
@@ -137,11 +139,11 @@ class Agent:
         )
         socket = Path(config.cni_socket)
         self.cni = CniServer(wiring, self.ready, socket, waits_for=lambda: self.ready.waiting)
-        groups = [kind for feature in FEATURES for kind in feature.groups]
+        watches = [kind for feature in FEATURES for kind in feature.watches]
         self.controlplane = Controlplane(
             kube,
             name,
-            groups,
+            watches,
             namespace=os.environ.get("POD_NAMESPACE", "kube-system"),
             path=config.antrea_client_connection.kubeconfig,
         )
@@ -154,6 +156,7 @@ class Agent:
             ready=dict(self.health.ready),
             live=dict(self.health.live),
             conditions=dict(self.health.conditions),
+            received=lambda: received(self.facts),
         )
         self.api = AgentApi(self.view, pair, kube)
         self.report = Report(kube, self.view, pair.certificate_pem)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from antrea.apis.controlplane import GroupMember
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.fact import Fact
+from antrea.features.controlplane import GroupKind, ObjectKind
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.table import Table
 
@@ -33,14 +33,6 @@ class Realised(Fact, frozen=True):
     pipeline: Pipeline
 
 
-class GroupKind(msgspec.Struct, frozen=True):
-    """A kind of group that agents watch at the controller: each member on this Node is a row of `fact`."""
-
-    plural: str
-    fact: type[Fact]
-    row: Callable[[str, GroupMember], Fact]
-
-
 class AgentFeature(msgspec.Struct, frozen=True):
     """One feature as the agent's assembly sees it."""
 
@@ -48,4 +40,5 @@ class AgentFeature(msgspec.Struct, frozen=True):
     tables: Callable[[AgentConfig, Families], tuple[Table, ...]]
     """Tables that must be realised while the feature is on."""
     units: tuple[Unit, ...] = ()
-    groups: tuple[GroupKind, ...] = ()
+    watches: tuple[ObjectKind | GroupKind, ...] = ()
+    """What it hears of the controller."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from antrea.apis.controlplane import GROUP, VERSION, GroupMember
+from antrea.apis.controlplane import GROUP, VERSION
 from antrea.apis.discovery import EndpointSlice
 from antrea.errors import AntreaError, Unavailable
 from antrea.facts.family import is_ipv6
@@ -65,119 +65,107 @@ async def controller_access(kube: Kube, namespace: str, chance: Callable[[int], 
     )
 
 
-class GroupKind(Protocol):
-    """A kind of group that is watched: each member on this Node is a row of `fact`."""
+class Told(Protocol):
+    """One event, as antrea.features.controlplane reads it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def come(self) -> list[Fact]: ...
+
+    @property
+    def gone(self) -> list[Fact]: ...
+
+
+class WatchedKind(Protocol):
+    """What is watched, and what its events mean."""
 
     @property
     def plural(self) -> str: ...
 
     @property
-    def fact(self) -> type[Fact]: ...
+    def facts(self) -> tuple[type[Fact], ...]: ...
 
-    @property
-    def row(self) -> Callable[[str, GroupMember], Fact]: ...
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
-class _Told(msgspec.Struct, frozen=True):
-    """A group, or how it changed; EgressGroupPatch has names of its own for the same."""
-
-    metadata: _Meta = _Meta()
-    name: str = ""
-    members: tuple[GroupMember, ...] = msgspec.field(default=(), name="groupMembers")
-    added: tuple[GroupMember, ...] = msgspec.field(default=(), name="addedGroupMembers")
-    removed: tuple[GroupMember, ...] = msgspec.field(default=(), name="removedGroupMembers")
-    egress_added: tuple[GroupMember, ...] | None = msgspec.field(default=None, name="AddedGroupMembers")
-    egress_removed: tuple[GroupMember, ...] | None = msgspec.field(default=None, name="RemovedGroupMembers")
-
-    @property
-    def come(self) -> tuple[GroupMember, ...]:
-        return (*self.added, *(self.egress_added or ()))
-
-    @property
-    def gone(self) -> tuple[GroupMember, ...]:
-        return (*self.removed, *(self.egress_removed or ()))
+    def read(self, found: msgspec.Raw, /) -> Told: ...
 
 
 class _Line(msgspec.Struct, frozen=True):
     type: str
-    object: _Told
+    object: msgspec.Raw
 
 
-class GroupFeed:
-    """Feed of the rows of one kind of group, over one connection after the other."""
+Key = tuple[type["Fact"], str]
 
-    def __init__(self, kind: GroupKind, node: str) -> None:
+
+class WatchFeed:
+    """Feed of the rows of one kind, over one connection after the other."""
+
+    def __init__(self, kind: WatchedKind, node: str) -> None:
         self._kind = kind
         self._query = {"watch": "true", "fieldSelector": f"nodeName={node}"}
         self._path = f"/apis/{GROUP}/{VERSION}/{kind.plural}"
-        self._rows: dict[str, dict[str, Fact]] = {}
-        """Rows of each group by their keys."""
+        self._rows: dict[str, dict[Key, Fact]] = {}
+        """Rows of each object."""
         self._heard_all = False
 
     async def run(self, kube: Kube, facts: Facts, opened: Callable[[], None]) -> None:
         """Until the watch ends. Raises Unavailable, Refused."""
         self._rows, self._heard_all = {}, False
         async for line in kube.stream(self._path, self._query, WATCH_SECONDS, opened):
-            self.hear(facts, _decoded(line, self._path))
+            try:
+                self.hear(facts, msgspec.json.decode(line, type=_Line))
+            except msgspec.DecodeError as why:
+                raise Unavailable(f"{self._path}: answer is not understood: {why}") from why
 
     def hear(self, facts: Facts, event: _Line) -> None:
-        """Take in one event of the watch."""
+        """Take in one event of the watch. Raises msgspec.DecodeError."""
         if event.type == "BOOKMARK":
             if not self._heard_all:
-                self._heard_all = True
-                facts.replace(self._kind.fact, [row for rows in self._rows.values() for row in rows.values()])
-                facts.synced(self._kind.fact)
+                self._hear_all(facts)
             return
-        told = event.object
-        group = told.metadata.name or told.name
-        rows = self._rows.setdefault(group, {})
-        if event.type == "MODIFIED":
-            new, gone = self._members(group, told.come), {*self._members(group, told.gone)}
-        else:
-            new = self._members(group, told.members if event.type == "ADDED" else ())
-            gone = {*rows}
+        told = self._kind.read(event.object)
+        rows = self._rows.setdefault(told.name, {})
+        new = {} if event.type == "DELETED" else _by_key(told.come)
+        gone = {*_by_key(told.gone)} if event.type == "MODIFIED" else {*rows}
         self._tell(facts, rows, new, gone - new.keys())
         if event.type == "DELETED":
-            del self._rows[group]
+            del self._rows[told.name]
 
-    def _members(self, group: str, members: Iterable[GroupMember]) -> dict[str, Fact]:
-        found = (self._kind.row(group, member) for member in members)
-        return {row.key: row for row in found}
+    def _hear_all(self, facts: Facts) -> None:
+        self._heard_all = True
+        for kind in self._kind.facts:
+            found = (rows.items() for rows in self._rows.values())
+            facts.replace(kind, [row for rows in found for (of, _), row in rows if of is kind])
+            facts.synced(kind)
 
     def _tell(
-        self, facts: Facts, rows: dict[str, Fact], new: Mapping[str, Fact], gone: Iterable[str]
+        self, facts: Facts, rows: dict[Key, Fact], new: Mapping[Key, Fact], gone: Iterable[Key]
     ) -> None:
         for key in gone:
             rows.pop(key, None)
             if self._heard_all:
-                facts.drop(self._kind.fact, key)
+                facts.drop(*key)
         rows.update(new)
         for row in new.values() if self._heard_all else ():  # else told with the rest
             facts.put(row)
 
 
-def _decoded(line: bytes, path: str) -> _Line:
-    try:
-        return msgspec.json.decode(line, type=_Line)
-    except msgspec.DecodeError as why:
-        raise Unavailable(f"{path}: answer is not understood: {why}") from why
+def _by_key(rows: Iterable[Fact]) -> dict[Key, Fact]:
+    return {(type(row), row.key): row for row in rows}
 
 
 class Controlplane:
     """Keeps watches of all `kinds` at the controller for as long as it runs."""
 
     def __init__(
-        self, kube: Kube, node: str, kinds: Iterable[GroupKind], *, namespace: str, path: str = ""
+        self, kube: Kube, node: str, kinds: Iterable[WatchedKind], *, namespace: str, path: str = ""
     ) -> None:
         """`path` of a kubeconfig that leads to the controller, if it is not to be looked for by `kube`."""
         self._kube = kube
         self._namespace = namespace
         self._path = path
-        self._feeds = [GroupFeed(kind, node) for kind in kinds]
+        self._feeds = [WatchFeed(kind, node) for kind in kinds]
         self.trouble = "not connected to antrea-controller yet"
         """Why there is no connection; empty while there is."""
 

@@ -137,6 +137,33 @@ def test_antctl_in_the_agents_container_speaks_as_upstreams(lab: Lab, pods: dict
     assert f"nw_src={pods['app-node-1']}" in flows
 
 
+POLICY = """
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: sent, namespace: default}
+spec:
+  podSelector: {matchLabels: {app: app-node-1}}
+  ingress: [{from: [{podSelector: {matchLabels: {app: app-node-2}}}]}]
+"""
+
+
+def test_antctl_shows_what_the_controller_sent_to_the_node_of_a_policys_pods(
+    lab: Lab, pods: dict[str, str]
+) -> None:
+    def sent(where: str) -> bool:
+        return "K8sNetworkPolicy:default/sent" in antctl(lab, where, "get", "networkpolicy")
+
+    lab.api.apply(POLICY)
+    try:
+        wait_for("the policy on its Node", lambda: sent("node-1"), seconds=15, step=0.5)
+        assert not sent("node-2")
+        assert pods["app-node-2"] in antctl(lab, "node-1", "get", "addressgroup")
+        assert "default/app-node-1" in antctl(lab, "node-1", "get", "appliedtogroup")
+    finally:
+        lab.api.kubectl("delete", "networkpolicy", "sent")
+    wait_for("its end", lambda: not sent("node-1"), seconds=15, step=0.5)
+
+
 @pytest.mark.parametrize("time", [1, *(pytest.param(n, marks=pytest.mark.wide) for n in range(2, 11))])
 def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(
     lab: Lab, pods: dict[str, str], time: int

@@ -23,11 +23,6 @@ ONLY_WHEN = {
     ("antrea-agent", "get", "services"): "antctl traces a packet to a Service",
     ("antrea-agent", "create", "subjectaccessreviews.authorization.k8s.io"): "somebody calls the agent's API",
     ("antrea-agent", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token to the agent",
-    (
-        "antrea-agent",
-        "watch",
-        "egressgroups.controlplane.antrea.io",
-    ): "asked of the controller itself, which has it reviewed",
     ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
     ("antrea-controller", "patch", "tiers.crd.antrea.io"): "somebody changed the priority of a default Tier",
     ("antrea-controller", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token",
@@ -42,6 +37,14 @@ ONLY_WHEN = {
     ("antrea-controller", "create", "events"): "there is something to say of its configuration",
     ("antrea-controller", "get", "pods"): "a Traceflow names its Pod; the gate is not built yet",
     ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",
+    **{
+        (
+            "antrea-agent",
+            "watch",
+            f"{plural}.controlplane.antrea.io",
+        ): "asked of the controller itself, which has it reviewed"
+        for plural in ("addressgroups", "appliedtogroups", "egressgroups", "networkpolicies")
+    },
 }
 """Rights that a quiet cluster does not need, and when it does; tests of those cases are in test_lab_admission.py."""
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.controlplane import PodReference
 from antrea.facts.egress import EgressPod
-from antrea.features.feature import AgentFeature, Families, GroupKind
+from antrea.features.controlplane import GroupKind
+from antrea.features.feature import AgentFeature, Families
 
 if TYPE_CHECKING:
     from antrea.apis.controlplane import GroupMember
@@ -29,5 +30,5 @@ def egress_pod(egress: str, member: GroupMember) -> EgressPod:
 
 
 FEATURE = AgentFeature(
-    name="Egress", tables=tables, groups=(GroupKind("egressgroups", EgressPod, egress_pod),)
+    name="Egress", tables=tables, watches=(GroupKind("egressgroups", EgressPod, egress_pod),)
 )

@@ -12,13 +12,13 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.egress import EgressPod
 from antrea.features.egress.agent import FEATURE
-from antrea.outside.controlplane import GroupFeed
+from antrea.outside.controlplane import WatchFeed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
 
-(KIND,) = FEATURE.groups
+(KIND,) = FEATURE.watches
 
 
 def pods(*names: str) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ class Server:
 
 def heard(facts: Facts, server: Server, times: int = 1) -> set[str]:
     """Keys of the rows after so many connections."""
-    feed = GroupFeed(KIND, "n1")
+    feed = WatchFeed(KIND, "n1")
     for _ in range(times):
         asyncio.run(feed.run(server, facts, lambda: None))  # type: ignore[arg-type]
     return {found.key for found in facts.all(EgressPod)}
