@@ -17,6 +17,7 @@ from antrea.antctl.mode import AGENT
 from antrea.antctl.request import ask, save
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from antrea.antctl.request import Server
@@ -36,11 +37,11 @@ def begin(server: Server, name: str, since: str = "") -> None:
     ask(server, PATH, {}, body)
 
 
-def wait(server: Server, name: str) -> dict[str, Any]:
+def wait(server: Server, name: str, sleep: Callable[[float], object] = time.sleep) -> dict[str, Any]:
     """The bundle as soon as it is collected. Raises Failure if that fails or takes too long."""
     end, pause = time.monotonic() + LONGEST_SECONDS, FIRST_SECONDS
     while time.monotonic() < end:
-        time.sleep(pause)
+        sleep(pause)
         pause = AGAIN_SECONDS
         found: dict[str, Any] = ask(server, f"{PATH}/{name}", {})
         if found.get("status") == "Collected":
@@ -50,9 +51,9 @@ def wait(server: Server, name: str) -> dict[str, Any]:
     raise Failure(f"the support bundle has not been collected in {LONGEST_SECONDS:.0f} s")
 
 
-def download(server: Server, name: str, path: Path) -> None:
+def download(server: Server, name: str, path: Path, sleep: Callable[[float], object]) -> None:
     """The bundle, once it is collected, whole or not at all. Raises Failure."""
-    found = wait(server, name)
+    found = wait(server, name, sleep)
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as file:

@@ -101,6 +101,7 @@ class Collection:
         self._wanted = wanted
         self.failed: dict[str, str] = {}
         self._bar = Bar(2 * len(programs))
+        self._ended = threading.Event()
 
     def run(self) -> None:
         """Start everywhere, then download from everywhere."""
@@ -116,7 +117,15 @@ class Collection:
 
     def _download(self, name: str) -> None:
         path = self._wanted.folder / (f"agent_{name}.tar.gz" if name else "controller.tar.gz")
-        supportbundle.download(self._server(name), _kind(name), path)
+        supportbundle.download(self._server(name), _kind(name), path, self._sleep)
+
+    def end(self) -> None:
+        """Nobody is waited for any more."""
+        self._ended.set()
+
+    def _sleep(self, seconds: float) -> None:
+        if self._ended.wait(seconds):
+            raise Failure("interrupted")
 
     def _all(self, what: str, do: Callable[[str], None]) -> None:
         self._bar.say(what)
@@ -130,7 +139,13 @@ class Collection:
             self._bar.step()
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(one, self._programs))
+            try:
+                list(pool.map(one, self._programs))
+            except BaseException:
+                # Ctrl-C
+                self.end()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
 
 def _kind(name: str) -> str:

@@ -15,7 +15,10 @@ from click.testing import CliRunner
 
 from antrea.antctl import mode
 from antrea.antctl.main import antctl
+from antrea.antctl.request import Server
 from antrea.antctl.supportbundle_progress import Bar
+from antrea.antctl.supportbundle_remote import Collection, Wanted, programs
+from antrea.outside.kube_access import kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -153,6 +156,18 @@ async def test_antctl_supportbundle_in_a_pod_says_where_it_is_and_how_long(
     assert second.endswith(" +0000 UTC")
     (made,) = (tmp_path / "tmp").glob("bundle_*.tar.gz")
     assert "agentinfo" in files(made)
+
+
+async def test_antctl_supportbundle_that_is_interrupted_waits_for_nobody(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    access = kubeconfig(cluster.kubeconfig)
+    wanted = Wanted(tmp_path, ("worker-1",), "", "", controller_only=False, since="", insecure=False)
+    asked = await asyncio.to_thread(programs, Server(access, 10), wanted)
+    collection = Collection(asked, wanted)
+    collection.end()
+    await asyncio.to_thread(collection.run)
+    assert collection.failed == {"worker-1": "interrupted"}
 
 
 class Terminal(io.StringIO):
