@@ -1,0 +1,120 @@
+"""The kubectl of Debian 12, v1.20, shows and explains all that today's does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.apis.crd.definition import GROUP
+from antrea.apis.crds import CRDS
+from antrea.errors import Unavailable
+from antrea.features.registry import RESOURCES
+from antrea.lab import control_plane as plane
+from antrea.lab import namespace
+from antrea.lab.process import run, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from controller_process import ControllerProcess
+
+    from antrea.apis.crd.definition import Crd
+    from antrea.lab.cluster import Lab
+
+PACKAGE = "kubernetes-client"
+OBJECTS = (
+    {
+        "apiVersion": f"{GROUP}/v1beta1",
+        "kind": "ExternalIPPool",
+        "metadata": {"name": "old"},
+        "spec": {"ipRanges": [{"cidr": "10.77.0.0/24"}], "nodeSelector": {}},
+    },
+    {
+        "apiVersion": f"{GROUP}/v1beta1",
+        "kind": "Egress",
+        "metadata": {"name": "old"},
+        "spec": {"appliedTo": {"podSelector": {}}, "externalIPPool": "old", "egressIP": "10.77.0.7"},
+    },
+    {
+        "apiVersion": f"{GROUP}/v1beta1",
+        "kind": "ClusterGroup",
+        "metadata": {"name": "old"},
+        "spec": {"podSelector": {"matchLabels": {"a": "b"}}},
+    },
+)
+CRD_NAMES = [f"{crd.plural}.{version.name}.{GROUP}" for crd in CRDS for version in crd.versions]
+API_NAMES = [
+    f"{row.plural}.{row.version}.{row.group}" for row in RESOURCES if {"get", "list"} <= set(row.verbs)
+]
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Debian's program, unpacked and not installed: its place may be taken by another."""
+    place = tmp_path_factory.mktemp(PACKAGE)
+    try:
+        done = subprocess.run(
+            ["apt-get", "download", "-q", PACKAGE], cwd=place, capture_output=True, text=True, check=False
+        )
+        files = list(place.glob("*.deb"))
+        if done.returncode or not files:
+            raise Unavailable(done.stderr)
+        run(["dpkg", "-x", files[0], place])
+    except Unavailable as why:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{PACKAGE} cannot be had: {why}")
+    return place / "usr/bin/kubectl"
+
+
+@pytest.fixture(scope="module")
+def filled(controller: ControllerProcess) -> Lab:
+    for body in OBJECTS:
+        controller.lab.api.apply(json.dumps(body))
+    wait_for(
+        "the default Tiers", lambda: "baseline" in controller.lab.api.kubectl("get", "tiers"), seconds=30
+    )
+    return controller.lab
+
+
+def asked(lab: Lab, old: Path, *words: str) -> str:
+    netns = namespace.path(lab.record, lab.topology.control_plane.name)
+    config = plane.kubeconfig(lab.record)
+    return run(namespace.inside(netns, [old, f"--kubeconfig={config}", *words]))
+
+
+def test_it_is_the_old_one(filled: Lab, old: Path) -> None:
+    assert 'GitVersion:"v1.20.' in asked(filled, old, "version", "--client")
+
+
+@pytest.mark.parametrize("name", CRD_NAMES + API_NAMES)
+def test_an_old_kubectl_shows_the_same_table(filled: Lab, old: Path, name: str) -> None:
+    words = ("get", name, "-A", "-o", "wide")
+    assert cells(asked(filled, old, *words)) == cells(filled.api.kubectl(*words))
+
+
+def cells(table: str) -> list[list[str]]:
+    """Of every row, without the age, which the two may tell a second apart."""
+    rows = [line.split() for line in table.splitlines()]
+    age = rows[0].index("AGE") if rows and "AGE" in rows[0] else None
+    return [[cell for place, cell in enumerate(row) if place != age] for row in rows]
+
+
+@pytest.mark.parametrize("crd", CRDS, ids=lambda crd: crd.kind)
+def test_an_old_kubectl_explains_the_same_fields(filled: Lab, old: Path, crd: Crd) -> None:
+    version = next(one for one in crd.versions if one.storage)
+    words = ("explain", crd.plural, f"--api-version={GROUP}/{version.name}", "--recursive")
+    told = fields(asked(filled, old, *words))
+    assert told
+    assert told == fields(filled.api.kubectl(*words))
+
+
+def fields(text: str) -> list[str]:
+    """Names, in their order."""
+    lines = text.splitlines()
+    below = lines[lines.index("FIELDS:") + 1 :]
+    return [line.split()[0] for line in below if "\t<" in line]
