@@ -187,16 +187,17 @@ class ControllerProcess:
         return str(path)
 
     def available(self) -> bool:
-        """Whether the API server reaches all our groups and has read what is in them."""
+        """Whether the API server reaches all our groups and has read what is in them, and policies are computed."""
         with contextlib.closing(ApiClient(self.lab)) as client:
             found = client.call("GET", "/apis", accept=DISCOVERY).body
+            computed = client.call("GET", "/apis/controlplane.antrea.io/v1beta2/networkpolicies").status
         fresh = {
             (item["metadata"]["name"], version["version"])
             for item in found["items"]
             for version in item["versions"]
             if version.get("freshness") == "Current" and version.get("resources")
         }
-        return all(group in fresh for group in GROUPS)
+        return computed == 200 and all(group in fresh for group in GROUPS)
 
     def certified(self) -> bool:
         """Whether the program serves the certificate that its Secret has."""
