@@ -53,4 +53,8 @@ class ApiClient(http.client.HTTPSConnection):
         self.request(method, path, None if body is None else json.dumps(body), headers)
         found = self.getresponse()
         warnings = found.headers.get_all("Warning") or []
-        return Answer(found.status, json.loads(found.read() or b"null"), tuple(warnings))
+        text = found.read()
+        # the API server speaks plain text for an API whose program does not answer
+        plain = found.headers.get_content_type() == "text/plain"
+        body = text.decode() if plain else json.loads(text or b"null")
+        return Answer(found.status, body, tuple(warnings))
