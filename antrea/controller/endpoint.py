@@ -1,24 +1,37 @@
 """/endpoint: the policies that apply to a Pod, and the rules that have it as a peer, for `antctl query endpoint`.
 
-No policy is computed yet, so that none applies to any Pod: the answer says so of every Pod that there is.
-parity: pkg/apiserver/handlers/endpoint, pkg/apiserver/apis
+It reads the stores that agents are told from. Upstream names a policy once for each of its groups; we name it once.
+parity: pkg/apiserver/handlers/endpoint, pkg/controller/networkpolicy/endpoint_querier.go
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
 
+from antrea.apis.controlplane import GROUP, NetworkPolicy, NetworkPolicyReference
 from antrea.apis.core import ObjectMeta
 from antrea.errors import Unavailable
 from antrea.outside.serving import json_answer
 
 if TYPE_CHECKING:
+    from antrea.outside.aggregated.store import Store
     from antrea.outside.kube import Kube
     from antrea.outside.serving import Handler
+
+Stores = Mapping[tuple[str, str], "Store"]
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rule by its number among those of its direction, from 0."""
+
+    policyref: NetworkPolicyReference
+    direction: str
+    ruleindex: int = 0
 
 
 class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,6 +39,9 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
     namespace: str = ""
     name: str = ""
+    policies: tuple[NetworkPolicyReference, ...] = ()
+    ingresssrcrules: tuple[Rule, ...] = ()
+    egressdstrules: tuple[Rule, ...] = ()
 
 
 class EndpointAnswer(msgspec.Struct, frozen=True):
@@ -38,7 +54,7 @@ class _Pod(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def endpoint(kube: Kube | None) -> Handler:
+def endpoint(kube: Kube | None, stores: Stores) -> Handler:
     """A handler of GET with the queries `pod` and `namespace`. It raises Unavailable, Refused."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -50,6 +66,57 @@ def endpoint(kube: Kube | None) -> Handler:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}"
         if not namespace or await kube.get(path, _Pod) is None:
             return web.Response(status=404, text="could not find any endpoints matching your selection\n")
-        return json_answer(EndpointAnswer((Endpoint(namespace, pod),)))
+        return json_answer(EndpointAnswer((found(stores, namespace, pod),)))
 
     return handler
+
+
+def found(stores: Stores, namespace: str, pod: str) -> Endpoint:
+    """What the stores say of a Pod. Raises Unavailable while they are not filled."""
+    applied = groups_of(stores, "appliedtogroups", namespace, pod)
+    peers = groups_of(stores, "addressgroups", namespace, pod)
+    policies = [*_all(stores, "networkpolicies")]
+    return Endpoint(
+        namespace,
+        pod,
+        tuple(_reference(policy) for policy in policies if applied & targets(policy)),
+        tuple(rule for policy in policies for rule in rules_with(policy, "In", peers)),
+        tuple(rule for policy in policies for rule in rules_with(policy, "Out", peers)),
+    )
+
+
+def groups_of(stores: Stores, plural: str, namespace: str, pod: str) -> set[str]:
+    """Names of the groups that the Pod is a member of."""
+    return {
+        group.metadata.name
+        for group in _all(stores, plural)
+        if any(
+            member.pod and (member.pod.name, member.pod.namespace) == (pod, namespace)
+            for member in group.group_members
+        )
+    }
+
+
+def targets(policy: NetworkPolicy) -> set[str]:
+    """Names of the groups that the policy or one of its rules is for."""
+    return {*policy.applied_to_groups, *(name for rule in policy.rules for name in rule.applied_to_groups)}
+
+
+def rules_with(policy: NetworkPolicy, direction: str, peers: Iterable[str]) -> Iterator[Rule]:
+    """Rules of the policy that have one of these groups on the other side."""
+    same = [rule for rule in policy.rules if rule.direction == direction]
+    for number, rule in enumerate(same):
+        peer = rule.from_ if direction == "In" else rule.to
+        if {*peers} & {*peer.address_groups}:
+            yield Rule(_reference(policy), direction, number)
+
+
+def _reference(policy: NetworkPolicy) -> NetworkPolicyReference:
+    return policy.source_ref or NetworkPolicyReference(uid=policy.metadata.uid)
+
+
+def _all(stores: Stores, plural: str) -> Iterator[Any]:
+    store = stores[GROUP, plural]
+    if not store.synced:
+        raise Unavailable(f"{plural} are not computed yet, try again")
+    return store.found()

@@ -116,7 +116,7 @@ class Front:
             found["GET", "/readyz"] = health({"computed": self._objects.lacks})
         found["GET", "/version"] = _always(version_info(version))
         found["GET", "/featuregates"] = feature_gates(self._start.gates, self._kube, self._start.namespace)
-        found["GET", "/endpoint"] = endpoint(self._kube)
+        found["GET", "/endpoint"] = endpoint(self._kube, self._objects.stores)
         found["GET", "/loglevel"] = found["PUT", "/loglevel"] = levels
         if self._start.metrics:
             found["GET", "/metrics"] = metrics(self._computing)

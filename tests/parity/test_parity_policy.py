@@ -20,11 +20,14 @@ from antrea.apis import core
 from antrea.apis.crd.egress import Egress
 from antrea.apis.networking import NetworkPolicy
 from antrea.controller.compute import FEATURES
+from antrea.controller.endpoint import found as endpoint
 from antrea.engine import Engine, Facts
 from antrea.features.egress.controller import egress_row
 from antrea.features.grouping.controller import namespace_row, pod_row
 from antrea.features.grouping.publication import GroupHead, GroupSpan, Membership, PublishedPolicy
 from antrea.features.network_policy.controller import policy_row
+from antrea.features.registry import RESOURCES
+from antrea.outside.aggregated.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,3 +150,35 @@ def test_address_groups_go_to_the_nodes_of_their_policies(told: dict[type, list[
     assert ours
     # upstream's other policies use further groups, and some of the same
     assert ours <= sent
+
+
+def test_query_endpoint_answers_as_upstream() -> None:
+    """Fed with all that upstream had computed.
+
+    It named a policy twice that two of its groups are in; it missed rules whose group is a ClusterGroup, as it looked for
+    that by its UID; and rules made for several Namespaces had another order when this was recorded.
+    """
+    stores = {}
+    for row in RESOURCES:
+        if row.plural in ("addressgroups", "appliedtogroups", "networkpolicies"):
+            store = stores[row.group, row.plural] = Store(row)
+            for one in recorded(f"controlplane/{row.plural}.json"):
+                shown = msgspec.convert(without_time(one), row.struct, strict=False)
+                store.put(shown.metadata.name, shown)
+            store.sync()
+    text = (GOLDEN / "raw/antctl-inpod/query-endpoint.db-1.json").read_text()
+    (wanted,) = json.loads("".join(text.splitlines(keepends=True)[1:]))["endpoints"]
+    ours = msgspec.to_builtins(endpoint(stores, "data", "db-1"))
+    assert ours.keys() == wanted.keys()
+    for key in ("policies", "ingresssrcrules", "egressdstrules"):
+        assert compared(ours[key]) - {("In", "with-groups", 0)} == compared(wanted[key]), key
+
+
+def compared(rows: list[dict[str, Any]]) -> set[tuple[str, str, int]]:
+    """Direction, policy, and the number of the rule where its order is the user's."""
+    found = set()
+    for row in rows:
+        policy = row.get("policyref", row)
+        number = row.get("ruleindex", 0) if policy["type"] == KUBE else 0
+        found.add((row.get("direction", ""), policy["name"], number))
+    return found

@@ -51,6 +51,11 @@ class Row:
             self._body = body(self._found)
         return self._found, self._body
 
+    @property
+    def found(self) -> Any:
+        """The whole object."""
+        return self._found
+
     def gone(self) -> Any:
         """What a DELETED event carries."""
         return self._resource.gone(self._resource, self._found)
@@ -109,6 +114,11 @@ class GroupRow(Row):
             return self._with(self.members), self._body
         found = self._with(self._at.get(node, ()))
         return found, body(found)
+
+    @property
+    def found(self) -> Any:
+        """The group with all of its members."""
+        return self._with(self.members)
 
     def _with(self, members: Iterable[Any]) -> Any:
         return msgspec.structs.replace(self._found, group_members=tuple(members))

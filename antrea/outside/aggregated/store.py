@@ -17,7 +17,7 @@ from antrea.outside.aggregated.row import GroupRow, Row
 from antrea.outside.aggregated.watcher import Selection, Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from antrea.apis.resource import Resource
     from antrea.outside.aggregated.form import Form, Pieces
@@ -109,6 +109,10 @@ class Store:
         """What is selected, each object as the selection's Node sees it, with its body; sorted by key."""
         rows = ((key, self._rows[key]) for key in sorted(self._rows))
         return [row.whole(selection.node) for key, row in rows if selection.wants(key, row.span)]
+
+    def found(self) -> Iterator[Any]:
+        """All objects without their bodies, sorted by key."""
+        return (self._rows[key].found for key in sorted(self._rows))
 
     def objects(self) -> list[tuple[Any, bytes]]:
         """All objects with their bodies, sorted by key."""

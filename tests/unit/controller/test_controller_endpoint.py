@@ -1,4 +1,4 @@
-"""/endpoint says of every Pod that no policy applies to it, and of others that there is none; metrics are joined."""
+"""/endpoint says which policies a Pod has to do with, and of others that there are none; metrics are joined."""
 
 from __future__ import annotations
 
@@ -9,11 +9,78 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from certificate_world import api_server
 
-from antrea.controller.endpoint import endpoint
+from antrea.apis import controlplane as cp
+from antrea.apis.meta import ObjectMetadata
+from antrea.controller.endpoint import Endpoint, Rule, endpoint, found
 from antrea.controller.metrics import joined
+from antrea.errors import Unavailable
+from antrea.features.registry import RESOURCES
+from antrea.outside.aggregated.store import Store
 
 NONE = "could not find any endpoints matching your selection\n"
 POD: dict[str, dict[str, Any]] = {"/api/v1/namespaces/shop/pods/web-1": {}}
+
+
+def stores(*objects: Any) -> dict[tuple[str, str], Store]:
+    """The filled stores of policies and groups."""
+    rows = {row.plural: row for row in RESOURCES if row.group == cp.GROUP}
+    plurals = {cp.AppliedToGroup: "appliedtogroups", cp.AddressGroup: "addressgroups"}
+    made = {(cp.GROUP, name): Store(rows[name]) for name in (*plurals.values(), "networkpolicies")}
+    for one in objects:
+        made[cp.GROUP, plurals.get(type(one), "networkpolicies")].put(one.metadata.name, one)
+    for store in made.values():
+        store.sync()
+    return made
+
+
+def meta(name: str) -> ObjectMetadata:
+    return ObjectMetadata(name=name, uid=name)
+
+
+def members(*pods: str) -> tuple[cp.GroupMember, ...]:
+    return tuple(cp.GroupMember(pod=cp.PodReference(name=pod, namespace="shop")) for pod in pods)
+
+
+def test_a_pod_has_policies_of_its_groups_and_rules_of_its_peers() -> None:
+    nobody, peer = cp.NetworkPolicyPeer(), cp.NetworkPolicyPeer(address_groups=("peers",))
+
+    def rule(direction: str, one: cp.NetworkPolicyPeer, *groups: str) -> cp.NetworkPolicyRule:
+        sides = (one, nobody) if direction == "In" else (nobody, one)
+        return cp.NetworkPolicyRule(
+            direction=direction, from_=sides[0], to=sides[1], enable_logging=False, applied_to_groups=groups
+        )
+
+    def policy(name: str, *rules: cp.NetworkPolicyRule, groups: tuple[str, ...] = ()) -> cp.NetworkPolicy:
+        return cp.NetworkPolicy(
+            metadata=meta(name), rules=rules, applied_to_groups=groups, source_ref=reference(name)
+        )
+
+    def reference(name: str) -> cp.NetworkPolicyReference:
+        return cp.NetworkPolicyReference(type="K8sNetworkPolicy", namespace="shop", name=name, uid=name)
+
+    made = stores(
+        cp.AppliedToGroup(metadata=meta("webs"), group_members=members("web-1", "web-2")),
+        cp.AppliedToGroup(metadata=meta("others"), group_members=members("web-2")),
+        cp.AddressGroup(metadata=meta("peers"), group_members=members("web-1")),
+        policy("a", rule("In", nobody), rule("Out", peer), rule("In", peer), groups=("webs",)),
+        policy("b", rule("In", peer), groups=("others",)),
+        policy("c", rule("In", nobody, "webs"), rule("In", nobody, "others")),
+    )
+    assert found(made, "shop", "web-1") == Endpoint(
+        "shop",
+        "web-1",
+        (reference("a"), reference("c")),
+        (Rule(reference("a"), "In", 1), Rule(reference("b"), "In", 0)),
+        (Rule(reference("a"), "Out", 0),),
+    )
+    assert found(made, "elsewhere", "web-1") == Endpoint("elsewhere", "web-1")
+
+
+def test_nothing_is_said_before_all_is_computed() -> None:
+    made = stores()
+    made[cp.GROUP, "networkpolicies"].synced = False
+    with pytest.raises(Unavailable, match="networkpolicies are not computed yet"):
+        found(made, "shop", "web-1")
 
 
 @pytest.mark.parametrize(
@@ -32,10 +99,10 @@ POD: dict[str, dict[str, Any]] = {"/api/v1/namespaces/shop/pods/web-1": {}}
 async def test_endpoint_answers_for_pods_that_there_are(query: dict[str, Any], answer: Any) -> None:
     async with api_server(POD) as (_, kube):
         app = web.Application()
-        app.router.add_get("/endpoint", endpoint(kube))
+        app.router.add_get("/endpoint", endpoint(kube, stores()))
         async with TestClient(TestServer(app)) as client:
-            found = await client.get("/endpoint", params=query)
-            assert (found.status, await found.text()) == answer
+            said = await client.get("/endpoint", params=query)
+            assert (said.status, await said.text()) == answer
 
 
 SERVING = """# HELP antrea_a first
