@@ -1,42 +1,79 @@
-"""Runs in the virtual machine: what crosses the kernel datapath while the agents of both nodes are killed and start again."""
+"""Runs in the virtual machine: what crosses the kernel datapath while agents, or OVSDB, are killed and start again."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kernel_traffic import Arrived, Stream
 
+from antrea.errors import Unavailable
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from kernel_lab import KernelLab
     from kernel_node import KernelNode
 
+ON_THE_WAY = ("node-1", "node-2")
 LEAST = 100
-"""Numbers that have to be under way before the agents are killed, and again when they are back."""
+"""Numbers that have to be under way before anything is killed, while it is away, and when it is back."""
 
 
 def test_no_packet_is_lost_over_a_kill_of_the_agents(kernel: KernelLab) -> None:
-    source, target, addresses = kernel.netns("client"), kernel.netns("server"), kernel.addresses("server")
-    before = {name: node.rounds() for name, node in kernel.nodes.items()}
-    streams = {version: Stream(source, target, addresses[version]) for version in (4, 6)}
+    nodes = [kernel.nodes[name] for name in ON_THE_WAY]
+    before = [node.rounds() for node in nodes]
+    with _crossing(kernel) as more:
+        for node in nodes:
+            node.kill_agent()
+        more()
+        for node in nodes:
+            node.start_agent()
+        for node, old in zip(nodes, before, strict=True):
+            node.wait_for("flows of the new agent alone", partial(_replaced, node, old))
 
+
+def test_no_packet_is_lost_over_a_kill_of_ovsdb(kernel: KernelLab) -> None:
+    """The kernel forwards; the agents go on with what they know until OVSDB, which comes back without MACs, has them again."""
+    nodes = [kernel.nodes[name] for name in ON_THE_WAY]
+    flows = [sorted(node.flows().splitlines()) for node in nodes]
+    with _crossing(kernel) as more:
+        for node in nodes:
+            node.run("sh", "-c", "kill -9 $(cat /run/openvswitch/ovsdb-server.pid)")
+        more()
+        for node in nodes:
+            node.wait_for("MAC of the gateway", partial(_mac, node))
+    assert [sorted(node.flows().splitlines()) for node in nodes] == flows
+
+
+@contextmanager
+def _crossing(kernel: KernelLab) -> Iterator[Callable[[], None]]:
+    """Datagrams and a connection in each family, before, in and after the block; it is given what waits for more of them."""
+    source, target, addresses = kernel.netns("client"), kernel.netns("server"), kernel.addresses("server")
+    streams = {version: Stream(source, target, addresses[version]) for version in (4, 6)}
     with streams[4], streams[6]:
         _more(streams)
-        for node in kernel.nodes.values():
-            node.kill_agent()
-        _more(streams)
-        for node in kernel.nodes.values():
-            node.start_agent()
-        for name, node in kernel.nodes.items():
-            node.wait_for("flows of the new agent alone", partial(_replaced, node, before[name]))
+        yield partial(_more, streams)
         _more(streams)
 
     for stream in streams.values():
         sent = stream.arrived.sent
         assert stream.arrived == Arrived(sent, sent, sent)
         print(f"{sent} datagrams and lines, none lost")
+
+
+def _mac(node: KernelNode) -> bool:
+    """Whether OVSDB is there, and ovs-vswitchd connected to it again."""
+    try:
+        return bool(
+            node.run(
+                "ovs-vsctl", "--timeout=5", "--bare", "get", "Interface", "antrea-gw0", "mac_in_use"
+            ).strip("[]\n")
+        )
+    except Unavailable:
+        return False
 
 
 def _replaced(node: KernelNode, before: set[int]) -> bool:

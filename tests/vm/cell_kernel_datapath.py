@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 from vm_shape import TOPOLOGY
 
 from antrea.lab.process import run
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
     from kernel_lab import KernelLab
 
 PAYLOAD = 321
-OUTER_UDP = PAYLOAD + 8 + 20 + 14 + 8 + 8
-"""Length of a ping of that payload once ICMP, IPv4, Ethernet, Geneve and UDP headers lie around it: no other packet's."""
+OUTER_UDP = {4: PAYLOAD + 8 + 20 + 14 + 8 + 8, 6: PAYLOAD + 8 + 40 + 14 + 8 + 8}
+"""Length of a ping of that payload once ICMP, IP, Ethernet, Geneve and UDP headers lie around it: no other packet's."""
 COUNTER = """
 table netdev proof {{
   chain in {{
     type filter hook ingress device "{card}" priority 0
-    ip saddr {source} ip daddr {target} udp dport 6081 udp length {length} counter
+    {ip} saddr {source} {ip} daddr {target} udp dport 6081 udp length {length} counter
   }}
 }}
 """
@@ -36,16 +37,21 @@ def test_ovs_forwards_in_the_kernel(kernel: KernelLab) -> None:
         )
 
 
-def test_what_pods_of_two_nodes_say_is_geneve_on_the_wire(kernel: KernelLab) -> None:
-    source, target = (kernel.addresses(node)[4] for node in ("node-1", "node-2"))
-    chain = COUNTER.format(card="node-1", source=source, target=target, length=OUTER_UDP)
+@pytest.mark.parametrize(("node", "pod", "version"), [("node-2", "server", 4), ("node-3", "six", 6)])
+def test_what_pods_of_two_nodes_say_is_geneve_on_the_wire(
+    kernel: KernelLab, node: str, pod: str, version: int
+) -> None:
+    source, target = (kernel.addresses(name)[version] for name in ("node-1", node))
+    ip, length = {4: "ip", 6: "ip6"}[version], OUTER_UDP[version]
+    chain = COUNTER.format(card="node-1", ip=ip, source=source, target=target, length=length)
     run(["nft", "-f", "-"], stdin=chain)
 
-    pings = ("ping", "-q", "-c", "5", "-i", "0.2", "-s", str(PAYLOAD), kernel.addresses("server")[4])
+    pings = ("ping", "-q", "-c", "5", "-i", "0.2", "-s", str(PAYLOAD), kernel.addresses(pod)[version])
     kernel.pods["client"].run(*pings)
     flows = kernel.nodes["node-1"].run("ovs-appctl", "dpctl/dump-flows", "system@ovs-system")
 
     found = json.loads(run(["nft", "--json", "list", "chain", "netdev", "proof", "in"]))["nftables"]
+    run(["nft", "delete", "table", "netdev", "proof"])
     counted = [
         e["counter"]["packets"] for o in found for e in o.get("rule", {}).get("expr", ()) if "counter" in e
     ]

@@ -107,10 +107,12 @@ class KernelNode:
         networks = [ip_network(cidr) for cidr in self.machine.pod_cidrs]
         return {network.version: str(network[1]) for network in networks}
 
+    def flows(self) -> str:
+        return self.run("ovs-ofctl", "--no-stats", "--no-names", "dump-flows", "br-int")
+
     def rounds(self) -> set[int]:
         """Which starts of the agent wrote the flows that are there."""
-        flows = self.run("ovs-ofctl", "--no-stats", "--no-names", "dump-flows", "br-int")
-        found = {round_of(int(cookie, 16)) for cookie in re.findall(r"cookie=(0x[0-9a-f]+)", flows)}
+        found = {round_of(int(cookie, 16)) for cookie in re.findall(r"cookie=(0x[0-9a-f]+)", self.flows())}
         return found - {LEARNED_ROUND}
 
     def wait_for(self, what: str, condition: Callable[[], object], *, seconds: float = 300) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from antrea.lab.settings import Settings
 from antrea.lab.topology import Family
 
-SETTINGS = Settings(nodes=2, family="dual")
+SETTINGS = Settings(nodes=3, family="dual")
 TOPOLOGY = SETTINGS.topology()
 API_SERVER = TOPOLOGY.control_plane.address("eth0", 4)
 DIRECTORY = "VM_CLUSTER"
@@ -43,4 +43,6 @@ class Machine(msgspec.Struct, frozen=True):
 MACHINES = (
     Machine("node-1", "dual", ("web", "client")),
     Machine("node-2", "dual", ("server",)),
+    Machine("node-3", "ipv6", ("six",)),
 )
+"""Between two of both families tunnels run over IPv4; to the one that has only IPv6 they run over IPv6."""
