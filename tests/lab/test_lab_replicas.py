@@ -191,9 +191,9 @@ def test_the_controller_counts_agents_of_all_replicas(pair: Pair) -> None:
         return int(info.get("connectedAgentNum", 0))
 
     with contextlib.ExitStack() as opened:
-        for replica in (pair.leader, pair.other, pair.other):
+        for count, replica in enumerate((pair.leader, pair.other, pair.other)):
             client = opened.enter_context(contextlib.closing(Direct(replica)))
-            client.request("GET", f"{CP}/appliedtogroups?watch=true")
+            client.request("GET", f"{CP}/appliedtogroups?watch=true&fieldSelector=nodeName%3Dn{count}")
             client.getresponse().readline()
         wait_for("three agents", lambda: counted() == 3, seconds=20, step=0.3)
     wait_for("no agent", lambda: counted() == 0, seconds=20, step=0.3)
