@@ -47,8 +47,12 @@ class Election:
         """None: nothing was heard yet."""
         self.outdated = True
         """Whether the lease may have changed by our own hand since it was seen: it has to be read before a write."""
+        self.begins = -math.inf
+        """Not before this does it lead."""
         self.ends = -math.inf
         """When this replica stops leading unless it renews."""
+        self._making = False
+        """It has tried to make the lease, and may have."""
         self._changed = -math.inf
         self._tried = -math.inf
 
@@ -64,6 +68,7 @@ class Election:
             self.seen, self._changed = seen, now
         if seen.holder != self.me:
             self.ends = -math.inf
+            self._making = self._making and not seen.version
 
     def read(self, seen: Seen, now: float) -> None:
         """As `see`, of an answer to a question that was asked after the last write had ended."""
@@ -71,13 +76,10 @@ class Election:
         self.see(seen, now)
 
     def free(self, now: float) -> bool:
-        """Whether this replica may write itself into the lease: it is released, ours, or its holder was silent for a term.
-
-        A lease that is not there is free a term later, too: its holder may not have heard that it was deleted.
-        """
+        """Whether this replica may write itself into the lease: it is gone, released, ours, or its holder was silent for a term."""
         if self.seen is None:
             return False
-        if self.seen.version and self.seen.holder in ("", self.me):
+        if not self.seen.version or self.seen.holder in ("", self.me):
             return True
         return now >= self._changed + max(self.terms.lease, self.seen.seconds)
 
@@ -91,13 +93,24 @@ class Election:
         return max(again, self._changed + max(self.terms.lease, self.seen.seconds))
 
     def tries(self, now: float) -> None:
-        """A write begins."""
+        """An attempt begins."""
         self._tried = now
 
-    def wrote(self, began: float) -> None:
-        """The write that began then came through: this replica leads."""
+    def writes(self) -> None:
+        """A write begins of what was seen last."""
+        if self.seen is not None and not self.seen.version:
+            self._making = True
+
+    def wrote(self, began: float, now: float) -> None:
+        """The write that began then came through: this replica leads.
+
+        If it made the lease, it leads a term from now: the lease may have been another's, who has not heard yet that it was
+        deleted, and perhaps nobody else saw it while it was there.
+        """
         self.outdated = True
         self.ends = began + self.terms.lead
+        if self._making:
+            self._making, self.begins = False, now + self.terms.lease
 
     def failed(self) -> None:
         """The write was refused, or nobody knows."""
@@ -109,7 +122,7 @@ class Election:
 
     def leads(self, now: float) -> bool:
         """Whether this replica may act as the leader at this moment."""
-        return now < self.ends
+        return self.begins <= now < self.ends
 
     def leader(self, now: float) -> str:
         """Where the leader serves; empty while there is none that is known to be alive."""

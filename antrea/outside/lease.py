@@ -123,12 +123,13 @@ class LeaseKeeper:
                     election.read(_seen(await self._kube.get(f"{self._leases}/{self._name}", Lease)), clock())
                 if not election.free(clock()):
                     return
+                election.writes()
                 await self._write(election.me)
         except (Refused, Unavailable, TimeoutError) as why:
             election.failed()
             self._say(str(why) or f"no answer within {TRY_SECONDS:g} s")
             return
-        election.wrote(began)
+        election.wrote(began, clock())
         self._say("")
 
     async def _write(self, holder: str) -> None:
