@@ -14,7 +14,6 @@ from antrea.apis.crd.definition import GROUP
 from antrea.apis.crds import CRDS
 
 if TYPE_CHECKING:
-
     from antrea.lab.cluster import Lab
 
 SOURCE = os.environ.get("ANTREA_SRC", "")
