@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from antrea.antctl.failure import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -24,6 +28,20 @@ class Later(click.Command):
         return found
 
 
+class WrongUsage(click.UsageError):
+    """A wrong command line ends antctl with 1, as upstream's; click's own code is 2."""
+
+    exit_code = 1
+
+
+@contextlib.contextmanager
+def _upstreams_exit_code() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as wrong:
+        raise WrongUsage(wrong.format_message(), wrong.ctx) from wrong
+
+
 class Group(click.Group):
     """Commands with aliases, and upstream's words for one that is unknown."""
 
@@ -32,6 +50,14 @@ class Group(click.Group):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.aliases = {}
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _upstreams_exit_code():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _upstreams_exit_code():
+            return super().invoke(ctx)
 
     def add(self, command: click.Command, aliases: tuple[str, ...]) -> None:
         self.add_command(command)

@@ -275,7 +275,7 @@ def _feature_gates(mode: Mode) -> click.Command:
 
 
 def main() -> None:
-    """Entry point; exit code 0, 1 if something failed, 2 if the command line is wrong."""
+    """Entry point; exit code 0, or 1 if something failed or the command line is wrong."""
     antctl(mode_of(os.environ))(prog_name="antctl")
 
 

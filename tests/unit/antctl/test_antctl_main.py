@@ -252,3 +252,11 @@ def test_antctl_asks_the_program_of_its_pod_without_what_only_kube_apiserver_nee
     )
     assert done.stdout.splitlines() == [f"antctlVersion: v{importlib.metadata.version('antrea')}", ""]
     assert "https://127.0.0.1:9/version: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["--no-such", "get podinterface --no-such", "get podinterface -o", "get ovsflows -T"]
+)
+def test_a_wrong_command_line_ends_with_upstreams_exit_code(words: str) -> None:
+    result = CliRunner().invoke(antctl(mode.AGENT), words.split(), prog_name="antctl")
+    assert (result.exit_code, "Error: " in result.stderr) == (1, True), result.output
