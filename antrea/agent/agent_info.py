@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.agent.agent_view import NotFound
+from antrea.agent.agent_view import NotFound, counts
 from antrea.apis.core import ObjectMeta
 from antrea.apis.crd.info import AgentCondition, AntreaAgentInfo, NetworkInfo, OvsInfo
 from antrea.apis.crd.part import ObjectReference
@@ -74,6 +74,7 @@ async def agent_info(view: AgentView) -> AntreaAgentInfo:
         node_ref=ObjectReference(kind="Node", name=node.name),
         node_subnets=node.pod_cidrs,
         ovs_info=OvsInfo(version, view.config.ovs_bridge, flows),
+        network_policy_controller_info=counts(view.facts),
         local_pod_num=len(view.facts.all(PodInterface)),
         agent_conditions=conditions(view),
         api_port=view.config.api_port,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from antrea.apis.controlplane import AddressGroup, AppliedToGroup
+from antrea.apis.crd.info import NetworkPolicyControllerInfo
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
@@ -60,6 +61,15 @@ def received(facts: Facts) -> Received:
             AppliedToGroup(metadata=ObjectMetadata(name=name, uid=name), group_members=members)
             for name, members in _groups(facts, SentAppliedGroup, SentAppliedMember)
         ),
+    )
+
+
+def counts(facts: Facts) -> NetworkPolicyControllerInfo:
+    """How much has been heard of the controller so far."""
+    return NetworkPolicyControllerInfo(
+        network_policy_num=len(facts.all(SentPolicy)),
+        address_group_num=len(facts.all(SentAddressGroup)),
+        applied_to_group_num=len(facts.all(SentAppliedGroup)),
     )
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from antrea.agent.agent_info import agent_info, changes, conditions, flow_counts, states
 from antrea.agent.agent_view import AgentView, NotFound
-from antrea.apis.crd.info import NetworkInfo, OvsInfo
+from antrea.apis.controlplane import GroupMember, NetworkPolicy
+from antrea.apis.crd.info import NetworkInfo, NetworkPolicyControllerInfo, OvsInfo
 from antrea.apis.crd.part import ObjectReference
+from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
@@ -18,6 +20,12 @@ from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
 from antrea.features.accept import accept_agent
+from antrea.features.network_policy.agent import (
+    SentAddressGroup,
+    SentAddressMember,
+    SentAppliedGroup,
+    SentPolicy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -91,6 +99,20 @@ async def test_agent_info_is_whole(view: AgentView) -> None:
         ("AgentHealthy", "True"),
         ("OpenflowConnectionUp", "True"),
     ]
+
+
+async def test_agent_info_counts_what_the_controller_sent_and_groups_by_themselves_not_by_members(
+    view: AgentView,
+) -> None:
+    for name in ("p", "q", "r"):
+        view.facts.put(SentPolicy(NetworkPolicy(metadata=ObjectMetadata(name=name))))
+    for name in ("a", "b"):
+        view.facts.put(SentAddressGroup(name))
+    for address in (b"\x0a\x01\x00\x04", b"\x0a\x01\x00\x05", b"\x0a\x01\x00\x06"):
+        view.facts.put(SentAddressMember("a", GroupMember(ips=(address,))))
+    view.facts.put(SentAppliedGroup("a"))
+    info = await agent_info(view)
+    assert info.network_policy_controller_info == NetworkPolicyControllerInfo(3, 2, 1)
 
 
 async def test_agent_info_is_told_also_while_the_switch_is_away(view: AgentView) -> None:
