@@ -17,6 +17,7 @@ from antrea.config.effect import values
 from antrea.facts.ovs import PodInterface
 from antrea.features.gate import statuses
 from antrea.outside.bundle_order import Command, Logs, Order
+from antrea.outside.ovs_control import sockets
 from antrea.outside.support_bundle import memory, stacks
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def switch(run_dir: str, bridge: str) -> tuple[Command, ...]:
     ofctl = ("ovs-ofctl", "-O", "OpenFlow15")
     target = f"unix:{Path(run_dir, f'{bridge}.mgmt')}"
     database = f"--db=unix:{Path(run_dir, 'db.sock')}"
-    runs_in = {"OVS_RUNDIR": run_dir}
+    control = next(iter(sockets(Path(run_dir))), Path(run_dir, "ovs-vswitchd.ctl"))
     return (
         Command("flows", (*ofctl, "--names", "dump-flows", target)),
         Command("groups", (*ofctl, "--names", "dump-groups", target)),
@@ -54,7 +55,7 @@ def switch(run_dir: str, bridge: str) -> tuple[Command, ...]:
         Command("ovs-port-stats", (*ofctl, "--names", "dump-ports", target)),
         Command("ovs-vsctl-show", ("ovs-vsctl", "--timeout=10", database, "show")),
         Command("ovs-interfaces", ("ovs-vsctl", "--timeout=10", database, "list", "Interface")),
-        Command("ovs-coverage", ("ovs-appctl", "--timeout=10", "coverage/show"), runs_in),
+        Command("ovs-coverage", ("ovs-appctl", "--timeout=10", f"--target={control}", "coverage/show")),
     )
 
 

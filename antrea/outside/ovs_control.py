@@ -45,7 +45,7 @@ class Tracer:
 @contextlib.asynccontextmanager
 async def control(directory: Path) -> AsyncIterator[Session]:
     """A connection to the control socket of ovs-vswitchd. Raises Unavailable."""
-    for path in _sockets(directory):
+    for path in sockets(directory):
         with contextlib.suppress(OSError):
             session = await Session.open(str(path))
             break
@@ -60,7 +60,7 @@ async def control(directory: Path) -> AsyncIterator[Session]:
         await asyncio.gather(reading, return_exceptions=True)
 
 
-def _sockets(directory: Path) -> list[Path]:
+def sockets(directory: Path) -> list[Path]:
     """Newest first: the name has a pid of another pid namespace in it, and a crash leaves the socket behind.
 
     ovs-appctl, when it is not given the socket's path, looks for that pid here and takes the pid file for a dead process's.
