@@ -12,6 +12,7 @@ import yaml
 from antrea.errors import Unavailable
 from antrea.lab import cgroup, control_plane
 from antrea.lab.node_files import SOURCE
+from antrea.lab.record import PROGRAM
 
 if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
@@ -89,7 +90,7 @@ def reload(lab: Lab) -> list[str]:
     """End our programs on all nodes, which their loop starts again with the source as it is now; answers what was ended."""
     if not lab.settings.dev:
         raise Unavailable(
-            "this lab runs our programs from the image; `antrea-lab up --dev` runs them from the source"
+            f"this lab runs our programs from the image; `{PROGRAM} up --dev` runs them from the source"
         )
     ended = []
     for pid, program in running(lab.record):

@@ -26,16 +26,18 @@ from antrea.lab import (
 )
 from antrea.lab.api import Api
 from antrea.lab.process import end, wait_for
-from antrea.lab.record import Cgroup, Namespace, Process, Record
+from antrea.lab.record import PROGRAM, Cgroup, Namespace, Process, Record
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from antrea.lab.step import Progress
     from antrea.lab.topology import Topology
 
 SETTINGS, KUBECTL, COMPLETE = "settings.json", "kubectl", "complete"
+CRASHES, CRASHING = 3, "CrashLoopBackOff"
+"""Ends after which nobody waits for a container any more."""
 NO_CLUSTER_IPS = "Without kube-proxy nothing serves ClusterIPs: Services and their DNS names do not answer, Pods and nodes do"
 
 
@@ -56,7 +58,7 @@ def open_lab(name: str) -> Lab:
         settings = msgspec.json.decode((record.directory / SETTINGS).read_bytes(), type=Settings)
         kubectl = Path((record.directory / KUBECTL).read_text())
     except FileNotFoundError as e:
-        raise Unavailable(f"there is no lab {name!r}; `antrea-lab up --name {name}` makes one") from e
+        raise Unavailable(f"there is no lab {name!r}; `{PROGRAM} up --name {name}` makes one") from e
     return Lab(record, settings, kubectl)
 
 
@@ -67,9 +69,7 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
     """
     topology = settings.topology()
     if (record.directory / COMPLETE).exists():
-        raise Invalid(
-            "name", f"the lab {record.name!r} is up; `antrea-lab down --name {record.name}` ends it"
-        )
+        raise Invalid("name", f"the lab {record.name!r} is up; `{PROGRAM} down --name {record.name}` ends it")
     if record.directory.exists():
         progress("an earlier `up` did not finish: removing what it left")
         down(record)
@@ -166,12 +166,20 @@ def _settle(lab: Lab, tell: Progress) -> None:
 
 
 def _wait(lab: Lab, what: str, condition: Callable[[], bool], tell: Progress) -> None:
+    def done() -> bool:
+        if why := crash(lab):
+            raise Unavailable(why)
+        return condition()
+
     try:
-        wait_for(what, condition, seconds=180)
+        wait_for(what, done, seconds=180, step=0.2)
     except Unavailable as e:
         waiting = not_ready(lab, "/api/v1/nodes") + not_ready(lab, "/api/v1/pods")
         e.add_note(f"not ready: {', '.join(waiting)}")
-        e.add_note("`antrea-lab kubectl` and `antrea-lab logs` tell more; `antrea-lab down` removes the lab")
+        name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
+        e.add_note(
+            f"`{PROGRAM} kubectl{name}` and `{PROGRAM} logs{name}` tell more; `{PROGRAM} down{name}` removes the lab"
+        )
         raise
     tell(f"{what[0].upper()}{what[1:]}")
 
@@ -187,10 +195,31 @@ def not_ready(lab: Lab, path: str) -> list[str]:
     return [i["metadata"]["name"] for i in items if not ready(i)] if items else [f"nothing at {path}"]
 
 
-def down(record: Record) -> None:
-    """End and remove exactly what the record lists; idempotent, and able to follow an `up` that was killed."""
+def crash(lab: Lab) -> str:
+    """Which container has ended again and again, with its last words; empty while none has."""
+    for namespace_, pod, container in crashing(lab.api.items("/api/v1/pods")):
+        words = lab.api.kubectl("logs", "-n", namespace_, pod, "-c", container, "--tail=1").strip()
+        return f"Pod {pod}: {container} ended {CRASHES} times: {words}"
+    return ""
+
+
+def crashing(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """Namespace, Pod and container of those that ended again and again."""
+    for pod in pods:
+        meta, status = pod["metadata"], pod["status"]
+        for one in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+            waits = one["state"].get("waiting", {}).get("reason") == CRASHING
+            if waits and one["restartCount"] >= CRASHES:
+                yield meta["namespace"], meta["name"], one["name"]
+
+
+def down(record: Record) -> bool:
+    """End and remove exactly what the record lists; idempotent, and able to follow an `up` that was killed.
+
+    Whether there was anything to remove.
+    """
     if not record.directory.exists():
-        return
+        return False
     with record.locked():
         things = record.things()
         for thing in things:
@@ -203,12 +232,13 @@ def down(record: Record) -> None:
             elif isinstance(thing, Cgroup):
                 cgroup.remove(Path(thing.path))
         _remove_directory(record)
+    return True
 
 
 def _remove_directory(record: Record) -> None:
     inside = [m for m in namespace.mounts() if m.startswith(f"{record.directory}/")]
     if inside:
-        raise Unavailable(f"{', '.join(inside)} is still mounted; unmount it and run `antrea-lab down` again")
+        raise Unavailable(f"{', '.join(inside)} is still mounted; unmount it and run `{PROGRAM} down` again")
     shutil.rmtree(record.directory)
     try:
         record.directory.parent.rmdir()

@@ -10,6 +10,7 @@ import msgspec
 from antrea.errors import Unavailable
 from antrea.lab.images import AGNHOST
 from antrea.lab.process import wait_for
+from antrea.lab.record import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
 
 MANIFEST = Path(__file__).with_name("demo.yaml")
-COMMAND = "scripts/lab"
 NAME = "server.default.svc.cluster.local"
 
 
@@ -33,7 +33,7 @@ def show(lab: Lab, say: Callable[[str], None]) -> None:
     name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
 
     def run(*words: str) -> None:
-        say(f"\n$ {COMMAND} kubectl{name} {' '.join(words)}")
+        say(f"\n$ {PROGRAM} kubectl{name} {' '.join(words)}")
         say(lab.api.kubectl(*words).rstrip())
 
     run("get", "nodes", "-o", "wide")
@@ -48,13 +48,14 @@ def show(lab: Lab, say: Callable[[str], None]) -> None:
         run("exec", "client", "--", "curl", "-s", "-m", "5", f"http://{NAME}/hostname")
     else:
         say(f"\nNo fetch from http://{NAME}: without kube-proxy nothing serves ClusterIPs.")
-    ovs = f"{COMMAND} kubectl{name} -n kube-system exec ds/antrea-agent -c antrea-ovs -- ovs-vsctl show"
-    look = ovs if lab.settings.cni == "antrea" else f"{COMMAND} exec{name} {first} -- ip route"
+    ovs = f"{PROGRAM} kubectl{name} -n kube-system exec ds/antrea-agent -c antrea-ovs -- ovs-vsctl show"
+    look = ovs if lab.settings.cni == "antrea" else f"{PROGRAM} exec{name} {first} -- ip route"
     say(
         f"\nThe Pod client on {first} reached the Pod server on {last}. Try next:\n"
         f"  {look}\n"
-        f"  {COMMAND} fault{name} {last} power-off    # power-on, cut-link, heal-link, pause, resume\n"
-        f"  {COMMAND} down{name}    # removes all of it"
+        f"  {PROGRAM} antctl{name} doctor\n"
+        f"  {PROGRAM} fault{name} {last} power-off    # power-on, cut-link, heal-link, pause, resume\n"
+        f"  {PROGRAM} down{name}    # removes all of it"
     )
 
 

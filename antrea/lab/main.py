@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from antrea.errors import AntreaError, Invalid
-from antrea.lab import antrea, cluster, fault
+from antrea.lab import antrea, cluster, control_plane, fault
 from antrea.lab.demo import show
-from antrea.lab.record import Record
+from antrea.lab.record import PROGRAM, Record
 from antrea.lab.settings import read
 
 if TYPE_CHECKING:
@@ -53,7 +54,13 @@ def up(name: str, config: Path | None, **flags: object) -> None:
 @NAME
 def down(name: str) -> None:
     """End a lab and remove all that it made."""
-    cluster.down(Record(name))
+    began = time.monotonic()
+    found = cluster.down(Record(name))
+    click.echo(
+        f"lab {name!r} is removed ({time.monotonic() - began:.0f} s)"
+        if found
+        else f"there is no lab {name!r}"
+    )
 
 
 @cli.command()
@@ -70,6 +77,17 @@ def status(name: str) -> None:
 def kubectl(name: str, arguments: tuple[str, ...]) -> None:
     """kubectl as the cluster's administrator."""
     become(cluster.open_lab(name).api.command(arguments))
+
+
+@cli.command(context_settings=PASS_ON)
+@NAME
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def antctl(name: str, arguments: tuple[str, ...]) -> None:
+    """antctl of this checkout, as on the administrator's workstation."""
+    lab = cluster.open_lab(name)
+    config = f"KUBECONFIG={control_plane.kubeconfig(lab.record)}"
+    words = ["env", config, sys.executable, "-m", "antrea.antctl.main", *arguments]
+    become(cluster.enter(lab, "control", words))
 
 
 @cli.command(name="exec", context_settings=PASS_ON)
@@ -149,9 +167,9 @@ def become(command: Sequence[str]) -> NoReturn:
 def main() -> None:
     """Exit 0, 1 when something is missing or failed, 2 when the user has to change something."""
     try:
-        cli()
+        cli(prog_name=PROGRAM)
     except AntreaError as e:
-        click.echo(f"antrea-lab: {e}", err=True)
+        click.echo(f"{PROGRAM}: {e}", err=True)
         for note in getattr(e, "__notes__", ()):
             click.echo(note, err=True)
         sys.exit(2 if isinstance(e, Invalid) else 1)

@@ -19,6 +19,8 @@ import msgspec
 
 from antrea.errors import Invalid
 
+PROGRAM = os.environ.get("ANTREA_LAB_COMMAND", "antrea-lab")
+"""How messages name the command that people use."""
 STATE = Path(os.environ.get("ANTREA_LAB_STATE", "/var/lib/antrea-lab"))
 
 

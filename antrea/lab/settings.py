@@ -8,7 +8,7 @@ hosts:                       # more external hosts; `routers` has the same form
   nics: [{name: eth0, switch: fabric, vlan: 100, addresses: [172.16.100.9/24]}]
   routes: [{dst: default, via: 172.16.100.1}]
 loss: {node-1/eth1: 5}       # percent, each direction
-agent: {tunnelType: vxlan}   # keys of antrea-agent.conf that differ
+agent: {defaultMTU: 1400}    # keys of antrea-agent.conf that differ
 controller: {}               # keys of antrea-controller.conf that differ
 """
 

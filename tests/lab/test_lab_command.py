@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from antrea.lab.cluster import Lab
 
+ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from antrea.lab.main import main; main()"]
 
 
@@ -31,6 +32,28 @@ def test_kubectl_and_exec_pass_on_output_and_exit_status(lab: Lab) -> None:
     assert call("exec", "--name", name, "node-2", "--", "sh", "-c", "hostname; exit 7")[:2] == (7, "node-2\n")
     outside = call("exec", "--name", name, "outside", "--", "ip", "-4", "-br", "address", "show", "eth0")[1]
     assert outside.split()[-1] == "192.0.2.10/24"
+
+
+def test_antctl_is_the_administrators_in_the_labs_network(lab: Lab) -> None:
+    code, said, errors = call("antctl", "--name", lab.record.name, "get", "featuregates")
+    assert (code, errors) == (0, "")
+    assert said.startswith("Antrea Agent Feature Gates")
+
+
+def test_the_script_prints_what_the_command_prints_and_nothing_else(lab: Lab) -> None:
+    words = ["scripts/lab", "kubectl", "--name", lab.record.name, "get", "nodes", "-o", "json"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert len(json.loads(done.stdout)["items"]) == 2
+
+
+def test_down_says_what_it_did_and_messages_name_the_command_that_people_use() -> None:
+    assert call("down", "--name", "no-such")[:2] == (0, "there is no lab 'no-such'\n")
+    words = ["scripts/lab", "status", "--name", "no-such"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "scripts/lab: there is no lab 'no-such'; `scripts/lab up --name no-such` makes one\n",
+    )
 
 
 def test_status_and_logs_name_every_machine_and_daemon(lab: Lab) -> None:

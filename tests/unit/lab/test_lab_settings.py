@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from antrea.config.agent import AgentConfig
+from antrea.config.load import parse
 from antrea.errors import Invalid
+from antrea.features.accept import accept_agent
+from antrea.lab.cluster import crashing
 from antrea.lab.settings import Settings, read
 from antrea.lab.topology import Machine, Nic, StaticRoute
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILE = """
 nodes: 2
@@ -69,3 +72,32 @@ def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, text: str, why: s
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"lab\.yaml: No such file or directory"):
         read(tmp_path / "lab.yaml", {})
+
+
+def test_the_documents_example_is_a_lab_that_comes_up(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs/lab.md").read_text()
+    example = text.split("## A configuration file")[1].split("\n## ")[0]
+    lines = [line[4:] for line in example.splitlines() if line.startswith("    ")]
+    file = tmp_path / "lab.yaml"
+    file.write_text("\n".join(lines))
+
+    settings = read(file, {})
+
+    assert settings.agent
+    accept_agent(parse(AgentConfig, yaml.safe_dump(settings.agent)).config)
+
+
+def test_a_container_that_ends_again_and_again_is_named() -> None:
+    def pod(name: str, reason: str, restarts: int) -> dict[str, Any]:
+        status = {"name": "c", "restartCount": restarts, "state": {"waiting": {"reason": reason}}}
+        return {"metadata": {"name": name, "namespace": "ns"}, "status": {"containerStatuses": [status]}}
+
+    running = {"name": "c", "restartCount": 9, "state": {"running": {}}}
+    pods = [
+        pod("starts", "ContainerCreating", 0),
+        pod("once", "CrashLoopBackOff", 1),
+        {"metadata": {"name": "well", "namespace": "ns"}, "status": {"containerStatuses": [running]}},
+        {"metadata": {"name": "new", "namespace": "ns"}, "status": {}},
+        pod("ill", "CrashLoopBackOff", 3),
+    ]
+    assert [*crashing(pods)] == [("ns", "ill", "c")]
