@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from antrea.apis import system
+from antrea.controller.policy_metrics import policy_metrics
 from antrea.controller.publish import PublishSink
 from antrea.engine import Engine
 from antrea.errors import Unavailable
@@ -79,6 +80,10 @@ class Computation:
             address_group_num=found["addressgroups"],
             applied_to_group_num=found["appliedtogroups"],
         )
+
+    def metrics(self) -> str:
+        """What was computed since this process started, in Prometheus' format."""
+        return policy_metrics(self._sink.processed)
 
     async def caught_up(self) -> None:
         """Returns when the front has been told of all that feeds have heard; gives up waiting for a pause in changes.

@@ -86,6 +86,8 @@ class FrontProcess:
         """How many watch AppliedToGroups."""
         self.changed: Callable[[], None] = _nobody
         """Called when `agents` changed."""
+        self.metrics: Callable[[], str] = str
+        """What this process counts, in Prometheus' format."""
         self.catch_up: Callable[[], Awaitable[None]] = _nothing_is_late
         """Returns when all that the API server has told was published. Raises Unavailable, Refused."""
         self._turns: set[asyncio.Task[None]] = set()
@@ -129,7 +131,7 @@ class FrontProcess:
                 self._turns.add(turn := asyncio.create_task(self._catch_up(frame.number)))
                 turn.add_done_callback(self._turns.discard)
             elif isinstance(frame, wire.Measure):
-                self._channel.say(wire.Measured(frame.number, measured()))
+                self._channel.say(wire.Measured(frame.number, self.metrics() + measured()))
             elif isinstance(frame, wire.Agents):
                 self.agents = frame.number
                 self.changed()

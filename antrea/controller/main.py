@@ -141,7 +141,7 @@ async def _work(
                 )
                 if kube:
                     computation = Computation(features, facts, kube, publisher)
-                    info.counts = computation.counts
+                    info.counts, front.metrics = computation.counts, computation.metrics
                     front.catch_up = lambda: ours.now(computation.caught_up)
                     tasks.create_task(computation.run(), name="computing")
                 for part in (front.run(), info.run(), *_parts(config, ours, places)):

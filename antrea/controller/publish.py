@@ -84,6 +84,8 @@ class PublishSink:
         self._publisher = publisher
         self._told: dict[Name, _Told] = {}
         self._policies: set[str] = set()
+        self.processed: Counter[str] = Counter()
+        """How often one of each kind, by its plural, was told or withdrawn since this process started."""
 
     def counts(self) -> Counter[str]:
         """How many there are of each kind, by its plural."""
@@ -99,6 +101,8 @@ class PublishSink:
             if not isinstance(entry, PublishedPolicy):
                 self._put(entry, deltas)
         gone = self._dropped((entry for entry in drop if not isinstance(entry, PublishedPolicy)), deltas)
+        self.processed[POLICIES] += len(policies) + len(withdrawn)
+        self.processed.update(resource for resource, _ in {*deltas, *gone})
         for policy in withdrawn:
             self._policies.discard(policy.key)
             self._publisher.drop(GROUP, POLICIES, policy.key)

@@ -5,30 +5,49 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from antrea.agent import metrics
+from antrea.controller import policy_metrics
 from antrea.outside import flow_operations
 from antrea.outside.metrics import Metric
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+GOLDEN = Path(os.environ.get("ANTREA_GOLDEN", "/nowhere"))
 SOURCE = os.environ.get("ANTREA_SRC", "")
 pytestmark = pytest.mark.skipif(not SOURCE, reason="ANTREA_SRC names no checkout of upstream")
-OURS = [row for module in (metrics, flow_operations) for row in vars(module).values() if type(row) is Metric]
+AGENT, CONTROLLER = (metrics, flow_operations), (policy_metrics,)
 DECLARED = re.compile(
-    r"metrics\.New(?P<kind>Gauge|Counter|Histogram)(?:Vec)?\((?:(?!metrics\.New).)*?Subsystem:\s+metricSubsystemAgent,"
+    r"metrics\.New(?P<kind>Gauge|Counter|Histogram)(?:Vec)?\((?:(?!metrics\.New).)*?Subsystem:\s+metricSubsystem(?:Agent|Controller),"
     r'\s+Name:\s+"(?P<name>\w+)",\s+Help:\s+"(?P<help>[^"]*)",\s+StabilityLevel:\s+metrics\.(?P<stability>\w+)',
     re.DOTALL,
 )
 
 
-def test_the_agents_metrics_are_declared_as_upstreams() -> None:
-    text = (Path(SOURCE) / "pkg/agent/metrics/prometheus.go").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("program", "modules", "count"), [("agent", AGENT, 6), ("controller", CONTROLLER, 3)]
+)
+def test_metrics_are_declared_as_upstreams(program: str, modules: tuple[ModuleType, ...], count: int) -> None:
+    ours = [row for module in modules for row in vars(module).values() if type(row) is Metric]
+    text = (Path(SOURCE) / f"pkg/{program}/metrics/prometheus.go").read_text(encoding="utf-8")
     theirs = {
-        f"antrea_agent_{found['name']}": (found["kind"].lower(), found["stability"], found["help"])
+        f"antrea_{program}_{found['name']}": (found["kind"].lower(), found["stability"], found["help"])
         for found in DECLARED.finditer(text)
     }
-    assert len(OURS) == 6
-    assert {row.name: (row.kind, row.stability, row.help) for row in OURS} == {
-        row.name: theirs[row.name] for row in OURS
+    assert len(ours) == count
+    assert {row.name: (row.kind, row.stability, row.help) for row in ours} == {
+        row.name: theirs[row.name] for row in ours
     }
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers")
+def test_the_controllers_metrics_have_the_headers_that_were_recorded() -> None:
+    recorded = (GOLDEN / "raw/http/metrics.antrea.txt").read_text(encoding="utf-8").splitlines()
+    ours = policy_metrics.policy_metrics({}).splitlines()
+    assert [line for line in ours if line.startswith("#")] == [
+        line for line in recorded if line in ours and line.startswith("#")
+    ]

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from antrea.config.controller import ControllerConfig
 from antrea.controller.front_process import FrontProcess
 from antrea.controller.main import Places, main, run, start_frame
+from antrea.controller.policy_metrics import policy_metrics
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.features.accept import accept_controller
@@ -111,6 +112,23 @@ def test_controller_bad_configuration_is_one_line_and_exit_1(tmp_path: Path, tex
     program = started(tmp_path, text)
     _, err = program.communicate(timeout=20)
     assert (program.returncode, err) == (1, line)
+
+
+async def test_controller_metrics_show_what_the_computing_process_counts(tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "antrea-controller.conf"
+    file.write_text(f"apiPort: {port}\n")
+    configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
+    front = FrontProcess(Facts())
+    front.metrics = lambda: policy_metrics({"networkpolicies": 7})
+    await front.start(start_frame(*configuration.now.same_for_the_program, places(tmp_path)))
+    hearing = asyncio.create_task(front.run())
+    try:
+        status, text = await asyncio.to_thread(get, port, "/metrics", (tmp_path / "token").read_text())
+    finally:
+        hearing.cancel()
+        await front.stop()
+    assert (status, "antrea_controller_network_policy_processed 7" in text.splitlines()) == (200, True)
 
 
 async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path) -> None:

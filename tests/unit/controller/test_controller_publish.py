@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.apis.controlplane import AddressGroup, EgressGroup, GroupMember, NetworkPolicy, PodReference
 from antrea.apis.meta import ObjectMetadata
+from antrea.controller.policy_metrics import policy_metrics
 from antrea.controller.publish import PublishSink
 from antrea.features.grouping.publication import (
     RESOURCES,
@@ -158,3 +159,23 @@ def test_what_stands_is_counted_by_kind() -> None:
     assert sink.counts() == {EGRESS: 1, ADDRESS: 2, "networkpolicies": 1}
     asyncio.run(sink.apply([], [HEAD, POLICY]))
     assert sink.counts() == {ADDRESS: 2}
+
+
+def test_what_was_told_or_withdrawn_is_counted_once_a_batch_by_its_kind() -> None:
+    sink = PublishSink(Heard())  # type: ignore[arg-type]
+    policy = PublishedPolicy(NetworkPolicy(metadata=ObjectMetadata(name="p", uid="p")), ("n1",))
+    address = GroupHead("addressgroups", "a", "a")
+    pods = [Membership("addressgroups", "a", f"ns/{name}", member(name)) for name in "xy"]
+
+    async def work() -> None:
+        await sink.apply([address, GroupHead("appliedtogroups", "t", "t"), *pods, policy], [])
+        await sink.apply([policy], pods)
+        await sink.apply([], [policy, address])
+
+    asyncio.run(work())
+    assert sink.processed == {"networkpolicies": 3, "addressgroups": 3, "appliedtogroups": 1}
+    assert [line for line in policy_metrics(sink.processed).splitlines() if not line.startswith("#")] == [
+        "antrea_controller_address_group_processed 3",
+        "antrea_controller_applied_to_group_processed 1",
+        "antrea_controller_network_policy_processed 3",
+    ]
