@@ -223,6 +223,7 @@ def _handlers(view: AgentView, kube: Kube | None) -> dict[tuple[str, str], Handl
         "/version": _route(lambda _: own),
         "/featuregates": _route(lambda _: statuses(view.now.gates)),
         "/config": _route(lambda _: values(view.now)),
+        "/config/unknown": _route(lambda _: [key.sentence for key in view.now.unknown]),
         "/podinterfaces": _route(lambda query: podinterfaces(view, query)),
         "/ovsflows": _route(lambda query: ovsflows(view, query)),
         "/ovstracing": _route(tracing.answer),

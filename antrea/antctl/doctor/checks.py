@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from antrea.antctl.doctor.state import Chain, Finding, NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 OUR_CNI = "10-antrea.conflist"
 META_PLUGINS = {"multus", "multus-shim"}
@@ -36,6 +36,32 @@ class Said(NamedTuple):
     severity: str
     finding: str
     repair: str
+
+
+def configuration(node: NodeState) -> Iterator[Said]:
+    """What the user wrote and the agent does not do."""
+    repair = edit(node.pod.partition("/")[0])
+    if node.rejected:
+        yield Said(
+            "error", f"the configuration is refused, the last good one goes on: {node.rejected}", repair
+        )
+    for sentence in node.unknown_keys or ():
+        yield Said("warning", f"antrea-agent.conf: {sentence}", repair)
+
+
+def edit(namespace: str) -> str:
+    """The command that changes the configuration."""
+    return f"kubectl -n {namespace or 'kube-system'} edit configmap antrea-config"
+
+
+def policies(node: NodeState) -> Iterator[Said]:
+    """Nobody may take for closed what is open."""
+    if node.policies:
+        one = node.policies == 1
+        text = (
+            "NetworkPolicy concerns this Node and is" if one else "NetworkPolicies concern this Node and are"
+        )
+        yield Said("warning", f"{node.policies} {text} not enforced: enforcement is not built yet", "")
 
 
 def cni_configs(node: NodeState) -> Iterator[Said]:
@@ -243,6 +269,8 @@ def clock(node: NodeState) -> Iterator[Said]:
 
 
 CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[Said]], tuple[str, ...]]] = {
+    "config": (configuration, ("rejected", "unknown_keys")),
+    "policies": (policies, ("policies",)),
     "cni-configs": (cni_configs, ("cni_files",)),
     "kube-proxy": (kube_proxy, ("chains", "mtus", "processes")),
     "ovs-ports": (ovs_ports, ("interfaces",)),
@@ -280,6 +308,20 @@ def agent(node: NodeState) -> Iterator[Said]:
         )
 
 
+def controller(info: Mapping[str, Any]) -> Iterator[Finding]:
+    """The controller's own configuration, by its AntreaControllerInfo."""
+    if why := refused(info.get("controllerConditions", ())):
+        text = f"the controller's configuration is refused, the last good one goes on: {why}"
+        repair = edit(info.get("podRef", {}).get("namespace", ""))
+        yield Finding(info.get("nodeRef", {}).get("name", ""), "error", "config", text, repair)
+
+
+def refused(conditions: Iterable[Mapping[str, Any]]) -> str:
+    """Why a newer configuration is not in effect, as conditions of an agent or the controller tell it."""
+    whys = (row.get("message", "") for row in conditions if row["type"] == "ConfigRejected")
+    return next(whys, "")
+
+
 def pod_mtus(infos: list[dict[str, Any]]) -> Iterator[Finding]:
     """Nodes whose Pods have another MTU than those of most Nodes; `infos` are AntreaAgentInfos."""
     told = {
@@ -294,5 +336,5 @@ def pod_mtus(infos: list[dict[str, Any]]) -> Iterator[Finding]:
             yield Finding(
                 *(name, "warning", "mtu"),
                 f"Pods of this Node have an MTU of {value}, those of most Nodes {usual}",
-                "kubectl -n kube-system edit configmap antrea-config  # set defaultMTU in antrea-agent.conf",
+                f"{edit('')}  # set defaultMTU in antrea-agent.conf",
             )

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from antrea.antctl.doctor.checks import CHECKS, findings, pod_mtus
+from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
 from antrea.antctl.mode import AGENT
 from antrea.antctl.output import render
 from antrea.antctl.pod_exec import run_in_pod
-from antrea.antctl.remote import AGENT_INFOS, cluster
-from antrea.antctl.request import Server, ask
+from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO, cluster
+from antrea.antctl.request import Answered, Server, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from antrea.antctl.main import Target
     from antrea.antctl.output import Column
@@ -106,7 +106,18 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
     found = [finding for one in told for finding in one]
     infos = ask(kubernetes, AGENT_INFOS, {})["items"]
     found += [finding for finding in pod_mtus(infos) if finding.node in chosen]
-    return len(chosen), found
+    return len(chosen), [*found, *_controller(kubernetes, set(names))]
+
+
+def _controller(kubernetes: Server, names: set[str]) -> Iterator[Finding]:
+    """What is wrong with the controller, if its Node is among `names` or these are none. Raises Failure."""
+    try:
+        info = ask(kubernetes, CONTROLLER_INFO, {})
+    except Answered as why:
+        if why.status != 404:
+            raise
+        return
+    yield from (row for row in controller(info) if not names or row.node in names)
 
 
 def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Finding]:

@@ -10,8 +10,9 @@ import subprocess
 import time
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from antrea.antctl.doctor.checks import refused
 from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from antrea.antctl.request import Server
 
+F = TypeVar("F")
 COMMAND_SECONDS = 10
 CONNECT_SECONDS = 2.0
 CNI_SUFFIXES = (".conf", ".conflist", ".json")
@@ -189,20 +191,27 @@ def gather(
     looker = Looker()
     rows = looker.look("config", lambda: ask(agent, "/config", {}), [])
     config = {row["key"]: row["value"] for row in rows}
-    info = looker.look("agentinfo", lambda: ask(agent, "/agentinfo", {}), {})
+    told = looker.look("agentinfo", lambda: ask(agent, "/agentinfo", {}))
+    info = told or {}
     network = info.get("networkInfo", {})
     host = Host(Path(config.get("hostProcPathPrefix", "/host")) / "proc")
     name = environ.get("NODE_NAME") or info.get("nodeRef", {}).get("name", "")
     server = looker.look("server", lambda: kubernetes(config))
 
     def nodes() -> tuple[Peer, ...]:
-        listed = ask(_there(server, looker), "/api/v1/nodes", {})["items"]
+        listed = ask(_there(server, looker, "server"), "/api/v1/nodes", {})["items"]
         return peers(listed, name, config.get("clusterPort", 10351))
+
+    def heard() -> Mapping[str, Any]:
+        return _there(told, looker, "agentinfo")
 
     return NodeState(
         name=name,
         pod=f"{environ.get('POD_NAMESPACE', 'kube-system')}/{environ.get('POD_NAME', '')}",
         config=config,
+        rejected=looker.look("rejected", lambda: refused(heard().get("agentConditions", ()))),
+        unknown_keys=looker.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),
+        policies=looker.look("policies", lambda: _policies(heard())),
         cni_files=looker.look("cni_files", host.cni_files),
         chains=looker.look("chains", chains),
         mtus=looker.look("mtus", host.mtus),
@@ -213,15 +222,19 @@ def gather(
         interfaces=looker.look("interfaces", lambda: ovs_interfaces(config.get("ovsBridge", "br-int"))),
         missing_modules=looker.look("missing_modules", lambda: host.missing_modules(needed_modules(config))),
         peers=looker.look("peers", nodes),
-        skew=looker.look("skew", lambda: skew(_there(server, looker))),
+        skew=looker.look("skew", lambda: skew(_there(server, looker, "server"))),
         unseen=looker.unseen,
     )
 
 
-def _there(server: Server | None, looker: Looker) -> Server:
-    if server is None:
-        raise Failure(looker.unseen["server"])
-    return server
+def _there(found: F | None, looker: Looker, field: str) -> F:
+    if found is None:
+        raise Failure(looker.unseen[field])
+    return found
+
+
+def _policies(info: Mapping[str, Any]) -> int:
+    return int(info.get("networkPolicyControllerInfo", {}).get("networkPolicyNum", 0))
 
 
 def _output(*command: str) -> str:

@@ -67,6 +67,12 @@ class NodeState(NamedTuple):
     """The agent's, as namespace/name."""
     config: Mapping[str, Any] = NOTHING
     """Values in effect by key; a missing one is the default."""
+    rejected: str | None = ""
+    """Why a newer configuration is not in effect; empty if none was refused."""
+    unknown_keys: tuple[str, ...] | None = ()
+    """A sentence for each key that nobody reads."""
+    policies: int | None = 0
+    """NetworkPolicies that the controller sent to this Node."""
     cni_files: tuple[CniFile, ...] | None = ()
     chains: tuple[Chain, ...] | None = ()
     mtus: Mapping[str, int] | None = NOTHING

@@ -17,7 +17,7 @@ from antrea.agent.agent_view import AgentView, NotFound
 from antrea.agent.api_server import AgentApi, certificate, ovsflows, podinterfaces
 from antrea.apis.agent_api import FlowAnswer, PodInterfaceAnswer
 from antrea.config.agent import AgentConfig
-from antrea.config.effect import InEffect
+from antrea.config.effect import InEffect, begin
 from antrea.engine import Facts
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
@@ -194,6 +194,16 @@ async def test_agent_api_is_served_with_the_token_of_its_file(view: AgentView, t
     assert json.loads(answers["/agentinfo"][1])["nodeRef"] == {"kind": "Node", "name": "n1"}
 
 
+async def test_agent_api_tells_which_keys_of_its_configuration_nobody_reads(
+    view: AgentView, tmp_path: Path
+) -> None:
+    effect = begin(AgentConfig, accept_agent, "apiPort: 0\ndefaltMTU: 1400\n")
+    view.in_effect = lambda: effect
+    async with served(view, tmp_path / "token") as session:
+        status, text = await session.get("/config/unknown", (tmp_path / "token").read_text())
+    assert (status, json.loads(text)) == (200, ["unknown key defaltMTU is ignored: did you mean defaultMTU?"])
+
+
 async def test_agent_api_serves_a_token_of_the_cluster_what_it_has_the_right_to(
     view: AgentView, tmp_path: Path
 ) -> None:
@@ -214,7 +224,7 @@ async def test_agent_api_serves_a_token_of_the_cluster_what_it_has_the_right_to(
 async def test_agent_api_is_open_to_nobody_but_for_health(view: AgentView, tmp_path: Path) -> None:
     async with reviews() as (_, kube), served(view, tmp_path / "token", kube) as session:
         assert await session.get("/healthz") == (200, "ok")
-        for path in (*PATHS, "/metrics", "/config", "/loglevel", "/"):
+        for path in (*PATHS, "/metrics", "/config", "/config/unknown", "/loglevel", "/"):
             status, text = await session.get(path)
             assert (status, json.loads(text)["message"].startswith('forbidden: User "system:anonymous"')) == (
                 403,

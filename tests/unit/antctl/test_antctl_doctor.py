@@ -14,7 +14,7 @@ from aiohttp import web
 from click.testing import CliRunner
 
 from antrea.antctl import mode
-from antrea.antctl.doctor.checks import CHECKS, findings, pod_mtus
+from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.gather import Host, Looker, gather, needed_modules, peers, skew
 from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, Finding, NodeState, OvsInterface, Peer
@@ -38,6 +38,7 @@ def passes(way: str, device: str = "antrea-gw0") -> tuple[dict[str, Any], ...]:
 
 FORWARD = Chain("ip", "filter", "FORWARD", "forward", "drop")
 ZONES = Chain("inet", "firewalld", "filter_FORWARD", "forward", "accept", ((COUNTER, {"reject": {}}),))
+EDIT = "kubectl -n kube-system edit configmap antrea-config"
 PROXY_ALL = {"antreaProxy.proxyAll": True}
 OURS = CniFile("10-antrea.conflist", ("antrea", "portmap", "bandwidth"))
 WELL = NodeState(
@@ -80,6 +81,8 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ({"cni_files": ()}, [("cni-configs", "error", "kubectl -n kube-system delete pod antrea-agent-x")]),
         # chaining behind another plugin is what that mode is for
         ({"cni_files": (CniFile("05-aws.conflist", ("aws-cni",)), OURS), "config": {"trafficEncapMode": "networkPolicyOnly"}}, []),
+        ({"rejected": "antrea-agent.conf: no", "unknown_keys": ("x", "y")}, [("config", "error", EDIT), *[("config", "warning", EDIT)] * 2]),
+        ({"policies": 1}, [("policies", "warning", "")]),
         ({"config": PROXY_ALL}, [("kube-proxy", "error", "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy")]),
         (
             {
@@ -134,6 +137,68 @@ def test_a_fault_is_said_with_its_repair(
     changes: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
     assert said(**changes) == expected
+
+
+def test_what_the_user_wrote_and_is_not_done_is_said_in_words() -> None:
+    key = "unknown key defaltMTU is ignored: did you mean defaultMTU?"
+    node = WELL._replace(rejected="antrea-agent.conf: many", unknown_keys=(key,), policies=2)
+    assert [row.finding for row in findings(node)] == [
+        "the configuration is refused, the last good one goes on: antrea-agent.conf: many",
+        f"antrea-agent.conf: {key}",
+        "2 NetworkPolicies concern this Node and are not enforced: enforcement is not built yet",
+    ]
+    (row,) = findings(WELL._replace(policies=1))
+    assert (
+        row.finding == "1 NetworkPolicy concerns this Node and is not enforced: enforcement is not built yet"
+    )
+
+
+def test_a_refused_configuration_of_the_controller_is_said_at_its_node() -> None:
+    info: dict[str, Any] = {"nodeRef": {"name": "n2"}, "podRef": {"namespace": "net"}}
+    healthy = {"type": "ControllerHealthy", "status": "True"}
+    assert list(controller({**info, "controllerConditions": [healthy]})) == []
+    refused = {"type": "ConfigRejected", "status": "True", "message": "apiPort: many"}
+    text = "the controller's configuration is refused, the last good one goes on: apiPort: many"
+    repair = "kubectl -n net edit configmap antrea-config"
+    assert list(controller({**info, "controllerConditions": [healthy, refused]})) == [
+        Finding("n2", "error", "config", text, repair)
+    ]
+
+
+async def test_what_the_agent_tells_of_its_configuration_and_its_policies_is_seen() -> None:
+    rejected = {"type": "ConfigRejected", "status": "True", "message": "apiPort: many"}
+    answers: dict[str, Any] = {
+        "/config": [{"key": "ovsBridge", "value": "br-none"}],
+        "/config/unknown": ["unknown key x is ignored"],
+        "/agentinfo": {
+            "agentConditions": [{"type": "AgentHealthy", "status": "True"}, rejected],
+            "networkPolicyControllerInfo": {"networkPolicyNum": 3},
+        },
+    }
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        return web.json_response(answers[request.path])
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+
+    def nowhere(_: object) -> Server:
+        raise Failure("no kubeconfig")
+
+    try:
+        agent = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
+        node = await asyncio.to_thread(gather, agent, nowhere, {})
+        assert (node.rejected, node.unknown_keys, node.policies) == (
+            "apiPort: many",
+            ("unknown key x is ignored",),
+            3,
+        )
+        answers["/agentinfo"] = {}
+        node = await asyncio.to_thread(gather, agent, nowhere, {})
+        assert (node.rejected, node.policies) == ("", 0)
+    finally:
+        await runner.cleanup()
 
 
 CONDITION = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "tcp"}}
@@ -307,6 +372,7 @@ def test_a_node_without_agent_and_api_server_is_looked_at_all_the_same(tmp_path:
     assert "127.0.0.1:9" in node.unseen["config"]
     rows = {row.check: row.severity for row in findings(node)}
     assert (rows["agent"], rows["gossip-port"], rows["time-skew"]) == ("error", "unknown", "unknown")
+    assert (rows["config"], rows["policies"]) == ("unknown", "unknown")
 
 
 def test_a_field_that_cannot_be_seen_says_why() -> None:
