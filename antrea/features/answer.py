@@ -14,6 +14,7 @@ import msgspec
 from antrea.apis import controlplane_report as report
 from antrea.apis.meta import ObjectMetadata, Status
 from antrea.errors import Invalid
+from antrea.features.network_policy.evaluation import evaluated
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -53,10 +54,8 @@ def _groups_of_ip(_: Facts, asked: Asked) -> report.IPGroupAssociation:
     return report.IPGroupAssociation(metadata=ObjectMetadata(), associated_groups=())
 
 
-def _evaluation(_: Facts, asked: Asked) -> report.NetworkPolicyEvaluation:
-    """No policy, no rule."""
-    found: report.NetworkPolicyEvaluation = asked.found
-    return msgspec.structs.replace(found, response=None)
+def _evaluation(facts: Facts, asked: Asked) -> report.NetworkPolicyEvaluation:
+    return evaluated(facts, asked.found)
 
 
 def _counted(_: Facts, asked: Asked) -> report.NodeStatsSummary:

@@ -17,15 +17,17 @@ import yaml
 
 from antrea.apis import controlplane as cp
 from antrea.apis import core
+from antrea.apis.controlplane_report import NetworkPolicyEvaluation
 from antrea.apis.crd.egress import Egress
 from antrea.apis.networking import NetworkPolicy
 from antrea.controller.compute import FEATURES
 from antrea.controller.endpoint import found as endpoint
-from antrea.engine import Engine, Facts
+from antrea.engine import Engine, Facts, Plan
 from antrea.features.egress.controller import egress_row
 from antrea.features.grouping.controller import namespace_row, pod_row
 from antrea.features.grouping.publication import GroupHead, GroupSpan, Membership, PublishedPolicy
 from antrea.features.network_policy.controller import policy_row
+from antrea.features.network_policy.evaluation import evaluated
 from antrea.features.registry import RESOURCES
 from antrea.outside.aggregated.store import Store
 
@@ -70,8 +72,8 @@ def pods() -> Iterator[core.Pod]:
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[type, list[Any]]:
-    """All entries that our controller makes of the recorded objects."""
+def computed() -> tuple[Facts, Plan]:
+    """All that our controller makes of the recorded objects."""
     facts = Facts()
     for one in inputs("Namespace"):
         one["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = one["metadata"]["name"]
@@ -83,9 +85,16 @@ def told() -> dict[type, list[Any]]:
         facts.put(policy_row(msgspec.convert(one, NetworkPolicy)))
     for one in recorded("get/egresses.yaml"):
         facts.put(egress_row(msgspec.convert(one, Egress)))
-    plan = Engine(facts, [unit for feature in FEATURES for unit in feature.units]).plan()
+    for watched in (one for feature in FEATURES for one in feature.watched):
+        facts.synced(watched.fact)
+    return facts, Engine(facts, [unit for feature in FEATURES for unit in feature.units]).plan()
+
+
+@pytest.fixture(scope="module")
+def told(computed: tuple[Facts, Plan]) -> dict[type, list[Any]]:
+    """The entries by their class."""
     found: dict[type, list[Any]] = {GroupHead: [], GroupSpan: [], Membership: [], PublishedPolicy: []}
-    for entry in plan.put:
+    for entry in computed[1].put:
         found[type(entry)].append(entry)
     return found
 
@@ -173,6 +182,17 @@ def test_query_endpoint_answers_as_upstream() -> None:
     for key in ("policies", "ingresssrcrules", "egressdstrules"):
         missed = {("In", "with-groups", 0), ("Out", "with-groups", 0)}
         assert compared(ours[key]) - missed == compared(wanted[key]), key
+
+
+@pytest.mark.parametrize("case", ["api1-cache1", "missing", "web1-tester", "web1-web2"])
+def test_evaluations_are_upstreams_where_kubernetes_policies_decide(
+    computed: tuple[Facts, Plan], case: str
+) -> None:
+    lines = (GOLDEN / f"raw/evaluation/{case}.json").read_text().splitlines()
+    answered = json.loads("".join(line for line in lines if not line.startswith("#")))
+    answered["metadata"] = {}
+    wanted = msgspec.convert(answered, NetworkPolicyEvaluation)
+    assert evaluated(computed[0], msgspec.structs.replace(wanted, response=None)) == wanted
 
 
 def compared(rows: list[dict[str, Any]]) -> set[tuple[str, str, int]]:

@@ -130,6 +130,11 @@ def rules(policy: KubePolicy, *, logging: bool) -> Iterator[cp.NetworkPolicyRule
             yield cp.NetworkPolicyRule(direction=direction, from_=NOBODY, to=NOBODY, enable_logging=logging)
 
 
+def reference(policy: KubePolicy) -> cp.NetworkPolicyReference:
+    """How the policy is named wherever it is told of."""
+    return cp.NetworkPolicyReference(type=KIND, namespace=policy.namespace, name=policy.name, uid=policy.uid)
+
+
 def publication(facts: Facts, policy: KubePolicy) -> Iterator[PublishedPolicy | GroupSpan]:
     """The policy for all Nodes that have a Pod it is for, and those Nodes for the groups of its peers."""
     home = facts.get(Namespace, policy.namespace)
@@ -139,9 +144,7 @@ def publication(facts: Facts, policy: KubePolicy) -> Iterator[PublishedPolicy | 
         metadata=ObjectMetadata(name=policy.uid, uid=policy.uid, generation=policy.generation),
         rules=tuple(rules(policy, logging=home is not None and home.logs_policies)),
         applied_to_groups=(target.name,),
-        source_ref=cp.NetworkPolicyReference(
-            type=KIND, namespace=policy.namespace, name=policy.name, uid=policy.uid
-        ),
+        source_ref=reference(policy),
     )
     yield PublishedPolicy(found, nodes)
     if nodes:

@@ -24,9 +24,11 @@ from antrea.controller import wire
 from antrea.controller.forward import Leading
 from antrea.controller.front_process import Publisher, answer, publish_empty
 from antrea.controller.stores import ROWS, Computing, apply, kind_of
-from antrea.engine import Facts
+from antrea.engine import Engine, Facts
 from antrea.errors import Unavailable
+from antrea.facts.cluster import Namespace, Pod
 from antrea.features.answer import ANSWERS
+from antrea.features.network_policy.controller import KubePolicy
 from antrea.features.registry import RESOURCES
 from antrea.outside.aggregated.objects import Objects, Question
 from antrea.outside.aggregated.status import Answered
@@ -73,7 +75,16 @@ async def answers(channel: wire.Channel) -> None:
         elif isinstance(frame, wire.CatchUp):
             channel.say(wire.CaughtUp(frame.number, "" if frame.number == 1 else "too late"))
         else:
-            channel.say(answer(Facts(), frame))
+            channel.say(answer(empty(), frame))
+
+
+def empty() -> Facts:
+    """All has been listed, and there is nothing."""
+    facts = Facts()
+    for kind in (Pod, Namespace, KubePolicy):
+        facts.synced(kind)
+    Engine(facts, ()).plan()
+    return facts
 
 
 async def settled(objects: Objects, resource: str) -> Any:
@@ -117,9 +128,8 @@ def question(resource: str, verb: str = "get", name: str = "x", **more: Any) -> 
 
 
 async def test_channel_questions_are_answered_by_who_computes() -> None:
-    asked = NetworkPolicyEvaluation(
-        request=NetworkPolicyEvaluationRequest(source=Entity(pod=PodReference(name="a", namespace="b")))
-    )
+    end = Entity(pod=PodReference(name="a", namespace="b"))
+    asked = NetworkPolicyEvaluation(request=NetworkPolicyEvaluationRequest(source=end, destination=end))
     status = NetworkPolicyStatus(metadata=ObjectMetadata(name="x"))
     async with connected() as (_, _, computing, _):
         for given, expected in (
@@ -148,6 +158,11 @@ async def test_channel_the_front_hears_whether_the_stores_are_up_to_date() -> No
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
+        (
+            question("networkpolicyevaluation", "create", found=NetworkPolicyEvaluation()),
+            400,
+            "request entities",
+        ),
         (question("clustergroupmembers"), 404, 'clustergroupmembers.controlplane.antrea.io "x" not found'),
         (question("clustergroupmembers", query={"page": "-1"}), 400, "invalid page number"),
         (question("ipgroupassociations"), 400, "IP x is not a valid IP address"),
