@@ -32,7 +32,7 @@ class Configuration(Generic[S, G]):
         self._accept = accept
         self._kept = kept
         self._before: InEffect[S, G] | None = None
-        self._failed = ""
+        self._failed: str | None = None
         """A text that passed every check and failed at work."""
         try:
             # a mounted file is as old as its Pod, and may have been overtaken by what the API told since

@@ -69,6 +69,12 @@ def test_only_what_changes_the_program_rebuilds_it(tmp_path: Path) -> None:
     assert not mine.offer("defaultMTU: 1300")
 
 
+def test_an_empty_text_has_every_default(tmp_path: Path) -> None:
+    mine = configuration(tmp_path, "defaultMTU: 1300")
+    assert mine.offer("")
+    assert mine.now.config == AgentConfig()
+
+
 def test_a_configuration_that_fails_at_work_is_not_tried_again(tmp_path: Path) -> None:
     mine = configuration(tmp_path, "defaultMTU: 1300")
     mine.works()
