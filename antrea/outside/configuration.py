@@ -42,6 +42,7 @@ class Configuration(Generic[S, G]):
                 raise
             self.now = msgspec.structs.replace(begin(kind, accept, read(kept)), rejected=str(no))
             log.error("The configuration is refused, the last good one goes on", error=no, file=kept)
+        self._was_refused = bool(self.now.rejected)
 
     @property
     def is_new(self) -> bool:
@@ -53,10 +54,18 @@ class Configuration(Generic[S, G]):
         if text == self._failed:
             return False
         before, self.now = self.now, offer(self.now, self._accept, text)
+        self._was_refused |= bool(self.now.rejected)
         changed = self.now.same_for_the_program != before.same_for_the_program
         if changed:
             self._before = before
         return changed
+
+    def recovers(self) -> bool:
+        """Whether the program works with what came after a text that was refused; true once for each time."""
+        found = self._was_refused and not (self.now.rejected or self.is_new)
+        if found:
+            self._was_refused = False
+        return found
 
     def works(self) -> None:
         """The program runs with `now`: keep its text for a start at which the file cannot work.
@@ -81,7 +90,7 @@ class Configuration(Generic[S, G]):
             return False
         self._failed = self.now.text
         self.now = msgspec.structs.replace(self._before, rejected=str(why))
-        self._before = None
+        self._before, self._was_refused = None, True
         return True
 
 

@@ -28,6 +28,8 @@ log = klog.logger(__name__)
 PROOF_SECONDS = 30
 """How long a changed configuration may take until the program works with it, before it is taken back."""
 
+ACCEPTED = "ConfigAccepted"
+
 
 class Running(NamedTuple):
     """A program that runs with one configuration."""
@@ -75,7 +77,7 @@ async def _one(
     tasks = {
         asyncio.create_task(_life(running.work), name="program"),
         asyncio.create_task(_listen(configuration, running, voice), name="configuration"),
-        asyncio.create_task(_prove(configuration, running), name="proof of the configuration"),
+        asyncio.create_task(_prove(configuration, running, voice), name="proof of the configuration"),
         asyncio.create_task(end.wait(), name="signal"),
     }
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +105,7 @@ def _first(group: BaseExceptionGroup[AntreaError]) -> AntreaError:
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
-async def _prove(configuration: Configuration[Any, Any], running: Running) -> None:
+async def _prove(configuration: Configuration[Any, Any], running: Running, voice: Voice) -> None:
     """Keep a configuration that works. Raises Invalid where a changed one does not within PROOF_SECONDS."""
     try:
         async with asyncio.timeout(PROOF_SECONDS if configuration.is_new else None):
@@ -112,6 +114,7 @@ async def _prove(configuration: Configuration[Any, Any], running: Running) -> No
         waits = f"after {PROOF_SECONDS} s the program still waits for {running.waiting()}"
         raise Invalid(type(configuration.now.config).file, waits) from why
     configuration.works()
+    await _accepted(configuration, running, voice)
     await asyncio.Event().wait()
 
 
@@ -135,10 +138,20 @@ async def _listen(configuration: Configuration[Any, Any], running: Running, voic
         if changed:
             log.info("The configuration has changed")
             return
+        await _accepted(configuration, running, voice)
+
+
+async def _accepted(configuration: Configuration[Any, Any], running: Running, voice: Voice) -> None:
+    """Who was told of a refusal is told of its end."""
+    if configuration.recovers():
+        message = f"{type(configuration.now.config).file}: accepted and in effect, after one that was refused"
+        log.info("Configuration", reason=ACCEPTED, message=message)
+        if running.kube is not None:
+            await voice.tell(running.kube, ACCEPTED, message)
 
 
 class Sentence(NamedTuple):
-    """One Event."""
+    """One Warning."""
 
     reason: str
     message: str

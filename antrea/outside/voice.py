@@ -24,9 +24,13 @@ class Voice(NamedTuple):
 
     async def warn(self, kube: Kube, reason: str, message: str) -> None:
         """Make a Warning; where the API server does not take it, the log says so."""
+        await self.tell(kube, reason, message, warning=True)
+
+    async def tell(self, kube: Kube, reason: str, message: str, *, warning: bool = False) -> None:
+        """Make an Event that is Normal, or a Warning; where the API server does not take it, the log says so."""
         try:
             await kube.create_event(
-                self.about, reason, message, warning=True, component=self.component, host=self.host
+                self.about, reason, message, warning=warning, component=self.component, host=self.host
             )
         except (Refused, Unavailable) as no:
             log.error("Failed to create an Event", error=no, reason=reason)

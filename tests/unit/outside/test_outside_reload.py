@@ -1,0 +1,98 @@
+"""What the user of a program is told, by Events, of each configuration that he writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from antrea.apis.core import ObjectReference
+from antrea.config.agent import AgentConfig
+from antrea.errors import Invalid
+from antrea.features.accept import accept_agent
+from antrea.outside.config_map import ConfigMap
+from antrea.outside.configuration import Configuration
+from antrea.outside.kube import Listed
+from antrea.outside.reload import Running, through_changes
+from antrea.outside.voice import Voice
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+NONE = "ens9 is no interface"
+
+
+class Api:
+    """Stands where kube-apiserver stands: it has one ConfigMap, which changes, and takes Events."""
+
+    def __init__(self) -> None:
+        self.texts: asyncio.Queue[str] = asyncio.Queue()
+        self.events: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    async def watch(self, *_: Any) -> AsyncIterator[Listed[ConfigMap]]:
+        while True:
+            yield Listed((ConfigMap({AgentConfig.file: await self.texts.get()}),))
+
+    async def create_event(
+        self, _about: Any, reason: str, message: str, *, warning: bool, component: str, host: str
+    ) -> None:
+        assert (component, host) == ("antrea-agent", "n1")
+        self.events.put_nowait((f"{reason} {'Warning' if warning else 'Normal'}", message))
+
+    async def told(self, text: str) -> tuple[str, str]:
+        """The next Event after this was written."""
+        self.texts.put_nowait(text)
+        async with asyncio.timeout(10):
+            return await self.events.get()
+
+
+@pytest.fixture
+async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+    """Of an agent that works with every configuration but one with an interface."""
+    monkeypatch.setenv("POD_NAMESPACE", "kube-system")
+    (tmp_path / "conf").write_text("")
+    mine: Any = Api()
+    configuration = Configuration(AgentConfig, accept_agent, tmp_path / "conf", tmp_path / "kept")
+
+    async def work() -> None:
+        if configuration.now.config.transport_interface:
+            raise Invalid("transportInterface", NONE)
+        await asyncio.Event().wait()
+
+    async def ready() -> None:
+        if configuration.now.config.transport_interface:
+            await asyncio.Event().wait()
+
+    def start() -> Running:
+        return Running(work(), ready, lambda: "nothing", mine)
+
+    voice = Voice(ObjectReference("Node", "n1"), "antrea-agent", "n1")
+    running = asyncio.create_task(through_changes(configuration, start, voice, asyncio.Event()))
+    yield mine
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+ACCEPTED = ("ConfigAccepted Normal", "antrea-agent.conf: accepted and in effect, after one that was refused")
+
+
+@pytest.mark.parametrize("corrected", ["", "defaultMTU: 1300"], ids=["as it was", "as another"])
+async def test_a_refusal_is_told_and_so_is_its_end(api: Api, corrected: str) -> None:
+    reason, message = await api.told("defaultMTU: many")
+    assert (reason, message.startswith("antrea-agent.conf: defaultMTU")) == ("ConfigRejected Warning", True)
+    assert await api.told(corrected) == ACCEPTED
+    # once, and nothing is told of what was never refused
+    api.texts.put_nowait("defaultMTU: 1400")
+    assert (await api.told("ovsBridge: br-x"))[0] == "ConfigNeedsRestart Warning"
+
+
+async def test_what_passes_every_check_and_fails_at_work_is_never_called_accepted(api: Api) -> None:
+    refused = ("ConfigRejected Warning", f"transportInterface: {NONE}; the last good configuration goes on")
+    assert await api.told("transportInterface: ens9") == refused
+    assert (await api.told("defaultMTU: many"))[0] == "ConfigRejected Warning"
+    assert await api.told("transportInterface: ens8") == refused
+    assert await api.told("defaultMTU: 1300") == ACCEPTED
