@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 8.0
 """Seconds between tries: our own webhook must answer first."""
+PATIENCE = 60.0
+"""Seconds that it may take without a warning: the API server has to learn our certificate and our address."""
 
 
 async def create_default_tiers(
     kube: Kube, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> None:
     """Returns when all are there; tries until then."""
+    waited = 0.0
     for tier in DEFAULT_TIERS:
         pause = FIRST_PAUSE
         while True:
@@ -36,9 +39,20 @@ async def create_default_tiers(
                 await _ensure(kube, tier)
                 break
             except (Refused, Unavailable) as why:
-                log.info("Default Tier is not there yet", tier=tier.metadata.name, err=str(why))
+                _tell(tier.metadata.name, why, waited)
             await sleep(pause)
+            waited += pause
             pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _tell(name: str, why: Refused | Unavailable, waited: float) -> None:
+    """Say that a Tier is not there; that our webhook cannot be called yet is so at every first start."""
+    if isinstance(why, Refused) or waited >= PATIENCE:
+        log.warning("Default Tier is not there yet", tier=name, err=str(why))
+        return
+    if not waited:
+        log.info("Default Tiers are made as soon as the API server can call our webhook")
+    log.v(2).info("Default Tier is not there yet", tier=name, err=str(why))
 
 
 async def _ensure(kube: Kube, tier: Tier) -> None:

@@ -93,6 +93,10 @@ class _Gone(Exception):
     """410: what we ask to continue is no longer kept; list again."""
 
 
+class _Busy(Unavailable):
+    """429: the server asks to come again, as it does while it begins to serve a new kind of object."""
+
+
 class Pause:
     """Grows from try to try; `sleep` and `chance` are the clock and the dice."""
 
@@ -112,6 +116,14 @@ class Pause:
 
     def reset(self) -> None:
         self._seconds = FIRST_PAUSE
+
+    def interrupts(self, path: str, why: Exception) -> None:
+        """Say so, unless the server only asks to come again and has not asked for long."""
+        self.interrupted = True
+        if isinstance(why, _Busy) and self._seconds < LONGEST_PAUSE:
+            log.v(2).info("A watch has to wait for kube-apiserver", path=path, err=str(why))
+        else:
+            log.warning("Watch is interrupted", path=path, err=str(why))
 
     def forgotten(self) -> None:
         """All has to be asked anew: how long a server was away is no reason to wait as long for it."""
@@ -362,9 +374,8 @@ class Kube:
                 pause.forgotten()
                 await pause.wait()
             except (Unavailable, Refused) as why:
-                log.warning("Watch is interrupted", path=path, err=str(why))
+                pause.interrupts(path, why)
                 trouble(str(why))
-                pause.interrupted = True
                 if isinstance(why, Refused):
                     version = ""
                 await pause.wait()
@@ -456,7 +467,9 @@ def _raise_for(status: int, answer: bytes, path: str) -> None:
     if status == 410:
         raise _Gone
     message = _message(answer) or f"{path}: answer {status}"
-    if status == 429 or status >= 500:
+    if status == 429:
+        raise _Busy(message)
+    if status >= 500:
         raise Unavailable(message)
     raise Refused([path], message)
 

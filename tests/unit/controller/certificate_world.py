@@ -39,6 +39,7 @@ class ApiServer:
         self.writes: list[str] = []
         self.refuse = ""
         """Why every write is refused, if it is."""
+        self.refuse_status = 403
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         """Version, collection, kind of change and object, of all there was: a watch may start in the past."""
@@ -83,7 +84,7 @@ class ApiServer:
         body = json.loads(await request.read())
         self.writes.append(path)
         if self.refuse:
-            return web.json_response({"message": self.refuse}, status=403)
+            return web.json_response({"message": self.refuse}, status=self.refuse_status)
         return self._write(request.method, path, body)
 
     def _list(self, path: str, request: web.Request) -> web.Response:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from certificate_world import ApiServer, api_server, until
 
-from antrea.controller import certificates
+from antrea.controller import certificates, tiers
 from antrea.controller.certificates import Provided, SelfSigned
 from antrea.controller.tiers import create_default_tiers
 from antrea.errors import Invalid
@@ -331,9 +332,9 @@ async def test_a_users_files_that_do_not_come_are_named(
 
 
 async def test_default_tiers_are_made_and_their_priorities_put_right() -> None:
-    tiers = "/apis/crd.antrea.io/v1beta1/tiers"
+    collection = "/apis/crd.antrea.io/v1beta1/tiers"
     wrong = {"spec": {"priority": 7, "description": "mine"}}
-    async with api_server({f"{tiers}/platform": wrong, f"{tiers}/gold": wrong}) as (server, kube):
+    async with api_server({f"{collection}/platform": wrong, f"{collection}/gold": wrong}) as (server, kube):
         server.refuse = "no endpoints available for service antrea"
         pauses: list[float] = []
 
@@ -345,11 +346,45 @@ async def test_default_tiers_are_made_and_their_priorities_put_right() -> None:
         await create_default_tiers(kube, sleep=sleep)
         specs = {path: one["spec"] for path, one in server.objects.items()}
     wanted = {
-        f"{tiers}/{tier.metadata.name}": {
+        f"{collection}/{tier.metadata.name}": {
             "priority": tier.spec.priority,
             "description": tier.spec.description,
         }
         for tier in DEFAULT_TIERS
     }
-    wanted[f"{tiers}/platform"] = {"priority": 200, "description": "mine"}
-    assert (specs, pauses) == ({**wanted, f"{tiers}/gold": wrong["spec"]}, [1, 2, 4, 8, 8])
+    wanted[f"{collection}/platform"] = {"priority": 200, "description": "mine"}
+    assert (specs, pauses) == ({**wanted, f"{collection}/gold": wrong["spec"]}, [1, 2, 4, 8, 8])
+
+
+@pytest.mark.parametrize(
+    ("status", "tries", "wanted"),
+    [
+        (500, 10, ["INFO Default Tiers are made as soon as the API server can call our webhook"]),
+        (
+            500,
+            12,
+            [
+                "INFO Default Tiers are made as soon as the API server can call our webhook",
+                *["WARNING Default Tier is not there yet"] * 2,
+            ],
+        ),
+        (403, 2, ["WARNING Default Tier is not there yet"] * 2),
+    ],
+    ids=["a minute of a webhook that cannot be called", "more than that", "a refusal"],
+)
+async def test_default_tiers_that_have_to_wait_are_one_line_unless_something_is_wrong(
+    status: int, tries: int, wanted: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with api_server({}) as (server, kube):
+        server.refuse, server.refuse_status = "no endpoints available for service antrea", status
+        pauses: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == tries:
+                server.refuse = ""
+
+        await create_default_tiers(kube, sleep=sleep)
+    told = [f"{one.levelname} {one.message}" for one in caplog.records if one.name == tiers.__name__]
+    assert told == [*wanted, *["INFO Created default Tier"] * len(DEFAULT_TIERS)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -197,6 +198,27 @@ async def test_kube_failures_are_told_and_tried_again_with_growing_pauses() -> N
     assert names(got) == [("listed", ["a"]), ("Put", "b")]
     assert told == ["starting", "nodes is forbidden", "slow down", "", "etcd", ""]
     assert pauses == [0.8, 1.6, 3.2, 6.4]
+
+
+async def test_kube_a_server_that_asks_to_wait_is_no_warning_unless_it_goes_on_for_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    kube_log = "antrea.outside.kube"
+    steps = [answer(failure(429, "storage is (re)initializing"), 429)] * 8
+    async with played(*steps, page(node("a")), answer(failure(503, "away"), 503)) as (kube, server, pauses):
+        watching = asyncio.create_task(take(kube, 2))
+        await asyncio.wait_for(server.finished.wait(), 10)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    assert pauses[:8] == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+    assert [
+        (one.levelname, vars(one)["fields"]["err"]) for one in caplog.records if one.name == kube_log
+    ] == [
+        ("WARNING", "storage is (re)initializing"),
+        ("WARNING", "storage is (re)initializing"),
+        ("WARNING", "away"),
+    ]
 
 
 async def test_kube_the_trouble_is_over_when_a_quiet_watch_is_taken_up_again() -> None:
