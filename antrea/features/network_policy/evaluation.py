@@ -81,7 +81,8 @@ def _end(facts: Facts, policies: Iterable[KubePolicy], pod: Pod) -> _End:
     if pod.host_network or not pod.ips:
         return _End(frozenset(), frozenset())
     selectors = {match.selector for match in facts.by(Match, "labels", pod.labels)}
-    own = (policy.key for policy in policies if applied(policy).key in selectors)
+    near = (policy for policy in policies if policy.namespace == pod.namespace)
+    own = (policy.key for policy in near if applied(policy).key in selectors)
     groups = (group for selector in selectors for group in facts.by(Group, "selector", selector))
     return _End(frozenset(own), frozenset(group.name for group in groups if group.resource == ADDRESS))
 
