@@ -6,9 +6,11 @@ parity: pkg/antctl/raw/supportbundle/command.go localSupportBundleRequest
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +19,7 @@ from antrea.antctl.mode import AGENT
 from antrea.antctl.request import ask, save
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from antrea.antctl.request import Server
 
@@ -51,12 +52,18 @@ def wait(server: Server, name: str, sleep: Callable[[float], object] = time.slee
     raise Failure(f"the support bundle has not been collected in {LONGEST_SECONDS:.0f} s")
 
 
+def create(path: Path) -> IO[bytes]:
+    """A new file, which nobody else can read, in place of any of that name. Raises OSError."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
 def download(server: Server, name: str, path: Path, sleep: Callable[[float], object]) -> None:
     """The bundle, once it is collected, whole or not at all. Raises Failure."""
     found = wait(server, name, sleep)
     part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("wb") as file:
+        with create(part) as file:
             save(server, f"{PATH}/{name}/download", file)
         with part.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != found.get("sum"):
@@ -83,9 +90,24 @@ def _callback() -> None:
     target = click.get_current_context().obj
     name, server = "agent" if target.mode is AGENT else "controller", target.find()
     begin(server, name)
-    meta = wait(server, name)["metadata"]
-    expires = time.strptime(meta["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ")
+    found = wait(server, name)
+    expires = time.strptime(found["metadata"]["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ")
     # as antrea.outside.support_bundle does
-    folder = tempfile.gettempdir() if target.mode is AGENT else target.token_file.parent / "bundles"
+    folder = Path(tempfile.gettempdir()) if target.mode is AGENT else target.token_file.parent / "bundles"
     click.echo(f"Created bundle under {folder}")
+    if path := made(folder, found.get("size", 0)):
+        click.echo(f"Fetch it with: {fetching(path, name, os.environ)}")
     click.echo(f"Expire time: {time.strftime('%Y-%m-%d %H:%M:%S +0000 UTC', expires)}")
+
+
+def made(folder: Path, size: int) -> Path | None:
+    """The newest bundle in `folder` that has this many bytes."""
+    found = [(path.stat(), path) for path in folder.glob("bundle_*.tar.gz")]
+    fitting = [(status.st_mtime, path) for status, path in found if status.st_size == size]
+    return max(fitting)[1] if fitting else None
+
+
+def fetching(path: Path, name: str, environ: Mapping[str, str]) -> str:
+    """The command that copies a file of this Pod to a workstation; `name` is agent or controller."""
+    namespace, pod = environ.get("POD_NAMESPACE", "kube-system"), environ.get("POD_NAME", "")
+    return f"kubectl cp -n {namespace} -c antrea-{name} {pod}:{path} {path.name}"

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from antrea.antctl.failure import Failure
 from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO
 from antrea.antctl.request import Answered, ask, save
+from antrea.antctl.supportbundle import create
 from antrea.outside.bundle_redaction import Redaction, tree
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def listed(kubernetes: Server, path: str, **query: str) -> Iterator[dict[str, An
 def write_cluster(kubernetes: Server, namespace: str, path: Path) -> list[str]:
     """The file clusterinfo; what could not be had, each in a sentence. Raises OSError."""
     lacks = []
-    with path.open("w", encoding="utf-8") as file:
+    with io.TextIOWrapper(create(path), encoding="utf-8") as file:
         for title, place in LISTS:
             file.write(f"#{title}\n")
             try:
@@ -117,7 +118,7 @@ def _bundle(kubernetes: Server, pod: dict[str, Any], documents: dict[str, Any], 
     part = path.with_name(f".{path.name}.part")
     failed = []
     try:
-        with tarfile.open(part, "w:gz") as archive:
+        with create(part) as whole, tarfile.open(fileobj=whole, mode="w:gz") as archive:
             for name, found in documents.items():
                 _add(archive, name, io.BytesIO(_yaml(tree(found)).encode()))
             for container in names:

@@ -231,7 +231,8 @@ def report(kubernetes: Server, namespace: str, folder: Path, failed: Mapping[str
     click.echo("Failed nodes: ")
     for name in nodes:
         click.echo(f"- {name}: {failed[name]}")
-    (folder / "failed_nodes").write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
+    with supportbundle.create(folder / "failed_nodes") as file:
+        file.write("".join(f"{name}\n" for name in nodes).encode())
     try:
         fallback_agents(kubernetes, namespace, nodes, folder)
     except Failure as why:

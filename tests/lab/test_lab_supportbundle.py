@@ -124,11 +124,12 @@ def test_bundles_of_a_cluster_have_logs_and_state_and_no_secrets(planted: Lab, t
 
 
 def test_a_bundle_in_the_agents_pod_stays_there(lab: Lab) -> None:
-    first, second = antctl(lab, "node-1", "supportbundle").splitlines()
+    first, second, third = antctl(lab, "node-1", "supportbundle").splitlines()
+    (path,) = in_agent(lab, "node-1", "sh", "-c", "ls /tmp/bundle_*.tar.gz").split()
     assert first == "Created bundle under /tmp"
-    assert second.startswith("Expire time: ")
-    listed = in_agent(lab, "node-1", "sh", "-c", "ls /tmp/bundle_*.tar.gz").split()
-    assert len(listed) == 1
+    assert second.startswith("Fetch it with: kubectl cp -n kube-system -c antrea-agent antrea-agent-")
+    assert second.endswith(f":{path} {Path(path).name}")
+    assert third.startswith("Expire time: ")
 
 
 def status(lab: Lab, path: str, *words: str) -> str:

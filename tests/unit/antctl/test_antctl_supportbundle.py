@@ -73,10 +73,27 @@ async def test_antctl_supportbundle_saves_what_it_can_and_names_who_failed(
     assert files(out / "agent_worker-2.tar.gz").keys() == {
         *("agentinfo", "logs/install-cni/install-cni.log", "logs/agent/antrea-agent.log"),
     }
-    assert out.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (out, *out.iterdir())} == {0o700, 0o600}
     # agents say themselves where they are, so they are never shown who the user is
     assert cluster.credentials == {TOKEN, "anna"}
     assert sum(path.endswith("/antctl/token") for _, path in cluster.asked) == 1
+
+
+async def test_antctl_supportbundle_writes_what_only_its_user_can_read_also_in_a_directory_of_others(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir(mode=0o755)
+    for name in ("clusterinfo", "failed_nodes", "controller.tar.gz"):
+        (out / name).touch(mode=0o644)
+    assert (await remote(cluster, "-d", "out")).exit_code == 0
+    assert {path.name: path.stat().st_mode & 0o777 for path in out.iterdir()} == dict.fromkeys(
+        (
+            *("agent_master.tar.gz", "agent_worker-1.tar.gz", "agent_worker-2.tar.gz"),
+            *("clusterinfo", "controller.tar.gz", "failed_nodes"),
+        ),
+        0o600,
+    )
 
 
 async def test_antctl_supportbundle_takes_secrets_out_of_what_the_api_server_tells(
@@ -144,17 +161,23 @@ async def test_antctl_supportbundle_says_what_the_cluster_would_not_tell(
     assert "name: worker-3" in (tmp_path / "out/clusterinfo").read_text()
 
 
-async def test_antctl_supportbundle_in_a_pod_says_where_it_is_and_how_long(
-    cluster: Cluster, tmp_path: Path
+async def test_antctl_supportbundle_in_a_pod_says_where_it_is_how_it_is_fetched_and_how_long(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("POD_NAME", "antrea-agent-x")
+    monkeypatch.setenv("POD_NAMESPACE", "net")
+    (tmp_path / "tmp/bundle_of-another.tar.gz").touch()
     port = cluster.lists["/apis/crd.antrea.io/v1beta1/antreaagentinfos"][0]["apiPort"]
     words = ["-s", f"127.0.0.1:{port}", "--token-file", str(tmp_path / "token-1"), "supportbundle"]
     result = await asyncio.to_thread(CliRunner().invoke, antctl(mode.AGENT), words, prog_name="antctl")
-    first, second = result.stdout.splitlines()
-    assert first == f"Created bundle under {tempfile.gettempdir()}"
-    assert second.startswith("Expire time: 2")
-    assert second.endswith(" +0000 UTC")
+    first, second, third = result.stdout.splitlines()
+    (tmp_path / "tmp/bundle_of-another.tar.gz").unlink()
     (made,) = (tmp_path / "tmp").glob("bundle_*.tar.gz")
+    assert first == f"Created bundle under {tempfile.gettempdir()}"
+    copy = f"kubectl cp -n net -c antrea-agent antrea-agent-x:{made} {made.name}"
+    assert second == f"Fetch it with: {copy}"
+    assert third.startswith("Expire time: 2")
+    assert third.endswith(" +0000 UTC")
     assert "agentinfo" in files(made)
 
 
