@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 READY_SECONDS = 60.0
 GONE_SECONDS = 60.0
 LOOK_SECONDS = 0.5
+PULLING = ("ErrImagePull", "ImagePullBackOff")
 
 
 class Room:
@@ -106,11 +107,11 @@ def wait_ready(
     collection: str,
     *,
     seconds: float = READY_SECONDS,
-    trouble: Callable[[], str] = str,
+    trouble: Callable[[], dict[str, str]] = dict,
 ) -> None:
-    """Until the Deployment or DaemonSet is ready; says each change. Raises Failure if that takes too long."""
+    """Until the Deployment or DaemonSet is ready; says each state once. Raises Failure if that takes too long."""
     report.say(f'Waiting for {kind} "{name}" to become ready...')
-    end, said = time.monotonic() + seconds, ""
+    end, said = time.monotonic() + seconds, set()
     while True:
         left = (deployment_left if kind == "Deployment" else daemon_set_left)(
             ask(server, f"{collection}/{name}", {})
@@ -118,11 +119,11 @@ def wait_ready(
         if not left:
             report.say(f'{kind} "{name}" is ready')
             return
-        why = trouble()
-        line = f'Waiting for {kind} "{name}": {left}...{f" ({why})" if why else ""}'
-        if line != said:
-            report.say(line)
-            said = line
+        found = trouble()
+        why, state = "; ".join(sorted(found.values())), (left, *sorted(found))
+        if state not in said:
+            report.say(f'Waiting for {kind} "{name}": {left}...{f" ({why})" if why else ""}')
+            said.add(state)
         if time.monotonic() > end:
             reason = f": {why}" if why else ""
             raise Failure(f'{kind} "{name}" did not become ready within {seconds:g} s: {left}{reason}')
@@ -154,18 +155,23 @@ def daemon_set_left(found: dict[str, Any]) -> str:
     return f"{available} of {wanted} updated pods are available" if available < wanted else ""
 
 
-def trouble(pods: list[dict[str, Any]]) -> str:
-    """Why Pods do not run, such as that no Node takes them or that their image cannot be pulled."""
-    found = []
+def trouble(pods: list[dict[str, Any]]) -> dict[str, str]:
+    """Why Pods do not run, such as that no Node takes them or that their image cannot be pulled, by what it is about.
+
+    One image is one trouble: its reasons alternate, and their words differ each time.
+    """
+    found: dict[str, str] = {}
     for status in [pod.get("status", {}) for pod in pods]:
-        found += [
-            condition.get("message", "")
-            for condition in status.get("conditions", [])
-            if (condition["type"], condition["status"]) == ("PodScheduled", "False")
-        ]
-        waiting = [row.get("state", {}).get("waiting", {}) for row in status.get("containerStatuses", [])]
-        found += [f"{row.get('reason', '')}: {row['message']}" for row in waiting if row.get("message")]
-    return "; ".join(sorted({" ".join(why.split()) for why in found if why}))
+        for condition in status.get("conditions", []):
+            if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
+                message = condition.get("message", "")
+                found[message] = message
+        for row in status.get("containerStatuses", []):
+            waiting = row.get("state", {}).get("waiting", {})
+            if message := waiting.get("message"):
+                told = f"{waiting.get('reason', '')}: {message}"
+                found[f"image {row['image']}" if waiting.get("reason") in PULLING else told] = told
+    return {about: " ".join(why.split()) for about, why in found.items() if why}
 
 
 @contextlib.contextmanager

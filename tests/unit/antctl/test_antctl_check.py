@@ -15,7 +15,14 @@ from antrea.antctl import mode
 from antrea.antctl.check.cluster_tests import Checker, kubernetes_version
 from antrea.antctl.check.installation_tests import gossip_keys
 from antrea.antctl.check.report import Report
-from antrea.antctl.check.room import Room, daemon_set_left, deployment_left, interruptible, trouble
+from antrea.antctl.check.room import (
+    Room,
+    daemon_set_left,
+    deployment_left,
+    interruptible,
+    trouble,
+    wait_ready,
+)
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
@@ -50,15 +57,63 @@ def test_a_daemon_set_is_ready_when_every_node_has_its_newest_pod() -> None:
     assert daemon_set_left(found) == ""
 
 
+def pulling(reason: str, message: str) -> dict[str, Any]:
+    """A Pod whose image cannot be pulled."""
+    return {
+        "status": {
+            "containerStatuses": [
+                {"image": "x:1", "state": {"waiting": {"reason": reason, "message": message}}},
+                {"image": "y:1", "state": {"running": {}}},
+            ]
+        }
+    }
+
+
 def test_what_pods_wait_for_is_said_once() -> None:
     unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
-    waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such\nhost"}}
+    waiting = {"state": {"waiting": {"reason": "CreateContainerError", "message": "no such\nuser"}}}
     pods: list[dict[str, Any]] = [
         {"status": {"conditions": [unschedulable]}},
-        {"status": {"conditions": [], "containerStatuses": [{"state": waiting}, {"state": {"running": {}}}]}},
-        {"status": {"containerStatuses": [{"state": waiting}]}},
+        {"status": {"conditions": [], "containerStatuses": [{"image": "z:1", **waiting}]}},
+        *[pulling("ErrImagePull", "no such\nhost")] * 2,
     ]
-    assert trouble(pods) == "0/1 nodes are available; ErrImagePull: no such host"
+    assert trouble(pods) == {
+        "0/1 nodes are available": "0/1 nodes are available",
+        "CreateContainerError: no such\nuser": "CreateContainerError: no such user",
+        "image x:1": "ErrImagePull: no such host",
+    }
+
+
+async def test_an_image_that_cannot_be_pulled_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def unready(_: web.BaseRequest) -> web.Response:
+        return web.json_response(deployment(observedGeneration=1, updatedReplicas=1, replicas=1))
+
+    runner = web.ServerRunner(web.Server(unready))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
+    backed_off = 'Back-off pulling image "x:1"'
+    states = iter((("ErrImagePull", "from port 1"), ("ImagePullBackOff", backed_off)) * 50)
+    monkeypatch.setattr("antrea.antctl.check.room.LOOK_SECONDS", 0.02)
+
+    def wait() -> None:
+        wait_ready(
+            *(server, Report("c"), "Deployment", "d", "/deployments"),
+            seconds=0.3,
+            trouble=lambda: trouble([pulling(*next(states))]),
+        )
+
+    try:
+        with pytest.raises(Failure, match="did not become ready"):
+            await asyncio.to_thread(wait)
+    finally:
+        await runner.cleanup()
+    assert capsys.readouterr().out.splitlines() == [
+        '[c] Waiting for Deployment "d" to become ready...',
+        '[c] Waiting for Deployment "d": 0 of 1 updated replicas are available... (ErrImagePull: from port 1)',
+    ]
 
 
 @pytest.mark.parametrize(
