@@ -29,6 +29,8 @@ class Configuration(Generic[S, G]):
 
     def __init__(self, kind: type[S], accept: Callable[[S], G], file: Path, kept: Path) -> None:
         """Reads `file`, or `kept`, the last good text, where that is newer or the file cannot work. Raises Invalid."""
+        self.told: InEffect[S, G] | None = None
+        """What the user has heard of."""
         self._accept = accept
         self._kept = kept
         self._before: InEffect[S, G] | None = None

@@ -121,8 +121,7 @@ async def _prove(configuration: Configuration[Any, Any], running: Running, voice
 async def _listen(configuration: Configuration[Any, Any], running: Running, voice: Voice) -> None:
     """Until the program has to be rebuilt for a new configuration; outside of a Pod there is no ConfigMap."""
     namespace = os.environ.get("POD_NAMESPACE", "")
-    for line in sentences(None, configuration.now):
-        await _tell(running.kube, voice, line)
+    await _tell(configuration, running.kube, voice)
     if not namespace or running.kube is None:
         await asyncio.Event().wait()
         return
@@ -130,11 +129,9 @@ async def _listen(configuration: Configuration[Any, Any], running: Running, voic
         text = data.get(type(configuration.now.config).file)
         if text is None:
             continue
-        before = configuration.now
         changed = configuration.offer(text)
         running.heard()
-        for line in sentences(before, configuration.now):
-            await _tell(running.kube, voice, line)
+        await _tell(configuration, running.kube, voice)
         if changed:
             log.info("The configuration has changed")
             return
@@ -157,10 +154,14 @@ class Sentence(NamedTuple):
     message: str
 
 
-async def _tell(kube: Kube | None, voice: Voice, line: Sentence) -> None:
-    log.warning("Configuration", reason=line.reason, message=line.message)
-    if kube is not None:
-        await voice.warn(kube, line.reason, line.message)
+async def _tell(configuration: Configuration[Any, Any], kube: Kube | None, voice: Voice) -> None:
+    """What was not told yet; a program that is rebuilt does not repeat it."""
+    now = configuration.now
+    for line in sentences(configuration.told, now):
+        log.warning("Configuration", reason=line.reason, message=line.message)
+        if kube is not None:
+            await voice.warn(kube, line.reason, line.message)
+    configuration.told = now
 
 
 def sentences(before: InEffect[Any, Any] | None, now: InEffect[Any, Any]) -> list[Sentence]:

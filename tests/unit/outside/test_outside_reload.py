@@ -90,6 +90,15 @@ async def test_a_refusal_is_told_and_so_is_its_end(api: Api, corrected: str) -> 
     assert (await api.told("ovsBridge: br-x"))[0] == "ConfigNeedsRestart Warning"
 
 
+async def test_an_unknown_key_is_told_once_also_when_the_program_is_rebuilt(api: Api) -> None:
+    reason, message = await api.told("defaltMTU: 1400")
+    assert (reason, "did you mean defaultMTU" in message) == ("UnknownConfigKey Warning", True)
+    api.texts.put_nowait("{defaltMTU: 1400, defaultMTU: 1300}")
+    assert (await api.told("defaultMTU: many"))[0] == "ConfigRejected Warning"
+    assert await api.told("defaultMTU: 1350") == ACCEPTED
+    assert (await api.told("defaltMTU: 1400"))[0] == "UnknownConfigKey Warning"
+
+
 async def test_what_passes_every_check_and_fails_at_work_is_never_called_accepted(api: Api) -> None:
     refused = ("ConfigRejected Warning", f"transportInterface: {NONE}; the last good configuration goes on")
     assert await api.told("transportInterface: ens9") == refused
