@@ -32,9 +32,9 @@ from agent_node import (
 )
 from config_map import ConfigMap, wait_value
 from own_lab import own_lab
+from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab.images import AGNHOST
 from antrea.lab.process import wait_for
 from antrea.lab.settings import Settings
 
@@ -43,17 +43,6 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: NAME}
-spec:
-  nodeName: NODE
-  terminationGracePeriodSeconds: 0
-  tolerations: [{operator: Exists}]
-  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
----
-"""
 INTERVAL = 0.02
 """Seconds between two pings."""
 RECONNECT = 20
@@ -67,16 +56,11 @@ def faulty() -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def pods(faulty: Lab) -> dict[str, str]:
+def pods(faulty: Lab) -> Iterator[dict[str, str]]:
     """A Pod on each node; addresses by node."""
-    text = "".join(
-        POD.replace("NAME", f"app-{m.name}").replace("NODE", m.name).replace("IMAGE", AGNHOST)
-        for m in faulty.topology.nodes
-    )
-    faulty.api.apply(text)
-    faulty.api.kubectl("wait", "--for=condition=Ready", "pod/app-node-1", "pod/app-node-2", "--timeout=40s")
-    items = json.loads(faulty.api.kubectl("get", "pods", "-o", "json"))["items"]
-    return {pod["spec"]["nodeName"]: pod["status"]["podIP"] for pod in items}
+    nodes = [machine.name for machine in faulty.topology.nodes]
+    with quiet_pods(faulty, {f"app-{name}": name for name in nodes}) as found:
+        yield {name: found[f"app-{name}"] for name in nodes}
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 from agent_node import health, pod_namespace, wait_ready
 from api_server import away, requests
 from own_lab import own_lab
+from quiet_pod import quiet_pods
 
-from antrea.lab.images import AGNHOST
 from antrea.lab.process import wait_for
 from antrea.lab.settings import Settings
 
@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: NAME}
-spec:
-  nodeName: NODE
-  terminationGracePeriodSeconds: 0
-  tolerations: [{operator: Exists}]
-  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
----
-"""
 RESUMED_SECONDS = 90.0
 """Longer than the longest pause between two tries, which is 30 s, doubled by chance at most."""
 READY_SECONDS = 5.0
@@ -61,10 +50,8 @@ OWN = 8
 def cluster_of_two() -> Iterator[Lab]:
     with own_lab("away", Settings(nodes=2)) as lab:
         names = [machine.name for machine in lab.topology.nodes]
-        texts = [POD.replace("NAME", f"app-{n}").replace("NODE", n).replace("IMAGE", AGNHOST) for n in names]
-        lab.api.apply("".join(texts))
-        lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/app-{n}" for n in names), "--timeout=60s")
-        yield lab
+        with quiet_pods(lab, {f"app-{name}": name for name in names}):
+            yield lab
 
 
 def watched(lab: Lab, since: float = 0.0) -> set[tuple[tuple[str, str], str]]:

@@ -14,26 +14,16 @@ from typing import TYPE_CHECKING
 import pytest
 from agent_node import Sandbox, antctl, pid_of, pod_namespace
 from config_map import KEY, ConfigMap, value, wait_value
+from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
 from antrea.lab import node
-from antrea.lab.images import AGNHOST
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.lab.cluster import Lab
-
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: NAME}
-spec:
-  nodeName: NODE
-  terminationGracePeriodSeconds: 0
-  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
-"""
 
 
 @pytest.fixture
@@ -60,13 +50,8 @@ def descriptors(pid: int) -> int:
 @pytest.fixture(scope="module")
 def pods(lab: Lab) -> Iterator[tuple[str, str]]:
     """Addresses of a Pod on node-1 and one on node-2."""
-    names = ("still-1", "still-2")
-    for name, machine in zip(names, lab.topology.nodes, strict=False):
-        lab.api.apply(POD.replace("NAME", name).replace("NODE", machine.name).replace("IMAGE", AGNHOST))
-    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=40s")
-    found = json.loads(lab.api.kubectl("get", "pods", *names, "-o", "json"))["items"]
-    yield found[0]["status"]["podIP"], found[1]["status"]["podIP"]
-    lab.api.kubectl("delete", "pod", *names, "--wait=false")
+    with quiet_pods(lab, {"still-1": "node-1", "still-2": "node-2"}) as found:
+        yield found["still-1"], found["still-2"]
 
 
 def test_a_changed_key_takes_effect_without_a_restart_and_loses_no_packet(

@@ -9,25 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from agent_node import antctl, pod_namespace
+from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab.images import AGNHOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.lab.cluster import Lab
 
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: NAME}
-spec:
-  nodeName: NODE
-  terminationGracePeriodSeconds: 0
-  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
----
-"""
 PODS = {"trace-a": "node-1", "trace-b": "node-1", "trace-far": "node-2"}
 TUNNEL = 32768
 LOCAL = ["L3Forwarding", "L2ForwardingCalc"]
@@ -37,12 +27,9 @@ ROUTED = ["L3Forwarding", "L3DecTTL", "L2ForwardingCalc"]
 @pytest.fixture(scope="module")
 def ports(lab: Lab) -> Iterator[dict[str, int]]:
     """Three Pods; the numbers of the ports that those of node-1 have there."""
-    made = (POD.replace("NAME", name).replace("NODE", where) for name, where in PODS.items())
-    lab.api.apply("".join(made).replace("IMAGE", AGNHOST))
-    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in PODS), "--timeout=40s")
-    found = json.loads(antctl(lab, "node-1", "get", "podinterface", "-n", "default", "-o", "json"))
-    yield {row["name"]: row["ofPort"] for row in found}
-    lab.api.kubectl("delete", "pod", *PODS, "--wait=false")
+    with quiet_pods(lab, PODS):
+        found = json.loads(antctl(lab, "node-1", "get", "podinterface", "-n", "default", "-o", "json"))
+        yield {row["name"]: row["ofPort"] for row in found}
 
 
 def trace(lab: Lab, *words: str) -> tuple[list[str], str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from agent_node import in_agent, pod_namespace
+from quiet_pod import quiet_pods
 
-from antrea.lab.images import AGNHOST
 from antrea.lab.process import wait_for
 from antrea.outside.tunnel_neighbour import PERIOD, parse
 
@@ -18,16 +17,6 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: NAME}
-spec:
-  nodeName: NODE
-  terminationGracePeriodSeconds: 0
-  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
----
-"""
 NODES = ("node-1", "node-2")
 ENDS = {"node-1": "172.31.0.11", "node-2": "172.31.0.12"}
 
@@ -35,16 +24,9 @@ ENDS = {"node-1": "172.31.0.11", "node-2": "172.31.0.12"}
 @pytest.fixture(scope="module")
 def ping(lab: Lab) -> Iterator[list[str]]:
     """One packet from a Pod of node-1 to one of node-2, as a command that fails without an answer within a second."""
-    names = [f"tunnel-{name}" for name in NODES]
-    text = "".join(POD.replace("NAME", f"tunnel-{n}").replace("NODE", n) for n in NODES)
-    lab.api.apply(text.replace("IMAGE", AGNHOST))
-    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=40s")
-    first, second = (
-        pod["status"]["podIP"]
-        for pod in json.loads(lab.api.kubectl("get", "pods", *names, "-o", "json"))["items"]
-    )
-    yield [*pod_namespace(lab, "node-1", first), "ping", "-c", "1", "-W", "1", second]
-    lab.api.kubectl("delete", "pod", *names, "--wait=false")
+    with quiet_pods(lab, {f"tunnel-{name}": name for name in NODES}) as found:
+        first, second = (found[f"tunnel-{name}"] for name in NODES)
+        yield [*pod_namespace(lab, "node-1", first), "ping", "-c", "1", "-W", "1", second]
 
 
 def control(lab: Lab, where: str, command: str) -> str:
