@@ -48,7 +48,8 @@ def test_kubectl_lists_every_resource_and_explains_it(
     kubectl = controller.lab.api.kubectl
 
     def indexed() -> bool:
-        return CP.lstrip("/") in client.call("GET", "/openapi/v3").body["paths"]
+        found = client.call("GET", "/openapi/v3")
+        return found.status == 200 and CP.lstrip("/") in found.body["paths"]
 
     wait_for("the API server to have read our OpenAPI index", indexed, seconds=90, step=0.5)
     listed = kubectl("api-resources", "--api-group=controlplane.antrea.io", "--no-headers", "-o", "name")

@@ -17,6 +17,7 @@ from antrea.lab import namespace
 from antrea.lab.process import run, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from controller_process import ControllerProcess
@@ -71,13 +72,14 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def filled(controller: ControllerProcess) -> Lab:
+def filled(controller: ControllerProcess) -> Iterator[Lab]:
+    kubectl = controller.lab.api.kubectl
     for body in OBJECTS:
         controller.lab.api.apply(json.dumps(body))
-    wait_for(
-        "the default Tiers", lambda: "baseline" in controller.lab.api.kubectl("get", "tiers"), seconds=30
-    )
-    return controller.lab
+    wait_for("the default Tiers", lambda: "baseline" in kubectl("get", "tiers"), seconds=30)
+    yield controller.lab
+    for body in reversed(OBJECTS):
+        kubectl("delete", str(body["kind"]), "old")
 
 
 def asked(lab: Lab, old: Path, *words: str) -> str:
