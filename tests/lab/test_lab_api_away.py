@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
+pytestmark = pytest.mark.wide
 RESUMED_SECONDS = 90.0
 """Longer than the longest pause between two tries, which is 30 s, doubled by chance at most."""
 READY_SECONDS = 5.0
@@ -106,7 +107,7 @@ def test_a_program_asks_the_api_server_no_more_than_its_budget(cluster_of_two: L
         assert len(idle) <= budget.minute
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(60, marks=pytest.mark.wide)])
+@pytest.mark.parametrize("seconds", [8, 60])
 def test_an_api_server_that_was_away_is_met_again_without_a_storm_and_no_packet_is_lost(
     cluster_of_two: Lab, seconds: int
 ) -> None:
