@@ -55,6 +55,6 @@ class ApiClient(http.client.HTTPSConnection):
         warnings = found.headers.get_all("Warning") or []
         text = found.read()
         # the API server speaks plain text for an API whose program does not answer
-        plain = found.headers.get_content_type() == "text/plain"
+        plain = found.status >= 400 and found.headers.get_content_type() == "text/plain"
         body = text.decode() if plain else json.loads(text or b"null")
         return Answer(found.status, body, tuple(warnings))
