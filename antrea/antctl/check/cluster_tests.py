@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from antrea.antctl.check.report import Undecided, run_tests
 from antrea.antctl.check.workload import CONTROL_PLANE, IDLE, deployment
 from antrea.antctl.failure import Failure
 from antrea.antctl.pod_exec import Done, run_in_pod
@@ -25,8 +26,10 @@ BUILT_IN = (
 )
 
 
-class Uncertain(Exception):
-    """A test that neither passed nor failed; says why."""
+class Uncertain(Undecided):
+    """It may matter, or not."""
+
+    verdict = "uncertain"
 
 
 class Checker:
@@ -149,23 +152,4 @@ def run(room: Room, image: str) -> None:
     """All tests. Raises Failure if one failed."""
     checker = Checker(room)
     checker.deploy(image)
-    report = room.report
-    passed = failed = uncertain = 0
-    for name, test in TESTS.items():
-        report.header(f"Running test: {name}")
-        try:
-            test(checker)
-        except Uncertain as why:
-            report.doubtful(f"Test {name} was uncertain: {why}")
-            uncertain += 1
-        except Failure as why:
-            report.bad(f"Test {name} failed: {why.format_message()}")
-            failed += 1
-        else:
-            report.good(f"Test {name} passed")
-            passed += 1
-    report.say(
-        f"Test finished: {passed} tests succeeded, {failed} tests failed, {uncertain} tests were uncertain"
-    )
-    if failed:
-        raise Failure(f"{failed}/{len(TESTS)} tests failed")
+    run_tests(room.report, TESTS, checker, Uncertain)

@@ -7,6 +7,7 @@ import binascii
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from antrea.antctl.check.report import Undecided, run_tests
 from antrea.antctl.check.room import wait_ready
 from antrea.antctl.check.workload import IDLE, SERVE, deployment, probe, service
 from antrea.antctl.failure import Failure
@@ -29,8 +30,10 @@ KEY_BYTES = (16, 24, 32)
 NO_OTHER_NODE = "Inter-Node test requires multiple Nodes"
 
 
-class NotRunnable(Exception):
-    """A test that makes no sense here; says why."""
+class NotRunnable(Undecided):
+    """It makes no sense here."""
+
+    verdict, because = "skipped", "test is not runnable: "
 
 
 class Options(NamedTuple):
@@ -305,25 +308,5 @@ def run(room: Room, options: Options) -> None:
     """The tests that are asked for. Raises Failure if one failed."""
     bench = Bench(room, options)
     bench.deploy()
-    report = room.report
-    passed = failed = skipped = 0
-    for name, test in TESTS.items():
-        if options.run and not options.run.search(name):
-            continue
-        report.header(f"Running test: {name}")
-        try:
-            test(bench)
-        except NotRunnable as why:
-            report.doubtful(f"Test {name} was skipped: test is not runnable: {why}")
-            skipped += 1
-        except Failure as why:
-            report.bad(f"Test {name} failed: {why.format_message()}")
-            failed += 1
-        else:
-            report.good(f"Test {name} passed")
-            passed += 1
-    report.say(
-        f"Test finished: {passed} tests succeeded, {failed} tests failed, {skipped} tests were skipped"
-    )
-    if failed:
-        raise Failure(f"{failed}/{passed + failed + skipped} tests failed")
+    wanted = {name: test for name, test in TESTS.items() if not options.run or options.run.search(name)}
+    run_tests(room.report, wanted, bench, NotRunnable)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import click
 
+from antrea.antctl.failure import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
 RULE = "-" * 91
 
 
@@ -30,3 +36,37 @@ class Report(NamedTuple):
     def header(self, line: str) -> None:
         for text in (RULE, line, RULE):
             self.say(text)
+
+
+class Undecided(Exception):
+    """A test that neither passed nor failed; says why."""
+
+    verdict: ClassVar[str]
+    """What the summary calls such tests."""
+    because: ClassVar[str] = ""
+    """Words before the reason."""
+
+
+def run_tests(
+    report: Report, tests: Mapping[str, Callable[[T], None]], subject: T, undecided: type[Undecided]
+) -> None:
+    """Each test on `subject`, with its verdict and a summary. Raises Failure if one failed."""
+    passed = failed = others = 0
+    for name, test in tests.items():
+        report.header(f"Running test: {name}")
+        try:
+            test(subject)
+        except undecided as why:
+            report.doubtful(f"Test {name} was {undecided.verdict}: {undecided.because}{why}")
+            others += 1
+        except Failure as why:
+            report.bad(f"Test {name} failed: {why.format_message()}")
+            failed += 1
+        else:
+            report.good(f"Test {name} passed")
+            passed += 1
+    report.say(
+        f"Test finished: {passed} tests succeeded, {failed} tests failed, {others} tests were {undecided.verdict}"
+    )
+    if failed:
+        raise Failure(f"{failed}/{passed + failed + others} tests failed")
