@@ -6,7 +6,7 @@ parity: pkg/apiserver/handlers/endpoint, pkg/controller/networkpolicy/endpoint_q
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ from aiohttp import web
 from antrea.apis.controlplane import GROUP, NetworkPolicy, NetworkPolicyReference
 from antrea.apis.core import ObjectMeta
 from antrea.errors import Unavailable
+from antrea.features.network_policy.peer import numbers_with
 from antrea.outside.serving import json_answer
 
 if TYPE_CHECKING:
@@ -102,13 +103,10 @@ def targets(policy: NetworkPolicy) -> set[str]:
     return {*policy.applied_to_groups, *(name for rule in policy.rules for name in rule.applied_to_groups)}
 
 
-def rules_with(policy: NetworkPolicy, direction: str, peers: Iterable[str]) -> Iterator[Rule]:
+def rules_with(policy: NetworkPolicy, direction: str, peers: set[str]) -> Iterator[Rule]:
     """Rules of the policy that have one of these groups on the other side."""
-    same = [rule for rule in policy.rules if rule.direction == direction]
-    for number, rule in enumerate(same):
-        peer = rule.from_ if direction == "In" else rule.to
-        if {*peers} & {*peer.address_groups}:
-            yield Rule(_reference(policy), direction, number)
+    for number in numbers_with(policy.rules, direction, peers):
+        yield Rule(_reference(policy), direction, number)
 
 
 def _reference(policy: NetworkPolicy) -> NetworkPolicyReference:

@@ -87,6 +87,11 @@ def selectors(policy: KubePolicy, side: Side) -> list[GroupSelector]:
     return [one for one in found if one is not None]
 
 
+def peers(policy: KubePolicy) -> list[GroupSelector]:
+    """Of all rules, each once."""
+    return [*dict.fromkeys(one for side in sides(policy.spec) for one in selectors(policy, side))]
+
+
 def applied(policy: KubePolicy) -> GroupSelector:
     """The Pods that the policy is for."""
     found = group_selector(policy.namespace, policy.spec.pod_selector)
@@ -99,7 +104,7 @@ def groups(_: Facts, policy: KubePolicy) -> Iterator[Group | GroupSelector]:
     """Shared with all policies that select the same."""
     yield applied(policy)
     yield group(APPLIED, applied(policy))
-    for one in {one.key: one for side in sides(policy.spec) for one in selectors(policy, side)}.values():
+    for one in peers(policy):
         if one != applied(policy):
             yield one
         yield group(ADDRESS, one)
@@ -148,7 +153,7 @@ def publication(facts: Facts, policy: KubePolicy) -> Iterator[PublishedPolicy | 
     )
     yield PublishedPolicy(found, nodes)
     if nodes:
-        for one in {one.key: one for side in sides(policy.spec) for one in selectors(policy, side)}.values():
+        for one in peers(policy):
             yield GroupSpan(ADDRESS, group(ADDRESS, one).name, nodes)
 
 

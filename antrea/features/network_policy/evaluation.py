@@ -16,6 +16,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import Namespace, Pod
 from antrea.facts.group import Group, Match
 from antrea.features.network_policy.controller import ADDRESS, KubePolicy, applied, reference, rules
+from antrea.features.network_policy.peer import numbers_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -95,9 +96,8 @@ def _found(
         if policy.key not in own:
             continue
         same = [rule for rule in rules(policy, logging=False) if rule.direction == direction]
-        for number, rule in enumerate(same):
-            if peers & {*rule.from_.address_groups, *rule.to.address_groups}:
-                yield _Rule(policy, number, direction)
+        for number in numbers_with(same, direction, peers):
+            yield _Rule(policy, number, direction)
         if same:
             yield _Rule(policy, ISOLATION, direction)
 

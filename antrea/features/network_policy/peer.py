@@ -13,9 +13,10 @@ from antrea.facts.group import Group
 from antrea.features.grouping.member import packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     from antrea.apis import networking
+    from antrea.apis.controlplane import NetworkPolicyRule
     from antrea.facts.group import GroupSelector
 
 UUIDS = uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115")
@@ -59,3 +60,12 @@ def peer(groups: Sequence[Group], blocks: Sequence[networking.IPBlock]) -> Netwo
         address_groups=tuple(dict.fromkeys(one.name for one in groups)),
         ip_blocks=tuple(block(one) for one in blocks),
     )
+
+
+def numbers_with(rules: Iterable[NetworkPolicyRule], direction: str, groups: Set[str]) -> Iterator[int]:
+    """Numbers, among the rules of this direction, of those that have one of the groups on the other side."""
+    same = [rule for rule in rules if rule.direction == direction]
+    for number, rule in enumerate(same):
+        other = rule.from_ if direction == "In" else rule.to
+        if not groups.isdisjoint(other.address_groups):
+            yield number
