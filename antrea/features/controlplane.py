@@ -44,13 +44,13 @@ class GroupKind(msgspec.Struct, frozen=True):
     plural: str
     fact: type[Fact]
     row: Callable[[str, GroupMember], Fact]
-    head: Callable[[str], Fact] | None = None
-    head_fact: type[Fact] | None = None
+    head: type[Any] | None = None
+    """Its one field is the group's name."""
 
     @property
     def facts(self) -> tuple[type[Fact], ...]:
         """Kinds of rows that come of this watch alone."""
-        return (self.fact, self.head_fact) if self.head_fact else (self.fact,)
+        return (self.fact, self.head) if self.head else (self.fact,)
 
     def read(self, found: msgspec.Raw) -> Told:
         """Raises msgspec.DecodeError."""

@@ -75,9 +75,7 @@ FEATURE = AgentFeature(
     tables=tables,
     watches=(
         ObjectKind("networkpolicies", SentPolicy, cp.NetworkPolicy, SentPolicy),
-        GroupKind("addressgroups", SentAddressMember, SentAddressMember, SentAddressGroup, SentAddressGroup),
-        GroupKind(
-            "appliedtogroups", SentAppliedMember, SentAppliedMember, SentAppliedGroup, SentAppliedGroup
-        ),
+        GroupKind("addressgroups", SentAddressMember, SentAddressMember, SentAddressGroup),
+        GroupKind("appliedtogroups", SentAppliedMember, SentAppliedMember, SentAppliedGroup),
     ),
 )
