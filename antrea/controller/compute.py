@@ -13,13 +13,7 @@ from antrea.engine import Engine
 from antrea.errors import Unavailable
 from antrea.features.egress import controller as egress
 from antrea.features.grouping import controller as grouping
-from antrea.features.grouping.publication import (
-    RESOURCES,
-    GroupHead,
-    GroupSpan,
-    Membership,
-    PublishedPolicy,
-)
+from antrea.features.grouping.publication import ENTRIES, RESOURCES
 from antrea.features.network_policy import controller as network_policy
 from antrea.outside.kube_feed import KindFeed
 
@@ -58,7 +52,7 @@ class Computation:
         self._engine = Engine(
             facts,
             [unit for feature in features for unit in feature.units],
-            dict.fromkeys((GroupHead, GroupSpan, Membership, PublishedPolicy), sink),
+            dict.fromkeys(ENTRIES, sink),
             sweeps={RESOURCES.index(plural): kinds for plural in published(features)},
         )
         self._feeds = {

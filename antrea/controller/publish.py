@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.apis.controlplane import GROUP, AddressGroup, AppliedToGroup, EgressGroup, GroupMember
+from antrea.apis.controlplane import GROUP, GroupMember
 from antrea.apis.meta import ObjectMetadata
+from antrea.controller.stores import ROWS
 from antrea.features.grouping.publication import (
     RESOURCES,
     GroupHead,
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
     from antrea.controller.front_process import Publisher
 
-KINDS: dict[str, type[Any]] = {
-    "addressgroups": AddressGroup,
-    "appliedtogroups": AppliedToGroup,
-    "egressgroups": EgressGroup,
-}
 BY_POLICY, POLICIES = "addressgroups", "networkpolicies"
 Name = tuple[str, str]
 """A group: plural of its kind, name."""
@@ -95,12 +91,10 @@ class PublishSink:
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         """Never refuses; the front takes all that was said, or has ended."""
         deltas: dict[Name, _Delta] = defaultdict(_Delta)
-        policies = [entry for entry in put if isinstance(entry, PublishedPolicy)]
-        withdrawn = [entry for entry in drop if isinstance(entry, PublishedPolicy)]
-        for entry in put:
-            if not isinstance(entry, PublishedPolicy):
-                self._put(entry, deltas)
-        gone = self._dropped((entry for entry in drop if not isinstance(entry, PublishedPolicy)), deltas)
+        (policies, put_groups), (withdrawn, dropped) = _apart(put), _apart(drop)
+        for entry in put_groups:
+            self._put(entry, deltas)
+        gone = self._dropped(dropped, deltas)
         self.processed[POLICIES] += len(policies) + len(withdrawn)
         self.processed.update(resource for resource, _ in {*deltas, *gone})
         for policy in withdrawn:
@@ -127,14 +121,15 @@ class PublishSink:
         self._publisher.synced(GROUP, RESOURCES[category])
 
     def _put(self, entry: GroupHead | GroupSpan | Membership, deltas: dict[Name, _Delta]) -> None:
+        name = entry.group
         if isinstance(entry, GroupHead):
-            self._told.setdefault(entry.key, _Told()).head = entry
-            deltas[entry.key].anew = True
+            self._told.setdefault(name, _Told()).head = entry
+            deltas[name].anew = True
         elif isinstance(entry, GroupSpan):
-            self._told.setdefault(entry.key, _Told()).wanted = entry.parts
-            deltas[entry.key].moved = True
+            self._told.setdefault(name, _Told()).wanted = entry.parts
+            deltas[name].moved = True
         else:
-            name, placed = (entry.resource, entry.group), (entry.member, entry.node)
+            placed = (entry.member, entry.node)
             before = self._told.setdefault(name, _Told()).enter(entry.who, placed)
             if before != placed:
                 deltas[name].added.append(placed)
@@ -145,7 +140,7 @@ class PublishSink:
     ) -> list[Name]:
         gone = []
         for entry in drop:
-            name = (entry.resource, entry.group) if isinstance(entry, Membership) else entry.key
+            name = entry.group
             if (told := self._told.get(name)) is None:
                 continue
             if isinstance(entry, GroupHead):
@@ -163,7 +158,7 @@ class PublishSink:
             return  # told with its head
         if delta.anew:
             members = [*told.members.values()]
-            found = KINDS[resource](
+            found = ROWS[GROUP, resource].struct(
                 metadata=ObjectMetadata(name=group, uid=told.head.uid),
                 group_members=tuple(member for member, _ in members),
             )
@@ -173,3 +168,9 @@ class PublishSink:
             self._publisher.change(
                 GROUP, resource, group, added=delta.added, removed=delta.removed, span=told.span(resource)
             )
+
+
+def _apart(entries: Sequence[Any]) -> tuple[list[PublishedPolicy], list[Any]]:
+    """The policies, and what is about groups."""
+    policies = [entry for entry in entries if isinstance(entry, PublishedPolicy)]
+    return policies, [entry for entry in entries if not isinstance(entry, PublishedPolicy)]

@@ -12,64 +12,57 @@ RESOURCES = ("addressgroups", "appliedtogroups", "egressgroups", "networkpolicie
 """Plurals of controlplane.antrea.io that are computed; the place in this list is the category of the entries."""
 
 
-class GroupHead(msgspec.Struct, frozen=True):
-    """A group exists."""
-
-    rank: ClassVar[int] = 10
+class OfGroup(msgspec.Struct, frozen=True):
+    """Something about the group `name`, whose kind has the plural `resource`."""
 
     resource: str
     name: str
-    uid: str
 
     @property
-    def key(self) -> tuple[str, str]:
+    def group(self) -> tuple[str, str]:
         return (self.resource, self.name)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.group
 
     @property
     def category(self) -> int:
         return RESOURCES.index(self.resource)
 
 
-class Membership(msgspec.Struct, frozen=True):
+class GroupHead(OfGroup, frozen=True):
+    """A group exists."""
+
+    rank: ClassVar[int] = 10
+
+    uid: str
+
+
+class GroupSpan(OfGroup, frozen=True):
+    """Nodes that need a group whose members may be anywhere; what several policies say is united."""
+
+    rank: ClassVar[int] = 15
+
+    parts: tuple[str, ...]
+
+    def with_parts(self, parts: tuple[str, ...]) -> GroupSpan:
+        """The same for these Nodes."""
+        return GroupSpan(self.resource, self.name, parts)
+
+
+class Membership(OfGroup, frozen=True):
     """Something belongs to a group; `who` tells it apart from the other members, `node` is where it is ("": nowhere)."""
 
     rank: ClassVar[int] = 20
 
-    resource: str
-    group: str
     who: str
     member: GroupMember
     node: str = ""
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        return (self.resource, self.group, self.who)
-
-    @property
-    def category(self) -> int:
-        return RESOURCES.index(self.resource)
-
-
-class GroupSpan(msgspec.Struct, frozen=True):
-    """Nodes that need a group whose members may be anywhere; what several policies say is united."""
-
-    rank: ClassVar[int] = 15
-
-    resource: str
-    name: str
-    parts: tuple[str, ...]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return (self.resource, self.name)
-
-    @property
-    def category(self) -> int:
-        return RESOURCES.index(self.resource)
-
-    def with_parts(self, parts: tuple[str, ...]) -> GroupSpan:
-        """The same for these Nodes."""
-        return GroupSpan(self.resource, self.name, parts)
+    def key(self) -> tuple[str, ...]:
+        return (*self.group, self.who)
 
 
 class PublishedPolicy(msgspec.Struct, frozen=True):
@@ -88,3 +81,7 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         return self.found.metadata.name
+
+
+ENTRIES = (GroupHead, GroupSpan, Membership, PublishedPolicy)
+"""All classes of them."""

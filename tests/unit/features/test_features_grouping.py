@@ -75,10 +75,10 @@ class Controller:
                 self.told.setdefault(entry.name, {})
         for entry in plan.put:
             if isinstance(entry, Membership):
-                self.told[entry.group][entry.who] = entry.node
+                self.told[entry.name][entry.who] = entry.node
         for entry in plan.drop:
             if isinstance(entry, Membership):
-                del self.told[entry.group][entry.who]
+                del self.told[entry.name][entry.who]
         for entry in plan.drop:
             if isinstance(entry, GroupHead):
                 assert not self.told.pop(entry.name)
