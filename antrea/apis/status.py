@@ -1,0 +1,45 @@
+"""What this process says in the status of an object, while it is its to say."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from antrea.apis.crd.part import Condition
+
+Scalar = str | int | bool
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that any unit may yield: fields and conditions of one object's status.
+
+        Status(
+            path="/apis/crd.antrea.io/v1beta1/egresses/web",
+            kind="Egress",
+            manager="antrea-agent-node-1",
+            fields=(("egressNode", "node-1"), ("egressIP", "10.1.1.1")),
+            conditions=(Condition("IPAssigned", "True", reason="Assigned", message="..."),),
+        )
+
+    Dropping it forgets and erases nothing: a status that must be empty is an entry with empty values.
+    """
+
+    path: str
+    """Of the object, not of its subresource."""
+    kind: str
+    manager: str
+    """Owns the fields: antrea-controller, or antrea-agent-<Node>. Each manager is an entry of its own."""
+    fields: tuple[tuple[str, Scalar], ...] = ()
+    """Dotted names beneath `status`: ("usage.total", 5). Name the same ones each time; others stay as they are."""
+    conditions: tuple[Condition, ...] = ()
+    """Without their times, which the sink knows. One without a `status` means that there is none of that type;
+    conditions of other types stay as they are."""
+
+    rank: ClassVar[int] = 1000
+    category: ClassVar[int] = 0
+    forgets: ClassVar[bool] = True
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.path, self.manager)

@@ -1,0 +1,163 @@
+"""Writes the status of objects by server-side apply, each field by the manager that owns it.
+
+Register it for its entry in an assembly: `sinks[Status] = StatusSink(kube)`. It needs the right to get the objects
+and to patch their subresource `status`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence  # noqa: TC003 (msgspec reads annotations)
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.apis.core import ObjectMeta
+from antrea.errors import Refused
+from antrea.outside import klog
+from antrea.outside.kube import PatchKind
+
+if TYPE_CHECKING:
+    from antrea.apis.crd.part import Condition
+    from antrea.apis.status import Status
+    from antrea.outside.kube import Kube
+
+log = klog.logger(__name__)
+
+AT_ONCE = 8
+"""Objects that are written at the same time."""
+TRIES = 4
+"""Of one object that others write, too."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What is read of an object before its status is written."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: dict[str, Any] = {}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class StatusSink:
+    """Sink of Status. Reads first: what stands as wanted is not written again, and lists of conditions are one field
+    to the API server, so those of others are written along; who else writes meanwhile makes it read once more.
+    """
+
+    def __init__(self, kube: Kube, now: Callable[[], str] = _now) -> None:
+        self._kube = kube
+        self._now = now
+
+    async def apply(self, put: Sequence[Status], drop: Sequence[Status]) -> None:
+        """Raises Refused naming all that were, with the server's words about the first; Unavailable."""
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def write(entry: Status) -> Refused | None:
+            async with room:
+                try:
+                    await self._write(entry)
+                except Refused as no:
+                    return no
+                return None
+
+        answers = await asyncio.gather(*map(write, put), return_exceptions=True)
+        for broken in answers:
+            if isinstance(broken, BaseException):
+                raise broken
+        refused = [(entry, no) for entry, no in zip(put, answers, strict=True) if isinstance(no, Refused)]
+        if refused:
+            raise Refused([entry for entry, _ in refused], refused[0][1].why)
+
+    async def resync(self, entries: Sequence[Status]) -> None:
+        """As `apply`."""
+        await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None:
+        """Nothing to sweep: a status that has to go is an entry with empty values."""
+
+    async def _write(self, entry: Status) -> None:
+        seen = ""
+        why: Refused | None = None
+        for _ in range(TRIES):
+            held = await self._kube.get(entry.path, Held)
+            if held is None:
+                raise Refused([entry], f"{entry.path} not found")
+            status = _nested(entry)
+            if entry.conditions:
+                status["conditions"] = merged(
+                    held.status.get("conditions", ()), entry.conditions, self._now()
+                )
+            if _within(status, held.status):
+                return
+            version = held.metadata.resource_version
+            if why is not None and version == seen:
+                raise why
+            seen = version
+            try:
+                await self._kube.patch(
+                    f"{entry.path}/status",
+                    {**_head(entry, held.metadata), "status": status},
+                    PatchKind.APPLY,
+                    manager=entry.manager,
+                )
+            except Refused as no:
+                why = no
+            else:
+                log.v(2).info("Updated status", kind=entry.kind, object=entry.path.rpartition("/")[2])
+                return
+        raise why or Refused([entry], f"{entry.path} is changed by others all the time")
+
+
+def merged(standing: Sequence[dict[str, Any]], ours: Sequence[Condition], now: str) -> list[dict[str, Any]]:
+    """The list of conditions with `ours` in it: in their place, and with their time if only words have changed."""
+    wanted = {condition.type: condition for condition in ours}
+    result = []
+    for old in standing:
+        new = wanted.pop(old.get("type", ""), None)
+        if new is None:
+            result.append(dict(old))
+        elif new.status:
+            same = new.status == old.get("status")
+            result.append(_condition(new, old.get("lastTransitionTime", now) if same else now))
+    return result + [_condition(new, now) for new in wanted.values() if new.status]
+
+
+def _condition(condition: Condition, time: str) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(condition)
+    return found | {"lastTransitionTime": time}
+
+
+def _head(entry: Status, metadata: ObjectMeta) -> dict[str, Any]:
+    """What names the object, in the version that was read: another of its name, or a later one, is not meant."""
+    parts = entry.path.split("/")
+    named = {"name": metadata.name, "uid": metadata.uid, "resourceVersion": metadata.resource_version}
+    if metadata.namespace:
+        named["namespace"] = metadata.namespace
+    version = f"{parts[2]}/{parts[3]}" if parts[1] == "apis" else parts[2]
+    return {"apiVersion": version, "kind": entry.kind, "metadata": named}
+
+
+def _nested(entry: Status) -> dict[str, Any]:
+    status: dict[str, Any] = {}
+    for name, value in entry.fields:
+        *above, last = name.split(".")
+        place = status
+        for step in above:
+            place = place.setdefault(step, {})
+        place[last] = value
+    return status
+
+
+def _within(wanted: dict[str, Any], standing: dict[str, Any]) -> bool:
+    """Whether all that is wanted stands; what is left out stands as its empty value."""
+    for name, value in wanted.items():
+        found = standing.get(name)
+        if isinstance(value, dict):
+            if not isinstance(found, dict) or not _within(value, found):
+                return False
+        elif found != value and (name in standing or value not in ("", [])):
+            return False
+    return True

@@ -1,0 +1,174 @@
+"""Statuses, as an API server on loopback hears of them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from antrea.apis.crd.part import Condition
+from antrea.apis.status import Status
+from antrea.errors import Refused, Unavailable
+from antrea.outside.kube import Kube
+from antrea.outside.kube_access import Access
+from antrea.outside.status import StatusSink
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+EGRESSES = "/apis/crd.antrea.io/v1beta1/egresses"
+ASSIGNED = Condition("IPAssigned", "True", reason="Assigned")
+
+
+class Server:
+    """Holds objects by path; a patch replaces `status` whole, as no test shares its fields."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.patches: list[tuple[str, dict[str, str], Any]] = []
+        self.before_patch: Callable[[dict[str, Any]], None] = lambda _: None
+        self.broken = False
+
+    def has(self, name: str, **status: Any) -> dict[str, Any]:
+        metadata = {"name": name, "uid": f"u-{name}", "resourceVersion": "1"}
+        self.objects[f"{EGRESSES}/{name}"] = {"metadata": metadata, "status": status}
+        return self.objects[f"{EGRESSES}/{name}"]
+
+    async def answer(self, request: web.Request) -> web.Response:
+        found = self.objects.get(request.path.removesuffix("/status"))
+        if self.broken:
+            return web.json_response({"message": "etcd is away"}, status=500)
+        if found is None:
+            return web.json_response({"message": "none"}, status=404)
+        if request.method == "GET":
+            return web.json_response(found)
+        body = json.loads(await request.read())
+        assert request.content_type == "application/apply-patch+yaml"
+        self.patches.append((request.path, dict(request.query), body))
+        self.before_patch(found)
+        if body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            return web.json_response({"message": "please read it again"}, status=409)
+        changed(found, **body["status"])
+        return web.json_response(found)
+
+
+def changed(found: dict[str, Any], **status: Any) -> None:
+    found["status"] |= status
+    found["metadata"]["resourceVersion"] += "1"
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[StatusSink, Server]]:
+    server = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
+            yield StatusSink(kube, now=lambda: "2026-01-01T00:00:00Z"), server
+    finally:
+        await runner.cleanup()
+
+
+def egress(name: str, node: str, *conditions: Condition) -> Status:
+    return Status(
+        path=f"{EGRESSES}/{name}",
+        kind="Egress",
+        manager=f"antrea-agent-{node}",
+        fields=(("egressNode", node), ("usage.total", 0)),
+        conditions=conditions,
+    )
+
+
+async def test_a_status_is_applied_by_its_manager_to_the_object_that_was_read() -> None:
+    async with served() as (sink, server):
+        server.has("web")
+        await sink.apply([egress("web", "n1", ASSIGNED)], [])
+    assert server.patches == [
+        (
+            f"{EGRESSES}/web/status",
+            {"fieldManager": "antrea-agent-n1", "force": "true"},
+            {
+                "apiVersion": "crd.antrea.io/v1beta1",
+                "kind": "Egress",
+                "metadata": {"name": "web", "uid": "u-web", "resourceVersion": "1"},
+                "status": {
+                    "egressNode": "n1",
+                    "usage": {"total": 0},
+                    "conditions": [
+                        {
+                            "type": "IPAssigned",
+                            "status": "True",
+                            "reason": "Assigned",
+                            "lastTransitionTime": "2026-01-01T00:00:00Z",
+                        }
+                    ],
+                },
+            },
+        )
+    ]
+
+
+async def test_what_stands_as_wanted_is_not_written_again() -> None:
+    async with served() as (sink, server):
+        server.has("web")
+        await sink.apply([egress("web", "n1", ASSIGNED)], [])
+        await sink.resync([egress("web", "n1", ASSIGNED)])
+        await sink.sweep(0)
+    assert len(server.patches) == 1
+
+
+async def test_a_withdrawn_status_is_left_as_it_is() -> None:
+    async with served() as (sink, server):
+        server.has("web", egressNode="n1")
+        await sink.apply([], [egress("web", "n1")])
+    assert server.patches == []
+    assert Status.forgets
+
+
+async def test_conditions_of_others_stay_and_ours_keeps_its_time_until_its_status_changes() -> None:
+    allocated = {"type": "IPAllocated", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    ours = {"type": "IPAssigned", "status": "True", "lastTransitionTime": "2020-01-02T00:00:00Z"}
+    async with served() as (sink, server):
+        held = server.has("web", conditions=[ours, allocated])
+        await sink.apply([egress("web", "n1", ASSIGNED)], [])
+        assert held["status"]["conditions"] == [ours | {"reason": "Assigned"}, allocated]
+        await sink.apply([egress("web", "n1", Condition("IPAssigned", "False"))], [])
+        now = {"type": "IPAssigned", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        assert held["status"]["conditions"] == [now, allocated]
+        await sink.apply([egress("web", "n1", Condition("IPAssigned"))], [])
+        assert held["status"]["conditions"] == [allocated]
+
+
+async def test_what_another_wrote_meanwhile_is_read_before_the_next_try() -> None:
+    allocated = {"type": "IPAllocated", "status": "True"}
+    others = [allocated]
+
+    def another_comes_first(found: dict[str, Any]) -> None:
+        if others:
+            changed(found, conditions=[others.pop()])
+
+    async with served() as (sink, server):
+        held = server.has("web")
+        server.before_patch = another_comes_first
+        await sink.apply([egress("web", "n1", ASSIGNED)], [])
+    assert [row["type"] for row in held["status"]["conditions"]] == ["IPAllocated", "IPAssigned"]
+    assert len(server.patches) == 2
+
+
+async def test_a_refusal_names_the_statuses_that_were_not_written_and_no_others() -> None:
+    async with served() as (sink, server):
+        held = server.has("web")
+        gone = egress("gone", "n1")
+        with pytest.raises(Refused, match="gone not found") as no:
+            await sink.apply([gone, egress("web", "n1")], [])
+        server.broken = True
+        with pytest.raises(Unavailable, match="etcd is away"):
+            await sink.apply([egress("web", "n2")], [])
+    assert no.value.entries == (gone,)
+    assert held["status"]["egressNode"] == "n1"
