@@ -5,7 +5,7 @@ PYTEST := python -m pytest
 BENCH ?= engine
 
 .DEFAULT_GOAL := help
-.PHONY: help check format unit ovs host lab-test vm parity test-wide bench docs image manifests cni clean clean-all
+.PHONY: help check format unit process ovs host lab-test vm parity test-wide bench docs image manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -26,9 +26,12 @@ unit: ## values, codecs, config, engine; nothing outside
 	coverage erase
 	coverage run --data-file=.coverage.unit -m pytest tests/unit
 
-ovs: ## real ovs-vswitchd with a dummy datapath; then the coverage of unit and ovs together
+process: ## our programs as processes, servers on loopback and their clients; no root
+	coverage run --data-file=.coverage.process -m pytest tests/process
+
+ovs: ## real ovs-vswitchd with a dummy datapath; then the coverage of unit, process and ovs together
 	coverage run --data-file=.coverage.ovs -m pytest tests/ovs
-	coverage combine -q --keep --data-file=.coverage .coverage.unit .coverage.ovs
+	coverage combine -q --keep --data-file=.coverage .coverage.unit .coverage.process .coverage.ovs
 	coverage report --skip-covered --show-missing --fail-under=90
 
 host: ## real kernel, nftables and packets in fresh network namespaces (root)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from antrea.engine import REPORT, Act, Engine, Facts, Pace, Record, Unit
+from antrea.engine import REPORT, Act, Engine, Facts, Pace, Record, Sink, Unit
 from antrea.errors import Refused
 from antrea.facts.fact import Fact
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Sequence
 
     from antrea.engine.ids import IdRef
 
@@ -292,3 +294,44 @@ async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (any condition, also of a state that has no event)
             await asyncio.sleep(0.001)
+
+
+class World:
+    """Facts, the running engine and its switches: `flows` for Flow, `host` for Snat and Route, `api` for Status."""
+
+    def __init__(self, units: Iterable[Unit], facts: Facts, **options: Any) -> None:
+        self.facts = facts
+        self.flows, self.host, self.api = Switch(), Switch(), Switch()
+        sinks: dict[type, Sink] = {Flow: self.flows, Snat: self.host, Route: self.host, Status: self.api}
+        self.engine = Engine(facts, units, sinks, pace=options.pop("pace", QUICK), **options)
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self.engine.run())
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        return {**self.flows.state, **self.host.state, **self.api.state}
+
+
+Run = Callable[..., World]
+
+
+@asynccontextmanager
+async def worlds() -> AsyncIterator[Run]:
+    """Gives `world(units, start=True, **options)`, which makes one; ends what was started."""
+    made: list[World] = []
+
+    def make(
+        units: Iterable[Unit] = UNITS, *, facts: Facts | None = None, start: bool = True, **options: Any
+    ) -> World:
+        made.append(World(units, facts or Facts(), **options))
+        if start:
+            made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.task is not None:
+            one.task.cancel()
+            await asyncio.gather(one.task, return_exceptions=True)

@@ -13,7 +13,7 @@ from antrea.engine.ids import Ids
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Run
+    from engine_world import Run
 
 
 def marked(facts: Facts, pod: Pod) -> Iterator[Any]:

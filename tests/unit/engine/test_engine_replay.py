@@ -25,7 +25,7 @@ from antrea.errors import Refused, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Run
+    from engine_world import Run
 
 
 # 6. and 7. withdrawals, replays, sweeps

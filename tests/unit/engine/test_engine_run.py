@@ -29,7 +29,7 @@ from antrea.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Run
+    from engine_world import Run
 
 
 def announce(facts: Facts, pod: Pod) -> Iterator[Any]:
