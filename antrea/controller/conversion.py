@@ -5,7 +5,7 @@ parity: pkg/apiserver/handlers/webhook/convert_crd.go
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import yaml
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from antrea.controller.admission import Handler
 
 YAML = "application/yaml"
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    annotations: dict[str, str] | None = None
 
 
 def conversion_routes() -> Mapping[str, Handler]:
@@ -61,18 +57,7 @@ def converted(review: ConversionReview, kind: str) -> ConversionResponse:
     """All objects in the version asked for; the first that cannot be converted fails them all."""
     asked = review.request
     try:
-        for one in asked.objects:
-            _check_metadata(one)
         done = tuple(convert(kind, asked.desired_api_version, one) for one in asked.objects)
     except Invalid as no:
         return ConversionResponse(asked.uid, None, ConversionResult("Failure", no.why))
     return ConversionResponse(asked.uid, done, ConversionResult("Success"))
-
-
-def _check_metadata(one: dict[str, Any]) -> None:
-    metadata = one.get("metadata")
-    if metadata is not None:
-        try:
-            msgspec.convert(metadata, _Metadata)
-        except msgspec.ValidationError as why:
-            raise Invalid("metadata", f"metadata of an object cannot be read: {why}") from why

@@ -1,7 +1,7 @@
-"""Fields that an older version of a kind lacks travel in an annotation of it, so that reading and writing it back loses nothing.
+"""Fields that another version of a kind lacks travel in an annotation of it, so that reading and writing it back loses nothing.
 
-Only objects of the older version, which exist on the wire and not in the store, have the annotation. What comes back
-in it is a user's word by then, and the schema has not seen it: it is checked here.
+Only objects of the older version, which exist on the wire and not in the store, have those of the newer one. What comes
+back in them is a user's word by then, and the schema has not seen it: it is checked here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from antrea.errors import Invalid
 
 Spec: TypeAlias = dict[str, Any]
 ANNOTATION = "crd.antrea.io/v1beta1-fields"
+"""Of objects of the older version: what it lacks."""
+OLDER = "crd.antrea.io/v1alpha2-fields"
+"""Of objects of the newer version: what that one lacks."""
 PATH = f"metadata.annotations[{ANNOTATION}]"
 
 
@@ -26,10 +29,11 @@ class Fields(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     subnet_info: SubnetInfo | None = None
 
 
-def carry(fields: Spec, annotations: dict[str, str]) -> None:
-    """Put the fields, which may be none, into the annotation."""
+def carry(fields: Spec, annotations: dict[str, str], name: str = ANNOTATION) -> None:
+    """Put the fields into the annotation `name`; without any it is none, also if a user has put one there."""
+    annotations.pop(name, None)
     if fields:
-        annotations[ANNOTATION] = msgspec.json.encode(fields, order="sorted").decode()
+        annotations[name] = msgspec.json.encode(fields, order="sorted").decode()
 
 
 def carried(annotations: dict[str, str]) -> Spec:
@@ -38,7 +42,7 @@ def carried(annotations: dict[str, str]) -> Spec:
     try:
         subnet = msgspec.json.decode(text, type=Fields).subnet_info
         found: Spec = msgspec.json.decode(text)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise Invalid(PATH, str(error)) from error
     if subnet and not (0 <= subnet.vlan <= 4094 and 1 <= subnet.prefix_length <= 127):
         raise Invalid(PATH, "subnetInfo: vlan must be 0 to 4094, prefixLength 1 to 127")

@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeGuard
 
+import msgspec
+
 from antrea.errors import Invalid
 from antrea.features.carried import Spec
 from antrea.features.egress import conversion as egress
 from antrea.features.external_ip_pool import conversion as external_ip_pool
 from antrea.features.ip_pool import conversion as ip_pool
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
 
 Conversion: TypeAlias = Callable[[Spec, dict[str, str]], Spec]
 """From a spec to the other version's; annotations may change in place."""
@@ -41,7 +48,7 @@ def convert(kind: str, wanted: str, found: dict[str, Any]) -> dict[str, Any]:
     conversion = CONVERSIONS[kind].get((version, wanted))
     if conversion is None or found.get("kind") != kind:
         raise Invalid("apiVersion", f'unexpected conversion fromVersion "{version}" to toVersion "{wanted}"')
-    metadata, spec = dict(found.get("metadata") or {}), found.get("spec")
+    metadata, spec = _metadata(found), found.get("spec")
     if not _is_spec(spec):
         raise Invalid("spec", "must be an object, and its ipRanges a list of objects")
     annotations = dict(metadata.pop("annotations", None) or {})
@@ -54,5 +61,14 @@ def convert(kind: str, wanted: str, found: dict[str, Any]) -> dict[str, Any]:
 def _is_spec(spec: Any) -> TypeGuard[Spec]:
     if not isinstance(spec, dict):
         return False
-    ranges = spec.get("ipRanges", [])
+    ranges = spec.get("ipRanges") or []
     return isinstance(ranges, list) and all(isinstance(found, dict) for found in ranges)
+
+
+def _metadata(found: dict[str, Any]) -> dict[str, Any]:
+    metadata = found.get("metadata")
+    try:
+        msgspec.convert(metadata, _Metadata | None)
+    except msgspec.ValidationError as why:
+        raise Invalid("metadata", f"metadata of an object cannot be read: {why}") from why
+    return dict(metadata or {})

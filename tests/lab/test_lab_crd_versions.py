@@ -37,7 +37,7 @@ def limited(api: ApiClient) -> Iterator[str]:
         "spec": {"appliedTo": {"podSelector": {}}, "egressIP": "10.77.0.1", "bandwidth": LIMIT},
     }
     made = api.call("POST", f"{NEW}/egresses", body)
-    assert made.status == 201, made.body
+    assert made.status == 201, made.body["message"]
     yield "limited"
     api.call("DELETE", f"{NEW}/egresses/limited")
 
@@ -130,3 +130,17 @@ def test_an_older_version_has_the_same_columns(api: ApiClient, limited: str) -> 
     tables = [api.call("GET", f"{version}/egresses", accept=TABLE).body for version in (OLD, NEW)]
     heads = [[column["name"] for column in table["columnDefinitions"]] for table in tables]
     assert heads == [["Name", "EgressIP", "Age", "Node"]] * 2
+
+
+def test_an_older_pool_without_ranges_gets_a_verdict_and_no_error(api: ApiClient) -> None:
+    body = {
+        "apiVersion": "crd.antrea.io/v1alpha2",
+        "kind": "IPPool",
+        "metadata": {"name": "bare"},
+        "spec": {"ipVersion": 4, "ipRanges": []},
+    }
+    answer = api.call("POST", f"{OLD}/ippools", body)
+    assert (answer.status, answer.body["message"].partition(":")[0]) == (
+        400,
+        'admission webhook "ippoolvalidator.antrea.io" denied the request',
+    )

@@ -9,14 +9,18 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from antrea.errors import Invalid
-from antrea.features.carried import Spec, carried, carry
+from antrea.features.carried import OLDER, Spec, carried, carry
 
 SUBNET = ("gateway", "prefixLength", "vlan")
+FOUR = '{"ipVersion":4}'
 
 
 def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
-    """Spec of v1beta1. Raises Invalid if the ranges have different subnets, or if there is none to take one from."""
-    ranges = [{**found} for found in spec.get("ipRanges", ())]
+    """Spec of v1beta1; without ranges it has no subnet, as upstream leaves it, until a user gives one.
+
+    Raises Invalid if the ranges have different subnets.
+    """
+    ranges = [{**found} for found in spec.get("ipRanges") or ()]
     subnets = [{name: found.pop(name) for name in SUBNET if name in found} for found in ranges]
     if any(_told(subnet) != _told(subnets[0]) for subnet in subnets):
         raise Invalid(
@@ -25,20 +29,27 @@ def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
             "have different subnet information",
         )
     kept = carried(annotations).get("subnetInfo")
-    if not subnets and kept is None:
-        raise Invalid("spec.ipRanges", "is empty, so there is no subnet to take for spec.subnetInfo")
+    subnet = subnets[0] if subnets else kept
     others = {name: value for name, value in spec.items() if name not in ("ipVersion", "ipRanges")}
-    return {**others, "ipRanges": ranges, "subnetInfo": subnets[0] if subnets else kept}
+    # without a gateway nothing else says of which family the pool is
+    carry({} if subnet or "ipVersion" not in spec else {"ipVersion": spec["ipVersion"]}, annotations, OLDER)
+    return {**others, "ipRanges": ranges, **({"subnetInfo": subnet} if subnet else {})}
 
 
 def older(spec: Spec, annotations: dict[str, str]) -> Spec:
-    """Spec of v1alpha2; without ranges the subnet goes into an annotation."""
+    """Spec of v1alpha2; without ranges the subnet goes into an annotation.
+
+    Raises Invalid if the subnet is no object. Whatever else is in the store is told: a list with one object that
+    cannot be converted fails for all.
+    """
     others = {name: value for name, value in spec.items() if name not in ("subnetInfo", "ipRanges")}
-    subnet, ranges = spec.get("subnetInfo", {}), spec.get("ipRanges", [])
-    if not ranges:
-        carry({"subnetInfo": subnet}, annotations)
+    subnet, ranges = spec.get("subnetInfo") or {}, spec.get("ipRanges") or []
+    if not isinstance(subnet, dict):
+        raise Invalid("spec.subnetInfo", "must be an object")
+    carry({"subnetInfo": subnet} if subnet and not ranges else {}, annotations)
     told = {name: subnet[name] for name in SUBNET if name in subnet}
-    version = _version(str(subnet.get("gateway", "")))
+    family = _family(annotations.pop(OLDER, ""))
+    version = _version(str(subnet["gateway"])) if "gateway" in subnet else family
     return {**others, "ipVersion": version, "ipRanges": [{**found, **told} for found in ranges]}
 
 
@@ -52,3 +63,8 @@ def _version(gateway: str) -> int:
     except ValueError:
         return 6  # parity: what Go cannot parse is not IPv4
     return 4 if isinstance(address, IPv6Address) and address.ipv4_mapped else address.version
+
+
+def _family(text: str) -> int:
+    """What a pool without a subnet was written with. A user may have changed it, so anything is understood."""
+    return 4 if text == FOUR else 6  # parity: what has no gateway is not IPv4

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from antrea.apis.crd import egress, pool, v1alpha2
 from antrea.errors import Invalid
-from antrea.features.carried import ANNOTATION
+from antrea.features.carried import ANNOTATION, OLDER
 from antrea.features.conversion import CONVERSIONS, NEW, OLD, PATHS, convert
 
 Object = dict[str, Any]
@@ -70,11 +70,39 @@ newest = st.one_of(
 oldest = st.one_of(
     objects(OLD, "Egress", st.fixed_dictionaries(egress_spec)),
     objects(OLD, "ExternalIPPool", st.fixed_dictionaries(pool_spec)),
-    objects(
-        OLD,
-        "IPPool",
-        st.builds(in_each_range, ranges.filter(bool), subnets),
-    ),
+    objects(OLD, "IPPool", st.builds(in_each_range, ranges.filter(bool), subnets)),
+)
+empty = objects(
+    OLD, "IPPool", st.fixed_dictionaries({"ipVersion": st.sampled_from([4, 6]), "ipRanges": st.just([])})
+)
+names = st.sampled_from(
+    [
+        "ipRanges",
+        "subnetInfo",
+        "gateway",
+        "prefixLength",
+        "vlan",
+        "cidr",
+        "bandwidth",
+        "ipVersion",
+        "annotations",
+    ]
+)
+anything: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+fields = st.one_of(texts, st.text(max_size=3), anything.map(json.dumps))
+untrusted = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": anything
+        | st.fixed_dictionaries(
+            {"annotations": st.dictionaries(st.sampled_from([ANNOTATION, OLDER]), fields)}
+        ),
+        "spec": anything | st.dictionaries(names, anything, max_size=4),
+    },
 )
 KINDS = {
     (OLD, "Egress"): v1alpha2.Egress,
@@ -92,6 +120,64 @@ def test_what_is_read_in_the_older_version_and_written_back_is_the_same_object(f
     older = convert(found["kind"], OLD, found)
     msgspec.convert(older, KINDS[OLD, found["kind"]])
     assert convert(found["kind"], NEW, older) == found == before
+
+
+@given(empty)
+def test_an_older_pool_without_ranges_reads_back_as_it_was_written(found: Object) -> None:
+    newer = convert("IPPool", NEW, found)
+    assert "subnetInfo" not in newer["spec"]
+    assert convert("IPPool", OLD, newer) == found
+
+
+@pytest.mark.parametrize(
+    ("spec", "family"),
+    [
+        ({"ipRanges": None, "subnetInfo": None}, 6),
+        ({"ipRanges": []}, 6),
+        ({"ipRanges": [], "subnetInfo": {"gateway": "10.0.0.1", "prefixLength": 24}}, 4),
+    ],
+)
+def test_a_pool_is_read_in_the_older_version_whatever_upstream_or_a_user_has_stored(
+    spec: Object, family: int
+) -> None:
+    kept = {"metadata": {"name": "p", "annotations": {OLDER: "{", ANNOTATION: "{"}}}
+    told = convert("IPPool", OLD, {"apiVersion": NEW, "kind": "IPPool", **kept, "spec": spec})
+    assert told["spec"] == {"ipVersion": family, "ipRanges": []}
+    assert convert("IPPool", NEW, told)["spec"].get("subnetInfo") == spec.get("subnetInfo")
+
+
+def test_a_gateway_that_an_empty_pool_is_given_later_says_its_family() -> None:
+    newer = convert("IPPool", NEW, ippool())
+    newer["spec"]["subnetInfo"] = {"gateway": "fd00::1", "prefixLength": 64}
+    assert convert("IPPool", OLD, newer)["spec"] == {"ipVersion": 6, "ipRanges": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        ("Egress", "bandwidth", {"rate": "1", "burst": "1"}),
+        ("ExternalIPPool", "subnetInfo", {"gateway": "10.0.0.1", "prefixLength": 24}),
+    ],
+)
+def test_what_a_user_stores_in_the_annotation_is_no_field(kind: str, field: str, value: Object) -> None:
+    annotations = {ANNOTATION: json.dumps({field: value})}
+    found = {"apiVersion": NEW, "kind": kind, "metadata": {"annotations": annotations}, "spec": {}}
+    older = convert(kind, OLD, found)
+    assert convert(kind, NEW, older) == {**found, "metadata": {}}
+
+
+@given(st.sampled_from(sorted(CONVERSIONS)), st.sampled_from([(OLD, NEW), (NEW, OLD)]), untrusted)
+def test_whatever_is_converted_becomes_an_object_or_is_invalid(
+    kind: str, way: tuple[str, str], parts: Object
+) -> None:
+    found = {"apiVersion": way[0], "kind": kind, **parts}
+    before = copy.deepcopy(found)
+    try:
+        told = convert(kind, way[1], found)
+    except Invalid:
+        return
+    assert (told["apiVersion"], found) == (way[1], before)
+    json.dumps(told)
 
 
 @given(oldest)
@@ -147,9 +233,14 @@ def test_the_subnet_of_an_older_pool_is_that_of_its_ranges() -> None:
             DIFFERENT,
         ),
         (
-            ippool(),
-            "spec.ipRanges",
-            "is empty, so there is no subnet to take for spec.subnetInfo",
+            {**ippool(version=NEW), "spec": {"ipRanges": [], "subnetInfo": 3}},
+            "spec.subnetInfo",
+            "must be an object",
+        ),
+        (
+            {**ippool(), "metadata": {"annotations": ["a"]}},
+            "metadata",
+            "metadata of an object cannot be read: Expected `object | null`, got `array` - at `$.annotations`",
         ),
         (
             ippool(version=NEW),
@@ -175,8 +266,9 @@ def test_the_subnet_of_an_older_pool_is_that_of_its_ranges() -> None:
     ],
 )
 def test_a_conversion_that_cannot_be_says_why(found: Object, path: str, why: str) -> None:
+    wanted = OLD if path == "spec.subnetInfo" else NEW
     with pytest.raises(Invalid) as raised:
-        convert("IPPool", NEW, found)
+        convert("IPPool", wanted, found)
     assert (raised.value.path, raised.value.why) == (path, why)
 
 
