@@ -13,7 +13,6 @@ import importlib.metadata
 import os
 import random
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +25,7 @@ from antrea.errors import Refused, Unavailable
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
 from antrea.outside import klog
+from antrea.outside.clock import stamp
 from antrea.outside.kube import Pause
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ async def flow_counts(view: AgentView) -> dict[str, int]:
 def conditions(view: AgentView) -> tuple[AgentCondition, ...]:
     """Health now; ConfigRejected is only there when something is wrong."""
     failures = [why for checks in (view.live, view.ready) for test in checks.values() if (why := test())]
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = stamp()
     found = {"AgentHealthy": "; ".join(failures), **{name: test() for name, test in view.conditions.items()}}
     rows: list[Any] = [
         {"type": name, "status": "False" if why else "True", "message": why} for name, why in found.items()

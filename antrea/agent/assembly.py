@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,6 +46,7 @@ from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside import klog
 from antrea.outside.controlplane import Controlplane
+from antrea.outside.environment import own_namespace
 from antrea.outside.journal import FileJournal
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
@@ -144,7 +144,7 @@ class Agent:
             kube,
             name,
             watches,
-            namespace=os.environ.get("POD_NAMESPACE", "kube-system"),
+            namespace=own_namespace(),
             path=config.antrea_client_connection.kubeconfig,
         )
         self.health = Health(self.ready, lambda: self.controlplane.trouble)

@@ -17,6 +17,8 @@ import click
 from antrea.antctl.failure import Failure
 from antrea.antctl.mode import AGENT
 from antrea.antctl.request import ask, save
+from antrea.outside.clock import FORM
+from antrea.outside.environment import own_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,7 +93,7 @@ def _callback() -> None:
     name, server = "agent" if target.mode is AGENT else "controller", target.find()
     begin(server, name)
     found = wait(server, name)
-    expires = time.strptime(found["metadata"]["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ")
+    expires = time.strptime(found["metadata"]["deletionTimestamp"], FORM)
     # as antrea.outside.support_bundle does
     folder = Path(tempfile.gettempdir()) if target.mode is AGENT else target.token_file.parent / "bundles"
     click.echo(f"Created bundle under {folder}")
@@ -109,5 +111,5 @@ def made(folder: Path, size: int) -> Path | None:
 
 def fetching(path: Path, name: str, environ: Mapping[str, str]) -> str:
     """The command that copies a file of this Pod to a workstation; `name` is agent or controller."""
-    namespace, pod = environ.get("POD_NAMESPACE", "kube-system"), environ.get("POD_NAME", "")
+    namespace, pod = own_namespace(environ), environ.get("POD_NAME", "")
     return f"kubectl cp -n {namespace} -c antrea-{name} {pod}:{path} {path.name}"

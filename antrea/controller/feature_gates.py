@@ -13,7 +13,8 @@ from antrea.config.load import parse
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.gate import resolve, statuses
 from antrea.outside import klog
-from antrea.outside.config_map import ConfigMap, own_name
+from antrea.outside.config_map import ConfigMap
+from antrea.outside.environment import own_config_map
 from antrea.outside.serving import json_answer
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ log = klog.logger(__name__)
 
 def feature_gates(own: Sequence[GateStatus], kube: Kube | None, namespace: str) -> Handler:
     """A handler that reads the ConfigMap each time it is asked; without an API server it answers `own`."""
-    path = f"/api/v1/namespaces/{namespace}/configmaps/{own_name()}"
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{own_config_map()}"
 
     async def handler(_: web.Request) -> web.StreamResponse:
         agents: list[GateStatus] = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +16,7 @@ from antrea.apis import system
 from antrea.apis.meta import ObjectMetadata
 from antrea.errors import Refused, Unavailable
 from antrea.outside import klog
+from antrea.outside.clock import stamp
 from antrea.outside.kube import PatchKind
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ControllerInfo:
         )
 
     def _conditions(self) -> Iterator[system.ControllerCondition]:
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        now = stamp()
         yield system.ControllerCondition(type="ControllerHealthy", status="True", last_heartbeat_time=now)
         if why := self._rejected():
             yield system.ControllerCondition(

@@ -28,8 +28,8 @@ from antrea.features.accept import accept_controller
 from antrea.features.admission import wanted_gates
 from antrea.features.gate import statuses
 from antrea.outside import klog
-from antrea.outside.config_map import own_name
 from antrea.outside.configuration import Configuration
+from antrea.outside.environment import own_config_map, own_namespace
 from antrea.outside.kube import Kube
 from antrea.outside.reload import Running, asked_to_end, through_changes
 from antrea.outside.serving import TOKEN_FILE
@@ -106,7 +106,9 @@ async def run(configuration: ControllerConfiguration, places: Places) -> None:
         work = _work(configuration, kube, places, moments)
         return Running(work, moments.works.wait, lambda: "the process that serves", kube, moments.heard.set)
 
-    about = ObjectReference(api_version="v1", kind="ConfigMap", namespace=namespace(), name=own_name())
+    about = ObjectReference(
+        api_version="v1", kind="ConfigMap", namespace=own_namespace(), name=own_config_map()
+    )
     await through_changes(configuration, start, Voice(about, "antrea-controller"), asked_to_end())
     log.info("Stopping antrea-controller")
 
@@ -128,7 +130,7 @@ async def _work(
     features = active(wanted_gates(config.feature_gates)) if kube else ()
     facts = Facts()
     front = FrontProcess(facts)
-    ours = replica(kube, elect=places.elect, namespace=namespace(), port=config.api_port)
+    ours = replica(kube, elect=places.elect, namespace=own_namespace(), port=config.api_port)
     async with kube or contextlib.nullcontext(), ours.kube or contextlib.nullcontext():
         publisher = await front.start(start_frame(config, gates, places))
         try:
@@ -160,13 +162,8 @@ def _parts(config: ControllerConfig, ours: Replica, places: Places) -> list[Coro
     return [
         *([ours.election.run()] if ours.election else []),
         lead.meanwhile(lambda: AgentInfos(kube).run()),
-        upkeep(kube, lead, namespace(), self_signed=own, tiers=tiers, directory=directory),
+        upkeep(kube, lead, own_namespace(), self_signed=own, tiers=tiers, directory=directory),
     ]
-
-
-def namespace() -> str:
-    """Where this Pod is."""
-    return os.environ.get("POD_NAMESPACE", "kube-system")
 
 
 def _kube(config: ControllerConfig) -> Kube | None:
@@ -190,7 +187,7 @@ def start_frame(config: ControllerConfig, gates: EnabledGates, places: Places) -
         gates=tuple(statuses(gates)),
         certificate_file=str(certificate),
         key_file=str(key or ""),
-        namespace=namespace(),
+        namespace=own_namespace(),
         service_account=os.environ.get("SERVICEACCOUNT_NAME", "antrea-controller"),
         feature_gates=config.feature_gates,
         tls_min_version=config.tls_min_version,

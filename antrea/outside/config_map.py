@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,11 +18,6 @@ class ConfigMap(msgspec.Struct, frozen=True):
     """The part that is read."""
 
     data: dict[str, str] = {}
-
-
-def own_name() -> str:
-    """Name of the ConfigMap with the configuration of our programs."""
-    return os.environ.get("ANTREA_CONFIG_MAP_NAME") or "antrea-config"
 
 
 async def contents(kube: Kube, namespace: str, name: str) -> AsyncIterator[dict[str, str]]:

@@ -10,8 +10,8 @@ import enum
 import os
 import random
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping  # noqa: TC003 (msgspec reads annotations)
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,6 +21,7 @@ import msgspec
 from antrea.apis.core import Event, EventSource, ListMeta, ObjectMeta, ObjectReference, Status
 from antrea.errors import Refused, Unavailable
 from antrea.outside import klog, kube_access
+from antrea.outside.clock import stamp
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -260,9 +261,9 @@ class Kube:
 
         Raises Unavailable, Refused.
         """
-        now = datetime.now(UTC)
+        now = time.time()
         namespace = about.namespace or "default"
-        name = f"{about.name}.{int(now.timestamp() * 1e6):x}{int(self._chance(0, 0xFFFF)):04x}"
+        name = f"{about.name}.{int(now * 1e6):x}{int(self._chance(0, 0xFFFF)):04x}"
         event = Event(
             metadata=ObjectMeta(name=name, namespace=namespace),
             involved_object=about,
@@ -270,8 +271,8 @@ class Kube:
             message=message[:1024],
             type="Warning" if warning else "Normal",
             source=EventSource(component, host),
-            first_timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            last_timestamp=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            first_timestamp=stamp(now),
+            last_timestamp=stamp(now),
         )
         await self.create(f"/api/v1/namespaces/{namespace}/events", event)
 

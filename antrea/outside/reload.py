@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from antrea.errors import AntreaError, Invalid
 from antrea.outside import klog
-from antrea.outside.config_map import contents, own_name
+from antrea.outside.config_map import contents
+from antrea.outside.environment import own_config_map
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -125,7 +126,7 @@ async def _listen(configuration: Configuration[Any, Any], running: Running, voic
     if not namespace or running.kube is None:
         await asyncio.Event().wait()
         return
-    async for data in contents(running.kube, namespace, own_name()):
+    async for data in contents(running.kube, namespace, own_config_map()):
         text = data.get(type(configuration.now.config).file)
         if text is None:
             continue

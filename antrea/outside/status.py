@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence  # noqa: TC003 (msgspec reads annotations)
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from antrea.apis.core import ObjectMeta
 from antrea.errors import Refused
 from antrea.outside import klog
+from antrea.outside.clock import stamp
 from antrea.outside.kube import PatchKind
 
 if TYPE_CHECKING:
@@ -38,16 +38,12 @@ class Held(msgspec.Struct, frozen=True):
     status: dict[str, Any] = {}
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 class StatusSink:
     """Sink of Status. Reads first: what stands as wanted is not written again, and lists of conditions are one field
     to the API server, so those of others are written along; who else writes meanwhile makes it read once more.
     """
 
-    def __init__(self, kube: Kube, now: Callable[[], str] = _now) -> None:
+    def __init__(self, kube: Kube, now: Callable[[], str] = stamp) -> None:
         self._kube = kube
         self._now = now
 

@@ -30,6 +30,7 @@ from antrea.outside import klog
 from antrea.outside.aggregated.server import DOWNLOAD
 from antrea.outside.aggregated.status import Answered
 from antrea.outside.bundle_order import Made, Order
+from antrea.outside.clock import stamp
 from antrea.outside.kube_access import SERVICE_ACCOUNT
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ class SupportBundles:
             self._shown = SupportBundle(
                 metadata=ObjectMetadata(
                     name=self._name,
-                    creation_timestamp=_stamp(now),
-                    deletion_timestamp=_stamp(now + EXPIRE_SECONDS),
+                    creation_timestamp=stamp(now),
+                    deletion_timestamp=stamp(now + EXPIRE_SECONDS),
                 ),
                 status=COLLECTED,
                 sum=made.sum,
@@ -217,10 +218,6 @@ async def _collected(order: Order) -> Made:
             os.killpg(process.pid, signal.SIGKILL)
         if process.returncode is None:
             await process.wait()
-
-
-def _stamp(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 def memory() -> str:

@@ -17,6 +17,7 @@ from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, date
+from antrea.outside.environment import own_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -207,7 +208,7 @@ def gather(
 
     return NodeState(
         name=name,
-        pod=f"{environ.get('POD_NAMESPACE', 'kube-system')}/{environ.get('POD_NAME', '')}",
+        pod=f"{own_namespace(environ)}/{environ.get('POD_NAME', '')}",
         config=config,
         rejected=looker.look("rejected", lambda: refused(heard().get("agentConditions", ()))),
         unknown_keys=looker.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +14,7 @@ from antrea.outside.aggregated.form import body
 from antrea.outside.aggregated.options import options
 from antrea.outside.aggregated.status import NO_METHOD, NO_RESOURCE, Answered, missing, success
 from antrea.outside.aggregated.store import Store
+from antrea.outside.clock import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +145,7 @@ class Objects:
                 422, f'{resource.kind}.{resource.group} "" is invalid: metadata.name: Required value'
             )
         if not found.metadata.creation_timestamp:
-            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            now = stamp()
             found = msgspec.structs.replace(
                 found, metadata=msgspec.structs.replace(found.metadata, creation_timestamp=now)
             )
