@@ -85,6 +85,7 @@ class PodSpec(CoreStruct, frozen=True):
     node_name: str = ""
     host_network: bool = False
     containers: tuple[Container, ...] = ()
+    service_account_name: str = ""
 
 
 class PodIP(CoreStruct, frozen=True):
@@ -107,6 +108,19 @@ class Pod(CoreStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+class ServiceSpec(CoreStruct, frozen=True):
+    """Which Pods are behind a Service."""
+
+    selector: dict[str, str] = {}
+
+
+class Service(CoreStruct, frozen=True):
+    """/api/v1/services"""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
 
 
 class Namespace(CoreStruct, frozen=True):

@@ -15,6 +15,7 @@ from antrea.features.egress import controller as egress
 from antrea.features.grouping import controller as grouping
 from antrea.features.grouping.publication import ENTRIES, RESOURCES
 from antrea.features.network_policy import controller as network_policy
+from antrea.features.network_policy import native
 from antrea.outside.kube_feed import KindFeed
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
     from antrea.outside.kube import Kube
 
 QUIET_SECONDS = 3.0
-FEATURES: tuple[ControllerFeature, ...] = (grouping.FEATURE, egress.FEATURE, network_policy.FEATURE)
+FEATURES: tuple[ControllerFeature, ...] = (
+    grouping.FEATURE,
+    egress.FEATURE,
+    network_policy.FEATURE,
+    native.FEATURE,
+)
 
 
 def active(gates: Collection[str]) -> tuple[ControllerFeature, ...]:

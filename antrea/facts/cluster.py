@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster's Pods and Namespaces."""
+"""What the controller knows of the cluster's Pods, Namespaces, Nodes, Services and ExternalEntities."""
 
 from __future__ import annotations
 
@@ -35,3 +35,47 @@ class Namespace(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.name
+
+
+class ClusterNode(Fact, frozen=True):
+    """A Node; the Node feed writes it."""
+
+    name: str
+    labels: str
+    """Key of its `LabelSet`."""
+    ips: tuple[str, ...] = ()
+    """All addresses that it has for others, sorted as text."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class ClusterService(Fact, frozen=True):
+    """A Service by the labels of its Pods, sorted; the Service feed writes it."""
+
+    namespace: str
+    name: str
+    selector: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Entity(Fact, frozen=True):
+    """An ExternalEntity; its feed writes it."""
+
+    namespace: str
+    name: str
+    labels: str
+    """Key of its `LabelSet`."""
+    node: str = ""
+    """Where it is enforced: its ExternalNode."""
+    ips: tuple[str, ...] = ()
+    ports: tuple[tuple[str, int, str], ...] = ()
+    """Name, number, protocol."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"

@@ -1,4 +1,4 @@
-"""How the controller finds the members of groups: label sets on one side, selectors on the other, matches between."""
+"""How the controller finds members of groups: label sets on one side, selectors on the other, matches between."""
 
 from __future__ import annotations
 
@@ -11,18 +11,26 @@ Requirement = tuple[str, str, tuple[str, ...]]
 """Label key, operator (=, in, notin, exists, !), values in order."""
 Place = tuple[str, ...]
 """Where a selector is found by the label sets that it may match."""
+POD, ENTITY, NODE = "", "entity", "node"
+"""What can be a member: a Pod, an ExternalEntity, a Node."""
+
+
+def label_key(kind: str, namespace: str, text: str) -> str:
+    """Key of the `LabelSet`; a Namespace's name contains no blank."""
+    return f"{kind} {namespace}/{text}" if kind else f"{namespace}/{text}"
 
 
 class LabelSet(Fact, frozen=True):
-    """Labels that Pods of one Namespace have; derived from the Pods."""
+    """Labels that Pods of one Namespace have, or its ExternalEntities, or Nodes; derived from these."""
 
     namespace: str
     text: str
     """`key=value`, sorted, with commas between: characters that no label contains."""
+    kind: str = POD
 
     @property
     def key(self) -> str:
-        return f"{self.namespace}/{self.text}"
+        return label_key(self.kind, self.namespace, self.text)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -31,7 +39,7 @@ class LabelSet(Fact, frozen=True):
 
 
 class GroupSelector(Fact, frozen=True):
-    """Which Pods belong: those of `namespace`, or of what `namespaces` selects, or of all, that `pods` selects.
+    """Who belongs: those of `namespace`, or of what `namespaces` selects, or of all, that `labels` selects.
 
     Features derive it; the same one of several owners is one row.
     """
@@ -41,7 +49,8 @@ class GroupSelector(Fact, frozen=True):
     places: tuple[Place, ...]
     namespace: str = ""
     namespaces: tuple[Requirement, ...] | None = None
-    pods: tuple[Requirement, ...] | None = None
+    labels: tuple[Requirement, ...] | None = None
+    kind: str = POD
     indexes: ClassVar[Mapping[str, Callable[[GroupSelector], Iterable[Hashable]]]] = {
         "place": lambda row: row.places
     }
@@ -66,14 +75,19 @@ class Match(Fact, frozen=True):
 
 
 class Group(Fact, frozen=True):
-    """A group that agents are told of, by the plural of its kind; no selector: it has no members."""
+    """A group that agents are told of, by the plural of its kind: the union of its selectors; none: it has no members."""
 
     resource: str
     name: str
-    selector: str
+    selectors: tuple[str, ...]
     uid: str = ""
+    home: str = ""
+    """The one Namespace that members may be of: if anybody else is selected, nobody belongs (see `Stranger`)."""
+    service: tuple[str, str] | None = None
+    """Namespace and name of a Service, which is the one member, on all Nodes."""
     indexes: ClassVar[Mapping[str, Callable[[Group], Iterable[Hashable]]]] = {
-        "selector": lambda row: (row.selector,)
+        "selector": lambda row: row.selectors,
+        "everywhere": lambda row: (True,) if row.service else (),
     }
 
     @property
@@ -94,3 +108,14 @@ class GroupNode(Fact, frozen=True):
     @property
     def key(self) -> str:
         return f"{self.group} {self.node}"
+
+
+class Stranger(Fact, frozen=True):
+    """Somebody is selected who is not of the Namespace that members of this group must be of."""
+
+    group: str
+    """Key of the `Group`."""
+
+    @property
+    def key(self) -> str:
+        return self.group

@@ -46,7 +46,10 @@ def test_an_accepted_policy_gets_names_and_the_default_tier_and_says_what_is_not
     said = create(controller.lab, policy("named", ""))
     shown = json.loads(controller.lab.api.kubectl("get", "acnp", "named", "-o", "json"))["spec"]
     controller.lab.api.kubectl("delete", "acnp", "named")
-    warning = "Warning: the feature AntreaPolicy is not built yet: the object is kept, but nothing acts on it"
+    warning = (
+        "Warning: the feature AntreaPolicy is not built yet: the controller computes policies and sends them to"
+        " their Nodes, but agents do not enforce them"
+    )
     assert said.splitlines() == ["clusternetworkpolicy.crd.antrea.io/named created", warning]
     assert (shown["tier"], shown["ingress"][0]["name"][:13]) == ("application", "ingress-drop-")
 

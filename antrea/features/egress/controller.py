@@ -38,7 +38,7 @@ def egress_group(_: Facts, egress: EgressRow) -> Iterator[Group | GroupSelector]
     selector = egress.selector
     if selector is not None:
         yield selector
-    yield Group(GROUPS, egress.name, selector.key if selector else "", egress.uid)
+    yield Group(GROUPS, egress.name, (selector.key,) if selector else (), egress.uid)
 
 
 FEATURE = ControllerFeature(

@@ -1,4 +1,4 @@
-"""From Pods and selectors to members of groups.
+"""From Pods, ExternalEntities, Nodes and selectors to members of groups.
 
 A label set finds its selectors by its own labels, so that a new selector is weighed only against Pods that have the
 label it asks for, and a new Pod of a known Deployment against nothing at all.
@@ -7,56 +7,43 @@ parity: pkg/controller/grouping
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from antrea.apis import core
 from antrea.engine import Unit
-from antrea.facts.cluster import Namespace, Pod
-from antrea.facts.group import Group, GroupNode, GroupSelector, LabelSet, Match
+from antrea.facts.cluster import ClusterNode, Entity, Namespace, Pod
+from antrea.facts.group import (
+    ENTITY,
+    NODE,
+    Group,
+    GroupNode,
+    GroupSelector,
+    LabelSet,
+    Match,
+    Stranger,
+)
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
-from antrea.features.grouping.member import MEMBERS
-from antrea.features.grouping.publication import GroupHead, Membership
+from antrea.features.grouping.member import (
+    ADDRESS,
+    APPLIED,
+    EGRESS,
+    MEMBERS,
+    entity_member,
+    node_member,
+    service_member,
+)
+from antrea.features.grouping.publication import Candidate, GroupHead, Membership
+from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.grouping.selector import looks, selects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from antrea.apis.controlplane import GroupMember
     from antrea.engine import Facts
 
-LOGGING, TRUE = "networkpolicy.antrea.io/enable-logging", ("1", "t", "T", "TRUE", "true", "True")
-"""Words that Go's strconv.ParseBool takes."""
-ENDED = ("Succeeded", "Failed")
-
-
-def pod_row(found: core.Pod) -> Pod | None:
-    """None for a Pod that has ended: its address may be another's by now."""
-    if found.status.phase in ENDED:
-        return None
-    meta = found.metadata
-    labels = ",".join(f"{key}={value}" for key, value in sorted(meta.labels.items()))
-    return Pod(
-        sys.intern(meta.namespace),
-        meta.name,
-        labels=sys.intern(f"{meta.namespace}/{labels}"),
-        node=sys.intern(found.spec.node_name),
-        ips=tuple(one.ip for one in found.status.pod_ips),
-        host_network=found.spec.host_network,
-        ports=tuple(
-            (sys.intern(port.name), port.container_port, sys.intern(port.protocol))
-            for container in found.spec.containers
-            for port in container.ports
-            if port.name
-        ),
-    )
-
-
-def namespace_row(found: core.Namespace) -> Namespace:
-    """A Namespace by its labels, and by whether it wants its policies logged."""
-    meta = found.metadata
-    logs = meta.annotations.get(LOGGING, "") in TRUE
-    return Namespace(meta.name, tuple(sorted(meta.labels.items())), logs)
+    Belongs = Membership | GroupNode | Candidate | Stranger
 
 
 def label_set(_: Facts, pod: Pod) -> Iterator[LabelSet]:
@@ -64,23 +51,74 @@ def label_set(_: Facts, pod: Pod) -> Iterator[LabelSet]:
     yield LabelSet(pod.namespace, pod.labels.removeprefix(f"{pod.namespace}/"))
 
 
+def entity_label_set(_: Facts, entity: Entity) -> Iterator[LabelSet]:
+    """Shared by all ExternalEntities of the Namespace that have these labels."""
+    text = entity.labels.removeprefix(f"{ENTITY} {entity.namespace}/")
+    yield LabelSet(entity.namespace, text, ENTITY)
+
+
+def node_label_set(_: Facts, node: ClusterNode) -> Iterator[LabelSet]:
+    """Shared by all Nodes that have these labels."""
+    yield LabelSet("", node.labels.removeprefix(f"{NODE} /"), NODE)
+
+
 def matches(facts: Facts, found: LabelSet) -> Iterator[Match]:
-    """The selectors that mean Pods with these labels."""
-    labels, home = found.labels, facts.get(Namespace, found.namespace)
+    """The selectors that mean whoever has these labels."""
+    labels = found.labels
+    home = facts.get(Namespace, found.namespace) if found.namespace else None
     for place in looks(found, labels, home):
         for selector in facts.by(GroupSelector, "place", place):
             if selects(selector, found, labels, home):
                 yield Match(found.key, selector.key)
 
 
-def memberships(facts: Facts, pod: Pod) -> Iterator[Membership | GroupNode]:
+def memberships(facts: Facts, pod: Pod) -> Iterator[Belongs]:
     """All groups that this Pod is in; policies follow the Nodes of those that they are for."""
     for match in facts.by(Match, "labels", pod.labels):
         for group in facts.by(Group, "selector", match.selector):
-            if (member := MEMBERS[group.resource](pod)) is not None:
-                yield Membership(group.resource, group.name, pod.key, member, pod.node)
-                if group.resource == "appliedtogroups":
-                    yield GroupNode(group.key, pod.node)
+            if group.home and group.home != pod.namespace:
+                yield Stranger(group.key)
+            elif (member := MEMBERS[group.resource](pod)) is not None:
+                yield from _belongs(group, pod.key, member, pod.node)
+
+
+def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs]:
+    """The same of an ExternalEntity; policies are for those that an agent is for."""
+    for match in facts.by(Match, "labels", entity.labels):
+        for group in facts.by(Group, "selector", match.selector):
+            if group.home and group.home != entity.namespace:
+                yield Stranger(group.key)
+            elif group.resource == ADDRESS or (group.resource == APPLIED and entity.node):
+                member = entity_member(entity, addresses=group.resource == ADDRESS)
+                yield from _belongs(group, f"{ENTITY} {entity.key}", member, entity.node)
+
+
+def node_memberships(facts: Facts, node: ClusterNode) -> Iterator[Belongs]:
+    """The same of a Node, which is also where policies for a Service are enforced."""
+    for match in facts.by(Match, "labels", node.labels):
+        for group in facts.by(Group, "selector", match.selector):
+            if group.resource != EGRESS:
+                member = node_member(node, addresses=group.resource == ADDRESS)
+                yield from _belongs(group, f"{NODE} {node.name}", member, node.name)
+    for group in facts.by(Group, "everywhere", True):
+        if group.service:
+            yield from _belongs(group, f"{NODE} {node.name}", service_member(*group.service), node.name)
+
+
+def _belongs(group: Group, who: str, member: GroupMember, node: str) -> Iterator[Belongs]:
+    if group.home:
+        yield Candidate((group.resource, group.name), who, member, node)
+        return
+    yield Membership(group.resource, group.name, who, member, node)
+    if group.resource == APPLIED:
+        yield GroupNode(group.key, node)
+
+
+def among_themselves(facts: Facts, found: Candidate) -> Iterator[Belongs]:
+    """Nobody belongs to a group with a home that selects a stranger: policies for it are not realised."""
+    resource, name = found.group
+    if facts.get(Stranger, f"{resource}/{name}") is None:
+        yield from _belongs(Group(resource, name, ()), found.who, found.member, found.node)
 
 
 def head(_: Facts, group: Group) -> Iterator[GroupHead]:
@@ -96,8 +134,13 @@ FEATURE = ControllerFeature(
     ),
     units=(
         Unit(Pod, label_set, yields=(LabelSet,)),
+        Unit(Entity, entity_label_set, yields=(LabelSet,)),
+        Unit(ClusterNode, node_label_set, yields=(LabelSet,)),
         Unit(LabelSet, matches, yields=(Match,)),
-        Unit(Pod, memberships, yields=(GroupNode,)),
+        Unit(Pod, memberships, yields=(GroupNode, Candidate, Stranger)),
+        Unit(Entity, entity_memberships, yields=(GroupNode, Candidate, Stranger)),
+        Unit(ClusterNode, node_memberships, yields=(GroupNode,)),
+        Unit(Candidate, among_themselves, yields=(GroupNode,)),
         Unit(Group, head),
     ),
 )

@@ -1,6 +1,6 @@
-"""How a Pod is told to agents in each kind of group.
+"""How a Pod, an ExternalEntity or a Node is told to agents in each kind of group.
 
-parity: pkg/controller/egress/controller.go syncEgress, pkg/controller/networkpolicy podToGroupMember
+parity: pkg/controller/egress/controller.go syncEgress, pkg/controller/networkpolicy podToGroupMember and its like
 """
 
 from __future__ import annotations
@@ -8,12 +8,21 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from antrea.apis.controlplane import GroupMember, NamedPort, PodReference
+from antrea.apis.controlplane import (
+    ExternalEntityReference,
+    GroupMember,
+    NamedPort,
+    NodeReference,
+    PodReference,
+    ServiceReference,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from antrea.facts.cluster import Pod
+    from antrea.facts.cluster import ClusterNode, Entity, Pod
+
+ADDRESS, APPLIED, EGRESS = "addressgroups", "appliedtogroups", "egressgroups"
 
 
 def egress_member(pod: Pod) -> GroupMember | None:
@@ -38,8 +47,31 @@ def address_member(pod: Pod) -> GroupMember | None:
     return GroupMember(pod=reference, ips=tuple(packed(ip) for ip in pod.ips), ports=_ports(pod))
 
 
-def _ports(pod: Pod) -> tuple[NamedPort, ...]:
-    return tuple(NamedPort(port=number, name=name, protocol=protocol) for name, number, protocol in pod.ports)
+def entity_member(entity: Entity, *, addresses: bool) -> GroupMember:
+    """An ExternalEntity."""
+    return GroupMember(
+        external_entity=ExternalEntityReference(name=entity.name, namespace=entity.namespace),
+        ips=tuple(packed(ip) for ip in entity.ips) if addresses else (),
+        ports=_ports(entity),
+    )
+
+
+def node_member(node: ClusterNode, *, addresses: bool) -> GroupMember:
+    """A Node."""
+    return GroupMember(
+        node=NodeReference(name=node.name), ips=tuple(packed(ip) for ip in node.ips) if addresses else ()
+    )
+
+
+def service_member(namespace: str, name: str) -> GroupMember:
+    """A Service."""
+    return GroupMember(service=ServiceReference(name=name, namespace=namespace))
+
+
+def _ports(found: Pod | Entity) -> tuple[NamedPort, ...]:
+    return tuple(
+        NamedPort(port=number, name=name, protocol=protocol) for name, number, protocol in found.ports
+    )
 
 
 def packed(text: str) -> bytes:
@@ -49,8 +81,8 @@ def packed(text: str) -> bytes:
 
 
 MEMBERS: Mapping[str, Callable[[Pod], GroupMember | None]] = {
-    "addressgroups": address_member,
-    "appliedtogroups": applied_member,
-    "egressgroups": egress_member,
+    ADDRESS: address_member,
+    APPLIED: applied_member,
+    EGRESS: egress_member,
 }
 """By the plural of the group's kind; None: the Pod does not count there."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from antrea.apis.controlplane import GroupMember, NetworkPolicy
+from antrea.facts.fact import Fact
 
 RESOURCES = ("addressgroups", "appliedtogroups", "egressgroups", "networkpolicies")
 """Plurals of controlplane.antrea.io that are computed; the place in this list is the category of the entries."""
@@ -63,6 +64,20 @@ class Membership(OfGroup, frozen=True):
     @property
     def key(self) -> tuple[str, ...]:
         return (*self.group, self.who)
+
+
+class Candidate(Fact, frozen=True):
+    """A `Membership` of a group with a home, unless there is a `Stranger`; derived."""
+
+    group: tuple[str, str]
+    """Plural of its kind, name."""
+    who: str
+    member: GroupMember
+    node: str
+
+    @property
+    def key(self) -> str:
+        return f"{'/'.join(self.group)} {self.who}"
 
 
 class PublishedPolicy(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.facts.group import GroupSelector, Place, Requirement
+from antrea.facts.group import ENTITY, NODE, POD, GroupSelector, Place, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from antrea.facts.group import LabelSet
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-EVERY: Place = ("every",)
-"""Where a selector is found that asks for no label to be there."""
+_WORDS = {ENTITY: "eeSelector", NODE: "nodeSelector", POD: "podSelector"}
+SERVICE_ACCOUNT = "internal.antrea.io/service-account"
+"""A label that Pods have for their ServiceAccount, besides their own."""
 
 
 def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
@@ -33,32 +34,63 @@ def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
 
 
 def group_selector(
-    namespace: str = "", pods: LabelSelector | None = None, namespaces: LabelSelector | None = None
+    namespace: str = "",
+    pods: LabelSelector | None = None,
+    namespaces: LabelSelector | None = None,
+    *,
+    entities: LabelSelector | None = None,
+    nodes: LabelSelector | None = None,
 ) -> GroupSelector | None:
     """The selector of an object of `namespace` ("" for those of the cluster); None if it selects nothing."""
-    if not namespace and pods is None and namespaces is None:
+    kind, labels = POD, pods
+    if nodes is not None:
+        kind, labels = NODE, nodes
+    elif entities is not None:
+        kind, labels = ENTITY, entities
+    if not namespace and labels is None and namespaces is None:
         return None
-    of_pods = None if pods is None else requirements(pods)
-    of_namespaces = None if namespaces is None else requirements(namespaces)
-    own = namespace if namespaces is None else ""
-    return GroupSelector(
-        name=_name(own, of_pods, of_namespaces),
-        places=tuple(_places(own, of_pods or (), of_namespaces or ())),
-        namespace=own,
-        namespaces=of_namespaces,
-        pods=of_pods,
+    return selector_of(
+        namespace if namespaces is None else "",
+        None if namespaces is None else requirements(namespaces),
+        None if labels is None else requirements(labels),
+        kind,
     )
 
 
+def selector_of(
+    namespace: str,
+    namespaces: tuple[Requirement, ...] | None,
+    labels: tuple[Requirement, ...] | None,
+    kind: str = POD,
+) -> GroupSelector:
+    """From its conditions."""
+    return GroupSelector(
+        name=_name(namespace, namespaces, labels, kind),
+        places=tuple(_places(kind, namespace, labels or (), namespaces or ())),
+        namespace=namespace,
+        namespaces=namespaces,
+        labels=labels,
+        kind=kind,
+    )
+
+
+def account_selector(namespace: str, account: str) -> GroupSelector:
+    """Pods that run as this ServiceAccount."""
+    return selector_of(namespace, None, ((SERVICE_ACCOUNT, "=", (account,)),))
+
+
 def _name(
-    namespace: str, pods: tuple[Requirement, ...] | None, namespaces: tuple[Requirement, ...] | None
+    namespace: str,
+    namespaces: tuple[Requirement, ...] | None,
+    labels: tuple[Requirement, ...] | None,
+    kind: str,
 ) -> str:
     parts = [f"namespace={namespace}"] if namespace else []
     if namespaces is not None:
         parts.append(f"namespaceSelector={text(namespaces)}")
-    if pods is not None:
-        parts.append(f"podSelector={text(pods)}")
-    return " And ".join(parts)
+    if labels is not None:
+        parts.append(f"{_WORDS[kind]}={text(labels)}")
+    return " And ".join(sorted(parts))
 
 
 def text(conditions: Iterable[Requirement]) -> str:
@@ -92,39 +124,51 @@ def _meets(labels: Mapping[str, str], key: str, operator: str, values: tuple[str
 def selects(
     selector: GroupSelector, found: LabelSet, labels: Mapping[str, str], home: Namespace | None
 ) -> bool:
-    """Whether Pods with the labels of `found` are meant; `home` is their Namespace, None while it is not known."""
-    if selector.namespace and selector.namespace != found.namespace:
+    """Whether what has the labels of `found` is meant; `home` is its Namespace, None while it is not known."""
+    if selector.kind != found.kind or (selector.namespace and selector.namespace != found.namespace):
         return False
     if selector.namespaces and (home is None or not meets(dict(home.labels), selector.namespaces)):
         return False
-    return meets(labels, selector.pods or ())
+    return meets(labels, selector.labels or ())
 
 
 def _places(
-    namespace: str, pods: tuple[Requirement, ...], namespaces: tuple[Requirement, ...]
+    kind: str, namespace: str, labels: tuple[Requirement, ...], namespaces: tuple[Requirement, ...]
 ) -> Iterator[Place]:
     """Under one condition that asks for a label, each of its values; a selector is found by all that it may match."""
-    for kind, conditions in ((f"pod {namespace}", pods), ("namespace", namespaces)):
+    for where, conditions in ((_own(kind, namespace), labels), (_home(kind), namespaces)):
         for key, operator, values in conditions:
             if operator == "exists":
-                yield (kind, key)
+                yield (where, key)
                 return
             if operator in ("=", "in"):
-                yield from ((kind, key, value) for value in dict.fromkeys(values))
+                yield from ((where, key, value) for value in dict.fromkeys(values))
                 return
-    yield (*EVERY, namespace)
+    yield (_every(kind), namespace)
 
 
 def looks(found: LabelSet, labels: Mapping[str, str], home: Namespace | None) -> Iterator[Place]:
     """The places of all selectors that may match these labels."""
-    of_namespace = () if home is None else home.labels
-    for kind, pairs in (
-        ("pod ", labels.items()),
-        (f"pod {found.namespace}", labels.items()),
-        ("namespace", of_namespace),
+    kind, of_namespace = found.kind, () if home is None else home.labels
+    for where, pairs in (
+        *((_own(kind, space), labels.items()) for space in dict.fromkeys(("", found.namespace))),
+        (_home(kind), of_namespace),
     ):
         for key, value in pairs:
-            yield (kind, key)
-            yield (kind, key, value)
-    yield (*EVERY, "")
-    yield (*EVERY, found.namespace)
+            yield (where, key)
+            yield (where, key, value)
+    for space in dict.fromkeys(("", found.namespace)):
+        yield (_every(kind), space)
+
+
+def _own(kind: str, namespace: str) -> str:
+    return f"{kind} own {namespace}"
+
+
+def _home(kind: str) -> str:
+    return f"{kind} home"
+
+
+def _every(kind: str) -> str:
+    """Where a selector is found that asks for no label to be there."""
+    return f"{kind} every"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from antrea.apis import networking
     from antrea.apis.controlplane import NetworkPolicyRule
+    from antrea.apis.crd import network_policy as crd
+    from antrea.apis.crd.part import IPBlock as CrdBlock
     from antrea.facts.group import GroupSelector
 
 UUIDS = uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115")
@@ -30,7 +32,7 @@ ALL = NetworkPolicyPeer(
 def group(resource: str, selector: GroupSelector) -> Group:
     """The group of a selector, which all policies that have the same one share."""
     name = str(uuid.uuid5(UUIDS, selector.name))
-    return Group(resource, name, selector.key, name)
+    return Group(resource, name, (selector.key,), name)
 
 
 def network(cidr: str) -> IPNet:
@@ -39,7 +41,7 @@ def network(cidr: str) -> IPNet:
     return IPNet(ip=packed(ip), prefix_length=int(length))
 
 
-def block(found: networking.IPBlock) -> IPBlock:
+def block(found: networking.IPBlock | CrdBlock) -> IPBlock:
     """A CIDR with holes. Raises ValueError."""
     return IPBlock(cidr=network(found.cidr), except_=tuple(network(hole) for hole in found.except_))
 
@@ -49,7 +51,7 @@ def services(ports: Iterable[networking.NetworkPolicyPort]) -> tuple[Service, ..
     return tuple(Service(protocol=one.protocol, port=one.port, end_port=one.end_port) for one in ports)
 
 
-def has_named_port(ports: Iterable[networking.NetworkPolicyPort]) -> bool:
+def has_named_port(ports: Iterable[networking.NetworkPolicyPort | crd.RulePort]) -> bool:
     """Whether a port is meant that each Pod may give another number."""
     return any(isinstance(one.port, str) for one in ports)
 

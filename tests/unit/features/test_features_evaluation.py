@@ -21,7 +21,7 @@ from antrea.controller.compute import FEATURES
 from antrea.engine import Engine, Facts
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import Namespace, Pod
-from antrea.features.grouping.controller import namespace_row, pod_row
+from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.network_policy.controller import KubePolicy, policy_row
 from antrea.features.network_policy.evaluation import ISOLATION, evaluated
 

@@ -17,8 +17,8 @@ from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Namespace, Pod
 from antrea.facts.egress import EgressRow
 from antrea.features.egress.controller import egress_row
-from antrea.features.grouping.controller import namespace_row, pod_row
 from antrea.features.grouping.publication import GroupHead, Membership
+from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.grouping.selector import group_selector
 
 if TYPE_CHECKING:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import msgspec
 import pytest
+from native_world import Told, named
 
 from antrea.apis import controlplane as cp
 from antrea.apis import core
 from antrea.apis.networking import NetworkPolicy
-from antrea.controller.compute import FEATURES
-from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Pod
-from antrea.features.grouping.controller import namespace_row, pod_row
-from antrea.features.grouping.publication import GroupHead, GroupSpan, Membership, PublishedPolicy
+from antrea.features.grouping.publication import GroupHead, Membership, PublishedPolicy
+from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.network_policy.controller import KubePolicy, policy_row, rules
 
 NOBODY = cp.NetworkPolicyPeer()
 V4 = bytes(10) + b"\xff\xff"
 ANY = (cp.IPBlock(cidr=cp.IPNet(ip=V4 + bytes(4))), cp.IPBlock(cidr=cp.IPNet(ip=bytes(16))))
 WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
-
-
-def named(selector: str) -> str:
-    """The name of the group of a selector."""
-    return str(uuid.uuid5(uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115"), selector))
 
 
 def policy(name: str = "p", **spec: Any) -> KubePolicy:
@@ -133,39 +126,6 @@ RULES = {
 @pytest.mark.parametrize(("spec", "wanted"), RULES.values(), ids=RULES.keys())
 def test_rules_are_told_like_this(spec: dict[str, Any], wanted: list[cp.NetworkPolicyRule]) -> None:
     assert [*rules(policy(**spec), logging=False)] == wanted
-
-
-class Told:
-    """What agents have been told after each step."""
-
-    def __init__(self) -> None:
-        self.facts = Facts()
-        self.engine = Engine(self.facts, [unit for feature in FEATURES for unit in feature.units])
-        self.standing: dict[Any, Any] = {}
-
-    def put(self, *rows: Any) -> Told:
-        for row in rows:
-            self.facts.put(row)
-        return self.step()
-
-    def drop(self, kind: type[Any], key: str) -> Told:
-        self.facts.drop(kind, key)
-        return self.step()
-
-    def step(self) -> Told:
-        plan = self.engine.plan()
-        self.standing.update({(type(entry), entry.key): entry for entry in plan.put})
-        for entry in plan.drop:
-            del self.standing[type(entry), entry.key]
-        return self
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [entry for (found, _), entry in self.standing.items() if found is kind]
-
-    def nodes(self) -> dict[str, tuple[str, ...]]:
-        """Nodes of each policy, and of each group of addresses."""
-        spans = {entry.name: entry.parts for entry in self.of(GroupSpan)}
-        return {**{entry.key: entry.nodes for entry in self.of(PublishedPolicy)}, **spans}
 
 
 FROM_DB: dict[str, Any] = {"ingress": [{"from": [{"podSelector": DB}]}]}

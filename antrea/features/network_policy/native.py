@@ -1,0 +1,69 @@
+"""Antrea's own policies in the controller: what agents are told of them, and to which Nodes that goes.
+
+parity: pkg/controller/networkpolicy/networkpolicy_controller.go syncInternalNetworkPolicy
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis import core
+from antrea.apis.crd.external import ExternalEntity
+from antrea.engine import Unit
+from antrea.facts.cluster import ClusterNode, ClusterService, Entity
+from antrea.facts.group import Group, GroupNode, GroupSelector, Stranger
+from antrea.features.admission import Watched
+from antrea.features.controller import ControllerFeature
+from antrea.features.grouping.member import ADDRESS, APPLIED
+from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
+from antrea.features.grouping.row import entity_row, node_row, service_row
+from antrea.features.network_policy import native_policy, source_group
+from antrea.features.network_policy.native_policy import (
+    ClusterPolicy,
+    InternalPolicy,
+    NamespacedPolicy,
+    internal_policy,
+)
+from antrea.features.network_policy.source_group import GroupUse
+from antrea.features.network_policy.tier import TIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+
+def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolicy | GroupSpan]:
+    """The policy for all Nodes that have somebody it is for, and those Nodes for the groups of its peers.
+
+    For none of them if one of its groups may not be what a policy is for.
+    """
+    keys = [f"{APPLIED}/{name}" for name in policy.targets]
+    strange = any(facts.get(Stranger, key) for key in keys)
+    found = {row.node for key in keys for row in facts.by(GroupNode, "group", key)}
+    nodes = () if strange else tuple(sorted(found))
+    yield PublishedPolicy(policy.found, nodes)
+    for name in policy.peers if nodes else ():
+        yield GroupSpan(ADDRESS, name, nodes)
+
+
+_MADE = (InternalPolicy, Group, GroupSelector, GroupUse)
+FEATURE = ControllerFeature(
+    name="AntreaPolicy",
+    watched=(
+        TIERS,
+        *native_policy.WATCHED,
+        *source_group.WATCHED,
+        Watched("/api/v1/nodes", core.Node, ClusterNode, node_row),
+        Watched("/api/v1/services", core.Service, ClusterService, service_row),
+        Watched("/apis/crd.antrea.io/v1alpha2/externalentities", ExternalEntity, Entity, entity_row),
+    ),
+    units=(
+        *source_group.UNITS,
+        Unit(ClusterPolicy, internal_policy, yields=_MADE),
+        Unit(NamespacedPolicy, internal_policy, yields=_MADE),
+        Unit(InternalPolicy, publication),
+    ),
+    publishes=(ADDRESS, APPLIED, "networkpolicies"),
+    gate="AntreaPolicy",
+)
