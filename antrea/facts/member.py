@@ -1,0 +1,65 @@
+"""What the agent knows of all agents: which Nodes may have one, which of these live, and whether they are a majority."""
+
+from __future__ import annotations
+
+from antrea.facts.fact import Fact
+from antrea.facts.group import Requirement
+
+
+class ClusterNode(Fact, frozen=True):
+    """A Linux Node, this one, too; the Node feed writes it."""
+
+    name: str
+    ips: tuple[str, ...]
+    """InternalIPs, at most one per family, IPv4 first."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Sorted."""
+    most_egress_ips: int | None = None
+    """From annotation node.antrea.io/max-egress-ips; None: the configuration says."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class Member(Fact, frozen=True):
+    """Another Node's agent, as gossip finds it; one that is merely suspected lives. The gossip feed writes it."""
+
+    node: str
+    alive: bool
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class Quorum(Fact, frozen=True):
+    """Whether this agent is with the majority of all, and has been for a while; the gossip feed writes it."""
+
+    has: bool
+    alive: int
+    """Agents that live, this one among them."""
+    of: int
+
+
+class PoolSelector(Fact, frozen=True):
+    """The Nodes that may hold addresses of an ExternalIPPool; the agent's pool feed writes it."""
+
+    pool: str
+    nodes: tuple[Requirement, ...]
+    """None: all."""
+
+    @property
+    def key(self) -> str:
+        return self.pool
+
+
+class PoolMembers(Fact, frozen=True):
+    """Nodes of an ExternalIPPool whose agents live, sorted; derived."""
+
+    pool: str
+    nodes: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        return self.pool

@@ -1,0 +1,90 @@
+"""Which Node is to hold which address: every agent that knows the same members finds the same, and as upstream's would.
+
+Each Node has 50 places on a ring of hashes; an address belongs to the Node at the first place after its own hash that
+has room. So when a Node goes, only its addresses move.
+parity: pkg/agent/consistenthash/consistenthash.go, pkg/agent/controller/egress/ip_scheduler.go schedule
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+REPLICAS = 50
+RINGS = 64
+"""Rings that are kept made: they cost about 2 ms per 100 Nodes."""
+
+
+class Wish(NamedTuple):
+    """An address that needs a Node. In the order of its fields the older one comes first."""
+
+    created: str
+    """RFC 3339"""
+    name: str
+    """Of the Egress."""
+    address: str
+    pool: str
+
+
+class Ring:
+    """The places of some Nodes."""
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        # of two Nodes at one place one is seen; upstream's order is by chance there, ours is that of names
+        places = {hashed: node for node in sorted(nodes) for hashed in _places(node)}
+        self._hashes = sorted(places)
+        self._nodes = [places[hashed] for hashed in self._hashes]
+
+    def pick(self, address: str, has_room: Callable[[str], bool] = lambda _: True) -> str:
+        """The Node for `address`; empty: none has room."""
+        start = bisect_left(self._hashes, crc32(address.encode()))
+        full: set[str] = set()
+        for index in range(start, start + len(self._nodes)):
+            node = self._nodes[index % len(self._nodes)]
+            if node in full:
+                continue
+            if has_room(node):
+                return node
+            full.add(node)
+        return ""
+
+
+@lru_cache(4096)
+def _places(node: str) -> tuple[int, ...]:
+    return tuple(crc32(f"{number}{node}".encode()) for number in range(REPLICAS))
+
+
+@lru_cache(RINGS)
+def ring(nodes: frozenset[str]) -> Ring:
+    """The ring of these Nodes."""
+    return Ring(nodes)
+
+
+def place(
+    wishes: Iterable[Wish], pools: Mapping[str, Iterable[str]], most: Callable[[str], int]
+) -> dict[str, str]:
+    """Name of each Egress -> its Node, empty if none has room. `pools` are their living Nodes, `most` a Node's room.
+
+    An address counts once on its Node, however many Egresses share it. An Egress whose pool is unknown is left out.
+    """
+    held: dict[str, set[str]] = defaultdict(set)
+    rings = {pool: ring(frozenset(nodes)) for pool, nodes in pools.items()}
+    found = {}
+    for wish in sorted(wishes):
+        if wish.pool not in rings:
+            continue
+
+        def has_room(node: str, address: str = wish.address) -> bool:
+            there = held[node]
+            return address in there or len(there) < most(node)
+
+        found[wish.name] = node = rings[wish.pool].pick(wish.address, has_room)
+        if node:
+            held[node].add(wish.address)
+    return found

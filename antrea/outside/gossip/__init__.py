@@ -1,0 +1,1 @@
+"""Which agents live: SWIM gossip, sealed, between the Nodes that Kubernetes lists."""

@@ -1,0 +1,266 @@
+"""Sealed channels between this agent and every peer: nothing forged and nothing recorded earlier is ever let in.
+
+Two packets make a channel, each with a random half (HELLO, WELCOME); its keys come from both halves and the shared key,
+so what was sealed for an earlier channel, of either side, opens in none. Within a channel every packet has a number of
+its own, which is taken once. No clock is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from antrea.outside.gossip.seal import NONCE, TAG, Box, Token, derived
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+HELLO, WELCOME, DATA = b"\x11", b"\x12", b"\x13"
+"""The high half is the version of this form."""
+HALF, ID, NUMBER = 16, 8, 8
+"""Bytes of a random half, of a channel's name, of a packet's number."""
+OVERHEAD = 1 + ID + NUMBER + TAG
+"""Bytes that a DATA packet has beside its text."""
+WINDOW = 1024
+"""Packets that may be overtaken."""
+CHANNELS_PER_PEER = 4
+"""Its present one, one that it is making, and two for replayed greetings to push out."""
+WAITING_PER_PEER = 8
+"""Texts that wait for a channel."""
+HELLO_SECONDS = 1.0
+"""How long the same half is offered."""
+
+
+class Greeting(msgspec.Struct, frozen=True, array_like=True):
+    """HELLO and WELCOME, unsealed; a WELCOME gives back the half that it answers."""
+
+    sender: str
+    receiver: str
+    half: bytes
+    answers: bytes = b""
+
+
+class Text(NamedTuple):
+    """What is to be sent; `stream`: over TCP."""
+
+    data: bytes
+    stream: bool = False
+
+
+class Sealed(NamedTuple):
+    """A packet on its way."""
+
+    data: bytes
+    stream: bool = False
+    answers: bool = False
+    """It goes back where the packet came from, if that was a TCP connection."""
+
+
+class Heard(NamedTuple):
+    """What a packet was: a text of `sender`, if any, and what has to be sent to `sender` now."""
+
+    sender: str = ""
+    text: bytes | None = None
+    send: tuple[Sealed, ...] = ()
+
+
+class Channel:
+    """One pair of keys with the numbers used and seen."""
+
+    def __init__(self, peer: str, secret: bytes, halves: bytes, names: bytes, *, began: bool) -> None:
+        """`secret` is the shared key; `halves` and `names` are the beginner's first; `began`: that is us."""
+        self.peer, self.secret = peer, secret
+        self.half = halves[:HALF]
+        self.serial = 0
+        """Later channels of this process have greater ones."""
+        self.welcome = b""
+        """What answered the HELLO, to answer it again; empty once the other side proved to have the keys."""
+        keys = derived(secret, halves, b"antrea gossip channel " + names, ID + 64)
+        self.name, first, second = keys[:ID], keys[ID : ID + 32], keys[ID + 32 :]
+        self._out, self._in = Box(first if began else second), Box(second if began else first)
+        self._sent = 0
+        self._newest, self._seen = 0, 0
+        """The highest number seen, and a bit for each of the WINDOW before it."""
+
+    def seal(self, text: bytes) -> bytes:
+        """A DATA packet."""
+        self._sent += 1
+        header = DATA + self.name + self._sent.to_bytes(NUMBER, "big")
+        return header + self._out.seal(_nonce(self._sent), text, header)
+
+    def open(self, packet: bytes) -> tuple[bytes | None, str]:
+        """The text, or None and why not."""
+        header = packet[: 1 + ID + NUMBER]
+        number = int.from_bytes(header[1 + ID :], "big")
+        back = self._newest - number
+        if back >= WINDOW or (back >= 0 and self._seen >> back & 1):
+            return None, "replayed"
+        text = self._in.open(_nonce(number), packet[len(header) :], header)
+        if text is None:
+            return None, "forged"
+        if back < 0:
+            self._seen = (self._seen << -back if -back < WINDOW else 0) & (1 << WINDOW) - 1
+            self._newest, back = number, 0
+        self._seen |= 1 << back
+        return text, ""
+
+
+def _nonce(number: int) -> bytes:
+    return number.to_bytes(NONCE, "big")
+
+
+class Channels:
+    """Those with all peers. Peers are named by the caller; bounded by their number."""
+
+    def __init__(self, me: str, token: Token) -> None:
+        self._me = me
+        self._token = token
+        self._keys: tuple[bytes, ...] = ()
+        self._greeting_boxes: dict[bytes, Box] = {}
+        self._peers: set[str] = set()
+        self._serial = 0
+        self._by_name: dict[bytes, Channel] = {}
+        self._of: dict[str, deque[Channel]] = {}
+        """All channels of a peer, oldest first."""
+        self._now: dict[str, Channel] = {}
+        """The one to send by: the latest that the other side proved to have."""
+        self._begun: dict[str, tuple[bytes, bytes, float]] = {}
+        """Half and packet of the HELLO that is not answered yet, and since when it is offered."""
+        self._waiting: dict[str, deque[Text]] = {}
+        self.dropped: Counter[str] = Counter()
+        """Packets that changed nothing, by why."""
+
+    def keys(self, keys: Sequence[bytes]) -> None:
+        """Shared keys: the first seals, all of them open. Channels of a key that is gone end."""
+        self._keys = tuple(keys)
+        self._greeting_boxes = {key: Box(derived(key, b"", b"antrea gossip greeting", 32)) for key in keys}
+        self._begun.clear()
+        for channel in [one for one in self._by_name.values() if one.secret not in self._keys]:
+            self._end(channel)
+
+    def peers(self, peers: Collection[str]) -> None:
+        """Whom to talk to; all else is forgotten."""
+        for gone in self._peers - set(peers):
+            for channel in list(self._of.get(gone, ())):
+                self._end(channel)
+            self._begun.pop(gone, None)
+            self._waiting.pop(gone, None)
+        self._peers = set(peers)
+
+    def send(self, now: float, peer: str, text: Text, *, renew: bool = False) -> Iterator[Sealed]:
+        """What to send so that `peer` gets `text`; `renew`: it may have lost the channel, so begin one as well."""
+        if not self._keys or peer not in self._peers:
+            return
+        channel = self._now.get(peer)
+        if channel:
+            yield Sealed(channel.seal(text.data), text.stream)
+        else:
+            self._waiting.setdefault(peer, deque(maxlen=WAITING_PER_PEER)).append(text)
+        if renew or not channel:
+            yield Sealed(self._hello(now, peer), text.stream)
+
+    def open(self, packet: bytes) -> Heard:
+        """A packet that came in. Whatever is not by a peer, to us and new changes nothing but a count."""
+        kind = packet[:1]
+        if kind == DATA and len(packet) >= OVERHEAD:
+            return self._data(packet)
+        if kind in (HELLO, WELCOME) and len(packet) > 1 + NONCE + TAG:
+            return self._greeting(kind, packet)
+        return self._drop("garbled")
+
+    def _drop(self, why: str) -> Heard:
+        self.dropped[why] += 1
+        return Heard()
+
+    def _data(self, packet: bytes) -> Heard:
+        channel = self._by_name.get(packet[1 : 1 + ID])
+        if channel is None:
+            return self._drop("unknown channel")
+        text, why = channel.open(packet)
+        if text is None:
+            return self._drop(why)
+        channel.welcome = b""
+        used = self._now.get(channel.peer)
+        newer = used is None or channel.serial > used.serial
+        return Heard(channel.peer, text, self._take_up(channel) if newer else ())
+
+    def _take_up(self, channel: Channel) -> tuple[Sealed, ...]:
+        self._now[channel.peer] = channel
+        waiting = self._waiting.pop(channel.peer, ())
+        return tuple(Sealed(channel.seal(text.data), text.stream) for text in waiting)
+
+    def _hello(self, now: float, peer: str) -> bytes:
+        half, packet, since = self._begun.get(peer, (b"", b"", 0.0))
+        if not half or now - since > HELLO_SECONDS:
+            half = self._token(HALF)
+            packet = self._greet(HELLO, self._keys[0], Greeting(self._me, peer, half))
+            self._begun[peer] = (half, packet, now)
+        return packet
+
+    def _greet(self, kind: bytes, key: bytes, greeting: Greeting) -> bytes:
+        nonce = self._token(NONCE)
+        text = msgspec.msgpack.encode(greeting)
+        return kind + nonce + self._greeting_boxes[key].seal(nonce, text, kind)
+
+    def _greeting(self, kind: bytes, packet: bytes) -> Heard:
+        nonce, sealed = packet[1 : 1 + NONCE], packet[1 + NONCE :]
+        tried = ((key, box.open(nonce, sealed, kind)) for key, box in self._greeting_boxes.items())
+        key, text = next(((key, text) for key, text in tried if text is not None), (b"", None))
+        if text is None:
+            return self._drop("forged")
+        try:
+            greeting = msgspec.msgpack.decode(text, type=Greeting)
+        except msgspec.DecodeError:
+            return self._drop("garbled")
+        if greeting.receiver != self._me or greeting.sender not in self._peers:
+            return self._drop("not a peer")
+        return (self._welcome if kind == HELLO else self._welcomed)(key, greeting)
+
+    def _welcome(self, key: bytes, hello: Greeting) -> Heard:
+        for held in self._of.get(hello.sender, ()):
+            if held.half == hello.half:
+                if not held.welcome:
+                    return self._drop("replayed")
+                # sent again because our answer was lost, or recorded: either way there is one channel for it
+                return Heard(hello.sender, None, (Sealed(held.welcome, answers=True),))
+        half = self._token(HALF)
+        names = _names(hello.sender, self._me)
+        channel = Channel(hello.sender, key, hello.half + half, names, began=False)
+        channel.welcome = self._greet(WELCOME, key, Greeting(self._me, hello.sender, half, hello.half))
+        self._add(channel)
+        return Heard(hello.sender, None, (Sealed(channel.welcome, answers=True),))
+
+    def _welcomed(self, key: bytes, welcome: Greeting) -> Heard:
+        half, _, _ = self._begun.get(welcome.sender, (b"", b"", 0.0))
+        if not half or welcome.answers != half:
+            return self._drop("replayed")
+        del self._begun[welcome.sender]
+        names = _names(self._me, welcome.sender)
+        channel = Channel(welcome.sender, key, half + welcome.half, names, began=True)
+        self._add(channel)
+        return Heard(welcome.sender, None, self._take_up(channel))
+
+    def _add(self, channel: Channel) -> None:
+        self._serial += 1
+        channel.serial = self._serial
+        held = self._of.setdefault(channel.peer, deque())
+        held.append(channel)
+        self._by_name[channel.name] = channel
+        if len(held) > CHANNELS_PER_PEER:
+            used = self._now.get(channel.peer)
+            self._end(next(one for one in held if one is not used))
+
+    def _end(self, channel: Channel) -> None:
+        held = self._of[channel.peer]
+        held.remove(channel)
+        if not held:
+            del self._of[channel.peer]
+        del self._by_name[channel.name]
+        if self._now.get(channel.peer) is channel:
+            del self._now[channel.peer]
+
+
+def _names(beginner: str, other: str) -> bytes:
+    return msgspec.msgpack.encode((beginner, other))

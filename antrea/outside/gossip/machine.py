@@ -1,0 +1,91 @@
+"""One agent's gossip without sockets and clock: SWIM in sealed channels. Tests run it in virtual time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.errors import Invalid
+from antrea.outside.gossip.channel import Channels, Text
+from antrea.outside.gossip.message import decode, encode
+from antrea.outside.gossip.suspicion import Timing
+from antrea.outside.gossip.swim import Swim
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from random import Random
+
+    from antrea.outside.gossip.channel import Sealed
+    from antrea.outside.gossip.seal import Token
+    from antrea.outside.gossip.swim import Change
+
+
+class Packet(NamedTuple):
+    """What the transport has to send."""
+
+    to: str
+    data: bytes
+    stream: bool = False
+    """Over TCP."""
+    origin: object = None
+    """The connection it answers on, if it is still there."""
+
+
+class Machine:
+    """Events in: `keys`, `peers`, `packet`, `tick`. Out: `take`."""
+
+    def __init__(
+        self, me: str, *, random: Random, token: Token, now: float = 0.0, timing: Timing | None = None
+    ) -> None:
+        """`token` makes secrets, `random` chooses members."""
+        self.swim = Swim(me, random, timing or Timing(), now)
+        self.channels = Channels(me, token)
+        self._ready: list[Packet] = []
+
+    def keys(self, keys: Sequence[bytes]) -> None:
+        """Shared keys, the first one for sealing. Without any, this agent is silent and deaf."""
+        self.channels.keys(keys)
+
+    def peers(self, now: float, names: Collection[str]) -> None:
+        """Every other agent that may be."""
+        self.channels.peers([name for name in names if name != self.swim.me])
+        self.swim.peers(now, names)
+
+    def packet(self, now: float, data: bytes, origin: object = None) -> None:
+        """A datagram, or a frame of the TCP connection `origin`."""
+        heard = self.channels.open(data)
+        self._put(heard.sender, heard.send, origin)
+        if heard.text is None:
+            return
+        try:
+            message = decode(heard.text)
+        except Invalid:
+            self.channels.dropped["unreadable"] += 1
+            return
+        self.swim.received(now, heard.sender, message, origin)
+        self._seal(now)
+
+    def tick(self, now: float) -> None:
+        """Every 20 to 50 ms."""
+        self.swim.tick(now)
+        self._seal(now)
+
+    def leave(self, now: float) -> None:
+        """Say goodbye, so that nobody has to suspect."""
+        self.swim.leave()
+        self._seal(now)
+
+    def take(self) -> tuple[list[Packet], list[Change]]:
+        """What there is to send, and what changed."""
+        ready, self._ready = self._ready, []
+        changes, self.swim.changes = self.swim.changes, []
+        return ready, changes
+
+    def _seal(self, now: float) -> None:
+        sends, self.swim.out = self.swim.out, []
+        for send in sends:
+            text = Text(encode(send.message), send.stream)
+            sealed = tuple(self.channels.send(now, send.to, text, renew=send.renew))
+            self._ready += [Packet(send.to, one.data, one.stream, send.origin) for one in sealed]
+
+    def _put(self, to: str, sealed: Sequence[Sealed], origin: object) -> None:
+        self._ready += [Packet(to, one.data, one.stream, origin if one.answers else None) for one in sealed]

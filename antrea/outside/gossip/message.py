@@ -1,0 +1,106 @@
+"""What agents tell each other, and its form in MessagePack; what a stranger sends never gets here unsealed.
+
+Source: Das, Gupta, Motivala, "SWIM: Scalable Weakly-consistent Infection-style Process Group Membership Protocol" (2002)
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from antrea.errors import Invalid
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=253)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**62)]
+
+
+class Standing(enum.IntEnum):
+    """What is held of a member; of one incarnation, the greater one wins."""
+
+    ALIVE = 0
+    SUSPECT = 1
+    DEAD = 2
+    LEFT = 3
+    """It said so itself."""
+
+
+class Rumour(msgspec.Struct, frozen=True, array_like=True):
+    """One member's standing; `witness` is who found it so, for an accusation."""
+
+    node: Name
+    incarnation: Count
+    """Only the member itself raises it, to refute."""
+    standing: Standing
+    witness: Annotated[str, Meta(max_length=253)] = ""
+
+
+Rumours: TypeAlias = Annotated[tuple[Rumour, ...], Meta(max_length=20_000)]
+
+
+class Ping(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Asks for an Ack of the same number."""
+
+    number: Count
+    incarnation: Count
+    """The sender's own, in every message."""
+    rumours: Rumours = ()
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Answers a Ping, or a Relay whose target answered."""
+
+    number: Count
+    incarnation: Count
+    rumours: Rumours = ()
+
+
+class Relay(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Asks to ping `target` for the sender."""
+
+    number: Count
+    incarnation: Count
+    target: Name
+    rumours: Rumours = ()
+
+
+class Gossip(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Only rumours."""
+
+    incarnation: Count
+    rumours: Rumours = ()
+
+
+class Sync(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """All that the sender holds, of itself, too; over TCP."""
+
+    incarnation: Count
+    asks: bool
+    """For the other's table in return."""
+    rumours: Rumours = ()
+
+
+Message: TypeAlias = Ping | Ack | Relay | Gossip | Sync
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """The message in MessagePack."""
+    return _ENCODER.encode(message)
+
+
+def size(rumour: Rumour) -> int:
+    """Bytes that a rumour takes in a message."""
+    return len(_ENCODER.encode(rumour))
+
+
+def decode(data: bytes) -> Message:
+    """Raises Invalid, for anything that is no message as described here."""
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
+        raise Invalid("gossip", str(why)) from why

@@ -1,0 +1,75 @@
+"""A suspicion, which ends in death unless it is refuted: the more witnesses, the sooner.
+
+Source: Dadgar, Phillips, Currey, "Lifeguard: Local Health Awareness for More Accurate Failure Detection" (2017), 4.3
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """All times are in seconds. docs/membership.md says what follows from them."""
+
+    period: float = 0.5
+    """Between two probes of one observed member; a probe fails after as long."""
+    again: float = 0.2
+    """Without an answer for so long, a probe goes again, through others and over TCP."""
+    observed: int = 3
+    """Members that each member probes every period: those that follow it on a ring."""
+    relays: int = 3
+    suspicion_least: float = 1.25
+    """With every witness that can be; longer than a member needs to notice that it is cut off."""
+    suspicion_most: float = 3.0
+    """With one witness of several that can be."""
+    suspicion_sole: float = 2.0
+    """With one witness where there can be no other."""
+    gossip: float = 0.1
+    """Between packets that only carry rumours."""
+    fanout: int = 3
+    sync: float = 30.0
+    """Between exchanges of whole tables."""
+    wander: float = 1.0
+    """Between probes of a member at random, dead ones, too: what was parted finds together by them."""
+    stall: float = 0.4
+    """Not having run for so long, this process does not blame others for what it did not hear."""
+    alone: float = 1.0
+    """Hearing nobody for so long, this member is cut off."""
+    grace: float = 0.5
+    """How long a majority may be short of members that are merely suspect."""
+    settle: float = 1.0
+    """How long a majority has to last before it counts."""
+
+
+class Suspicion:
+    """Of one incarnation of one member."""
+
+    def __init__(self, since: float, possible: int, timing: Timing) -> None:
+        """`possible` is how many witnesses there can be."""
+        self._since = since
+        self._possible = possible
+        self._timing = timing
+        self.witnesses: set[str] = set()
+
+    def witness(self, name: str) -> bool:
+        """Whether this is one more that counts."""
+        if name in self.witnesses or len(self.witnesses) >= max(self._possible, 1):
+            return False
+        self.witnesses.add(name)
+        return True
+
+    def delay(self, seconds: float) -> None:
+        """This process did not run for so long."""
+        self._since += seconds
+
+    @property
+    def ends(self) -> float:
+        """When the member counts as dead."""
+        timing = self._timing
+        if self._possible <= 1:
+            return self._since + timing.suspicion_sole
+        share = math.log(max(len(self.witnesses), 1)) / math.log(self._possible)
+        longest = timing.suspicion_most
+        return self._since + longest - (longest - timing.suspicion_least) * min(share, 1.0)

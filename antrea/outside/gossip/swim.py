@@ -1,0 +1,355 @@
+"""SWIM as a pure state machine: packets, ticks and lists of peers in; messages and changes of membership out.
+
+Every member probes the few that follow it on a ring of hashed names, so that a death is found within a stated time and
+by several witnesses; it also probes somebody at random, so that what was parted finds together. An accusation goes to
+the accused as well, who refutes it with a new incarnation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.outside.gossip.majority import Majority
+from antrea.outside.gossip.message import Ack, Gossip, Ping, Relay, Rumour, Standing, Sync, size
+from antrea.outside.gossip.rumours import Rumours
+from antrea.outside.gossip.suspicion import Suspicion, Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from random import Random
+
+    from antrea.outside.gossip.message import Message
+
+ROOM = 1160
+"""Bytes of names and rumours in a packet: with all headers it fits the least MTU of IPv6, 1280."""
+RELAYED_MOST = 1024
+"""Pings at a time that go for others."""
+SYNCS_PER_SECOND = 3
+
+
+class Send(NamedTuple):
+    """A message to a peer."""
+
+    to: str
+    message: Message
+    stream: bool = False
+    """Over TCP."""
+    renew: bool = False
+    """The peer may have been restarted."""
+    origin: object = None
+    """What `received` was given: the answer goes back there."""
+
+
+class Change(NamedTuple):
+    """A member that lives now, or does so no longer."""
+
+    node: str
+    alive: bool
+    why: str
+
+
+class Row:
+    """What is held of one peer; before anything is known of it, it is dead."""
+
+    __slots__ = ("heard", "incarnation", "place", "standing", "suspicion", "synced")
+
+    def __init__(self, name: str) -> None:
+        self.incarnation = -1
+        self.standing = Standing.DEAD
+        self.suspicion: Suspicion | None = None
+        self.heard = self.synced = float("-inf")
+        self.place = place(name)
+
+    @property
+    def lives(self) -> bool:
+        return self.standing <= Standing.SUSPECT
+
+
+class _Probe:
+    __slots__ = ("again", "since", "target")
+
+    def __init__(self, target: str, since: float) -> None:
+        self.target, self.since, self.again = target, since, False
+
+
+def place(name: str) -> bytes:
+    """Where a member stands on the ring."""
+    return hashlib.blake2b(name.encode(), digest_size=8).digest()
+
+
+class Swim:
+    """This member's view of all."""
+
+    def __init__(self, me: str, random: Random, timing: Timing, now: float) -> None:
+        self.me = me
+        self.out: list[Send] = []
+        self.changes: list[Change] = []
+        self.incarnation = 0
+        self.left = False
+        self.rows: dict[str, Row] = {}
+        self.majority = Majority(timing, now)
+        self._random = random
+        self._timing = timing
+        self._rumours = Rumours()
+        self._probes: dict[int, _Probe] = {}
+        self._relayed: dict[int, tuple[str, int, float]] = {}
+        """Number of our ping -> who asked, its number, until when."""
+        self._number = random.getrandbits(32)
+        self._suspects: set[str] = set()
+        self._ring: tuple[list[str], list[str]] | None = None
+        """Living members from this one on, round the ring; of them the observed. None: they have changed."""
+        self._is_counted = False
+        self._walk: list[str] = []
+        self._ticked = now
+        self._probe_at = now + random.random() * timing.period
+        self._wander_at = self._gossip_at = now
+        self._sync_at = now + timing.sync * random.random()
+        self._syncs: list[float] = []
+
+    def peers(self, now: float, names: Iterable[str]) -> None:
+        """Who else is a member, dead or alive: all else is forgotten."""
+        wanted = set(names) - {self.me}
+        for name in self.rows.keys() - wanted:
+            if self.rows.pop(name).lives:
+                self.changes.append(Change(name, False, "its Node is gone"))
+            self._rumours.forget(name)
+        for name in sorted(wanted - self.rows.keys()):
+            self.rows[name] = Row(name)
+        self._walk = [name for name in self._walk if name in wanted]
+        self._ring = None
+        self._suspects &= wanted
+        self._is_counted = False
+
+    def leave(self) -> None:
+        """Tell everybody that this member goes; it defends itself no longer."""
+        self.left = True
+        self._rumours.add(Rumour(self.me, self.incarnation, Standing.LEFT, self.me))
+        for name in self._some(self._timing.fanout * 2):
+            self._send(name, Gossip(self.incarnation, self._telling(name)))
+
+    def received(self, now: float, sender: str, message: Message, origin: object = None) -> None:
+        """An authentic message of a peer."""
+        row = self.rows.get(sender)
+        if row is None:
+            return
+        met = not row.lives
+        row.heard = self.majority.heard = now
+        self._hear(now, Rumour(sender, message.incarnation, Standing.ALIVE))
+        synced = isinstance(message, Sync)
+        for rumour in message.rumours:
+            self._hear(now, rumour, synced=synced)
+        if isinstance(message, Ping):
+            answer = Ack(message.number, self.incarnation, self._telling(sender))
+            self._send(sender, answer, origin=origin)
+        elif isinstance(message, Ack):
+            self._answered(message.number)
+        elif isinstance(message, Relay):
+            self._relay(now, sender, message)
+        elif isinstance(message, Sync) and message.asks:
+            self._send(sender, Sync(self.incarnation, False, self._table()), stream=True, origin=origin)
+        if met and row.lives:
+            self._sync(now, sender)
+
+    def tick(self, now: float) -> None:
+        """Do what is due; to be called every 20 to 50 ms."""
+        gap, self._ticked = now - self._ticked, now
+        if gap > self._timing.stall:
+            self._stalled(now, gap)
+        for number, probe in list(self._probes.items()):
+            self._overdue(now, number, probe)
+        for number in [one for one, (_, _, until) in self._relayed.items() if until <= now]:
+            del self._relayed[number]
+        for name in list(self._suspects):
+            row = self.rows[name]
+            if row.suspicion and row.suspicion.ends <= now:
+                self._set(now, row, Rumour(name, row.incarnation, Standing.DEAD, self.me), "no sign of life")
+        if not self.left:
+            self._start_probes(now)
+        self._spread(now)
+        if not self._is_counted:
+            self.majority.count(self.me, self.rows)
+            self._is_counted = True
+        self.majority.look(now)
+
+    # what is heard
+
+    def _hear(self, now: float, rumour: Rumour, *, synced: bool = False) -> None:
+        if rumour.node == self.me:
+            self._accused(now, rumour)
+            return
+        row = self.rows.get(rumour.node)
+        if row is None:
+            return
+        if (rumour.incarnation, rumour.standing) > (row.incarnation, row.standing):
+            is_doubtful = synced or now - row.heard < self._timing.period
+            if rumour.standing == Standing.DEAD and row.standing == Standing.ALIVE and is_doubtful:
+                # it is for the one spoken of to refute what we know, or what is old: nothing changes before
+                self._send(rumour.node, Gossip(self.incarnation, (rumour,)))
+                return
+            first = row.incarnation < 0
+            self._set(now, row, rumour, f"says {rumour.witness}" if rumour.witness else "says itself")
+            if synced and first:
+                self._rumours.forget(rumour.node)
+        elif (
+            row.suspicion
+            and (rumour.incarnation, rumour.standing) == (row.incarnation, row.standing)
+            and row.suspicion.witness(rumour.witness)
+        ):
+            self._rumours.add(rumour)
+
+    def _accused(self, now: float, rumour: Rumour) -> None:
+        if rumour.standing == Standing.ALIVE:
+            # of an earlier life of ours
+            self.incarnation = max(self.incarnation, rumour.incarnation)
+        elif rumour.incarnation >= self.incarnation and not self.left:
+            self.incarnation = rumour.incarnation + 1
+            self._rumours.add(Rumour(self.me, self.incarnation, Standing.ALIVE))
+            if rumour.standing >= Standing.DEAD:
+                self.majority.restart(now)
+
+    def _set(self, now: float, row: Row, rumour: Rumour, why: str) -> None:
+        lived = row.lives
+        self._suspects.discard(rumour.node)
+        row.incarnation, row.standing, row.suspicion = rumour.incarnation, rumour.standing, None
+        if rumour.standing == Standing.SUSPECT:
+            # itself is not among its witnesses, and we are
+            possible = min(self._timing.observed, len(self._living()[0]))
+            row.suspicion = Suspicion(now, possible, self._timing)
+            row.suspicion.witness(rumour.witness)
+            self._suspects.add(rumour.node)
+            if rumour.witness != self.me and rumour.node in self._targets():
+                self._send(rumour.node, Gossip(self.incarnation, (rumour,)))
+        self._rumours.add(rumour)
+        self._is_counted = False
+        if row.lives != lived:
+            self._ring = None
+            self.changes.append(Change(rumour.node, row.lives, why))
+
+    # probes
+
+    def _start_probes(self, now: float) -> None:
+        timing = self._timing
+        targets: list[str] = []
+        if now >= self._probe_at:
+            self._probe_at = max(self._probe_at + timing.period, now)
+            targets += self._targets()
+        if now >= self._wander_at and self.rows:
+            alone = not self._living()[0]
+            self._wander_at = now + (timing.again if alone else timing.wander)
+            targets.append(self._next_on_walk())
+        for name in targets:
+            self._number += 1
+            self._probes[self._number] = _Probe(name, now)
+            ping = Ping(self._number, self.incarnation, self._telling(name))
+            self._send(name, ping, renew=not self.rows[name].lives)
+
+    def _overdue(self, now: float, number: int, probe: _Probe) -> None:
+        row = self.rows.get(probe.target)
+        age = now - probe.since
+        if row is None or age >= self._timing.period:
+            del self._probes[number]
+            if row and row.lives:
+                accusation = Rumour(probe.target, row.incarnation, Standing.SUSPECT, self.me)
+                self._hear(now, accusation)
+        elif age >= self._timing.again and not probe.again:
+            probe.again = True
+            ping = Ping(number, self.incarnation, self._telling(probe.target))
+            self._send(probe.target, ping, renew=True)
+            self._send(probe.target, ping, stream=True)
+            if row.lives:
+                for relay in self._some(self._timing.relays, but=probe.target):
+                    telling = self._telling(relay, len(probe.target.encode()) + 3)
+                    asked = Relay(number, self.incarnation, probe.target, telling)
+                    self._send(relay, asked)
+
+    def _answered(self, number: int) -> None:
+        self._probes.pop(number, None)
+        asked = self._relayed.pop(number, None)
+        if asked:
+            who, their_number, _ = asked
+            if who in self.rows:
+                self._send(who, Ack(their_number, self.incarnation, self._telling(who)))
+
+    def _relay(self, now: float, sender: str, message: Relay) -> None:
+        if message.target not in self.rows or len(self._relayed) >= RELAYED_MOST:
+            return
+        self._number += 1
+        self._relayed[self._number] = (sender, message.number, now + self._timing.period)
+        self._send(message.target, Ping(self._number, self.incarnation, self._telling(message.target)))
+
+    def _stalled(self, now: float, gap: float) -> None:
+        for probe in self._probes.values():
+            probe.since, probe.again = now, False
+        for name in self._suspects:
+            if suspicion := self.rows[name].suspicion:
+                suspicion.delay(gap)
+        self.majority.stalled(now, gap)
+
+    def _living(self) -> tuple[list[str], list[str]]:
+        if self._ring is None:
+            mine = (place(self.me), self.me)
+            ring = sorted((row.place, name) for name, row in self.rows.items() if row.lives)
+            first = bisect_left(ring, mine)
+            names = [name for _, name in ring[first:] + ring[:first]]
+            self._ring = (names, names[: self._timing.observed])
+        return self._ring
+
+    def _targets(self) -> list[str]:
+        return self._living()[1]
+
+    def _next_on_walk(self) -> str:
+        if not self._walk:
+            self._walk = sorted(self.rows)
+            self._random.shuffle(self._walk)
+        return self._walk.pop()
+
+    # what is told
+
+    def _spread(self, now: float) -> None:
+        timing = self._timing
+        if now >= self._gossip_at:
+            self._gossip_at = now + timing.gossip
+            if self._rumours:
+                for name in self._some(timing.fanout):
+                    self._send(name, Gossip(self.incarnation, self._telling(name)))
+        if now >= self._sync_at:
+            self._sync_at = now + timing.sync
+            for name in self._some(1):
+                self._sync(now, name)
+
+    def _sync(self, now: float, name: str) -> None:
+        self._syncs = [at for at in self._syncs if now - at < 1]
+        row = self.rows[name]
+        if len(self._syncs) < SYNCS_PER_SECOND and now - row.synced >= 1:
+            self._syncs.append(now)
+            row.synced = now
+            self._send(name, Sync(self.incarnation, True, self._table()), stream=True)
+
+    def _table(self) -> tuple[Rumour, ...]:
+        rows = [
+            Rumour(name, row.incarnation, row.standing)
+            for name, row in self.rows.items()
+            if row.incarnation >= 0 and row.standing != Standing.SUSPECT
+        ]
+        return (Rumour(self.me, self.incarnation, Standing.ALIVE), *rows)
+
+    def _telling(self, to: str, used: int = 0) -> tuple[Rumour, ...]:
+        """Rumours for one packet in which `used` bytes are taken, first what is held against its receiver."""
+        row = self.rows[to]
+        first: tuple[Rumour, ...] = ()
+        if row.standing != Standing.ALIVE and row.incarnation >= 0:
+            first = (Rumour(to, row.incarnation, row.standing),)
+        room = ROOM - used - sum(map(size, first))
+        return (*first, *self._rumours.take(room, len(self.rows) + 1))
+
+    def _some(self, most: int, but: str = "") -> list[str]:
+        living = self._living()[0]
+        some = self._random.sample(living, min(most + 1, len(living)))
+        return [name for name in some if name != but][:most]
+
+    def _send(
+        self, to: str, message: Message, *, stream: bool = False, renew: bool = False, origin: object = None
+    ) -> None:
+        self.out.append(Send(to, message, stream, renew, origin))
