@@ -200,12 +200,12 @@ def test_gossip_what_is_overtaken_by_too_many_is_dropped() -> None:
 
 def test_gossip_replayed_greetings_take_no_more_than_their_places_and_no_channel_in_use() -> None:
     a, b = joined()
-    hellos = []
+    hellos: list[bytes] = []
     for number in range(20):
         *_, hello = a.send(10.0 * number, "b", Text(b"again"), renew=True)
         hellos.append(hello.data)
-    for hello in hellos * 3:
-        b.open(hello)
+    for greeting in hellos * 3:
+        b.open(greeting)
     assert len(b._by_name) == CHANNELS_PER_PEER
     assert b.open(next(a.send(0.0, "b", Text(b"still"))).data).text == b"still"
 

@@ -1,0 +1,31 @@
+"""Hours of membership in virtual time: nobody is lost while packets are, at random and in bursts."""
+
+from __future__ import annotations
+
+import pytest
+from gossip_world import World
+
+HOURS = 3
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 30])
+@pytest.mark.parametrize("bursts", [False, True])
+def test_wide_gossip_loses_nobody_at_5_percent_loss(count: int, *, bursts: bool) -> None:
+    world = World([f"node-{number}" for number in range(count)], seed=count)
+    world.until(lambda: world.agree(*world.names), within=10)
+    world.run(2)
+    since, short = len(world.events), 0
+    for _ in range(HOURS * 3600):
+        if bursts:
+            # one in twenty of the time everything is lost, for 50 ms on average
+            for _ in range(20):
+                world.loss = float(world.random.random() < 0.05)
+                world.run(0.05)
+        else:
+            world.loss = 0.05
+            world.run(1)
+        short += not all(machine.swim.majority.has for machine in world.machines.values())
+    assert world.events[since:] == []
+    assert short == 0
