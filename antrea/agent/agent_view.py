@@ -14,7 +14,7 @@ from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.features.gate import EnabledGates
-from antrea.features.network_policy.agent import (
+from antrea.features.network_policy.sent import (
     SentAddressGroup,
     SentAddressMember,
     SentAppliedGroup,

@@ -28,6 +28,7 @@ from antrea.facts.pod import LocalPod
 from antrea.features.egress import agent as egress
 from antrea.features.feature import Families, Realised
 from antrea.features.network_policy import agent as network_policy
+from antrea.features.network_policy.sent import KINDS as POLICY_KINDS
 from antrea.features.node_network import agent as node_network
 from antrea.features.node_route import agent as node_route
 from antrea.features.pod_connectivity import agent as pod_connectivity
@@ -87,12 +88,17 @@ FEATURES: tuple[AgentFeature, ...] = (
     egress.FEATURE,
     network_policy.FEATURE,
 )
-# What must be known before that which an earlier start left may go: all Pods, all Nodes.
-SWEEPS = {int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category}
+# What must be known before that which an earlier start left may go: all Pods, all Nodes, and what policies say.
+SWEEPS: dict[int, tuple[type[Fact], ...]] = {
+    int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category
+}
+SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
 PAUSE_SECONDS = 1.0
 """Between tries of what has to be there at start."""
+FIRST_ROUND = 1
+"""Round of a start that finds no flows of an earlier one."""
 FIRST_LISTS: tuple[type[Fact], ...] = (PodInterface, OvsPort, PeerNode, LocalPod)
 FIRST_LIST_SECONDS = 10.0
 """How long the first replay waits for the list of Nodes; without it, it goes on with what is known."""
@@ -223,7 +229,9 @@ class Agent:
         }
         for name, feed in feeds.items():
             tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
-        await self._listed(FIRST_LISTS, within=FIRST_LIST_SECONDS)
+        # Flows that stand are not to be replaced by those of half the policies.
+        first = FIRST_LISTS + (POLICY_KINDS if prepared.cookie_round > FIRST_ROUND else ())
+        await self._listed(first, within=FIRST_LIST_SECONDS)
         self.ready.wait_for("flows and routes of this Node, not all in place")
         tasks.create_task(self.engine.run(), name="engine")
         tasks.create_task(switch.run(), name="switch")

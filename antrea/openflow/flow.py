@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from antrea.openflow.pipeline import Pipeline
     from antrea.openflow.table import Table
 
+RANK = 50
+"""What a packet meets beyond the switch is ranked before, what sends packets to it after."""
 _INPUT = {"igmp": "ip,nw_proto=2"}
 """Words of ours (and upstream) that ovs-ofctl does not read."""
 
@@ -34,8 +36,8 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
     """Seconds after which OVS removes the flow; 0 keeps it."""
     object_id: int = 0
     """Lower 32 bits of the cookie; the Service group of flows that learn."""
-
-    rank: ClassVar[int] = 50
+    rank: int = RANK
+    """Of flows that are put together, smaller ones stand before the others, and go after them."""
 
     @property
     def key(self) -> tuple[str, int, tuple[str, ...]]:
@@ -82,7 +84,7 @@ class FlowMaker(Protocol):
     ) -> Flow: ...
 
 
-def flows_of(category: int) -> FlowMaker:
+def flows_of(category: int, *, rank: int = RANK) -> FlowMaker:
     """The one line a feature needs to stamp its cookie category on every flow it yields.
 
     The maker raises ValueError if matches contradict, or on a priority of more than 16 bits.
@@ -99,7 +101,14 @@ def flows_of(category: int) -> FlowMaker:
         if not 0 <= priority <= 0xFFFF:
             raise ValueError(f"priority {priority} does not fit 16 bits")
         return Flow(
-            table.name, int(priority), normal(match), tuple(then), int(category), hard_timeout, object_id
+            table.name,
+            int(priority),
+            normal(match),
+            tuple(then),
+            int(category),
+            hard_timeout,
+            object_id,
+            rank,
         )
 
     return flow

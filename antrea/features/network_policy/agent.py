@@ -1,6 +1,7 @@
-"""Policies in the agent: what the controller says that concerns this Node.
+"""Policies in the agent: the tables they take, and what every Node does with packets that no rule is for.
 
-parity: pkg/agent/controller/networkpolicy/networkpolicy_controller.go (its watches)
+What the controller sends is in `sent`, the rules it means in `rule`, the flows of these in `conjunction`.
+parity: pkg/agent/openflow/network_policy.go, pipeline.go ingressClassifierFlows, localProbeFlows
 """
 
 from __future__ import annotations
@@ -8,71 +9,128 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.apis import controlplane as cp
-from antrea.facts.fact import Fact
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts, Unit
+from antrea.facts.node import ThisNode
+from antrea.facts.ovs import PodInterface
 from antrea.features.controlplane import GroupKind, ObjectKind
 from antrea.features.feature import AgentFeature, Families
+from antrea.features.network_policy.conjunction import (
+    conjunction_flows,
+    flow,
+    isolation_flows,
+    peer_flows,
+    target_flows,
+)
+from antrea.features.network_policy.rule import (
+    Conjunction,
+    Rule,
+    peer_conjunctions,
+    rule_conjunctions,
+    rules,
+    target_conjunctions,
+)
+from antrea.features.network_policy.sent import (
+    SentAddressGroup,
+    SentAddressMember,
+    SentAppliedGroup,
+    SentAppliedMember,
+    SentPolicy,
+)
+from antrea.host.pod_cidr import gateway_ip
+from antrea.openflow.action import goto
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    HAIRPIN_CT_MARK,
+    HOST_LOCAL_SOURCE_PKT_MARK,
+    TO_GATEWAY_REG_MARK,
+    TO_TUNNEL_REG_MARK,
+    TO_UPLINK_REG_MARK,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import ct_state, family, src
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import Stage
+from antrea.openflow.tables import (
+    EGRESS_DEFAULT_RULE,
+    EGRESS_METRIC,
+    EGRESS_RULE,
+    INGRESS_DEFAULT_RULE,
+    INGRESS_METRIC,
+    INGRESS_RULE,
+    INGRESS_SECURITY_CLASSIFIER,
+)
 
 if TYPE_CHECKING:
-    from antrea.config.agent import AgentConfig
+    from collections.abc import Iterator
+
     from antrea.openflow.table import Table
 
-
-class SentPolicy(Fact, frozen=True):
-    """A policy for Pods of this Node."""
-
-    found: cp.NetworkPolicy
-
-    @property
-    def key(self) -> str:
-        return self.found.metadata.name
-
-
-class SentGroup(Fact, frozen=True):
-    """A group that is known here, whether it has members or not."""
-
-    name: str
-
-    @property
-    def key(self) -> str:
-        return self.name
-
-
-class SentMember(Fact, frozen=True):
-    """A member of a group; two that differ in anything are two."""
-
-    group: str
-    member: cp.GroupMember
-    indexes = {"group": lambda row: (row.group,)}  # noqa: RUF012
-
-    @property
-    def key(self) -> str:
-        return f"{self.group} {self.member}"
-
-
-class SentAddressGroup(SentGroup, frozen=True):
-    """Peers of rules."""
-
-
-class SentAddressMember(SentMember, frozen=True):
-    """A peer of rules."""
-
-
-class SentAppliedGroup(SentGroup, frozen=True):
-    """Whom policies are for."""
-
-
-class SentAppliedMember(SentMember, frozen=True):
-    """A Pod of this Node that policies are for."""
+RULES = ((EGRESS_RULE, EGRESS_METRIC), (INGRESS_RULE, INGRESS_METRIC))
+local = flows_of(Category.POD_CONNECTIVITY)
 
 
 def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
-    """None as long as nothing is enforced."""
-    return ()
+    """Those of Kubernetes policies, which are always on."""
+    return (
+        *(EGRESS_RULE, EGRESS_DEFAULT_RULE, EGRESS_METRIC),
+        *(INGRESS_SECURITY_CLASSIFIER, INGRESS_RULE, INGRESS_DEFAULT_RULE, INGRESS_METRIC),
+    )
+
+
+def classifier_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """Rules on what Pods receive are for Pods: what leaves the Node or comes back to its sender goes by."""
+    for mark in (TO_GATEWAY_REG_MARK, TO_TUNNEL_REG_MARK, TO_UPLINK_REG_MARK):
+        yield flow(INGRESS_SECURITY_CLASSIFIER, Priority.NORMAL, mark.match, then=[goto(INGRESS_METRIC)])
+    yield flow(
+        INGRESS_SECURITY_CLASSIFIER, Priority.NORMAL, HAIRPIN_CT_MARK.match, then=[goto(Stage.CONNTRACK)]
+    )
+
+
+def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """A connection is judged by its first packet: the others, and what belongs to it, go to the counters."""
+    for cidr in node.pod_cidrs:
+        for rule, metric in RULES:
+            for state in ("-new+est", "-new+rel"):
+                yield flow(rule, Priority.HIGH, family(cidr), ct_state(state), then=[goto(metric)])
+
+
+def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """What processes of the Node send to its Pods is let in, so that kubelet's probes need no rule.
+
+    A mark tells them, or where none passes (see docs/datapaths.md) the gateway's address.
+    """
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    for cidr in node.pod_cidrs:
+        marked = (family(cidr), HOST_LOCAL_SOURCE_PKT_MARK.match)
+        own = marked if config.ovs_datapath_type != "netdev" else (src(gateway_ip(cidr)),)
+        yield local(
+            INGRESS_SECURITY_CLASSIFIER,
+            Priority.HIGH,
+            *own,
+            ct_state("-rpl+trk"),
+            then=[goto(Stage.CONNTRACK)],
+        )
 
 
 FEATURE = AgentFeature(
     name="NetworkPolicy",
     tables=tables,
+    units=(
+        Unit(ThisNode, classifier_flows),
+        Unit(ThisNode, accepted_flows),
+        Unit(ThisNode, probe_flows),
+        Unit(SentPolicy, rules, yields=(Rule,)),
+        Unit(Rule, rule_conjunctions, yields=(Conjunction,)),
+        Unit(PodInterface, target_conjunctions, yields=(Conjunction,)),
+        Unit(SentAddressMember, peer_conjunctions, yields=(Conjunction,)),
+        Unit(PodInterface, isolation_flows),
+        Unit(PodInterface, target_flows),
+        Unit(SentAddressMember, peer_flows),
+        Unit(Conjunction, conjunction_flows),
+    ),
     watches=(
         ObjectKind("networkpolicies", SentPolicy, cp.NetworkPolicy, SentPolicy),
         GroupKind("addressgroups", SentAddressMember, SentAddressMember, SentAddressGroup),

@@ -20,7 +20,7 @@ from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
 from antrea.features.accept import accept_agent
-from antrea.features.network_policy.agent import (
+from antrea.features.network_policy.sent import (
     SentAddressGroup,
     SentAddressMember,
     SentAppliedGroup,

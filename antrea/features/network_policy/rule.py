@@ -1,0 +1,170 @@
+"""Rules of policies as the switch knows them: each once, whatever policies state it, and its conjunctions.
+
+A conjunction is a rule for certain port numbers. A rule with named ports has one for each set of numbers that Pods give
+them; any other rule has one alone.
+parity: pkg/agent/controller/networkpolicy/pod_reconciler.go groupMembersByServices, resolveService
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from antrea.apis import controlplane as cp
+from antrea.facts.fact import Fact
+from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember, SentPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.ovs import PodInterface
+
+KUBERNETES = "K8sNetworkPolicy"
+EGRESS = "Out"
+
+
+class Rule(Fact, frozen=True):
+    """One rule, by its content: two policies that state the same are one rule."""
+
+    name: str
+    direction: str
+    """In or Out."""
+    applied: tuple[str, ...]
+    """Names of the groups of Pods it is for."""
+    peer: cp.NetworkPolicyPeer
+    services: tuple[cp.Service, ...]
+    """None at all: every port."""
+    indexes: ClassVar[Mapping[str, Callable[[Rule], Iterable[Hashable]]]] = {
+        "applied": lambda row: row.applied,
+        "peer": lambda row: row.peer.address_groups,
+    }
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    @property
+    def egress(self) -> bool:
+        """Whether it is on what Pods send."""
+        return self.direction == EGRESS
+
+    @property
+    def selects(self) -> bool:
+        """Whether there can be a peer: without, the Pods are isolated, and that is all."""
+        return bool(self.peer.address_groups or self.peer.ip_blocks)
+
+    @property
+    def named(self) -> bool:
+        """Whether it has a port that each Pod may give another number."""
+        return any(isinstance(service.port, str) for service in self.services)
+
+
+class Conjunction(Fact, frozen=True):
+    """A rule with port numbers: what the switch knows by one number."""
+
+    name: str
+    rule: str
+    services: tuple[cp.Service, ...]
+    indexes: ClassVar[Mapping[str, Callable[[Conjunction], Iterable[Hashable]]]] = {
+        "rule": lambda row: (row.rule,)
+    }
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+def digest(*content: object) -> str:
+    """A name that equal content has on every Node and after every start."""
+    return blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()
+
+
+def resolved(
+    services: tuple[cp.Service, ...], ports: Iterable[cp.NamedPort]
+) -> tuple[cp.Service, ...] | None:
+    """`services` with numbers for names; those that nobody has are left out. None: there is none left, so no port matches."""
+    # Of ports with the same name the first counts.
+    numbers = {(port.name, port.protocol): port.port for port in reversed(tuple(ports))}
+    found: dict[cp.Service, None] = {}
+    for service in services:
+        if not isinstance(service.port, str):
+            found[service] = None
+        elif (number := numbers.get((service.port, service.protocol or "TCP"))) is not None:
+            found[cp.Service(protocol=service.protocol, port=number)] = None
+    return tuple(found) if found or not services else None
+
+
+def conjunction(rule: Rule, services: tuple[cp.Service, ...]) -> Conjunction:
+    """The one of `rule` for these ports."""
+    name = rule.name if services == rule.services else digest(rule.name, services)
+    return Conjunction(name, rule.name, services)
+
+
+def conjunctions(facts: Facts, rule: Rule) -> list[Conjunction]:
+    """All there are of a rule."""
+    return facts.by(Conjunction, "rule", rule.name) if rule.named else list(_of_ports(rule, ()))
+
+
+def targets(facts: Facts, pod: PodInterface) -> Iterator[tuple[Rule, cp.GroupMember]]:
+    """The rules that are for a Pod of this Node, each once, with what the Pod is called there."""
+    seen: set[str] = set()
+    for row in facts.by(SentAppliedMember, "pod", pod.pod):
+        for rule in facts.by(Rule, "applied", row.group):
+            if rule.name not in seen:
+                seen.add(rule.name)
+                yield rule, row.member
+
+
+def own_conjunctions(
+    facts: Facts, rule: Rule, member: cp.GroupMember, *, target: bool
+) -> Iterable[Conjunction]:
+    """Those in which this Pod takes part: it has ports as the destination, so that it knows one of a rule with named ports."""
+    if rule.named and target != rule.egress:
+        return _of_ports(rule, member.ports)
+    return conjunctions(facts, rule)
+
+
+def _of_ports(rule: Rule, ports: Iterable[cp.NamedPort]) -> Iterator[Conjunction]:
+    services = resolved(rule.services, ports) if rule.selects else None
+    if services is not None:
+        yield conjunction(rule, services)
+
+
+# units
+
+
+def rules(_: Facts, policy: SentPolicy) -> Iterator[Rule]:
+    """The rules of one policy."""
+    found = policy.found
+    for rule in found.rules:
+        content = (
+            rule.direction,
+            tuple(sorted(found.applied_to_groups or rule.applied_to_groups)),
+            rule.to if rule.direction == EGRESS else rule.from_,
+            rule.services,
+        )
+        yield Rule(digest(*content), *content)
+
+
+def rule_conjunctions(_: Facts, rule: Rule) -> Iterator[Conjunction]:
+    """That of a rule without named ports; of one on what Pods send, also that of peers which are no Pods."""
+    if not rule.named or (rule.egress and rule.peer.ip_blocks):
+        yield from _of_ports(rule, ())
+
+
+def target_conjunctions(facts: Facts, pod: PodInterface) -> Iterator[Conjunction]:
+    """Of rules on what the Pod receives, for the numbers it gives to the ports that they name."""
+    for rule, member in targets(facts, pod):
+        if rule.named and not rule.egress:
+            yield from _of_ports(rule, member.ports)
+
+
+def peer_conjunctions(facts: Facts, row: SentAddressMember) -> Iterator[Conjunction]:
+    """Of rules on what is sent to this peer, for the numbers it gives to the ports that they name."""
+    for rule in facts.by(Rule, "peer", row.group):
+        if rule.named and rule.egress:
+            yield from _of_ports(rule, row.member.ports)

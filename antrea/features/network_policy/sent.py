@@ -1,0 +1,74 @@
+"""What the controller sent to this Node: policies, and the groups that they name, member by member.
+
+parity: pkg/agent/controller/networkpolicy/networkpolicy_controller.go (its watches)
+"""
+
+from __future__ import annotations
+
+from antrea.apis import controlplane as cp
+from antrea.facts.fact import Fact
+
+
+class SentPolicy(Fact, frozen=True):
+    """A policy for Pods of this Node."""
+
+    found: cp.NetworkPolicy
+
+    @property
+    def key(self) -> str:
+        return self.found.metadata.name
+
+
+class SentGroup(Fact, frozen=True):
+    """A group that is known here, whether it has members or not."""
+
+    name: str
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class SentMember(Fact, frozen=True):
+    """A member of a group; two that differ in anything are two."""
+
+    group: str
+    member: cp.GroupMember
+    indexes = {"group": lambda row: (row.group,)}  # noqa: RUF012
+
+    @property
+    def key(self) -> str:
+        return f"{self.group} {self.member}"
+
+
+class SentAddressGroup(SentGroup, frozen=True):
+    """Peers of rules."""
+
+
+class SentAddressMember(SentMember, frozen=True):
+    """A peer of rules."""
+
+
+class SentAppliedGroup(SentGroup, frozen=True):
+    """Whom policies are for."""
+
+
+class SentAppliedMember(SentMember, frozen=True):
+    """A Pod of this Node that policies are for."""
+
+    indexes = {"group": lambda row: (row.group,), "pod": lambda row: _pods(row.member)}  # noqa: RUF012
+
+
+def _pods(member: cp.GroupMember) -> tuple[str, ...]:
+    """namespace/name, if it is a Pod."""
+    return (f"{member.pod.namespace}/{member.pod.name}",) if member.pod else ()
+
+
+KINDS: tuple[type[Fact], ...] = (
+    SentPolicy,
+    SentAddressGroup,
+    SentAddressMember,
+    SentAppliedGroup,
+    SentAppliedMember,
+)
+"""All that the controller says on policies."""
