@@ -54,16 +54,6 @@ def edit(namespace: str) -> str:
     return f"kubectl -n {namespace or 'kube-system'} edit configmap antrea-config"
 
 
-def policies(node: NodeState) -> Iterator[Said]:
-    """Nobody may take for closed what is open."""
-    if node.policies:
-        one = node.policies == 1
-        text = (
-            "NetworkPolicy concerns this Node and is" if one else "NetworkPolicies concern this Node and are"
-        )
-        yield Said("warning", f"{node.policies} {text} not enforced: enforcement is not built yet", "")
-
-
 def cni_configs(node: NodeState) -> Iterator[Said]:
     """The runtime takes the first file of /etc/cni/net.d."""
     files = node.cni_files or ()
@@ -270,7 +260,6 @@ def clock(node: NodeState) -> Iterator[Said]:
 
 CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[Said]], tuple[str, ...]]] = {
     "config": (configuration, ("rejected", "unknown_keys")),
-    "policies": (policies, ("policies",)),
     "cni-configs": (cni_configs, ("cni_files",)),
     "kube-proxy": (kube_proxy, ("chains", "mtus", "processes")),
     "ovs-ports": (ovs_ports, ("interfaces",)),

@@ -212,7 +212,6 @@ def gather(
         config=config,
         rejected=looker.look("rejected", lambda: refused(heard().get("agentConditions", ()))),
         unknown_keys=looker.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),
-        policies=looker.look("policies", lambda: _policies(heard())),
         cni_files=looker.look("cni_files", host.cni_files),
         chains=looker.look("chains", chains),
         mtus=looker.look("mtus", host.mtus),
@@ -232,10 +231,6 @@ def _there(found: F | None, looker: Looker, field: str) -> F:
     if found is None:
         raise Failure(looker.unseen[field])
     return found
-
-
-def _policies(info: Mapping[str, Any]) -> int:
-    return int(info.get("networkPolicyControllerInfo", {}).get("networkPolicyNum", 0))
 
 
 def _output(*command: str) -> str:

@@ -71,8 +71,6 @@ class NodeState(NamedTuple):
     """Why a newer configuration is not in effect; empty if none was refused."""
     unknown_keys: tuple[str, ...] | None = ()
     """A sentence for each key that nobody reads."""
-    policies: int | None = 0
-    """NetworkPolicies that the controller sent to this Node."""
     cni_files: tuple[CniFile, ...] | None = ()
     chains: tuple[Chain, ...] | None = ()
     mtus: Mapping[str, int] | None = NOTHING

@@ -138,8 +138,10 @@ def _of_ports(rule: Rule, ports: Iterable[cp.NamedPort]) -> Iterator[Conjunction
 
 
 def rules(_: Facts, policy: SentPolicy) -> Iterator[Rule]:
-    """The rules of one policy."""
+    """The rules of one policy of Kubernetes."""
     found = policy.found
+    if found.tier_priority is not None:
+        return
     for rule in found.rules:
         content = (
             rule.direction,

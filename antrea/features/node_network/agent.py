@@ -20,6 +20,7 @@ from antrea.host.pod_cidr import gateway_address
 from antrea.host.rank import RECEIVES
 from antrea.host.route import Route
 from antrea.host.sysctl import Sysctl
+from antrea.openflow.fields import HOST_LOCAL_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ CHAINS = {
     "prerouting-raw": "type filter hook prerouting priority raw; policy accept;",
     "output-raw": "type filter hook output priority raw; policy accept;",
     "forward": "type filter hook forward priority filter; policy accept;",
+    "output-mangle": "type route hook output priority mangle; policy accept;",
     "output": "type filter hook output priority filter; policy accept;",
     "postrouting": "type nat hook postrouting priority srcnat; policy accept;",
 }
@@ -93,6 +95,12 @@ def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet
     # short cut, which would lead around the translation.
     yield NftRule(
         chain="output", name="no redirects to Pods", text=f"oifname {gateway} icmp type redirect drop"
+    )
+    # By this mark OVS knows what a process of the Node sends to its Pods: kubelet's probes need no policy.
+    yield NftRule(
+        chain="output-mangle",
+        name="Node to Pods",
+        text=f"oifname {gateway} meta mark set meta mark | {HOST_LOCAL_SOURCE.mask:#x}",
     )
     yield NftRule(
         chain="output",

@@ -82,7 +82,6 @@ def test_nothing_is_said_of_a_well_node() -> None:
         # chaining behind another plugin is what that mode is for
         ({"cni_files": (CniFile("05-aws.conflist", ("aws-cni",)), OURS), "config": {"trafficEncapMode": "networkPolicyOnly"}}, []),
         ({"rejected": "antrea-agent.conf: no", "unknown_keys": ("x", "y")}, [("config", "error", EDIT), *[("config", "warning", EDIT)] * 2]),
-        ({"policies": 1}, [("policies", "warning", "")]),
         ({"config": PROXY_ALL}, [("kube-proxy", "error", "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy")]),
         (
             {
@@ -141,16 +140,11 @@ def test_a_fault_is_said_with_its_repair(
 
 def test_what_the_user_wrote_and_is_not_done_is_said_in_words() -> None:
     key = "unknown key defaltMTU is ignored: did you mean defaultMTU?"
-    node = WELL._replace(rejected="antrea-agent.conf: many", unknown_keys=(key,), policies=2)
+    node = WELL._replace(rejected="antrea-agent.conf: many", unknown_keys=(key,))
     assert [row.finding for row in findings(node)] == [
         "the configuration is refused, the last good one goes on: antrea-agent.conf: many",
         f"antrea-agent.conf: {key}",
-        "2 NetworkPolicies concern this Node and are not enforced: enforcement is not built yet",
     ]
-    (row,) = findings(WELL._replace(policies=1))
-    assert (
-        row.finding == "1 NetworkPolicy concerns this Node and is not enforced: enforcement is not built yet"
-    )
 
 
 def test_a_refused_configuration_of_the_controller_is_said_at_its_node() -> None:
@@ -165,14 +159,13 @@ def test_a_refused_configuration_of_the_controller_is_said_at_its_node() -> None
     ]
 
 
-async def test_what_the_agent_tells_of_its_configuration_and_its_policies_is_seen() -> None:
+async def test_what_the_agent_tells_of_its_configuration_is_seen() -> None:
     rejected = {"type": "ConfigRejected", "status": "True", "message": "apiPort: many"}
     answers: dict[str, Any] = {
         "/config": [{"key": "ovsBridge", "value": "br-none"}],
         "/config/unknown": ["unknown key x is ignored"],
         "/agentinfo": {
             "agentConditions": [{"type": "AgentHealthy", "status": "True"}, rejected],
-            "networkPolicyControllerInfo": {"networkPolicyNum": 3},
         },
     }
 
@@ -189,14 +182,10 @@ async def test_what_the_agent_tells_of_its_configuration_and_its_policies_is_see
     try:
         agent = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
         node = await asyncio.to_thread(gather, agent, nowhere, {})
-        assert (node.rejected, node.unknown_keys, node.policies) == (
-            "apiPort: many",
-            ("unknown key x is ignored",),
-            3,
-        )
+        assert (node.rejected, node.unknown_keys) == ("apiPort: many", ("unknown key x is ignored",))
         answers["/agentinfo"] = {}
         node = await asyncio.to_thread(gather, agent, nowhere, {})
-        assert (node.rejected, node.policies) == ("", 0)
+        assert node.rejected == ""
     finally:
         await runner.cleanup()
 
@@ -372,7 +361,7 @@ def test_a_node_without_agent_and_api_server_is_looked_at_all_the_same(tmp_path:
     assert "127.0.0.1:9" in node.unseen["config"]
     rows = {row.check: row.severity for row in findings(node)}
     assert (rows["agent"], rows["gossip-port"], rows["time-skew"]) == ("error", "unknown", "unknown")
-    assert (rows["config"], rows["policies"]) == ("unknown", "unknown")
+    assert rows["config"] == "unknown"
 
 
 def test_a_field_that_cannot_be_seen_says_why() -> None:
