@@ -1,0 +1,169 @@
+"""Kubernetes NetworkPolicies hold for real packets between Pods of one Node and of two."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import traffic
+import yaml
+from agent_node import antctl, pod_namespace, ready, restart_agent
+from quiet_pod import quiet_pods
+
+from antrea.lab import node
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from antrea.lab.cluster import Lab
+
+OPEN, CLOSED = "refused", "timeout"
+"""Nothing listens in these Pods: who says so was reached, and a packet that is dropped has no answer."""
+PROBE = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=0.6).close()
+except ConnectionRefusedError:
+    print("refused")
+except TimeoutError:
+    print("timeout")
+"""
+
+ECHO = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], 9000))
+listener.settimeout(15)
+print("listening", flush=True)
+stream, _ = listener.accept()
+while data := stream.recv(4096):
+    stream.sendall(data)
+"""
+SAY = """
+import socket, sys
+stream = socket.create_connection((sys.argv[1], 9000), timeout=10)
+print("connected", flush=True)
+for line in sys.stdin:
+    stream.sendall(line.encode())
+    print(stream.recv(4096).decode().strip(), flush=True)
+"""
+
+
+class Cluster(NamedTuple):
+    lab: Lab
+    addresses: dict[str, str]
+    inside: dict[str, list[str]]
+    """The words that bring a command into each Pod's network."""
+
+    def verdict(self, source: str, target: str, port: int = 80) -> str:
+        words = [*self.inside[source], sys.executable, "-c", PROBE, self.addresses[target], str(port)]
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    def becomes(self, wanted: Mapping[tuple[str, str, int], str]) -> None:
+        """Each (from, to, port) gets its verdict soon."""
+        found: dict[tuple[str, str, int], str] = {}
+
+        def same() -> bool:
+            found.update((each, self.verdict(*each)) for each in wanted)
+            return found == wanted
+
+        try:
+            wait_for("these verdicts", same, seconds=15, step=0.05)
+        except Exception as late:
+            late.add_note(f"wanted {wanted}, found {found}")
+            raise
+
+
+@pytest.fixture(scope="module")
+def pods(lab: Lab) -> Iterator[Cluster]:
+    """Three Pods with a label of their own: `web` and `near` on one Node, `far` on the other."""
+    places = {"web": "node-1", "near": "node-1", "far": "node-2"}
+    with quiet_pods(lab, places) as addresses:
+        for name in places:
+            lab.api.kubectl("label", "pod", name, f"app={name}")
+        inside = {name: pod_namespace(lab, where, addresses[name]) for name, where in places.items()}
+        yield Cluster(lab, addresses, inside)
+
+
+def policy(name: str, target: str, **spec: object) -> str:
+    selector = {"podSelector": {"matchLabels": {"app": target}}}
+    meta = {"name": name, "namespace": "default"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": meta,
+            "spec": selector | spec,
+        }
+    )
+
+
+def pod(name: str) -> dict[str, object]:
+    return {"podSelector": {"matchLabels": {"app": name}}}
+
+
+def test_a_policy_isolates_and_makes_exceptions_for_new_connections_only(pods: Cluster) -> None:
+    lab, kubectl = pods.lab, pods.lab.api.kubectl
+    echo, say = (
+        [*pods.inside[name], sys.executable, "-c", text, pods.addresses["web"]]
+        for name, text in (("web", ECHO), ("far", SAY))
+    )
+    try:
+        with traffic.running("server", echo) as server:
+            server.says("listening")
+            with traffic.running("client", say) as client:
+                client.says("connected")
+                lab.api.apply(policy("p", "web", policyTypes=["Ingress"]))
+                pods.becomes(
+                    {("near", "web", 80): CLOSED, ("far", "web", 80): CLOSED, ("web", "far", 80): OPEN}
+                )
+                assert client.process.stdin
+                print("still here", file=client.process.stdin, flush=True)
+                client.says("still here")
+        # kubelet's probes come from the Node
+        node.execute(lab.record, "node-1", "ping", "-c1", "-W1", pods.addresses["web"])
+        assert "K8sNetworkPolicy:default/p" in antctl(lab, "node-1", "get", "networkpolicy")
+
+        ports = [{"port": 80}, {"port": 8080, "endPort": 8090}]
+        lab.api.apply(policy("p", "web", ingress=[{"from": [pod("near")], "ports": ports}]))
+        pods.becomes(
+            {
+                ("near", "web", 80): OPEN,
+                ("near", "web", 8090): OPEN,
+                ("near", "web", 81): CLOSED,
+                ("far", "web", 80): CLOSED,
+            }
+        )
+        hole = {"cidr": "10.244.0.0/16", "except": [f"{pods.addresses['near']}/32"]}
+        lab.api.apply(policy("p", "web", ingress=[{"from": [{"ipBlock": hole}]}]))
+        pods.becomes({("near", "web", 80): CLOSED, ("far", "web", 80): OPEN})
+    finally:
+        kubectl("delete", "networkpolicy", "p", "--ignore-not-found")
+    pods.becomes({("near", "web", 80): OPEN, ("far", "web", 80): OPEN})
+
+
+def test_a_policy_for_what_pods_send_outlives_the_agent(pods: Cluster) -> None:
+    lab = pods.lab
+    spec = {"policyTypes": ["Egress"], "egress": [{"to": [pod("web")], "ports": [{"port": 80}]}]}
+    wanted = {
+        ("far", "web", 80): OPEN,
+        ("far", "web", 81): CLOSED,
+        ("far", "near", 80): CLOSED,
+        ("near", "far", 80): OPEN,
+    }
+    lab.api.apply(policy("out", "far", **spec))
+    try:
+        pods.becomes(wanted)
+        restart_agent(lab, "node-2")
+        seen = {each: {pods.verdict(*each)} for each in wanted}
+        while not ready(lab, "node-2"):
+            for each in wanted:
+                seen[each].add(pods.verdict(*each))
+        assert seen == {each: {verdict} for each, verdict in wanted.items()}
+        assert {each: pods.verdict(*each) for each in wanted} == wanted
+    finally:
+        lab.api.kubectl("delete", "networkpolicy", "out")
+    pods.becomes(dict.fromkeys(wanted, OPEN))
+    assert "conj_id" not in antctl(lab, "node-2", "get", "ovsflows")
