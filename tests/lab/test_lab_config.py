@@ -48,26 +48,21 @@ def descriptors(pid: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def pods(lab: Lab) -> Iterator[tuple[str, str]]:
-    """Addresses of a Pod on node-1 and one on node-2."""
-    with quiet_pods(lab, {"still-1": "node-1", "still-2": "node-2"}) as found:
-        yield found["still-1"], found["still-2"]
+def pods(lab: Lab) -> Iterator[tuple[str, str, str]]:
+    """Addresses of two Pods on node-1 and of one on node-2."""
+    with quiet_pods(lab, {"still-1": "node-1", "near-1": "node-1", "still-2": "node-2"}) as found:
+        yield found["still-1"], found["near-1"], found["still-2"]
 
 
-def test_a_changed_key_takes_effect_without_a_restart_and_loses_one_packet_at_most(
-    lab: Lab, config: ConfigMap, pods: tuple[str, str], tmp_path: Path
+def test_a_changed_key_takes_effect_without_a_restart_and_loses_no_packet(
+    lab: Lab, config: ConfigMap, pods: tuple[str, str, str], tmp_path: Path
 ) -> None:
     pid, new = pid_of(lab, "node-1", "antrea-agent"), Sandbox(lab, "node-1")
-    inside = pod_namespace(lab, "node-1", pods[0])
-    ping = [*inside, "ping", "-n", "-i", "0.02", "-w", "60", pods[1]]
-    heard = tmp_path / "ping"
-    with heard.open("w") as out, subprocess.Popen(ping, stdout=out) as running:
-        try:
-            config.change(defaultMTU=1300)
-            wait_value(lab, "defaultMTU", 1300)
-        finally:
-            running.send_signal(signal.SIGINT)
-            running.wait(10)
+    source, near, far = pods
+    inside = pod_namespace(lab, "node-1", source)
+    with pinged(inside, near, tmp_path) as on_node, pinged(inside, far, tmp_path) as over_tunnel:
+        config.change(defaultMTU=1300)
+        wait_value(lab, "defaultMTU", 1300)
     try:
         assert new.call("ADD").code == 0
         link = node.execute(
@@ -76,16 +71,35 @@ def test_a_changed_key_takes_effect_without_a_restart_and_loses_one_packet_at_mo
     finally:
         new.remove()
 
-    said = heard.read_text()
-    answered = sorted({int(number) for number in re.findall(r"icmp_seq=(\d+)", said)})
-    (sent,) = map(int, re.findall(r"(\d+) packets transmitted", said))
     assert "mtu 1300" in link
-    assert len(answered) > 10, said
-    # one in about forty was lost in 2 of 9 runs on the userspace datapath, in a pause of 80 ms; see ROADMAP.md. Another
-    # may have been on its way when ping was told to end.
-    assert max(answered) - len(answered) <= 1, said
-    assert sent - max(answered) <= 1, said
+    assert lost(on_node) == 0, on_node.read_text()
+    # Whenever a link of the Node changes, here antrea-gw0, userspace OVS forgets its routes for a moment, and tunnels with
+    # them (docs/datapaths.md); that the kernel datapath loses nothing is shown by tests/vm/cell_agent_kill.py.
+    assert lost(over_tunnel) <= 1, over_tunnel.read_text()
     assert pid_of(lab, "node-1", "antrea-agent") == pid
+
+
+@contextlib.contextmanager
+def pinged(inside: list[str], address: str, place: Path) -> Iterator[Path]:
+    """What ping says, every 20 ms as long as the block lasts."""
+    said = place / address
+    ping = [*inside, "ping", "-n", "-i", "0.02", "-w", "60", address]
+    with said.open("w") as out, subprocess.Popen(ping, stdout=out) as running:
+        try:
+            wait_for("the first answer", lambda: "icmp_seq" in said.read_text(), seconds=10, step=0.02)
+            yield said
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.wait(10)
+
+
+def lost(said: Path) -> int:
+    """Packets without an answer; the last one may have been on its way when ping was told to end."""
+    text = said.read_text()
+    answered = {int(number) for number in re.findall(r"icmp_seq=(\d+)", text)}
+    (sent,) = map(int, re.findall(r"(\d+) packets transmitted", text))
+    assert len(answered) > 10, text
+    return len(set(range(1, sent)) - answered)
 
 
 def test_changes_that_come_faster_than_an_agent_starts_are_all_taken(lab: Lab, config: ConfigMap) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,6 +49,22 @@ def test_no_packet_is_lost_over_a_kill_of_ovsdb(kernel: KernelLab) -> None:
     assert [sorted(node.flows().splitlines()) for node in nodes] == flows
 
 
+def test_no_packet_is_lost_while_links_of_a_node_change(kernel: KernelLab) -> None:
+    """As a changed MTU and new Pods change them; userspace OVS may lose one at each (docs/datapaths.md)."""
+    nodes = [kernel.nodes[name] for name in ON_THE_WAY]
+    before = [_mtu(node) for node in nodes]
+    with _crossing(kernel) as more:
+        for mtu in (1300, 1310, *before[:1]):
+            for node in nodes:
+                node.run("ovs-vsctl", "set", "Interface", "antrea-gw0", f"mtu_request={mtu}")
+                node.run("ip", "link", "add", "passing", "type", "veth", "peer", "name", "by")
+                node.run("ip", "link", "set", "passing", "up")
+                node.run("ip", "link", "del", "passing")
+                node.wait_for(f"MTU {mtu}", partial(_has_mtu, node, mtu))
+            more()
+    assert [_mtu(node) for node in nodes] == before
+
+
 @contextmanager
 def _crossing(kernel: KernelLab) -> Iterator[Callable[[], None]]:
     """Datagrams and a connection in each family, before, in and after the block; it is given what waits for more of them."""
@@ -62,6 +79,14 @@ def _crossing(kernel: KernelLab) -> Iterator[Callable[[], None]]:
         sent = stream.arrived.sent
         assert stream.arrived == Arrived(sent, sent, sent)
         print(f"{sent} datagrams and lines, none lost")
+
+
+def _mtu(node: KernelNode) -> int:
+    return int(json.loads(node.run("ip", "-j", "link", "show", "antrea-gw0"))[0]["mtu"])
+
+
+def _has_mtu(node: KernelNode, mtu: int) -> bool:
+    return _mtu(node) == mtu
 
 
 def _mac(node: KernelNode) -> bool:
