@@ -28,7 +28,7 @@ from antrea.features.admission import Installation, wanted_gates
 from antrea.features.network_policy.tier import DEFAULT_TIERS, TierRow, TierUse
 from antrea.features.webhooks import WATCHED, WEBHOOKS
 from antrea.outside import authority
-from antrea.outside.serving import server_tls
+from antrea.outside.tls import server_tls
 from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from aiohttp import web
 
 from antrea.outside import authority
-from antrea.outside.serving import server_tls
+from antrea.outside.tls import server_tls
 
 SHAPE = Path(__file__).with_name("kube_watch_pod.json")
 VERSION = 1_000_000

@@ -19,6 +19,7 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import IO
 
+from antrea import VERSION
 from antrea.errors import AntreaError, Unavailable
 from antrea.lab import cache, oci
 from antrea.lab.image_recipe import encode
@@ -127,8 +128,9 @@ def source() -> Layer:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         tree = Tree()
         tree.copy(f"{SITE}/antrea", package)
-        metadata = f"Metadata-Version: 2.1\nName: antrea\nVersion: {project['version']}\n"
-        tree.file(f"{SITE}/antrea-{project['version']}.dist-info/METADATA", metadata.encode())
+        # what scanners of images read; our programs do not
+        metadata = f"Metadata-Version: 2.1\nName: antrea\nVersion: {VERSION}\n"
+        tree.file(f"{SITE}/antrea-{VERSION}.dist-info/METADATA", metadata.encode())
         for command in COMMANDS:
             module, function = project["scripts"][command].split(":")
             launcher = LAUNCHER.format(module=module, function=function)

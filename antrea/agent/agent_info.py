@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import os
 import random
 import re
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from antrea import VERSION
 from antrea.agent.agent_view import NotFound, counts
 from antrea.apis.core import ObjectMeta
 from antrea.apis.crd.info import AgentCondition, AntreaAgentInfo, NetworkInfo, OvsInfo
@@ -67,7 +67,7 @@ async def agent_info(view: AgentView) -> AntreaAgentInfo:
     with contextlib.suppress(Unavailable):
         flows = await flow_counts(view)
     return AntreaAgentInfo(
-        version=f"v{importlib.metadata.version('antrea')}",
+        version=f"v{VERSION}",
         pod_ref=ObjectReference(
             kind="Pod", namespace=os.environ.get("POD_NAMESPACE", ""), name=os.environ.get("POD_NAME", "")
         ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import inspect
 import re
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from antrea import VERSION
 from antrea.agent.agent_info import agent_info
 from antrea.agent.agent_view import NotFound
 from antrea.agent.metrics import agent_metrics
@@ -36,27 +36,19 @@ from antrea.outside.aggregated.authorization import Authorization
 from antrea.outside.aggregated.objects import Objects
 from antrea.outside.aggregated.server import Server
 from antrea.outside.aggregated.trust import follow_trust
+from antrea.outside.loopback_token import TOKEN_FILE, write_token
 from antrea.outside.ovs_control import Tracer
-from antrea.outside.serving import (
-    HEALTH,
-    TOKEN_FILE,
-    health,
-    json_answer,
-    listen,
-    loglevel,
-    metrics_of,
-    self_signed,
-    server_tls,
-    write_token,
-)
+from antrea.outside.serving import HEALTH, health, json_answer, listen, loglevel, metrics_of
 from antrea.outside.support_bundle import SupportBundles
+from antrea.outside.tls import self_signed, server_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from antrea.agent.agent_view import AgentView
     from antrea.outside.kube import Kube
-    from antrea.outside.serving import Certificate, Handler
+    from antrea.outside.serving import Handler
+    from antrea.outside.tls import Certificate
 
 log = klog.logger(__name__)
 
@@ -215,7 +207,7 @@ class AgentApi:
 
 def _handlers(view: AgentView, kube: Kube | None) -> dict[tuple[str, str], Handler]:
     """What is answered beside resources, by method and path."""
-    own = version_info(importlib.metadata.version("antrea"))
+    own = version_info(VERSION)
     tracing = Tracing(view, kube, Tracer(Path(view.config.ovs_run_dir), view.config.ovs_bridge))
     checks = {"healthz": view.live, "livez": view.live, "readyz": view.live | view.ready}
     found: dict[str, Handler] = {

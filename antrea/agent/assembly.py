@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from antrea.features.gate import EnabledGates
     from antrea.outside.configuration import Configuration
     from antrea.outside.kube import Kube
-    from antrea.outside.serving import Certificate
+    from antrea.outside.tls import Certificate
 
     AgentConfiguration = Configuration[AgentConfig, EnabledGates]
 

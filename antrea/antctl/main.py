@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from antrea.antctl import completion, release
+from antrea import VERSION
+from antrea.antctl import completion
 from antrea.antctl.agent_commands import AGENT_COMMANDS
 from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
 from antrea.antctl.failure import Failure
@@ -222,7 +223,7 @@ def _version(mode: Mode) -> click.Command:
     key = {"A": "agentVersion", "F": "flowAggregatorVersion"}.get(mode.name, "controllerVersion")
 
     def callback(output: str) -> None:
-        own = {"antctlVersion": f"v{release.version()}"}
+        own = {"antctlVersion": f"v{VERSION}"}
         try:
             told = _told_version(mode)
         except Failure:

@@ -22,8 +22,8 @@ import msgspec
 from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside import authority, klog
-from antrea.outside.serving import Certificate, load_pair
 from antrea.outside.serving_certificate import LOOK_SECONDS
+from antrea.outside.tls import Certificate, load_pair
 
 if TYPE_CHECKING:
     from antrea.outside.ca_publisher import CaPublisher

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import signal
 import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from antrea import VERSION
 from antrea.apis.agent_api import version_info
 from antrea.controller import crowd, wire
 from antrea.controller.endpoint import endpoint
@@ -36,18 +36,11 @@ from antrea.outside.aggregated.objects import Objects
 from antrea.outside.aggregated.server import Server
 from antrea.outside.aggregated.trust import follow_trust
 from antrea.outside.kube import Kube
-from antrea.outside.serving import (
-    HEALTH,
-    health,
-    json_answer,
-    listen,
-    loglevel,
-    self_signed,
-    server_tls,
-    write_token,
-)
+from antrea.outside.loopback_token import write_token
+from antrea.outside.serving import HEALTH, health, json_answer, listen, loglevel
 from antrea.outside.serving_certificate import ServingCertificate
 from antrea.outside.support_bundle import FOLDER, SupportBundles
+from antrea.outside.tls import self_signed, server_tls
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -63,7 +56,6 @@ class Front:
 
     def __init__(self, channel: wire.Channel, start: wire.Start) -> None:
         """Raises Invalid (TLS keys), Unavailable (port, token file)."""
-        version = importlib.metadata.version("antrea")
         self._channel = channel
         self._start = start
         self._kube = _kube(start)
@@ -94,11 +86,11 @@ class Front:
             ),
             self._forward,
             handlers={
-                **self._gets(version),
+                **self._gets(),
                 **self._puts(),
                 **{("POST", path): handler for path, handler in posts.items()},
             },
-            openapi=openapi.documents(RESOURCES, definition_name, f"v{version}"),
+            openapi=openapi.documents(RESOURCES, definition_name, f"v{VERSION}"),
         )
         # until the certificate that others verify is there, one that serves this Pod and its probes
         self._tls = server_tls(
@@ -108,13 +100,13 @@ class Front:
         )
         self._listening = listen(start.port)
 
-    def _gets(self, version: str) -> dict[tuple[str, str], Handler]:
+    def _gets(self) -> dict[tuple[str, str], Handler]:
         levels = _levels(self._channel)
         found: dict[tuple[str, str], Handler] = {("GET", f"/{name}"): health({}) for name in HEALTH}
         if self._start.elected:
             # the next of several Pods is replaced only when agents can turn to this one
             found["GET", "/readyz"] = health({"computed": self._objects.lacks})
-        found["GET", "/version"] = _always(version_info(version))
+        found["GET", "/version"] = _always(version_info(VERSION))
         found["GET", "/featuregates"] = feature_gates(self._start.gates, self._kube, self._start.namespace)
         found["GET", "/endpoint"] = endpoint(self._kube, self._objects.stores)
         found["GET", "/loglevel"] = found["PUT", "/loglevel"] = levels

@@ -17,7 +17,7 @@ from antrea.errors import Invalid, Refused, Unavailable
 from antrea.features.answer import ANSWERS, Asked
 from antrea.features.registry import RESOURCES
 from antrea.outside import klog
-from antrea.outside.serving import measured
+from antrea.outside.metrics import measured
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import os
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
+from antrea import VERSION
 from antrea.apis.core import ObjectReference
 from antrea.config.controller import ControllerConfig
 from antrea.controller.agent_infos import AgentInfos
@@ -31,8 +31,8 @@ from antrea.outside import klog
 from antrea.outside.configuration import Configuration
 from antrea.outside.environment import own_config_map, own_namespace
 from antrea.outside.kube import Kube
+from antrea.outside.loopback_token import TOKEN_FILE
 from antrea.outside.reload import Running, asked_to_end, through_changes
-from antrea.outside.serving import TOKEN_FILE
 from antrea.outside.voice import Voice
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     ControllerConfiguration = Configuration[ControllerConfig, EnabledGates]
 
 log = klog.logger(__name__)
-VERSION = importlib.metadata.version("antrea")
 
 
 class Places(msgspec.Struct, frozen=True):

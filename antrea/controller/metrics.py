@@ -9,7 +9,7 @@ from aiohttp import web
 
 from antrea.errors import Unavailable
 from antrea.outside import klog
-from antrea.outside.serving import measured
+from antrea.outside.metrics import measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

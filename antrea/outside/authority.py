@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from antrea.errors import Unavailable
-from antrea.outside.serving import Certificate
+from antrea.outside.tls import Certificate
 
 KEY_STARTS = "-----BEGIN PRIVATE KEY-----"
 

@@ -42,3 +42,10 @@ class Metric(msgspec.Struct, frozen=True):
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def measured() -> str:
+    """The metrics that every process has, of this one."""
+    from prometheus_client import generate_latest  # noqa: PLC0415 (a MiB until somebody asks)
+
+    return generate_latest().decode()

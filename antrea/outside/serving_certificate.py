@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid, Unavailable
 from antrea.outside import klog
-from antrea.outside.serving import Certificate, load_pair
+from antrea.outside.tls import Certificate, load_pair
 
 if TYPE_CHECKING:
     from pathlib import Path

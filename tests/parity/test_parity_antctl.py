@@ -25,7 +25,7 @@ from click.testing import CliRunner
 
 from antrea.antctl.main import antctl
 from antrea.antctl.mode import mode_of
-from antrea.outside.serving import load_pair, self_signed, server_tls
+from antrea.outside.tls import load_pair, self_signed, server_tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

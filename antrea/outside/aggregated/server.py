@@ -17,13 +17,14 @@ from antrea.outside import klog
 from antrea.outside.aggregated import discovery, negotiation
 from antrea.outside.aggregated.attributes import attributes
 from antrea.outside.aggregated.listener import Limits, Listener
-from antrea.outside.aggregated.status import Answered, answer, failure
+from antrea.outside.aggregated.status import Answered
 
 if TYPE_CHECKING:
     import socket
     import ssl
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from antrea.apis.meta import Status
     from antrea.apis.resource import Resource
     from antrea.outside.aggregated.attributes import Attributes
     from antrea.outside.aggregated.authentication import Authentication
@@ -140,18 +141,18 @@ class Server:
         except Answered as no:
             response = answer(no.status)
         except web.HTTPRequestEntityTooLarge:
-            response = failure(413, f"Request entity too large: limit is {MOST_BODY}")
+            response = _failure(413, f"Request entity too large: limit is {MOST_BODY}")
         except Invalid as why:
             response = web.Response(status=400, text=why.why)
         except (Unavailable, Refused) as why:
-            response = failure(503, str(why))
+            response = _failure(503, str(why))
         except web.HTTPException as made:
             return made
         except (asyncio.CancelledError, ConnectionError, TimeoutError):
             raise
         except Exception as bug:
             log.error("A request failed", error=bug, method=request.method, path=request.path)
-            response = failure(500, "Internal error occurred")
+            response = _failure(500, "Internal error occurred")
         if request.can_read_body and not request.content.is_eof():
             # what else the client sends is not read
             response.force_close()
@@ -199,3 +200,16 @@ def _constant(request: web.Request, body: bytes, media: str) -> web.Response:
     if request.headers.get("If-None-Match") == tag:
         return web.Response(status=304, headers=headers)
     return web.Response(body=body, headers=headers)
+
+
+def answer(status: Status) -> web.Response:
+    """The response that carries it; one that asks to come back says when."""
+    headers = {"Retry-After": "1"} if status.code in (429, 503) else {}
+    return web.Response(
+        body=msgspec.json.encode(status), status=status.code, content_type=negotiation.JSON, headers=headers
+    )
+
+
+def _failure(code: int, message: str) -> web.Response:
+    """A refusal without details."""
+    return answer(Answered(code, message).status)

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-from aiohttp import web
-
 from antrea.apis.meta import Status, StatusDetails
 
 if TYPE_CHECKING:
     from antrea.apis.resource import Resource
 
-JSON = "application/json"
 REASONS = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
     406: "NotAcceptable", 408: "Timeout", 409: "AlreadyExists", 413: "RequestEntityTooLarge",
@@ -37,19 +33,6 @@ class Answered(Exception):
             details=details,
             code=code,
         )
-
-
-def answer(status: Status) -> web.Response:
-    """The response that carries it; one that asks to come back says when."""
-    headers = {"Retry-After": "1"} if status.code in (429, 503) else {}
-    return web.Response(
-        body=msgspec.json.encode(status), status=status.code, content_type=JSON, headers=headers
-    )
-
-
-def failure(code: int, message: str) -> web.Response:
-    """A refusal without details."""
-    return answer(Answered(code, message).status)
 
 
 def success(code: int = 200, details: StatusDetails | None = None) -> Status:

@@ -25,8 +25,9 @@ from antrea.outside.aggregated.server import Server
 from antrea.outside.bundle_order import Order
 from antrea.outside.kube import Kube
 from antrea.outside.kube_access import Access
-from antrea.outside.serving import listen, self_signed, server_tls
+from antrea.outside.serving import listen
 from antrea.outside.support_bundle import SupportBundles
+from antrea.outside.tls import self_signed, server_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -19,7 +19,7 @@ from antrea.features.network_policy.tier import DEFAULT_TIERS
 from antrea.outside import authority
 from antrea.outside.ca_publisher import KINDS, CaPublisher
 from antrea.outside.lead import Lead
-from antrea.outside.serving import Certificate
+from antrea.outside.tls import Certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine

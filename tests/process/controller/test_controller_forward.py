@@ -22,7 +22,7 @@ from antrea.outside.aggregated.attributes import attributes
 from antrea.outside.aggregated.objects import Objects
 from antrea.outside.kube import Kube
 from antrea.outside.kube_access import Access
-from antrea.outside.serving import Certificate, server_tls
+from antrea.outside.tls import Certificate, server_tls
 
 if TYPE_CHECKING:
     import ssl

@@ -19,7 +19,7 @@ from antrea.apis.core import Node
 from antrea.errors import Invalid, Unavailable
 from antrea.outside.kube import Kube
 from antrea.outside.kube_access import Access, api_server_url, in_cluster, kubeconfig
-from antrea.outside.serving import Certificate, self_signed, server_tls
+from antrea.outside.tls import Certificate, self_signed, server_tls
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,17 +17,9 @@ from antrea.outside.aggregated.authentication import Authentication
 from antrea.outside.aggregated.authorization import Authorization
 from antrea.outside.aggregated.objects import Objects
 from antrea.outside.aggregated.server import Server
-from antrea.outside.serving import (
-    HEALTH,
-    health,
-    json_answer,
-    listen,
-    loglevel,
-    metrics_of,
-    self_signed,
-    server_tls,
-    write_token,
-)  # fmt: skip
+from antrea.outside.loopback_token import write_token
+from antrea.outside.serving import HEALTH, health, json_answer, listen, loglevel, metrics_of
+from antrea.outside.tls import self_signed, server_tls  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

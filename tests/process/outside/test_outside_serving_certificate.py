@@ -11,14 +11,14 @@ import pytest
 
 from antrea.errors import Unavailable
 from antrea.outside import authority
-from antrea.outside.serving import server_tls
 from antrea.outside.serving_certificate import ServingCertificate
+from antrea.outside.tls import server_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from antrea.outside.serving import Certificate
+    from antrea.outside.tls import Certificate
 
 FIRST, SECOND = (authority.make(("localhost", "antrea"), ("127.0.0.1",)) for _ in range(2))
 

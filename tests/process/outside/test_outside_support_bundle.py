@@ -21,7 +21,8 @@ from antrea.features.registry import SUPPORT_BUNDLES
 from antrea.outside import support_bundle
 from antrea.outside.aggregated.attributes import attributes
 from antrea.outside.aggregated.objects import Objects
-from antrea.outside.aggregated.status import Answered, answer
+from antrea.outside.aggregated.server import answer
+from antrea.outside.aggregated.status import Answered
 from antrea.outside.bundle_order import Command, Limits, Logs, Made, Order
 from antrea.outside.bundle_program import make
 from antrea.outside.support_bundle import SupportBundles

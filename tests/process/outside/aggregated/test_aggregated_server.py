@@ -27,7 +27,7 @@ from antrea.outside.aggregated.authorization import Authorization
 from antrea.outside.aggregated.listener import Limits
 from antrea.outside.aggregated.objects import Objects, Question
 from antrea.outside.aggregated.server import Server
-from antrea.outside.serving import Certificate, load_pair, server_tls
+from antrea.outside.tls import Certificate, load_pair, server_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
