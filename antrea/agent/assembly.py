@@ -20,9 +20,11 @@ from antrea.agent.nodes import ThisFeed, own_node, peer_feed, pod_feed
 from antrea.agent.readiness import Readiness
 from antrea.agent.switch_care import SwitchCare
 from antrea.apis.annotation import NodeAnnotation
+from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
-from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features.egress import agent as egress
@@ -46,9 +48,11 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside import klog
+from antrea.outside.addresses import AddressFeed
 from antrea.outside.controlplane import Controlplane
 from antrea.outside.environment import own_namespace
 from antrea.outside.journal import FileJournal
+from antrea.outside.kube_feed import KindFeed
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.nft import NftSink
@@ -60,6 +64,7 @@ from antrea.outside.ofctl_watch import SwitchWatch
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
+from antrea.outside.status import StatusSink
 from antrea.outside.tunnel_neighbour import TunnelNeighbourSink
 
 if TYPE_CHECKING:
@@ -93,21 +98,35 @@ SWEEPS: dict[int, tuple[type[Fact], ...]] = {
     int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category
 }
 SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
+EGRESS_KINDS = (Egress, EgressPod, LocalAddress)
+"""The same of Egress, where its gate is on."""
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
 PAUSE_SECONDS = 1.0
 """Between tries of what has to be there at start."""
 FIRST_ROUND = 1
 """Round of a start that finds no flows of an earlier one."""
-FIRST_LISTS: tuple[type[Fact], ...] = (PodInterface, OvsPort, PeerNode, LocalPod)
+FIRST_LISTS: tuple[type[Fact], ...] = (PodInterface, OvsPort, PeerNode, LocalPod, LocalAddress)
 FIRST_LIST_SECONDS = 10.0
 """How long the first replay waits for the list of Nodes; without it, it goes on with what is known."""
 
 
-def pipeline_of(config: AgentConfig, node: ThisNode) -> Pipeline:
+def active(gates: Collection[str]) -> tuple[AgentFeature, ...]:
+    """The features that these gates leave on."""
+    return tuple(feature for feature in FEATURES if not feature.gate or feature.gate in gates)
+
+
+def sweeps(gates: Collection[str]) -> dict[int, tuple[type[Fact], ...]]:
+    """By category of cookies: kinds that must have been listed before what an earlier start left may go."""
+    if egress.FEATURE.gate not in gates:
+        return SWEEPS
+    return SWEEPS | {int(Category.EGRESS): (*SWEEPS[Category.EGRESS], *EGRESS_KINDS)}
+
+
+def pipeline_of(features: Collection[AgentFeature], config: AgentConfig, node: ThisNode) -> Pipeline:
     """The tables that the features ask for, numbered for the life of this agent."""
     families = Families.of(node.pod_cidrs)
-    return Pipeline.realise(table for feature in FEATURES for table in feature.tables(config, families))
+    return Pipeline.realise(table for feature in features for table in feature.tables(config, families))
 
 
 class Feed(Protocol):
@@ -145,7 +164,8 @@ class Agent:
         )
         socket = Path(config.cni_socket)
         self.cni = CniServer(wiring, self.ready, socket, waits_for=lambda: self.ready.waiting)
-        watches = [kind for feature in FEATURES for kind in feature.watches]
+        self.features = active(configuration.now.gates.names)
+        watches = [kind for feature in self.features for kind in feature.watches]
         self.controlplane = Controlplane(
             kube,
             name,
@@ -202,7 +222,7 @@ class Agent:
     async def _connect(self, db: Ovsdb, tasks: asyncio.TaskGroup) -> None:
         self.ports.open(db)
         prepared = await self._prepared(db)
-        pipeline = pipeline_of(self.config, prepared.node)
+        pipeline = pipeline_of(self.features, self.config, prepared.node)
         self.view.tables, self.view.ovs_version = dict(pipeline.ids), lambda: str(db.root["ovs_version"])
         for row in (self.config, self.view.now.gates, prepared.node, prepared.transport, Realised(pipeline)):
             self.facts.put(row)
@@ -210,13 +230,15 @@ class Agent:
         self.view.operations = flows.operations
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, {})
-        units = [unit for feature in FEATURES for unit in feature.units]
+        units = [unit for feature in self.features for unit in feature.units]
         sinks: dict[type, Sink] = {Flow: flows, Meter: meters, Port: ports}
         sinks |= dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), netlink)
         sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
-        sinks[NodeAnnotation] = self.annotations
+        sinks |= {NodeAnnotation: self.annotations, Status: StatusSink(self.kube)}
         sinks[TunnelNeighbour] = tunnels = TunnelNeighbourSink(Path(self.config.ovs_run_dir))
-        self.engine = Engine(self.facts, units, sinks, sweeps=SWEEPS)
+        for pool, most in (limit for feature in self.features for limit in feature.limits):
+            self.facts.ids.limit(pool, most)
+        self.engine = Engine(self.facts, units, sinks, sweeps=sweeps(self.view.now.gates.names))
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, tunnels))
         self.health.follow(db, switch)
         tasks.create_task(self.report.run(), name="AntreaAgentInfo")
@@ -226,7 +248,10 @@ class Agent:
             "peers": peer_feed(self.kube, self.name),
             "node": ThisFeed(self.kube, prepared.node, self),
             "pods": pod_feed(self.kube, self.name),
+            "addresses": AddressFeed(),
         }
+        for one in (one for feature in self.features for one in feature.watched):
+            feeds[one.path] = KindFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row)
         for name, feed in feeds.items():
             tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
         # Flows that stand are not to be replaced by those of half the policies.

@@ -36,3 +36,53 @@ class EgressPod(Fact, frozen=True):
     @property
     def key(self) -> str:
         return f"{self.egress} {self.pod}"
+
+
+class Egress(Fact, frozen=True):
+    """An Egress as agents see it; the agent's Egress feed writes it."""
+
+    name: str
+    uid: str
+    ip: str = ""
+    """As Python writes it, empty while it has none: spec.egressIP, which the controller fills in from the pool."""
+    pool: str = ""
+    """ExternalIPPool whose Nodes are to hold the address; empty: whoever has it on an interface."""
+    created: str = ""
+    """RFC 3339"""
+    node: str = ""
+    """Who holds the address, as status.egressNode says."""
+
+    indexes: ClassVar[Mapping[str, Callable[[Egress], Iterable[Hashable]]]] = {
+        "ip": lambda row: (row.ip,) if row.ip else (),
+        "pool": lambda row: (row.pool,) if row.pool else (),
+    }
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class EgressOwner(Fact, frozen=True):
+    """Which Node is to hold the address of an Egress with a pool; every agent derives the same."""
+
+    egress: str
+    node: str
+    """Empty: none can."""
+    why: str = ""
+    """Why none can."""
+
+    @property
+    def key(self) -> str:
+        return self.egress
+
+
+class EgressMark(Fact, frozen=True):
+    """The number by which OVS and the host know an Egress IP that is on this Node; derived."""
+
+    ip: str
+    mark: int
+    """1 to 255."""
+
+    @property
+    def key(self) -> str:
+        return self.ip

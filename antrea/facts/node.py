@@ -46,3 +46,15 @@ class PeerNode(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.name
+
+
+class LocalAddress(Fact, frozen=True):
+    """An address of an interface of this Node, neither of loopback nor link-local; the netlink feed writes it."""
+
+    ip: str
+    """As Python writes it, no prefix length."""
+    dev: str
+
+    @property
+    def key(self) -> str:
+        return self.ip

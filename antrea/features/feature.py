@@ -9,6 +9,7 @@ import msgspec
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.fact import Fact
+from antrea.features.admission import Watched
 from antrea.features.controlplane import GroupKind, ObjectKind
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.table import Table
@@ -42,3 +43,9 @@ class AgentFeature(msgspec.Struct, frozen=True):
     units: tuple[Unit, ...] = ()
     watches: tuple[ObjectKind | GroupKind, ...] = ()
     """What it hears of the controller."""
+    watched: tuple[Watched, ...] = ()
+    """Collections of the API that its rows come from."""
+    gate: str = ""
+    """What it is part of; empty: always on."""
+    limits: tuple[tuple[str, int], ...] = ()
+    """Pools of numbers, and the highest that there is room for."""

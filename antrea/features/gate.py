@@ -114,6 +114,7 @@ GATES: tuple[Gate, ...] = (
         True,
         "alpha v1.0, beta v1.6",
         "Choose the source address of Pods that leave the cluster.",
+        built=True,
     ),
     Gate(
         "EgressSeparateSubnet",

@@ -1,16 +1,27 @@
-"""Egress in the agent: which Pods of this Node each Egress selects, as the controller says.
+"""Egress in the agent: which Pods of this Node leave the cluster with which address, and by which Node.
 
-parity: pkg/agent/controller/egress/egress_controller.go
+A Pod that several Egresses of one family select follows the oldest of them, then the first by name.
+parity: pkg/agent/controller/egress/egress_controller.go, pkg/agent/openflow/egress.go
 """
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from antrea.apis.controlplane import PodReference
-from antrea.facts.egress import EgressPod
+from antrea.apis.crd import egress as crd
+from antrea.engine import Unit
+from antrea.facts.egress import Egress, EgressMark, EgressPod
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode
+from antrea.facts.ovs import PodInterface
+from antrea.features.admission import Watched
 from antrea.features.controlplane import GroupKind
+from antrea.features.egress.flow import local_flows, node_flows, peer_flows, pod_flows
+from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
+from antrea.features.egress.status import egress_status
 from antrea.features.feature import AgentFeature, Families
+from antrea.openflow.tables import EGRESS_MARK
 
 if TYPE_CHECKING:
     from antrea.apis.controlplane import GroupMember
@@ -19,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
-    """None as long as no packet is marked."""
-    return ()
+    """The one in which a Pod's packets learn their Egress IP."""
+    return (EGRESS_MARK,)
 
 
 def egress_pod(egress: str, member: GroupMember) -> EgressPod:
@@ -29,6 +40,34 @@ def egress_pod(egress: str, member: GroupMember) -> EgressPod:
     return EgressPod(egress, f"{pod.namespace}/{pod.name}")
 
 
+def egress_row(found: crd.Egress) -> Egress:
+    """An Egress by what agents need of it."""
+    text = found.spec.egress_ip
+    return Egress(
+        name=found.metadata.name,
+        uid=found.metadata.uid,
+        ip=str(ip_address(text)) if text else "",
+        pool=found.spec.external_ip_pool,
+        created=found.metadata.creation_timestamp,
+        node=found.status.egress_node,
+    )
+
+
 FEATURE = AgentFeature(
-    name="Egress", tables=tables, watches=(GroupKind("egressgroups", EgressPod, egress_pod),)
+    name="Egress",
+    tables=tables,
+    gate="Egress",
+    limits=((POOL, MOST),),
+    watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", crd.Egress, Egress, egress_row),),
+    watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
+    units=(
+        Unit(LocalAddress, address_mark, yields=(EgressMark,)),
+        Unit(ThisNode, host_rules),
+        Unit(EgressMark, mark_elements),
+        Unit(ThisNode, node_flows),
+        Unit(PeerNode, peer_flows),
+        Unit(EgressMark, local_flows),
+        Unit(PodInterface, pod_flows),
+        Unit(Egress, egress_status),
+    ),
 )

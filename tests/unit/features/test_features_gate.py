@@ -118,7 +118,7 @@ def test_gate_combinations_that_upstream_rejects_are_rejected(text: str, path: s
         ("multicluster: {enablePodToPodConnectivity: true}", "multicluster.enablePodToPodConnectivity"),
         ("multicluster: {trafficEncryptionMode: wireGuard}", "multicluster.trafficEncryptionMode"),
         ("secondaryNetwork: {ovsBridges: [{bridgeName: br1}]}", "secondaryNetwork.ovsBridges"),
-        ("featureGates: {Egress: true}", "featureGates.Egress"),
+        ("featureGates: {Traceflow: true}", "featureGates.Traceflow"),
         ("featureGates: {AllBeta: true}", "featureGates.AllBeta"),
     ],
 )
@@ -132,7 +132,7 @@ def test_gate_upstreams_defaults_written_out_are_not_refused() -> None:
     text = """
     antreaProxy: {enable: true, proxyAll: false}
     egress: {maxEgressIPsPerNode: 255}
-    featureGates: {Egress: false, AdminNetworkPolicy: true}
+    featureGates: {Egress: true, Traceflow: false, AdminNetworkPolicy: true}
     """
     assert accept_agent(parse(AgentConfig, text).config) == accept_agent(AgentConfig())
 

@@ -1,0 +1,33 @@
+"""What flows do so that a number crosses to the host or to another Node's switch; see antrea/host/carrier.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.host.carrier import crosses, ip_mac, mark_mac
+from antrea.openflow.action import set_eth_dst, set_eth_src, set_tun_dst
+from antrea.openflow.fields import FROM_TUNNEL_REG_MARK, GLOBAL_VIRTUAL_MAC, SNAT_PKT_MARK
+from antrea.openflow.match import dl_src, tun_dst
+
+if TYPE_CHECKING:
+    from antrea.openflow.field import Action, Match
+
+
+def marked(datapath: str, mark: int) -> list[Action]:
+    """To the host by the gateway, with an Egress mark."""
+    return [SNAT_PKT_MARK(mark).load if crosses(datapath) else set_eth_src(mark_mac(mark))]
+
+
+def tunnelled(datapath: str, ip: str, end: str, gateway_mac: str) -> list[Action]:
+    """To the Node that holds Egress IP `ip`, whose tunnels end at `end`; empty: nobody knows."""
+    direct = crosses(datapath)
+    return [
+        set_eth_src(gateway_mac if direct else ip_mac(ip)),
+        set_eth_dst(GLOBAL_VIRTUAL_MAC),
+        set_tun_dst(ip if direct or not end else end),
+    ]
+
+
+def arrived(datapath: str, ip: str) -> tuple[Match, ...]:
+    """From another Node by the tunnel, for Egress IP `ip`."""
+    return (tun_dst(ip),) if crosses(datapath) else (FROM_TUNNEL_REG_MARK.match, dl_src(ip_mac(ip)))

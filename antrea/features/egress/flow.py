@@ -1,0 +1,152 @@
+"""The flows that choose the Egress IP of what leaves the cluster, and the Node that has it.
+
+parity: pkg/agent/openflow/pipeline.go featureEgress externalFlows, snatSkipNodeFlow, snatIPFromTunnelFlow, snatRuleFlow
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode
+from antrea.facts.ovs import OvsPort
+from antrea.features import carrier
+from antrea.features.egress.mark import POOL
+from antrea.features.node_route.agent import tunnel_end
+from antrea.openflow.action import DROP, goto, set_eth_dst
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    FROM_POD_REG_MARK,
+    FROM_TUNNEL_REG_MARK,
+    NOT_ANTREA_FLEXIBLE_IPAM_REG_MARK,
+    REMOTE_SNAT_REG_MARK,
+    TO_GATEWAY_REG_MARK,
+    TO_TUNNEL_REG_MARK,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import ct_state, dst, family, in_port
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import Stage
+from antrea.openflow.tables import EGRESS_MARK, L3_FORWARDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.ovs import PodInterface
+
+flow = flows_of(Category.EGRESS)
+LEAVE = (TO_GATEWAY_REG_MARK.load, goto(Stage.SWITCHING))
+"""With the address that the host gives it."""
+
+
+def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """What leaves the cluster asks for its Egress IP, except to this Node and to `egress.exceptCIDRs`."""
+    config = facts.get(AgentConfig)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if config is None or gateway is None:
+        return
+    families = {is_ipv6(cidr): cidr for cidr in node.pod_cidrs}
+    for cidr in families.values():
+        outwards = (family(cidr), ct_state("-rpl+trk"))
+        yield flow(
+            L3_FORWARDING,
+            Priority.LOW,
+            *outwards,
+            FROM_POD_REG_MARK.match,
+            NOT_ANTREA_FLEXIBLE_IPAM_REG_MARK.match,
+            then=[goto(EGRESS_MARK)],
+        )
+        yield flow(
+            L3_FORWARDING,
+            Priority.LOW,
+            *outwards,
+            FROM_TUNNEL_REG_MARK.match,
+            then=[set_eth_dst(gateway.mac), goto(EGRESS_MARK)],
+        )
+        # A Pod of another Node must not leave with this Node's address when its Egress IP is not here (any more).
+        yield flow(
+            EGRESS_MARK,
+            Priority.LOW,
+            family(cidr),
+            ct_state("+new+trk"),
+            FROM_TUNNEL_REG_MARK.match,
+            then=DROP,
+        )
+    for place in (*node.node_ips, *config.egress.except_cidrs):
+        if is_ipv6(place) in families:
+            yield unmarked(place)
+    yield flow(EGRESS_MARK, Priority.MISS, then=LEAVE)
+
+
+def unmarked(place: str) -> Flow:
+    """Packets to this address or CIDR keep clear of Egress."""
+    return flow(EGRESS_MARK, Priority.HIGH, dst(place), then=LEAVE)
+
+
+def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
+    """A Node sees Pods of others as they leave their own Node."""
+    node = facts.get(ThisNode)
+    if node is None:
+        return
+    families = {is_ipv6(cidr) for cidr in node.pod_cidrs}
+    for ip in peer.node_ips:
+        if is_ipv6(ip) in families:
+            yield unmarked(ip)
+
+
+def local_flows(facts: Facts, mark: EgressMark) -> Iterator[Flow]:
+    """Pods of other Nodes that leave with an address of this one."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    datapath = config.ovs_datapath_type
+    yield flow(
+        EGRESS_MARK,
+        Priority.NORMAL,
+        family(mark.ip),
+        ct_state("+trk"),
+        *carrier.arrived(datapath, mark.ip),
+        then=[*carrier.marked(datapath, facts.id(POOL, mark.ip)), *LEAVE],
+    )
+
+
+def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+    """One flow for each family in which an Egress with an address selects the Pod."""
+    found = [facts.get(Egress, row.egress) for row in facts.by(EgressPod, "pod", pod.pod)]
+    chosen: dict[bool, Egress] = {}
+    for egress in sorted((e for e in found if e and e.ip), key=lambda e: (e.created, e.name)):
+        chosen.setdefault(is_ipv6(egress.ip), egress)
+    families = {is_ipv6(ip) for ip in pod.ips}
+    for version6, egress in chosen.items():
+        if version6 in families:
+            yield from pod_flow(facts, pod, egress)
+
+
+def pod_flow(facts: Facts, pod: PodInterface, egress: Egress) -> Iterator[Flow]:
+    """Its Egress IP is here, or at another Node, or here but has no mark, as there are 255: then nothing leaves."""
+    config, node = facts.get(AgentConfig), facts.get(ThisNode)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if config is None or node is None or gateway is None:
+        return
+    ip, datapath = egress.ip, config.ovs_datapath_type
+    mine = (family(ip), in_port(pod.ofport))
+    if facts.get(EgressMark, ip):
+        mark = facts.id(POOL, ip)
+        then = [*carrier.marked(datapath, mark), *LEAVE]
+        yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=then)
+    elif facts.get(LocalAddress, ip):
+        yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
+    else:
+        then = carrier.tunnelled(datapath, ip, end_of(facts, node, egress), gateway.mac)
+        remote = [TO_TUNNEL_REG_MARK.load, REMOTE_SNAT_REG_MARK.load, goto(Stage.SWITCHING)]
+        yield flow(EGRESS_MARK, Priority.NORMAL, *mine, then=[*then, *remote])
+
+
+def end_of(facts: Facts, node: ThisNode, egress: Egress) -> str:
+    """Where tunnels to the Node that has the address end; empty while nobody knows which one that is."""
+    owner = facts.get(EgressOwner, egress.name) if egress.pool else None
+    peer = facts.get(PeerNode, owner.node if owner else egress.node)
+    return (peer and tunnel_end(node, peer)) or ""

@@ -1,0 +1,60 @@
+"""How a number travels with a packet where OVS and the host, or two switches, meet: as a packet mark, or in the source MAC.
+
+On datapath `system` OVS and the host share the packet, its mark and its tunnel's destination. On `netdev` a frame is
+all that crosses the tap of antrea-gw0, and a tunnel ends only at addresses of br-phy. There the source MAC of the frame,
+which nobody reads, says it: of antrea-gw0 the mark, inside a tunnel which Egress IP the packet is for. The other half,
+actions and matches of flows, is antrea/features/carrier.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MARK_SET: Final = "carried-mark"
+CHAIN: Final = NftChain(
+    name="prerouting-mangle", hook="type filter hook prerouting priority mangle; policy accept;"
+)
+_MARK_PREFIX, _IP_PREFIX = "02:e9", "06"
+"""Locally administered, of one host (IEEE 802, 8.2): no card has them."""
+
+
+def mark_mac(mark: int) -> str:
+    """The source MAC that stands for a packet mark of 32 bits."""
+    return ":".join((_MARK_PREFIX, *(f"{octet:02x}" for octet in mark.to_bytes(4, "big"))))
+
+
+def ip_mac(ip: str) -> str:
+    """The source MAC that stands for an Egress IP, the same on every Node: 40 bits of a digest, as IPv6 has 128."""
+    digest = hashlib.sha256(ip.encode("ascii")).digest()
+    return ":".join((_IP_PREFIX, *(f"{octet:02x}" for octet in digest[:5])))
+
+
+def crosses(datapath: str) -> bool:
+    """Whether packet marks cross antrea-gw0 as they are, and tunnels may end at any address of the Node."""
+    return datapath != "netdev"
+
+
+def reading_entries(datapath: str, gateway: str, category: int) -> Iterator[NftChain | NftSet | NftRule]:
+    """What the host needs to read marks on `gateway`: nothing where they cross."""
+    if crosses(datapath):
+        return
+    yield CHAIN
+    yield NftSet(name=MARK_SET, type="ether_addr", data="mark", category=category)
+    yield NftRule(
+        chain=CHAIN.name,
+        name="marks from OVS",
+        text=f'iifname "{gateway}" meta mark set ether saddr map @{MARK_SET}',
+        category=category,
+    )
+
+
+def mark_entry(datapath: str, mark: int, category: int) -> Iterator[NftElement]:
+    """What the host needs to read this mark."""
+    if not crosses(datapath):
+        yield NftElement(set=MARK_SET, value=mark_mac(mark), data=f"{mark:#010x}", category=category)

@@ -1,0 +1,66 @@
+"""Tells which addresses this Node has, and at once when one comes or goes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.node import LocalAddress
+from antrea.outside.rtnl import Rtnl
+from antrea.outside.rtnl_host import address_of
+from antrea.outside.rtnl_message import get_addresses
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+
+_GROUPS: Final = 0x10 | 0x100
+"""RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR. Source: linux/rtnetlink.h"""
+_ROOM: Final = 1 << 16
+
+
+class AddressFeed:
+    """Feed of LocalAddress, in the network namespace of the thread that runs it.
+
+    News only say that something changed: the kernel is asked for all addresses then, so that no lost message matters.
+    """
+
+    async def run(self, facts: Facts) -> None:
+        """Forever."""
+        loop = asyncio.get_running_loop()
+        kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        with socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE) as news:
+            news.bind((0, _GROUPS))
+            while True:
+                facts.replace(LocalAddress, await asyncio.to_thread(local_addresses))
+                facts.synced(LocalAddress)
+                try:
+                    await loop.sock_recv(news, _ROOM)
+                    _drain(news)
+                except OSError as e:
+                    if e.errno != errno.ENOBUFS:
+                        raise
+
+
+def _drain(news: socket.socket) -> None:
+    """What came together is one change."""
+    while True:
+        try:
+            news.recv(_ROOM)
+        except BlockingIOError:
+            return
+
+
+def local_addresses() -> list[LocalAddress]:
+    """Of all interfaces that still are there. Raises OSError."""
+    names = dict(socket.if_nameindex())
+    with Rtnl() as kernel:
+        found = [address_of(reply) for reply in kernel.ask(get_addresses())]
+    rows: dict[str, LocalAddress] = {}
+    for address in found:
+        if address.is_global and address.index in names:
+            ip = str(ipaddress.ip_interface(address.cidr).ip)
+            rows.setdefault(ip, LocalAddress(ip, names[address.index]))
+    return list(rows.values())

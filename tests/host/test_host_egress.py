@@ -1,0 +1,209 @@
+"""Packets of Pods through real userspace OVS, the kernel and nftables: whose address a host outside sees, in both families."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from netdev_switch import NetdevSwitch, until
+
+from antrea.agent.assembly import active, pipeline_of
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.node import LocalAddress, ThisNode
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.feature import Realised
+from antrea.host.address import Address
+from antrea.host.link import Link
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.route import Neighbour, Route, Rule
+from antrea.host.sysctl import Sysctl
+from antrea.openflow.flow import Flow
+from antrea.outside.addresses import AddressFeed
+from antrea.outside.netlink import NetlinkSink
+from antrea.outside.nft import NftSink
+from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_run import Ofctl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from conftest import Namespaces
+
+    from antrea.engine import Sink
+
+CONFIG = AgentConfig(ovs_datapath_type="netdev")
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
+OUTSIDE, EGRESS = {4: "192.0.2.10", 6: "2001:db8:2::10"}, {4: "192.0.2.50", 6: "2001:db8:2::50"}
+NODES = {4: "192.0.2.1", 6: "2001:db8:2::1"}
+PORT = 8099
+SERVER = """
+import socket
+server = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True)
+print("listening", flush=True)
+while True:
+    client, peer = server.accept()
+    client.sendall(peer[0].removeprefix("::ffff:").encode())
+    client.close()
+"""
+CLIENT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 8099), timeout=5) as stream:
+    print(stream.recv(99).decode())
+"""
+
+
+class Node:
+    """OVS, a host outside on eth0, Pods `web` and `plain`, and the agent's units with the sinks that it has."""
+
+    def __init__(self, netns: Namespaces) -> None:
+        self.netns = netns
+        self.outside = netns.make()
+        self.switch = NetdevSwitch()
+        self.pods: dict[str, str] = {}
+        self.facts = Facts()
+
+    def start(self) -> None:
+        self.switch.start()
+        self.switch.add_bridge("br-int")
+        internal = ("--", "set", "interface", "antrea-gw0", "type=internal")
+        self.switch.vsctl("add-port", "br-int", "antrea-gw0", *internal)
+        self._cable("eth0", self.outside, [f"{NODES[4]}/24", f"{NODES[6]}/64"])
+        self.netns.sh(
+            f"ip addr add {OUTSIDE[4]}/24 dev eth0; ip addr add {OUTSIDE[6]}/64 dev eth0 nodad", self.outside
+        )
+        mac = json.loads(self.netns.sh("ip -j link show antrea-gw0"))[0]["address"]
+        self.facts.put(OvsPort("antrea-gw0", "gateway", self._ofport("antrea-gw0"), mac))
+        for number, name in enumerate(("web", "plain"), 7):
+            self._connect(name, number)
+
+    def _cable(self, name: str, space: str, addresses: list[str] | None = None) -> None:
+        self.netns.sh(f"ip link add {name} type veth peer name eth0 netns {space}; ip link set {name} up")
+        self.netns.sh("ip link set eth0 up; ethtool -K eth0 tx off", space)
+        for address in addresses or ():
+            self.netns.sh(f"ip addr add {address} dev {name} {'nodad' if ':' in address else ''}")
+
+    def _connect(self, name: str, number: int) -> None:
+        space = self.pods[name] = self.netns.make()
+        self._cable(name, space)
+        self.switch.vsctl("add-port", "br-int", name)
+        ips = (f"10.10.0.{number}", f"fd00:10::{number}")
+        self.netns.sh(
+            f"ip addr add {ips[0]}/24 dev eth0; ip addr add {ips[1]}/64 dev eth0 nodad;"
+            "ip route add default via 10.10.0.1; ip route add default via fd00:10::1",
+            space,
+        )
+        mac = json.loads(self.netns.sh("ip -j link show eth0", space))[0]["address"]
+        self.facts.put(PodInterface(name, name, "shop", name, mac, ips, self._ofport(name), f"uuid-{name}"))
+
+    def _ofport(self, name: str) -> int:
+        until(lambda: self._number(name) > 0, f"number of {name}")
+        return self._number(name)
+
+    def _number(self, name: str) -> int:
+        found = self.switch.vsctl("get", "interface", name, "ofport").strip()
+        return int(found) if found.isdigit() else 0
+
+    @contextlib.asynccontextmanager
+    async def agent(self) -> AsyncIterator[None]:
+        features = active({"Egress"})
+        pipeline = pipeline_of(features, CONFIG, NODE)
+        ofctl = Ofctl(Path(self.switch.directory, "br-int.mgmt"))
+        sinks: dict[type, Sink] = {Flow: FlowSink(ofctl, pipeline, 1)}
+        sinks |= dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), NetlinkSink())
+        sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
+        engine = Engine(self.facts, [unit for feature in features for unit in feature.units], sinks)
+        for row in (CONFIG, NODE, Realised(pipeline)):
+            self.facts.put(row)
+        async with asyncio.TaskGroup() as tasks:
+            work = [tasks.create_task(engine.run()), tasks.create_task(AddressFeed().run(self.facts))]
+            await self.until(lambda: self.facts.feeds.has(LocalAddress))
+            await engine.quiet()
+            self.engine = engine
+            yield
+            for task in work:
+                task.cancel()
+
+    async def until(self, true: Callable[[], object]) -> None:
+        news = asyncio.Event()
+        self.facts.listeners.append(news.set)
+        async with asyncio.timeout(15):
+            while not true():
+                news.clear()
+                await news.wait()
+        self.facts.listeners.remove(news.set)
+
+    async def source(self, pod: str, version: int) -> str:
+        """The address that the host outside sees when this Pod connects to it."""
+        words = (sys.executable, "-c", CLIENT, OUTSIDE[version])
+        run = await asyncio.create_subprocess_exec(
+            *("ip", "netns", "exec", self.pods[pod], *words), stdout=-1, stderr=-1
+        )
+        out, err = await run.communicate()
+        assert run.returncode == 0, err.decode()
+        return out.decode().strip()
+
+    async def seen(self) -> dict[tuple[str, int], str]:
+        return {(pod, version): await self.source(pod, version) for pod in self.pods for version in (4, 6)}
+
+
+@pytest.fixture
+def node(netns: Namespaces) -> Iterator[Node]:
+    there = Node(netns)
+    try:
+        there.start()
+        words = ["ip", "netns", "exec", there.outside, sys.executable, "-c", SERVER]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stdout is not None
+                assert server.stdout.readline() == "listening\n"
+                yield there
+            finally:
+                server.kill()
+    finally:
+        there.switch.stop()
+
+
+PLAIN = {(pod, version): NODES[version] for pod in ("web", "plain") for version in (4, 6)}
+
+
+async def test_a_pod_leaves_with_its_egress_ip_as_long_as_the_egress_stands_and_others_with_the_nodes(
+    node: Node,
+) -> None:
+    async with node.agent():
+        assert await node.seen() == PLAIN
+        for version, ip in EGRESS.items():
+            # what the Node sends by itself must not take it, as IPv6 would
+            life = "/32 dev eth0" if version == 4 else "/128 dev eth0 nodad preferred_lft 0"
+            node.netns.sh(f"ip addr add {ip}{life}")
+            node.facts.put(Egress(f"e{version}", f"u{version}", ip))
+            node.facts.put(EgressPod(f"e{version}", "shop/web"))
+        await node.until(lambda: all(node.facts.get(LocalAddress, ip) for ip in EGRESS.values()))
+        await node.engine.quiet()
+        assert await node.seen() == PLAIN | {("web", version): ip for version, ip in EGRESS.items()}
+
+        node.facts.drop(EgressPod, "e4 shop/web")
+        node.facts.drop(Egress, "e6")
+        await node.engine.quiet()
+        assert await node.seen() == PLAIN
+
+
+async def test_addresses_are_known_when_they_come_and_forgotten_when_they_go(node: Node) -> None:
+    async with node.agent():
+        before = {row.ip for row in node.facts.all(LocalAddress)}
+        assert before == {"10.10.0.1", "fd00:10::1", *NODES.values()}
+        node.netns.sh(f"ip addr add {EGRESS[4]}/32 dev eth0; ip addr add {EGRESS[6]}/128 dev lo")
+        await node.until(
+            lambda: {row.ip for row in node.facts.all(LocalAddress)} == before | {*EGRESS.values()}
+        )
+        assert node.facts.get(LocalAddress, EGRESS[6]) == LocalAddress(EGRESS[6], "lo")
+        node.netns.sh(f"ip addr del {EGRESS[6]}/128 dev lo; ip link del eth0")
+        left = {"10.10.0.1", "fd00:10::1"}
+        await node.until(lambda: {row.ip for row in node.facts.all(LocalAddress)} == left)

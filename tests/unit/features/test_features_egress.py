@@ -1,0 +1,322 @@
+"""Which Pod leaves with which address: flows as text, the host's rules, statuses; and that order of news does not matter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antrea.agent.assembly import active, pipeline_of, sweeps
+from antrea.apis.crd import egress as crd
+from antrea.apis.crd.part import Condition
+from antrea.apis.status import Status
+from antrea.config.agent import AgentConfig
+from antrea.config.agent_sections import Egress as EgressSection
+from antrea.engine import Engine, Facts
+from antrea.engine.ids import Record
+from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.egress.agent import FEATURE, egress_row
+from antrea.host.carrier import ip_mac, mark_mac
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.openflow.cookie import Category
+from antrea.openflow.flow import Flow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from antrea.facts.fact import Fact
+
+GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:01")
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/80"), ("192.0.2.1", "fd00:2::1"), ("192.0.2.1",))
+PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/80"), ("192.0.2.2", "fd00:2::2"), ("198.51.100.2",))
+WEB = PodInterface("web", "c1", "shop", "web", "0a:00:00:00:00:07", ("10.10.0.7", "fd00:10::7"), 7, "u1")
+SYSTEM, NETDEV = AgentConfig(), AgentConfig(ovs_datapath_type="netdev")
+HERE, THERE, HERE6 = "203.0.113.1", "203.0.113.2", "fd00:9::1"
+SAID = Condition(
+    "IPAssigned", "True", reason="Assigned", message="EgressIP is successfully assigned to EgressNode"
+)
+
+
+def egress(name: str, ip: str = HERE, created: str = "", **more: str) -> Egress:
+    return Egress(name, f"uid-{name}", ip, created=created, **more)
+
+
+class Agent:
+    """The units of Egress over facts, of one Node that has HERE and HERE6."""
+
+    def __init__(self, config: AgentConfig, *rows: Fact) -> None:
+        self.facts = Facts()
+        for pool, most in FEATURE.limits:
+            self.facts.ids.limit(pool, most)
+        self.engine = Engine(self.facts, FEATURE.units)
+        self.pipeline = pipeline_of(active({"Egress"}), config, NODE)
+        here = (LocalAddress(ip, "eth0") for ip in (HERE, HERE6))
+        for row in (config, NODE, GATEWAY, PEER, WEB, *here, *rows):
+            self.facts.put(row)
+        self.engine.plan()
+
+    def flows(self, *words: str) -> set[str]:
+        """Those that have all of these words."""
+        found = (e.named(self.pipeline) for e in self.engine.standing().values() if isinstance(e, Flow))
+        return {line for line in found if all(word in line for word in words)}
+
+    def wanted(self, *kinds: type) -> set[object]:
+        return {entry for entry in self.engine.standing().values() if isinstance(entry, kinds)}
+
+
+def lines(text: str) -> set[str]:
+    return set(text.strip().split("\n"))
+
+
+NODE_FLOWS = """
+table=L3Forwarding,priority=190,ct_state=-rpl+trk,ip,reg0=0x3/0xf,reg4=0x0/0x100000 actions=goto_table:EgressMark
+table=L3Forwarding,priority=190,ct_state=-rpl+trk,ip,reg0=0x1/0xf actions=set_field:0a:00:00:00:00:01->eth_dst,goto_table:EgressMark
+table=L3Forwarding,priority=190,ct_state=-rpl+trk,ipv6,reg0=0x3/0xf,reg4=0x0/0x100000 actions=goto_table:EgressMark
+table=L3Forwarding,priority=190,ct_state=-rpl+trk,ipv6,reg0=0x1/0xf actions=set_field:0a:00:00:00:00:01->eth_dst,goto_table:EgressMark
+table=EgressMark,priority=210,ip,nw_dst=192.0.2.1 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+table=EgressMark,priority=210,ip,nw_dst=192.0.2.2 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+table=EgressMark,priority=210,ip,nw_dst=198.18.0.0/15 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+table=EgressMark,priority=210,ipv6,ipv6_dst=fd00:2::1 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+table=EgressMark,priority=210,ipv6,ipv6_dst=fd00:2::2 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+table=EgressMark,priority=190,ct_state=+new+trk,ip,reg0=0x1/0xf actions=drop
+table=EgressMark,priority=190,ct_state=+new+trk,ipv6,reg0=0x1/0xf actions=drop
+table=EgressMark,priority=0 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+"""
+
+
+def test_what_leaves_the_cluster_asks_for_its_egress_ip_except_to_nodes_and_to_except_cidrs() -> None:
+    config = AgentConfig(egress=EgressSection(except_cidrs=("198.18.0.0/15",)))
+    assert Agent(config).flows() == lines(NODE_FLOWS)
+
+
+LOCAL = """
+table=EgressMark,priority=200,ct_state=+trk,ip,in_port=7 actions=set_field:0x1/0xff->pkt_mark,set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+table=EgressMark,priority=200,ct_state=+trk,ip,tun_dst=203.0.113.1 actions=set_field:0x1/0xff->pkt_mark,set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+"""
+LOCAL_NETDEV = f"""
+table=EgressMark,priority=200,ct_state=+trk,ip,in_port=7 actions=set_field:{mark_mac(1)}->eth_src,set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+table=EgressMark,priority=200,ct_state=+trk,ip,reg0=0x1/0xf,dl_src={ip_mac(HERE)} actions=set_field:{mark_mac(1)}->eth_src,set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+"""
+
+
+@pytest.mark.parametrize(("config", "expected"), [(SYSTEM, LOCAL), (NETDEV, LOCAL_NETDEV)])
+def test_an_address_of_this_node_is_a_mark_for_its_pods_and_for_those_of_other_nodes(
+    config: AgentConfig, expected: str
+) -> None:
+    agent = Agent(config, egress("a"), EgressPod("a", "shop/web"))
+    assert agent.flows("EgressMark", "priority=200") == lines(expected)
+
+
+REMOTE = """
+table=EgressMark,priority=200,ip,in_port=7 actions=set_field:{source}->eth_src,set_field:aa:bb:cc:dd:ee:ff->eth_dst,set_field:{end}->tun_dst,set_field:0x10/0xf0->reg0,set_field:0x80000/0x80000->reg0,goto_table:L2ForwardingCalc
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "node", "source", "end"),
+    [
+        (SYSTEM, "n2", GATEWAY.mac, THERE),
+        (NETDEV, "n2", ip_mac(THERE), "198.51.100.2"),
+        (NETDEV, "", ip_mac(THERE), THERE),
+    ],
+    ids=["mark", "mac", "nobody knows"],
+)
+def test_an_address_of_another_node_is_reached_by_the_tunnel(
+    config: AgentConfig, node: str, source: str, end: str
+) -> None:
+    agent = Agent(config, egress("a", THERE, node=node), EgressPod("a", "shop/web"))
+    assert agent.flows("EgressMark", "priority=200") == lines(REMOTE.format(source=source, end=end))
+    assert agent.wanted(NftElement) == set()
+
+
+def test_whoever_is_to_hold_an_address_of_a_pool_is_asked_before_the_status() -> None:
+    held = egress("a", THERE, pool="p", node="n9")
+    agent = Agent(NETDEV, held, EgressPod("a", "shop/web"), EgressOwner("a", "n2"))
+    assert len(agent.flows("198.51.100.2->tun_dst")) == 1
+
+
+def test_each_family_follows_its_own_egress_and_of_two_the_oldest() -> None:
+    rows = [egress("young", THERE, "2026-01-02"), egress("old", HERE, "2026-01-01"), egress("six", HERE6)]
+    agent = Agent(SYSTEM, *rows, *(EgressPod(row.name, "shop/web") for row in rows))
+    number = {mark.ip: mark.mark for mark in agent.facts.all(EgressMark)}
+    pods = {line.split("->pkt_mark")[0] for line in agent.flows("EgressMark", "in_port=7")}
+    assert pods == {
+        f"table=EgressMark,priority=200,ct_state=+trk,{family},in_port=7 actions=set_field:{number[ip]:#x}/0xff"
+        for family, ip in (("ip", HERE), ("ipv6", HERE6))
+    }
+    agent.facts.drop(EgressPod, "old shop/web")
+    agent.engine.plan()
+    assert len(agent.flows("in_port=7", f"{THERE}->tun_dst")) == 1
+
+
+def test_an_egress_without_an_address_does_nothing_yet() -> None:
+    agent = Agent(SYSTEM, egress("a", ""), EgressPod("a", "shop/web"))
+    assert agent.flows("priority=200") == set()
+    assert agent.wanted(Status) == set()
+
+
+RULE = 'oifname != "antrea-gw0" meta nfproto ipv4 snat ip to meta mark & 0x000000ff map @egress-snat fully-random'
+
+
+def test_the_host_translates_by_mark_before_it_falls_back_to_the_nodes_address() -> None:
+    config = AgentConfig(snat_fully_random_ports=True)
+    agent = Agent(config, egress("a"), egress("b", HERE6), egress("c"))
+    number = {mark.ip: f"{mark.mark:#010x}" for mark in agent.facts.all(EgressMark)}
+    assert agent.wanted(NftElement) == {
+        NftElement(set="egress-snat", value=number[HERE], data=HERE, category=4),
+        NftElement(set="egress-snat6", value=number[HERE6], data=HERE6, category=4),
+    }
+    rules = {rule.text: rule.order for rule in agent.wanted(NftRule) if isinstance(rule, NftRule)}
+    assert rules[RULE] < NftRule(chain="postrouting", name="", text="").order
+    assert len(rules) == 2
+    assert agent.wanted(NftChain) == set()
+
+
+def test_where_marks_do_not_cross_the_host_reads_them_in_the_source_mac() -> None:
+    agent = Agent(NETDEV, egress("a"))
+    assert NftElement(
+        set="carried-mark", value="02:e9:00:00:00:01", data="0x00000001", category=4
+    ) in agent.wanted(NftElement)
+    assert NftSet(name="carried-mark", type="ether_addr", data="mark", category=4) in agent.wanted(NftSet)
+    text = 'iifname "antrea-gw0" meta mark set ether saddr map @carried-mark'
+    assert text in {rule.text for rule in agent.wanted(NftRule) if isinstance(rule, NftRule)}
+
+
+def test_the_translation_stands_before_packets_are_sent_to_it_and_goes_after_them() -> None:
+    agent = Agent(NETDEV)
+    agent.facts.put(egress("a"))
+    agent.facts.put(EgressPod("a", "shop/web"))
+    kinds = [type(entry) for entry in agent.engine.plan().put if isinstance(entry, Flow | NftElement)]
+    assert kinds == [NftElement, NftElement, Flow, Flow]
+    agent.facts.drop(Egress, "a")
+    plan = agent.engine.plan()
+    assert [type(entry) for entry in plan.drop if isinstance(entry, Flow | NftElement)] == kinds[::-1]
+    assert agent.flows("priority=200") == set()
+
+
+def test_an_address_that_moves_away_turns_its_pods_to_the_tunnel_and_frees_its_mark() -> None:
+    agent = Agent(SYSTEM, egress("a"), EgressPod("a", "shop/web"))
+    agent.facts.drop(LocalAddress, HERE)
+    agent.engine.plan()
+    assert len(agent.flows("in_port=7", f"set_field:{HERE}->tun_dst")) == 1
+    assert agent.flows(f"tun_dst={HERE}") == set()
+    assert agent.facts.ids.standing() == {}
+
+
+def test_with_all_marks_in_use_a_pods_packets_are_dropped_and_not_sent_with_the_nodes_address() -> None:
+    ips = [f"203.0.113.{number}" for number in range(1, 256)]
+    agent = Agent(SYSTEM)
+    for ip in (*ips, "203.0.112.1"):
+        agent.facts.put(egress(ip, ip))
+        agent.facts.put(LocalAddress(ip, "eth0"))
+        agent.engine.plan()
+    agent.facts.put(EgressPod("203.0.112.1", "shop/web"))
+    agent.engine.plan()
+    assert agent.flows("in_port=7") == {
+        "table=EgressMark,priority=200,ct_state=+trk,ip,in_port=7 actions=drop"
+    }
+    agent.facts.drop(Egress, ips[0])
+    for _ in "ab":  # the number is free once what carried it has gone
+        agent.engine.plan()
+    assert len(agent.flows("in_port=7", "0x1/0xff->pkt_mark")) == 1
+
+
+def test_the_node_that_has_the_address_says_so() -> None:
+    agent = Agent(
+        SYSTEM,
+        egress("static"),
+        egress("remote", THERE),
+        egress("mine", pool="p"),
+        egress("left", pool="p"),
+        EgressOwner("mine", "n1"),
+        EgressOwner("left", "n2"),
+    )
+
+    def said(name: str, *conditions: Condition) -> Status:
+        return Status(
+            path=f"/apis/crd.antrea.io/v1beta1/egresses/{name}",
+            kind="Egress",
+            manager="antrea-agent-n1",
+            fields=(("egressNode", "n1"), ("egressIP", HERE)),
+            conditions=conditions,
+        )
+
+    assert agent.wanted(Status) == {said("static"), said("mine", SAID)}
+
+
+def test_an_egress_is_read_as_the_api_has_it_its_address_in_one_form() -> None:
+    found = {
+        "metadata": {"name": "a", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"appliedTo": {}, "egressIP": "FD00:0::1", "externalIPPool": "p"},
+        "status": {"egressNode": "n2"},
+    }
+    assert egress_row(msgspec.convert(found, crd.Egress)) == Egress(
+        "a", "u", "fd00::1", "p", "2026-01-01T00:00:00Z", "n2"
+    )
+
+
+def test_without_the_gate_there_is_no_table_and_no_sweep_waits_for_an_egress() -> None:
+    assert "EgressMark" not in pipeline_of(active(()), SYSTEM, NODE).ids
+    assert "EgressMark" in pipeline_of(active({"Egress"}), SYSTEM, NODE).ids
+    assert Egress not in sweeps(())[Category.EGRESS]
+    assert {Egress, EgressPod, LocalAddress} <= {*sweeps({"Egress"})[Category.EGRESS]}
+
+
+ROWS: tuple[Fact, ...] = (
+    *(egress(name, ip, created) for name in "ab" for ip in (HERE, THERE, HERE6) for created in ("1", "2")),
+    *(egress(name, THERE, pool="p") for name in "ab"),
+    *(EgressOwner(name, node) for name in "ab" for node in ("n1", "n2")),
+    *(EgressPod(name, "shop/web") for name in "ab"),
+    *(LocalAddress(ip, "eth0") for ip in (HERE, THERE, HERE6)),
+    PEER,
+    WEB,
+    GATEWAY,
+)
+
+
+class Kept:
+    """The journal of numbers that an agent left."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+
+    def read(self) -> list[Record]:
+        return self.records
+
+    def append(self, record: Record) -> None:
+        self.records.append(record)
+
+    def rewrite(self, records: Iterable[Record]) -> None:
+        self.records = list(records)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from(ROWS), st.booleans()), max_size=30),
+    st.sampled_from((SYSTEM, NETDEV)),
+)
+def test_news_one_by_one_and_all_at_once_end_alike(
+    news: list[tuple[bool, Fact, bool]], config: AgentConfig
+) -> None:
+    agent = Agent(config)
+    for put, row, step in news:
+        if put:
+            agent.facts.put(row)
+        else:
+            agent.facts.drop(type(row), row.key)
+        if step:
+            agent.engine.plan()
+    agent.engine.plan()
+    numbers = agent.facts.ids.standing().items()
+    scratch = Facts(Kept([Record(pool, key, number) for (pool, key), number in numbers]))
+    for kind in {type(row) for row in (*ROWS, config, NODE)}:
+        for row in agent.facts.all(kind):
+            scratch.put(row)
+    restarted = Engine(scratch, FEATURE.units)
+    restarted.plan()
+    assert set(restarted.standing().values()) == set(agent.engine.standing().values())
