@@ -50,7 +50,7 @@ async def run(settings: Settings) -> None:
     db = await Ovsdb.connect(Path(settings.run_dir, "db.sock"))
     config = AgentConfig(ovs_datapath_type="netdev")
     node = ThisNode(name="node-1", pod_cidrs=POD_CIDRS)
-    pipeline = pipeline_of(config, node)
+    pipeline = pipeline_of(FEATURES, config, node)
     facts = Facts()
     for row in (config, node, Realised(pipeline)):
         facts.put(row)
