@@ -1,0 +1,67 @@
+"""Egress in a real cluster: whose address a host outside sees of each Pod, and what the Egress says of itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from admission_object import crd
+from outside_host import source_of
+from quiet_pod import quiet_pods
+
+from antrea.errors import Unavailable
+from antrea.lab import node
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+IP = "172.30.0.200"
+PODS = {"near": "node-2", "far": "node-1", "other": "node-1"}
+NODES = {"node-1": "172.30.0.11", "node-2": "172.30.0.12"}
+
+
+@pytest.fixture
+def pods(lab: Lab) -> Iterator[None]:
+    """Two Pods for the Egress, one on the Node that has its address, and one that is none of its business."""
+    with quiet_pods(lab, PODS):
+        lab.api.kubectl("label", "pod", "near", "far", "egress=web")
+        yield
+        lab.api.kubectl("delete", "egress", "web", "--ignore-not-found")
+        node.execute(lab.record, "node-2", "sh", "-c", f"ip addr del {IP}/32 dev eth0 || true")
+
+
+def status(lab: Lab) -> Any:
+    return json.loads(lab.api.kubectl("get", "egress", "web", "-o", "json")).get("status")
+
+
+def source(lab: Lab, pod: str) -> str:
+    """The address that the host outside sees; empty while the Pod does not get there."""
+    with contextlib.suppress(Unavailable):
+        return source_of(lab, pod, 4)
+    return ""
+
+
+def test_pods_of_every_node_leave_with_a_static_egress_ip_until_the_egress_is_deleted(
+    lab: Lab, pods: None
+) -> None:
+    node.execute(lab.record, "node-2", "ip", "addr", "add", f"{IP}/32", "dev", "eth0")
+    selector = {"podSelector": {"matchLabels": {"egress": "web"}}}
+    lab.api.apply(json.dumps(crd("Egress", "web", {"appliedTo": selector, "egressIP": IP})))
+    wait_for(
+        "status of the Egress",
+        lambda: status(lab) == {"egressNode": "node-2", "egressIP": IP},
+        seconds=10,
+    )
+    wait_for("the Egress at node-1", lambda: source(lab, "far") == IP, seconds=10)
+    assert {pod: source(lab, pod) for pod in ("near", "other")} == {
+        "near": IP,
+        "other": NODES["node-1"],
+    }
+    lab.api.kubectl("delete", "egress", "web")
+    nodes = {pod: NODES[where] for pod, where in PODS.items()}
+    wait_for("the Nodes' own addresses", lambda: {p: source(lab, p) for p in PODS} == nodes, seconds=10)
