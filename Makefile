@@ -14,7 +14,7 @@ check: ## formatting, lint, types, import contracts, generated docs current
 	ruff format --check .
 	ruff check .
 	mypy
-	set -e; for tier in ovs host lab vm parity wide; do MYPYPATH=tests/$$tier mypy --no-error-summary tests/$$tier; done
+	set -e; for tier in ovs host lab vm parity wide; do MYPYPATH=tests/$$tier:tests/shared mypy --no-error-summary tests/$$tier; done
 	lint-imports --config .importlinter
 	$(PYTEST) -q tests/unit -k "generated or house" --no-header
 

@@ -12,6 +12,8 @@ class ClusterNode(Fact, frozen=True):
     name: str
     ips: tuple[str, ...]
     """InternalIPs, at most one per family, IPv4 first."""
+    transport_ips: tuple[str, ...]
+    """From annotation node.antrea.io/transport-addresses, else `ips`; gossip goes there."""
     labels: tuple[tuple[str, str], ...] = ()
     """Sorted."""
     most_egress_ips: int | None = None

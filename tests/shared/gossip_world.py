@@ -22,6 +22,13 @@ STREAM_TRIES = 0.2
 """What TCP waits before it sends again what was lost, at the least."""
 
 
+class Connection:
+    """What a packet came by, if not as a datagram; the answer finds its way by the receiver's name."""
+
+    def send(self, data: bytes) -> None:
+        raise AssertionError("the world delivers")
+
+
 class World:
     """`names` gossip with each other. Times are in virtual seconds."""
 
@@ -109,7 +116,7 @@ class World:
         """Whether exactly these live, in the view of each of them."""
         return all(self.view(name) == set(living) for name in living)
 
-    def deliver(self, to: str, data: bytes, origin: object = None) -> None:
+    def deliver(self, to: str, data: bytes, origin: Connection | None = None) -> None:
         """A packet from anywhere, now; `origin`: by a TCP connection."""
         machine = self.machines.get(to)
         if machine is None:
@@ -152,5 +159,5 @@ class World:
             if again and again < 5:
                 self._at(again, lambda: self._try(sender, packet, 2 * again))
             return
-        origin = "connection" if packet.stream or packet.origin else None
+        origin = Connection() if packet.stream or packet.origin else None
         self._at(self.random.uniform(*LATENCY), lambda: self.deliver(packet.to, packet.data, origin))

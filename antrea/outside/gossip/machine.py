@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from antrea.outside.gossip.channel import Sealed
     from antrea.outside.gossip.seal import Token
-    from antrea.outside.gossip.swim import Change
+    from antrea.outside.gossip.swim import Change, Origin
 
 
 class Packet(NamedTuple):
@@ -26,7 +26,7 @@ class Packet(NamedTuple):
     data: bytes
     stream: bool = False
     """Over TCP."""
-    origin: object = None
+    origin: Origin | None = None
     """The connection it answers on, if it is still there."""
 
 
@@ -50,7 +50,7 @@ class Machine:
         self.channels.peers([name for name in names if name != self.swim.me])
         self.swim.peers(now, names)
 
-    def packet(self, now: float, data: bytes, origin: object = None) -> None:
+    def packet(self, now: float, data: bytes, origin: Origin | None = None) -> None:
         """A datagram, or a frame of the TCP connection `origin`."""
         heard = self.channels.open(data)
         self._put(heard.sender, heard.send, origin)
@@ -87,5 +87,5 @@ class Machine:
             sealed = tuple(self.channels.send(now, send.to, text, renew=send.renew))
             self._ready += [Packet(send.to, one.data, one.stream, send.origin) for one in sealed]
 
-    def _put(self, to: str, sealed: Sequence[Sealed], origin: object) -> None:
+    def _put(self, to: str, sealed: Sequence[Sealed], origin: Origin | None) -> None:
         self._ready += [Packet(to, one.data, one.stream, origin if one.answers else None) for one in sealed]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from antrea.outside.gossip.majority import Majority
 from antrea.outside.gossip.message import Ack, Gossip, Ping, Relay, Rumour, Standing, Sync, size
@@ -29,6 +29,13 @@ RELAYED_MOST = 1024
 SYNCS_PER_SECOND = 3
 
 
+class Origin(Protocol):
+    """The TCP connection that a message came by."""
+
+    def send(self, data: bytes) -> None:
+        """A sealed packet, back by the same way."""
+
+
 class Send(NamedTuple):
     """A message to a peer."""
 
@@ -38,7 +45,7 @@ class Send(NamedTuple):
     """Over TCP."""
     renew: bool = False
     """The peer may have been restarted."""
-    origin: object = None
+    origin: Origin | None = None
     """What `received` was given: the answer goes back there."""
 
 
@@ -122,6 +129,11 @@ class Swim:
         self._suspects &= wanted
         self._is_counted = False
 
+    @property
+    def census(self) -> tuple[bool, int, int]:
+        """Whether this member may act for all, how many live, of how many; it is one of them itself."""
+        return self.majority.has, len(self._living()[0]) + 1, len(self.rows) + 1
+
     def leave(self) -> None:
         """Tell everybody that this member goes; it defends itself no longer."""
         self.left = True
@@ -129,7 +141,7 @@ class Swim:
         for name in self._some(self._timing.fanout * 2):
             self._send(name, Gossip(self.incarnation, self._telling(name)))
 
-    def received(self, now: float, sender: str, message: Message, origin: object = None) -> None:
+    def received(self, now: float, sender: str, message: Message, origin: Origin | None = None) -> None:
         """An authentic message of a peer."""
         row = self.rows.get(sender)
         if row is None:
@@ -350,6 +362,12 @@ class Swim:
         return [name for name in some if name != but][:most]
 
     def _send(
-        self, to: str, message: Message, *, stream: bool = False, renew: bool = False, origin: object = None
+        self,
+        to: str,
+        message: Message,
+        *,
+        stream: bool = False,
+        renew: bool = False,
+        origin: Origin | None = None,
     ) -> None:
         self.out.append(Send(to, message, stream, renew, origin))

@@ -1,0 +1,157 @@
+"""Feed of Member and Quorum: gossip in a thread with a loop of its own, so that no pass of the engine delays it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import ClusterNode, Member, Quorum
+from antrea.outside import klog
+from antrea.outside.gossip.transport import Gossip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from antrea.engine import Facts
+    from antrea.outside.gossip.swim import Change
+
+log = klog.logger(__name__)
+
+LOOK_SECONDS = 0.1
+"""Between two looks at the list of Nodes, while facts are written."""
+
+
+def addresses(nodes: Iterable[ClusterNode], me: str, address: str) -> dict[str, str]:
+    """Where each other Node's agent is to be found: its first address of our own family."""
+    found = {}
+    for node in nodes:
+        same = [one for one in node.transport_ips if is_ipv6(one) == is_ipv6(address)]
+        if node.name != me and same:
+            found[node.name] = same[0]
+    return found
+
+
+class GossipFeed:
+    """Peers are the Nodes that Kubernetes lists; keys are given by `keys`, and nothing is said before there are some.
+
+    The kinds are synced once this agent has been with a majority.
+    """
+
+    def __init__(self, me: str, address: str, port: int) -> None:
+        """`address` is where this Node's tunnels end."""
+        self._me, self._address = me, address
+        self.gossip = Gossip(me, address, port, changed=self._changed)
+        self._lock = threading.Lock()
+        self._thread: asyncio.AbstractEventLoop | None = None
+        """The thread's loop, while it runs."""
+        self._task: asyncio.Task[None] | None = None
+        self._pending: list[Callable[[], object]] = []
+        """What the thread is to do as soon as it runs."""
+        self._tell: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
+        self._told: Quorum | None = None
+        self.deaths = self.joins = 0
+        """Changes seen since the start."""
+
+    def keys(self, keys: Sequence[bytes]) -> None:
+        """Shared keys, the first one for sealing."""
+        self._in_thread(lambda: self.gossip.keys(keys))
+
+    async def run(self, facts: Facts) -> None:
+        """Until cancelled. Raises Unavailable if the port is taken."""
+        loop = asyncio.get_running_loop()
+
+        def tell(changes: Sequence[Change], quorum: Quorum) -> None:
+            # the loop may have ended before the thread has
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._write, facts, changes, quorum)
+
+        self._tell = tell
+        with ThreadPoolExecutor(1, thread_name_prefix="gossip") as executor:
+            work = loop.run_in_executor(executor, asyncio.run, self._main())
+            follow = asyncio.create_task(self._follow(facts))
+            try:
+                await asyncio.wait({work, follow}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                follow.cancel()
+                self._in_thread(self._stop)
+                await asyncio.wait({work, follow})
+            work.result()
+
+    # in the thread
+
+    async def _main(self) -> None:
+        self._task = asyncio.current_task()
+        with self._lock:
+            self._thread = asyncio.get_running_loop()
+            pending, self._pending = self._pending, []
+        for do in pending:
+            do()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.gossip.run()
+        finally:
+            with self._lock:
+                self._thread = None
+
+    def _changed(self, changes: Sequence[Change]) -> None:
+        has, alive, of = self.gossip.machine.swim.census
+        quorum = Quorum(has, alive, of)
+        if changes or quorum != self._told:
+            self._told = quorum
+            self._tell(changes, quorum)
+
+    def _stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+
+    # in the agent's loop
+
+    def _in_thread(self, do: Callable[[], object]) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._pending.append(do)
+            else:
+                self._thread.call_soon_threadsafe(do)
+
+    def _write(self, facts: Facts, changes: Sequence[Change], quorum: Quorum) -> None:
+        for change in changes:
+            log.info("Member lives" if change.alive else "Member is dead", node=change.node, why=change.why)
+            self.joins += change.alive
+            self.deaths += not change.alive
+            facts.put(Member(change.node, change.alive), urgent=True)
+        before = facts.get(Quorum)
+        if quorum == before:
+            return
+        facts.put(quorum, urgent=True)
+        if quorum.has != (before is not None and before.has):
+            words = "With" if quorum.has else "Without"
+            log.info(f"{words} a majority of agents", alive=quorum.alive, of=quorum.of)
+        if quorum.has and not facts.feeds.has(Member):
+            facts.synced(Member)
+            facts.synced(Quorum)
+
+    async def _follow(self, facts: Facts) -> None:
+        """Tell the thread of Nodes that come and go."""
+        heard = asyncio.Event()
+        facts.listeners.append(heard.set)
+        before: Mapping[str, str] | None = None
+        try:
+            while True:
+                heard.clear()
+                now = addresses(facts.all(ClusterNode), self._me, self._address)
+                if facts.feeds.has(ClusterNode) and now != before:
+                    before = now
+                    self._peers(facts, now)
+                await heard.wait()
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            facts.listeners.remove(heard.set)
+
+    def _peers(self, facts: Facts, now: Mapping[str, str]) -> None:
+        self._in_thread(lambda: self.gossip.peers(now))
+        for gone in {row.node for row in facts.all(Member)} - now.keys():
+            facts.drop(Member, gone, urgent=True)

@@ -1,0 +1,148 @@
+"""Gossip with real sockets on loopback, in its own thread: agents find each other, die, and free what they held."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.facts.member import ClusterNode, Member, Quorum
+from antrea.outside.gossip.feed import GossipFeed
+from antrea.outside.gossip.stream import INCOMING_MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEY = os.urandom(32)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Agents:
+    """Feeds of several Nodes in this process, each with facts of its own."""
+
+    def __init__(self, count: int, *, ipv6: bool = False) -> None:
+        self.port = free_port()
+        # every Node has an address of its own: of IPv6, loopback has only one
+        assert count == 1 or not ipv6
+        self.nodes = [
+            ClusterNode(f"node-{n}", (ip := "::1" if ipv6 else f"127.0.77.{n}",), (ip,))
+            for n in range(1, count + 1)
+        ]
+        self.facts: dict[str, Facts] = {}
+        self.feeds: dict[str, GossipFeed] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, name: str) -> None:
+        node = next(node for node in self.nodes if node.name == name)
+        facts, feed = Facts(), GossipFeed(name, node.transport_ips[0], self.port)
+        for row in self.nodes:
+            facts.put(row)
+        facts.synced(ClusterNode)
+        feed.keys([KEY])
+        self.facts[name], self.feeds[name] = facts, feed
+        self.tasks[name] = asyncio.create_task(feed.run(facts))
+
+    async def stop(self, name: str) -> None:
+        self.tasks[name].cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.tasks.pop(name)
+
+    def living(self, name: str) -> set[str]:
+        return {row.node for row in self.facts[name].all(Member) if row.alive}
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (real sockets tell nobody)
+            await asyncio.sleep(0.02)
+
+
+async def test_gossip_feed_tells_of_members_that_live_and_die_and_of_the_majority() -> None:
+    agents = Agents(3)
+    names = [node.name for node in agents.nodes]
+    for name in names:
+        agents.start(name)
+    await until(lambda: all(agents.living(name) == set(names) - {name} for name in names))
+    await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=3, of=3))
+    assert agents.facts["node-1"].feeds.has(Member)
+    await agents.stop("node-3")
+    await until(lambda: agents.facts["node-1"].get(Member, "node-3") == Member("node-3", alive=False))
+    assert agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=2, of=3)
+    await agents.stop("node-2")
+    await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=False, alive=1, of=3))
+    agents.start("node-2")
+    await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=2, of=3))
+    agents.facts["node-1"].drop(ClusterNode, "node-3")
+    await until(lambda: agents.facts["node-1"].get(Member, "node-3") is None)
+    await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=2, of=2))
+    for name in list(agents.tasks):
+        await agents.stop(name)
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("gossip")] == []
+
+
+async def test_gossip_feed_goes_on_while_the_agents_loop_is_held() -> None:
+    agents = Agents(2)
+    for node in agents.nodes:
+        agents.start(node.name)
+    await until(lambda: agents.living("node-1") == {"node-2"})
+    time.sleep(5)  # noqa: ASYNC251 (what the test is about: longer than it takes to find a death)
+    await asyncio.sleep(0.1)
+    assert [agents.feeds[node.name].deaths for node in agents.nodes] == [0, 0]
+    for name in list(agents.tasks):
+        await agents.stop(name)
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+async def test_gossip_feed_alone_is_its_own_majority(*, ipv6: bool) -> None:
+    agents = Agents(1, ipv6=ipv6)
+    agents.start("node-1")
+    await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=1, of=1))
+    await agents.stop("node-1")
+
+
+async def test_gossip_feed_names_a_port_that_is_taken() -> None:
+    agents = Agents(1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.77.1", agents.port))
+        agents.start("node-1")
+        with pytest.raises(
+            Unavailable, match=rf"gossip at 127.0.77.1 port {agents.port}: Address already in use"
+        ):
+            await agents.tasks["node-1"]
+
+
+async def test_gossip_feed_stands_garbage_and_silence_on_both_sockets() -> None:
+    agents = Agents(2)
+    place = ("127.0.77.1", agents.port)
+    for node in agents.nodes:
+        agents.start(node.name)
+    await until(lambda: agents.living("node-1") == {"node-2"})
+    with contextlib.ExitStack() as last:
+        udp = last.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        for size in (0, 1, 16, 17, 33, 60, 1232, 9000):
+            udp.sendto(bytes([0x13]) * size, place)
+        silent = [last.enter_context(socket.create_connection(place)) for _ in range(INCOMING_MOST + 10)]
+        silent[-1].sendall(b"\xff" * 100)
+        silent[-2].sendall((60).to_bytes(4, "big") + b"\x11" * 60)
+        streams = agents.feeds["node-1"].gossip._streams
+        await until(lambda: 0 < len(streams._incoming) <= INCOMING_MOST)
+        await asyncio.sleep(3)
+        assert agents.living("node-1") == {"node-2"}
+        assert agents.feeds["node-1"].deaths == 0
+    dropped = agents.feeds["node-1"].gossip.machine.channels.dropped
+    assert dropped["garbled"] + dropped["unknown channel"] >= 8
+    for name in list(agents.tasks):
+        await agents.stop(name)
