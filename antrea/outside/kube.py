@@ -32,8 +32,8 @@ log = klog.logger(__name__)
 
 NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
-PAGE = 500
-"""Objects asked for at a time, client-go's page size."""
+PAGE = 250
+"""Objects asked for at a time. Half of client-go's page size, for decoding one page is one step of the loop: 8 ms of Pods."""
 LIST_TRIES = 3
 REQUEST_SECONDS = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0

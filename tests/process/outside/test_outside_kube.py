@@ -131,8 +131,8 @@ async def test_kube_a_watch_starts_with_all_pages_and_goes_on_where_the_list_end
     assert names(changes) == [("listed", ["a", "b"]), ("Put", "c"), ("Put", "a"), ("Drop", "b")]
     assert changes[0].objects[1].spec.pod_cidrs == ("10.1.0.0/24",)
     assert [dict(r.query) for r in server.asked] == [
-        {"labelSelector": "x=y", "limit": "500"},
-        {"labelSelector": "x=y", "limit": "500", "continue": "token2"},
+        {"labelSelector": "x=y", "limit": "250"},
+        {"labelSelector": "x=y", "limit": "250", "continue": "token2"},
         {
             "labelSelector": "x=y",
             "watch": "true",
