@@ -7,6 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from antrea.apis import system
+from antrea.apis.status import Status
+from antrea.controller.leaders_sink import LeadersSink
 from antrea.controller.policy_metrics import policy_metrics
 from antrea.controller.publish import PublishSink
 from antrea.engine import Engine
@@ -16,15 +18,17 @@ from antrea.features.grouping import controller as grouping
 from antrea.features.grouping.publication import ENTRIES, RESOURCES
 from antrea.features.network_policy import controller as network_policy
 from antrea.features.network_policy import native
+from antrea.features.network_policy.realization import NodeReport, report_key
 from antrea.outside.kube_feed import KindFeed
+from antrea.outside.status import StatusSink
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from antrea.controller.front_process import Publisher
+    from antrea.controller.replica import Replica
     from antrea.engine import Facts
     from antrea.features.controller import ControllerFeature
-    from antrea.outside.kube import Kube
 
 QUIET_SECONDS = 3.0
 FEATURES: tuple[ControllerFeature, ...] = (
@@ -49,18 +53,26 @@ class Computation:
     """What runs for the features that are on."""
 
     def __init__(
-        self, features: Collection[ControllerFeature], facts: Facts, kube: Kube, publisher: Publisher
+        self, features: Collection[ControllerFeature], facts: Facts, ours: Replica, publisher: Publisher
     ) -> None:
+        """`ours` has an API server. Raises Unavailable else."""
+        kube = ours.kube
+        if kube is None:
+            raise Unavailable("an API server")
         watched = [one for feature in features for one in feature.watched]
         kinds = tuple(one.fact for one in watched)
-        self._sink = sink = PublishSink(publisher)
+        self._sink = sink = PublishSink(publisher, self._left)
         self._facts = facts
+        statuses = LeadersSink(StatusSink(kube), ours.lead)
         self._engine = Engine(
             facts,
             [unit for feature in features for unit in feature.units],
-            dict.fromkeys(ENTRIES, sink),
+            {**dict.fromkeys(ENTRIES, sink), Status: statuses},
             sweeps={RESOURCES.index(plural): kinds for plural in published(features)},
         )
+        statuses.follow(self._engine.resync)
+        for off in (one.fact for feature in FEATURES if feature not in features for one in feature.watched):
+            facts.synced(off)  # nothing of it counts, and that is known
         self._feeds = {
             one.path: KindFeed(kube, one.path, one.kind, fact=one.fact, row=one.row) for one in watched
         }
@@ -85,6 +97,11 @@ class Computation:
         """What was computed since this process started, in Prometheus' format."""
         return policy_metrics(self._sink.processed)
 
+    def _left(self, policy: str, nodes: Iterable[str]) -> None:
+        """What these Nodes have reported of a policy is no longer true."""
+        for node in nodes:
+            self._facts.drop(NodeReport, report_key(policy, node))
+
     async def caught_up(self) -> None:
         """Returns when the front has been told of all that feeds have heard; gives up waiting for a pause in changes.
 
@@ -95,4 +112,4 @@ class Computation:
                 raise Unavailable(f"{path} is not watched now: {feed.trouble}")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(QUIET_SECONDS):
-                await self._engine.quiet()
+                await self._engine.quiet(reports=False)

@@ -140,8 +140,8 @@ async def _work(
                 info = ControllerInfo(
                     front, publisher, ours, f"v{VERSION}", lambda: configuration.now.rejected, moments.heard
                 )
-                if kube:
-                    computation = Computation(features, facts, kube, publisher)
+                if ours.kube:
+                    computation = Computation(features, facts, ours, publisher)
                     info.counts, front.metrics = computation.counts, computation.metrics
                     front.catch_up = lambda: ours.now(computation.caught_up)
                     tasks.create_task(computation.run(), name="computing")

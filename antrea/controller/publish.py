@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +20,7 @@ from antrea.features.grouping.publication import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from antrea.controller.front_process import Publisher
 
@@ -28,6 +29,8 @@ Name = tuple[str, str]
 """A group: plural of its kind, name."""
 Placed = tuple[GroupMember, str]
 """A member and the Node that it is on, "" for none."""
+Left = Callable[[str, Iterable[str]], None]
+"""Told that a policy, by its UID, is no longer for these Nodes; of those that agents report on."""
 
 
 class _Told:
@@ -76,10 +79,12 @@ class _Delta(msgspec.Struct):
 class PublishSink:
     """Takes GroupHead, GroupSpan, Membership and PublishedPolicy."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: Publisher, left: Left) -> None:
         self._publisher = publisher
+        self._left = left
         self._told: dict[Name, _Told] = {}
-        self._policies: set[str] = set()
+        self._policies: dict[str, tuple[str, ...]] = {}
+        """Nodes by UID; none where agents report nothing."""
         self.processed: Counter[str] = Counter()
         """How often one of each kind, by its plural, was told or withdrawn since this process started."""
 
@@ -98,12 +103,15 @@ class PublishSink:
         self.processed[POLICIES] += len(policies) + len(withdrawn)
         self.processed.update(resource for resource, _ in {*deltas, *gone})
         for policy in withdrawn:
-            self._policies.discard(policy.key)
+            self._left(policy.key, self._policies.pop(policy.key, ()))
             self._publisher.drop(GROUP, POLICIES, policy.key)
         for name, delta in deltas.items():
             self._tell(name, delta)
         for policy in policies:
-            self._policies.add(policy.key)
+            nodes = () if policy.found.priority is None else policy.nodes
+            before = self._policies.get(policy.key, ())
+            self._left(policy.key, [] if before == nodes else sorted({*before} - {*nodes}))
+            self._policies[policy.key] = nodes
             self._publisher.put(GROUP, POLICIES, policy.key, policy.found, span=policy.nodes)
         for name in gone:
             del self._told[name]

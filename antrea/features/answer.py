@@ -1,4 +1,6 @@
-"""Answers to questions that no store holds: pure functions over what the controller knows, by resource and verb.
+"""Answers to questions that no store holds: functions over what the controller knows, by resource and verb.
+
+They are pure but for what agents report, which is noted.
 
 A feature that is built later puts its own answer into its row; until then nothing is selected, matched or counted.
 """
@@ -6,15 +8,15 @@ A feature that is built later puts its own answer into its row; until then nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from antrea.apis import controlplane_report as report
-from antrea.apis.meta import ObjectMetadata, Status
-from antrea.errors import Invalid
+from antrea.apis.meta import Status
 from antrea.features.network_policy.evaluation import evaluated
+from antrea.features.network_policy.group_answer import associations, ip_associations, members
+from antrea.features.network_policy.realization import noted
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -33,25 +35,20 @@ Answer = Callable[["Facts", Asked], "msgspec.Struct | None"]
 """None: there is no such object. Raises Invalid for what the client must change, Unavailable."""
 
 
-def _none(_: Facts, asked: Asked) -> None:
-    """There are no groups."""
-    for key in ("page", "limit"):
-        value = asked.query.get(key, "0")
-        if not value.lstrip("-").isdigit() or int(value) < 0:
-            raise Invalid(key, f"received invalid page number or limit for {key}: {value}")
+def _cluster_group_members(facts: Facts, asked: Asked) -> msgspec.Struct | None:
+    return members(facts, "", asked.name, asked.query)
 
 
-def _groups(_: Facts, asked: Asked) -> report.GroupAssociation:
-    del asked
-    return report.GroupAssociation(metadata=ObjectMetadata(), associated_groups=())
+def _group_members(facts: Facts, asked: Asked) -> msgspec.Struct | None:
+    return members(facts, asked.namespace, asked.name, asked.query)
 
 
-def _groups_of_ip(_: Facts, asked: Asked) -> report.IPGroupAssociation:
-    try:
-        ip_address(asked.name)
-    except ValueError as why:
-        raise Invalid("name", f"IP {asked.name} is not a valid IP address") from why
-    return report.IPGroupAssociation(metadata=ObjectMetadata(), associated_groups=())
+def _groups(facts: Facts, asked: Asked) -> report.GroupAssociation:
+    return associations(facts, asked.namespace, asked.name)
+
+
+def _groups_of_ip(facts: Facts, asked: Asked) -> report.IPGroupAssociation:
+    return ip_associations(facts, asked.name)
 
 
 def _evaluation(facts: Facts, asked: Asked) -> report.NetworkPolicyEvaluation:
@@ -63,20 +60,25 @@ def _counted(_: Facts, asked: Asked) -> report.NodeStatsSummary:
     return report.NodeStatsSummary()
 
 
+def _realized(facts: Facts, asked: Asked) -> Status:
+    noted(facts, asked.found)
+    return Status(status="Success", code=201)
+
+
 def _noted(_: Facts, asked: Asked) -> Status:
-    """The status of a policy or collection that is gone, as all are now, is not kept."""
+    """The status of a collection that is gone, as all are now, is not kept."""
     del asked
     return Status(status="Success", code=201)
 
 
 ANSWERS: Mapping[tuple[str, str, str], Answer] = {
-    ("clustergroupmembers", "", "get"): _none,
-    ("groupmembers", "", "get"): _none,
+    ("clustergroupmembers", "", "get"): _cluster_group_members,
+    ("groupmembers", "", "get"): _group_members,
     ("groupassociations", "", "get"): _groups,
     ("ipgroupassociations", "", "get"): _groups_of_ip,
     ("networkpolicyevaluation", "", "create"): _evaluation,
     ("nodestatssummaries", "", "create"): _counted,
-    ("networkpolicies", "status", "create"): _noted,
+    ("networkpolicies", "status", "create"): _realized,
     ("supportbundlecollections", "status", "create"): _noted,
 }
 """By resource, subresource and verb."""

@@ -41,7 +41,7 @@ class Budget(NamedTuple):
     minute: int
 
 
-BUDGETS = {"antrea-agent": Budget(30, 8, 4), "antrea-controller": Budget(150, 25, 20)}
+BUDGETS = {"antrea-agent": Budget(30, 8, 4), "antrea-controller": Budget(150, 30, 20)}
 """Told in docs/control-plane.md."""
 OWN = 20
 """Requests of one program that belong to no watch: heartbeats, its certificate, reviews of who it is that asks it: of two agents

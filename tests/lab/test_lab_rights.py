@@ -38,6 +38,11 @@ ONLY_WHEN = {
     ("antrea-controller", "get", "pods"): "a Traceflow names its Pod; the gate is not built yet",
     ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",
     **{
+        ("antrea-controller", verb, f"{plural}{part}.crd.antrea.io"): "there is one, whose status is written"
+        for plural in ("clustergroups", "clusternetworkpolicies", "groups", "networkpolicies")
+        for verb, part in (("get", ""), ("patch", "/status"))
+    },
+    **{
         (
             "antrea-agent",
             "watch",

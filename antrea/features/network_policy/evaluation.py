@@ -1,7 +1,9 @@
 """Which rule decides between two Pods, for `antctl query networkpolicyevaluation`: a pure function over the rows.
 
-As upstream's, it compares rules by their numbers whatever their direction, before default isolation, and sees peers that
-are Pods: not those that are networks, nor rules for everybody.
+As upstream's, it compares rules by Tier, priority of the policy and number, whatever their direction, and sees peers that
+are Pods: not those that are networks, nor rules for everybody, nor ports. Kubernetes NetworkPolicies stand between the
+Tiers application and baseline, their default isolation after all rules of theirs.
+Unlike upstream's, a rule that has `appliedTo` of its own counts for these Pods alone, and Groups are found by name.
 parity: pkg/controller/networkpolicy/endpoint_querier.go QueryNetworkPolicyEvaluation
 """
 
@@ -11,12 +13,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.apis import controlplane as cp
 from antrea.apis import controlplane_report as report
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import Namespace, Pod
 from antrea.facts.group import Group, Match
-from antrea.features.network_policy.controller import ADDRESS, KubePolicy, applied, reference, rules
+from antrea.features.grouping.member import ADDRESS, APPLIED
+from antrea.features.network_policy.controller import KubePolicy, applied, reference, rules
+from antrea.features.network_policy.native_policy import PRIORITIES, InternalPolicy
 from antrea.features.network_policy.peer import numbers_with
+from antrea.features.network_policy.tier import BASELINE, DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,27 +32,53 @@ if TYPE_CHECKING:
 DEFAULT_NAMESPACE = "default"
 ISOLATION = 0x7FFFFFFF
 """The number of a Pod's isolation, which is after all rules."""
+KUBE_TIER = (PRIORITIES[DEFAULT] + PRIORITIES[BASELINE]) // 2
+PASSES = "Pass"
 
 
 class _End(msgspec.Struct, frozen=True):
     """What policies have to do with one Pod."""
 
-    own: frozenset[str]
-    """Keys of the policies that are for it."""
-    groups: frozenset[str]
-    """Names of the groups of peers that it is in."""
+    pod: Pod
+    selectors: frozenset[str]
+    """Keys of those that select it; none of a Pod without an address of its own."""
+    applied: frozenset[str]
+    """Names of the groups that it is in, by what policies are for."""
+    peers: frozenset[str]
+    """The same by peers."""
+
+
+class _Policy(msgspec.Struct, frozen=True):
+    """One of those that are for a Pod."""
+
+    source: cp.NetworkPolicyReference
+    rules: tuple[cp.NetworkPolicyRule, ...]
+    tier: int = KUBE_TIER
+    priority: float | None = None
+    """None: of Kubernetes, whose policies have no order."""
 
 
 class _Rule(msgspec.Struct, frozen=True):
     """A rule by its number among those of its direction."""
 
-    policy: KubePolicy
+    policy: _Policy
     number: int
     direction: str
+    name: str = ""
+    action: str | None = None
+    """None: isolation."""
 
     @property
-    def isolates(self) -> bool:
-        return self.number == ISOLATION
+    def order(self) -> tuple[int, float, int, str]:
+        """The least goes first. Policies of Kubernetes are compared by number alone."""
+        return (self.policy.tier, self.policy.priority or 0, self.number, self.policy.source.uid)
+
+    @property
+    def ends_pass(self) -> bool:
+        """Whether it decides what a rule above has passed on."""
+        if self.policy.priority is None:
+            return True
+        return self.policy.tier == PRIORITIES[BASELINE] and self.action != PASSES
 
 
 def evaluated(facts: Facts, asked: report.NetworkPolicyEvaluation) -> report.NetworkPolicyEvaluation:
@@ -67,45 +99,57 @@ def evaluated(facts: Facts, asked: report.NetworkPolicyEvaluation) -> report.Net
 
 
 def decisive(facts: Facts, source: Pod, destination: Pod) -> _Rule | None:
-    """The first of the rules that let one talk to the other, else what isolates one of them."""
-    policies = facts.all(KubePolicy)
-    sends, receives = _end(facts, policies, source), _end(facts, policies, destination)
-    out = _found("Out", policies, sends.own, receives.groups)
-    into = _found("In", policies, receives.own, sends.groups)
+    """The first of the rules about one talking to the other, else what isolates one of them."""
+    sends, receives = _end(facts, source), _end(facts, destination)
+    out = _found("Out", _policies(facts, sends), sends, receives)
+    into = _found("In", _policies(facts, receives), receives, sends)
     # what is sent is checked before what is received
-    found = sorted([*out, *into], key=lambda rule: (rule.number, rule.policy.uid))
-    return next(iter(found), None)
+    found = sorted([*out, *into], key=lambda rule: rule.order)
+    first = next(iter(found), None)
+    if first is not None and first.action == PASSES:
+        return next((rule for rule in found[1:] if rule.ends_pass), first)
+    return first
 
 
-def _end(facts: Facts, policies: Iterable[KubePolicy], pod: Pod) -> _End:
-    """Nothing for Pods without an address of their own."""
-    if pod.host_network or not pod.ips:
-        return _End(frozenset(), frozenset())
-    selectors = {match.selector for match in facts.by(Match, "labels", pod.labels)}
-    near = (policy for policy in policies if policy.namespace == pod.namespace)
-    own = (policy.key for policy in near if applied(policy).key in selectors)
-    groups = (group for selector in selectors for group in facts.by(Group, "selector", selector))
-    return _End(frozenset(own), frozenset(group.name for group in groups if group.resource == ADDRESS))
+def _end(facts: Facts, pod: Pod) -> _End:
+    own = not pod.host_network and pod.ips
+    matches = facts.by(Match, "labels", pod.labels) if own else ()
+    selectors = frozenset(match.selector for match in matches)
+    groups = [group for one in selectors for group in facts.by(Group, "selector", one)]
+    by_resource = (
+        frozenset(group.name for group in groups if group.resource == plural) for plural in (APPLIED, ADDRESS)
+    )
+    return _End(pod, selectors, *by_resource)
 
 
-def _found(
-    direction: str, policies: Iterable[KubePolicy], own: frozenset[str], peers: frozenset[str]
-) -> Iterator[_Rule]:
-    """Rules of this direction, of a Pod's own policies, for a Pod that is in the groups `peers`; and its isolation."""
+def _policies(facts: Facts, end: _End) -> Iterator[_Policy]:
+    """Those that are for it, or that have a rule for it."""
+    for policy in facts.all(KubePolicy):
+        if policy.namespace == end.pod.namespace and applied(policy).key in end.selectors:
+            yield _Policy(reference(policy), tuple(rules(policy, logging=False)))
+    for one in facts.all(InternalPolicy):
+        if not end.applied.isdisjoint(one.targets):
+            found = one.found
+            tier = PRIORITIES[DEFAULT] if found.tier_priority is None else found.tier_priority
+            yield _Policy(one.source, found.rules, tier, found.priority or 0.0)
+
+
+def _found(direction: str, policies: Iterable[_Policy], own: _End, other: _End) -> Iterator[_Rule]:
+    """Rules of this direction for the Pod `own` with `other` as a peer; and isolation."""
     for policy in policies:
-        if policy.key not in own:
-            continue
-        same = [rule for rule in rules(policy, logging=False) if rule.direction == direction]
-        for number in numbers_with(same, direction, peers):
-            yield _Rule(policy, number, direction)
-        if same:
+        same = [rule for rule in policy.rules if rule.direction == direction]
+        for number in numbers_with(same, direction, other.peers):
+            rule = same[number]
+            if rule.applied_to_groups and own.applied.isdisjoint(rule.applied_to_groups):
+                continue
+            yield _Rule(policy, number, direction, rule.name, rule.action or "Allow")
+        if same and policy.priority is None:
             yield _Rule(policy, ISOLATION, direction)
 
 
 def _response(found: _Rule) -> report.NetworkPolicyEvaluationResponse:
-    action = None if found.isolates else "Allow"
     return report.NetworkPolicyEvaluationResponse(
-        network_policy=reference(found.policy),
+        network_policy=found.policy.source,
         rule_index=found.number,
-        rule=report.RuleRef(direction=found.direction, action=action),
+        rule=report.RuleRef(direction=found.direction, name=found.name, action=found.action),
     )

@@ -17,13 +17,14 @@ from antrea.features.controller import ControllerFeature
 from antrea.features.grouping.member import ADDRESS, APPLIED
 from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
 from antrea.features.grouping.row import entity_row, node_row, service_row
-from antrea.features.network_policy import native_policy, source_group
+from antrea.features.network_policy import native_policy, realization, source_group
 from antrea.features.network_policy.native_policy import (
     ClusterPolicy,
     InternalPolicy,
     NamespacedPolicy,
     internal_policy,
 )
+from antrea.features.network_policy.realization import PolicySpan
 from antrea.features.network_policy.source_group import GroupUse
 from antrea.features.network_policy.tier import TIERS
 
@@ -33,16 +34,17 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 
-def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolicy | GroupSpan]:
+def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolicy | GroupSpan | PolicySpan]:
     """The policy for all Nodes that have somebody it is for, and those Nodes for the groups of its peers.
 
     For none of them if one of its groups may not be what a policy is for.
     """
-    keys = [f"{APPLIED}/{name}" for name in policy.targets]
-    strange = any(facts.get(Stranger, key) for key in keys)
-    found = {row.node for key in keys for row in facts.by(GroupNode, "group", key)}
+    keys = {name: f"{APPLIED}/{name}" for name in policy.targets}
+    strange = next((name for name, key in keys.items() if facts.get(Stranger, key)), "")
+    found = {row.node for key in keys.values() for row in facts.by(GroupNode, "group", key)}
     nodes = () if strange else tuple(sorted(found))
     yield PublishedPolicy(policy.found, nodes)
+    yield PolicySpan(policy.source, policy.found.metadata.generation, nodes, strange)
     for name in policy.peers if nodes else ():
         yield GroupSpan(ADDRESS, name, nodes)
 
@@ -62,7 +64,8 @@ FEATURE = ControllerFeature(
         *source_group.UNITS,
         Unit(ClusterPolicy, internal_policy, yields=_MADE),
         Unit(NamespacedPolicy, internal_policy, yields=_MADE),
-        Unit(InternalPolicy, publication),
+        Unit(InternalPolicy, publication, yields=(PolicySpan,)),
+        *realization.UNITS,
     ),
     publishes=(ADDRESS, APPLIED, "networkpolicies"),
     gate="AntreaPolicy",

@@ -10,6 +10,7 @@ from certificate_world import api_server, until
 from antrea.controller.compute import Computation, active
 from antrea.controller.freshness import Rounds
 from antrea.controller.front_process import Publisher
+from antrea.controller.replica import Replica
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 
@@ -57,7 +58,7 @@ async def test_a_run_that_fails_is_told_and_the_next_one_is_another() -> None:
 
 async def test_a_computation_is_not_caught_up_while_it_cannot_watch() -> None:
     async with api_server({}) as (_, kube):
-        computation = Computation(active(("Egress",)), Facts(), kube, Publisher.__new__(Publisher))
+        computation = Computation(active(("Egress",)), Facts(), Replica(kube), Publisher.__new__(Publisher))
         feed = next(iter(computation._feeds.values()))
         feed.trouble = "connection refused"
         with pytest.raises(Unavailable, match="is not watched now: connection refused"):

@@ -26,9 +26,9 @@ from antrea.controller.front_process import Publisher, answer, publish_empty
 from antrea.controller.stores import ROWS, Computing, apply, kind_of
 from antrea.engine import Engine, Facts
 from antrea.errors import Unavailable
-from antrea.facts.cluster import Namespace, Pod
 from antrea.features.answer import ANSWERS
 from antrea.features.network_policy.controller import KubePolicy
+from antrea.features.network_policy.group_answer import READS
 from antrea.features.registry import RESOURCES
 from antrea.outside.aggregated.objects import Objects, Question
 from antrea.outside.aggregated.status import Answered
@@ -81,7 +81,8 @@ async def answers(channel: wire.Channel) -> None:
 def empty() -> Facts:
     """All has been listed, and there is nothing."""
     facts = Facts()
-    for kind in (Pod, Namespace, KubePolicy):
+    facts.synced(KubePolicy)
+    for kind in READS:
         facts.synced(kind)
     Engine(facts, ()).plan()
     return facts

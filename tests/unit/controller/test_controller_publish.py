@@ -59,13 +59,18 @@ def belongs(name: str, node: str = "n1", group: str = "e") -> Membership:
     return Membership(EGRESS, group, f"ns/{name}", member(name), node)
 
 
+def nobody_left(policy: str, nodes: Iterable[str]) -> None:
+    """No agent has reported on these policies."""
+    assert not [*nodes], policy
+
+
 HEAD = GroupHead(EGRESS, "e", "uid")
 
 
 def told(*batches: Batch) -> list[Any]:
     """What is said of the last batch."""
     heard = Heard()
-    sink = PublishSink(heard)  # type: ignore[arg-type]
+    sink = PublishSink(heard, nobody_left)  # type: ignore[arg-type]
     for put, drop in batches:
         heard.said.clear()
         asyncio.run(sink.apply(put, drop))
@@ -121,7 +126,7 @@ def test_what_is_said_again_changes_nothing() -> None:
 
 def test_a_replay_tells_all_of_it_and_a_sweep_that_it_is_all() -> None:
     heard = Heard()
-    sink = PublishSink(heard)  # type: ignore[arg-type]
+    sink = PublishSink(heard, nobody_left)  # type: ignore[arg-type]
     for _ in range(2):
         asyncio.run(sink.resync([HEAD, belongs("a")]))
     asyncio.run(sink.sweep(RESOURCES.index(EGRESS)))
@@ -154,7 +159,7 @@ def test_a_group_of_addresses_goes_to_the_nodes_of_its_policies_before_these_do(
 
 
 def test_what_stands_is_counted_by_kind() -> None:
-    sink = PublishSink(Heard())  # type: ignore[arg-type]
+    sink = PublishSink(Heard(), nobody_left)  # type: ignore[arg-type]
     asyncio.run(sink.apply([HEAD, POLICY, GroupHead(ADDRESS, "g", "g"), GroupHead(ADDRESS, "h", "h")], []))
     assert sink.counts() == {EGRESS: 1, ADDRESS: 2, "networkpolicies": 1}
     asyncio.run(sink.apply([], [HEAD, POLICY]))
@@ -162,7 +167,7 @@ def test_what_stands_is_counted_by_kind() -> None:
 
 
 def test_what_was_told_or_withdrawn_is_counted_once_a_batch_by_its_kind() -> None:
-    sink = PublishSink(Heard())  # type: ignore[arg-type]
+    sink = PublishSink(Heard(), nobody_left)  # type: ignore[arg-type]
     policy = PublishedPolicy(NetworkPolicy(metadata=ObjectMetadata(name="p", uid="p")), ("n1",))
     address = GroupHead("addressgroups", "a", "a")
     pods = [Membership("addressgroups", "a", f"ns/{name}", member(name)) for name in "xy"]
@@ -179,3 +184,25 @@ def test_what_was_told_or_withdrawn_is_counted_once_a_batch_by_its_kind() -> Non
         "antrea_controller_applied_to_group_processed 1",
         "antrea_controller_network_policy_processed 3",
     ]
+
+
+def test_nodes_that_a_policy_leaves_are_named_where_agents_report_on_it() -> None:
+    left: list[tuple[str, list[str]]] = []
+
+    def note(policy: str, nodes: Iterable[str]) -> None:
+        left.append((policy, [*nodes]))
+
+    def policy(*nodes: str, priority: float | None = 5.0) -> PublishedPolicy:
+        found = NetworkPolicy(metadata=ObjectMetadata(name="p", uid="p"), priority=priority)
+        return PublishedPolicy(found, nodes)
+
+    async def work() -> None:
+        sink = PublishSink(Heard(), note)  # type: ignore[arg-type]
+        for nodes in (("n1", "n2", "n3"), ("n2", "n3", "n4"), ("n2", "n3", "n4"), ("n4",)):
+            await sink.apply([policy(*nodes)], [])
+        await sink.apply([], [policy("n4")])
+        await sink.apply([policy("n1", priority=None)], [])
+        await sink.apply([], [policy("n1", priority=None)])
+
+    asyncio.run(work())
+    assert [one for one in left if one[1]] == [("p", ["n1"]), ("p", ["n2", "n3"]), ("p", ["n4"])]

@@ -1,0 +1,122 @@
+"""The status of a policy: what agents have reported of this generation, from Nodes that it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from native_world import Told, pod, row, space
+
+from antrea.apis.controlplane_report import NetworkPolicyNodeStatus, NetworkPolicyStatus
+from antrea.apis.crd.part import Condition
+from antrea.apis.meta import ObjectMetadata
+from antrea.apis.status import Status
+from antrea.features.network_policy.native_policy import ClusterPolicy
+from antrea.features.network_policy.realization import NodeReport, noted
+
+WEB = {"matchLabels": {"app": "web"}}
+REALIZABLE = Condition("Realizable", "True")
+NO_FAILURE = Condition("RealizationFailure")
+
+
+def policy(generation: int = 1, namespace: str = "", **applied: Any) -> Any:
+    spec = {"priority": 1, "appliedTo": [applied or {"podSelector": WEB}], "ingress": [{"action": "Drop"}]}
+    kind = "NetworkPolicy" if namespace else "ClusterNetworkPolicy"
+    found = row(kind, "p", namespace, spec=spec)
+    return type(found)(namespace, "p", "uid-p", generation, found.spec)  # type: ignore[attr-defined]
+
+
+def world(*nodes: str) -> Told:
+    pods = [pod(f"w-{name}", "ns", name, app="web") for name in nodes]
+    return Told().put(space("ns"), policy(), *pods)
+
+
+def reports(told: Told, *found: tuple[Any, ...]) -> Told:
+    """Node, generation, and, if that failed, the message."""
+    nodes = tuple(
+        NetworkPolicyNodeStatus(
+            node_name=node, generation=generation, realization_failure=bool(why), message="".join(why)
+        )
+        for node, generation, *why in found
+    )
+    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=nodes))
+    return told.step()
+
+
+def status(told: Told) -> tuple[Any, ...]:
+    """Phase, generation, realised Nodes of how many, conditions."""
+    (found,) = told.of(Status)
+    assert (found.kind, found.manager) == ("ClusterNetworkPolicy", "antrea-controller")
+    assert found.path == "/apis/crd.antrea.io/v1beta1/clusternetworkpolicies/p"
+    fields = dict(found.fields)
+    return (
+        fields["phase"],
+        fields["observedGeneration"],
+        fields["currentNodesRealized"],
+        fields["desiredNodesRealized"],
+        found.conditions,
+    )
+
+
+GOOD = (REALIZABLE, NO_FAILURE)
+
+
+def test_a_policy_is_realized_when_all_its_nodes_say_so() -> None:
+    told = world("n1", "n2")
+    assert status(told) == ("Realizing", 1, 0, 2, GOOD)
+    assert status(reports(told, ("n1", 1))) == ("Realizing", 1, 1, 2, GOOD)
+    assert status(reports(told, ("n2", 1))) == ("Realized", 1, 2, 2, GOOD)
+
+
+def test_a_policy_for_nobody_is_realized() -> None:
+    assert status(world()) == ("Realized", 1, 0, 0, GOOD)
+
+
+def test_reports_on_another_generation_do_not_count() -> None:
+    told = reports(world("n1"), ("n1", 1))
+    assert status(told.put(policy(2))) == ("Realizing", 2, 0, 1, GOOD)
+    assert status(reports(told, ("n1", 1))) == ("Realizing", 2, 0, 1, GOOD)
+    assert status(reports(told, ("n1", 2))) == ("Realized", 2, 1, 1, GOOD)
+
+
+def test_a_node_that_fails_is_named_and_the_policy_has_failed_once_all_have_spoken() -> None:
+    told = reports(world("n1", "n2"), ("n2", 1, "no room"))
+
+    def failure(text: str) -> Condition:
+        reason = "NetworkPolicyRealizationFailedOnNode"
+        return Condition("RealizationFailure", "True", reason=reason, message=text)
+
+    one = failure('Failed Nodes count 1: "n2":"no room"')
+    assert status(told) == ("Realizing", 1, 0, 2, (REALIZABLE, one))
+    assert status(reports(told, ("n1", 1))) == ("Failed", 1, 1, 2, (REALIZABLE, one))
+    two = failure('Failed Nodes count 2: "n1":"too", "n2":"no room"')
+    assert status(reports(told, ("n1", 1, "too"))) == ("Failed", 1, 0, 2, (REALIZABLE, two))
+    assert status(reports(told, ("n1", 1), ("n2", 1))) == ("Realized", 1, 2, 2, GOOD)
+
+
+def test_what_many_nodes_say_is_cut() -> None:
+    told = reports(world("n1"), ("n1", 1, "x" * 300))
+    message = status(told)[-1][1].message
+    assert (len(message), message[-4:]) == (259, "x...")
+
+
+def test_a_report_on_a_policy_that_is_gone_or_not_for_that_node_is_not_kept() -> None:
+    told = reports(world("n1"), ("n9", 1))
+    reports(told.drop(ClusterPolicy, "/p"), ("n1", 1))
+    assert told.facts.all(NodeReport) == []
+
+
+def test_a_policy_of_a_namespace_for_strangers_says_so() -> None:
+    everywhere = {"podSelector": WEB, "namespaceSelector": {}}
+    told = Told().put(
+        space("ns"), space("other"), row("Group", "g", "ns", spec=everywhere), policy(1, "ns", group="g")
+    )
+    told.put(pod("w", "ns", app="web"), pod("x", "other", app="web"))
+    (found,) = (one for one in told.of(Status) if one.kind == "NetworkPolicy")
+    assert found.path == "/apis/crd.antrea.io/v1beta1/namespaces/ns/networkpolicies/p"
+    assert dict(found.fields)["phase"] == "Pending"
+    assert found.conditions[0] == Condition(
+        "Realizable",
+        "False",
+        reason="NetworkPolicyAppliedToUnsupportedGroup",
+        message="Group ns/g with Pods in other Namespaces can not be used as AppliedTo",
+    )
