@@ -61,7 +61,7 @@ class StatusSink:
 
         answers = await asyncio.gather(*map(write, put), return_exceptions=True)
         for broken in answers:
-            if isinstance(broken, BaseException):
+            if isinstance(broken, BaseException) and not isinstance(broken, Refused):
                 raise broken
         refused = [(entry, no) for entry, no in zip(put, answers, strict=True) if isinstance(no, Refused)]
         if refused:

@@ -38,9 +38,11 @@ def rule(groups: Iterable[str], resources: Iterable[str], verbs: str) -> dict[st
     return {"apiGroups": [*groups], "resources": [*resources], "verbs": verbs.split()}
 
 
+WITH_STATUS = ("clustergroups", "clusternetworkpolicies", "groups", "networkpolicies")
 RULES = (
     rule(["crd.antrea.io"], ["*"], "get list watch"),
     rule(["crd.antrea.io"], ["tiers", "antreacontrollerinfos"], "get create patch"),
+    rule(["crd.antrea.io"], [f"{name}/status" for name in WITH_STATUS], "patch"),
     rule(["crd.antrea.io"], ["antreaagentinfos"], "create delete"),
     rule([""], ["namespaces", "pods", "nodes", "services"], "get list watch"),
     rule(["networking.k8s.io"], ["networkpolicies"], "list watch"),

@@ -47,8 +47,8 @@ def test_an_accepted_policy_gets_names_and_the_default_tier_and_says_what_is_not
     shown = json.loads(controller.lab.api.kubectl("get", "acnp", "named", "-o", "json"))["spec"]
     controller.lab.api.kubectl("delete", "acnp", "named")
     warning = (
-        "Warning: the feature AntreaPolicy is not built yet: the controller computes policies and sends them to"
-        " their Nodes, but agents do not enforce them"
+        "Warning: the feature AntreaPolicy is not built yet: its policies are computed and sent to their Nodes,"
+        " but agents do not enforce them"
     )
     assert said.splitlines() == ["clusternetworkpolicy.crd.antrea.io/named created", warning]
     assert (shown["tier"], shown["ingress"][0]["name"][:13]) == ("application", "ingress-drop-")

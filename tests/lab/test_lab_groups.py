@@ -134,6 +134,61 @@ def test_a_network_policy_is_told_with_its_groups_to_the_nodes_that_need_it(
     wait_for("its end", lambda: told() is None, seconds=10, step=0.05)
 
 
+def test_a_policy_of_antrea_says_how_many_nodes_have_realised_it(
+    controller: ControllerProcess, client: ApiClient, space: str
+) -> None:
+    """The test reports what the agent of n1 would."""
+    lab, kubectl = controller.lab, controller.lab.api.kubectl
+    web = {"podSelector": {"matchLabels": {"app": "web"}}}
+    rule = {"action": "Drop", "name": "r", "from": [{"group": "webs"}]}
+    spec = {"priority": 5, "tier": "platform", "appliedTo": [{"group": "webs"}], "ingress": [rule]}
+    objects = [
+        crd("ClusterGroup", "webs", web),
+        crd("ClusterNetworkPolicy", "counted", spec),
+        pod("w", {"app": "web"}, "n1"),
+    ]
+
+    def status(kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(kubectl("get", kind, name, "-o", "json")).get("status", {})
+        conditions = {one["type"]: one["status"] for one in found.pop("conditions", ())}
+        return {**found, **conditions}
+
+    def wanted(phase: str, realised: int) -> dict[str, Any]:
+        numbers = {"currentNodesRealized": realised, "desiredNodesRealized": 1, "observedGeneration": 1}
+        return {"phase": phase, "Realizable": "True", **numbers}
+
+    def becomes_status(expected: dict[str, Any]) -> None:
+        wait_for("the status", lambda: status("acnp", "counted") == expected, seconds=10, step=0.1)
+
+    try:
+        said = create(lab, yaml.safe_dump_all(objects))
+        assert "counted created" in said, said
+        becomes_status(wanted("Realizing", 0))
+        assert status("clustergroup", "webs") == {"GroupMembersComputed": "True"}
+        (found,) = (
+            one
+            for one in client.call("GET", f"{CONTROLPLANE}/networkpolicies").body["items"]
+            if one["sourceRef"]["name"] == "counted"
+        )
+        assert (found["appliedToGroups"], found["tierPriority"]) == (["webs"], 200)
+        assert found["rules"][0]["from"] == {"addressGroups": ["webs"]}
+        uid = found["metadata"]["name"]
+        report = {
+            "apiVersion": "controlplane.antrea.io/v1beta2",
+            "kind": "NetworkPolicyStatus",
+            "metadata": {"name": uid},
+            "nodes": [{"nodeName": "n1", "generation": 1}],
+        }
+        assert client.call("POST", f"{CONTROLPLANE}/networkpolicies/{uid}/status", report).status == 201
+        becomes_status(wanted("Realized", 1))
+        group = client.call("GET", f"{CONTROLPLANE}/namespaces/{space}/groupassociations/w").body
+        assert group["associatedGroups"] == []  # it has no address yet
+        assert client.call("GET", f"{CONTROLPLANE}/clustergroupmembers/webs").body["totalMembers"] == 0
+    finally:
+        kubectl("delete", "acnp,clustergroup", "counted", "webs", "--ignore-not-found")
+        kubectl("delete", "pod", "-n", space, "--all", "--force", "--grace-period=0")
+
+
 def test_a_node_hears_of_its_own_members_alone(controller: ControllerProcess, space: str) -> None:
     """The watch that an agent has: the group, a bookmark, then what comes and goes on its Node."""
     kubectl = controller.lab.api.kubectl

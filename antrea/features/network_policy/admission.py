@@ -28,7 +28,7 @@ _POLICY_RULES = (
     "the tier exists and suits the actions; names of rules are unique; appliedTo, peers, ports and protocols fit"
     " together; warns of labels too long for the kernel's log"
 )
-_UNBUILT = "the controller computes policies and sends them to their Nodes, but agents do not enforce them"
+_UNBUILT = "its policies are computed and sent to their Nodes, but agents do not enforce them"
 _NAME_RULES = "names unnamed rules, fills in the tier application"
 _GROUP_RULES = "one way to choose members; valid labels and CIDRs; children have no children"
 

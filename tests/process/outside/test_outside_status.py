@@ -31,6 +31,8 @@ class Server:
         self.patches: list[tuple[str, dict[str, str], Any]] = []
         self.before_patch: Callable[[dict[str, Any]], None] = lambda _: None
         self.broken = False
+        self.forbidden = ""
+        """Name of an object whose status nobody may write."""
 
     def has(self, name: str, **status: Any) -> dict[str, Any]:
         metadata = {"name": name, "uid": f"u-{name}", "resourceVersion": "1"}
@@ -45,6 +47,8 @@ class Server:
             return web.json_response({"message": "none"}, status=404)
         if request.method == "GET":
             return web.json_response(found)
+        if found["metadata"]["name"] == self.forbidden:
+            return web.json_response({"message": "you may not"}, status=403)
         body = json.loads(await request.read())
         assert request.content_type == "application/apply-patch+yaml"
         self.patches.append((request.path, dict(request.query), body))
@@ -171,4 +175,16 @@ async def test_a_refusal_names_the_statuses_that_were_not_written_and_no_others(
         with pytest.raises(Unavailable, match="etcd is away"):
             await sink.apply([egress("web", "n2")], [])
     assert no.value.entries == (gone,)
+    assert held["status"]["egressNode"] == "n1"
+
+
+async def test_what_may_not_be_written_is_a_refusal_of_that_status_and_the_others_are_written() -> None:
+    async with served() as (sink, server):
+        server.has("secret")
+        held = server.has("web")
+        server.forbidden = "secret"
+        secret = egress("secret", "n1")
+        with pytest.raises(Refused, match="you may not") as no:
+            await sink.apply([secret, egress("web", "n1")], [])
+    assert no.value.entries == (secret,)
     assert held["status"]["egressNode"] == "n1"
