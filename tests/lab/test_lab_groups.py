@@ -134,6 +134,16 @@ def test_a_network_policy_is_told_with_its_groups_to_the_nodes_that_need_it(
     wait_for("its end", lambda: told() is None, seconds=10, step=0.05)
 
 
+def report(uid: str) -> dict[str, Any]:
+    """What an agent posts."""
+    return {
+        "apiVersion": "controlplane.antrea.io/v1beta2",
+        "kind": "NetworkPolicyStatus",
+        "metadata": {"name": uid},
+        "nodes": [{"nodeName": "n1", "generation": 1}],
+    }
+
+
 def test_a_policy_of_antrea_says_how_many_nodes_have_realised_it(
     controller: ControllerProcess, client: ApiClient, space: str
 ) -> None:
@@ -173,13 +183,7 @@ def test_a_policy_of_antrea_says_how_many_nodes_have_realised_it(
         assert (found["appliedToGroups"], found["tierPriority"]) == (["webs"], 200)
         assert found["rules"][0]["from"] == {"addressGroups": ["webs"]}
         uid = found["metadata"]["name"]
-        report = {
-            "apiVersion": "controlplane.antrea.io/v1beta2",
-            "kind": "NetworkPolicyStatus",
-            "metadata": {"name": uid},
-            "nodes": [{"nodeName": "n1", "generation": 1}],
-        }
-        assert client.call("POST", f"{CONTROLPLANE}/networkpolicies/{uid}/status", report).status == 201
+        assert client.call("POST", f"{CONTROLPLANE}/networkpolicies/{uid}/status", report(uid)).status == 201
         becomes_status(wanted("Realized", 1))
         group = client.call("GET", f"{CONTROLPLANE}/namespaces/{space}/groupassociations/w").body
         assert group["associatedGroups"] == []  # it has no address yet
