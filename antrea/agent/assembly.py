@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from antrea.agent.agent_info import Report
 from antrea.agent.agent_view import AgentView, received
@@ -20,6 +20,7 @@ from antrea.agent.nodes import ThisFeed, own_node, peer_feed, pod_feed
 from antrea.agent.readiness import Readiness
 from antrea.agent.switch_care import SwitchCare
 from antrea.apis.annotation import NodeAnnotation
+from antrea.apis.core import ObjectReference
 from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
@@ -28,6 +29,7 @@ from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features.egress import agent as egress
+from antrea.features.egress.address import Announce, Assigned
 from antrea.features.feature import Families, Realised
 from antrea.features.network_policy import agent as network_policy
 from antrea.features.network_policy.sent import KINDS as POLICY_KINDS
@@ -35,13 +37,10 @@ from antrea.features.node_network import agent as node_network
 from antrea.features.node_route import agent as node_route
 from antrea.features.pod_connectivity import agent as pod_connectivity
 from antrea.features.proxy import agent as proxy
-from antrea.host.address import Address
-from antrea.host.link import Link
+from antrea.host.carrier import HOLDER_TYPE
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
 from antrea.host.ovs_port import Port
 from antrea.host.pod_cidr import held
-from antrea.host.route import Neighbour, Route, Rule
-from antrea.host.sysctl import Sysctl
 from antrea.host.tunnel_neighbour import TunnelNeighbour
 from antrea.openflow.cookie import Category
 from antrea.openflow.flow import Flow
@@ -49,6 +48,7 @@ from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside import klog
 from antrea.outside.addresses import AddressFeed
+from antrea.outside.announcement import NodeAnnouncer
 from antrea.outside.controlplane import Controlplane
 from antrea.outside.environment import own_namespace
 from antrea.outside.journal import FileJournal
@@ -64,15 +64,17 @@ from antrea.outside.ofctl_watch import SwitchWatch
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
+from antrea.outside.rtnetlink import KINDS
 from antrea.outside.status import StatusSink
 from antrea.outside.tunnel_neighbour import TunnelNeighbourSink
+from antrea.outside.voice import Voice
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from antrea.agent.bootstrap import Prepared
     from antrea.config.agent import AgentConfig
-    from antrea.engine import Sink
+    from antrea.engine import Act, Sink
     from antrea.facts.fact import Fact
     from antrea.features.feature import AgentFeature
     from antrea.features.gate import EnabledGates
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from antrea.outside.tls import Certificate
 
     AgentConfiguration = Configuration[AgentConfig, EnabledGates]
+    Doing = Callable[[Any], Awaitable[None]]
 
 
 log = klog.logger(__name__)
@@ -97,6 +100,8 @@ FEATURES: tuple[AgentFeature, ...] = (
 SWEEPS: dict[int, tuple[type[Fact], ...]] = {
     int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category
 }
+OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE})}
+"""antrea-types of the ports that the sweep of a category may take away."""
 SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
 EGRESS_KINDS = (Egress, EgressPod, LocalAddress)
 """The same of Egress, where its gate is on."""
@@ -152,7 +157,7 @@ class Agent:
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
         self.facts = Facts(self.journal)
         self.ready = Readiness()
-        self.annotations = AnnotationSink(kube)
+        self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer()
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
             self.ports,
@@ -192,6 +197,7 @@ class Agent:
         async with contextlib.AsyncExitStack() as last:
             last.callback(self.journal.close)
             last.callback(self.netns.close)
+            last.push_async_callback(self.announcer.close)
             async with asyncio.TaskGroup() as tasks:
                 self.tasks = tasks
                 tasks.create_task(self.cni.run(), name="CNI server")
@@ -229,16 +235,17 @@ class Agent:
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
         self.view.operations = flows.operations
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
-        ports = PortSink(db, self.config.ovs_bridge, self.ofctl, {})
+        ports = PortSink(db, self.config.ovs_bridge, self.ofctl, OWN_PORTS)
         units = [unit for feature in self.features for unit in feature.units]
         sinks: dict[type, Sink] = {Flow: flows, Meter: meters, Port: ports}
-        sinks |= dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), netlink)
+        sinks |= dict.fromkeys(KINDS, netlink)
         sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
         sinks |= {NodeAnnotation: self.annotations, Status: StatusSink(self.kube)}
         sinks[TunnelNeighbour] = tunnels = TunnelNeighbourSink(Path(self.config.ovs_run_dir))
         for pool, most in (limit for feature in self.features for limit in feature.limits):
             self.facts.ids.limit(pool, most)
-        self.engine = Engine(self.facts, units, sinks, sweeps=sweeps(self.view.now.gates.names))
+        acts: dict[type[Act], Doing] = {Announce: self.announcer.announce, Assigned: self._assigned}
+        self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.view.now.gates.names))
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, tunnels))
         self.health.follow(db, switch)
         tasks.create_task(self.report.run(), name="AntreaAgentInfo")
@@ -293,6 +300,14 @@ class Agent:
     async def _settle(self, pod: PodInterface) -> None:
         self.facts.put(pod, urgent=True)
         await self.engine.settled(PodInterface, pod.key)
+
+    async def _assigned(self, act: Assigned) -> None:
+        about = ObjectReference(
+            api_version="crd.antrea.io/v1beta1", kind="Egress", name=act.egress, uid=act.uid
+        )
+        message = f"Assigned Egress {act.egress} with IP {act.ip} on Node {act.node}"
+        voice = Voice(about, "antrea-agent", act.node)
+        self.tasks.create_task(voice.tell(self.kube, "IPAssigned", message), name="Event of an Egress")
 
     def made_anew(self) -> None:
         """The Node object is another one: it lacks what this agent wrote on the one before."""

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
+from antrea.host.link import Dummy
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.host.ovs_port import TYPE_KEY, Port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,8 @@ MARK_SET: Final = "carried-mark"
 CHAIN: Final = NftChain(
     name="prerouting-mangle", hook="type filter hook prerouting priority mangle; policy accept;"
 )
+HOLDER_TYPE: Final = "egress"
+"""antrea-type of a port of OVS that only has addresses."""
 _MARK_PREFIX, _IP_PREFIX = "02:e9", "06"
 """Locally administered, of one host (IEEE 802, 8.2): no card has them."""
 
@@ -58,3 +62,12 @@ def mark_entry(datapath: str, mark: int, category: int) -> Iterator[NftElement]:
     """What the host needs to read this mark."""
     if not crosses(datapath):
         yield NftElement(set=MARK_SET, value=mark_mac(mark), data=f"{mark:#010x}", category=category)
+
+
+def holder(datapath: str, name: str, category: int) -> Iterator[Port | Dummy]:
+    """A device that sends nothing and has addresses: the kernel's, or where that may have none OVS's."""
+    if crosses(datapath):
+        yield Dummy(name, category=category)
+        return
+    ids = ((TYPE_KEY, HOLDER_TYPE),)
+    yield Port(name=name, type="internal", external_ids=ids, no_flood=True, category=category)

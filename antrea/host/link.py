@@ -1,4 +1,4 @@
-"""How an interface that something else made (OVS, the kernel) has to be: MTU, up, MAC."""
+"""How an interface that something else made (OVS, the kernel) has to be: MTU, up, MAC; and one that only has addresses."""
 
 from __future__ import annotations
 
@@ -18,6 +18,19 @@ class Link(msgspec.Struct, frozen=True):
     up: bool = True
     mac: str = ""
     """Empty: any."""
+    category: int = 0
+
+    rank: ClassVar[int] = RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class Dummy(msgspec.Struct, frozen=True):
+    """An interface that goes nowhere (`ip link add type dummy`); dropping it removes it and its addresses."""
+
+    name: str
     category: int = 0
 
     rank: ClassVar[int] = RECEIVES

@@ -31,7 +31,8 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True):
 class Port(msgspec.Struct, frozen=True, kw_only=True):
     """A port with one interface of the same name; an entry where a feature wants one (TrafficControl, IPsec)."""
 
-    rank: ClassVar[int] = 20
+    rank: ClassVar[int] = 5
+    """Before what is put on it: addresses of an internal port have the rank RECEIVES."""
 
     name: str
     type: str = ""

@@ -74,3 +74,16 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[str, str]:
         return (self.dev, self.ip)
+
+
+class ProxyNeighbour(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel answers on the link of `dev` for an IPv6 address that it has elsewhere (sysctl proxy_ndp)."""
+
+    dev: str
+    ip: str
+    rank: int = SENDS
+    category: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.dev, self.ip)

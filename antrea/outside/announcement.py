@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from antrea.errors import Unavailable
 from antrea.outside import klog
@@ -66,6 +67,60 @@ class Announcer:
         finally:
             if link is not None:
                 self._closing.submit(link.close)
+
+
+class Held(Protocol):
+    """An address that this Node has from now on."""
+
+    @property
+    def dev(self) -> str: ...
+
+    @property
+    def mac(self) -> str: ...
+
+    @property
+    def ip(self) -> str: ...
+
+
+class NodeAnnouncer:
+    """Announces addresses that this Node took over: three times each, all of them at once. `close` it when done.
+
+    Works in the network namespace of the calling thread.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="announced")
+
+    async def announce(self, held: Held) -> None:
+        """Returns once it has begun: many may come together."""
+        task = asyncio.create_task(self._announce(held), name=f"announce {held.ip}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._closing.shutdown()
+
+    async def _announce(self, held: Held) -> None:
+        frame = announcement(held.mac, held.ip)
+        try:
+            link = _bound(held.dev)
+        except OSError as e:
+            log.warning("Failed to announce an address", ip=held.ip, dev=held.dev, err=str(e))
+            return
+        try:
+            for _ in range(TIMES):
+                # a queue that is full now is none when it is said again
+                with contextlib.suppress(OSError):
+                    link.send(frame)
+                await asyncio.sleep(GAP_SECONDS)
+        finally:
+            self._closing.submit(link.close)
+        log.info("Announced an address", ip=held.ip, dev=held.dev)
 
 
 def announcement(mac: str, ip: str) -> bytes:

@@ -16,7 +16,7 @@ _ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
 class NetlinkSink:
-    """For Link, Sysctl, Address, Neighbour, Route and Rule; works in the network namespace of the calling thread.
+    """For all of KINDS; works in the network namespace of the calling thread.
 
     An entry that the kernel refuses does not keep the others of its batch from being applied.
     """

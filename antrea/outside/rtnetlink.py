@@ -18,9 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from antrea.host.address import Address
-from antrea.host.link import Link
-from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, Route, Rule
+from antrea.host.link import Dummy, Link
+from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, ProxyNeighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
+from antrea.outside import rtnl_holder
 from antrea.outside import rtnl_host as message
 from antrea.outside.rtnl import Rtnl
 from antrea.outside.rtnl_message import IFF_UP, get_addresses, get_link
@@ -44,6 +45,15 @@ def put_link(kernel: Rtnl, link: Link) -> None:
     up = link.up if bool(now.flags & IFF_UP) != link.up else None
     if mtu or mac or up is not None:
         kernel.ask(message.set_device(now.index, up=up, mtu=mtu, mac=mac))
+
+
+def put_dummy(kernel: Rtnl, dummy: Dummy) -> None:
+    with contextlib.suppress(FileExistsError):
+        kernel.ask(rtnl_holder.new_dummy(dummy.name))
+
+
+def drop_dummy(kernel: Rtnl, dummy: Dummy) -> None:
+    kernel.ask(rtnl_holder.delete_device(dummy.name))
 
 
 def put_sysctl(_: Rtnl, sysctl: Sysctl) -> None:
@@ -106,6 +116,21 @@ def neighbours(kernel: Rtnl) -> Iterator[Neighbour]:
                 yield found
 
 
+def put_proxy(kernel: Rtnl, proxy: ProxyNeighbour) -> None:
+    kernel.ask(rtnl_holder.put_proxy(message.index_of(proxy.dev), proxy))
+
+
+def drop_proxy(kernel: Rtnl, proxy: ProxyNeighbour) -> None:
+    kernel.ask(rtnl_holder.drop_proxy(message.index_of(proxy.dev), proxy))
+
+
+def proxies(kernel: Rtnl) -> Iterator[ProxyNeighbour]:
+    for reply in kernel.ask(rtnl_holder.get_proxies()):
+        with _gone_is_fine():
+            if found := rtnl_holder.proxy_of(reply):
+                yield found
+
+
 def put_rule(kernel: Rtnl, rule: Rule) -> None:
     """The kernel keeps rules of the same key side by side, so the others of that key go after the new one stands."""
     with contextlib.suppress(FileExistsError):
@@ -123,10 +148,12 @@ def rules(kernel: Rtnl) -> Iterator[Rule]:
 
 
 KINDS: Final[Mapping[type, Kind]] = {
+    Dummy: Kind(put_dummy, drop_dummy, nothing),
     Link: Kind(put_link, stays, nothing),
     Sysctl: Kind(put_sysctl, stays, nothing),
     Address: Kind(put_address, drop_address, addresses),
     Neighbour: Kind(put_neighbour, drop_neighbour, neighbours),
+    ProxyNeighbour: Kind(put_proxy, drop_proxy, proxies),
     Route: Kind(put_route, drop_route, routes),
     Rule: Kind(put_rule, drop_rule, rules),
 }

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from antrea.host.address import Address
     from antrea.outside.rtnl_message import Reply
 
-_NEW_NEIGHBOUR, _DEL_NEIGHBOUR, _GET_NEIGHBOUR = 28, 29, 30
+NEW_NEIGHBOUR, DEL_NEIGHBOUR, GET_NEIGHBOUR = 28, 29, 30
 _NEW_RULE, _DEL_RULE, _GET_RULE = 32, 33, 34
 _FRA_PRIORITY, _FRA_FWMARK, _FRA_TABLE, _FRA_FWMASK, _FRA_PROTOCOL = 6, 10, 15, 16, 21
-_NDA_DST, _NDA_LLADDR, _NDA_PROTOCOL = 1, 2, 12
+NDA_DST, _NDA_LLADDR, NDA_PROTOCOL = 1, 2, 12
 _RULE = struct.Struct("=BBBBBBBBI")  # struct fib_rule_hdr
-_NEIGHBOUR = struct.Struct("=BxxxiHBB")  # struct ndmsg
+NEIGHBOUR = struct.Struct("=BxxxiHBB")  # struct ndmsg
 
 _NTF_USE, _NUD_PERMANENT = 0x01, 0x80
 _TO_TABLE = 1
 _SCOPE_GLOBAL, _SCOPE_LINK, _SCOPE_ANY = 0, 253, 255
 _IPV6_METRIC = 1024
 _FAMILIES = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 (destinations, nothing is bound)
-_OURS = range(PROTOCOL, PROTOCOL + CATEGORIES)
+OURS = range(PROTOCOL, PROTOCOL + CATEGORIES)
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -186,44 +186,44 @@ def host_route(found: KernelRoute) -> Route:
 
 def put_neighbour(index: int, neighbour: Neighbour) -> Request:
     mac = wire.mac(_NDA_LLADDR, neighbour.mac)
-    return Request(_NEW_NEIGHBOUR, wire.PUT, _neighbour(index, neighbour) + mac)
+    return Request(NEW_NEIGHBOUR, wire.PUT, _neighbour(index, neighbour) + mac)
 
 
 def drop_neighbour(index: int, neighbour: Neighbour) -> Request:
-    return Request(_DEL_NEIGHBOUR, wire.ASK, _neighbour(index, neighbour))
+    return Request(DEL_NEIGHBOUR, wire.ASK, _neighbour(index, neighbour))
 
 
 def get_neighbours() -> Request:
-    return Request(_GET_NEIGHBOUR, wire.ASK_ALL, _NEIGHBOUR.pack(0, 0, 0, 0, 0))
+    return Request(GET_NEIGHBOUR, wire.ASK_ALL, NEIGHBOUR.pack(0, 0, 0, 0, 0))
 
 
 def use_neighbour(index: int, ip: str) -> Request:
     """As if a packet were sent to it: the kernel asks if it knows nothing, and verifies what is old."""
     return Request(
-        _NEW_NEIGHBOUR,
+        NEW_NEIGHBOUR,
         wire.PUT,
-        _NEIGHBOUR.pack(_family(ip), index, 0, _NTF_USE, 0) + attribute(_NDA_DST, _packed(ip)),
+        NEIGHBOUR.pack(_family(ip), index, 0, _NTF_USE, 0) + attribute(NDA_DST, _packed(ip)),
     )
 
 
 def any_neighbour_of(reply: Reply) -> KnownNeighbour | None:
     """What `get_neighbours` brings, whoever put it there; None for one without an address."""
-    _, index, state, *_ = _NEIGHBOUR.unpack_from(reply.body)
-    found = attributes(reply.body[_NEIGHBOUR.size :])
-    if _NDA_DST not in found:
+    _, index, state, *_ = NEIGHBOUR.unpack_from(reply.body)
+    found = attributes(reply.body[NEIGHBOUR.size :])
+    if NDA_DST not in found:
         return None
-    return KnownNeighbour(index, _ip(found[_NDA_DST]), read_mac(found, _NDA_LLADDR), state)
+    return KnownNeighbour(index, _ip(found[NDA_DST]), read_mac(found, _NDA_LLADDR), state)
 
 
 def neighbour_of(reply: Reply) -> Neighbour | None:
     """What `get_neighbours` brings, if it is ours. Raises OSError if its interface has gone."""
-    found = attributes(reply.body[_NEIGHBOUR.size :])
-    protocol = found.get(_NDA_PROTOCOL, b"\0")[0]
-    if protocol not in _OURS:
+    found = attributes(reply.body[NEIGHBOUR.size :])
+    protocol = found.get(NDA_PROTOCOL, b"\0")[0]
+    if protocol not in OURS:
         return None
     return Neighbour(
-        dev=socket.if_indextoname(_NEIGHBOUR.unpack_from(reply.body)[1]),
-        ip=_ip(found[_NDA_DST]),
+        dev=socket.if_indextoname(NEIGHBOUR.unpack_from(reply.body)[1]),
+        ip=_ip(found[NDA_DST]),
         mac=read_mac(found, _NDA_LLADDR),
         category=protocol - PROTOCOL,
     )
@@ -248,7 +248,7 @@ def rule_of(reply: Reply) -> Rule | None:
     family = reply.body[0]
     found = attributes(reply.body[_RULE.size :])
     protocol = found.get(_FRA_PROTOCOL, b"\0")[0]
-    if protocol not in _OURS:
+    if protocol not in OURS:
         return None
     return Rule(
         family=4 if family == socket.AF_INET else 6,
@@ -268,7 +268,8 @@ def index_of(dev: str) -> int:
         raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from e
 
 
-def _protocol(category: int) -> int:
+def protocol_number(category: int) -> int:
+    """By which what we put is known later. Raises ValueError if the category has none."""
     if category >= CATEGORIES:
         raise ValueError(f"category {category} has no protocol number; {CATEGORIES - 1} is the highest")
     return PROTOCOL + category
@@ -278,12 +279,12 @@ def _address(index: int, address: Address) -> bytes:
     interface = ipaddress.ip_interface(address.cidr)
     head = wire.ADDRESS.pack(_family(address.cidr), interface.network.prefixlen, 0, _SCOPE_GLOBAL, index)
     ip = attribute(wire.IFA_LOCAL, interface.packed) + attribute(wire.IFA_ADDRESS, interface.packed)
-    return head + ip + attribute(wire.IFA_PROTO, bytes([_protocol(address.category)]))
+    return head + ip + attribute(wire.IFA_PROTO, bytes([protocol_number(address.category)]))
 
 
 def _route(route: Route, scope: int, flags: int) -> bytes:
     to = ipaddress.ip_interface(route.dst)
-    prefix, protocol = to.network.prefixlen, _protocol(route.category)
+    prefix, protocol = to.network.prefixlen, protocol_number(route.category)
     body = attribute(wire.RTA_DST, to.packed) if prefix else b""
     if route.metric:
         body += number(wire.RTA_PRIORITY, route.metric)
@@ -292,9 +293,9 @@ def _route(route: Route, scope: int, flags: int) -> bytes:
 
 
 def _neighbour(index: int, neighbour: Neighbour) -> bytes:
-    head = _NEIGHBOUR.pack(_family(neighbour.ip), index, _NUD_PERMANENT, 0, 0)
-    protocol = attribute(_NDA_PROTOCOL, bytes([_protocol(neighbour.category)]))
-    return head + attribute(_NDA_DST, _packed(neighbour.ip)) + protocol
+    head = NEIGHBOUR.pack(_family(neighbour.ip), index, _NUD_PERMANENT, 0, 0)
+    protocol = attribute(NDA_PROTOCOL, bytes([protocol_number(neighbour.category)]))
+    return head + attribute(NDA_DST, _packed(neighbour.ip)) + protocol
 
 
 def _rule(rule: Rule) -> bytes:
@@ -306,7 +307,7 @@ def _rule(rule: Rule) -> bytes:
         (_FRA_TABLE, rule.table),
     )
     head = _RULE.pack(family, 0, 0, 0, 0, 0, 0, _TO_TABLE, 0)
-    protocol = attribute(_FRA_PROTOCOL, bytes([_protocol(rule.category)]))
+    protocol = attribute(_FRA_PROTOCOL, bytes([protocol_number(rule.category)]))
     return head + b"".join(number(kind, value) for kind, value in numbers) + protocol
 
 

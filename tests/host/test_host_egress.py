@@ -8,36 +8,38 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from netdev_switch import NetdevSwitch, until
 
-from antrea.agent.assembly import active, pipeline_of
+from antrea.agent.assembly import OWN_PORTS, active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressPod
-from antrea.facts.node import LocalAddress, ThisNode
+from antrea.facts.egress import Egress, EgressOwner, EgressPod
+from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.egress.address import Announce, Assigned
 from antrea.features.feature import Realised
-from antrea.host.address import Address
-from antrea.host.link import Link
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
-from antrea.host.route import Neighbour, Route, Rule
-from antrea.host.sysctl import Sysctl
+from antrea.host.ovs_port import Port
 from antrea.openflow.flow import Flow
 from antrea.outside.addresses import AddressFeed
+from antrea.outside.announcement import NodeAnnouncer
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.nft import NftSink
 from antrea.outside.ofctl import FlowSink
 from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.ovsdb import Ovsdb
+from antrea.outside.ovsdb_sink import PortSink
+from antrea.outside.rtnetlink import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from conftest import Namespaces
 
-    from antrea.engine import Sink
+    from antrea.engine import Act, Sink
 
 CONFIG = AgentConfig(ovs_datapath_type="netdev")
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
@@ -69,6 +71,7 @@ class Node:
         self.switch = NetdevSwitch()
         self.pods: dict[str, str] = {}
         self.facts = Facts()
+        self.assigned: list[str] = []
 
     def start(self) -> None:
         self.switch.start()
@@ -79,7 +82,10 @@ class Node:
         self.netns.sh(
             f"ip addr add {OUTSIDE[4]}/24 dev eth0; ip addr add {OUTSIDE[6]}/64 dev eth0 nodad", self.outside
         )
-        mac = json.loads(self.netns.sh("ip -j link show antrea-gw0"))[0]["address"]
+        self.mac = self._mac("eth0")
+        addresses = (f"{NODES[4]}/24", f"{NODES[6]}/64")
+        self.facts.put(Transport("eth0", "eth0", self.mac, 1500, addresses))
+        mac = self._mac("antrea-gw0")
         self.facts.put(OvsPort("antrea-gw0", "gateway", self._ofport("antrea-gw0"), mac))
         for number, name in enumerate(("web", "plain"), 7):
             self._connect(name, number)
@@ -100,8 +106,11 @@ class Node:
             "ip route add default via 10.10.0.1; ip route add default via fd00:10::1",
             space,
         )
-        mac = json.loads(self.netns.sh("ip -j link show eth0", space))[0]["address"]
+        mac = self._mac("eth0", space)
         self.facts.put(PodInterface(name, name, "shop", name, mac, ips, self._ofport(name), f"uuid-{name}"))
+
+    def _mac(self, dev: str, space: str | None = None) -> str:
+        return str(json.loads(self.netns.sh(f"ip -j link show {dev}", space))[0]["address"])
 
     def _ofport(self, name: str) -> int:
         until(lambda: self._number(name) > 0, f"number of {name}")
@@ -117,9 +126,16 @@ class Node:
         pipeline = pipeline_of(features, CONFIG, NODE)
         ofctl = Ofctl(Path(self.switch.directory, "br-int.mgmt"))
         sinks: dict[type, Sink] = {Flow: FlowSink(ofctl, pipeline, 1)}
-        sinks |= dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), NetlinkSink())
+        sinks |= dict.fromkeys(KINDS, NetlinkSink())
         sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
-        engine = Engine(self.facts, [unit for feature in features for unit in feature.units], sinks)
+        db = await Ovsdb.connect(self.switch.socket)
+        sinks[Port] = PortSink(db, "br-int", ofctl, OWN_PORTS)
+        announcer = NodeAnnouncer()
+        acts: dict[type[Act], Callable[[Any], Awaitable[None]]] = {
+            Announce: announcer.announce,
+            Assigned: self.told,
+        }
+        engine = Engine(self.facts, [unit for feature in features for unit in feature.units], sinks, acts)
         for row in (CONFIG, NODE, Realised(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
@@ -130,6 +146,11 @@ class Node:
             yield
             for task in work:
                 task.cancel()
+            await announcer.close()
+            await db.close()
+
+    async def told(self, act: Assigned) -> None:
+        self.assigned.append(act.ip)
 
     async def until(self, true: Callable[[], object]) -> None:
         news = asyncio.Event()
@@ -207,3 +228,40 @@ async def test_addresses_are_known_when_they_come_and_forgotten_when_they_go(nod
         node.netns.sh(f"ip addr del {EGRESS[6]}/128 dev lo; ip link del eth0")
         left = {"10.10.0.1", "fd00:10::1"}
         await node.until(lambda: {row.ip for row in node.facts.all(LocalAddress)} == left)
+
+
+async def test_a_node_that_is_to_hold_an_address_of_a_pool_answers_for_it_and_gives_it_back(
+    node: Node,
+) -> None:
+    stale = "; ".join(
+        f"ip neigh add {ip} lladdr 02:00:00:00:00:99 dev eth0 nud stale" for ip in EGRESS.values()
+    )
+    node.netns.sh(stale, node.outside)
+    async with node.agent():
+        for version, ip in EGRESS.items():
+            node.facts.put(Egress(f"e{version}", f"u{version}", ip, pool="p"))
+            node.facts.put(EgressPod(f"e{version}", "shop/web"))
+            node.facts.put(EgressOwner(f"e{version}", "n1"))
+        await node.until(lambda: all(node.facts.get(LocalAddress, ip) for ip in EGRESS.values()))
+        await node.engine.quiet()
+        assert sorted(node.assigned) == sorted(EGRESS.values())
+
+        def told() -> bool:
+            shown = json.loads(node.netns.sh("ip -j neigh show dev eth0", node.outside))
+            found = {row["dst"]: row.get("lladdr") for row in shown}
+            return all(found.get(ip) == node.mac for ip in EGRESS.values())
+
+        # the host outside believed that another machine has them
+        await asyncio.to_thread(until, told, "announcement of both addresses")
+        # and one that has heard nothing gets an answer
+        node.netns.sh("ip neigh flush all nud all; ip -6 neigh flush all nud all", node.outside)
+        assert await node.seen() == PLAIN | {("web", version): ip for version, ip in EGRESS.items()}
+
+        for version in EGRESS:
+            node.facts.put(EgressOwner(f"e{version}", "n2"))
+        await node.until(lambda: not any(node.facts.get(LocalAddress, ip) for ip in EGRESS.values()))
+        for version in EGRESS:
+            node.facts.drop(Egress, f"e{version}")
+        await node.engine.quiet()
+        assert await node.seen() == PLAIN
+        assert "antrea-egress0" not in node.switch.ports("br-int")

@@ -17,6 +17,7 @@ from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.admission import Watched
 from antrea.features.controlplane import GroupKind
+from antrea.features.egress.address import egress_device, held_address, taken_address
 from antrea.features.egress.flow import local_flows, node_flows, peer_flows, pod_flows
 from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
 from antrea.features.egress.status import egress_status
@@ -68,6 +69,9 @@ FEATURE = AgentFeature(
         Unit(PeerNode, peer_flows),
         Unit(EgressMark, local_flows),
         Unit(PodInterface, pod_flows),
+        Unit(Egress, egress_device),
+        Unit(Egress, held_address),
+        Unit(Egress, taken_address),
         Unit(Egress, egress_status),
     ),
 )

@@ -18,11 +18,19 @@ from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
 from antrea.engine.ids import Record
 from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod
-from antrea.facts.node import LocalAddress, PeerNode, ThisNode
+from antrea.facts.member import Member
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.egress.address import Announce, Assigned
 from antrea.features.egress.agent import FEATURE, egress_row
+from antrea.host.address import Address
 from antrea.host.carrier import ip_mac, mark_mac
+from antrea.host.link import Dummy, Link
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.host.ovs_port import Port
+from antrea.host.rank import RECEIVES
+from antrea.host.route import ProxyNeighbour
+from antrea.host.sysctl import Sysctl
 from antrea.openflow.cookie import Category
 from antrea.openflow.flow import Flow
 
@@ -35,8 +43,9 @@ GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:01")
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/80"), ("192.0.2.1", "fd00:2::1"), ("192.0.2.1",))
 PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/80"), ("192.0.2.2", "fd00:2::2"), ("198.51.100.2",))
 WEB = PodInterface("web", "c1", "shop", "web", "0a:00:00:00:00:07", ("10.10.0.7", "fd00:10::7"), 7, "u1")
+CARD = Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("198.51.100.1/24",))
 SYSTEM, NETDEV = AgentConfig(), AgentConfig(ovs_datapath_type="netdev")
-HERE, THERE, HERE6 = "203.0.113.1", "203.0.113.2", "fd00:9::1"
+HERE, THERE, HERE6, THERE6 = "203.0.113.1", "203.0.113.2", "fd00:9::1", "fd00:9::2"
 SAID = Condition(
     "IPAssigned", "True", reason="Assigned", message="EgressIP is successfully assigned to EgressNode"
 )
@@ -247,6 +256,74 @@ def test_the_node_that_has_the_address_says_so() -> None:
         )
 
     assert agent.wanted(Status) == {said("static"), said("mine", SAID)}
+
+
+def test_if_no_node_can_hold_an_address_one_agent_says_why() -> None:
+    left = [egress("a", THERE, pool="p"), EgressOwner("a", "", "no Node has room")]
+    why = "Failed to assign the IP to EgressNode: no Node has room"
+    failed = Condition("IPAssigned", "False", reason="AssignmentError", message=why)
+    alone = Agent(SYSTEM, *left).wanted(Status)
+    assert alone == {
+        Status(
+            path="/apis/crd.antrea.io/v1beta1/egresses/a",
+            kind="Egress",
+            manager="antrea-agent-n1",
+            fields=(("egressNode", ""), ("egressIP", "")),
+            conditions=(failed,),
+        )
+    }
+    nodes = ("n1", "n2", "n3")
+    told: list[object] = []
+    for name in nodes:
+        others = [Member(other, alive=True) for other in nodes if other != name]
+        agent = Agent(SYSTEM, *left, *others, msgspec.structs.replace(NODE, name=name))
+        told += agent.wanted(Status)
+    assert len(told) == 1
+
+
+def test_a_node_that_is_to_hold_an_address_has_it_and_tells_neighbours_when_it_stands() -> None:
+    agent = Agent(NETDEV, CARD, egress("a", THERE, pool="p"), egress("b", THERE6, pool="p"))
+    device = {
+        Port(
+            name="antrea-egress0",
+            type="internal",
+            external_ids=(("antrea-type", "egress"),),
+            no_flood=True,
+            category=4,
+        ),
+        Link("antrea-egress0", 0, category=4),
+    }
+    kinds = (Port, Dummy, Link, Address, ProxyNeighbour, Sysctl)
+    assert agent.wanted(*kinds) == device
+    agent.facts.put(EgressOwner("a", "n1"))
+    agent.facts.put(EgressOwner("b", "n1"))
+    plan = agent.engine.plan()
+    assert plan.acts == []
+    assert {entry for entry in plan.put if isinstance(entry, kinds)} == {
+        Address("antrea-egress0", f"{THERE}/32", 4),
+        Address("antrea-egress0", f"{THERE6}/128", 4),
+        Sysctl("net/ipv6/conf/br-phy/proxy_ndp", "1", 4),
+        Sysctl("net/ipv6/neigh/br-phy/proxy_delay", "0", 4),
+        ProxyNeighbour(dev="br-phy", ip=THERE6, rank=RECEIVES, category=4),
+    }
+    agent.facts.put(LocalAddress(THERE, "antrea-egress0"))
+    assert agent.engine.plan().acts == [
+        Announce(THERE, ("br-phy", CARD.mac), dev="br-phy", mac=CARD.mac, ip=THERE),
+        Assigned("a", THERE, egress="a", uid="uid-a", ip=THERE, node="n1"),
+    ]
+    agent.facts.put(EgressOwner("a", "n2"))
+    assert {entry for entry in agent.engine.plan().drop if isinstance(entry, kinds)} == {
+        Address("antrea-egress0", f"{THERE}/32", 4)
+    }
+    for name in "ab":
+        agent.facts.drop(Egress, name)
+    agent.engine.plan()
+    assert agent.wanted(*kinds) == set()
+
+
+def test_on_the_kernels_datapath_the_device_is_a_dummy() -> None:
+    agent = Agent(SYSTEM, CARD, egress("a", THERE, pool="p"))
+    assert agent.wanted(Port, Dummy) == {Dummy("antrea-egress0", 4)}
 
 
 def test_an_egress_is_read_as_the_api_has_it_its_address_in_one_form() -> None:

@@ -1,0 +1,89 @@
+"""The Egress IPs that this Node is to hold: on antrea-egress0, answered for on the transport interface, and announced.
+
+parity: pkg/agent/ipassigner/ip_assigner_linux.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Act
+from antrea.facts.egress import EgressOwner
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.host import carrier
+from antrea.host.address import Address
+from antrea.host.link import Dummy, Link
+from antrea.host.rank import RECEIVES
+from antrea.host.route import ProxyNeighbour
+from antrea.host.sysctl import Sysctl
+from antrea.openflow.cookie import Category
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.egress import Egress
+    from antrea.host.ovs_port import Port
+
+DEVICE: Final = "antrea-egress0"
+CATEGORY: Final = int(Category.EGRESS)
+
+
+class Announce(Act, frozen=True):
+    """Tell the neighbours on the link of `dev` that `ip` is at this Node, whose MAC address there is `mac`."""
+
+    dev: str
+    mac: str
+    ip: str
+
+
+class Assigned(Act, frozen=True):
+    """Say in an Event of the Egress that this Node holds its address."""
+
+    egress: str
+    uid: str
+    ip: str
+    node: str
+
+
+def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Dummy | Link]:
+    """There is one as soon as there is a pool, so that an address need not wait for it."""
+    config, node = facts.get(AgentConfig), facts.get(ThisNode)
+    if not egress.pool or config is None or node is None:
+        return
+    yield from carrier.holder(config.ovs_datapath_type, DEVICE, CATEGORY)
+    yield Link(DEVICE, 0, category=CATEGORY)
+
+
+def held_address(facts: Facts, egress: Egress) -> Iterator[Address | ProxyNeighbour | Sysctl]:
+    """Of a pool, if this Node is to hold it."""
+    node, link = facts.get(ThisNode), facts.get(Transport)
+    if node is None or link is None or not is_ours(facts, egress, node):
+        return
+    yield Address(DEVICE, f"{egress.ip}/{128 if is_ipv6(egress.ip) else 32}", category=CATEGORY)
+    if is_ipv6(egress.ip):
+        # IPv4 answers on any interface; IPv6 only on that which has the address, or is told to
+        yield Sysctl(f"net/ipv6/conf/{link.device}/proxy_ndp", "1", category=CATEGORY)
+        yield Sysctl(f"net/ipv6/neigh/{link.device}/proxy_delay", "0", category=CATEGORY)
+        yield ProxyNeighbour(dev=link.device, ip=egress.ip, rank=RECEIVES, category=CATEGORY)
+
+
+def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned]:
+    """Once the address stands, and the flows and translations with it: an act waits for what its pass puts."""
+    node, link = facts.get(ThisNode), facts.get(Transport)
+    here = facts.get(LocalAddress, egress.ip) if egress.ip else None
+    if node is None or link is None or here is None or here.dev != DEVICE:
+        return
+    if is_ours(facts, egress, node):
+        yield Announce(egress.ip, (link.device, link.mac), dev=link.device, mac=link.mac, ip=egress.ip)
+        yield Assigned(
+            egress.name, egress.ip, egress=egress.name, uid=egress.uid, ip=egress.ip, node=node.name
+        )
+
+
+def is_ours(facts: Facts, egress: Egress, node: ThisNode) -> bool:
+    """Whether this Node is to hold its address."""
+    owner = facts.get(EgressOwner, egress.name) if egress.ip and egress.pool else None
+    return owner is not None and owner.node == node.name

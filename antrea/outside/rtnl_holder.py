@@ -1,0 +1,71 @@
+"""Messages of rtnetlink on devices that only have addresses, and on neighbours that a device answers for.
+
+Source: rtnetlink(7), linux/if_link.h, linux/neighbour.h
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+
+from antrea.host.route import PROTOCOL, ProxyNeighbour
+from antrea.outside import rtnl_message as wire
+from antrea.outside.rtnl_host import (
+    DEL_NEIGHBOUR,
+    GET_NEIGHBOUR,
+    NDA_DST,
+    NDA_PROTOCOL,
+    NEIGHBOUR,
+    NEW_NEIGHBOUR,
+    OURS,
+    protocol_number,
+)
+from antrea.outside.rtnl_message import Request, attribute, attributes, string
+
+if TYPE_CHECKING:
+    from antrea.outside.rtnl_message import Reply
+
+_INFO_KIND = 1
+_NTF_PROXY = 0x08
+
+
+def new_dummy(name: str) -> Request:
+    """Refused with EEXIST if any device has the name."""
+    info = attribute(wire.IFLA_LINKINFO, string(_INFO_KIND, "dummy"))
+    return Request(wire.NEW_LINK, wire.NEW, wire.link_head() + string(wire.IFLA_IFNAME, name) + info)
+
+
+def delete_device(name: str) -> Request:
+    return Request(wire.DEL_LINK, wire.ASK, wire.link_head() + string(wire.IFLA_IFNAME, name))
+
+
+def put_proxy(index: int, proxy: ProxyNeighbour) -> Request:
+    return Request(NEW_NEIGHBOUR, wire.PUT, _proxy(index, proxy))
+
+
+def drop_proxy(index: int, proxy: ProxyNeighbour) -> Request:
+    return Request(DEL_NEIGHBOUR, wire.ASK, _proxy(index, proxy))
+
+
+def get_proxies() -> Request:
+    return Request(GET_NEIGHBOUR, wire.ASK_ALL, NEIGHBOUR.pack(0, 0, 0, _NTF_PROXY, 0))
+
+
+def proxy_of(reply: Reply) -> ProxyNeighbour | None:
+    """What `get_proxies` brings, if it is ours. Raises OSError if its interface has gone."""
+    found = attributes(reply.body[NEIGHBOUR.size :])
+    protocol = found.get(NDA_PROTOCOL, b"\0")[0]
+    if protocol not in OURS:
+        return None
+    return ProxyNeighbour(
+        dev=socket.if_indextoname(NEIGHBOUR.unpack_from(reply.body)[1]),
+        ip=str(ipaddress.ip_address(found[NDA_DST])),
+        category=protocol - PROTOCOL,
+    )
+
+
+def _proxy(index: int, proxy: ProxyNeighbour) -> bytes:
+    head = NEIGHBOUR.pack(socket.AF_INET6, index, 0, _NTF_PROXY, 0)
+    protocol = attribute(NDA_PROTOCOL, bytes([protocol_number(proxy.category)]))
+    return head + attribute(NDA_DST, ipaddress.IPv6Address(proxy.ip).packed) + protocol
