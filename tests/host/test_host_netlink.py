@@ -10,7 +10,7 @@ import pytest
 from antrea.errors import Refused
 from antrea.host.address import Address
 from antrea.host.link import Link
-from antrea.host.route import Neighbour, Route, Rule
+from antrea.host.route import Neighbour, ProxyNeighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
 from antrea.outside.netlink import NetlinkSink
 
@@ -190,3 +190,22 @@ async def test_a_restart_adopts_what_stands_and_sweeps_only_its_category_of_ours
         "addresses": WANTED["addresses"],
     }
     assert "10.77.0.0/24 dev gw0" in node.sh("ip route")
+
+
+async def test_neighbours_that_the_node_answers_for_are_adopted_by_the_next_start_and_swept(
+    node: Namespaces,
+) -> None:
+    kept = ProxyNeighbour(dev="gw0", ip="fd00:1::50", category=EGRESS)
+    left = ProxyNeighbour(dev="gw0", ip="FD00:1::51", category=EGRESS)
+
+    def shown() -> list[str]:
+        return sorted(line.strip() for line in node.sh("ip -6 neigh show proxy").splitlines())
+
+    await NetlinkSink().apply((kept, left), ())
+    sink = NetlinkSink()
+    await sink.resync([kept])
+    assert [line.split()[0] for line in shown()] == ["fd00:1::50", "fd00:1::51"]
+    await sink.sweep(EGRESS)
+    assert [line.split()[0] for line in shown()] == ["fd00:1::50"]
+    await sink.apply((), (kept, left))
+    assert shown() == []

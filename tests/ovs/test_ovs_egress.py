@@ -1,0 +1,173 @@
+"""Where a real switch sends what leaves the cluster, and with which mark, on either datapath and in either family."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import pytest
+
+from antrea.agent.assembly import active, pipeline_of
+from antrea.config.agent import AgentConfig
+from antrea.config.agent_sections import Egress as EgressSection
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.feature import Realised
+from antrea.host.carrier import ip_mac, mark_mac
+from antrea.openflow.flow import Flow
+
+if TYPE_CHECKING:
+    from ovs_bridge import OvsBridge
+
+NODE = ThisNode(
+    "n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "fd00:2::1"), ("192.0.2.1", "fd00:2::1")
+)
+PEER = PeerNode(
+    "n2", ("10.10.1.0/24", "fd00:10:1::/64"), ("192.0.2.2", "fd00:2::2"), ("192.0.2.2", "fd00:2::2")
+)
+GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
+TUNNEL = OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:01")
+EXCEPT = ("198.18.0.0/15", "fd00:18::/32")
+HERE, THERE = {4: "203.0.113.1", 6: "fd00:9::1"}, {4: "203.0.113.2", 6: "fd00:9::2"}
+OUT, EXCEPTED = {4: "198.51.100.9", 6: "2001:db8::9"}, {4: "198.18.0.9", 6: "fd00:18::9"}
+MINE, THEIRS = {4: "192.0.2.1", 6: "fd00:2::1"}, {4: "192.0.2.2", 6: "fd00:2::2"}
+FAR_POD, FAR_END = {4: "10.10.1.9", 6: "fd00:10:1::9"}, "192.0.2.2"
+NEW, REPLY = "trk,new", "trk,est,rpl"
+
+
+def pod(name: str, number: int) -> PodInterface:
+    ips = (f"10.10.0.{number}", f"fd00:10::{number}")
+    return PodInterface(name, name, "shop", name, f"0a:00:00:00:01:{number:02x}", ips, number, name)
+
+
+NEAR, REMOTE, PLAIN = pod("near", 11), pod("remote", 12), pod("plain", 13)
+
+
+Datapath = Literal["system", "netdev"]
+
+
+class Switch:
+    """A bridge with all flows of a Node that has the addresses HERE, and `traced`, which follows one packet."""
+
+    def __init__(self, ovs: OvsBridge, datapath: Datapath) -> None:
+        self.ovs, self.marks = ovs, datapath == "system"
+        config = AgentConfig(ovs_datapath_type=datapath, egress=EgressSection(except_cidrs=EXCEPT))
+        features, facts = active({"Egress"}), Facts()
+        pipeline = pipeline_of(features, config, NODE)
+        for row in (config, NODE, PEER, GATEWAY, TUNNEL, NEAR, REMOTE, PLAIN, Realised(pipeline)):
+            facts.put(row)
+        for version in (4, 6):
+            facts.put(LocalAddress(HERE[version], "eth0"))
+            for who, ip in (("near", HERE[version]), ("remote", THERE[version])):
+                facts.put(Egress(f"{who}{version}", "u", ip, node="n2" if who == "remote" else "n1"))
+                facts.put(EgressPod(f"{who}{version}", f"shop/{who}"))
+        engine = Engine(facts, [unit for feature in features for unit in feature.units])
+        engine.plan()
+        flows = [entry for entry in engine.standing().values() if isinstance(entry, Flow)]
+        ovs.clear()
+        ovs.add_flows(flow.text(pipeline, 1) for flow in flows)
+        self.number = {version: facts.ids.number("egress-mark", HERE[version]) for version in (4, 6)}
+
+    def traced(self, packet: str, state: str = NEW) -> Way:
+        next_states = [word for _ in range(4) for word in ("--ct-next", state)]
+        said = self.ovs.appctl("ofproto/trace", "br-int", packet, *next_states)
+        ports = re.findall(r"output port is (\d+)", said)
+        fields = [line for line in said.splitlines() if line.startswith("Final flow: ") and "=" in line][-1]
+        found = dict(re.findall(r"[:, ]([a-z0-9_]+)=([^,]+)", fields))
+        ends = {found.get("tun_dst", "0.0.0.0"), found.get("tun_ipv6_dst", "::")} - {"0.0.0.0", "::"}
+        end = ",".join(ends) if ports == ["1"] else ""
+        mark = int(found.get("pkt_mark", "0"), 0)
+        return Way(ports[-1] if ports else "", mark, found["dl_src"], end)
+
+
+class Way(NamedTuple):
+    """How a packet leaves: the port (empty: it is dropped), the mark, the source MAC, the other end of the tunnel."""
+
+    port: str
+    mark: int
+    source: str
+    end: str
+
+
+@pytest.fixture(scope="module")
+def ports(ovs: OvsBridge) -> OvsBridge:
+    for name, number in (("antrea-tun0", 1), ("antrea-gw0", 2), ("near", 11), ("remote", 12), ("plain", 13)):
+        ovs.add_port(name, number)
+    return ovs
+
+
+@pytest.fixture(scope="module", params=["system", "netdev"])
+def switch(request: pytest.FixtureRequest, ports: OvsBridge) -> Switch:
+    return Switch(ports, request.param)
+
+
+def from_pod(sender: PodInterface, to: str) -> str:
+    family, name = ("ipv6", "ipv6") if ":" in to else ("ip", "nw")
+    macs = f"dl_src={sender.mac},dl_dst={GATEWAY.mac}"
+    ips = f"{name}_src={sender.ips[':' in to]},{name}_dst={to}"
+    return f"in_port={sender.ofport},{family},{macs},{ips},nw_ttl=64"
+
+
+def from_tunnel(ip: str, *, marks: bool) -> str:
+    """Of a Pod of the other Node to the world, for Egress IP `ip`."""
+    version = 6 if ":" in ip else 4
+    family, name = ("ipv6", "ipv6") if version == 6 else ("ip", "nw")
+    # where no tunnel ends at an Egress IP, it ends at the Node's address
+    tunnel = f"tun_{'ipv6_' if version == 6 else ''}dst={ip}" if marks else f"tun_dst={MINE[4]}"
+    source = "0a:00:00:00:00:99" if marks else ip_mac(ip)
+    macs = f"dl_src={source},dl_dst=aa:bb:cc:dd:ee:ff"
+    return f"in_port=1,{tunnel},{family},{macs},{name}_src={FAR_POD[version]},{name}_dst={OUT[version]},nw_ttl=64"
+
+
+VERSIONS = pytest.mark.parametrize("version", [4, 6])
+
+
+@VERSIONS
+def test_a_pod_goes_out_by_the_gateway_with_the_mark_of_its_egress_ip(switch: Switch, version: int) -> None:
+    number = switch.number[version]
+    marked = (number, NEAR.mac) if switch.marks else (0, mark_mac(number))
+    assert switch.traced(from_pod(NEAR, OUT[version])) == Way("2", *marked, "")
+    assert switch.traced(from_pod(NEAR, OUT[version]), "trk,est") == Way("2", *marked, "")
+    assert switch.traced(from_pod(PLAIN, OUT[version])) == Way("2", 0, PLAIN.mac, "")
+
+
+@VERSIONS
+@pytest.mark.parametrize("to", [EXCEPTED, MINE, THEIRS], ids=["except", "this Node", "other Node"])
+def test_what_is_excepted_goes_out_without_a_mark(switch: Switch, version: int, to: dict[int, str]) -> None:
+    assert switch.traced(from_pod(NEAR, to[version])) == Way("2", 0, NEAR.mac, "")
+    assert switch.traced(from_pod(REMOTE, to[version])) == Way("2", 0, REMOTE.mac, "")
+
+
+@VERSIONS
+def test_replies_to_the_world_keep_their_way_and_their_source(switch: Switch, version: int) -> None:
+    assert switch.traced(from_pod(NEAR, OUT[version]), REPLY) == Way("2", 0, NEAR.mac, "")
+    assert switch.traced(from_pod(REMOTE, OUT[version]), REPLY) == Way("2", 0, REMOTE.mac, "")
+
+
+@VERSIONS
+def test_pods_of_the_cluster_are_reached_without_a_detour(switch: Switch, version: int) -> None:
+    assert switch.traced(from_pod(NEAR, FAR_POD[version])) == Way("1", 0, GATEWAY.mac, FAR_END)
+    assert switch.traced(from_pod(REMOTE, FAR_POD[version])) == Way("1", 0, GATEWAY.mac, FAR_END)
+
+
+@VERSIONS
+def test_a_pod_goes_to_the_node_that_has_its_egress_ip_by_the_tunnel(switch: Switch, version: int) -> None:
+    way = switch.traced(from_pod(REMOTE, OUT[version]))
+    ip = THERE[version]
+    if switch.marks:
+        assert way == Way("1", 0, GATEWAY.mac, ip)
+    else:
+        assert way == Way("1", 0, ip_mac(ip), FAR_END)
+
+
+@VERSIONS
+def test_a_pod_of_another_node_goes_out_with_an_egress_ip_that_is_here_and_else_not_at_all(
+    switch: Switch, version: int
+) -> None:
+    number = switch.number[version]
+    way = switch.traced(from_tunnel(HERE[version], marks=switch.marks))
+    assert (way.port, way.mark) == ("2", number if switch.marks else 0)
+    assert switch.marks or way.source == mark_mac(number)
+    assert switch.traced(from_tunnel(THERE[version], marks=switch.marks)).port == ""
