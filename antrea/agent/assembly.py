@@ -249,17 +249,7 @@ class Agent:
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, tunnels))
         self.health.follow(db, switch)
         tasks.create_task(self.report.run(), name="AntreaAgentInfo")
-
-        feeds: dict[str, Feed] = {
-            "ports": PortFeed(db, self.config.ovs_bridge),
-            "peers": peer_feed(self.kube, self.name),
-            "node": ThisFeed(self.kube, prepared.node, self),
-            "pods": pod_feed(self.kube, self.name),
-            "addresses": AddressFeed(),
-        }
-        for one in (one for feature in self.features for one in feature.watched):
-            feeds[one.path] = KindFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row)
-        for name, feed in feeds.items():
+        for name, feed in self._feeds(db, prepared).items():
             tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
         # Flows that stand are not to be replaced by those of half the policies.
         first = FIRST_LISTS + (POLICY_KINDS if prepared.cookie_round > FIRST_ROUND else ())
@@ -276,6 +266,18 @@ class Agent:
         if not self.facts.feeds.has(LocalPod):
             await self._listed((LocalPod,))
             await self._reconcile()
+
+    def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
+        feeds: dict[str, Feed] = {
+            "ports": PortFeed(db, self.config.ovs_bridge),
+            "peers": peer_feed(self.kube, self.name),
+            "node": ThisFeed(self.kube, prepared.node, self),
+            "pods": pod_feed(self.kube, self.name),
+            "addresses": AddressFeed(),
+        }
+        for one in (one for feature in self.features for one in feature.watched):
+            feeds[one.path] = KindFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row)
+        return feeds
 
     async def _listed(self, kinds: Collection[type[Fact]], within: float | None = None) -> None:
         """Wait for first lists: replaying in one piece is best, but Pods that stand get their flows without them."""
