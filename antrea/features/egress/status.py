@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.facts.egress import EgressOwner
-from antrea.facts.member import Member
+from antrea.facts.member import Member, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.placement import ring
 
@@ -61,6 +61,9 @@ def said(egress: Egress, node: str, holder: str, *conditions: Condition) -> Stat
 
 
 def teller(facts: Facts, egress: Egress, me: str) -> str:
-    """The one Node that speaks for all, by its place on the ring of those that live."""
+    """The one Node that speaks for all, by its place on the ring of those that live; none of a minority does."""
+    quorum = facts.get(Quorum)
+    if quorum is None or not quorum.has:
+        return ""
     alive = {member.node for member in facts.all(Member) if member.alive}
     return ring(frozenset({*alive, me})).pick(egress.ip)

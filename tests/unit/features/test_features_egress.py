@@ -18,7 +18,7 @@ from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
 from antrea.engine.ids import Record
 from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod
-from antrea.facts.member import Member
+from antrea.facts.member import Member, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.address import Announce, Assigned
@@ -259,7 +259,9 @@ def test_the_node_that_has_the_address_says_so() -> None:
 
 
 def test_if_no_node_can_hold_an_address_one_agent_says_why() -> None:
-    left = [egress("a", THERE, pool="p"), EgressOwner("a", "", "no Node has room")]
+    left: list[Fact] = [egress("a", THERE, pool="p"), EgressOwner("a", "", "no Node has room")]
+    assert Agent(SYSTEM, *left, Quorum(has=False, alive=1, of=3)).wanted(Status) == set()
+    left.append(Quorum(has=True, alive=3, of=3))
     why = "Failed to assign the IP to EgressNode: no Node has room"
     failed = Condition("IPAssigned", "False", reason="AssignmentError", message=why)
     alone = Agent(SYSTEM, *left).wanted(Status)
