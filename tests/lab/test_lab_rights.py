@@ -22,6 +22,8 @@ ONLY_WHEN = {
     ("antrea-agent", "get", "pods"): "antctl traces a packet to a Pod of another Node",
     ("antrea-agent", "get", "services"): "antctl traces a packet to a Service",
     ("antrea-agent", "create", "subjectaccessreviews.authorization.k8s.io"): "somebody calls the agent's API",
+    ("antrea-agent", "get", "egresses.crd.antrea.io"): "a Node has the address of an Egress",
+    ("antrea-agent", "patch", "egresses/status.crd.antrea.io"): "a Node has the address of an Egress",
     ("antrea-agent", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token to the agent",
     ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
     ("antrea-controller", "patch", "tiers.crd.antrea.io"): "somebody changed the priority of a default Tier",
