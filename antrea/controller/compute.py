@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from antrea.apis import system
+from antrea.apis.egress_address import EgressAddress
 from antrea.apis.status import Status
 from antrea.controller.leaders_sink import LeadersSink
 from antrea.controller.policy_metrics import policy_metrics
 from antrea.controller.publish import PublishSink
+from antrea.controller.term import term
 from antrea.engine import Engine
 from antrea.errors import Unavailable
 from antrea.features.egress import controller as egress
+from antrea.features.external_ip_pool import controller as external_ip_pool
 from antrea.features.grouping import controller as grouping
 from antrea.features.grouping.publication import ENTRIES, RESOURCES
 from antrea.features.network_policy import controller as network_policy
 from antrea.features.network_policy import native
 from antrea.features.network_policy.realization import NodeReport, report_key
+from antrea.outside.egress_address import EgressAddressSink
 from antrea.outside.kube_feed import KindFeed
 from antrea.outside.status import StatusSink
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Coroutine, Iterable
 
     from antrea.controller.front_process import Publisher
     from antrea.controller.replica import Replica
@@ -34,6 +38,7 @@ QUIET_SECONDS = 3.0
 FEATURES: tuple[ControllerFeature, ...] = (
     grouping.FEATURE,
     egress.FEATURE,
+    external_ip_pool.FEATURE,
     network_policy.FEATURE,
     native.FEATURE,
 )
@@ -59,7 +64,8 @@ class Computation:
         kube = ours.kube
         if kube is None:
             raise Unavailable("an API server")
-        watched = [one for feature in features for one in feature.watched]
+        self._kube, self._lead = kube, ours.lead
+        self._watched = watched = [one for feature in features for one in feature.watched]
         kinds = tuple(one.fact for one in watched)
         self._sink = sink = PublishSink(publisher, self._left)
         self._facts = facts
@@ -67,7 +73,11 @@ class Computation:
         self._engine = Engine(
             facts,
             [unit for feature in features for unit in feature.units],
-            {**dict.fromkeys(ENTRIES, sink), Status: statuses},
+            {
+                **dict.fromkeys(ENTRIES, sink),
+                Status: statuses,
+                EgressAddress: EgressAddressSink(kube, facts),
+            },
             sweeps={RESOURCES.index(plural): kinds for plural in published(features)},
         )
         statuses.follow(self._engine.resync)
@@ -83,6 +93,10 @@ class Computation:
             tasks.create_task(self._engine.run(), name="engine")
             for path, feed in self._feeds.items():
                 tasks.create_task(feed.run(self._facts), name=f"feed of {path}")
+            tasks.create_task(self._lead.meanwhile(self._term), name="term")
+
+    def _term(self) -> Coroutine[Any, Any, None]:
+        return term(self._kube, self._facts, self._watched)
 
     def counts(self) -> system.NetworkPolicyControllerInfo:
         """How much there is for policies now."""

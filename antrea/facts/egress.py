@@ -16,10 +16,28 @@ class EgressRow(Fact, frozen=True):
     uid: str
     selector: GroupSelector | None
     """None: it selects nothing."""
+    generation: int = 0
+    """Of its spec."""
+    since: str = ""
+    """When it was created, RFC 3339."""
+    pool: str = ""
+    """Its ExternalIPPool; empty: none."""
+    address: str = ""
+    """That its spec names, as `ipaddress` writes it; empty: none."""
+    judged: bool = False
+    """Its status says whether it was given an address."""
+    indexes: ClassVar[Mapping[str, Callable[[EgressRow], Iterable[Hashable]]]] = {
+        "address": lambda row: (row.address,) if row.address else ()
+    }
 
     @property
     def key(self) -> str:
         return self.name
+
+    @property
+    def owner(self) -> str:
+        """Of addresses of pools."""
+        return f"Egress/{self.name}"
 
 
 class EgressPod(Fact, frozen=True):

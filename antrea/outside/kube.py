@@ -220,16 +220,24 @@ class Kube:
         return None if status == 404 else _decoded(answer, kind, path)
 
     async def patch(
-        self, path: str, body: Any, how: PatchKind = PatchKind.MERGE, *, manager: str = "antrea", force: bool = True
+        self, path: str, body: Any, how: PatchKind = PatchKind.MERGE, *, manager: str = "antrea", force: bool = True,
+        within: int = 0,
     ) -> None:  # fmt: skip
         """Change only what `body` names. With APPLY, `manager` owns those fields and `force` takes them over.
 
+        `within` seconds, unless 0, both sides give up: the server does not write after as many again.
         Raises Unavailable; Refused with the API's message, also if there is no such object.
         """
         query = {"fieldManager": manager}
         if how is PatchKind.APPLY:
             query["force"] = str(force).lower()
-        await self._write("PATCH", path, query, body, how.value)
+        if within:
+            query["timeout"] = f"{within}s"
+        try:
+            async with asyncio.timeout(within or None):
+                await self._write("PATCH", path, query, body, how.value)
+        except TimeoutError as why:
+            raise Unavailable(f"kube-apiserver {self.access.url}: no answer within {within} s") from why
 
     async def create(self, path: str, body: Any) -> None:
         """Make the object `body` in the collection `path`. Raises Unavailable, Refused."""

@@ -44,6 +44,7 @@ RULES = (
     rule(["crd.antrea.io"], ["tiers", "antreacontrollerinfos"], "get create patch"),
     rule(["crd.antrea.io"], [f"{name}/status" for name in WITH_STATUS], "patch"),
     rule(["crd.antrea.io"], ["antreaagentinfos"], "create delete"),
+    rule(["crd.antrea.io"], ["egresses", "egresses/status", "externalippools/status"], "patch"),
     rule([""], ["namespaces", "pods", "nodes", "services"], "get list watch"),
     rule(["networking.k8s.io"], ["networkpolicies"], "list watch"),
     rule(

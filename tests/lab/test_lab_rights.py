@@ -39,6 +39,11 @@ ONLY_WHEN = {
     ("antrea-controller", "create", "events"): "there is something to say of its configuration",
     ("antrea-controller", "get", "pods"): "a Traceflow names its Pod; the gate is not built yet",
     ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",
+    ("antrea-controller", "get", "egresses.crd.antrea.io"): "an Egress is given an address",
+    ("antrea-controller", "patch", "egresses.crd.antrea.io"): "an Egress is given an address",
+    ("antrea-controller", "patch", "egresses/status.crd.antrea.io"): "an Egress has a pool",
+    ("antrea-controller", "get", "externalippools.crd.antrea.io"): "there is a pool",
+    ("antrea-controller", "patch", "externalippools/status.crd.antrea.io"): "there is a pool",
     **{
         ("antrea-controller", verb, f"{plural}{part}.crd.antrea.io"): "there is one, whose status is written"
         for plural in ("clustergroups", "clusternetworkpolicies", "groups", "networkpolicies")

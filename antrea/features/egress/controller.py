@@ -1,4 +1,4 @@
-"""Egress in the controller: the group of Pods that each Egress selects.
+"""Egress in the controller: the group of Pods that each Egress selects, and its address.
 
 parity: pkg/controller/egress/controller.go
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.apis.crd.egress import Egress
+from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
 from antrea.facts.group import Group, GroupSelector
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
+from antrea.features.egress.allocation import ALLOCATED, UNITS
+from antrea.features.external_ip_pool.address import canonical
 from antrea.features.grouping.selector import group_selector
 
 if TYPE_CHECKING:
@@ -25,11 +28,16 @@ GROUPS = "egressgroups"
 
 def egress_row(found: Egress) -> EgressRow:
     """An Egress by what the controller needs of it."""
-    applied = found.spec.applied_to
+    applied, meta = found.spec.applied_to, found.metadata
     return EgressRow(
-        found.metadata.name,
-        found.metadata.uid,
+        meta.name,
+        meta.uid,
         group_selector(pods=applied.pod_selector, namespaces=applied.namespace_selector),
+        meta.generation,
+        meta.creation_timestamp,
+        found.spec.external_ip_pool,
+        canonical(found.spec.egress_ip),
+        any(condition.type == ALLOCATED for condition in found.status.conditions),
     )
 
 
@@ -43,8 +51,8 @@ def egress_group(_: Facts, egress: EgressRow) -> Iterator[Group | GroupSelector]
 
 FEATURE = ControllerFeature(
     name="Egress",
-    watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", Egress, EgressRow, egress_row),),
-    units=(Unit(EgressRow, egress_group, yields=(Group, GroupSelector)),),
+    watched=(Watched(EGRESSES, Egress, EgressRow, egress_row),),
+    units=(Unit(EgressRow, egress_group, yields=(Group, GroupSelector)), *UNITS),
     publishes=(GROUPS,),
     gate="Egress",
 )

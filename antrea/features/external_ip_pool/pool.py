@@ -1,4 +1,4 @@
-"""What others need to know of an ExternalIPPool: its ranges."""
+"""What others need to know of an ExternalIPPool: its ranges, and in which version of it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class PoolRow(Fact, frozen=True):
 
     name: str
     spans: tuple[Span, ...]
+    uid: str = ""
+    generation: int = 0
 
     @property
     def key(self) -> str:
@@ -43,7 +45,7 @@ def pool_row(pool: ExternalIPPool) -> PoolRow:
         except Invalid:
             # it was stored before ranges were checked: nothing can lie in it
             continue
-    return PoolRow(pool.metadata.name, tuple(spans))
+    return PoolRow(pool.metadata.name, tuple(spans), pool.metadata.uid, pool.metadata.generation)
 
 
 WATCHED = (Watched(POOLS, ExternalIPPool, PoolRow, pool_row),)

@@ -1,0 +1,38 @@
+"""The address that the controller writes into an Egress of a pool."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+EGRESSES = "/apis/crd.antrea.io/v1beta1/egresses"
+
+
+class EgressAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry: `spec.egressIP` of the Egress, as long as it is the one that was looked at.
+
+    It is wanted until the Egress says it; that it is wanted no more takes nothing away.
+    """
+
+    egress: str
+    uid: str
+    generation: int
+    """Of the spec that was looked at: a later one is judged anew."""
+    address: str
+    """Empty: it gives up the one that it names, as its pool has it no more."""
+    pool: str
+    takes: bool = False
+    """The Egress names an address, and loses it: only if the pool really is as it was looked at."""
+    pool_uid: str = ""
+    """Empty: there is no such pool."""
+    pool_generation: int = 0
+
+    rank: ClassVar[int] = 1000
+    """A refusal concerns this Egress alone."""
+    category: ClassVar[int] = 0
+    forgets: ClassVar[bool] = True
+
+    @property
+    def key(self) -> str:
+        return self.egress

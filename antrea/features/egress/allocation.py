@@ -1,0 +1,86 @@
+"""The address of an Egress that has an ExternalIPPool: which it names, which it is given, and what its status says of it.
+
+parity: pkg/controller/egress/controller.go syncEgressIP, updateEgressAllocatedCondition
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.crd.part import Condition
+from antrea.apis.egress_address import EGRESSES, EgressAddress
+from antrea.apis.status import Status
+from antrea.engine import Unit
+from antrea.facts.egress import EgressRow
+from antrea.facts.external_ip import Held, Leads, Named, Offer, Promise, Seeker
+from antrea.features.external_ip_pool.address import read
+from antrea.features.external_ip_pool.controller import MANAGER
+from antrea.features.external_ip_pool.pool import PoolRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+ALLOCATED = "IPAllocated"
+
+
+def egress_claim(facts: Facts, egress: EgressRow) -> Iterator[Named | Seeker]:
+    """What it names and is promised is not given to others; one without an address of its pool seeks one."""
+    pool = facts.get(PoolRow, egress.pool) if egress.pool else None
+    address = read(egress.address)
+    inside = pool is not None and address is not None and any(span.holds(address) for span in pool.spans)
+    if egress.address:
+        yield Named(egress.owner, egress.address, egress.pool if inside else "", egress.since)
+    promise = facts.get(Promise, egress.owner)
+    if promise and promise.stands(egress.uid, egress.generation) and promise.address != egress.address:
+        where = egress.pool if pool else ""
+        yield Named(egress.owner, promise.address, where, egress.since, promised=True)
+    if pool is not None and not inside:
+        yield Seeker(egress.owner, egress.pool, egress.since)
+
+
+def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | Status]:
+    """Nothing while another replica leads."""
+    if facts.get(Leads) is None:
+        return
+    if not egress.pool:
+        if egress.judged:
+            yield _status(egress, Condition(ALLOCATED))
+        return
+    pool = facts.get(PoolRow, egress.pool)
+    offer = facts.get(Offer, egress.owner)
+    wanted = offer.address if offer else ""
+    if wanted or (egress.address and (pool is None or offer)):
+        yield EgressAddress(
+            egress=egress.name, uid=egress.uid, generation=egress.generation, address=wanted,
+            takes=bool(egress.address), pool=egress.pool,
+            pool_uid=pool.uid if pool else "", pool_generation=pool.generation if pool else 0,
+        )  # fmt: skip
+    if pool is None:
+        yield _failed(egress, f"ExternalIPPool {egress.pool} does not exist")
+    elif offer is None and facts.get(Held, egress.owner):
+        message = "EgressIP is successfully allocated"
+        yield _status(egress, Condition(ALLOCATED, "True", reason="Allocated", message=message))
+    elif offer is None:
+        what = f"IP {egress.address}"
+        why = f"error when allocating {what} for Egress {egress.name} from ExternalIPPool {egress.pool}"
+        yield _failed(egress, f"{why}: cannot allocate {what} in any range")
+    elif not wanted:
+        yield _failed(egress, "cannot allocate IP in any range")
+
+
+def _failed(egress: EgressRow, why: str) -> Status:
+    message = f"Cannot allocate EgressIP from ExternalIPPool: {why}"
+    return _status(egress, Condition(ALLOCATED, "False", reason="AllocationError", message=message))
+
+
+def _status(egress: EgressRow, condition: Condition) -> Status:
+    path = f"{EGRESSES}/{egress.name}"
+    return Status(path=path, kind="Egress", manager=MANAGER, conditions=(condition,))
+
+
+UNITS = (
+    Unit(EgressRow, egress_claim, yields=(Named, Seeker)),
+    Unit(EgressRow, egress_address),
+)

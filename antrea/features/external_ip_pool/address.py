@@ -1,0 +1,70 @@
+"""Which addresses of a pool are given away, in which order.
+
+parity: pkg/ipam/ipallocator/allocator.go
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from antrea.features.ip_range import Address, Span
+
+MOST = 65536
+"""Addresses of one range that are given away by themselves; further ones may be asked for by name."""
+
+
+def read(text: str) -> Address | None:
+    """One address, an IPv4 address in IPv6 form as what it is; None if it is none."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+
+
+def canonical(text: str) -> str:
+    """The one way to write it, so that equal addresses are equal texts; empty if it is none."""
+    found = read(text)
+    return "" if found is None else str(found)
+
+
+def bounds(span: Span) -> tuple[int, int]:
+    """The first and last address that an owner can have: of a CIDR neither that of the network nor IPv4's broadcast."""
+    if "/" not in span.text:
+        return span.first, span.last
+    return span.first + 1, span.last - (span.family == 4)
+
+
+def usable(spans: Iterable[Span], address: Address) -> bool:
+    """Whether an owner can have it."""
+    return any(
+        span.family == address.version and first <= int(address) <= last
+        for span, (first, last) in ((span, bounds(span)) for span in spans)
+    )
+
+
+def given(span: Span) -> range:
+    """The addresses of one range that are given away by themselves."""
+    first, last = bounds(span)
+    # parity: of a larger IPv4 CIDR upstream does not give the last of these
+    most = MOST - ("/" in span.text and span.family == 4)
+    return range(first, max(first, min(last + 1, first + most)))
+
+
+def total(spans: Iterable[Span]) -> int:
+    """How many addresses a pool has to give."""
+    return sum(len(given(span)) for span in spans)
+
+
+def free(spans: Iterable[Span], taken: Collection[str]) -> Iterator[str]:
+    """Addresses that nobody has, range by range, the lowest first."""
+    for span in spans:
+        kind = IPv4Address if span.family == 4 else IPv6Address
+        for number in given(span):
+            address = str(kind(number))
+            if address not in taken:
+                yield address

@@ -1,0 +1,73 @@
+"""ExternalIPPool in the controller: who has which address, who may have which, and how full a pool is.
+
+A kind that takes addresses derives `Named` and `Seeker` rows, acts on its `Offer`, and tells people of its `Held`.
+Nothing is remembered but what the objects themselves say and what is being written (`Promise`), so a controller that
+starts, or begins to lead, finds every address with whom it was.
+parity: pkg/controller/externalippool/controller.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.status import Status
+from antrea.engine import Unit
+from antrea.facts.external_ip import Held, Leads, Named, Offer, Seeker
+from antrea.features.controller import ControllerFeature
+from antrea.features.external_ip_pool.address import free, read, total, usable
+from antrea.features.external_ip_pool.pool import POOLS, WATCHED, PoolRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+MANAGER = "antrea-controller"
+
+
+def held(facts: Facts, named: Named) -> Iterator[Held]:
+    """The oldest of those that name an address of their pool has it."""
+    pool = facts.get(PoolRow, named.pool) if named.pool and not named.promised else None
+    address = read(named.address)
+    if pool is None or address is None or not usable(pool.spans, address):
+        return
+    rivals = [
+        row
+        for row in facts.by(Named, "address", named.address)
+        if row.pool == named.pool and not row.promised
+    ]
+    if min(rivals, key=lambda row: (row.since, row.owner)) == named:
+        yield Held(named.owner, named.pool, named.address)
+
+
+def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:
+    """To each seeker what it was promised, or else, the oldest first, the lowest address that nobody names."""
+    seekers = facts.by(Seeker, "pool", pool.name)
+    if not seekers:
+        return  # and is not woken by those that have theirs
+    named = [*facts.by(Named, "pool", pool.name), *facts.by(Named, "pool", "")]
+    promised = {row.owner: row.address for row in named if row.promised}
+    left = free(pool.spans, {row.address for row in named})
+    for seeker in sorted(seekers, key=lambda row: (row.since, row.owner)):
+        yield Offer(seeker.owner, pool.name, promised.get(seeker.owner) or next(left, ""))
+
+
+def usage(facts: Facts, pool: PoolRow) -> Iterator[Status]:
+    """As `kubectl get externalippool` shows it, 0 included."""
+    if facts.get(Leads) is None:
+        return
+    used = len({row.address for row in facts.by(Held, "pool", pool.name)})
+    fields = (("usage.total", total(pool.spans)), ("usage.used", used))
+    yield Status(path=f"{POOLS}/{pool.name}", kind="ExternalIPPool", manager=MANAGER, fields=fields)
+
+
+FEATURE = ControllerFeature(
+    name="ExternalIPPool",
+    watched=WATCHED,
+    units=(
+        Unit(Named, held, yields=(Held,)),
+        Unit(PoolRow, offers, yields=(Offer,)),
+        Unit(PoolRow, usage),
+    ),
+    gate="Egress",
+)

@@ -1,0 +1,78 @@
+"""When a replica may decide: not before it has heard what was written before it led."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from certificate_world import ApiServer, api_server, until
+
+from antrea.apis.egress_address import EGRESSES
+from antrea.controller.term import term
+from antrea.engine import Facts
+from antrea.facts.egress import EgressRow
+from antrea.facts.external_ip import Leads
+from antrea.features.egress.controller import FEATURE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+def row(name: str, uid: str, generation: int) -> EgressRow:
+    return EgressRow(name, uid, None, generation)
+
+
+@asynccontextmanager
+async def leading(facts: Facts, *, fence: float = 0.0) -> AsyncIterator[ApiServer]:
+    """The API server has `new` and `old`, which was changed before this replica led."""
+    objects = {
+        f"{EGRESSES}/{name}": {"metadata": {"uid": f"u-{name}", "generation": 2}} for name in ("new", "old")
+    }
+    async with api_server(objects) as (server, kube):
+        task = asyncio.create_task(term(kube, facts, FEATURE.watched, fence=fence))
+        try:
+            yield server
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+
+
+async def waits(facts: Facts) -> bool:
+    """Whether it still waits after having looked a few times."""
+    await asyncio.sleep(0.4)
+    return facts.get(Leads) is None
+
+
+async def test_a_replica_decides_once_every_object_is_known_as_it_was_when_it_began_to_lead() -> None:
+    facts = Facts()
+    facts.put(row("new", "u-new", 2))
+    facts.put(row("old", "u-old", 1))
+    async with leading(facts) as server:
+        assert await waits(facts)
+        server.put(f"{EGRESSES}/later", {"metadata": {"uid": "u-later", "generation": 1}})
+        facts.put(row("old", "u-before", 7))
+        assert await waits(facts)
+        facts.put(row("old", "u-old", 3))
+        await until(lambda: facts.get(Leads))
+    assert facts.get(Leads) is None
+
+
+async def test_an_object_that_goes_meanwhile_is_not_waited_for() -> None:
+    facts = Facts()
+    facts.put(row("new", "u-new", 2))
+    async with leading(facts) as server:
+        assert await waits(facts)
+        server.drop(f"{EGRESSES}/old")
+        await until(lambda: facts.get(Leads))
+
+
+async def test_nothing_is_decided_while_writes_of_another_leader_may_still_come() -> None:
+    facts = Facts()
+    for name in ("new", "old"):
+        facts.put(row(name, f"u-{name}", 2))
+    begun = asyncio.get_running_loop().time()
+    async with leading(facts, fence=0.3):
+        await until(lambda: facts.get(Leads))
+    assert asyncio.get_running_loop().time() - begun >= 0.3

@@ -1,0 +1,231 @@
+"""Addresses of pools: which there are, who has which, and what statuses say; expected values as upstream has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from antrea.apis.crd.egress import Egress
+from antrea.apis.crd.part import Condition
+from antrea.apis.crd.pool import ExternalIPPool
+from antrea.apis.egress_address import EgressAddress
+from antrea.apis.status import Status
+from antrea.engine import Engine, Facts
+from antrea.facts.external_ip import Leads, Promise
+from antrea.features.egress.allocation import UNITS
+from antrea.features.egress.controller import egress_row
+from antrea.features.external_ip_pool.address import canonical, free, total
+from antrea.features.external_ip_pool.controller import FEATURE
+from antrea.features.external_ip_pool.pool import pool_row
+
+EGRESSES, POOLS = "/apis/crd.antrea.io/v1beta1/egresses", "/apis/crd.antrea.io/v1beta1/externalippools"
+ALLOCATED = Condition("IPAllocated", "True", reason="Allocated", message="EgressIP is successfully allocated")
+
+
+def pool(name: str, *ranges: str, uid: str = "u1", generation: int = 1) -> Any:
+    spec = {
+        "ipRanges": [
+            {"cidr": text} if "/" in text else dict(zip(("start", "end"), text.split("-"), strict=True))
+            for text in ranges
+        ],
+        "nodeSelector": {},
+    }
+    meta = {"name": name, "uid": uid, "generation": generation}
+    return pool_row(msgspec.convert({"metadata": meta, "spec": spec}, ExternalIPPool))
+
+
+def egress(name: str, pool: str = "", address: str = "", **more: Any) -> Any:
+    spec = {"appliedTo": {}, "externalIPPool": pool, "egressIP": address}
+    meta = {"name": name, "uid": f"uid-{name}", "generation": more.get("generation", 1)}
+    meta |= {"creationTimestamp": more.get("since", "")}
+    conditions = [{"type": "IPAllocated"}] if more.get("judged") else []
+    return egress_row(
+        msgspec.convert({"metadata": meta, "spec": spec, "status": {"conditions": conditions}}, Egress)
+    )
+
+
+def refusal(why: str) -> Condition:
+    message = f"Cannot allocate EgressIP from ExternalIPPool: {why}"
+    return Condition("IPAllocated", "False", reason="AllocationError", message=message)
+
+
+def about(name: str, condition: Condition) -> Status:
+    return Status(
+        path=f"{EGRESSES}/{name}", kind="Egress", manager="antrea-controller", conditions=(condition,)
+    )
+
+
+def full(name: str, total: int, used: int) -> Status:
+    fields = (("usage.total", total), ("usage.used", used))
+    return Status(path=f"{POOLS}/{name}", kind="ExternalIPPool", manager="antrea-controller", fields=fields)
+
+
+def wanted(*rows: Any) -> set[Any]:
+    """All that is wanted of the leader over these rows."""
+    facts = Facts()
+    for row in (Leads(), *rows):
+        facts.put(row)
+    engine = Engine(facts, [*UNITS, *FEATURE.units])
+    engine.plan()
+    assert not engine.errors.standing
+    return set(engine.standing().values())
+
+
+def gives(name: str, address: str, **more: Any) -> EgressAddress:
+    usual: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "generation": 1,
+        "pool": "p",
+        "pool_uid": "u1",
+        "pool_generation": 1,
+    }
+    return EgressAddress(egress=name, address=address, **(usual | more))
+
+
+@pytest.mark.parametrize(
+    ("text", "many", "first", "last"),
+    [
+        ("10.50.0.0/29", 6, "10.50.0.1", "10.50.0.6"),
+        ("10.60.0.2-10.60.0.4", 3, "10.60.0.2", "10.60.0.4"),
+        ("10.60.1.0/30", 2, "10.60.1.1", "10.60.1.2"),
+        ("10.70.0.9-10.70.0.9", 1, "10.70.0.9", "10.70.0.9"),
+        ("fd00:50::/125", 7, "fd00:50::1", "fd00:50::7"),
+        ("10.0.0.7/29", 6, "10.0.0.1", "10.0.0.6"),
+        ("10.0.0.0/31", 0, "", ""),
+        ("10.0.0.0/32", 0, "", ""),
+        ("fd00::/128", 0, "", ""),
+        ("10.0.0.0/8", 65535, "10.0.0.1", "10.0.255.255"),
+        ("fd00::/64", 65536, "fd00::1", "fd00::1:0"),
+        ("10.0.0.0-10.9.0.0", 65536, "10.0.0.0", "10.0.255.255"),
+    ],
+)
+def test_a_range_has_the_addresses_that_hosts_can_have_and_at_most_65536(
+    text: str, many: int, first: str, last: str
+) -> None:
+    spans = pool("p", text).spans
+    found = [*free(spans, ())]
+    assert (total(spans), len(found)) == (many, many)
+    assert not many or (found[0], found[-1]) == (first, last)
+
+
+def test_addresses_of_all_ranges_are_given_in_their_order_and_those_that_are_taken_are_left_out() -> None:
+    spans = pool("p", "10.0.0.5-10.0.0.6", "10.0.0.0/30", "fd00::/127").spans
+    assert [*free(spans, {"10.0.0.5", "10.0.0.2"})] == ["10.0.0.6", "10.0.0.1", "fd00::1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("FD00:0::1", "fd00::1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("x", ""),
+        ("", ""),
+    ],
+)
+def test_an_address_is_written_in_one_way(text: str, shown: str) -> None:
+    assert canonical(text) == shown
+
+
+def test_the_oldest_gets_the_lowest_and_the_pool_says_how_full_it_is() -> None:
+    rows = [egress("new", "p", since="2"), egress("old", "p", since="1"), egress("has", "p", "10.0.0.1")]
+    assert wanted(pool("p", "10.0.0.0/29"), *rows) == {
+        gives("old", "10.0.0.2"), gives("new", "10.0.0.3"), about("has", ALLOCATED), full("p", 6, 1),
+    }  # fmt: skip
+
+
+def test_a_pool_of_both_families_is_used_range_by_range() -> None:
+    rows = [egress("a", "p", since="1"), egress("b", "p", since="2")]
+    found = wanted(pool("p", "10.0.0.1-10.0.0.1", "fd00::/126"), *rows)
+    assert found == {gives("a", "10.0.0.1"), gives("b", "fd00::1"), full("p", 4, 0)}
+
+
+def test_while_another_replica_leads_nothing_is_wanted() -> None:
+    facts = Facts()
+    for row in (pool("p", "10.0.0.0/29"), egress("a", "p"), egress("b", judged=True)):
+        facts.put(row)
+    engine = Engine(facts, [*UNITS, *FEATURE.units])
+    engine.plan()
+    assert engine.standing() == {}
+
+
+def test_an_exhausted_pool_is_told_to_those_that_wait_and_a_freed_address_goes_to_the_first_of_them() -> None:
+    one = pool("p", "10.0.0.9-10.0.0.9")
+    has, first, second = (
+        egress("has", "p", "10.0.0.9"),
+        egress("w1", "p", since="1"),
+        egress("w2", "p", since="2"),
+    )
+    none = refusal("cannot allocate IP in any range")
+    assert wanted(one, has, first, second) == {
+        about("has", ALLOCATED), about("w1", none), about("w2", none), full("p", 1, 1),
+    }  # fmt: skip
+    assert wanted(one, first, second) == {gives("w1", "10.0.0.9"), about("w2", none), full("p", 1, 0)}
+
+
+def test_an_address_that_a_static_egress_names_is_not_given_and_does_not_count_as_used() -> None:
+    rows = [egress("static", "", "10.0.0.1"), egress("a", "p")]
+    assert wanted(pool("p", "10.0.0.1-10.0.0.2"), *rows) == {gives("a", "10.0.0.2"), full("p", 2, 0)}
+
+
+def test_of_two_that_name_one_address_the_older_has_it() -> None:
+    rows = [egress("b", "p", "10.0.0.1", since="1"), egress("a", "p", "10.0.0.1", since="2")]
+    what = "error when allocating IP 10.0.0.1 for Egress a from ExternalIPPool p"
+    assert wanted(pool("p", "10.0.0.0/29"), *rows) == {
+        about("b", ALLOCATED),
+        about("a", refusal(f"{what}: cannot allocate IP 10.0.0.1 in any range")),
+        full("p", 6, 1),
+    }
+
+
+def test_the_broadcast_address_of_a_pool_cannot_be_had_and_is_not_taken_away() -> None:
+    what = "error when allocating IP 10.0.0.7 for Egress a from ExternalIPPool p"
+    assert wanted(pool("p", "10.0.0.0/29"), egress("a", "p", "10.0.0.7")) == {
+        about("a", refusal(f"{what}: cannot allocate IP 10.0.0.7 in any range")),
+        full("p", 6, 0),
+    }
+
+
+def test_an_address_beyond_those_that_are_given_may_be_asked_for() -> None:
+    assert wanted(pool("p", "10.0.0.0/8"), egress("a", "p", "10.200.0.1")) == {
+        about("a", ALLOCATED), full("p", 65535, 1),
+    }  # fmt: skip
+
+
+def test_an_address_of_a_pool_that_is_gone_is_given_up() -> None:
+    assert wanted(egress("a", "p", "10.0.0.1"), egress("b", "p")) == {
+        gives("a", "", takes=True, pool_uid="", pool_generation=0),
+        about("a", refusal("ExternalIPPool p does not exist")),
+        about("b", refusal("ExternalIPPool p does not exist")),
+    }
+
+
+def test_an_address_that_its_pool_has_no_more_is_exchanged_or_given_up() -> None:
+    rows = [egress("a", "p", "10.9.9.9", since="1"), egress("b", "p", "10.9.9.8", since="2")]
+    assert wanted(pool("p", "10.0.0.1-10.0.0.1"), *rows) == {
+        gives("a", "10.0.0.1", takes=True),
+        gives("b", "", takes=True),
+        about("b", refusal("cannot allocate IP in any range")),
+        full("p", 1, 0),
+    }
+
+
+def test_an_egress_that_has_left_its_pools_says_nothing_of_them() -> None:
+    rows = [egress("left", "", "10.0.0.1", judged=True), egress("never", "", "10.0.0.2")]
+    assert wanted(*rows) == {about("left", Condition("IPAllocated"))}
+
+
+def test_what_is_being_written_stays_with_its_egress_as_long_as_that_is_the_same() -> None:
+    two = pool("p", "10.0.0.1-10.0.0.2")
+    rows = [egress("a", "p", since="1"), egress("b", "p", since="2")]
+    kept = Promise("Egress/b", "uid-b", 1, "10.0.0.1")
+    assert wanted(two, kept, *rows) == {gives("a", "10.0.0.2"), gives("b", "10.0.0.1"), full("p", 2, 0)}
+    for outlived in (
+        Promise("Egress/b", "uid-x", 1, "10.0.0.1"),
+        Promise("Egress/b", "uid-b", 0, "10.0.0.1"),
+    ):
+        assert wanted(two, outlived, *rows) == {
+            gives("a", "10.0.0.1"), gives("b", "10.0.0.2"), full("p", 2, 0),
+        }  # fmt: skip
