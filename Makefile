@@ -3,9 +3,13 @@ SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST := python -m pytest
 BENCH ?= engine
+# Two halves of a tier, which take about as long, at the same time.
+HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
+UNIT_FIRST := tests/unit/engine tests/unit/outside
+PROCESS_FIRST := tests/process/controller
 
 .DEFAULT_GOAL := help
-.PHONY: help check format unit process ovs host lab-test vm parity test-wide bench docs image manifests cni clean clean-all
+.PHONY: help check format unit unit-first unit-second process process-first process-second ovs host lab-test vm parity test-wide bench docs image manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -24,14 +28,26 @@ format: ## let ruff format and repair what it can
 
 unit: ## values, codecs, config, engine; nothing outside
 	coverage erase
-	coverage run --data-file=.coverage.unit -m pytest tests/unit
+	$(HALVES) unit-first unit-second
+
+unit-first:
+	coverage run --data-file=.coverage.$@ -m pytest $(UNIT_FIRST)
+
+unit-second:
+	coverage run --data-file=.coverage.$@ -m pytest tests/unit $(UNIT_FIRST:%=--ignore=%)
 
 process: ## our programs as processes, servers on loopback and their clients; no root
-	coverage run --data-file=.coverage.process -m pytest tests/process
+	$(HALVES) process-first process-second
+
+process-first:
+	coverage run --data-file=.coverage.$@ -m pytest $(PROCESS_FIRST)
+
+process-second:
+	coverage run --data-file=.coverage.$@ -m pytest tests/process $(PROCESS_FIRST:%=--ignore=%)
 
 ovs: ## real ovs-vswitchd with a dummy datapath; then the coverage of unit, process and ovs together
 	coverage run --data-file=.coverage.ovs -m pytest tests/ovs
-	coverage combine -q --keep --data-file=.coverage .coverage.unit .coverage.process .coverage.ovs
+	coverage combine -q --keep --data-file=.coverage .coverage.unit-* .coverage.process-* .coverage.ovs
 	coverage report --skip-covered --show-missing --fail-under=90
 
 host: ## real kernel, nftables and packets in fresh network namespaces (root)

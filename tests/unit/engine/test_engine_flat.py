@@ -15,6 +15,8 @@ from antrea.engine.wanted import Wanted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.untraced
+
 
 class Counted(Flow, frozen=True):
     """A flow that counts how often it is compared or hashed, which C loops over entries do too."""

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from antrea.engine.store import Read
     from antrea.facts.fact import Fact
 
+pytestmark = pytest.mark.untraced
+
 SEEDS = range(40)
 
 

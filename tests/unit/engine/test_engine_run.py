@@ -164,6 +164,7 @@ async def test_a_feed_sees_its_own_writes_during_a_pass(world: Run) -> None:
     assert w.state == {(Flow, "only"): Flow("only", ("output:1",))}
 
 
+@pytest.mark.untraced
 async def test_the_loop_goes_on_while_thousands_of_entries_are_computed(world: Run) -> None:
     w = world((Unit(Pod, flow),), pace=Pace())
     await w.engine.quiet()

@@ -18,6 +18,8 @@ from antrea.outside.gossip.majority import is_majority
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.untraced
+
 FIVE = [f"node-{number}" for number in range(1, 6)]
 FOUND = 2.75
 """Seconds within which all know of a death, without loss, of four members or more. docs/membership.md"""
