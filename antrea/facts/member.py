@@ -65,3 +65,41 @@ class PoolMembers(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.pool
+
+
+class Candidate(Fact, frozen=True):
+    """A Node that may hold addresses of some pool; derived."""
+
+    node: str
+    address: str
+    """Where tunnels to it end."""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class BfdPartner(Fact, frozen=True):
+    """Another candidate that this one watches, and is watched by, by BFD; derived."""
+
+    node: str
+    address: str
+    multiplier: int
+    """Packets that must be missing."""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class BfdSession(Fact, frozen=True):
+    """What OVS finds of a partner; the feed of BFD writes it once the session was up."""
+
+    node: str
+    up: bool
+    diagnostic: str = ""
+    """Why it is down, in the words of RFC 5880: "Control Detection Time Expired"."""
+
+    @property
+    def key(self) -> str:
+        return self.node

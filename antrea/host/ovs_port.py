@@ -11,6 +11,10 @@ from antrea.facts.ovs import OvsPort, PodInterface
 TYPE_KEY = "antrea-type"
 """external_ids key that says what a port is for. Source: pkg/agent/interfacestore/types.go"""
 CONTAINER = "container"
+BFD = "bfd"
+"""Of a tunnel that carries nothing but BFD."""
+NODE_KEY = "bfd-node"
+"""external_ids key of such a port: the Node at its other end."""
 
 _DEFAULT_IF_DEV = "eth0"
 
@@ -53,6 +57,8 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes; None leaves it as it is. Only internal ports obey."""
     no_flood: bool = False
     """Keeps what NORMAL and FLOOD send to all ports away from this one"""
+    bfd: tuple[tuple[str, str], ...] = ()
+    """Of a tunnel whose end OVS is to watch; none leaves what is there as it is. Source: ovs-vswitchd.conf.db(5)"""
     category: int = 1
     """Cookie category of the flows that it goes with, hence its sweep"""
 

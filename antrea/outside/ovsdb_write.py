@@ -168,7 +168,7 @@ def _aligned_port(db: Ovsdb, home: Row, row: Row, port: Port) -> list[Operation]
 
 
 def _if_given(port: Port) -> dict[str, Any]:
-    given = {"mac": port.mac, "mtu_request": port.mtu}
+    given = {"mac": port.mac, "mtu_request": port.mtu, "bfd": dict(port.bfd) or None}
     return {column: value for column, value in given.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""A private ovsdb-server and ovs-vswitchd with the userspace datapath, in the network namespace of whoever starts it."""
+"""A private ovsdb-server and ovs-vswitchd with the userspace datapath, in the network namespace of whoever starts it, or in another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def until(true: Callable[[], object], what: str, seconds: float = 15.0) -> None:
 class NetdevSwitch:
     """Both daemons with everything they own under `directory`; they are stopped by the pids we started."""
 
-    def __init__(self) -> None:
+    def __init__(self, netns: str = "") -> None:
+        """`netns` is the name of a network namespace to run in."""
+        self._within = ("ip", "netns", "exec", netns) if netns else ()
         self.directory = Path(tempfile.mkdtemp(prefix="ovs-"))
         self.socket = self.directory / "db.sock"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -87,5 +89,5 @@ class NetdevSwitch:
         own = {f"OVS_{kind}DIR": str(self.directory) for kind in ("RUN", "LOG", "SYSCONF", "DB")}
         quiet = ("-vconsole:off", "-vsyslog:off", "-vfile:off", f"--unixctl={self.directory}/{daemon}.ctl")
         self._daemons[daemon] = subprocess.Popen(
-            [daemon, *arguments, *quiet], env={**os.environ, **own}, cwd=self.directory
+            [*self._within, daemon, *arguments, *quiet], env={**os.environ, **own}, cwd=self.directory
         )

@@ -1,0 +1,95 @@
+"""BFD between Nodes that may hold Egress IPs: tunnels of their own, in which OVS watches the other end.
+
+Each pair has a Geneve port with a VNI of its own beside the one that carries the Pods' packets (`remote_ip=flow`), of
+which it takes none. So that a large pool costs no mesh, a candidate has sessions with its neighbours on a ring only.
+Beyond upstream, which has gossip alone. Source: RFC 5880; ovs-vswitchd.conf.db(5), column bfd of Interface
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Unit
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import BfdPartner, Candidate, ClusterNode, PoolSelector
+from antrea.facts.node import ThisNode
+from antrea.features.grouping.selector import meets
+from antrea.host.ovs_port import BFD, NODE_KEY, TYPE_KEY, Port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from antrea.engine import Facts
+
+INTERVAL_MS = 100
+NEAR = 4
+"""Neighbours on each side of the ring."""
+FEW = 3
+"""With fewer candidates there is no majority to ask, so that a session is slower to go down."""
+MULTIPLIER, PATIENT = 3, 5
+
+
+def candidate(facts: Facts, node: ClusterNode) -> Iterator[Candidate]:
+    """Whether any pool may have addresses there."""
+    own = facts.get(ThisNode)
+    if own is None or not own.transport_ips:
+        return
+    same = [ip for ip in node.transport_ips if is_ipv6(ip) == is_ipv6(own.transport_ips[0])]
+    labels = dict(node.labels)
+    if same and any(meets(labels, pool.nodes) for pool in facts.all(PoolSelector)):
+        yield Candidate(node.name, same[0])
+
+
+def partners(facts: Facts, own: ThisNode) -> Iterator[BfdPartner]:
+    """The neighbours of this Node on the ring of candidates, if it is one."""
+    if facts.get(Candidate, own.name) is None:
+        return
+    ring = sorted(facts.all(Candidate), key=lambda one: _place(one.node))
+    multiplier = PATIENT if len(ring) < FEW else MULTIPLIER
+    for near in neighbours([one.node for one in ring], own.name):
+        yield BfdPartner(ring[near].node, ring[near].address, multiplier)
+
+
+def neighbours(ring: Sequence[str], own: str) -> list[int]:
+    """Indexes of those within NEAR of `own`, each once; who is somebody's neighbour has him as one as well."""
+    here = ring.index(own)
+    steps = [step for near in range(1, NEAR + 1) for step in (near, -near)]
+    return sorted({(here + step) % len(ring) for step in steps} - {here})
+
+
+def bfd_port(facts: Facts, partner: BfdPartner) -> Iterator[Port]:
+    """The tunnel to a partner; both ends give it the same VNI."""
+    config, own = facts.get(AgentConfig), facts.get(ThisNode)
+    if config is None or own is None:
+        return
+    options = {"remote_ip": partner.address, "key": str(vni(own.name, partner.node))}
+    if config.tunnel_port:
+        options["dst_port"] = str(config.tunnel_port)
+    bfd = {"enable": "true", "min_rx": INTERVAL_MS, "min_tx": INTERVAL_MS, "mult": partner.multiplier}
+    yield Port(
+        name=f"{BFD}-{_place(partner.node).hex()[:11]}",
+        type=config.tunnel_type,
+        options=tuple(options.items()),
+        external_ids=((TYPE_KEY, BFD), (NODE_KEY, partner.node)),
+        no_flood=True,
+        bfd=tuple((key, str(value)) for key, value in bfd.items()),
+    )
+
+
+def vni(one: str, other: str) -> int:
+    """Of a pair of Nodes: 1 to 2^24-1. Two pairs may share one, since their addresses differ."""
+    content = "/".join(sorted((one, other))).encode()
+    return int.from_bytes(blake2b(content, digest_size=3).digest()) or 1
+
+
+def _place(node: str) -> bytes:
+    return blake2b(node.encode(), digest_size=8).digest()
+
+
+UNITS = (
+    Unit(ClusterNode, candidate, yields=(Candidate,)),
+    Unit(ThisNode, partners, yields=(BfdPartner,)),
+    Unit(BfdPartner, bfd_port),
+)
