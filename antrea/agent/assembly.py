@@ -237,6 +237,10 @@ class Agent:
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, OWN_PORTS)
         units = [unit for feature in self.features for unit in feature.units]
+        for pool, bounds in (
+            (pool, bounds) for feature in self.features for pool, bounds in feature.ranks.items()
+        ):
+            self.facts.ids.between(pool, *bounds)
         sinks: dict[type, Sink] = {Flow: flows, Meter: meters, Port: ports}
         sinks |= dict.fromkeys(KINDS, netlink)
         sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())

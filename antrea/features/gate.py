@@ -81,6 +81,7 @@ GATES: tuple[Gate, ...] = (
         True,
         "alpha v0.8, beta v1.0",
         "Serve Antrea's own ClusterNetworkPolicy and NetworkPolicy, with tiers and priorities.",
+        built=True,
     ),
     Gate("AntreaProxy", _AGENT, "GA", True, "alpha v0.8, beta v0.11, GA v1.14", "Serve ClusterIPs in OVS."),
     Gate(

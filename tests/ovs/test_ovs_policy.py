@@ -1,287 +1,65 @@
-"""Kubernetes NetworkPolicies in a real switch: random policies and packets, and what an oracle of the API's words says of them."""
+"""Policies in a real switch let those packets pass that the APIs say, by trace."""
 
 from __future__ import annotations
 
 import random
-import re
-from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-
-from antrea.config.agent import AgentConfig
-from antrea.engine import Engine, Facts
-from antrea.facts.node import PeerNode, ThisNode
-from antrea.facts.ovs import OvsPort
-from antrea.features.feature import Families, Realised
-from antrea.features.network_policy.agent import FEATURE as POLICY
-from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
-from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
-from antrea.openflow.flow import Flow
-from antrea.openflow.pipeline import Pipeline
-from tests.unit.features.policy_world import (
-    addresses,
-    applied,
-    block,
-    interface,
-    member,
-    peer,
-    policy,
-    port,
-    rule,
+from policy_oracle import (
+    LOCAL,
+    OnePolicy,
+    entry,
+    expected,
+    install,
+    passes,
+    ports,
+    sent_to,
+    some_packet,
+    some_rule,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from ovs_bridge import OvsBridge
 
-    from antrea.apis import controlplane as cp
-    from antrea.facts.fact import Fact
-
-CONFIG = AgentConfig(ovs_datapath_type="netdev")
-NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.2.1",))
-PEER_NODE = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/64"), ("192.0.2.2",), ("192.0.2.2",))
-GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
-TUNNEL = OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:01")
-FEATURES = (POD_CONNECTIVITY, NODE_ROUTE, POLICY)
-PIPELINE = Pipeline.realise(
-    table for feature in FEATURES for table in feature.tables(CONFIG, Families.of(NODE.pod_cidrs))
-)
-ANY = [block("0.0.0.0/0"), block("::/0")]
-NEW = [word for _ in range(8) for word in ("--ct-next", "trk,new")]
-
-
-class Pod(NamedTuple):
-    """A Pod, of this Node if it has a port there."""
-
-    name: str
-    ips: tuple[str, str]
-    number: int
-    """Its OpenFlow port."""
-    http: int
-    """The number of its port `http`; 0 if it has none."""
-
-    @property
-    def told(self) -> cp.GroupMember:
-        return member(self.name, *self.ips, **({"http": self.http} if self.http else {}))
-
-
-LOCAL = [
-    Pod(f"p{n}", (f"10.10.0.{n}", f"fd00:10::{n:x}"), n, http)
-    for n, http in ((11, 80), (12, 8080), (13, 80), (14, 0))
-]
-FAR = [
-    Pod(f"f{n}", (f"10.10.1.{n}", f"fd00:10:1::{n:x}"), 0, http)
-    for n, http in ((11, 80), (12, 8081), (13, 0))
-]
-OUTSIDE = [
-    Pod("x1", ("203.0.113.1", "2001:db8::1"), 0, 0),
-    Pod("x2", ("203.0.113.130", "2001:db8:1::1"), 0, 0),
-]
-
-
-class OneRule(NamedTuple):
-    """As a user writes it: groups are names of Pods, ports are (protocol, number or name, last)."""
-
-    direction: str
-    groups: tuple[frozenset[str], ...]
-    blocks: tuple[tuple[str, tuple[str, ...]], ...]
-    ports: tuple[tuple[str, int | str, int], ...]
-    everybody: bool
-
-
-class OnePolicy(NamedTuple):
-    pods: frozenset[str]
-    rules: tuple[OneRule, ...]
-
-
-class Packet(NamedTuple):
-    source: Pod
-    destination: Pod
-    v6: bool
-    protocol: str
-    port: int
-
-
-# The oracle: the words of the NetworkPolicy API, and nothing of ours.
-
-
-def port_allows(one: OneRule, packet: Packet, http: int) -> bool:
-    for protocol, number, last in one.ports:
-        first = http if number == "http" else number
-        if protocol == packet.protocol and first and int(first) <= packet.port <= max(last, int(first)):
-            return True
-    return not one.ports
-
-
-def in_block(address: str, cidr: str, holes: tuple[str, ...]) -> bool:
-    found = ip_address(address)
-    return found in ip_network(cidr) and not any(found in ip_network(hole) for hole in holes)
-
-
-def rule_allows(one: OneRule, packet: Packet) -> bool:
-    other = packet.source if one.direction == "In" else packet.destination
-    in_groups = any(other.name in group for group in one.groups)
-    in_blocks = one.everybody or any(in_block(other.ips[packet.v6], *found) for found in one.blocks)
-    if one.direction == "In":
-        return (in_groups or in_blocks) and port_allows(one, packet, packet.destination.http)
-    return (in_groups and port_allows(one, packet, packet.destination.http)) or (
-        in_blocks and port_allows(one, packet, 0)
-    )
-
-
-def passes(policies: Iterable[OnePolicy], packet: Packet) -> bool:
-    for direction, pod in (("Out", packet.source), ("In", packet.destination)):
-        if not pod.number:
-            continue
-        mine = [
-            one
-            for each in policies
-            if pod.name in each.pods
-            for one in each.rules
-            if one.direction == direction
-        ]
-        if mine and not any(rule_allows(one, packet) for one in mine):
-            return False
-    return True
-
-
-# The same policies as the controller tells them.
-
-
-def group_name(pods: Iterable[str]) -> str:
-    return "group of " + ",".join(sorted(pods))
-
-
-def told(name: str, one: OnePolicy) -> list[Fact]:
-    rows: list[Fact] = applied(group_name(one.pods), *(pod.told for pod in LOCAL if pod.name in one.pods))
-    found = []
-    for each in one.rules:
-        for group in each.groups:
-            rows += addresses(group_name(group), *(pod.told for pod in (*LOCAL, *FAR) if pod.name in group))
-        blocks = ANY if each.everybody else [block(cidr, *holes) for cidr, holes in each.blocks]
-        other = peer(*map(group_name, each.groups), blocks=blocks)
-        ports = [port(number, last or None, protocol) for protocol, number, last in each.ports]
-        found.append(rule(each.direction, other, *ports))
-    return [*rows, policy(name, group_name(one.pods), *found)]
-
-
-def flows_of(policies: Iterable[OnePolicy]) -> list[Flow]:
-    """Everything that the agent wants in the switch."""
-    facts = Facts()
-    node: tuple[Fact, ...] = (CONFIG, NODE, PEER_NODE, GATEWAY, TUNNEL, Realised(PIPELINE))
-    pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
-    rows = (row for number, one in enumerate(policies) for row in told(f"policy-{number}", one))
-    for row in (*node, *pods, *rows):
-        facts.put(row)
-    engine = Engine(facts, [unit for feature in FEATURES for unit in feature.units])
-    engine.plan()
-    assert not engine.errors.standing
-    return [entry for entry in engine.standing().values() if isinstance(entry, Flow)]
-
-
-def some_rule(rnd: random.Random) -> OneRule:
-    names = [pod.name for pod in (*LOCAL, *FAR)]
-    groups = tuple(frozenset(rnd.sample(names, rnd.randrange(1, 4))) for _ in range(rnd.randrange(3)))
-    choices = [
-        ("10.10.1.0/24", ()),
-        ("203.0.113.0/24", ("203.0.113.128/25",)),
-        ("2001:db8::/32", ("2001:db8:1::/48",)),
-        ("10.0.0.0/8", ("10.10.0.0/24", "10.10.1.12/32")),
-    ]
-    ports: list[tuple[str, int | str, int]] = [
-        ("TCP", 80, 0),
-        ("TCP", "http", 0),
-        ("TCP", 8080, 8090),
-        ("UDP", 53, 0),
-        ("SCTP", 80, 0),
-    ]
-    return OneRule(
-        rnd.choice(("In", "Out")),
-        groups,
-        tuple(rnd.sample(choices, rnd.randrange(3))),
-        tuple(rnd.sample(ports, rnd.randrange(3))),
-        everybody=not groups and rnd.random() < 0.3,
-    )
-
-
-def some_packet(rnd: random.Random) -> Packet:
-    source = rnd.choice((*LOCAL, *LOCAL, *FAR, *OUTSIDE))
-    others = LOCAL if source not in LOCAL else (*LOCAL, *FAR, *OUTSIDE)
-    destination = rnd.choice([pod for pod in others if pod is not source])
-    protocol = rnd.choice(("TCP", "TCP", "TCP", "UDP", "SCTP", "ICMP"))
-    number = rnd.choice((80, 80, 8080, 8081, 8085, 8090, 8091, 53)) if protocol != "ICMP" else 0
-    return Packet(source, destination, rnd.random() < 0.4, protocol, number)
-
-
-def entry(packet: Packet) -> str:
-    """The packet where it enters the bridge."""
-    source, destination = packet.source, packet.destination
-    kind = {"ICMP": "icmp"}.get(packet.protocol, packet.protocol.lower()) + ("6" if packet.v6 else "")
-    address = "ipv6_{}={}" if packet.v6 else "nw_{}={}"
-    remote = source in FAR
-    in_port = source.number or (TUNNEL.ofport if remote else GATEWAY.ofport)
-    mac = f"0a:00:00:00:00:{source.number:02x}" if source.number else GATEWAY.mac
-    to = f"0a:00:00:00:00:{destination.number:02x}" if destination.number else GATEWAY.mac
-    terms = [
-        f"in_port={in_port}",
-        kind,
-        f"dl_src={mac}",
-        f"dl_dst={'aa:bb:cc:dd:ee:ff' if remote else to}",
-        address.format("src", source.ips[packet.v6]),
-        address.format("dst", destination.ips[packet.v6]),
-        *(
-            ["nw_ttl=64", f"{packet.protocol.lower()}_dst={packet.port}"]
-            if packet.port
-            else ["nw_ttl=64", "icmpv6_type=128" if packet.v6 else "icmp_type=8"]
-        ),
-    ]
-    return ",".join(terms)
-
-
-def sent_to(ovs: OvsBridge, packet: str, state: Iterable[str] = NEW) -> int:
-    """The port by which the first packet of a connection leaves; 0 if it is dropped."""
-    trace = ovs.appctl("ofproto/trace", "br-int", packet, *state)
-    found = re.findall(r"-> output port is (\d+)", trace)
-    return int(found[-1]) if found else 0
+NAMES = [pod.name for pod in LOCAL]
 
 
 @pytest.fixture(scope="module")
 def bridge(ovs: OvsBridge) -> OvsBridge:
-    for name, number in (
-        ("tun", TUNNEL.ofport),
-        ("gw", GATEWAY.ofport),
-        *((pod.name, pod.number) for pod in LOCAL),
-    ):
+    for name, number in ports().items():
         ovs.add_port(name, number)
     return ovs
 
 
-def expected(packet: Packet) -> int:
-    """The port that leads to the destination."""
-    there = packet.destination
-    return there.number or (TUNNEL.ofport if there in FAR else GATEWAY.ofport)
+def some_policy(rnd: random.Random, tier: int = 0) -> OnePolicy:
+    actions = {0: ("Allow",), 253: ("Allow", "Drop")}.get(tier, ("Allow", "Drop", "Pass", "Reject"))
+    rules = tuple(some_rule(rnd, actions) for _ in range(rnd.randrange(1, 4)))
+    pods = frozenset(rnd.sample(NAMES, rnd.randrange(1, 4)))
+    return OnePolicy(pods, rules, tier, rnd.choice((1.0, 5.0, 5.5)) if tier else 0)
 
 
-def install(ovs: OvsBridge, policies: Iterable[OnePolicy]) -> None:
-    ovs.clear()
-    ovs.add_flows(flow.text(PIPELINE, 1) for flow in flows_of(policies))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_random_policies_let_those_packets_pass_that_the_api_says(bridge: OvsBridge, seed: int) -> None:
-    rnd = random.Random(seed)
-    names = [pod.name for pod in LOCAL]
-    policies = [
-        OnePolicy(
-            frozenset(rnd.sample(names, rnd.randrange(1, 4))),
-            tuple(some_rule(rnd) for _ in range(rnd.randrange(1, 4))),
-        )
-        for _ in range(rnd.randrange(1, 6))
-    ]
+def judge(bridge: OvsBridge, rnd: random.Random, policies: Sequence[OnePolicy]) -> None:
+    """The switch and the oracle say the same of 50 packets, and not of all the same."""
     install(bridge, policies)
     packets = [some_packet(rnd) for _ in range(50)]
     wanted = {packet: expected(packet) if passes(policies, packet) else 0 for packet in packets}
     assert {packet: sent_to(bridge, entry(packet)) for packet in packets} == wanted
     assert len({bool(out) for out in wanted.values()}) == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kubernetes_policies_let_those_packets_pass_that_the_api_says(bridge: OvsBridge, seed: int) -> None:
+    rnd = random.Random(seed)
+    judge(bridge, rnd, [some_policy(rnd) for _ in range(rnd.randrange(1, 6))])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_antreas_own_policies_come_in_their_order_around_those_of_kubernetes(
+    bridge: OvsBridge, seed: int
+) -> None:
+    rnd = random.Random(100 + seed)
+    tiers = [0, *(rnd.choice((0, 50, 250, 250, 253)) for _ in range(rnd.randrange(3, 9)))]
+    judge(bridge, rnd, [some_policy(rnd, tier) for tier in tiers])

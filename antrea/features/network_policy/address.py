@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from antrea.openflow import match
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from antrea.apis.controlplane import IPBlock, IPNet, Service
     from antrea.openflow.field import Match
@@ -66,12 +66,28 @@ def masked_ports(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 def service_matches(service: Service, *, v6: bool) -> Iterator[tuple[Match, ...]]:
     """Terms for a protocol and its ports, in one family; one tuple for each flow that it takes."""
-    protocol = PROTOCOLS.get(service.protocol or "TCP")
-    if protocol is None or isinstance(service.port, str):
+    protocol = service.protocol or "TCP"
+    if protocol == "ICMP":
+        yield _icmp(service, v6=v6)
+    elif protocol in PROTOCOLS and not isinstance(service.port, str):
+        kind = PROTOCOLS[protocol][v6]
+        for to in _ports(match.tp_dst, service.port, service.end_port):
+            for source in _ports(match.tp_src, service.src_port, service.src_end_port):
+                yield (kind, *to, *source)
+
+
+def _icmp(service: Service, *, v6: bool) -> tuple[Match, ...]:
+    kind = () if service.icmp_type is None else (match.icmp_type(service.icmp_type),)
+    code = () if service.icmp_code is None else (match.icmp_code(service.icmp_code),)
+    return (match.icmp6 if v6 else match.icmp, *kind, *code)
+
+
+def _ports(
+    term: Callable[[int, int], Match], first: int | None, last: int | None
+) -> Iterator[tuple[Match, ...]]:
+    """No number, and 0, is every port."""
+    if not first:
+        yield ()
         return
-    kind = protocol[v6]
-    if not service.port:
-        yield (kind,)
-        return
-    for value, mask in masked_ports(service.port, max(service.port, service.end_port or 0)):
-        yield (kind, match.tp_dst(value, mask))
+    for value, mask in masked_ports(first, max(first, last or 0)):
+        yield (term(value, mask),)

@@ -14,7 +14,8 @@ from antrea.engine import Facts, Unit
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.controlplane import GroupKind, ObjectKind
-from antrea.features.feature import AgentFeature, Families
+from antrea.features.feature import AgentFeature, Families, Realised
+from antrea.features.gate import resolve
 from antrea.features.network_policy.conjunction import (
     conjunction_flows,
     flow,
@@ -22,6 +23,7 @@ from antrea.features.network_policy.conjunction import (
     peer_flows,
     target_flows,
 )
+from antrea.features.network_policy.place import IN, OUT, RANKS
 from antrea.features.network_policy.rule import (
     Conjunction,
     Rule,
@@ -52,6 +54,8 @@ from antrea.openflow.match import ct_state, family, src
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
 from antrea.openflow.tables import (
+    ANTREA_POLICY_EGRESS_RULE,
+    ANTREA_POLICY_INGRESS_RULE,
     EGRESS_DEFAULT_RULE,
     EGRESS_METRIC,
     EGRESS_RULE,
@@ -66,13 +70,15 @@ if TYPE_CHECKING:
 
     from antrea.openflow.table import Table
 
-RULES = ((EGRESS_RULE, EGRESS_METRIC), (INGRESS_RULE, INGRESS_METRIC))
+GATE = "AntreaPolicy"
 local = flows_of(Category.POD_CONNECTIVITY)
 
 
 def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
-    """Those of Kubernetes policies, which are always on."""
+    """Those of Kubernetes policies, which are always on, and those of Antrea's own by their gate."""
+    antrea = (ANTREA_POLICY_EGRESS_RULE, ANTREA_POLICY_INGRESS_RULE)
     return (
+        *(antrea if GATE in resolve("agent", config.feature_gates) else ()),
         *(EGRESS_RULE, EGRESS_DEFAULT_RULE, EGRESS_METRIC),
         *(INGRESS_SECURITY_CLASSIFIER, INGRESS_RULE, INGRESS_DEFAULT_RULE, INGRESS_METRIC),
     )
@@ -89,10 +95,16 @@ def classifier_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """A connection is judged by its first packet: the others, and what belongs to it, go to the counters."""
+    realised = facts.get(Realised)
+    if realised is None:
+        return
+    antrea = realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE)
+    priority = Priority.TOP_ANTREA_POLICY if antrea else Priority.HIGH
     for cidr in node.pod_cidrs:
-        for rule, metric in RULES:
+        for here in (OUT, IN):
+            table = here.antrea if antrea else here.rule
             for state in ("-new+est", "-new+rel"):
-                yield flow(rule, Priority.HIGH, family(cidr), ct_state(state), then=[goto(metric)])
+                yield flow(table, priority, family(cidr), ct_state(state), then=[goto(here.metric)])
 
 
 def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
@@ -118,6 +130,7 @@ def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 FEATURE = AgentFeature(
     name="NetworkPolicy",
     tables=tables,
+    ranks=RANKS,
     units=(
         Unit(ThisNode, classifier_flows),
         Unit(ThisNode, accepted_flows),

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
 from antrea.apis import controlplane as cp
 from antrea.facts.fact import Fact
+from antrea.features.feature import Realised
 from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember, SentPolicy
+from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +25,21 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.ovs import PodInterface
 
-KUBERNETES = "K8sNetworkPolicy"
-EGRESS = "Out"
+EGRESS, ALLOW = "Out", "Allow"
+
+
+class Order(NamedTuple):
+    """Of a rule of Antrea's own policies among all of them: lower numbers win, then the smaller UID."""
+
+    tier: int
+    policy: float
+    rule: int
+    uid: str
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """Greater where it wins."""
+        return (-self.tier, -self.policy, -self.rule, -int.from_bytes(self.uid.encode()))
 
 
 class Rule(Fact, frozen=True):
@@ -38,6 +53,10 @@ class Rule(Fact, frozen=True):
     peer: cp.NetworkPolicyPeer
     services: tuple[cp.Service, ...]
     """None at all: every port."""
+    action: str = ALLOW
+    """Allow, Drop, Reject or Pass."""
+    order: Order | None = None
+    """None: a rule of Kubernetes, where all that is allowed is, and the rest is not."""
     indexes: ClassVar[Mapping[str, Callable[[Rule], Iterable[Hashable]]]] = {
         "applied": lambda row: row.applied,
         "peer": lambda row: row.peer.address_groups,
@@ -51,6 +70,11 @@ class Rule(Fact, frozen=True):
     def egress(self) -> bool:
         """Whether it is on what Pods send."""
         return self.direction == EGRESS
+
+    @property
+    def isolates(self) -> bool:
+        """Whether its Pods are closed to what no such rule allows."""
+        return self.order is None
 
     @property
     def selects(self) -> bool:
@@ -137,19 +161,34 @@ def _of_ports(rule: Rule, ports: Iterable[cp.NamedPort]) -> Iterator[Conjunction
 # units
 
 
-def rules(_: Facts, policy: SentPolicy) -> Iterator[Rule]:
-    """The rules of one policy of Kubernetes."""
+def rules(facts: Facts, policy: SentPolicy) -> Iterator[Rule]:
+    """The rules of one policy; none of one of Antrea's while the gate is off."""
     found = policy.found
     if found.tier_priority is not None:
-        return
+        realised = facts.get(Realised)
+        if realised is None or not realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
+            return
     for rule in found.rules:
         content = (
             rule.direction,
             tuple(sorted(found.applied_to_groups or rule.applied_to_groups)),
             rule.to if rule.direction == EGRESS else rule.from_,
             rule.services,
+            _action(rule),
+            _order(found, rule),
         )
         yield Rule(digest(*content), *content)
+
+
+def _action(rule: cp.NetworkPolicyRule) -> str:
+    """What no engine looks into is closed: an application protocol that is to be allowed."""
+    return "Drop" if rule.l7_protocols else rule.action or ALLOW
+
+
+def _order(policy: cp.NetworkPolicy, rule: cp.NetworkPolicyRule) -> Order | None:
+    if policy.tier_priority is None:
+        return None
+    return Order(policy.tier_priority, policy.priority or 0.0, rule.priority, policy.metadata.uid)
 
 
 def rule_conjunctions(_: Facts, rule: Rule) -> Iterator[Conjunction]:

@@ -11,7 +11,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.feature import Families
+from antrea.features.feature import Families, Realised
 from antrea.features.grouping.member import packed
 from antrea.features.network_policy.agent import FEATURE
 from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember, SentPolicy
@@ -25,12 +25,18 @@ if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
 CONFIG = AgentConfig()
+WITHOUT = AgentConfig(feature_gates={"AntreaPolicy": False})
+"""Antrea's own policies are off."""
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.2.1",))
-PIPELINE = Pipeline.realise(
-    table
-    for feature in (POD_CONNECTIVITY, FEATURE)
-    for table in feature.tables(CONFIG, Families.of(NODE.pod_cidrs))
-)
+
+
+def pipeline(config: AgentConfig) -> Pipeline:
+    features = (POD_CONNECTIVITY, FEATURE)
+    families = Families.of(NODE.pod_cidrs)
+    return Pipeline.realise(table for feature in features for table in feature.tables(config, families))
+
+
+PIPELINE = pipeline(CONFIG)
 
 
 def interface(name: str, number: int, *addresses: str) -> PodInterface:
@@ -96,6 +102,22 @@ def policy(name: str, applied: str, *rules: cp.NetworkPolicyRule) -> SentPolicy:
     )
 
 
+def native(
+    name: str, applied: str, *rules: cp.NetworkPolicyRule, tier: int = 250, priority: float = 5.0
+) -> SentPolicy:
+    """An Antrea ClusterNetworkPolicy for the Pods of a group."""
+    return SentPolicy(
+        cp.NetworkPolicy(
+            metadata=ObjectMetadata(name=name, uid=name),
+            rules=rules,
+            applied_to_groups=(applied,),
+            tier_priority=tier,
+            priority=priority,
+            source_ref=cp.NetworkPolicyReference(type="AntreaClusterNetworkPolicy", name=name, uid=name),
+        )
+    )
+
+
 def applied(group: str, *members: cp.GroupMember) -> list[Fact]:
     return [SentAppliedMember(group, one) for one in members]
 
@@ -107,7 +129,9 @@ def addresses(group: str, *members: cp.GroupMember) -> list[Fact]:
 def engine_of(*rows: Fact) -> tuple[Facts, Engine]:
     """The agent's units on policies over these rows, with every row but those of the Node."""
     facts = Facts()
-    for row in (CONFIG, *rows):
+    for pool, bounds in FEATURE.ranks.items():
+        facts.ids.between(pool, *bounds)
+    for row in (CONFIG, Realised(PIPELINE), *rows):
         facts.put(row)
     return facts, Engine(facts, FEATURE.units)
 

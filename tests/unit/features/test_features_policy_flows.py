@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 from policy_world import (
@@ -12,6 +12,7 @@ from policy_world import (
     CONFIG,
     NODE,
     PIPELINE,
+    WITHOUT,
     addresses,
     applied,
     block,
@@ -21,15 +22,18 @@ from policy_world import (
     member,
     named,
     peer,
+    pipeline,
     policy,
     port,
     rule,
 )
 
 from antrea.apis import controlplane as cp
+from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
+from antrea.features.feature import Realised
 from antrea.features.network_policy.address import masked_ports, networks
 from antrea.features.network_policy.agent import FEATURE
 from antrea.openflow.flow import Flow
@@ -187,33 +191,39 @@ def test_a_named_port_of_an_egress_rule_is_the_peers_own() -> None:
 
 
 ALWAYS = """
-table=EgressRule,priority=210,ct_state=-new+est,ip actions=goto_table:EgressMetric
-table=EgressRule,priority=210,ct_state=-new+rel,ip actions=goto_table:EgressMetric
-table=IngressRule,priority=210,ct_state=-new+est,ip actions=goto_table:IngressMetric
-table=IngressRule,priority=210,ct_state=-new+rel,ip actions=goto_table:IngressMetric
 table=IngressSecurityClassifier,priority=200,ct_mark=0x40/0x40 actions=goto_table:ConntrackCommit
 table=IngressSecurityClassifier,priority=200,reg0=0x10/0xf0 actions=goto_table:IngressMetric
 table=IngressSecurityClassifier,priority=200,reg0=0x20/0xf0 actions=goto_table:IngressMetric
 table=IngressSecurityClassifier,priority=200,reg0=0x40/0xf0 actions=goto_table:IngressMetric
 """
+ACCEPTED = """
+table=TABLEEgressRule,priority=PRIORITY,ct_state=-new+est,ip actions=goto_table:EgressMetric
+table=TABLEEgressRule,priority=PRIORITY,ct_state=-new+rel,ip actions=goto_table:EgressMetric
+table=TABLEIngressRule,priority=PRIORITY,ct_state=-new+est,ip actions=goto_table:IngressMetric
+table=TABLEIngressRule,priority=PRIORITY,ct_state=-new+rel,ip actions=goto_table:IngressMetric
+"""
+MARKED, OWN = "pkt_mark=0x80000000/0x80000000,ct_state=-rpl+trk,ip", "ct_state=-rpl+trk,ip,nw_src=10.10.0.1"
 
 
 @pytest.mark.parametrize(
-    ("datapath", "probe"),
+    ("config", "probe", "table", "priority"),
     [
-        ("system", "pkt_mark=0x80000000/0x80000000,ct_state=-rpl+trk,ip"),
-        ("netdev", "ct_state=-rpl+trk,ip,nw_src=10.10.0.1"),
+        (CONFIG, MARKED, "AntreaPolicy", "64990"),
+        (AgentConfig(ovs_datapath_type="netdev"), OWN, "AntreaPolicy", "64990"),
+        (WITHOUT, MARKED, "", "210"),
     ],
+    ids=["system", "netdev", "without Antrea's own"],
 )
 def test_a_node_without_policies_lets_its_own_probes_and_what_leaves_it_pass(
-    datapath: Literal["system", "netdev"], probe: str
+    config: AgentConfig, probe: str, table: str, priority: str
 ) -> None:
     facts = Facts()
-    facts.put(type(CONFIG)(ovs_datapath_type=datapath))
-    facts.put(V4)
+    for row in (config, V4, Realised(pipeline(config))):
+        facts.put(row)
     engine = Engine(facts, FEATURE.units)
     own = f"table=IngressSecurityClassifier,priority=210,{probe} actions=goto_table:ConntrackCommit"
-    assert named(engine.plan().put) == sorted([own, *lines(ALWAYS)])
+    accepted = ACCEPTED.replace("TABLE", table).replace("PRIORITY", priority)
+    assert named(engine.plan().put) == sorted([own, *lines(ALWAYS), *lines(accepted)])
 
 
 def world(pods: int = 50, peers: int = 200) -> list[Fact]:

@@ -1,0 +1,96 @@
+"""Where a rule stands in the pipeline: its tables by direction and tier, its OpenFlow priority by its order among others.
+
+parity: pkg/agent/controller/networkpolicy/priority.go (bounds), pod_reconciler.go getOFRuleTable; the numbers between the
+bounds are our own, see antrea/engine/ranks.py
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.openflow.fields import (
+    EGRESS_RULE_CT_LABEL,
+    INGRESS_RULE_CT_LABEL,
+    TF_EGRESS_CONJ_ID,
+    TF_INGRESS_CONJ_ID,
+)
+from antrea.openflow.priority import Priority
+from antrea.openflow.tables import (
+    ANTREA_POLICY_EGRESS_RULE,
+    ANTREA_POLICY_INGRESS_RULE,
+    EGRESS_DEFAULT_RULE,
+    EGRESS_METRIC,
+    EGRESS_RULE,
+    INGRESS_DEFAULT_RULE,
+    INGRESS_METRIC,
+    INGRESS_RULE,
+)
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.network_policy.rule import Rule
+    from antrea.openflow.field import Field
+    from antrea.openflow.table import Table
+
+FROM, TO, SERVICE = 1, 2, 3
+"""Numbers of the clauses, as far as a rule has them."""
+BASELINE_TIERS = (253, 254)
+"""Those whose rules come after the ones of Kubernetes."""
+RANKS = {
+    ANTREA_POLICY_EGRESS_RULE.name: (100, 65000),
+    ANTREA_POLICY_INGRESS_RULE.name: (100, 65000),
+    EGRESS_DEFAULT_RULE.name: (10, 180),
+    INGRESS_DEFAULT_RULE.name: (10, 180),
+}
+"""Priorities that rules with an order have in each table."""
+
+
+class Side(NamedTuple):
+    """What differs between rules on what Pods send and on what they receive."""
+
+    antrea: Table
+    rule: Table
+    default: Table
+    metric: Table
+    label: Field
+    """Where a connection remembers the rule that let it pass."""
+    register: Field
+    """Where a packet does, for those who trace it."""
+    target: int
+    """Number of the clause of the Pods that the rule is for."""
+    peer: int
+
+
+OUT = Side(
+    *(ANTREA_POLICY_EGRESS_RULE, EGRESS_RULE, EGRESS_DEFAULT_RULE, EGRESS_METRIC),
+    *(EGRESS_RULE_CT_LABEL, TF_EGRESS_CONJ_ID, FROM, TO),
+)
+IN = Side(
+    *(ANTREA_POLICY_INGRESS_RULE, INGRESS_RULE, INGRESS_DEFAULT_RULE, INGRESS_METRIC),
+    *(INGRESS_RULE_CT_LABEL, TF_INGRESS_CONJ_ID, TO, FROM),
+)
+
+
+class Place(NamedTuple):
+    """Where the flows of one rule go."""
+
+    table: Table
+    match: int
+    """Priority of the flows that satisfy its clauses."""
+    verdict: int
+    """Priority of the flow that is met by packets that satisfy all."""
+
+
+def side(rule: Rule) -> Side:
+    """That of its direction."""
+    return OUT if rule.egress else IN
+
+
+def place(facts: Facts, rule: Rule) -> Place:
+    """Raises Unavailable if the table has as many priorities as it can have."""
+    here = side(rule)
+    if rule.order is None:
+        return Place(here.rule, Priority.NORMAL, Priority.LOW)
+    table = here.default if rule.order.tier in BASELINE_TIERS else here.antrea
+    priority = facts.rank(table.name, rule.order.rank)
+    return Place(table, priority, priority)

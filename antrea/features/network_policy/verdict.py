@@ -1,0 +1,61 @@
+"""What becomes of a packet that satisfies all clauses of a rule, and where it is counted.
+
+parity: pkg/agent/openflow/pipeline.go conjunctionActionFlow, conjunctionActionDenyFlow, conjunctionActionPassFlow,
+allowRulesMetricFlows, denyRuleMetricFlow
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.features.network_policy.place import place, side
+from antrea.openflow.action import DROP, goto
+from antrea.openflow.cookie import Category
+from antrea.openflow.ct import ct
+from antrea.openflow.fields import AP_CONJ_ID, AP_DENY_REG_MARK, Zone
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import conj_id, ct_state, ip, ipv6
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import NEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.engine import Facts
+    from antrea.features.network_policy.rule import Rule
+
+DENIES, PASS = ("Drop", "Reject"), "Pass"
+flow = flows_of(Category.NETWORK_POLICY)
+
+
+def verdict_flows(facts: Facts, rule: Rule, number: int, families: Iterable[bool]) -> Iterator[Flow]:
+    """Of conjunction `number`; `families` are those of the Node's Pods, True for IPv6."""
+    if rule.action in DENIES:
+        yield from _denied(facts, rule, number)
+    elif rule.action == PASS:
+        here, found = side(rule), place(facts, rule)
+        then = [here.register(number).load, goto(here.rule)]
+        yield flow(found.table, found.verdict, conj_id(number), then=then)
+    else:
+        for v6 in families:
+            yield from _allowed(facts, rule, number, v6=v6)
+
+
+def _denied(facts: Facts, rule: Rule, number: int) -> Iterator[Flow]:
+    """The packet is counted before it is dropped. Nobody is told of it: a rejected one is dropped, too."""
+    here, found, who = side(rule), place(facts, rule), AP_CONJ_ID(number)
+    then = [who.load, AP_DENY_REG_MARK.load, goto(here.metric)]
+    yield flow(found.table, found.verdict, conj_id(number), then=then)
+    yield flow(here.metric, Priority.NORMAL, AP_DENY_REG_MARK.match, who.match, then=DROP)
+
+
+def _allowed(facts: Facts, rule: Rule, number: int, *, v6: bool) -> Iterator[Flow]:
+    """The connection is committed with the rule's number, by which its packets are counted and let pass."""
+    here, found, family = side(rule), place(facts, rule), ipv6 if v6 else ip
+    label = here.label(number)
+    zone = Zone.CT_ZONE_V6 if v6 else Zone.CT_ZONE
+    remember = ct(zone, commit=True, table=here.metric, then=[label.load])
+    then = [here.register(number).load, remember]
+    yield flow(found.table, found.verdict, family, conj_id(number), then=then)
+    for state in ("+new", "-new"):
+        yield flow(here.metric, Priority.NORMAL, family, ct_state(state), label.match, then=[goto(NEXT)])
