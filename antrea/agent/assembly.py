@@ -237,10 +237,6 @@ class Agent:
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, OWN_PORTS)
         units = [unit for feature in self.features for unit in feature.units]
-        for pool, bounds in (
-            (pool, bounds) for feature in self.features for pool, bounds in feature.ranks.items()
-        ):
-            self.facts.ids.between(pool, *bounds)
         sinks: dict[type, Sink] = {Flow: flows, Meter: meters, Port: ports}
         sinks |= dict.fromkeys(KINDS, netlink)
         sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
@@ -248,6 +244,8 @@ class Agent:
         sinks[TunnelNeighbour] = tunnels = TunnelNeighbourSink(Path(self.config.ovs_run_dir))
         for pool, most in (limit for feature in self.features for limit in feature.limits):
             self.facts.ids.limit(pool, most)
+        for pool, low, high in (bounds for feature in self.features for bounds in feature.ranks):
+            self.facts.ids.between(pool, low, high)
         acts: dict[type[Act], Doing] = {Announce: self.announcer.announce, Assigned: self._assigned}
         self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.view.now.gates.names))
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, tunnels))

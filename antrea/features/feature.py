@@ -49,5 +49,5 @@ class AgentFeature(msgspec.Struct, frozen=True):
     """What it is part of; empty: always on."""
     limits: tuple[tuple[str, int], ...] = ()
     """Pools of numbers, and the highest that there is room for."""
-    ranks: dict[str, tuple[int, int]] = {}
-    """Bounds of the order numbers that its units ask for, by their pool."""
+    ranks: tuple[tuple[str, int, int], ...] = ()
+    """Pools of order numbers, and the lowest and highest that there is room for."""

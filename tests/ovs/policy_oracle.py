@@ -189,8 +189,8 @@ def told(name: str, one: OnePolicy) -> list[Fact]:
 def flows_of(policies: Iterable[OnePolicy]) -> list[Flow]:
     """Everything that the agent wants in the switch."""
     facts = Facts()
-    for pool, bounds in POLICY.ranks.items():
-        facts.ids.between(pool, *bounds)
+    for pool, low, high in POLICY.ranks:
+        facts.ids.between(pool, low, high)
     node: tuple[Fact, ...] = (CONFIG, NODE, PEER_NODE, GATEWAY, TUNNEL, Realised(PIPELINE))
     pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
     rows = (row for number, one in enumerate(policies) for row in told(f"policy-{number}", one))

@@ -28,7 +28,6 @@ _POLICY_RULES = (
     "the tier exists and suits the actions; names of rules are unique; appliedTo, peers, ports and protocols fit"
     " together; warns of labels too long for the kernel's log"
 )
-_UNBUILT = "its policies are computed and sent to their Nodes, but agents do not enforce them"
 _NAME_RULES = "names unnamed rules, fills in the tier application"
 _GROUP_RULES = "one way to choose members; valid labels and CIDRs; children have no children"
 
@@ -36,29 +35,26 @@ WEBHOOKS = (
     Webhook(
         "acnpmutator.antrea.io", "/mutate/acnp", ("CREATE", "UPDATE"), GROUP, VERSIONS, "clusternetworkpolicies",
         "Cluster", dict[str, Any], _NAME_RULES, "crdmutator.antrea.io", mutate=name_policy, gates=GATES,
-        unbuilt=_UNBUILT,
     ),
     Webhook(
         "annpmutator.antrea.io", "/mutate/annp", ("CREATE", "UPDATE"), GROUP, VERSIONS, "networkpolicies",
-        "Namespaced", dict[str, Any], _NAME_RULES, "crdmutator.antrea.io", mutate=name_policy, gates=GATES,
-        unbuilt=_UNBUILT, aliases=("/mutate/anp",),
+        "Namespaced", dict[str, Any], _NAME_RULES, "crdmutator.antrea.io", mutate=name_policy, gates=GATES, aliases=("/mutate/anp",),
     ),
     Webhook(
         "tiervalidator.antrea.io", "/validate/tier", ("CREATE", "UPDATE", "DELETE"), GROUP, VERSIONS, "tiers",
         "Cluster", Tier,
         "at most 20; priorities unique, not reserved, never changed; default and used tiers cannot be deleted",
-        validate=validate_tier, gates=GATES, unbuilt=_UNBUILT,
+        validate=validate_tier, gates=GATES,
         reads=(TierRow, TierUse, NamespacedTierUse), anew=(tier.TIERS,),
     ),
     Webhook(
         "acnpvalidator.antrea.io", "/validate/acnp", ("CREATE", "UPDATE"), GROUP, VERSIONS,
         "clusternetworkpolicies", "Cluster", ClusterNetworkPolicy, _POLICY_RULES, validate=validate_policy,
-        gates=GATES, unbuilt=_UNBUILT,
+        gates=GATES,
     ),
     Webhook(
         "annpvalidator.antrea.io", "/validate/annp", ("CREATE", "UPDATE"), GROUP, VERSIONS, "networkpolicies",
         "Namespaced", NetworkPolicy, _POLICY_RULES, validate=validate_policy, gates=GATES,
-        unbuilt=_UNBUILT,
     ),
     Webhook(
         "cnpvalidator.antrea.io", "/validate/cnp", ("CREATE",), "policy.networking.k8s.io", ("v1alpha2",),
@@ -68,12 +64,11 @@ WEBHOOKS = (
     ),
     Webhook(
         "clustergroupvalidator.antrea.io", "/validate/clustergroup", ("CREATE", "UPDATE"), GROUP, VERSIONS,
-        "clustergroups", "Cluster", ClusterGroup, _GROUP_RULES, validate=validate_cluster_group, gates=GATES,
-        unbuilt=_UNBUILT, reads=(GroupRow,),
+        "clustergroups", "Cluster", ClusterGroup, _GROUP_RULES, validate=validate_cluster_group, gates=GATES, reads=(GroupRow,),
     ),
     Webhook(
         "groupvalidator.antrea.io", "/validate/group", ("CREATE", "UPDATE"), GROUP, VERSIONS, "groups",
-        "Namespaced", Group, _GROUP_RULES, validate=validate_group, gates=GATES, unbuilt=_UNBUILT,
+        "Namespaced", Group, _GROUP_RULES, validate=validate_group, gates=GATES,
         reads=(NamespacedGroupRow,),
     ),
 )  # fmt: skip

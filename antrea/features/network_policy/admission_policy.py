@@ -18,6 +18,7 @@ from antrea.features.network_policy.admission_rule import (
     check_multicast,
     check_ports,
 )
+from antrea.features.network_policy.admission_unbuilt import unbuilt_parts
 from antrea.features.network_policy.rule_name import rule_name
 from antrea.features.network_policy.tier import (
     BASELINE,
@@ -64,6 +65,7 @@ def validate_policy(facts: Facts, review: Review[ClusterNetworkPolicy] | Review[
     check_l7(facts, spec.ingress, spec.egress)
     check_ports(spec.ingress, spec.egress)
     yield from _long_labels(spec)
+    yield from unbuilt_parts(spec)
 
 
 def name_policy(_: Facts, review: Review[dict[str, Any]]) -> Iterable[Patch]:

@@ -36,12 +36,12 @@ FROM, TO, SERVICE = 1, 2, 3
 """Numbers of the clauses, as far as a rule has them."""
 BASELINE_TIERS = (253, 254)
 """Those whose rules come after the ones of Kubernetes."""
-RANKS = {
-    ANTREA_POLICY_EGRESS_RULE.name: (100, 65000),
-    ANTREA_POLICY_INGRESS_RULE.name: (100, 65000),
-    EGRESS_DEFAULT_RULE.name: (10, 180),
-    INGRESS_DEFAULT_RULE.name: (10, 180),
-}
+RANKS = (
+    (ANTREA_POLICY_EGRESS_RULE.name, 100, 65000),
+    (ANTREA_POLICY_INGRESS_RULE.name, 100, 65000),
+    (EGRESS_DEFAULT_RULE.name, 10, 180),
+    (INGRESS_DEFAULT_RULE.name, 10, 180),
+)
 """Priorities that rules with an order have in each table."""
 
 

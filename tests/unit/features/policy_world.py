@@ -129,8 +129,8 @@ def addresses(group: str, *members: cp.GroupMember) -> list[Fact]:
 def engine_of(*rows: Fact) -> tuple[Facts, Engine]:
     """The agent's units on policies over these rows, with every row but those of the Node."""
     facts = Facts()
-    for pool, bounds in FEATURE.ranks.items():
-        facts.ids.between(pool, *bounds)
+    for pool, low, high in FEATURE.ranks:
+        facts.ids.between(pool, low, high)
     for row in (CONFIG, Realised(PIPELINE), *rows):
         facts.put(row)
     return facts, Engine(facts, FEATURE.units)

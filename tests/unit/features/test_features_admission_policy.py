@@ -99,7 +99,10 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         spec(egress=[{"appliedTo": [SERVICE]}], applied_to=()),
         "spec.egress[0].appliedTo[0].service: egress rule cannot be applied to Services",
     ),
-    "service of an ingress rule": (spec([{"appliedTo": [SERVICE]}], applied_to=()), OK),
+    "service of an ingress rule": (
+        spec([{"appliedTo": [SERVICE]}], applied_to=()),
+        f"{OK}; spec.ingress[0].appliedTo[0].service is not built yet: the policy does not hold there",
+    ),
     "services and others": (
         spec(applied_to=[SERVICE, WEB]),
         "spec.appliedTo: a rule/policy cannot be applied to Services and other peers at the same time",
@@ -175,7 +178,10 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         spec([{"from": [{**UNICAST, **WEB}], "appliedTo": [SERVICE]}], applied_to=()),
         f"spec.ingress[0].from[0]: {ONLY_BLOCKS}",
     ),
-    "blocks of a policy for services": (spec([{"from": [UNICAST]}], applied_to=[SERVICE]), OK),
+    "blocks of a policy for services": (
+        spec([{"from": [UNICAST]}], applied_to=[SERVICE]),
+        f"{OK}; spec.appliedTo[0].service is not built yet: the policy does not hold there",
+    ),
     "no name": (
         spec(egress=[{"to": [{"fqdn": "*.example.com"}, {"fqdn": "a_b"}]}]),
         "spec.egress[0].to[1].fqdn: invalid characters in egress rule fqdn field: a_b",
@@ -213,7 +219,10 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         spec([{"protocols": [IGMP]}], [{"to": [WEB]}]),
         f"spec.egress[0]: {IGMP_ALONE}",
     ),
-    "IGMP alone": (spec([{"protocols": [IGMP]}]), OK),
+    "IGMP alone": (
+        spec([{"protocols": [IGMP]}]),
+        f"{OK}; spec.ingress[0].protocols[0].igmp is not built yet: it matches nothing",
+    ),
     "an end without a port": (
         ports(endPort=2),
         "spec.ingress[0].ports[0].endPort: if `endPort` is specified `port` must be specified",
@@ -242,7 +251,8 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
             applied_to=[{"nodeSelector": {}}],
         ),
         (f"{OK}; LogLabels for Node NetworkPolicies are limited to 12 characters, but the label \"thirteen-char\" for"
-        ' policy rule "n" exceeds the limit and will be truncated in kernel logs'),
+        ' policy rule "n" exceeds the limit and will be truncated in kernel logs; spec.appliedTo[0].nodeSelector is not built'
+        " yet: the policy does not hold there; spec.ingress[0].enableLogging is not built yet: no line is written"),
     ),
 }  # fmt: skip
 HTTP = {"l7Protocols": [{"http": {"method": "GET"}}], "action": "Allow"}
@@ -265,10 +275,25 @@ L7: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "TLS over UDP": (
         spec([{"action": "Allow", "l7Protocols": [{"tls": {}}], "ports": [{"protocol": "UDP"}]}]),
-        OK,
+        f"{OK}; spec.ingress[0].l7Protocols is not built yet: all that the rule names is dropped",
     ),
 }
+PARTS = spec(
+    [{"action": "Reject"}],
+    [{"to": [{"fqdn": "a.b"}]}, {"toServices": [{"name": "s", "namespace": "n"}]}],
+    applied_to=[{"externalEntitySelector": {}}],
+)
 TIERS = (TierRow("application", 250), TierRow("baseline", 253))
+
+
+def test_what_is_not_built_is_said_part_by_part_with_what_happens_instead() -> None:
+    assert World(*TIERS).decide("/validate/acnp", named(PARTS)).split("; ") == [
+        OK,
+        "spec.appliedTo[0].externalEntitySelector is not built yet: the policy does not hold there",
+        "spec.ingress[0].action Reject is not built yet: packets are dropped without an answer",
+        "spec.egress[0].to[0].fqdn is not built yet: it matches nothing",
+        "spec.egress[1].toServices is not built yet: it matches nothing",
+    ]
 
 
 @pytest.mark.parametrize(("given", "said"), RULES.values(), ids=RULES.keys())
