@@ -11,8 +11,10 @@ import outside_host
 import pytest
 from own_lab import own_lab
 
+from antrea.errors import Unavailable
 from antrea.lab import cluster, demo, node
 from antrea.lab.cluster import Lab
+from antrea.lab.process import wait_for
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,6 +77,39 @@ def test_a_pod_leaves_the_cluster_with_its_nodes_address_in_every_family(shown: 
     lab = shown.lab
     seen = {version: outside_host.source_of(lab, "client", version) for version in lab.topology.versions}
     assert seen == {version: lab.topology.machine("node-1").address("eth0", version) for version in seen}
+
+
+CLOSED = """
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: closed}
+spec: {podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress]}
+"""
+
+
+def test_a_policy_holds_for_every_address_of_a_pod(shown: Shown) -> None:
+    lab = shown.lab
+    kubectl = lab.api.kubectl
+    found = json.loads(kubectl("get", "pod", "server", "-o", "json"))["status"]["podIPs"]
+    places = [f"[{a['ip']}]:8080" if ":" in a["ip"] else f"{a['ip']}:8080" for a in found]
+
+    def closed() -> list[bool]:
+        return [_closed(lab, place) for place in places]
+
+    assert not any(closed())
+    lab.api.apply(CLOSED)
+    try:
+        wait_for("the policy", lambda: all(closed()), seconds=15, step=0.05)
+    finally:
+        kubectl("delete", "networkpolicy", "closed")
+    wait_for("its end", lambda: not any(closed()), seconds=15, step=0.05)
+
+
+def _closed(lab: Lab, place: str) -> bool:
+    with contextlib.suppress(Unavailable):
+        lab.api.kubectl("exec", "client", "--", "/agnhost", "connect", "--timeout=1s", place)
+        return False
+    return True
 
 
 def test_without_kube_proxy_a_lab_comes_up_and_says_what_does_not_answer() -> None:

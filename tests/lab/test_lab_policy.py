@@ -167,3 +167,37 @@ def test_a_policy_for_what_pods_send_outlives_the_agent(pods: Cluster) -> None:
         lab.api.kubectl("delete", "networkpolicy", "out")
     pods.becomes(dict.fromkeys(wanted, OPEN))
     assert "conj_id" not in antctl(lab, "node-2", "get", "ovsflows")
+
+
+def native(name: str, tier: str, action: str, source: str) -> str:
+    """A ClusterNetworkPolicy on what `web` receives from one Pod on port 80."""
+    rule = {"action": action, "from": [pod(source)], "ports": [{"protocol": "TCP", "port": 80}]}
+    spec = {"tier": tier, "priority": 5, "appliedTo": [pod("web")], "ingress": [rule]}
+    meta = {"name": name}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "crd.antrea.io/v1beta1",
+            "kind": "ClusterNetworkPolicy",
+            "metadata": meta,
+            "spec": spec,
+        }
+    )
+
+
+def test_antreas_own_policies_come_before_kubernetes_and_the_baseline_after(pods: Cluster) -> None:
+    apply, kubectl = pods.lab.api.apply, pods.lab.api.kubectl
+    near, far, other = ("near", "web", 80), ("far", "web", 80), ("far", "web", 81)
+    try:
+        apply(native("base", "baseline", "Drop", "far"))
+        pods.becomes({near: OPEN, far: CLOSED, other: OPEN})
+        apply(policy("p", "web", ingress=[{"from": [pod("far")]}]))
+        pods.becomes({near: CLOSED, far: OPEN, other: OPEN})
+        apply(native("first", "securityops", "Drop", "far"))
+        pods.becomes({near: CLOSED, far: CLOSED, other: OPEN})
+        apply(native("over", "emergency", "Pass", "far"))
+        apply(native("allow", "application", "Allow", "near"))
+        pods.becomes({near: OPEN, far: OPEN, other: OPEN})
+    finally:
+        kubectl("delete", "acnp", "base", "first", "over", "allow", "--ignore-not-found")
+        kubectl("delete", "networkpolicy", "p", "--ignore-not-found")
+    pods.becomes({near: OPEN, far: OPEN})
