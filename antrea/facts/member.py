@@ -50,6 +50,12 @@ class PoolSelector(Fact, frozen=True):
     pool: str
     nodes: tuple[Requirement, ...]
     """None: all."""
+    gateway: str = ""
+    """Router of the addresses' subnet; empty: they are of the Nodes' own."""
+    prefix: int = 0
+    """Length of the subnet's prefix."""
+    vlan: int = 0
+    """VLAN of the subnet; 0: untagged."""
 
     @property
     def key(self) -> str:

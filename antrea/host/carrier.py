@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from antrea.host.link import Dummy
+from antrea.host.link import Dummy, Vlan
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.ovs_port import TYPE_KEY, Port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from antrea.facts.node import Transport
 
 MARK_SET: Final = "carried-mark"
 CHAIN: Final = NftChain(
@@ -24,7 +26,7 @@ CHAIN: Final = NftChain(
 )
 HOLDER_TYPE: Final = "egress"
 """antrea-type of a port of OVS that only has addresses."""
-_MARK_PREFIX, _IP_PREFIX = "02:e9", "06"
+_MARK_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "06", "0e"
 """Locally administered, of one host (IEEE 802, 8.2): no card has them."""
 
 
@@ -62,6 +64,22 @@ def mark_entry(datapath: str, mark: int, category: int) -> Iterator[NftElement]:
     """What the host needs to read this mark."""
     if not crosses(datapath):
         yield NftElement(set=MARK_SET, value=mark_mac(mark), data=f"{mark:#010x}", category=category)
+
+
+def vlan_device(datapath: str, name: str, link: Transport, vlan: int, mac: str, category: int) -> Port | Vlan:
+    """A device on the Node's card, in one VLAN: the kernel's, or of OVS where that has the card."""
+    if crosses(datapath):
+        return Vlan(name=name, card=link.interface, vlan=vlan, mac=mac, category=category)
+    ids = ((TYPE_KEY, HOLDER_TYPE),)
+    return Port(
+        name=name, type="internal", external_ids=ids, mac=mac, tag=vlan, bridge=link.device, category=category
+    )
+
+
+def own_mac(node: str, name: str) -> str:
+    """A MAC address for a device of a Node, always the same and nobody else's."""
+    digest = hashlib.sha256(f"{node}/{name}".encode()).digest()
+    return ":".join((_DEVICE_PREFIX, *(f"{octet:02x}" for octet in digest[:5])))
 
 
 def holder(datapath: str, name: str, category: int) -> Iterator[Port | Dummy]:

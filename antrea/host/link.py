@@ -27,6 +27,22 @@ class Link(msgspec.Struct, frozen=True):
         return self.name
 
 
+class Vlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A sub-interface of a card, in one VLAN (`ip link add type vlan`); dropping it removes it and its addresses."""
+
+    name: str
+    card: str
+    vlan: int
+    mac: str
+    category: int = 0
+
+    rank: ClassVar[int] = RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
 class Dummy(msgspec.Struct, frozen=True):
     """An interface that goes nowhere (`ip link add type dummy`); dropping it removes it and its addresses."""
 

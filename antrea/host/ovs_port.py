@@ -59,6 +59,8 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     """Keeps what NORMAL and FLOOD send to all ports away from this one"""
     bfd: tuple[tuple[str, str], ...] = ()
     """Of a tunnel whose end OVS is to watch; none leaves what is there as it is. Source: ovs-vswitchd.conf.db(5)"""
+    bridge: str = ""
+    """Empty: the integration bridge."""
     category: int = 1
     """Cookie category of the flows that it goes with, hence its sweep"""
 

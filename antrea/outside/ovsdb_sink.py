@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PortSink:
-    """Applies `Port` entries to one bridge.
+    """Applies `Port` entries, to one bridge where they name no other.
 
     `owned` maps a category to the antrea-types of the ports that its sweep may take away. The flag no-flood lives in
     ovs-vswitchd only, so this sink has to be replayed, like that of flows, when the switch comes back.
@@ -40,7 +40,9 @@ class PortSink:
             except Refused as no:
                 refused[port] = no.why
         self._wanted.difference_update(port.name for port in drop)
-        await ovsdb_write.drop_ports(self._db, self._bridge, [port.name for port in drop])
+        for bridge in {port.bridge or self._bridge for port in drop}:
+            names = [port.name for port in drop if (port.bridge or self._bridge) == bridge]
+            await ovsdb_write.drop_ports(self._db, bridge, names)
         if refused:
             raise Refused(list(refused), "; ".join(dict.fromkeys(refused.values())))
 
@@ -52,15 +54,16 @@ class PortSink:
     async def sweep(self, category: int) -> None:
         """Take away the ports of this category's types that nobody wants any more. Raises Refused, Unavailable."""
         types = self._owned.get(category, frozenset())
-        bridge = self._db.row("Bridge", self._bridge)
-        rows = [self._db.rows("Port").get(uuid) for uuid in (bridge["ports"] if bridge else ())]
-        stale = [row["name"] for row in rows if row and row["external_ids"].get(TYPE_KEY) in types]
-        await ovsdb_write.drop_ports(
-            self._db, self._bridge, [name for name in stale if name not in self._wanted]
-        )
+        for bridge in list(self._db.rows("Bridge").values()) if types else ():
+            rows = [self._db.rows("Port").get(uuid) for uuid in bridge["ports"]]
+            stale = [row["name"] for row in rows if row and row["external_ids"].get(TYPE_KEY) in types]
+            await ovsdb_write.drop_ports(
+                self._db, bridge["name"], [name for name in stale if name not in self._wanted]
+            )
 
     async def _stand(self, port: Port) -> None:
-        await ovsdb_write.ensure_port(self._db, self._bridge, port)
-        if port.no_flood:
+        await ovsdb_write.ensure_port(self._db, port.bridge or self._bridge, port)
+        if port.no_flood or port.type == "internal":  # what is put on it next finds the device
             await ovsdb_write.ofport(self._db, port.name)
+        if port.no_flood:
             await self._ofctl.keep_from_flooding(port.name)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from antrea.host.address import Address
-from antrea.host.link import Dummy, Link
+from antrea.host.link import Dummy, Link, Vlan
 from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, ProxyNeighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
 from antrea.outside import rtnl_holder
@@ -52,8 +52,13 @@ def put_dummy(kernel: Rtnl, dummy: Dummy) -> None:
         kernel.ask(rtnl_holder.new_dummy(dummy.name))
 
 
-def drop_dummy(kernel: Rtnl, dummy: Dummy) -> None:
-    kernel.ask(rtnl_holder.delete_device(dummy.name))
+def put_vlan(kernel: Rtnl, vlan: Vlan) -> None:
+    with contextlib.suppress(FileExistsError):
+        kernel.ask(rtnl_holder.new_vlan(vlan.name, message.index_of(vlan.card), vlan.vlan, vlan.mac))
+
+
+def drop_device(kernel: Rtnl, device: Dummy | Vlan) -> None:
+    kernel.ask(rtnl_holder.delete_device(device.name))
 
 
 def put_sysctl(_: Rtnl, sysctl: Sysctl) -> None:
@@ -148,7 +153,8 @@ def rules(kernel: Rtnl) -> Iterator[Rule]:
 
 
 KINDS: Final[Mapping[type, Kind]] = {
-    Dummy: Kind(put_dummy, drop_dummy, nothing),
+    Dummy: Kind(put_dummy, drop_device, nothing),
+    Vlan: Kind(put_vlan, drop_device, nothing),
     Link: Kind(put_link, stays, nothing),
     Sysctl: Kind(put_sysctl, stays, nothing),
     Address: Kind(put_address, drop_address, addresses),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 from antrea.host.route import PROTOCOL, ProxyNeighbour
@@ -21,12 +22,12 @@ from antrea.outside.rtnl_host import (
     OURS,
     protocol_number,
 )
-from antrea.outside.rtnl_message import Request, attribute, attributes, string
+from antrea.outside.rtnl_message import Request, attribute, attributes, number, string
 
 if TYPE_CHECKING:
     from antrea.outside.rtnl_message import Reply
 
-_INFO_KIND = 1
+_INFO_KIND, _INFO_DATA, _VLAN_ID = 1, 2, 1
 _NTF_PROXY = 0x08
 
 
@@ -34,6 +35,14 @@ def new_dummy(name: str) -> Request:
     """Refused with EEXIST if any device has the name."""
     info = attribute(wire.IFLA_LINKINFO, string(_INFO_KIND, "dummy"))
     return Request(wire.NEW_LINK, wire.NEW, wire.link_head() + string(wire.IFLA_IFNAME, name) + info)
+
+
+def new_vlan(name: str, card: int, vlan: int, mac: str) -> Request:
+    """On the card of this index. Refused with EEXIST if any device has the name."""
+    data = attribute(_VLAN_ID, vlan.to_bytes(2, sys.byteorder))
+    info = string(_INFO_KIND, "vlan") + attribute(_INFO_DATA, data)
+    body = string(wire.IFLA_IFNAME, name) + number(wire.IFLA_LINK, card) + wire.mac(wire.IFLA_ADDRESS, mac)
+    return Request(wire.NEW_LINK, wire.NEW, wire.link_head() + body + attribute(wire.IFLA_LINKINFO, info))
 
 
 def delete_device(name: str) -> Request:

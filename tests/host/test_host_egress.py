@@ -17,10 +17,12 @@ from antrea.agent.assembly import OWN_PORTS, active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner, EgressPod
+from antrea.facts.member import PoolSelector
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.address import Announce, Assigned
 from antrea.features.feature import Realised
+from antrea.features.gate import EnabledGates
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
 from antrea.host.ovs_port import Port
 from antrea.openflow.flow import Flow
@@ -90,6 +92,36 @@ class Node:
         for number, name in enumerate(("web", "plain"), 7):
             self._connect(name, number)
 
+    def plug_vlan(self, vlan: int) -> None:
+        """A second card, br-phy on it, and behind a switch with VLANs a router that is in this one."""
+        for bridge in ("br-phy", "br-sw"):
+            self.switch.vsctl("add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev")
+        self.netns.sh("ip link add eth1 type veth peer name sw1; ip link set eth1 up; ip link set sw1 up")
+        self.netns.sh("ethtool -K eth1 tx off; ethtool -K sw1 tx off")
+        self.switch.vsctl("add-port", "br-phy", "eth1", "--", "add-port", "br-sw", "sw1")
+        self.router = self.netns.make()
+        self._cable("r0", self.router)
+        self.switch.vsctl("add-port", "br-sw", "r0", f"tag={vlan}")
+        # a Node has a default route: replies from where no route leads are martians
+        self.netns.sh(f"ip link set br-phy up; ip route add default via {OUTSIDE[4]}")
+        self.facts.put(Transport("eth1", "br-phy", self._mac("br-phy"), 1500, ()))
+        for addresses in (GATEWAYS, FAR):
+            for ip in addresses.values():
+                what = f"{ip}/24 dev eth0" if "." in ip else f"{ip}/64 dev eth0 nodad"
+                self.netns.sh(f"ip addr add {what}", self.router)
+
+    @contextlib.contextmanager
+    def server(self, space: str) -> Iterator[None]:
+        """Tells each client with which address it is seen in this namespace."""
+        words = ["ip", "netns", "exec", space, sys.executable, "-c", SERVER]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stdout is not None
+                assert server.stdout.readline() == "listening\n"
+                yield
+            finally:
+                server.kill()
+
     def _cable(self, name: str, space: str, addresses: list[str] | None = None) -> None:
         self.netns.sh(f"ip link add {name} type veth peer name eth0 netns {space}; ip link set {name} up")
         self.netns.sh("ip link set eth0 up; ethtool -K eth0 tx off", space)
@@ -136,7 +168,8 @@ class Node:
             Assigned: self.told,
         }
         engine = Engine(self.facts, [unit for feature in features for unit in feature.units], sinks, acts)
-        for row in (CONFIG, NODE, Realised(pipeline)):
+        gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
+        for row in (CONFIG, NODE, gates, Realised(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(engine.run()), tasks.create_task(AddressFeed().run(self.facts))]
@@ -161,9 +194,9 @@ class Node:
                 await news.wait()
         self.facts.listeners.remove(news.set)
 
-    async def source(self, pod: str, version: int) -> str:
-        """The address that the host outside sees when this Pod connects to it."""
-        words = (sys.executable, "-c", CLIENT, OUTSIDE[version])
+    async def source(self, pod: str, version: int, to: str = "") -> str:
+        """The address that the host outside, or `to`, sees when this Pod connects to it."""
+        words = (sys.executable, "-c", CLIENT, to or OUTSIDE[version])
         run = await asyncio.create_subprocess_exec(
             *("ip", "netns", "exec", self.pods[pod], *words), stdout=-1, stderr=-1
         )
@@ -180,14 +213,8 @@ def node(netns: Namespaces) -> Iterator[Node]:
     there = Node(netns)
     try:
         there.start()
-        words = ["ip", "netns", "exec", there.outside, sys.executable, "-c", SERVER]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stdout is not None
-                assert server.stdout.readline() == "listening\n"
-                yield there
-            finally:
-                server.kill()
+        with there.server(there.outside):
+            yield there
     finally:
         there.switch.stop()
 
@@ -265,3 +292,35 @@ async def test_a_node_that_is_to_hold_an_address_of_a_pool_answers_for_it_and_gi
         await node.engine.quiet()
         assert await node.seen() == PLAIN
         assert "antrea-egress0" not in node.switch.ports("br-int")
+
+
+VLAN_IPS = {4: "172.16.181.40", 6: "fd00:181::40"}
+GATEWAYS = {4: "172.16.181.1", 6: "fd00:181::1"}
+FAR = {4: "198.51.100.9", 6: "2001:db8:51::9"}
+
+
+async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_goes_with_it(
+    node: Node,
+) -> None:
+    node.plug_vlan(181)
+    with node.server(node.router):
+        async with node.agent():
+            for version, prefix in ((4, 24), (6, 64)):
+                pool = f"p{version}"
+                node.facts.put(PoolSelector(pool, (), GATEWAYS[version], prefix, 181))
+                node.facts.put(Egress(f"e{version}", f"u{version}", VLAN_IPS[version], pool=pool))
+                node.facts.put(EgressPod(f"e{version}", "shop/web"))
+                node.facts.put(EgressOwner(f"e{version}", "n1"))
+            await node.until(lambda: all(node.facts.get(LocalAddress, ip) for ip in VLAN_IPS.values()))
+            await node.engine.quiet()
+            assert "antrea-ext.181" in node.switch.ports("br-phy")
+            assert {v: await node.source("web", v, FAR[v]) for v in (4, 6)} == VLAN_IPS
+            assert await node.source("plain", 4) == NODES[4]
+
+            for version in (4, 6):
+                node.facts.drop(EgressOwner, f"e{version}")
+            await node.until(lambda: not any(node.facts.get(LocalAddress, ip) for ip in VLAN_IPS.values()))
+            await node.engine.quiet()
+            assert "antrea-ext.181" not in node.switch.ports("br-phy")
+            rules = node.netns.sh("ip rule; ip -6 rule")
+            assert "lookup 10" not in rules

@@ -8,17 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.config.agent import AgentConfig
-from antrea.engine import Act
+from antrea.engine import Act, Entry
 from antrea.facts.egress import EgressOwner
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.features.egress.mark import CATEGORY
+from antrea.features.egress.subnet import mac_of, route_entries, subnet_of, vlan_entries
 from antrea.host import carrier
 from antrea.host.address import Address
 from antrea.host.link import Dummy, Link
 from antrea.host.rank import RECEIVES
 from antrea.host.route import ProxyNeighbour
 from antrea.host.sysctl import Sysctl
-from antrea.openflow.cookie import Category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from antrea.host.ovs_port import Port
 
 DEVICE: Final = "antrea-egress0"
-CATEGORY: Final = int(Category.EGRESS)
 
 
 class Announce(Act, frozen=True):
@@ -51,17 +51,29 @@ class Assigned(Act, frozen=True):
 def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Dummy | Link]:
     """There is one as soon as there is a pool, so that an address need not wait for it."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
-    if not egress.pool or config is None or node is None:
+    subnet = subnet_of(facts, egress)
+    if not egress.pool or config is None or node is None or (subnet and subnet.device):
         return
     yield from carrier.holder(config.ovs_datapath_type, DEVICE, CATEGORY)
     yield Link(DEVICE, 0, category=CATEGORY)
 
 
-def held_address(facts: Facts, egress: Egress) -> Iterator[Address | ProxyNeighbour | Sysctl]:
+def held_address(facts: Facts, egress: Egress) -> Iterator[Entry]:
     """Of a pool, if this Node is to hold it."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     if node is None or link is None or not is_ours(facts, egress, node):
         return
+    subnet = subnet_of(facts, egress)
+    if subnet:
+        yield from route_entries(facts, subnet, subnet.device or link.device)
+    if subnet and subnet.device:
+        yield from vlan_entries(facts, subnet, egress.ip)
+    else:
+        yield from plain_entries(egress, link)
+
+
+def plain_entries(egress: Egress, link: Transport) -> Iterator[Entry]:
+    """On a device that goes nowhere: neighbours reach the address by the transport interface."""
     yield Address(DEVICE, f"{egress.ip}/{128 if is_ipv6(egress.ip) else 32}", category=CATEGORY)
     if is_ipv6(egress.ip):
         # IPv4 answers on any interface; IPv6 only on that which has the address, or is told to
@@ -74,10 +86,13 @@ def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned]
     """Once the address stands, and the flows and translations with it: an act waits for what its pass puts."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     here = facts.get(LocalAddress, egress.ip) if egress.ip else None
-    if node is None or link is None or here is None or here.dev != DEVICE:
+    subnet = subnet_of(facts, egress)
+    device = subnet.device if subnet else ""
+    if node is None or link is None or here is None or here.dev != (device or DEVICE):
         return
     if is_ours(facts, egress, node):
-        yield Announce(egress.ip, (link.device, link.mac), dev=link.device, mac=link.mac, ip=egress.ip)
+        dev, mac = (device, mac_of(facts, node, link, device)) if device else (link.device, link.mac)
+        yield Announce(egress.ip, (dev, mac), dev=dev, mac=mac, ip=egress.ip)
         yield Assigned(
             egress.name, egress.ip, egress=egress.name, uid=egress.uid, ip=egress.ip, node=node.name
         )

@@ -21,6 +21,7 @@ from antrea.features.egress.address import egress_device, held_address, taken_ad
 from antrea.features.egress.flow import local_flows, node_flows, peer_flows, pod_flows
 from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
 from antrea.features.egress.status import egress_status
+from antrea.features.egress.subnet import MOST_TABLES, TABLE_POOL, mark_rule
 from antrea.features.feature import AgentFeature, Families
 from antrea.openflow.tables import EGRESS_MARK
 
@@ -58,7 +59,7 @@ FEATURE = AgentFeature(
     name="Egress",
     tables=tables,
     gate="Egress",
-    limits=((POOL, MOST),),
+    limits=((POOL, MOST), (TABLE_POOL, MOST_TABLES)),
     watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", crd.Egress, Egress, egress_row),),
     watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
     units=(
@@ -67,6 +68,7 @@ FEATURE = AgentFeature(
         Unit(EgressMark, mark_elements),
         Unit(ThisNode, node_flows),
         Unit(PeerNode, peer_flows),
+        Unit(EgressMark, mark_rule),
         Unit(EgressMark, local_flows),
         Unit(PodInterface, pod_flows),
         Unit(Egress, egress_device),

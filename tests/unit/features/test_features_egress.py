@@ -18,18 +18,19 @@ from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
 from antrea.engine.ids import Record
 from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod
-from antrea.facts.member import Member, Quorum
+from antrea.facts.member import Member, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.address import Announce, Assigned
 from antrea.features.egress.agent import FEATURE, egress_row
+from antrea.features.gate import EnabledGates
 from antrea.host.address import Address
-from antrea.host.carrier import ip_mac, mark_mac
-from antrea.host.link import Dummy, Link
+from antrea.host.carrier import ip_mac, mark_mac, own_mac
+from antrea.host.link import Dummy, Link, Vlan
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.ovs_port import Port
 from antrea.host.rank import RECEIVES
-from antrea.host.route import ProxyNeighbour
+from antrea.host.route import ProxyNeighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
 from antrea.openflow.cookie import Category
 from antrea.openflow.flow import Flow
@@ -326,6 +327,75 @@ def test_a_node_that_is_to_hold_an_address_has_it_and_tells_neighbours_when_it_s
 def test_on_the_kernels_datapath_the_device_is_a_dummy() -> None:
     agent = Agent(SYSTEM, CARD, egress("a", THERE, pool="p"))
     assert agent.wanted(Port, Dummy) == {Dummy("antrea-egress0", 4)}
+
+
+GATES = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
+VLAN = PoolSelector("p", (), "203.0.113.254", 24, 181)
+SUBNET_KINDS = (Port, Dummy, Vlan, Link, Address, ProxyNeighbour, Sysctl, Route, Rule)
+
+
+@pytest.mark.parametrize("config", [SYSTEM, NETDEV], ids=["system", "netdev"])
+def test_an_address_of_a_vlan_has_a_device_there_and_leaves_by_a_table_of_its_subnet(
+    config: AgentConfig,
+) -> None:
+    agent = Agent(config, CARD, GATES, VLAN, egress("a", THERE, pool="p"))
+    assert agent.wanted(*SUBNET_KINDS) == set()
+    agent.facts.put(EgressOwner("a", "n1"))
+    agent.engine.plan()
+    mac, ids = own_mac("n1", "antrea-ext.181"), (("antrea-type", "egress"),)
+    kernel = Vlan(name="antrea-ext.181", card="eth1", vlan=181, mac=mac, category=4)
+    ours = Port(
+        name="antrea-ext.181",
+        type="internal",
+        external_ids=ids,
+        mac=mac,
+        tag=181,
+        bridge="br-phy",
+        category=4,
+    )
+    assert agent.wanted(*SUBNET_KINDS) == {
+        kernel if config is SYSTEM else ours,
+        Link("antrea-ext.181", 0, mac=mac, category=4),
+        Sysctl("net/ipv4/conf/antrea-ext.181/rp_filter", "2", 4),
+        Address("antrea-ext.181", f"{THERE}/24", 4),
+        Route(dst="203.0.113.0/24", dev="antrea-ext.181", scope="link", table=101, rank=RECEIVES, category=4),
+        Route(
+            dst="0.0.0.0/0", dev="antrea-ext.181", via="203.0.113.254", table=101, rank=RECEIVES, category=4
+        ),
+    }
+    agent.facts.put(LocalAddress(THERE, "antrea-ext.181"))
+    plan = agent.engine.plan()
+    assert Announce(THERE, ("antrea-ext.181", mac), dev="antrea-ext.181", mac=mac, ip=THERE) in plan.acts
+    assert agent.wanted(Rule) == {
+        Rule(family=4, mark=1, mask=0xFF, table=101, priority=300, rank=RECEIVES, category=4)
+    }
+    agent.facts.drop(EgressOwner, "a")
+    agent.facts.drop(LocalAddress, THERE)
+    agent.engine.plan()
+    assert agent.wanted(*SUBNET_KINDS) == set()
+
+
+def test_an_untagged_subnet_has_its_table_but_no_device_and_each_subnet_has_its_own() -> None:
+    other = PoolSelector("q", (), "fd00:9::254", 64, 0)
+    owners = [EgressOwner("a", "n1"), EgressOwner("b", "n1")]
+    rows = [CARD, GATES, VLAN, other, egress("a", HERE, pool="p"), egress("b", HERE6, pool="q"), *owners]
+    agent = Agent(SYSTEM, *rows)
+    routes = {(r.dst, r.dev, r.via, r.table) for r in agent.wanted(Route) if isinstance(r, Route)}
+    tables = {r.family: r.table for r in agent.wanted(Rule) if isinstance(r, Rule)}
+    assert sorted(tables.values()) == [101, 102]
+    assert routes == {
+        ("203.0.113.0/24", "antrea-ext.181", "", tables[4]),
+        ("0.0.0.0/0", "antrea-ext.181", "203.0.113.254", tables[4]),
+        ("fd00:9::/64", "br-phy", "", tables[6]),
+        ("::/0", "br-phy", "fd00:9::254", tables[6]),
+    }
+
+
+def test_a_device_in_a_vlan_may_have_the_mac_address_of_its_card() -> None:
+    config = AgentConfig(egress=EgressSection(unique_mac_for_sub_interfaces=False))
+    agent = Agent(config, CARD, GATES, VLAN, egress("a", THERE, pool="p"), EgressOwner("a", "n1"))
+    assert {device.mac for device in agent.wanted(Vlan) if isinstance(device, Vlan)} == {CARD.mac}
+    assert own_mac("n1", "antrea-ext.181") != own_mac("n2", "antrea-ext.181")
 
 
 def test_an_egress_is_read_as_the_api_has_it_its_address_in_one_form() -> None:

@@ -6,7 +6,7 @@ import socket
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rtnl_peer import ASK, ASK_ALL, INDEXES, NEW, PUT, read, spelled
+from rtnl_peer import ASK, ASK_ALL, INDEXES, MACS, NEW, PUT, read, spelled
 
 from antrea.host.route import CATEGORIES, PROTOCOL, ProxyNeighbour
 from antrea.outside import rtnl_holder as message
@@ -21,6 +21,19 @@ def test_a_dummy_is_made_under_its_name_and_deleted_by_it() -> None:
         {"event": "RTM_NEWLINK", "ask": NEW, **about, "IFLA_LINKINFO": {"IFLA_INFO_KIND": "dummy"}},
         {"event": "RTM_DELLINK", "ask": ASK, **about},
     ]
+
+
+@given(INDEXES, st.integers(1, 4094), MACS)
+def test_a_device_in_a_vlan_is_made_on_its_card(card: int, vlan: int, mac: str) -> None:
+    about = {"IFLA_INFO_KIND": "vlan", "IFLA_INFO_DATA": {"IFLA_VLAN_ID": vlan}}
+    assert read(message.new_vlan("antrea-ext.5", card, vlan, mac)) == {
+        "event": "RTM_NEWLINK",
+        "ask": NEW,
+        "IFLA_IFNAME": "antrea-ext.5",
+        "IFLA_LINK": card,
+        "IFLA_ADDRESS": mac,
+        "IFLA_LINKINFO": about,
+    }
 
 
 @given(INDEXES, st.ip_addresses(v=6), st.integers(0, CATEGORIES - 1))

@@ -1,0 +1,116 @@
+"""Egress IPs of another subnet than the Nodes': their device in a VLAN, and a routing table by which their packets leave.
+
+parity: pkg/agent/ipassigner/ip_assigner_linux.go, pkg/agent/controller/egress/egress_controller.go installPolicyRoute
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_interface
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.egress import Egress
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import PoolSelector
+from antrea.facts.node import ThisNode, Transport
+from antrea.features.egress.mark import CATEGORY, POOL
+from antrea.features.gate import EnabledGates
+from antrea.host import carrier
+from antrea.host.address import Address
+from antrea.host.link import Link, Vlan
+from antrea.host.rank import RECEIVES
+from antrea.host.route import Route, Rule
+from antrea.host.sysctl import Sysctl
+from antrea.openflow.fields import SNAT_PKT_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.egress import EgressMark
+    from antrea.host.ovs_port import Port
+
+PREFIX: Final = "antrea-ext."
+TABLE_POOL: Final = "egress-table"
+MOST_TABLES: Final = 20
+FIRST_TABLE: Final = 101
+"""# parity: pkg/agent/types/net.go MinEgressRouteTable"""
+RULE_PRIORITY: Final = 300
+"""Asked before the main table."""
+GATE: Final = "EgressSeparateSubnet"
+
+
+class Subnet(msgspec.Struct, frozen=True):
+    """Where an Egress IP lives."""
+
+    network: str
+    prefix: int
+    gateway: str
+    vlan: int
+
+    @property
+    def device(self) -> str:
+        """Empty: none of its own, the addresses are on antrea-egress0."""
+        return f"{PREFIX}{self.vlan}" if self.vlan else ""
+
+
+def subnet_of(facts: Facts, egress: Egress) -> Subnet | None:
+    """None: the address is one of the Nodes' subnet."""
+    pool = facts.get(PoolSelector, egress.pool) if egress.pool and egress.ip else None
+    gates = facts.get(EnabledGates)
+    if pool is None or not pool.gateway or gates is None or GATE not in gates:
+        return None
+    network = ip_interface(f"{egress.ip}/{pool.prefix}").network
+    return Subnet(str(network), pool.prefix, pool.gateway, pool.vlan)
+
+
+def mac_of(facts: Facts, node: ThisNode, link: Transport, device: str) -> str:
+    """The MAC address of a device in a VLAN: its own, or by `egress.uniqueMACForSubInterfaces` the card's."""
+    config = facts.get(AgentConfig)
+    unique = config is None or config.egress.unique_mac_for_sub_interfaces
+    return carrier.own_mac(node.name, device) if unique else link.mac
+
+
+def vlan_entries(facts: Facts, subnet: Subnet, ip: str) -> Iterator[Port | Vlan | Link | Sysctl | Address]:
+    """The device, and the address on it with the subnet's prefix, so that the kernel answers for it there."""
+    config, node, link = facts.get(AgentConfig), facts.get(ThisNode), facts.get(Transport)
+    if config is None or node is None or link is None:
+        return
+    device, mac = subnet.device, mac_of(facts, node, link, subnet.device)
+    yield carrier.vlan_device(config.ovs_datapath_type, device, link, subnet.vlan, mac, CATEGORY)
+    yield Link(device, 0, mac=mac, category=CATEGORY)
+    # replies come in here, though the way back to their sender may be another
+    yield Sysctl(f"net/ipv4/conf/{device}/rp_filter", "2", CATEGORY)
+    yield Address(device, f"{ip}/{subnet.prefix}", CATEGORY)
+
+
+def route_entries(facts: Facts, subnet: Subnet, device: str) -> Iterator[Route]:
+    """The table of the subnet: itself on the link, all else by its gateway."""
+    table = table_of(facts, subnet)
+    default = "::/0" if is_ipv6(subnet.network) else "0.0.0.0/0"
+    yield Route(dst=subnet.network, dev=device, scope="link", table=table, rank=RECEIVES, category=CATEGORY)
+    yield Route(dst=default, dev=device, via=subnet.gateway, table=table, rank=RECEIVES, category=CATEGORY)
+
+
+def table_of(facts: Facts, subnet: Subnet) -> int:
+    """One for each subnet of this Node."""
+    return FIRST_TABLE - 1 + facts.id(TABLE_POOL, f"{subnet.network} {subnet.vlan}")
+
+
+def mark_rule(facts: Facts, mark: EgressMark) -> Iterator[Rule]:
+    """Packets with the mark of an address of a subnet leave by the table of the subnet."""
+    found = (subnet_of(facts, egress) for egress in facts.by(Egress, "ip", mark.ip))
+    subnet = next((subnet for subnet in found if subnet), None)
+    if subnet is None:
+        return
+    yield Rule(
+        family=6 if is_ipv6(mark.ip) else 4,
+        mark=facts.id(POOL, mark.ip),
+        mask=SNAT_PKT_MARK.mask,
+        table=table_of(facts, subnet),
+        priority=RULE_PRIORITY,
+        rank=RECEIVES,
+        category=CATEGORY,
+    )
