@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
+
+import msgspec
 
 from antrea.facts.fact import Fact
 
@@ -49,12 +51,40 @@ class Named(Fact, frozen=True):
     promised: bool = False
     indexes: ClassVar[Mapping[str, Callable[[Named], Iterable[Hashable]]]] = {
         "address": lambda row: (row.address,),
-        "pool": lambda row: (row.pool,),
+        "promised": lambda row: (row.owner,) if row.promised else (),
     }
 
     @property
     def key(self) -> str:
         return f"{self.owner} {self.address}"
+
+
+class Taken(Fact, frozen=True):
+    """The named addresses of a pool within 256: all who name one add theirs, so that a change costs no more in a full pool."""
+
+    pool: str
+    """As of `Named`."""
+    family: int
+    block: int
+    """Their number without the last 8 bits."""
+    parts: tuple[int, ...] = ()
+    indexes: ClassVar[Mapping[str, Callable[[Taken], Iterable[Hashable]]]] = {"pool": lambda row: (row.pool,)}
+
+    @property
+    def key(self) -> str:
+        return block_key(self.pool, self.family, self.block)
+
+    def with_parts(self, parts: tuple[int, ...]) -> Self:
+        return msgspec.structs.replace(self, parts=parts)
+
+
+class Used(Taken, frozen=True):
+    """The same of those that somebody has."""
+
+
+def block_key(pool: str, family: int, block: int) -> str:
+    """Of Taken and Used."""
+    return f"{pool} {family} {block}"
 
 
 class Seeker(Fact, frozen=True):
@@ -90,7 +120,6 @@ class Held(Fact, frozen=True):
     owner: str
     pool: str
     address: str
-    indexes: ClassVar[Mapping[str, Callable[[Held], Iterable[Hashable]]]] = {"pool": lambda row: (row.pool,)}
 
     @property
     def key(self) -> str:

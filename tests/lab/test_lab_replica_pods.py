@@ -89,9 +89,23 @@ def leader(lab: Lab) -> str:
 
 
 def egress(number: int) -> str:
-    spec = {"appliedTo": {"podSelector": {}}, "egressIP": f"192.0.2.{number + 100}"}
+    spec = {"appliedTo": {"podSelector": {}}, "externalIPPool": "replicas"}
     head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "Egress", "metadata": {"name": f"e{number}"}}
     return json.dumps({**head, "spec": spec})
+
+
+def pool() -> str:
+    """Of as many addresses as there are objects, and of no Node."""
+    ranges = [{"start": "10.97.0.1", "end": f"10.97.0.{OBJECTS}"}]
+    spec = {"ipRanges": ranges, "nodeSelector": {"matchLabels": {"replicas": "nowhere"}}}
+    head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "ExternalIPPool", "metadata": {"name": "replicas"}}
+    return json.dumps({**head, "spec": spec})
+
+
+def addresses(lab: Lab) -> list[str]:
+    """Of Egresses that have one."""
+    found = json.loads(lab.api.kubectl("get", "egress", "-o", "json"))["items"]
+    return [one["spec"]["egressIP"] for one in found if "egressIP" in one["spec"]]
 
 
 def test_controllers_run_on_different_nodes_without_any_power_there(lab: Lab) -> None:
@@ -116,6 +130,7 @@ def test_users_objects_are_taken_again_soon_after_the_leader_is_killed_and_none_
         lab.api.kubectl("-n", "kube-system", "delete", "pod", killed, "--force", "--grace-period=0")
 
     thread = threading.Thread(target=kill)
+    lab.api.apply(pool())
     for number in range(OBJECTS):
         if number == OBJECTS // 4:
             thread.start()
@@ -128,6 +143,8 @@ def test_users_objects_are_taken_again_soon_after_the_leader_is_killed_and_none_
     assert len(names) == OBJECTS
     assert longest < RESUMED
     wait_for("another leader", lambda: leader(lab) not in ("", killed), seconds=20, step=0.2)
+    wait_for("an address for each", lambda: len(addresses(lab)) == OBJECTS, seconds=60, step=0.3)
+    assert len(set(addresses(lab))) == OBJECTS
     wait_for("two controllers", lambda: len(ready(lab)) == 2, seconds=90, step=0.5)
 
 

@@ -9,12 +9,14 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from antrea.features.ip_range import Address, Span
 
 MOST = 65536
 """Addresses of one range that are given away by themselves; further ones may be asked for by name."""
+BLOCK = 256
+"""Addresses that are looked at together."""
 
 
 def read(text: str) -> Address | None:
@@ -60,11 +62,13 @@ def total(spans: Iterable[Span]) -> int:
     return sum(len(given(span)) for span in spans)
 
 
-def free(spans: Iterable[Span], taken: Collection[str]) -> Iterator[str]:
-    """Addresses that nobody has, range by range, the lowest first."""
+def free(spans: Iterable[Span], taken: Callable[[int, int], Collection[int]]) -> Iterator[str]:
+    """Addresses that nobody has, range by range, the lowest first; `taken(family, block)` are those of a block of 256."""
     for span in spans:
         kind = IPv4Address if span.family == 4 else IPv6Address
-        for number in given(span):
-            address = str(kind(number))
-            if address not in taken:
-                yield address
+        numbers = given(span)
+        for block in range(numbers.start // BLOCK, -(-numbers.stop // BLOCK)) if numbers else ():
+            gone = taken(span.family, block)
+            here = range(max(numbers.start, block * BLOCK), min(numbers.stop, (block + 1) * BLOCK))
+            if len(gone) < BLOCK:
+                yield from (str(kind(number)) for number in here if number not in gone)

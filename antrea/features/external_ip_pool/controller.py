@@ -8,13 +8,14 @@ parity: pkg/controller/externalippool/controller.go
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from antrea.apis.status import Status
 from antrea.engine import Unit
-from antrea.facts.external_ip import Held, Leads, Named, Offer, Seeker
+from antrea.facts.external_ip import Held, Leads, Named, Offer, Seeker, Taken, Used, block_key
 from antrea.features.controller import ControllerFeature
-from antrea.features.external_ip_pool.address import free, read, total, usable
+from antrea.features.external_ip_pool.address import BLOCK, free, read, total, usable
 from antrea.features.external_ip_pool.pool import POOLS, WATCHED, PoolRow
 
 if TYPE_CHECKING:
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 MANAGER = "antrea-controller"
 
 
-def held(facts: Facts, named: Named) -> Iterator[Held]:
+def taken(_: Facts, named: Named) -> Iterator[Taken]:
+    """Where offers look."""
+    if address := read(named.address):
+        yield Taken(named.pool, address.version, int(address) // BLOCK, (int(address),))
+
+
+def held(facts: Facts, named: Named) -> Iterator[Held | Used]:
     """The oldest of those that name an address of their pool has it."""
     pool = facts.get(PoolRow, named.pool) if named.pool and not named.promised else None
     address = read(named.address)
@@ -38,6 +45,7 @@ def held(facts: Facts, named: Named) -> Iterator[Held]:
     ]
     if min(rivals, key=lambda row: (row.since, row.owner)) == named:
         yield Held(named.owner, named.pool, named.address)
+        yield Used(named.pool, address.version, int(address) // BLOCK, (int(address),))
 
 
 def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:
@@ -45,18 +53,24 @@ def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:
     seekers = facts.by(Seeker, "pool", pool.name)
     if not seekers:
         return  # and is not woken by those that have theirs
-    named = [*facts.by(Named, "pool", pool.name), *facts.by(Named, "pool", "")]
-    promised = {row.owner: row.address for row in named if row.promised}
-    left = free(pool.spans, {row.address for row in named})
+
+    def block(family: int, number: int) -> frozenset[int]:
+        # those of no pool, or of one that has them no more, count as well
+        rows = (facts.get(Taken, block_key(name, family, number)) for name in (pool.name, ""))
+        return frozenset(chain.from_iterable(row.parts for row in rows if row))
+
+    left = free(pool.spans, block)
     for seeker in sorted(seekers, key=lambda row: (row.since, row.owner)):
-        yield Offer(seeker.owner, pool.name, promised.get(seeker.owner) or next(left, ""))
+        promised = facts.by(Named, "promised", seeker.owner)
+        address = promised[0].address if promised else next(left, "")
+        yield Offer(seeker.owner, pool.name, address)
 
 
 def usage(facts: Facts, pool: PoolRow) -> Iterator[Status]:
     """As `kubectl get externalippool` shows it, 0 included."""
     if facts.get(Leads) is None:
         return
-    used = len({row.address for row in facts.by(Held, "pool", pool.name)})
+    used = sum(len(row.parts) for row in facts.by(Used, "pool", pool.name))
     fields = (("usage.total", total(pool.spans)), ("usage.used", used))
     yield Status(path=f"{POOLS}/{pool.name}", kind="ExternalIPPool", manager=MANAGER, fields=fields)
 
@@ -65,7 +79,8 @@ FEATURE = ControllerFeature(
     name="ExternalIPPool",
     watched=WATCHED,
     units=(
-        Unit(Named, held, yields=(Held,)),
+        Unit(Named, taken, yields=(Taken,)),
+        Unit(Named, held, yields=(Held, Used)),
         Unit(PoolRow, offers, yields=(Offer,)),
         Unit(PoolRow, usage),
     ),
