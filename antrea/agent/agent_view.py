@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from antrea.agent.membership import Membership
 from antrea.apis.controlplane import AddressGroup, AppliedToGroup
 from antrea.apis.crd.info import NetworkPolicyControllerInfo
 from antrea.apis.meta import ObjectMetadata
@@ -100,6 +101,8 @@ class AgentView(msgspec.Struct):
     ovs_version: Callable[[], str] = _unknown
     """Raises Unavailable."""
     received: Callable[[], Received] = Received
+    membership: Membership | None = None
+    """None: the gates leave it off."""
     operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
 
     @property

@@ -19,6 +19,7 @@ from aiohttp import web
 from antrea import VERSION
 from antrea.agent.agent_info import agent_info
 from antrea.agent.agent_view import NotFound
+from antrea.agent.membership import memberlist
 from antrea.agent.metrics import agent_metrics
 from antrea.agent.policy_view import address_groups, applied_to_groups, fqdn_cache, network_policies
 from antrea.agent.support_bundle import contents
@@ -223,6 +224,7 @@ def _handlers(view: AgentView, kube: Kube | None) -> dict[tuple[str, str], Handl
         "/addressgroups": _route(lambda query: address_groups(view, query)),
         "/appliedtogroups": _route(lambda query: applied_to_groups(view, query)),
         "/fqdncache": _route(lambda query: fqdn_cache(view, query)),
+        "/memberlist": _route(lambda _: memberlist(view.facts, view.membership)),
         "/agentinfo": _route(lambda _: agent_info(view)),
         "/loglevel": loglevel,
     }

@@ -15,6 +15,7 @@ from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
 from antrea.agent.health import Health
+from antrea.agent.membership import Membership, cluster_feed
 from antrea.agent.node_events import node_voice
 from antrea.agent.nodes import ThisFeed, own_node, peer_feed, pod_feed
 from antrea.agent.readiness import Readiness
@@ -25,10 +26,12 @@ from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.member import ClusterNode, Member, PoolSelector
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features.egress import agent as egress
+from antrea.features.egress import owner as egress_placement
 from antrea.features.egress.address import Announce, Assigned
 from antrea.features.feature import Families, Realised
 from antrea.features.network_policy import agent as network_policy
@@ -51,6 +54,7 @@ from antrea.outside.addresses import AddressFeed
 from antrea.outside.announcement import NodeAnnouncer
 from antrea.outside.controlplane import Controlplane
 from antrea.outside.environment import own_namespace
+from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.journal import FileJournal
 from antrea.outside.kube_feed import KindFeed
 from antrea.outside.netlink import NetlinkSink
@@ -94,6 +98,7 @@ FEATURES: tuple[AgentFeature, ...] = (
     node_route.FEATURE,
     proxy.FEATURE,
     egress.FEATURE,
+    egress_placement.FEATURE,
     network_policy.FEATURE,
 )
 # What must be known before that which an earlier start left may go: all Pods, all Nodes, and what policies say.
@@ -103,7 +108,7 @@ SWEEPS: dict[int, tuple[type[Fact], ...]] = {
 OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE})}
 """antrea-types of the ports that the sweep of a category may take away."""
 SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
-EGRESS_KINDS = (Egress, EgressPod, LocalAddress)
+EGRESS_KINDS = (Egress, EgressPod, LocalAddress, ClusterNode, Member, PoolSelector)
 """The same of Egress, where its gate is on."""
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
@@ -277,6 +282,11 @@ class Agent:
             "pods": pod_feed(self.kube, self.name),
             "addresses": AddressFeed(),
         }
+        if egress_placement.FEATURE in self.features:
+            address = prepared.node.transport_ips[0]
+            gossip = GossipFeed(self.name, address, self.config.cluster_port)
+            self.view.membership = Membership(self.kube, own_namespace(), gossip)
+            feeds |= {"cluster": cluster_feed(self.kube), "members": self.view.membership}
         for one in (one for feature in self.features for one in feature.watched):
             feeds[one.path] = KindFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row)
         return feeds

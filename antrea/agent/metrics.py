@@ -43,4 +43,6 @@ async def agent_metrics(view: AgentView) -> str:
             Sample(counts[name], {"table_id": str(number), "table_name": name})
             for name, number in view.tables.items()
         )
+    if view.membership:
+        text += view.membership.metrics(view.facts)
     return text + view.operations.text()

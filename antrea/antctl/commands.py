@@ -154,6 +154,17 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
     ),
     DataCommand(
         "get",
+        "memberlist",
+        "A",
+        "Print state of memberlist cluster",
+        "/memberlist",
+        ("ml",),
+        "Print which Nodes' agents are alive, as gossip between them finds it.",
+        "  antctl get memberlist",
+        columns=(("NODE", _text("nodeName")), ("IP", _text("ip")), ("STATUS", _text("status"))),
+    ),
+    DataCommand(
+        "get",
         "ovsflows",
         "A",
         "Print OVS flows",
@@ -356,7 +367,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt(
         "get", "serviceexternalip", "A", "Print external IPs of Services", ("serviceexternalips", "seip")
     ),
-    NotBuilt("get", "memberlist", "A", "Print Nodes that gossip", ("ml",)),
     NotBuilt("get", "podmulticaststats", "A", "Print multicast traffic of Pods"),
     NotBuilt("get", "bgppolicy", "A", "Print the BGPPolicy in effect"),
     NotBuilt("get", "bgppeers", "A", "Print BGP peers", ("bgppeer",)),

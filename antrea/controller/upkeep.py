@@ -1,4 +1,5 @@
-"""What the computing process keeps true in the cluster so that the front is found and trusted: certificate, CA, default Tiers."""
+"""What the computing process keeps true in the cluster so that the front is found and trusted: certificate, CA, default Tiers;
+and the key of agents' gossip."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from antrea.controller.certificates import PROVIDED, SELF_SIGNED, Provided, SelfSigned
+from antrea.controller.gossip_keys import GossipKeys
 from antrea.controller.tiers import create_default_tiers
 from antrea.outside.ca_publisher import CaPublisher
 
@@ -37,5 +39,6 @@ async def upkeep(
     async with asyncio.TaskGroup() as group:
         group.create_task(publisher.run(), name="CA")
         group.create_task(source, name="certificate")
+        group.create_task(lead.meanwhile(GossipKeys(kube, namespace).run), name="key of gossip")
         if tiers:
             group.create_task(lead.meanwhile(lambda: create_default_tiers(kube)), name="default Tiers")

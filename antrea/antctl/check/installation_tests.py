@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,7 @@ from antrea.antctl.check.workload import IDLE, SERVE, deployment, probe, service
 from antrea.antctl.failure import Failure
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.request import Answered, ask
+from antrea.apis.memberlist import KEYS, SECRET, parse_keys
 
 if TYPE_CHECKING:
     import re
@@ -25,8 +25,6 @@ AGENTS_SECONDS = 300.0
 SERVICE_SECONDS = 2.0
 """How long a new Service may take until it works on a Node."""
 RETRY_SECONDS = 0.5
-MEMBERLIST_SECRET = "antrea-memberlist"  # noqa: S105 (a name)
-KEY_BYTES = (16, 24, 32)
 NO_OTHER_NODE = "Inter-Node test requires multiple Nodes"
 
 
@@ -219,21 +217,21 @@ def memberlist(bench: Bench) -> None:
     """Raises Failure if agents cannot authenticate each other's gossip."""
     report, namespace = bench.room.report, bench.options.namespace
     config = agent_config(bench)
-    path = f"/api/v1/namespaces/{namespace}/secrets/{MEMBERLIST_SECRET}"
+    path = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
     try:
         secret = ask(bench.room.server, path, {})
     except Answered as why:
         if why.status != 404:
             raise
         report.doubtful(
-            f'"{MEMBERLIST_SECRET}" Secret not found, it is normally created by antrea-controller. '
+            f'"{SECRET}" Secret not found, it is normally created by antrea-controller. '
             "The Egress and ServiceExternalIP features cannot assign IPs without it"
         )
         return
     try:
-        keys = gossip_keys(base64.b64decode(secret.get("data", {}).get("keys", "")).decode())
+        keys = parse_keys(base64.b64decode(secret.get("data", {}).get(KEYS, "")).decode())
     except ValueError as why:
-        raise Failure(f'"{MEMBERLIST_SECRET}" Secret does not hold a usable key: {why}') from why
+        raise Failure(f'"{SECRET}" Secret does not hold a usable key: {why}') from why
     report.say(f"memberlist key is present ({len(keys)} key(s) configured)")
     section = config.get("memberlist") or {}
     incoming, outgoing = (section.get(f"gossipVerify{way}", True) for way in ("Incoming", "Outgoing"))
@@ -248,22 +246,6 @@ def memberlist(bench: Bench) -> None:
         )
     if incoming and outgoing:
         report.say("memberlist gossip traffic is authenticated and encrypted")
-
-
-def gossip_keys(text: str) -> list[bytes]:
-    """Keys in base64, one per line. Raises ValueError. parity: pkg/util/memberlistkeys ParseKeys"""
-    keys = []
-    for place, line in enumerate(filter(None, map(str.strip, text.splitlines()))):
-        try:
-            key = base64.b64decode(line, validate=True)
-        except binascii.Error as why:
-            raise ValueError(f"key at index {place} is not valid base64: {why}") from why
-        if len(key) not in KEY_BYTES:
-            raise ValueError(f"key at index {place} is invalid: it has {len(key)} bytes, not 16, 24 or 32")
-        keys.append(key)
-    if not keys:
-        raise ValueError("no key found")
-    return keys
 
 
 def encrypted(mode: str, name: str) -> Callable[[Bench], None]:

@@ -134,6 +134,8 @@ class Channels:
 
     def keys(self, keys: Sequence[bytes]) -> None:
         """Shared keys: the first seals, all of them open. Channels of a key that is gone end."""
+        if tuple(keys) == self._keys:
+            return
         self._keys = tuple(keys)
         self._greeting_boxes = {key: Box(derived(key, b"", b"antrea gossip greeting", 32)) for key in keys}
         self._begun.clear()

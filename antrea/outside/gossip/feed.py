@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from antrea.errors import Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import ClusterNode, Member, Quorum
 from antrea.outside import klog
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
+RETRY_SECONDS = 5.0
+SYNC_SECONDS = 10.0
 LOOK_SECONDS = 0.1
 """Between two looks at the list of Nodes, while facts are written."""
 
@@ -38,13 +41,16 @@ def addresses(nodes: Iterable[ClusterNode], me: str, address: str) -> dict[str, 
 class GossipFeed:
     """Peers are the Nodes that Kubernetes lists; keys are given by `keys`, and nothing is said before there are some.
 
-    The kinds are synced once this agent has been with a majority.
+    The kinds are synced once this agent has been with a majority, or has looked for one for SYNC_SECONDS.
     """
 
     def __init__(self, me: str, address: str, port: int) -> None:
         """`address` is where this Node's tunnels end."""
-        self._me, self._address = me, address
-        self.gossip = Gossip(me, address, port, changed=self._changed)
+        self._me, self._address, self._port = me, address, port
+        self.gossip: Gossip | None = None
+        """What runs now."""
+        self._keys: Sequence[bytes] = ()
+        self._peers: Mapping[str, str] = {}
         self._lock = threading.Lock()
         self._thread: asyncio.AbstractEventLoop | None = None
         """The thread's loop, while it runs."""
@@ -58,10 +64,11 @@ class GossipFeed:
 
     def keys(self, keys: Sequence[bytes]) -> None:
         """Shared keys, the first one for sealing."""
-        self._in_thread(lambda: self.gossip.keys(keys))
+        self._keys = keys
+        self._in_thread(self._arm)
 
     async def run(self, facts: Facts) -> None:
-        """Until cancelled. Raises Unavailable if the port is taken."""
+        """Until cancelled. While the port is taken, it tries on and on: the rest of the agent does without."""
         loop = asyncio.get_running_loop()
 
         def tell(changes: Sequence[Change], quorum: Quorum) -> None:
@@ -73,9 +80,11 @@ class GossipFeed:
         with ThreadPoolExecutor(1, thread_name_prefix="gossip") as executor:
             work = loop.run_in_executor(executor, asyncio.run, self._main())
             follow = asyncio.create_task(self._follow(facts))
+            late = loop.call_later(SYNC_SECONDS, _synced, facts)
             try:
                 await asyncio.wait({work, follow}, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                late.cancel()
                 follow.cancel()
                 self._in_thread(self._stop)
                 await asyncio.wait({work, follow})
@@ -92,13 +101,28 @@ class GossipFeed:
             do()
         try:
             with contextlib.suppress(asyncio.CancelledError):
-                await self.gossip.run()
+                while True:
+                    await self._gossip()
         finally:
             with self._lock:
                 self._thread = None
 
-    def _changed(self, changes: Sequence[Change]) -> None:
-        has, alive, of = self.gossip.machine.swim.census
+    async def _gossip(self) -> None:
+        self.gossip = Gossip(self._me, self._address, self._port, changed=self._changed)
+        self._arm()
+        try:
+            await self.gossip.run()
+        except Unavailable as why:
+            log.error("Agents cannot find each other", err=str(why))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _arm(self) -> None:
+        if self.gossip:
+            self.gossip.peers(self._peers)
+            self.gossip.keys(self._keys)
+
+    def _changed(self, gossip: Gossip, changes: Sequence[Change]) -> None:
+        has, alive, of = gossip.machine.swim.census
         quorum = Quorum(has, alive, of)
         if changes or quorum != self._told:
             self._told = quorum
@@ -130,9 +154,8 @@ class GossipFeed:
         if quorum.has != (before is not None and before.has):
             words = "With" if quorum.has else "Without"
             log.info(f"{words} a majority of agents", alive=quorum.alive, of=quorum.of)
-        if quorum.has and not facts.feeds.has(Member):
-            facts.synced(Member)
-            facts.synced(Quorum)
+        if quorum.has:
+            _synced(facts)
 
     async def _follow(self, facts: Facts) -> None:
         """Tell the thread of Nodes that come and go."""
@@ -144,14 +167,17 @@ class GossipFeed:
                 heard.clear()
                 now = addresses(facts.all(ClusterNode), self._me, self._address)
                 if facts.feeds.has(ClusterNode) and now != before:
-                    before = now
-                    self._peers(facts, now)
+                    before = self._peers = now
+                    self._in_thread(self._arm)
+                    for gone in {row.node for row in facts.all(Member)} - now.keys():
+                        facts.drop(Member, gone, urgent=True)
                 await heard.wait()
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             facts.listeners.remove(heard.set)
 
-    def _peers(self, facts: Facts, now: Mapping[str, str]) -> None:
-        self._in_thread(lambda: self.gossip.peers(now))
-        for gone in {row.node for row in facts.all(Member)} - now.keys():
-            facts.drop(Member, gone, urgent=True)
+
+def _synced(facts: Facts) -> None:
+    for kind in (Member, Quorum):
+        if not facts.feeds.has(kind):
+            facts.synced(kind)

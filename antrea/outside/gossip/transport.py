@@ -44,7 +44,7 @@ class Gossip:
         address: str,
         port: int,
         *,
-        changed: Callable[[list[Change]], None],
+        changed: Callable[[Gossip, list[Change]], None],
         timing: Timing | None = None,
     ) -> None:
         """`changed` is called after every tick, with what changed since the last."""
@@ -79,7 +79,7 @@ class Gossip:
             last.callback(loop.remove_reader, self._socket)
             while True:
                 self.machine.tick(now())
-                self._changed(self._flush())
+                self._changed(self, self._flush())
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _listen(self) -> asyncio.Server:
@@ -108,7 +108,7 @@ class Gossip:
     def _packet(self, data: bytes, origin: Origin | None) -> None:
         self.received += 1
         self.machine.packet(now(), data, origin)
-        self._changed(self._flush())
+        self._changed(self, self._flush())
 
     def _flush(self) -> list[Change]:
         packets, changes = self.machine.take()

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from antrea.antctl import mode
 from antrea.antctl.check.cluster_tests import Checker, kubernetes_version
-from antrea.antctl.check.installation_tests import gossip_keys
 from antrea.antctl.check.report import Report
 from antrea.antctl.check.room import (
     Room,
@@ -26,6 +25,7 @@ from antrea.antctl.check.room import (
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
+from antrea.apis.memberlist import format_keys, parse_keys
 from antrea.outside.kube_access import Access
 
 
@@ -126,12 +126,13 @@ async def test_an_image_that_cannot_be_pulled_is_told_once(
 )
 def test_a_gossip_key_that_agents_cannot_use_is_named(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{why}"):
-        gossip_keys(text)
+        parse_keys(text)
 
 
 def test_gossip_keys_are_read_in_order() -> None:
     keys = [b"a" * 16, b"b" * 32]
-    assert gossip_keys("\n".join(base64.b64encode(key).decode() for key in keys) + "\n") == keys
+    assert parse_keys("\n".join(base64.b64encode(key).decode() for key in keys) + "\n") == keys
+    assert parse_keys(format_keys(keys)) == keys
 
 
 @pytest.mark.parametrize(

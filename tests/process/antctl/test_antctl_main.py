@@ -116,7 +116,8 @@ async def test_antctl_shows_versions_and_log_level(address: str, tmp_path: Path)
         (("get", "ovsflows", "-p", "x"), "request to server failed: Bad Request: namespace must be provided"),
         (("get", "ovsflows", "-G", "all"), "request to server failed: OVS"),
         (("get", "podinterface", "-o", "xml"), "unsupported format type: xml"),
-        (("get", "memberlist", "-o", "json", "--anything"), "antctl get memberlist is not built yet"),
+        (("get", "memberlist"), "request to server failed: memberlist is not enabled"),
+        (("get", "bgppeers", "-o", "json", "--anything"), "antctl get bgppeers is not built yet"),
         (("traceflow", "-S", "a", "-D", "b"), "antctl traceflow is not built yet"),
     ],
 )  # fmt: skip

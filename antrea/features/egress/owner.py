@@ -1,0 +1,83 @@
+"""Which Node is to hold the address of each Egress with a pool: derived alike on every Node, from living members.
+
+parity: pkg/agent/memberlist/cluster.go syncExternalIPPool, pkg/agent/controller/egress/ip_scheduler.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.crd.pool import ExternalIPPool
+from antrea.config.agent import AgentConfig
+from antrea.engine import Unit
+from antrea.facts.egress import Egress, EgressOwner
+from antrea.facts.member import ClusterNode, Member, PoolMembers, PoolSelector, Quorum
+from antrea.facts.node import ThisNode
+from antrea.features.admission import Watched
+from antrea.features.egress.placement import Wish, place
+from antrea.features.external_ip_pool.pool import POOLS
+from antrea.features.feature import AgentFeature
+from antrea.features.grouping.selector import meets, requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+ROOM = 255
+"""Addresses of one Node, if nobody says: as many as there are marks."""
+NO_ROOM = "no Node is eligible: none of the pool's Nodes is alive and has room"
+NO_MAJORITY = "this Node is not with the majority of agents"
+
+
+def pool_selector(found: ExternalIPPool) -> PoolSelector:
+    """A pool by what agents need of it."""
+    return PoolSelector(found.metadata.name, requirements(found.spec.node_selector))
+
+
+def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
+    """Sorted by name; this Node counts as alive."""
+    this = facts.get(ThisNode)
+    living = {row.node for row in facts.all(Member) if row.alive} | {this.name if this else ""}
+    nodes = (node for node in facts.all(ClusterNode) if node.name in living)
+    yield PoolMembers(pool.pool, tuple(node.name for node in nodes if meets(dict(node.labels), pool.nodes)))
+
+
+def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
+    """Of all Egresses with an address and a pool: of those that share a Node's room, one's place depends on the others'.
+
+    Without a majority this Node takes nothing; what it knows of others stays true as far as it can tell.
+    """
+    this, config = facts.get(ThisNode), facts.get(AgentConfig)
+    room = config.egress.max_egress_ips_per_node if config else ROOM
+    own = {node.name: node.most_egress_ips for node in facts.all(ClusterNode)}
+
+    def most(node: str) -> int:
+        said = own.get(node)
+        return room if said is None else said
+
+    wishes = [
+        Wish(egress.created, egress.name, egress.ip, egress.pool)
+        for egress in facts.all(Egress)
+        if egress.pool and egress.ip
+    ]
+    pools = {row.pool: row.nodes for row in facts.all(PoolMembers)}
+    for egress, node in place(wishes, pools, most).items():
+        if not node:
+            yield EgressOwner(egress, "", NO_ROOM)
+        elif this and node == this.name and not quorum.has:
+            yield EgressOwner(egress, "", NO_MAJORITY)
+        else:
+            yield EgressOwner(egress, node)
+
+
+FEATURE = AgentFeature(
+    name="EgressPlacement",
+    tables=lambda _config, _families: (),
+    gate="Egress",
+    watched=(Watched(POOLS, ExternalIPPool, PoolSelector, pool_selector),),
+    units=(
+        Unit(PoolSelector, pool_members, yields=(PoolMembers,)),
+        Unit(Quorum, egress_owners, yields=(EgressOwner,)),
+    ),
+)

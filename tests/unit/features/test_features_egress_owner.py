@@ -1,0 +1,151 @@
+"""Which Node each agent derives for an Egress's address, as members, labels, pools and the majority change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.agent.membership import cluster_node
+from antrea.apis.core import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
+from antrea.apis.crd.part import LabelSelector, Metadata
+from antrea.apis.crd.pool import ExternalIPPool, ExternalIPPoolSpec
+from antrea.config.agent import AgentConfig
+from antrea.config.agent_sections import Egress as EgressSection
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress, EgressOwner
+from antrea.facts.member import ClusterNode, Member, PoolSelector, Quorum
+from antrea.facts.node import ThisNode
+from antrea.features.egress.owner import FEATURE, NO_MAJORITY, NO_ROOM, pool_selector
+from antrea.features.egress.placement import Ring
+
+if TYPE_CHECKING:
+    from antrea.facts.fact import Fact
+
+NAMES = ["n1", "n2", "n3"]
+POOL = PoolSelector("pool", (("egress", "=", ("yes",)),))
+ADDRESS = "172.18.181.40"
+FIRST = Ring(NAMES).pick(ADDRESS)
+SECOND = Ring([name for name in NAMES if name != FIRST]).pick(ADDRESS)
+
+
+def node(name: str, *, labelled: bool = True, most: int | None = None) -> ClusterNode:
+    ip = f"192.0.2.{name[1:]}"
+    return ClusterNode(name, (ip,), (ip,), (("egress", "yes"),) if labelled else (), most)
+
+
+def web(name: str = "web", ip: str = ADDRESS, created: str = "1") -> Egress:
+    return Egress(name, f"uid-{name}", ip, "pool", created)
+
+
+class Agent:
+    """The units of one Node, with all members alive and a majority."""
+
+    def __init__(self, name: str, *rows: Fact) -> None:
+        self.name = name
+        self.facts = Facts()
+        self.engine = Engine(self.facts, FEATURE.units)
+        members = (Member(other, alive=True) for other in NAMES if other != name)
+        quorum = Quorum(has=True, alive=3, of=3)
+        for row in (ThisNode(name), AgentConfig(), POOL, quorum, *map(node, NAMES), *members, web(), *rows):
+            self.facts.put(row)
+
+    def put(self, *rows: Fact) -> None:
+        for row in rows:
+            self.facts.put(row)
+
+    @property
+    def owners(self) -> dict[str, EgressOwner]:
+        self.engine.plan()
+        return {row.egress: row for row in self.facts.all(EgressOwner)}
+
+    @property
+    def owner(self) -> EgressOwner | None:
+        return self.owners.get("web")
+
+
+def test_egress_owner_is_the_same_on_every_node() -> None:
+    assert [Agent(name).owner for name in NAMES] == [EgressOwner("web", FIRST)] * 3
+
+
+def test_egress_owner_is_the_next_node_when_the_first_dies_and_the_first_again_when_it_returns() -> None:
+    agent = Agent(SECOND)
+    agent.put(Member(FIRST, alive=False))
+    assert agent.owner == EgressOwner("web", SECOND)
+    agent.put(Member(FIRST, alive=True))
+    assert agent.owner == EgressOwner("web", FIRST)
+
+
+def test_egress_owner_is_not_this_node_without_a_majority_but_may_be_another() -> None:
+    agent = Agent(FIRST)
+    agent.put(Quorum(has=False, alive=3, of=3))
+    assert agent.owner == EgressOwner("web", "", NO_MAJORITY)
+    other = Agent(SECOND)
+    other.put(Quorum(has=False, alive=3, of=3))
+    assert other.owner == EgressOwner("web", FIRST)
+
+
+def test_egress_owner_has_the_labels_that_the_pool_asks_for() -> None:
+    agent = Agent(FIRST)
+    agent.put(node(FIRST, labelled=False))
+    assert agent.owner == EgressOwner("web", SECOND)
+    for name in NAMES:
+        agent.put(node(name, labelled=False))
+    assert agent.owner == EgressOwner("web", "", NO_ROOM)
+    agent.put(PoolSelector("pool", ()))
+    assert agent.owner == EgressOwner("web", FIRST)
+
+
+def test_egress_owner_is_gone_with_its_node_its_pool_and_its_address() -> None:
+    agent = Agent(SECOND)
+    agent.facts.drop(ClusterNode, FIRST)
+    assert agent.owner == EgressOwner("web", SECOND)
+    agent.put(web(ip=""))
+    assert agent.owners == {}
+    agent.put(web())
+    assert agent.owners.keys() == {"web"}
+    agent.facts.drop(PoolSelector, "pool")
+    assert agent.owners == {}
+
+
+def test_egress_owner_has_room_by_configuration_or_by_the_nodes_annotation() -> None:
+    one = AgentConfig(egress=EgressSection(max_egress_ips_per_node=1))
+    egresses = [web(f"e{number}", f"10.0.0.{number}", str(number)) for number in range(5)]
+    agent = Agent("n1", one, *egresses)
+    agent.facts.drop(Egress, "web")
+    assert sorted(row.node for row in agent.owners.values()) == ["", "", *NAMES]
+    assert [agent.owners[f"e{number}"].why for number in (3, 4)] == [NO_ROOM] * 2
+    agent.put(node("n2", most=2))
+    assert sorted(row.node for row in agent.owners.values()) == ["", "n1", "n2", "n2", "n3"]
+    agent.put(node("n3", most=0))
+    assert sorted(row.node for row in agent.owners.values()) == ["", "", "n1", "n2", "n2"]
+
+
+def test_a_pool_is_read_by_its_node_selector() -> None:
+    selector = LabelSelector(match_labels={"egress": "yes"})
+    spec = ExternalIPPoolSpec(ip_ranges=(), node_selector=selector)
+    assert pool_selector(ExternalIPPool(spec=spec, metadata=Metadata(name="pool"))) == POOL
+
+
+def kubernetes_node(labels: dict[str, str], annotations: dict[str, str], cidrs: tuple[str, ...]) -> Node:
+    addresses = (NodeAddress("InternalIP", "192.0.2.1"), NodeAddress("Hostname", "n1"))
+    meta = ObjectMeta(name="n1", labels=labels, annotations=annotations)
+    return Node(meta, NodeSpec(pod_cidrs=cidrs), NodeStatus(addresses))
+
+
+def test_a_node_is_a_member_if_it_runs_linux_and_has_addresses_for_pods() -> None:
+    cidrs = ("10.10.0.0/24",)
+    labels = {"kubernetes.io/os": "linux", "egress": "yes"}
+    annotations = {
+        "node.antrea.io/transport-addresses": "198.51.100.1, fd00::1",
+        "node.antrea.io/max-egress-ips": "7",
+    }
+    assert cluster_node(kubernetes_node(labels, annotations, cidrs)) == ClusterNode(
+        "n1",
+        ("192.0.2.1",),
+        ("198.51.100.1", "fd00::1"),
+        (("egress", "yes"), ("kubernetes.io/os", "linux")),
+        7,
+    )
+    plain = cluster_node(kubernetes_node({}, {"node.antrea.io/max-egress-ips": "many"}, cidrs))
+    assert plain == ClusterNode("n1", ("192.0.2.1",), ("192.0.2.1",))
+    assert cluster_node(kubernetes_node({"kubernetes.io/os": "windows"}, {}, cidrs)) is None
+    assert cluster_node(kubernetes_node(labels, {}, ())) is None
