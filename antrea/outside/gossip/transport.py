@@ -50,8 +50,8 @@ class Gossip:
         """`changed` is called after every tick, with what changed since the last."""
         self.machine = Machine(me, random=SystemRandom(), token=secrets.token_bytes, now=now(), timing=timing)
         self.address, self.port = address, port
-        self.sent = self.received = 0
-        """Packets."""
+        self.sent = self.received = self.octets = 0
+        """Packets, and bytes of those sent."""
         self._changed = changed
         self._addresses: dict[str, str] = {}
         self._family = socket.AF_INET6 if is_ipv6(address) else socket.AF_INET
@@ -114,6 +114,7 @@ class Gossip:
         packets, changes = self.machine.take()
         for packet in packets:
             self.sent += 1
+            self.octets += len(packet.data)
             if packet.origin is not None:
                 packet.origin.send(packet.data)
             elif packet.stream:
