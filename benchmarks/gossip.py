@@ -13,17 +13,24 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from antrea.features.egress.placement import Ring, Wish, place
+from antrea.outside.gossip.machine import Machine
 from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from antrea.outside.gossip.machine import Packet
 
 TIMES = 5
 SETTLE_SECONDS, MEASURE_SECONDS = 10.0, 10.0
+SETTLED_SECONDS = 20
+"""In virtual time: until all have told each other what there is to tell."""
 DEATHS = 5
 LOSS, LOSS_SECONDS = 0.05, 120.0
 UPSTREAM_SECONDS = (2.0, 6.0)
@@ -125,6 +132,42 @@ def cost(count: int) -> tuple[list[float], list[float], list[float]]:
     return cpu, packets, octets
 
 
+def cost_without_sockets(count: int, seconds: int = 10) -> list[float]:
+    """Percent of a core that one member of `count` takes by itself, in virtual time: so many fit no machine otherwise."""
+    names = [f"node-{number}" for number in range(count)]
+    rng, at = random.Random(1), 0.0
+    machines = {name: Machine(name, random=rng, token=rng.randbytes) for name in names}
+    measured, taken = machines[names[0]], [0.0]
+
+    def during(machine: Machine, work: Callable[[], None]) -> None:
+        began = time.thread_time()
+        work()
+        packets, _ = machine.take()
+        if machine is measured:
+            taken[0] += time.thread_time() - began
+        queue.extend(packets)
+
+    queue: deque[Packet] = deque()
+    for machine in machines.values():
+        machine.keys((bytes(32),))
+        machine.peers(at, names)
+    found = []
+    for tick in range(20 * (SETTLED_SECONDS + TIMES * seconds)):
+        at = 0.05 * tick
+        for machine in machines.values():
+            during(machine, partial(machine.tick, at))
+        while queue:
+            packet = queue.popleft()
+            there = machines[packet.to]
+            during(there, partial(there.packet, at, packet.data))
+        if tick >= 20 * SETTLED_SECONDS and (tick + 1) % (20 * seconds) == 0:
+            found.append(100 * taken[0] / seconds)
+        if (tick + 1) % (20 * seconds) == 0:
+            taken[0] = 0.0
+    assert all(machine.swim.census == (True, count, count) for machine in machines.values())
+    return found
+
+
 def detection(count: int, loss: float) -> tuple[list[float], list[float]]:
     """Seconds from a kill -9 until the first and until the last member knows."""
     first, last = [], []
@@ -186,7 +229,7 @@ def placement() -> None:
 def main() -> None:
     """All figures."""
     few, *_ = cost(10)
-    for count in (100, 500):
+    for count in (100,):
         cpu, packets, octets = cost(count)
         show(
             f"gossip_cpu_of_one_of_{count}",
@@ -197,6 +240,9 @@ def main() -> None:
         )
         show(f"gossip_packets_of_one_of_{count}", "per_second", packets)
         show(f"gossip_bytes_of_one_of_{count}", "per_second", octets)
+    bare = {count: tuple(cost_without_sockets(count)) for count in (100, 500)}
+    against = Against("of 100", bare[100])
+    show("gossip_cpu_of_one_of_500_without_sockets", "percent", bare[500], against=against, target=CPU_TARGET)
     for loss in (0.0, LOSS):
         first, last = detection(5, loss)
         tail = f"_at_{loss:.0%}_loss".replace("%", "_percent") if loss else ""
