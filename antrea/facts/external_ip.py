@@ -59,32 +59,35 @@ class Named(Fact, frozen=True):
         return f"{self.owner} {self.address}"
 
 
-class Taken(Fact, frozen=True):
-    """The named addresses of a pool within 256: all who name one add theirs, so that a change costs no more in a full pool."""
+class Block(Fact, frozen=True):
+    """Addresses within 256: each who has one adds it, so that a change costs no more where many are."""
 
-    pool: str
-    """As of `Named`."""
     family: int
     block: int
     """Their number without the last 8 bits."""
     parts: tuple[int, ...] = ()
-    indexes: ClassVar[Mapping[str, Callable[[Taken], Iterable[Hashable]]]] = {"pool": lambda row: (row.pool,)}
-
-    @property
-    def key(self) -> str:
-        return block_key(self.pool, self.family, self.block)
 
     def with_parts(self, parts: tuple[int, ...]) -> Self:
         return msgspec.structs.replace(self, parts=parts)
 
 
-class Used(Taken, frozen=True):
-    """The same of those that somebody has."""
+class Taken(Block, frozen=True):
+    """Addresses that are named or promised, by whomever and of whatever pool."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.family} {self.block}"
 
 
-def block_key(pool: str, family: int, block: int) -> str:
-    """Of Taken and Used."""
-    return f"{pool} {family} {block}"
+class Used(Block, frozen=True, kw_only=True):
+    """Addresses of a pool that somebody has."""
+
+    pool: str
+    indexes: ClassVar[Mapping[str, Callable[[Used], Iterable[Hashable]]]] = {"pool": lambda row: (row.pool,)}
+
+    @property
+    def key(self) -> str:
+        return f"{self.pool} {self.family} {self.block}"
 
 
 class Seeker(Fact, frozen=True):

@@ -60,7 +60,10 @@ class EgressAddressSink:
 
         async def write(entry: EgressAddress) -> str:
             async with room:
-                return await self._write(entry)
+                try:
+                    return await self._write(entry)
+                except Refused as no:
+                    return no.why
 
         taken = [(entry, why) for entry, why in promised if why]
         right = [entry for entry, why in promised if not why]

@@ -27,7 +27,7 @@ from antrea.outside.kube import Kube
 from antrea.outside.kube_access import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from antrea.engine import Unit
 
@@ -125,8 +125,8 @@ class World:
             write()
         self.now += 100.0
 
-    def write(self, path: str, body: Object, replica: Replica) -> bool:
-        """Whether it was the version that was meant."""
+    def write(self, path: str, body: Object, knew: Collection[str]) -> bool:
+        """Whether it was the version that was meant; `knew`: who named the address, to the writer when it wrote."""
         found = self.api.objects.get(path)
         meta = body["metadata"]
         if found is None or any(found["metadata"][key] != meta[key] for key in ("uid", "resourceVersion")):
@@ -138,8 +138,7 @@ class World:
         else:
             spec["egressIP"] = address
             for other, theirs in self.api.egresses().items():
-                heard = replica.facts.get(EgressRow, other)
-                unheard = other in self.api.hand and (heard is None or heard.address != address)
+                unheard = other in self.api.hand and other not in knew
                 if other != name and theirs.get("egressIP") == address and not unheard:
                     self.twice.append(f"{address}: {name} and {other}")
         self.api.hand.discard(name)
@@ -182,11 +181,12 @@ class Wire(Kube):
             return (200, json.dumps(found).encode()) if found else (404, b"{}")
         assert replica.leads, "a write of one that does not lead"
         asked = json.loads(body)
+        knew = [row.name for row in replica.facts.by(EgressRow, "address", asked["spec"]["egressIP"])]
         outcome = world.outcomes.pop(0) if world.outcomes else "now"
         if outcome == "late":
-            world.api.late.append(lambda: void(world.write(path, asked, replica)))
+            world.api.late.append(lambda: void(world.write(path, asked, knew)))
             raise Unavailable("nobody knows")
-        if outcome == "refused" or not world.write(path, asked, replica):
+        if outcome == "refused" or not world.write(path, asked, knew):
             raise Refused([path], "the object has been modified")
         if outcome == "lost":
             raise Unavailable("nobody knows")

@@ -8,12 +8,11 @@ parity: pkg/controller/externalippool/controller.go
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from antrea.apis.status import Status
 from antrea.engine import Unit
-from antrea.facts.external_ip import Held, Leads, Named, Offer, Seeker, Taken, Used, block_key
+from antrea.facts.external_ip import Held, Leads, Named, Offer, Seeker, Taken, Used
 from antrea.features.controller import ControllerFeature
 from antrea.features.external_ip_pool.address import BLOCK, free, read, total, usable
 from antrea.features.external_ip_pool.pool import POOLS, WATCHED, PoolRow
@@ -29,7 +28,7 @@ MANAGER = "antrea-controller"
 def taken(_: Facts, named: Named) -> Iterator[Taken]:
     """Where offers look."""
     if address := read(named.address):
-        yield Taken(named.pool, address.version, int(address) // BLOCK, (int(address),))
+        yield Taken(address.version, int(address) // BLOCK, (int(address),))
 
 
 def held(facts: Facts, named: Named) -> Iterator[Held | Used]:
@@ -45,7 +44,7 @@ def held(facts: Facts, named: Named) -> Iterator[Held | Used]:
     ]
     if min(rivals, key=lambda row: (row.since, row.owner)) == named:
         yield Held(named.owner, named.pool, named.address)
-        yield Used(named.pool, address.version, int(address) // BLOCK, (int(address),))
+        yield Used(address.version, int(address) // BLOCK, (int(address),), pool=named.pool)
 
 
 def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:
@@ -55,9 +54,8 @@ def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:
         return  # and is not woken by those that have theirs
 
     def block(family: int, number: int) -> frozenset[int]:
-        # those of no pool, or of one that has them no more, count as well
-        rows = (facts.get(Taken, block_key(name, family, number)) for name in (pool.name, ""))
-        return frozenset(chain.from_iterable(row.parts for row in rows if row))
+        row = facts.get(Taken, Taken(family, number).key)
+        return frozenset(row.parts if row else ())
 
     left = free(pool.spans, block)
     for seeker in sorted(seekers, key=lambda row: (row.since, row.owner)):

@@ -117,9 +117,11 @@ class Play:
             self._by_hand(path, {"egressIP": spec["egressIP"]})
 
     def pool(self) -> None:
+        """At times over another one, as if nobody had checked it."""
         pool = self.rnd.choice([*POOL_OF])
+        of = pool if self.rnd.random() < 0.8 else "p"
         if f"{POOLS}/{pool}" not in self.world.api.objects:
-            self.world.api.make(f"{POOLS}/{pool}", ranges(pool, self.rnd.randint(1, 4)))
+            self.world.api.make(f"{POOLS}/{pool}", ranges(of, self.rnd.randint(1, 4)))
 
     def grow(self) -> None:
         pool = self.rnd.choice([*POOL_OF])
