@@ -15,6 +15,7 @@ from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
 from antrea.agent.health import Health
+from antrea.agent.id_floor import keep_clear
 from antrea.agent.membership import Membership, cluster_feed
 from antrea.agent.node_events import node_voice
 from antrea.agent.nodes import ThisFeed, own_node, peer_feed, pod_feed
@@ -237,6 +238,8 @@ class Agent:
         self.view.tables, self.view.ovs_version = dict(pipeline.ids), lambda: str(db.root["ovs_version"])
         for row in (self.config, self.view.now.gates, prepared.node, prepared.transport, Realised(pipeline)):
             self.facts.put(row)
+        if self.journal.blank and prepared.cookie_round > FIRST_ROUND:
+            await keep_clear(self.facts, self.ofctl)
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
         self.view.operations = flows.operations
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)

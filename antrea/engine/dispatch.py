@@ -206,10 +206,10 @@ class Courier:
             return
         self.lane.refuse(batch, refs, lambda tries: self._again(tries, 0), no)
         for ref in refs:
-            slot, _ = batch.flight[ref]
+            slot, value = batch.flight[ref]
             self._errors.note(f"refused {ref[0].__name__}", ref, no)
             if not slot.drop and slot.rank < REPORT:
-                self._ledger.refuse(ref, no, self._again)
+                self._ledger.refuse(ref, value, no, self._again)
 
     def _again(self, tries: int, nth: int) -> float:
         """Owners of one refused entry try again one after the other: perhaps all but one of them fit."""

@@ -147,7 +147,9 @@ class Ids:
         }
 
     def _pool(self, name: str) -> _Pool:
-        return self._pools.setdefault(name, _Pool())
+        if (pool := self._pools.get(name)) is None:
+            pool = self._pools[name] = _Pool()
+        return pool
 
     def _order(self, name: str) -> Ranks:
         return self._ranks.setdefault(name, Ranks())

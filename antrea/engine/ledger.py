@@ -8,7 +8,7 @@ from antrea.engine.entry import REPORT, Ref
 from antrea.engine.job import NOTHING, Hold, Job
 from antrea.engine.lane import Lane
 from antrea.engine.order import Order, Slot
-from antrea.engine.wanted import Wanted
+from antrea.engine.wanted import Clash, Wanted
 from antrea.facts.fact import Fact
 
 if TYPE_CHECKING:
@@ -151,12 +151,15 @@ class Ledger:
 
     # known noes
 
-    def refuse(self, ref: Ref, refused: Refused, due: Callable[[int, int], float]) -> None:
+    def refuse(self, ref: Ref, value: Any, refused: Refused, due: Callable[[int, int], float]) -> None:
         """Hold back the owners of `ref`, whole: those that changed it, or if none did (a replay), all of them.
 
+        Nobody, if `value` is no longer wanted: who changed it is held back already for another entry of the same call.
         `due(tries, nth)` says when the nth owner may try again for the so-manieth time.
         """
         owners = list(self.waiters.get(ref, ()))
+        if not owners and not self._wants(ref, value):
+            return
         if not owners:
             owners = [job for jobs in self.jobs.values() for job in jobs.values() if ref in job.given]
             for job in owners:
@@ -167,6 +170,12 @@ class Ledger:
         if not self.busy:
             for _ in self.review(late=True):
                 pass
+
+    def _wants(self, ref: Ref, value: Any) -> bool:
+        try:
+            return bool(self.wanted.get(ref) == value)
+        except Clash:
+            return False
 
     def _hold(self, job: Job, hold: Hold) -> None:
         job.held = hold

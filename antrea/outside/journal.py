@@ -29,6 +29,8 @@ class FileJournal:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._open()
             text = path.read_bytes()
+            self.blank = not text
+            """Nothing was in it: the first start on this machine, or somebody has removed it."""
             os.ftruncate(self._file, text.rfind(b"\n") + 1)
         except OSError as why:
             raise self._unavailable("open", why) from why

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.address import address_text, networks, service_matches
-from antrea.features.network_policy.place import SERVICE, TO, place, side
+from antrea.features.network_policy.place import IN, OUT, SERVICE, TO, Side, place, side
 from antrea.features.network_policy.rule import Conjunction, Rule, own_conjunctions, resolved, targets
 from antrea.features.network_policy.verdict import verdict_flows
 from antrea.openflow import action
@@ -75,9 +75,9 @@ def families(facts: Facts) -> list[bool]:
     return sorted({is_ipv6(cidr) for cidr in node.pod_cidrs}) if node else []
 
 
-def target_matches(rule: Rule, pod: PodInterface) -> list[tuple[Match, ...]]:
-    """Packets of a Pod that a rule is for: by address what it sends, by port what it receives."""
-    if rule.egress:
+def target_matches(here: Side, pod: PodInterface) -> list[tuple[Match, ...]]:
+    """Packets of a Pod that rules are for: by address what it sends, by port what it receives."""
+    if here is OUT:
         return [(src(address),) for address in pod.ips]
     return [(TARGET_OF_PORT(pod.ofport).match,)]
 
@@ -90,18 +90,20 @@ def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
 
     A job of its own: it stands also if the rules are too many for one message.
     """
-    for rule, _ in targets(facts, pod):
-        for match in target_matches(rule, pod) if rule.isolates else ():
-            yield isolation(side(rule).default, Priority.NORMAL, *match, then=DROP)
+    closed = {side(rule) for rule, _ in targets(facts, pod) if rule.isolates}
+    for here in (OUT, IN):
+        for match in target_matches(here, pod) if here in closed else ():
+            yield isolation(here.default, Priority.NORMAL, *match, then=DROP)
 
 
 def target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """The Pod in the conjunctions of the rules that are for it."""
+    matches = {here: target_matches(here, pod) for here in (OUT, IN)}
     yield from united(
         part(facts, rule, found, side(rule).target, *match)
         for rule, member in targets(facts, pod)
         for found in own_conjunctions(facts, rule, member, target=True)
-        for match in target_matches(rule, pod)
+        for match in matches[side(rule)]
     )
 
 

@@ -308,7 +308,7 @@ async def hold_together(seed: int, ledger: type[Ledger] = Ledger, patience: floa
 class HalfLedger(Ledger):
     """Mutant: a known no concerns the refused entry only."""
 
-    def refuse(self, ref: Any, refused: Refused, due: Callable[[int, int], float]) -> None:
+    def refuse(self, ref: Any, value: Any, refused: Refused, due: Callable[[int, int], float]) -> None:
         pass
 
 

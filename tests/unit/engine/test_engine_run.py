@@ -393,6 +393,29 @@ async def test_only_the_newcomer_is_held_back_when_a_shared_entry_grows_too_big(
     await until(lambda: w.flows.state[Flow, "shared"].actions == ("conj(2)", "conj(3)", "conj(4)"))
 
 
+async def test_a_newcomer_to_two_shared_entries_that_grow_too_big_holds_nobody_else_back(world: Run) -> None:
+    def conjunctions(facts: Facts, pod: Pod) -> Iterator[Any]:
+        yield Flow("one", (f"conj({pod.port})",))
+        yield Flow("two", (f"conj({pod.port})",))
+
+    w = world((Unit(Pod, conjunctions),))
+    w.facts.put(Pod("p1", 1))
+    w.facts.put(Pod("p2", 2))
+    await w.engine.quiet()
+
+    def at_most_two(entry: Any) -> None:
+        if len(entry.actions) > 2:
+            raise Refused([Flow("one"), Flow("two")], "both do not fit a message")
+
+    w.flows.on_entry = at_most_two
+    w.facts.put(Pod("p3", 3))
+    with pytest.raises(Refused, match="both do not fit"):
+        await w.engine.settled(Pod, "p3")
+    held = [ref[2] for ref in w.engine.errors.standing if isinstance(ref, tuple) and ref[0] == "held"]
+    assert held == ["p3"]
+    assert {flow.actions for flow in w.flows.state.values()} == {("conj(1)", "conj(2)")}
+
+
 async def test_a_refused_drop_is_tried_again(world: Run) -> None:
     w = world((Unit(Pod, flow),))
     w.facts.put(Pod("a", 1))
