@@ -21,19 +21,16 @@ from antrea.engine import Engine, Facts
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.feature import Realised
-from antrea.host.address import Address
-from antrea.host.link import Link
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
-from antrea.host.route import Neighbour, Route, Rule
-from antrea.host.sysctl import Sysctl
 from antrea.openflow.flow import Flow
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
+from antrea.outside.nft import KINDS as NFT_KINDS
 from antrea.outside.nft import NftSink
 from antrea.outside.ofctl import FlowSink
 from antrea.outside.ofctl_run import Ofctl
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_ports import PortFeed
+from antrea.outside.rtnetlink import KINDS
 
 POD_CIDRS = ("10.244.1.0/24",)
 
@@ -63,8 +60,8 @@ async def run(settings: Settings) -> None:
         [unit for feature in FEATURES for unit in feature.units],
         {
             Flow: flows,
-            **dict.fromkeys((Link, Address, Route, Rule, Neighbour, Sysctl), netlink),
-            **dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), nft),
+            **dict.fromkeys(KINDS, netlink),
+            **dict.fromkeys(NFT_KINDS, nft),
         },
         sweeps=SWEEPS,
     )

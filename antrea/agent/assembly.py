@@ -42,7 +42,6 @@ from antrea.features.node_route import agent as node_route
 from antrea.features.pod_connectivity import agent as pod_connectivity
 from antrea.features.proxy import agent as proxy
 from antrea.host.carrier import HOLDER_TYPE
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
 from antrea.host.ovs_port import Port
 from antrea.host.pod_cidr import held
 from antrea.host.tunnel_neighbour import TunnelNeighbour
@@ -60,6 +59,7 @@ from antrea.outside.journal import FileJournal
 from antrea.outside.kube_feed import KindFeed
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
+from antrea.outside.nft import KINDS as NFT_KINDS
 from antrea.outside.nft import NftSink
 from antrea.outside.node_annotation import AnnotationSink
 from antrea.outside.ofctl import FlowSink
@@ -247,7 +247,7 @@ class Agent:
         units = [unit for feature in self.features for unit in feature.units]
         sinks: dict[type, Sink] = {Flow: flows, Meter: meters, Port: ports}
         sinks |= dict.fromkeys(KINDS, netlink)
-        sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
+        sinks |= dict.fromkeys(NFT_KINDS, nft := NftSink())
         sinks |= {NodeAnnotation: self.annotations, Status: StatusSink(self.kube)}
         sinks[TunnelNeighbour] = tunnels = TunnelNeighbourSink(Path(self.config.ovs_run_dir))
         for pool, most in (limit for feature in self.features for limit in feature.limits):
@@ -256,7 +256,7 @@ class Agent:
             self.facts.ids.between(pool, low, high)
         acts: dict[type[Act], Doing] = {Announce: self.announcer.announce, Assigned: self._assigned}
         self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.view.now.gates.names))
-        switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, tunnels))
+        switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, nft, tunnels))
         self.health.follow(db, switch)
         tasks.create_task(self.report.run(), name="AntreaAgentInfo")
         for name, feed in self._feeds(db, prepared).items():

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.host.carrier import crosses, ip_mac, mark_mac
+from antrea.host.carrier import bit_mac, crosses, ip_mac, mark_mac
 from antrea.openflow.action import set_eth_dst, set_eth_src, set_tun_dst
 from antrea.openflow.fields import FROM_TUNNEL_REG_MARK, GLOBAL_VIRTUAL_MAC, SNAT_PKT_MARK
 from antrea.openflow.match import dl_src, tun_dst
 
 if TYPE_CHECKING:
-    from antrea.openflow.field import Action, Match
+    from antrea.openflow.field import Action, Mark, Match
 
 
 def marked(datapath: str, mark: int) -> list[Action]:
     """To the host by the gateway, with an Egress mark."""
     return [SNAT_PKT_MARK(mark).load if crosses(datapath) else set_eth_src(mark_mac(mark))]
+
+
+def told(datapath: str, mark: Mark) -> Match:
+    """From the host by the gateway, with a mark of one bit."""
+    mask = mark.field.mask
+    return mark.match if crosses(datapath) else dl_src(bit_mac(mask))
 
 
 def tunnelled(datapath: str, ip: str, end: str, gateway_mac: str) -> list[Action]:

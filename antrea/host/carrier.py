@@ -12,7 +12,7 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from antrea.host.link import Dummy, Vlan
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftTag
 from antrea.host.ovs_port import TYPE_KEY, Port
 
 if TYPE_CHECKING:
@@ -64,6 +64,17 @@ def mark_entry(datapath: str, mark: int, category: int) -> Iterator[NftElement]:
     """What the host needs to read this mark."""
     if not crosses(datapath):
         yield NftElement(set=MARK_SET, value=mark_mac(mark), data=f"{mark:#010x}", category=category)
+
+
+def bit_mac(mask: int) -> str:
+    """The source MAC that stands for one bit of the mark of what the host sends to OVS."""
+    return mark_mac(mask)
+
+
+def telling_entry(datapath: str, gateway: str, mask: int) -> Iterator[NftTag]:
+    """What the host needs so that OVS knows a bit of the mark of what comes by `gateway`: nothing where marks cross."""
+    if not crosses(datapath):
+        yield NftTag(dev=gateway, bit=mask, mac=bit_mac(mask))
 
 
 def vlan_device(datapath: str, name: str, link: Transport, vlan: int, mac: str, category: int) -> Port | Vlan:

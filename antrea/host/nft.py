@@ -13,6 +13,7 @@ from antrea.host.rank import RECEIVES
 
 TABLE: Final = "inet antrea"
 SHIELD_TABLE: Final = "netdev antrea"
+TAG_PREFIX: Final = "tag-"
 
 
 class NftSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,3 +105,23 @@ class NftShield(msgspec.Struct, frozen=True):
     @property
     def chain(self) -> str:
         return f"shield-{self.dev}"
+
+
+class NftTag(msgspec.Struct, frozen=True, kw_only=True):
+    """Gives frames that the kernel sends out of an interface another source MAC, if their packet has a bit in its mark."""
+
+    dev: str
+    bit: int = 0
+    """0 in what an earlier start left: which one is not read back."""
+    mac: str = ""
+    category: int = 0
+
+    rank: ClassVar[int] = RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.dev
+
+    @property
+    def chain(self) -> str:
+        return f"{TAG_PREFIX}{self.dev}"

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.errors import Refused
-from antrea.host.nft import SHIELD_TABLE, TABLE, NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.nft import SHIELD_TABLE, TABLE, NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
 from antrea.outside import nft_text
 from antrea.outside.libnftables import Nft, NftError, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_ADDS = (NftSet, NftChain, NftElement, NftShield)
+_ADDS = (NftSet, NftChain, NftElement, NftShield, NftTag)
 """In the order in which they can be added; rules come after all of them, and deletes after rules, in reverse."""
+KINDS = (NftSet, NftChain, NftElement, NftRule, NftShield, NftTag)
 _FIXED = (NftSet, NftChain)
 """What nft cannot change in place."""
 _NOT_THERE = os.strerror(errno.ENOENT)
@@ -37,7 +38,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class NftSink:
-    """For NftSet, NftChain, NftElement, NftRule and NftShield. Works in the namespace of the thread that makes it.
+    """For all of KINDS. Works in the namespace of the thread that makes it.
 
     An entry that nft refuses does not keep the others of its batch from being applied. Between `resync` and the sweep
     of their category, entries that an earlier start left stay in force beside the wanted ones.
@@ -179,7 +180,7 @@ def _changes(old: State, new: State, rules: Mapping[str, State]) -> Iterator[Lin
     for kind in reversed(_ADDS):
         for name, entry in _of(kind, old):
             if name not in new:
-                yield Line(nft_text.delete(entry), entry, kind is NftShield)
+                yield Line(nft_text.delete(entry), entry, kind in (NftShield, NftTag))
 
 
 def _refills(old: State, rules: Mapping[str, State]) -> Iterator[Line]:
@@ -214,7 +215,7 @@ def _place(rule: NftRule) -> tuple[int, str]:
 
 
 def _table(entry: Any) -> str:
-    return SHIELD_TABLE if isinstance(entry, NftShield) else TABLE
+    return SHIELD_TABLE if isinstance(entry, NftShield | NftTag) else TABLE
 
 
 def _name(entry: Any) -> Name:

@@ -9,7 +9,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from antrea.host.nft import SHIELD_TABLE, TABLE, NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.nft import (
+    SHIELD_TABLE,
+    TABLE,
+    TAG_PREFIX,
+    NftChain,
+    NftElement,
+    NftRule,
+    NftSet,
+    NftShield,
+    NftTag,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +47,12 @@ def add(entry: Any) -> str:
         case NftShield():
             hook = f'type filter hook ingress device "{entry.dev}" priority 0; policy drop;'
             return f"add chain {SHIELD_TABLE} {entry.chain} {{ {hook} }}"
+        case NftTag():
+            chain = f"{SHIELD_TABLE} {entry.chain}"
+            hook = f'type filter hook egress device "{entry.dev}" priority 0; policy accept;'
+            rule = f"add rule {chain} meta mark & {entry.bit:#x} != 0 ether saddr set {entry.mac}"
+            made = f"add chain {chain} {{ {hook} }}; flush chain {chain}"
+            return f"{made}; {rule}" if entry.bit else made
     raise TypeError(type(entry).__name__)
 
 
@@ -49,7 +65,7 @@ def delete(entry: Any) -> str:
             return f"delete chain {TABLE} {entry.name}"
         case NftElement():
             return f"delete element {TABLE} {entry.set} {{ {entry.value} }}"
-        case NftShield():
+        case NftShield() | NftTag():
             return f"delete chain {SHIELD_TABLE} {entry.chain}"
     raise TypeError(type(entry).__name__)
 
@@ -74,7 +90,7 @@ def parse(listing: str) -> Iterator[Any]:
 def _chain(name: str, body: list[str]) -> Iterator[Any]:
     hook = next((line.strip() for line in body if line.startswith("\t\ttype ")), "")
     if device := re.search(r' device "([^"]+)"', hook):
-        yield NftShield(device[1])
+        yield NftTag(dev=device[1]) if name.startswith(TAG_PREFIX) else NftShield(device[1])
         return
     yield NftChain(name=name, hook=hook)
     for line in body:

@@ -23,12 +23,13 @@ from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.address import Announce, Assigned
 from antrea.features.feature import Realised
 from antrea.features.gate import EnabledGates
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.carrier import bit_mac
 from antrea.host.ovs_port import Port
 from antrea.openflow.flow import Flow
 from antrea.outside.addresses import AddressFeed
 from antrea.outside.announcement import NodeAnnouncer
 from antrea.outside.netlink import NetlinkSink
+from antrea.outside.nft import KINDS as NFT_KINDS
 from antrea.outside.nft import NftSink
 from antrea.outside.ofctl import FlowSink
 from antrea.outside.ofctl_run import Ofctl
@@ -159,7 +160,7 @@ class Node:
         ofctl = Ofctl(Path(self.switch.directory, "br-int.mgmt"))
         sinks: dict[type, Sink] = {Flow: FlowSink(ofctl, pipeline, 1)}
         sinks |= dict.fromkeys(KINDS, NetlinkSink())
-        sinks |= dict.fromkeys((NftChain, NftSet, NftRule, NftElement, NftShield), NftSink())
+        sinks |= dict.fromkeys(NFT_KINDS, NftSink())
         db = await Ovsdb.connect(self.switch.socket)
         sinks[Port] = PortSink(db, "br-int", ofctl, OWN_PORTS)
         announcer = NodeAnnouncer()
@@ -292,6 +293,47 @@ async def test_a_node_that_is_to_hold_an_address_of_a_pool_answers_for_it_and_gi
         await node.engine.quiet()
         assert await node.seen() == PLAIN
         assert "antrea-egress0" not in node.switch.ports("br-int")
+
+
+LISTENER = """
+import socket, sys
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+link.bind(("eth0", 0))
+link.settimeout(10)
+print("listening", flush=True)
+while True:
+    frame = link.recv(2000)
+    if frame[12:14] == b"\\x08\\x00" and frame[23] == 1 and frame[34] == 8:
+        print(frame[6:12].hex(":"), flush=True)
+        break
+"""
+
+
+def frame_source(node: Node, sender: str | None) -> str:
+    """The source MAC address with which a ping from this namespace reaches Pod `web`."""
+    words = ["ip", "netns", "exec", node.pods["web"], sys.executable, "-c", LISTENER]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as listener:
+        try:
+            assert listener.stdout is not None
+            assert listener.stdout.readline() == "listening\n"
+            node.netns.sh("ping -c 1 -W 5 10.10.0.7", sender)
+            return listener.stdout.readline().strip()
+        finally:
+            listener.kill()
+
+
+async def test_ovs_knows_what_a_process_of_the_node_sends_from_what_passes_it(node: Node) -> None:
+    node.netns.sh(f"ip route add 10.10.0.0/24 via {NODES[4]}", node.outside)
+    async with node.agent():
+        mine = await asyncio.to_thread(frame_source, node, None)
+        others = await asyncio.to_thread(frame_source, node, node.outside)
+        assert (mine, others) == (bit_mac(0x80000000), node.facts.all(OvsPort)[0].mac)
+        (probes,) = [
+            line
+            for line in node.switch.ofctl("dump-flows", "br-int").splitlines()
+            if f"dl_src={bit_mac(0x80000000)}" in line and ",ip," in line
+        ]
+        assert "n_packets=0" not in probes
 
 
 VLAN_IPS = {4: "172.16.181.40", 6: "fd00:181::40"}

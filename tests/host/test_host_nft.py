@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antrea.errors import Refused
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
 from antrea.outside.libnftables import Library, Nft, NftError, Program
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.nft import NftSink
@@ -327,3 +327,23 @@ def test_errors_tell_the_line_and_the_words(netns: Namespaces, nft: Nft) -> None
         nft.run("add table inet t\nadd element inet t s { 1 }\nadd table inet u\n")
     assert error.value.lines == {1: "No such file or directory"}
     assert netns.sh("nft list tables") == ""
+
+
+async def test_a_tag_stands_once_however_often_it_is_put_and_may_go_with_its_interface(
+    netns: Namespaces, nft: Nft
+) -> None:
+    sink, tag = NftSink(nft), NftTag(dev="gw0", bit=0x80000000, mac="02:e9:80:00:00:00", category=1)
+    netns.sh("ip link add gw0 type veth peer name gw1; ip link set gw0 up")
+    await sink.apply((*ENTRIES, tag), ())
+    await sink.apply((tag,), ())
+    later = NftSink(nft)
+    await later.resync((*ENTRIES, tag))
+    shown = netns.sh("nft list chain netdev antrea tag-gw0")
+    assert shown.count("ether saddr set 02:e9:80:00:00:00") == 1
+    left = NftSink(nft)
+    await left.resync(ENTRIES)
+    assert "tag-gw0" in netns.sh("nft list ruleset")
+    netns.sh("ip link del gw0")
+    await left.sweep(0)
+    await later.apply((), (tag,))
+    assert "tag-gw0" not in netns.sh("nft list ruleset")

@@ -13,6 +13,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
+from antrea.features.carrier import told
 from antrea.features.controlplane import GroupKind, ObjectKind
 from antrea.features.feature import AgentFeature, Families, Realised
 from antrea.features.gate import resolve
@@ -39,7 +40,6 @@ from antrea.features.network_policy.sent import (
     SentAppliedMember,
     SentPolicy,
 )
-from antrea.host.pod_cidr import gateway_ip
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
@@ -50,7 +50,7 @@ from antrea.openflow.fields import (
     TO_UPLINK_REG_MARK,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, family, src
+from antrea.openflow.match import ct_state, family
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
 from antrea.openflow.tables import (
@@ -108,20 +108,16 @@ def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What processes of the Node send to its Pods is let in, so that kubelet's probes need no rule.
-
-    A mark tells them, or where none passes (see docs/datapaths.md) the gateway's address.
-    """
+    """What processes of the Node send to its Pods is let in, so that kubelet's probes need no rule; a mark tells it."""
     config = facts.get(AgentConfig)
     if config is None:
         return
     for cidr in node.pod_cidrs:
-        marked = (family(cidr), HOST_LOCAL_SOURCE_PKT_MARK.match)
-        own = marked if config.ovs_datapath_type != "netdev" else (src(gateway_ip(cidr)),)
         yield local(
             INGRESS_SECURITY_CLASSIFIER,
             Priority.HIGH,
-            *own,
+            family(cidr),
+            told(config.ovs_datapath_type, HOST_LOCAL_SOURCE_PKT_MARK),
             ct_state("-rpl+trk"),
             then=[goto(Stage.CONNTRACK)],
         )

@@ -14,8 +14,9 @@ from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import AgentFeature, Families
 from antrea.host.address import Address
+from antrea.host.carrier import telling_entry
 from antrea.host.link import Link
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
 from antrea.host.pod_cidr import gateway_address
 from antrea.host.rank import RECEIVES
 from antrea.host.route import Route
@@ -79,6 +80,13 @@ def pod_shield(facts: Facts, pod: PodInterface) -> Iterator[NftShield]:
     config = facts.get(AgentConfig)
     if config is not None and config.ovs_datapath_type == "netdev":
         yield NftShield(pod.name, pod.port_uuid)
+
+
+def told_marks(facts: Facts, node: ThisNode) -> Iterator[NftTag]:
+    """OVS is to know what processes of the Node send."""
+    config = facts.get(AgentConfig)
+    if config is not None and facts.get(OvsPort, config.host_gateway) is not None:
+        yield from telling_entry(config.ovs_datapath_type, config.host_gateway, HOST_LOCAL_SOURCE.mask)
 
 
 def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
@@ -152,6 +160,7 @@ FEATURE = AgentFeature(
     units=(
         Unit(ThisNode, gateway_entries),
         Unit(ThisNode, firewall_entries),
+        Unit(ThisNode, told_marks),
         Unit(ThisNode, pod_addresses),
         Unit(PeerNode, pod_addresses),
         Unit(Transport, transport_entries),

@@ -202,7 +202,10 @@ table=TABLEEgressRule,priority=PRIORITY,ct_state=-new+rel,ip actions=goto_table:
 table=TABLEIngressRule,priority=PRIORITY,ct_state=-new+est,ip actions=goto_table:IngressMetric
 table=TABLEIngressRule,priority=PRIORITY,ct_state=-new+rel,ip actions=goto_table:IngressMetric
 """
-MARKED, OWN = "pkt_mark=0x80000000/0x80000000,ct_state=-rpl+trk,ip", "ct_state=-rpl+trk,ip,nw_src=10.10.0.1"
+MARKED, OWN = (
+    "pkt_mark=0x80000000/0x80000000,ct_state=-rpl+trk,ip",
+    "ct_state=-rpl+trk,ip,dl_src=02:e9:80:00:00:00",
+)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from antrea.host.address import Address
-from antrea.host.link import Link
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.link import Dummy, Link
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
 from antrea.host.rank import RECEIVES, SENDS
-from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, Route, Rule
+from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, ProxyNeighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
 
 ENTRIES = [
@@ -23,6 +23,9 @@ ENTRIES = [
     (NftChain(name="postrouting", hook="type nat hook postrouting priority srcnat;"), "postrouting"),
     (NftRule(chain="postrouting", name="masquerade", text="masquerade"), ("postrouting", "masquerade")),
     (NftShield("web-0-2f2276"), "web-0-2f2276"),
+    (NftTag(dev="antrea-gw0", bit=0x80000000, mac="02:e9:80:00:00:00"), "antrea-gw0"),
+    (Dummy("antrea-egress0", 4), "antrea-egress0"),
+    (ProxyNeighbour(dev="eth0", ip="fd00::1"), ("eth0", "fd00::1")),
 ]
 
 

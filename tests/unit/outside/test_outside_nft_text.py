@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
 from antrea.outside import nft_text
 from antrea.outside.libnftables import NftError
 
@@ -92,6 +92,15 @@ def test_a_listing_gives_back_what_we_wrote_and_nothing_of_others() -> None:
             NftShield("p0"),
             'add chain netdev antrea shield-p0 { type filter hook ingress device "p0" priority 0; policy drop; }',
             "delete chain netdev antrea shield-p0",
+        ),
+        (
+            NftTag(dev="gw0", bit=0x80000000, mac="02:e9:80:00:00:00"),
+            (
+                'add chain netdev antrea tag-gw0 { type filter hook egress device "gw0" priority 0; policy accept; };'
+                " flush chain netdev antrea tag-gw0;"
+                " add rule netdev antrea tag-gw0 meta mark & 0x80000000 != 0 ether saddr set 02:e9:80:00:00:00"
+            ),
+            "delete chain netdev antrea tag-gw0",
         ),
     ],
 )
