@@ -124,6 +124,7 @@ GATES: tuple[Gate, ...] = (
         True,
         "alpha v1.15, beta v2.3",
         "Let Egress IPs come from another subnet than the Nodes'.",
+        built=True,
     ),
     Gate("EgressTrafficShaping", _AGENT, "ALPHA", False, "alpha v1.14", "Limit the bandwidth of an Egress."),
     Gate(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.apis.crd.pool import ExternalIPPool
+from antrea.apis.crd.pool import ExternalIPPool, SubnetInfo
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.egress import Egress, EgressOwner
@@ -32,7 +32,14 @@ NO_MAJORITY = "this Node is not with the majority of agents"
 
 def pool_selector(found: ExternalIPPool) -> PoolSelector:
     """A pool by what agents need of it."""
-    return PoolSelector(found.metadata.name, requirements(found.spec.node_selector))
+    subnet = found.spec.subnet_info or SubnetInfo("", 0)
+    return PoolSelector(
+        found.metadata.name,
+        requirements(found.spec.node_selector),
+        subnet.gateway,
+        subnet.prefix_length,
+        subnet.vlan,
+    )
 
 
 def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
