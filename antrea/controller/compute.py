@@ -69,7 +69,8 @@ class Computation:
         kinds = tuple(one.fact for one in watched)
         self._sink = sink = PublishSink(publisher, self._left)
         self._facts = facts
-        statuses = LeadersSink(StatusSink(kube), ours.lead)
+        self._statuses = StatusSink(kube)
+        statuses = LeadersSink(self._statuses, ours.lead)
         self._engine = Engine(
             facts,
             [unit for feature in features for unit in feature.units],
@@ -109,7 +110,7 @@ class Computation:
 
     def metrics(self) -> str:
         """What was computed since this process started, in Prometheus' format."""
-        return policy_metrics(self._sink.processed)
+        return policy_metrics(self._sink.processed + self._statuses.written)
 
     def _left(self, policy: str, nodes: Iterable[str]) -> None:
         """What these Nodes have reported of a policy is no longer true."""

@@ -30,9 +30,41 @@ POLICIES = Metric(
     "STABLE",
     "The total number of internal-networkpolicy processed",
 )
-ROWS = {"addressgroups": ADDRESS_GROUPS, "appliedtogroups": APPLIED_TO_GROUPS, "networkpolicies": POLICIES}
+CLUSTER_POLICY_STATUSES = Metric(
+    "antrea_controller_acnp_status_updates",
+    "counter",
+    "ALPHA",
+    "The total number of actual status updates performed for Antrea ClusterNetworkPolicy Custom Resources",
+)
+POLICY_STATUSES = Metric(
+    "antrea_controller_annp_status_updates",
+    "counter",
+    "ALPHA",
+    "The total number of actual status updates performed for Antrea NetworkPolicy Custom Resources",
+)
+EGRESS_STATUSES = Metric(
+    "antrea_controller_eg_status_updates",
+    "counter",
+    "ALPHA",
+    "The total number of actual status updates performed for Antrea Egress Custom Resources",
+)
+POOL_STATUSES = Metric(
+    "antrea_controller_eip_status_updates",
+    "counter",
+    "ALPHA",
+    "The total number of actual status updates performed for Antrea ExternalIPPool Custom Resources",
+)
+ROWS = {
+    "ClusterNetworkPolicy": CLUSTER_POLICY_STATUSES,
+    "addressgroups": ADDRESS_GROUPS,
+    "NetworkPolicy": POLICY_STATUSES,
+    "appliedtogroups": APPLIED_TO_GROUPS,
+    "Egress": EGRESS_STATUSES,
+    "ExternalIPPool": POOL_STATUSES,
+    "networkpolicies": POLICIES,
+}
 
 
-def policy_metrics(processed: Mapping[str, int]) -> str:
-    """In Prometheus' format; `processed`: how often something of each kind, by its plural, was told or withdrawn."""
-    return "".join(row.text([Sample(processed.get(plural, 0))]) for plural, row in ROWS.items())
+def policy_metrics(counted: Mapping[str, int]) -> str:
+    """In Prometheus' format; `counted`: how often something was told or withdrawn, by its plural, and a status written, by kind."""
+    return "".join(row.text([Sample(counted.get(key, 0))]) for key, row in ROWS.items())

@@ -7,6 +7,7 @@ and to patch their subresource `status`.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence  # noqa: TC003 (msgspec reads annotations)
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ class StatusSink:
     def __init__(self, kube: Kube, now: Callable[[], str] = stamp) -> None:
         self._kube = kube
         self._now = now
+        self.written: Counter[str] = Counter()
+        """How often the status of an object of each kind was written since this process started."""
 
     async def apply(self, put: Sequence[Status], drop: Sequence[Status]) -> None:
         """Raises Refused naming all that were, with the server's words about the first; Unavailable."""
@@ -102,6 +105,7 @@ class StatusSink:
             except Refused as no:
                 why = no
             else:
+                self.written[entry.kind] += 1
                 log.v(2).info("Updated status", kind=entry.kind, object=entry.path.rpartition("/")[2])
                 return
         raise why or Refused([entry], f"{entry.path} is changed by others all the time")

@@ -179,9 +179,14 @@ def test_what_was_told_or_withdrawn_is_counted_once_a_batch_by_its_kind() -> Non
 
     asyncio.run(work())
     assert sink.processed == {"networkpolicies": 3, "addressgroups": 3, "appliedtogroups": 1}
-    assert [line for line in policy_metrics(sink.processed).splitlines() if not line.startswith("#")] == [
+    counted = {**sink.processed, "Egress": 2}
+    assert [line for line in policy_metrics(counted).splitlines() if not line.startswith("#")] == [
+        "antrea_controller_acnp_status_updates 0",
         "antrea_controller_address_group_processed 3",
+        "antrea_controller_annp_status_updates 0",
         "antrea_controller_applied_to_group_processed 1",
+        "antrea_controller_eg_status_updates 2",
+        "antrea_controller_eip_status_updates 0",
         "antrea_controller_network_policy_processed 3",
     ]
 
