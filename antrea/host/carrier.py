@@ -24,6 +24,8 @@ MARK_SET: Final = "carried-mark"
 CHAIN: Final = NftChain(
     name="prerouting-mangle", hook="type filter hook prerouting priority mangle; policy accept;"
 )
+MOST_MARKS: Final = 0xFF
+"""As wide as the field that OVS sets."""
 HOLDER_TYPE: Final = "egress"
 """antrea-type of a port of OVS that only has addresses."""
 _MARK_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "06", "0e"
@@ -56,6 +58,14 @@ def reading_entries(datapath: str, gateway: str, category: int) -> Iterator[NftC
         chain=CHAIN.name,
         name="marks from OVS",
         text=f'iifname "{gateway}" meta mark set ether saddr map @{MARK_SET}',
+        category=category,
+    )
+    # the switch may go on for a moment with a mark that has just been taken back
+    yield NftRule(
+        chain=CHAIN.name,
+        name="no mark that is not known",
+        text=f'iifname "{gateway}" ether saddr {mark_mac(1)}-{mark_mac(MOST_MARKS)} meta mark 0x00000000 drop',
+        order=101,
         category=category,
     )
 

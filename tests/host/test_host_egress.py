@@ -61,7 +61,7 @@ while True:
 """
 CLIENT = """
 import socket, sys
-with socket.create_connection((sys.argv[1], 8099), timeout=5) as stream:
+with socket.create_connection((sys.argv[1], 8099), timeout=int(sys.argv[2])) as stream:
     print(stream.recv(99).decode())
 """
 
@@ -197,9 +197,9 @@ class Node:
                 await news.wait()
         self.facts.listeners.remove(news.set)
 
-    async def source(self, pod: str, version: int, to: str = "") -> str:
+    async def source(self, pod: str, version: int, to: str = "", seconds: int = 5) -> str:
         """The address that the host outside, or `to`, sees when this Pod connects to it."""
-        words = (sys.executable, "-c", CLIENT, to or OUTSIDE[version])
+        words = (sys.executable, "-c", CLIENT, to or OUTSIDE[version], str(seconds))
         run = await asyncio.create_subprocess_exec(
             *("ip", "netns", "exec", self.pods[pod], *words), stdout=-1, stderr=-1
         )
@@ -239,6 +239,13 @@ async def test_a_pod_leaves_with_its_egress_ip_as_long_as_the_egress_stands_and_
         await node.until(lambda: all(node.facts.get(LocalAddress, ip) for ip in EGRESS.values()))
         await node.engine.quiet()
         assert await node.seen() == PLAIN | {("web", version): ip for version, ip in EGRESS.items()}
+
+        # a packet that is marked for an address which is not (any more) here does not leave with another
+        for lost, version in (("egress-snat", 4), ("carried-mark", 6)):
+            node.netns.sh(f"nft flush map inet antrea {lost}")
+            with pytest.raises(AssertionError, match="TimeoutError"):
+                await node.source("web", version, seconds=1)
+        assert await node.source("plain", 4) == NODES[4]
 
         node.facts.drop(EgressPod, "e4 shop/web")
         node.facts.drop(Egress, "e6")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from antrea.facts.node import LocalAddress, ThisNode
 
 POOL: Final = "egress-mark"
-MOST: Final = 255
+MOST: Final = carrier.MOST_MARKS
 """As many marks as the field has, 0 being none."""
 MAPS: Final = {False: "egress-snat", True: "egress-snat6"}
 CATEGORY: Final = int(Category.EGRESS)
@@ -40,6 +40,14 @@ def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | Nft
     yield from carrier.reading_entries(config.ovs_datapath_type, config.host_gateway, CATEGORY)
     fully = config.egress.snat_fully_random_ports
     random = " fully-random" if (config.snat_fully_random_ports if fully is None else fully) else ""
+    # whose Egress IP was here a moment ago does not leave with the Node's address
+    yield NftRule(
+        chain="postrouting",
+        name="no Pods to outside without the Egress IP asked for",
+        text=f'iifname "{config.host_gateway}" oifname != "{config.host_gateway}" meta mark & {SNAT_PKT_MARK.mask:#010x} != 0x00000000 drop',
+        order=BEFORE_MASQUERADE + 1,
+        category=CATEGORY,
+    )
     for version6 in sorted({is_ipv6(cidr) for cidr in node.pod_cidrs}):
         name, nat, proto = MAPS[version6], "ip6" if version6 else "ip", "ipv6" if version6 else "ipv4"
         yield NftSet(name=name, type="mark", data=f"{proto}_addr", category=CATEGORY)

@@ -183,7 +183,9 @@ def test_the_host_translates_by_mark_before_it_falls_back_to_the_nodes_address()
     }
     rules = {rule.text: rule.order for rule in agent.wanted(NftRule) if isinstance(rule, NftRule)}
     assert rules[RULE] < NftRule(chain="postrouting", name="", text="").order
-    assert len(rules) == 2
+    drop = 'iifname "antrea-gw0" oifname != "antrea-gw0" meta mark & 0x000000ff != 0x00000000 drop'
+    assert rules[RULE] < rules[drop] < NftRule(chain="postrouting", name="", text="").order
+    assert len(rules) == 3
     assert agent.wanted(NftChain) == set()
 
 
