@@ -48,11 +48,14 @@ async def term(kube: Kube, facts: Facts, watched: Iterable[Watched], *, fence: f
 async def _heard(kube: Kube, facts: Facts, watched: Watched) -> None:
     """Returns when each object that there was at the beginning is known as it was then, or later, or is gone."""
     late: set[str] | None = None
+    told = ""
     while late is None or late:
         try:
             found, _ = await kube.list(watched.path, Head)
         except (Unavailable, Refused) as why:
-            log.info("Waiting for the API server before anything is decided", path=watched.path, err=str(why))
+            if str(why) != told:
+                told = str(why)
+                log.info("Waiting for the API server before anything is decided", path=watched.path, err=told)
             await asyncio.sleep(RETRY_SECONDS)
             continue
         late = {

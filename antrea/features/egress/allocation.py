@@ -14,7 +14,7 @@ from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import Held, Leads, Named, Offer, Promise, Seeker
 from antrea.features.external_ip_pool.address import read
-from antrea.features.external_ip_pool.controller import MANAGER
+from antrea.features.external_ip_pool.controller import MANAGER, first
 from antrea.features.external_ip_pool.pool import PoolRow
 
 if TYPE_CHECKING:
@@ -63,9 +63,10 @@ def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | 
         message = "EgressIP is successfully allocated"
         yield _status(egress, Condition(ALLOCATED, "True", reason="Allocated", message=message))
     elif offer is None:
-        what = f"IP {egress.address}"
+        what, other = f"IP {egress.address}", first(facts, egress.pool, egress.address)
         why = f"error when allocating {what} for Egress {egress.name} from ExternalIPPool {egress.pool}"
-        yield _failed(egress, f"{why}: cannot allocate {what} in any range")
+        whose = f" ({other} has it)" if other != egress.owner else ""
+        yield _failed(egress, f"{why}: cannot allocate {what} in any range{whose}")
     elif not wanted:
         yield _failed(egress, "cannot allocate IP in any range")
 

@@ -37,14 +37,15 @@ def held(facts: Facts, named: Named) -> Iterator[Held | Used]:
     address = read(named.address)
     if pool is None or address is None or not usable(pool.spans, address):
         return
-    rivals = [
-        row
-        for row in facts.by(Named, "address", named.address)
-        if row.pool == named.pool and not row.promised
-    ]
-    if min(rivals, key=lambda row: (row.since, row.owner)) == named:
+    if first(facts, named.pool, named.address) == named.owner:
         yield Held(named.owner, named.pool, named.address)
         yield Used(address.version, int(address) // BLOCK, (int(address),), pool=named.pool)
+
+
+def first(facts: Facts, pool: str, address: str) -> str:
+    """The oldest of those that name this address of their pool; empty if nobody does."""
+    rivals = [row for row in facts.by(Named, "address", address) if row.pool == pool and not row.promised]
+    return min(((row.since, row.owner) for row in rivals), default=("", ""))[1]
 
 
 def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 from certificate_world import ApiServer, api_server, until
 
 from antrea.apis.egress_address import EGRESSES
@@ -17,6 +18,8 @@ from antrea.features.egress.controller import FEATURE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import pytest
 
 
 def row(name: str, uid: str, generation: int) -> EgressRow:
@@ -66,6 +69,23 @@ async def test_an_object_that_goes_meanwhile_is_not_waited_for() -> None:
         assert await waits(facts)
         server.drop(f"{EGRESSES}/old")
         await until(lambda: facts.get(Leads))
+
+
+async def test_while_the_api_server_refuses_nothing_is_decided_and_it_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    facts = Facts()
+    facts.put(row("new", "u-new", 2))
+    facts.put(row("old", "u-old", 2))
+    async with api_server({}) as (_, kube):
+        kube.access = msgspec.structs.replace(kube.access, url="http://127.0.0.1:1")
+        with caplog.at_level("INFO", "antrea"):
+            task = asyncio.create_task(term(kube, facts, FEATURE.watched, fence=0.0))
+            await asyncio.sleep(1.5)
+            task.cancel()
+            await asyncio.wait({task})
+    said = [one for one in caplog.records if one.message.startswith("Waiting for the API server")]
+    assert (facts.get(Leads), len(said)) == (None, 1)
 
 
 async def test_nothing_is_decided_while_writes_of_another_leader_may_still_come() -> None:

@@ -180,7 +180,7 @@ def test_of_two_that_name_one_address_the_older_has_it() -> None:
     what = "error when allocating IP 10.0.0.1 for Egress a from ExternalIPPool p"
     assert wanted(pool("p", "10.0.0.0/29"), *rows) == {
         about("b", ALLOCATED),
-        about("a", refusal(f"{what}: cannot allocate IP 10.0.0.1 in any range")),
+        about("a", refusal(f"{what}: cannot allocate IP 10.0.0.1 in any range (Egress/b has it)")),
         full("p", 6, 1),
     }
 
