@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
+from loopback import client_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from antrea.outside.kube import Kube
 
 PROMETHEUS = "system:serviceaccount:monitoring:prometheus"
 
@@ -55,13 +55,5 @@ class ReviewServer:
 async def reviews(client_ca: str = "") -> AsyncIterator[tuple[ReviewServer, Kube]]:
     """Such a server with a client of it."""
     server = ReviewServer(client_ca)
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
-            yield server, kube
-    finally:
-        await runner.cleanup()
+    async with client_of(server.serve) as kube:
+        yield server, kube

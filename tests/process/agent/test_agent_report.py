@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from loopback import client_of
 
 from antrea.agent.agent_info import MOVING, PATH, Report
 from antrea.agent.agent_view import AgentView
@@ -17,8 +18,6 @@ from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.features.accept import accept_agent
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -54,20 +53,12 @@ class Held:
 @asynccontextmanager
 async def reporting() -> AsyncIterator[tuple[Report, Held]]:
     held = Held()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", held.serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
     facts, config = Facts(), AgentConfig()
     facts.put(ThisNode("n1", ("10.1.0.0/24",), mtu=1450))
     in_effect = InEffect("", config, accept_agent(config))
     view = AgentView(lambda: in_effect, facts, Switch(), {"Classifier": 0})
-    try:
-        async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
-            yield Report(kube, view, "PEM"), held
-    finally:
-        await runner.cleanup()
+    async with client_of(held.serve) as kube:
+        yield Report(kube, view, "PEM"), held
 
 
 def fresh(uid: str) -> dict[str, Any]:

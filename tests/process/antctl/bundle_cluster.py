@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from loopback import client_of
 
 from antrea.agent.agent_view import AgentView
 from antrea.agent.api_server import AgentApi, certificate
@@ -23,8 +24,6 @@ from antrea.outside.aggregated.authorization import Authorization
 from antrea.outside.aggregated.objects import Objects
 from antrea.outside.aggregated.server import Server
 from antrea.outside.bundle_order import Order
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
 from antrea.outside.serving import listen
 from antrea.outside.support_bundle import SupportBundles
 from antrea.outside.tls import self_signed, server_tls
@@ -32,6 +31,8 @@ from antrea.outside.tls import self_signed, server_tls
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
+
+    from antrea.outside.kube import Kube
 
 PAIR, SERVING = certificate(), self_signed(("antrea.kube-system.svc",), ())
 PLANTED = "planted-secret"
@@ -179,16 +180,10 @@ def controller_server(folder: Path, kube: Kube) -> Server:
 @asynccontextmanager
 async def bundle_cluster(folder: Path) -> AsyncIterator[Cluster]:
     cluster = Cluster(folder)
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", cluster.serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    server = {"clusters": [{"name": "c", "cluster": {"server": url}}]}
-    cluster.kubeconfig.write_text(json.dumps({**KUBECONFIG, **server}))
     config = AgentConfig(api_port=0)
-    async with Kube(Access(url)) as kube:
+    async with client_of(cluster.serve) as kube:
+        server = {"clusters": [{"name": "c", "cluster": {"server": kube.access.url}}]}
+        cluster.kubeconfig.write_text(json.dumps({**KUBECONFIG, **server}))
         view = AgentView(lambda: InEffect("", config, accept_agent(config)), Facts(), NoSwitch(), {})
         cluster.lists["/api/v1/namespaces/kube-system/configmaps"] = []
         agents = [AgentApi(view, PAIR, kube, token_file=folder / f"token-{number}") for number in (1, 2)]
@@ -209,4 +204,3 @@ async def bundle_cluster(folder: Path) -> AsyncIterator[Cluster]:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await runner.cleanup()

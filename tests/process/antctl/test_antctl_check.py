@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from click.testing import CliRunner
+from loopback import answering
 
 from antrea.antctl import mode
 from antrea.antctl.check.cluster_tests import Checker, kubernetes_version
@@ -90,26 +91,20 @@ async def test_an_image_that_cannot_be_pulled_is_told_once(
     async def unready(_: web.BaseRequest) -> web.Response:
         return web.json_response(deployment(observedGeneration=1, updatedReplicas=1, replicas=1))
 
-    runner = web.ServerRunner(web.Server(unready))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
     backed_off = 'Back-off pulling image "x:1"'
     states = iter((("ErrImagePull", "from port 1"), ("ImagePullBackOff", backed_off)) * 50)
     monkeypatch.setattr("antrea.antctl.check.room.LOOK_SECONDS", 0.02)
 
-    def wait() -> None:
+    def wait(server: Server) -> None:
         wait_ready(
             *(server, Report("c"), "Deployment", "d", "/deployments"),
             seconds=0.3,
             trouble=lambda: trouble([pulling(*next(states))]),
         )
 
-    try:
+    async with answering(unready) as url:
         with pytest.raises(Failure, match="did not become ready"):
-            await asyncio.to_thread(wait)
-    finally:
-        await runner.cleanup()
+            await asyncio.to_thread(wait, Server(Access(url=url), 5.0))
     assert capsys.readouterr().out.splitlines() == [
         '[c] Waiting for Deployment "d" to become ready...',
         '[c] Waiting for Deployment "d": 0 of 1 updated replicas are available... (ErrImagePull: from port 1)',
@@ -149,17 +144,14 @@ async def test_kubernetes_has_to_be_new_enough(told: str, why: str) -> None:
     async def version(_: web.BaseRequest) -> web.Response:
         return web.json_response({"gitVersion": told})
 
-    runner = web.ServerRunner(web.Server(version))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
     found = ""
-    try:
-        await asyncio.to_thread(kubernetes_version, Checker(Room(server, Report("x"))))
-    except Failure as failure:
-        found = failure.format_message()
-    finally:
-        await runner.cleanup()
+    async with answering(version) as url:
+        try:
+            await asyncio.to_thread(
+                kubernetes_version, Checker(Room(Server(Access(url=url), 5.0), Report("x")))
+            )
+        except Failure as failure:
+            found = failure.format_message()
     assert found == why
 
 

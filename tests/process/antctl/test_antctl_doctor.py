@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 from click.testing import CliRunner
+from loopback import answering
 
 from antrea.antctl import mode
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
@@ -172,22 +173,16 @@ async def test_what_the_agent_tells_of_its_configuration_is_seen() -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
         return web.json_response(answers[request.path])
 
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-
     def nowhere(_: object) -> Server:
         raise Failure("no kubeconfig")
 
-    try:
-        agent = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
+    async with answering(answer) as url:
+        agent = Server(Access(url=url), 5.0)
         node = await asyncio.to_thread(gather, agent, nowhere, {})
         assert (node.rejected, node.unknown_keys) == ("apiPort: many", ("unknown key x is ignored",))
         answers["/agentinfo"] = {}
         node = await asyncio.to_thread(gather, agent, nowhere, {})
         assert node.rejected == ""
-    finally:
-        await runner.cleanup()
 
 
 CONDITION = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "tcp"}}
@@ -339,14 +334,8 @@ async def test_the_clock_is_compared_with_the_servers(ahead: int) -> None:
             {}, status=403, headers={"Date": formatdate(time.time() - ahead, usegmt=True)}
         )
 
-    runner = web.ServerRunner(web.Server(version))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        server = Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
-        assert abs(await asyncio.to_thread(skew, server) - ahead) < 2
-    finally:
-        await runner.cleanup()
+    async with answering(version) as url:
+        assert abs(await asyncio.to_thread(skew, Server(Access(url=url), 5.0)) - ahead) < 2
 
 
 def test_a_node_without_agent_and_api_server_is_looked_at_all_the_same(tmp_path: Path) -> None:

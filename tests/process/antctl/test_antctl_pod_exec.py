@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from loopback import answering
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.pod_exec import PROTOCOLS, STDERR, STDOUT, VERDICT, Done, run_in_pod
@@ -30,7 +31,7 @@ BROKEN = json.dumps({"status": "Failure", "message": "container not found"})
 
 
 @asynccontextmanager
-async def answering(*messages: tuple[int, str], refuse: int = 0, hold: bool = False) -> AsyncIterator[Server]:
+async def execs(*messages: tuple[int, str], refuse: int = 0, hold: bool = False) -> AsyncIterator[Server]:
     """A server that sends these on their channels to whoever asks for `echo hi` in container c of ns/p."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -48,13 +49,8 @@ async def answering(*messages: tuple[int, str], refuse: int = 0, hold: bool = Fa
         await socket.close()
         return socket
 
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}", token="t"), None)
-    finally:
-        await runner.cleanup()
+    async with answering(answer) as url:
+        yield Server(Access(url=url, token="t"), None)
 
 
 async def run(server: Server, seconds: float = 5.0) -> Done:
@@ -65,23 +61,23 @@ async def run(server: Server, seconds: float = 5.0) -> Done:
 
 async def test_output_comes_together_with_the_exit_code() -> None:
     pieces = ((STDOUT, ""), (STDOUT, "h"), (STDERR, "oh"), (STDOUT, "i\n"))
-    async with answering(*pieces, (VERDICT, SUCCESS)) as server:
+    async with execs(*pieces, (VERDICT, SUCCESS)) as server:
         assert await run(server) == Done(0, "hi\n", "oh")
-    async with answering((VERDICT, EXITED)) as server:
+    async with execs((VERDICT, EXITED)) as server:
         assert await run(server) == Done(7, "", "")
 
 
 async def test_a_command_that_cannot_run_is_one_line() -> None:
-    async with answering((VERDICT, BROKEN)) as server:
+    async with execs((VERDICT, BROKEN)) as server:
         with pytest.raises(Failure, match=r"^command in Pod ns/p: container not found$"):
             await run(server)
-    async with answering((STDOUT, "half")) as server:
+    async with execs((STDOUT, "half")) as server:
         with pytest.raises(Failure, match="the connection ended before the command"):
             await run(server)
-    async with answering(refuse=403) as server:
+    async with execs(refuse=403) as server:
         with pytest.raises(Failure, match=r"^no command can be run in Pod ns/p: 403 "):
             await run(server)
-    async with answering(hold=True) as server:
+    async with execs(hold=True) as server:
         with pytest.raises(Failure, match=r"^command in Pod ns/p did not end within 0\.3 s$"):
             await run(server, 0.3)
     away = Server(Access(url="http://127.0.0.1:9"), None)

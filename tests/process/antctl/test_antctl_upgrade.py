@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from loopback import answering
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import Server
@@ -57,13 +58,8 @@ class Api:
 
 @asynccontextmanager
 async def serving(api: Api) -> AsyncIterator[Server]:
-    runner = web.ServerRunner(web.Server(api.answer))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield Server(Access(url=f"http://127.0.0.1:{runner.addresses[0][1]}"), 5.0)
-    finally:
-        await runner.cleanup()
+    async with answering(api.answer) as url:
+        yield Server(Access(url=url), 5.0)
 
 
 async def ran(api: Api) -> None:

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
+from loopback import client_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from antrea.outside.kube import Kube
 
 Object = dict[str, Any]
 
@@ -127,16 +127,8 @@ class ApiServer:
 async def api_server(objects: dict[str, Object]) -> AsyncIterator[tuple[ApiServer, Kube]]:
     """Such a server with a client of it."""
     server = ApiServer(objects)
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
-            yield server, kube
-    finally:
-        await runner.cleanup()
+    async with client_of(server.serve) as kube:
+        yield server, kube
 
 
 async def until(condition: Any, seconds: float = 10) -> None:

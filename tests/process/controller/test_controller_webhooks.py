@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from certificate_world import api_server, until
+from loopback import client_of
 
 from antrea.apis.admission import UserInfo
 from antrea.apis.crd.tier import Tier
@@ -16,8 +17,6 @@ from antrea.controller import webhooks
 from antrea.controller.webhooks import ApiLookup, Webhooks
 from antrea.errors import Unavailable
 from antrea.features.webhooks import WATCHED
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
 
 TIERS = "/apis/crd.antrea.io/v1beta1/tiers"
 EVE = UserInfo("eve", "7", ("devs", "system:authenticated"), {"scopes": ("a", "b")})
@@ -38,16 +37,8 @@ class Reviewer:
         return web.json_response(self.body, status=self.status or 200)
 
     async def ask(self) -> bool:
-        app = web.Application()
-        app.router.add_post("/{path:.*}", self.serve)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
-                return await ApiLookup(kube).may_get_secret(EVE, "n", "s")
-        finally:
-            await runner.cleanup()
+        async with client_of(self.serve) as kube:
+            return await ApiLookup(kube).may_get_secret(EVE, "n", "s")
 
 
 async def test_the_api_server_is_asked_about_all_that_it_said_of_the_user() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from loopback import answering
 
 from antrea.apis.core import Node, ObjectMeta, ObjectReference
 from antrea.errors import Refused, Unavailable
@@ -43,25 +44,17 @@ class Server:
 async def played(*steps: Handler, token: str = "") -> AsyncIterator[tuple[Kube, Server, list[float]]]:
     """A client of a server that plays `steps`, and the pauses that the client made instead of sleeping."""
     server = Server(list(steps))
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
         await asyncio.sleep(0)
 
-    port = runner.addresses[0][1]
-    try:
-        access = Access(f"http://127.0.0.1:{port}", token=token)
-        async with Kube(access, sleep=sleep, chance=lambda low, _: low) as kube:
-            yield kube, server, pauses
-    finally:
-        await runner.cleanup()
+    async with (
+        answering(server.serve) as url,
+        Kube(Access(url, token=token), sleep=sleep, chance=lambda low, _: low) as kube,
+    ):
+        yield kube, server, pauses
 
 
 def node(name: str, version: str = "1", cidr: str = "") -> dict[str, Any]:

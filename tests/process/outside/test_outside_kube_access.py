@@ -14,6 +14,7 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from loopback import answering
 
 from antrea.apis.core import Node
 from antrea.errors import Invalid, Unavailable
@@ -145,12 +146,13 @@ async def test_access_certificates_and_names_hold_on_a_real_connection() -> None
     context = server_tls(server)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=client.certificate_pem)
-    app = web.Application()
-    app.router.add_get("/api/v1/nodes/a", _node)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+    async with answering(_node, context) as url:
+        found = await _reached(url, server, client)
+    assert found == [True, True, False, False, False]
+
+
+async def _reached(url: str, server: Certificate, client: Certificate) -> list[bool]:
+    """Whether who knows both certificates reaches it, who trusts anybody, and three who have it wrong."""
     known = Access(
         url,
         server.certificate_pem,
@@ -171,8 +173,7 @@ async def test_access_certificates_and_names_hold_on_a_real_connection() -> None
                 found.append(await kube.get("/api/v1/nodes/a", Node) is not None)
             except Unavailable:
                 found.append(False)
-    await runner.cleanup()
-    assert found == [True, True, False, False, False]
+    return found
 
 
 def client_certificate() -> Certificate:

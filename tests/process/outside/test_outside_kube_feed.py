@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from loopback import answering
 
 from antrea.apis.core import Node
 from antrea.engine import Facts
@@ -59,19 +60,27 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+@asynccontextmanager
+async def fed(
+    cluster: Cluster, row: Callable[[Node], PeerNode | None] = row, *before: PeerNode
+) -> AsyncIterator[tuple[Facts, KindFeed[Node]]]:
+    """Facts that a feed of the cluster's Nodes writes; `before` are there already."""
+    facts = Facts()
+    for peer in before:
+        facts.put(peer)
+    async with answering(cluster.serve) as url, Kube(Access(url), chance=lambda *_: 0.01) as kube:
+        feed = KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
+        running = asyncio.create_task(feed.run(facts))
+        yield facts, feed
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_kube_feed_rows_follow_the_objects_and_a_row_that_is_none_drops_the_one_before() -> None:
     cluster = Cluster()
     cluster.nodes = [node("a", "1", "10.1.0.0/24"), node("b", "2", "10.2.0.0/24"), node("bare", "3")]
-    app = web.Application()
-    app.router.add_get("/api/v1/nodes", cluster.serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    facts = Facts()
-    facts.put(PeerNode("left by the feed before", (), (), ()))
-    async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}"), chance=lambda *_: 0.01) as kube:
-        feed = KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
-        running = asyncio.create_task(feed.run(facts))
+    left = PeerNode("left by the feed before", (), (), ())
+    async with fed(cluster, row, left) as (facts, feed):
 
         def names() -> list[str]:
             return [peer.name for peer in facts.all(PeerNode)]
@@ -93,10 +102,6 @@ async def test_kube_feed_rows_follow_the_objects_and_a_row_that_is_none_drops_th
         cluster.happens("BOOKMARK", node("", "16"))
         await until(lambda: feed.trouble == "")
         assert PeerNode in facts.feeds.synced | facts.feeds.marked
-
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    await runner.cleanup()
 
 
 class Pages(Cluster):
@@ -121,24 +126,6 @@ class Pages(Cluster):
         return web.json_response({"metadata": meta, "items": self.pages[place]})
 
 
-@asynccontextmanager
-async def fed(cluster: Cluster, row: Callable[[Node], PeerNode | None]) -> AsyncIterator[Facts]:
-    """Facts that a feed of the cluster's Nodes writes."""
-    app = web.Application()
-    app.router.add_get("/api/v1/nodes", cluster.serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    facts = Facts()
-    async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}"), chance=lambda *_: 0.01) as kube:
-        feed = KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
-        running = asyncio.create_task(feed.run(facts))
-        yield facts
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    await runner.cleanup()
-
-
 def renamed(node: Node) -> PeerNode | None:
     """A row whose key is not the object's name: the first of its Pod CIDRs."""
     return PeerNode(node.spec.pod_cidrs[0], (), (), ()) if node.spec.pod_cidrs else None
@@ -146,7 +133,7 @@ def renamed(node: Node) -> PeerNode | None:
 
 async def test_kube_feed_a_list_that_expires_between_pages_begins_again_and_ends_whole() -> None:
     cluster = Pages([node("a", "1", "k1")], [node("b", "2", "k2")], gone=1)
-    async with fed(cluster, renamed) as facts:
+    async with fed(cluster, renamed) as (facts, _):
         await until(lambda: facts.feeds.has(PeerNode))
         assert [peer.name for peer in facts.all(PeerNode)] == ["k1", "k2"]
     assert cluster.lists == 2
@@ -154,7 +141,7 @@ async def test_kube_feed_a_list_that_expires_between_pages_begins_again_and_ends
 
 async def test_kube_feed_a_new_list_moves_rows_between_objects_and_drops_only_what_nobody_has() -> None:
     cluster = Pages([node("a", "1", "k1")], [node("b", "2", "k2"), node("c", "3", "k3")])
-    async with fed(cluster, renamed) as facts:
+    async with fed(cluster, renamed) as (facts, _):
         await until(lambda: facts.feeds.has(PeerNode))
         # a takes the row that b had, b a new one, c is gone
         cluster.pages = [[node("a", "11", "k2")], [node("b", "12", "k4")]]

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from loopback import client_of
 
 from antrea.apis.annotation import NodeAnnotation
 from antrea.errors import Refused
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
 from antrea.outside.node_annotation import AnnotationSink
 
 if TYPE_CHECKING:
@@ -38,16 +37,8 @@ async def served() -> AsyncIterator[tuple[AnnotationSink, list[tuple[str, str, A
         assert body == {"metadata": {}}
         return web.json_response(NO, status=404) if "/gone/" in request.path else web.json_response({})
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
-            yield AnnotationSink(kube), asked
-    finally:
-        await runner.cleanup()
+    async with client_of(answer) as kube:
+        yield AnnotationSink(kube), asked
 
 
 async def test_one_patch_of_its_status_brings_a_node_all_its_annotations_and_takes_those_that_go() -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from loopback import client_of
 
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.errors import Refused, Unavailable
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
 from antrea.outside.status import StatusSink
 
 if TYPE_CHECKING:
@@ -67,16 +66,8 @@ def changed(found: dict[str, Any], **status: Any) -> None:
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[StatusSink, Server]]:
     server = Server()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        async with Kube(Access(f"http://127.0.0.1:{runner.addresses[0][1]}")) as kube:
-            yield StatusSink(kube, now=lambda: "2026-01-01T00:00:00Z"), server
-    finally:
-        await runner.cleanup()
+    async with client_of(server.answer) as kube:
+        yield StatusSink(kube, now=lambda: "2026-01-01T00:00:00Z"), server
 
 
 def egress(name: str, node: str, *conditions: Condition) -> Status:

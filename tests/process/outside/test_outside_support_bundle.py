@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import web
+from loopback import answering
 
 from antrea.features.registry import SUPPORT_BUNDLES
 from antrea.outside import support_bundle
@@ -199,18 +200,12 @@ class World:
 @asynccontextmanager
 async def world(folder: Path, order: Callable[[], Order]) -> AsyncIterator[World]:
     made = World(folder, order)
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", made.serve)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield made
-    finally:
-        await made.bundles.close()
-        await runner.cleanup()
-        assert made.left() == []
+    async with answering(made.serve) as made.url:
+        try:
+            yield made
+        finally:
+            await made.bundles.close()
+    assert made.left() == []
 
 
 def order(**parts: Any) -> Order:
