@@ -27,8 +27,7 @@ from antrea.facts.fact import Fact
 from antrea.features.admission import Installation, wanted_gates
 from antrea.features.network_policy.tier import DEFAULT_TIERS, TierRow, TierUse
 from antrea.features.webhooks import WATCHED, WEBHOOKS
-from antrea.outside import authority
-from antrea.outside.tls import server_tls
+from benchmarks import answering
 from benchmarks.figure import Against, show
 
 if TYPE_CHECKING:
@@ -113,12 +112,7 @@ async def serve() -> None:
     app = web.Application()
     for path, handler in routes(WEBHOOKS, facts, Nowhere()).items():
         app.router.add_post(path, handler)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    pair = authority.make(("localhost",), ("127.0.0.1",))
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_tls(pair)).start()
-    print(json.dumps({"port": runner.addresses[0][1], "ca": pair.certificate_pem}), flush=True)
-    await asyncio.Event().wait()
+    await answering.serve(app)
 
 
 def compute() -> None:

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from antrea.outside import authority
-from antrea.outside.tls import server_tls
+from benchmarks import answering
 
 SHAPE = Path(__file__).with_name("kube_watch_pod.json")
 VERSION = 1_000_000
@@ -87,12 +86,7 @@ async def serve(count: int, changes: int) -> None:
     """Until it is killed; says its port and CA first."""
     app = web.Application()
     app.router.add_get("/api/v1/pods", Server(count, changes).answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    pair = authority.make(("localhost",), ("127.0.0.1",))
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_tls(pair)).start()
-    print(json.dumps({"port": runner.addresses[0][1], "ca": pair.certificate_pem}), flush=True)
-    await asyncio.Event().wait()
+    await answering.serve(app)
 
 
 if __name__ == "__main__":
