@@ -7,13 +7,15 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from controller_process import ControllerProcess, prepare, withdraw
+from controller_process import controller_beside
 from own_lab import own_lab
 
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from controller_process import ControllerProcess
 
     from antrea.lab.cluster import Lab
 
@@ -51,11 +53,5 @@ def empty_plane() -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def controller(control_plane: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerProcess]:
     """Our controller program beside the API server, its APIs and webhooks in use."""
-    prepare(control_plane)
-    running = ControllerProcess(control_plane, tmp_path_factory.mktemp("controller"))
-    try:
-        running.wait()
+    with controller_beside(control_plane, tmp_path_factory.mktemp("controller")) as running:
         yield running
-    finally:
-        running.stop()
-        withdraw(control_plane)

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -22,7 +23,7 @@ from antrea.lab import control_plane as plane
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from antrea.lab.cluster import Lab
 
@@ -154,11 +155,33 @@ def withdraw(lab: Lab) -> None:
         lab.api.kubectl("delete", kind, "--ignore-not-found", *names)
 
 
+@contextlib.contextmanager
+def controller_beside(
+    lab: Lab, directory: Path, environ: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[ControllerProcess]:
+    """Our controller program beside the API server, its APIs and webhooks in use, with `environ` besides its own."""
+    prepare(lab)
+    running = ControllerProcess(lab, directory, environ=environ)
+    try:
+        running.wait()
+        yield running
+    finally:
+        running.stop()
+        withdraw(lab)
+
+
 class ControllerProcess:
     """The program in the control plane's network, as its own ServiceAccount; files are in `directory`."""
 
     def __init__(
-        self, lab: Lab, directory: Path, *, port: int = PORT, elect: bool = False, **keys: object
+        self,
+        lab: Lab,
+        directory: Path,
+        *,
+        port: int = PORT,
+        elect: bool = False,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        **keys: object,
     ) -> None:
         """`keys` of antrea-controller.conf besides those it needs; `elect`: it is one of several replicas."""
         self.lab = lab
@@ -175,7 +198,7 @@ class ControllerProcess:
         words += ["--leader-elect"] if elect else []
         about = {"POD_NAME": f"antrea-controller-{port - PORT}", "NODE_NAME": "n1"}
         about |= {"POD_NAMESPACE": "kube-system", "POD_IP": plane.endpoint(lab.topology)}
-        command = ["env", *(f"{key}={value}" for key, value in about.items()), *words]
+        command = ["env", *(f"{key}={value}" for key, value in {**about, **environ}.items()), *words]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 cluster.enter(lab, "control", command), stdout=out, stderr=out, cwd=ROOT

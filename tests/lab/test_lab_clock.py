@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from admission_object import decided
 from api_client import ApiClient
-from controller_process import ControllerProcess, prepare, withdraw
+from controller_process import controller_beside
 
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from controller_process import ControllerProcess
 
     from antrea.lab.cluster import Lab
 
@@ -32,43 +34,34 @@ class Clock:
     """What the process takes for the time: the real one and `jump` seconds."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self.file = file
         self.jump(0)
 
     def jump(self, seconds: float) -> None:
-        fresh = self._file.with_suffix(".new")
+        fresh = self.file.with_suffix(".new")
         fresh.write_text(f"{seconds:+.0f}\n")
-        fresh.replace(self._file)
+        fresh.replace(self.file)
 
 
 @pytest.fixture
-def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Of every program that is started while the test runs and reads it; monotonic clocks go on as they are."""
+def clock(tmp_path: Path) -> Clock:
     if not LIBRARY.exists():
         pytest.skip("libfaketime is not installed")
-    file = tmp_path / "clock"
-    clock = Clock(file)
-    monkeypatch.setenv("FAKETIME_TIMESTAMP_FILE", str(file))
-    monkeypatch.setenv("FAKETIME_NO_CACHE", "1")
-    monkeypatch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-    monkeypatch.setenv("DONT_FAKE_MONOTONIC", "1")
-    monkeypatch.setenv("LD_PRELOAD", str(LIBRARY))
-    return clock
+    return Clock(tmp_path / "clock")
 
 
 @pytest.fixture
-def jumping(
-    control_plane: Lab, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ControllerProcess]:
-    prepare(control_plane)
-    running = ControllerProcess(control_plane, tmp_path)
-    monkeypatch.delenv("LD_PRELOAD")
-    try:
-        running.wait()
+def jumping(control_plane: Lab, clock: Clock, tmp_path: Path) -> Iterator[ControllerProcess]:
+    """A controller that reads this clock; its monotonic ones go on as they are."""
+    environ = {
+        "FAKETIME_TIMESTAMP_FILE": str(clock.file),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+        "LD_PRELOAD": str(LIBRARY),
+    }
+    with controller_beside(control_plane, tmp_path, environ) as running:
         yield running
-    finally:
-        running.stop()
-        withdraw(control_plane)
 
 
 def ahead(lab: Lab) -> float:
