@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from antrea.lab.step import Progress
     from antrea.lab.topology import Topology
 
+    Items = Sequence[dict[str, Any]]
+
 SETTINGS, KUBECTL, COMPLETE = "settings.json", "kubectl", "complete"
+PODS = "/api/v1/pods"
 CRASHES, CRASHING = 3, "CrashLoopBackOff"
 """Ends after which nobody waits for a container any more."""
 NO_CLUSTER_IPS = "Without kube-proxy nothing serves ClusterIPs: Services and their DNS names do not answer, Pods and nodes do"
@@ -155,26 +158,29 @@ def pod_cidrs(lab: Lab) -> dict[str, list[str]]:
 
 
 def _settle(lab: Lab, tell: Progress) -> None:
-    _wait(lab, "Ready nodes", lambda: not not_ready(lab, "/api/v1/nodes"), tell)
-    _wait(lab, "Ready Pods", lambda: not not_ready(lab, "/api/v1/pods"), tell)
+    _wait(lab, "Ready nodes", lambda _: not not_ready(lab, "/api/v1/nodes"), tell)
+    _wait(lab, "Ready Pods", lambda pods: not unready(pods, PODS), tell)
     served = lab.settings.serves_cluster_ips
     server = dns.address(lab.topology) if served else dns.pod_address(lab.api)
     first = lab.topology.nodes[0].name
-    _wait(lab, "an answer from DNS", lambda: dns.answers(lab.record, lab.topology, first, server), tell)
+    _wait(lab, "an answer from DNS", lambda _: dns.answers(lab.record, lab.topology, first, server), tell)
     if not served:
         tell(f"{NO_CLUSTER_IPS}; DNS answers at {server}")
 
 
-def _wait(lab: Lab, what: str, condition: Callable[[], bool], tell: Progress) -> None:
+def _wait(lab: Lab, what: str, condition: Callable[[Items], bool], tell: Progress) -> None:
+    """Until it is so, as the Pods are then; no longer than until a container has ended again and again."""
+
     def done() -> bool:
-        if why := crash(lab):
+        pods = lab.api.items(PODS)
+        if why := crash(lab, pods):
             raise Unavailable(why)
-        return condition()
+        return condition(pods)
 
     try:
         wait_for(what, done, seconds=180, step=0.2)
     except Unavailable as e:
-        waiting = not_ready(lab, "/api/v1/nodes") + not_ready(lab, "/api/v1/pods")
+        waiting = not_ready(lab, "/api/v1/nodes") + not_ready(lab, PODS)
         e.add_note(f"not ready: {', '.join(waiting)}")
         name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
         e.add_note(
@@ -186,7 +192,11 @@ def _wait(lab: Lab, what: str, condition: Callable[[], bool], tell: Progress) ->
 
 def not_ready(lab: Lab, path: str) -> list[str]:
     """Names of the nodes or Pods that are not Ready; one line that says so when there are none at all."""
-    items = lab.api.items(path)
+    return unready(lab.api.items(path), path)
+
+
+def unready(items: Items, path: str) -> list[str]:
+    """The same of items that were read from there."""
 
     def ready(item: dict[str, Any]) -> bool:
         conditions = item["status"].get("conditions", [])
@@ -195,9 +205,9 @@ def not_ready(lab: Lab, path: str) -> list[str]:
     return [i["metadata"]["name"] for i in items if not ready(i)] if items else [f"nothing at {path}"]
 
 
-def crash(lab: Lab) -> str:
+def crash(lab: Lab, pods: Items) -> str:
     """Which container has ended again and again, with its last words; empty while none has."""
-    for namespace_, pod, container in crashing(lab.api.items("/api/v1/pods")):
+    for namespace_, pod, container in crashing(pods):
         words = lab.api.kubectl("logs", "-n", namespace_, pod, "-c", container, "--tail=1").strip()
         return f"Pod {pod}: {container} ended {CRASHES} times: {words}"
     return ""
