@@ -23,6 +23,7 @@ from antrea.agent.readiness import Readiness
 from antrea.agent.switch_care import SwitchCare
 from antrea.apis.annotation import NodeAnnotation
 from antrea.apis.core import ObjectReference
+from antrea.apis.policy_report import PolicyReport
 from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
@@ -69,6 +70,7 @@ from antrea.outside.ofctl_watch import SwitchWatch
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
+from antrea.outside.policy_report import PolicyReportSink
 from antrea.outside.rtnetlink import KINDS
 from antrea.outside.status import StatusSink
 from antrea.outside.tunnel_neighbour import TunnelNeighbourSink
@@ -249,6 +251,7 @@ class Agent:
         sinks |= dict.fromkeys(KINDS, netlink)
         sinks |= dict.fromkeys(NFT_KINDS, nft := NftSink())
         sinks |= {NodeAnnotation: self.annotations, Status: StatusSink(self.kube)}
+        sinks[PolicyReport] = reports = PolicyReportSink(self.controlplane)
         sinks[TunnelNeighbour] = tunnels = TunnelNeighbourSink(Path(self.config.ovs_run_dir))
         for pool, most in (limit for feature in self.features for limit in feature.limits):
             self.facts.ids.limit(pool, most)
@@ -256,6 +259,7 @@ class Agent:
             self.facts.ids.between(pool, low, high)
         acts: dict[type[Act], Doing] = {Announce: self.announcer.announce, Assigned: self._assigned}
         self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.view.now.gates.names))
+        self.controlplane.connected = lambda: self.engine.resync(reports)
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, nft, tunnels))
         self.health.follow(db, switch)
         tasks.create_task(self.report.run(), name="AntreaAgentInfo")

@@ -168,6 +168,10 @@ class Controlplane:
         self._feeds = [WatchFeed(kind, node) for kind in kinds]
         self.trouble = "not connected to antrea-controller yet"
         """Why there is no connection; empty while there is."""
+        self.controller: Kube | None = None
+        """The controller, while it is connected."""
+        self.connected: Callable[[], None] = lambda: None
+        """Called once for each connection, when the controller has answered."""
 
     async def run(self, facts: Facts) -> None:
         """Until cancelled: connect, watch, and connect again."""
@@ -195,6 +199,9 @@ class Controlplane:
             if self.trouble:
                 log.info("Connected to antrea-controller", url=controller.access.url)
             self.trouble = ""
+            if self.controller is None:
+                self.controller = controller
+                self.connected()
             pause.reset()
 
         watches = [asyncio.ensure_future(feed.run(controller, facts, opened)) for feed in self._feeds]
@@ -203,6 +210,7 @@ class Controlplane:
             for one in done:
                 one.result()
         finally:
+            self.controller = None
             for one in watches:
                 one.cancel()
             await asyncio.gather(*watches, return_exceptions=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, NamedTuple
@@ -190,6 +191,7 @@ def test_antreas_own_policies_come_before_kubernetes_and_the_baseline_after(pods
     try:
         apply(native("base", "baseline", "Drop", "far"))
         pods.becomes({near: OPEN, far: CLOSED, other: OPEN})
+        wait_for("the report of its Node", lambda: _phase(pods.lab, "base") == ("Realized", 1, 1), seconds=10)
         apply(policy("p", "web", ingress=[{"from": [pod("far")]}]))
         pods.becomes({near: CLOSED, far: OPEN, other: OPEN})
         apply(native("first", "securityops", "Drop", "far"))
@@ -201,3 +203,9 @@ def test_antreas_own_policies_come_before_kubernetes_and_the_baseline_after(pods
         kubectl("delete", "acnp", "base", "first", "over", "allow", "--ignore-not-found")
         kubectl("delete", "networkpolicy", "p", "--ignore-not-found")
     pods.becomes({near: OPEN, far: OPEN})
+
+
+def _phase(lab: Lab, name: str) -> tuple[str, int, int]:
+    """Of a ClusterNetworkPolicy: the phase, and the Nodes that have it and should."""
+    found = json.loads(lab.api.kubectl("get", "acnp", name, "-o", "json")).get("status", {})
+    return found.get("phase", ""), found.get("currentNodesRealized", 0), found.get("desiredNodesRealized", 0)

@@ -24,6 +24,11 @@ ONLY_WHEN = {
     ("antrea-agent", "create", "subjectaccessreviews.authorization.k8s.io"): "somebody calls the agent's API",
     ("antrea-agent", "get", "egresses.crd.antrea.io"): "a Node has the address of an Egress",
     ("antrea-agent", "patch", "egresses/status.crd.antrea.io"): "a Node has the address of an Egress",
+    (
+        "antrea-agent",
+        "create",
+        "networkpolicies/status.controlplane.antrea.io",
+    ): "it realised a policy of Antrea's own; asked of the controller itself",
     ("antrea-agent", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token to the agent",
     ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
     ("antrea-controller", "patch", "secrets/antrea-memberlist-keys"): "somebody took the key out of it",

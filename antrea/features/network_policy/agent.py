@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.apis import controlplane as cp
+from antrea.apis.policy_report import PolicyReport
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
 from antrea.facts.node import ThisNode
@@ -123,6 +124,16 @@ def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
         )
 
 
+def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
+    """Of Antrea's own policies the controller counts the Nodes that have realised them."""
+    node, realised = facts.get(ThisNode), facts.get(Realised)
+    if node is None or realised is None or policy.found.tier_priority is None:
+        return
+    if realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
+        meta = policy.found.metadata
+        yield PolicyReport(meta.name, node.name, meta.generation)
+
+
 FEATURE = AgentFeature(
     name="NetworkPolicy",
     tables=tables,
@@ -131,6 +142,7 @@ FEATURE = AgentFeature(
         Unit(ThisNode, classifier_flows),
         Unit(ThisNode, accepted_flows),
         Unit(ThisNode, probe_flows),
+        Unit(SentPolicy, report),
         Unit(SentPolicy, rules, yields=(Rule,)),
         Unit(Rule, rule_conjunctions, yields=(Conjunction,)),
         Unit(PodInterface, target_conjunctions, yields=(Conjunction,)),

@@ -26,6 +26,7 @@ from policy_world import (
 )
 
 from antrea.apis import controlplane as cp
+from antrea.apis.policy_report import PolicyReport
 from antrea.facts.node import ThisNode
 from antrea.features.feature import Realised
 from antrea.openflow.flow import Flow
@@ -145,7 +146,16 @@ def test_a_rule_between_two_others_moves_neither() -> None:
         "AntreaPolicyIngressRule",
         "IngressMetric",
     }
-    assert len({flow.priority for flow in plan.put if flow.table == "AntreaPolicyIngressRule"}) == 1
+    assert (
+        len(
+            {
+                flow.priority
+                for flow in plan.put
+                if isinstance(flow, Flow) and flow.table == "AntreaPolicyIngressRule"
+            }
+        )
+        == 1
+    )
 
 
 def test_only_policies_of_kubernetes_isolate() -> None:
@@ -155,6 +165,16 @@ def test_only_policies_of_kubernetes_isolate() -> None:
     ]
     drops = [line for line in made(*both) if "DefaultRule" in line]
     assert drops == ["table=EgressDefaultRule,priority=200,ip,nw_src=10.10.0.7 actions=drop"]
+
+
+def test_the_node_reports_antreas_own_policies_alone_by_their_generation() -> None:
+    facts, engine = engine_of(V4, native("n", "g"), policy("k", "g"))
+    engine.plan()
+    reports = [entry for entry in engine.standing().values() if isinstance(entry, PolicyReport)]
+    assert reports == [PolicyReport("n", "n1", 0)]
+    facts.put(Realised(pipeline(WITHOUT)))
+    engine.plan()
+    assert not any(isinstance(entry, PolicyReport) for entry in engine.standing().values())
 
 
 def test_nothing_of_a_withdrawn_policy_is_left() -> None:
