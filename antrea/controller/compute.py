@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from antrea.apis import system
+from antrea.apis.core import ObjectReference
 from antrea.apis.egress_address import EgressAddress
 from antrea.apis.status import Status
 from antrea.controller.leaders_sink import LeadersSink
@@ -16,6 +17,7 @@ from antrea.controller.term import term
 from antrea.engine import Engine
 from antrea.errors import Unavailable
 from antrea.features.egress import controller as egress
+from antrea.features.event import Tell
 from antrea.features.external_ip_pool import controller as external_ip_pool
 from antrea.features.grouping import controller as grouping
 from antrea.features.grouping.publication import ENTRIES, RESOURCES
@@ -25,6 +27,7 @@ from antrea.features.network_policy.realization import NodeReport, report_key
 from antrea.outside.egress_address import EgressAddressSink
 from antrea.outside.kube_feed import KindFeed
 from antrea.outside.status import StatusSink
+from antrea.outside.voice import Voice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterable
@@ -79,6 +82,7 @@ class Computation:
                 Status: statuses,
                 EgressAddress: EgressAddressSink(kube, facts),
             },
+            {Tell: self._tell},
             sweeps={RESOURCES.index(plural): kinds for plural in published(features)},
         )
         statuses.follow(self._engine.resync)
@@ -95,6 +99,11 @@ class Computation:
             for path, feed in self._feeds.items():
                 tasks.create_task(feed.run(self._facts), name=f"feed of {path}")
             tasks.create_task(self._lead.meanwhile(self._term), name="term")
+
+    async def _tell(self, event: Tell) -> None:
+        about = ObjectReference(event.kind, event.name, "", event.uid, event.api_version)
+        voice = Voice(about, "antrea-controller")
+        await voice.tell(self._kube, event.reason, event.message, warning=event.warning)
 
     def _term(self) -> Coroutine[Any, Any, None]:
         return term(self._kube, self._facts, self._watched)

@@ -24,8 +24,8 @@ class EgressRow(Fact, frozen=True):
     """Its ExternalIPPool; empty: none."""
     address: str = ""
     """That its spec names, as `ipaddress` writes it; empty: none."""
-    judged: bool = False
-    """Its status says whether it was given an address."""
+    judged: str = ""
+    """Whether it was given an address, as its status says: True, False, or nothing."""
     indexes: ClassVar[Mapping[str, Callable[[EgressRow], Iterable[Hashable]]]] = {
         "address": lambda row: (row.address,) if row.address else ()
     }

@@ -56,6 +56,7 @@ RULES = (
     rule(["apiregistration.k8s.io"], ["apiservices"], "get list watch patch"),
     rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], "get list watch patch"),
     rule([""], ["configmaps", "secrets"], "get list watch create patch"),
+    rule([""], ["events"], "create"),
     rule(["coordination.k8s.io"], ["leases"], "get list watch create patch"),
 )
 """What the program may do here; the chart narrows it to names."""

@@ -68,6 +68,11 @@ def becomes(lab: Lab, **wanted: Given) -> None:
     wait_for(f"{expected}", lambda: given(lab) == expected, seconds=30, step=0.2)
 
 
+def events(lab: Lab, name: str) -> list[str]:
+    shown = lab.api.kubectl("get", "events", "--field-selector", f"involvedObject.name={name}", "-o", "json")
+    return [one["message"] for one in json.loads(shown)["items"]]
+
+
 def usage(lab: Lab) -> list[str]:
     """The row of `kubectl get`, without the age."""
     head, row = (line.split() for line in lab.api.kubectl("get", "externalippool", POOL).splitlines())
@@ -100,6 +105,8 @@ def test_addresses_are_given_told_freed_and_kept_over_a_new_controller(lab: Lab)
 
         kubectl("delete", "egress", "pools-a")
         becomes(lab, b=has("10.99.0.2"), c=has("10.99.0.1"))
+        told = [none.message, f"EgressIP 10.99.0.1 is allocated from ExternalIPPool {POOL}"]
+        wait_for("both Events", lambda: sorted(events(lab, "pools-c")) == told, seconds=10, step=0.2)
 
         before = controller(lab)
         kubectl("-n", "kube-system", "delete", "pod", "-l", "component=antrea-controller", "--grace-period=1")

@@ -13,6 +13,7 @@ from antrea.apis.status import Status
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import Held, Leads, Named, Offer, Promise, Seeker
+from antrea.features.event import Tell
 from antrea.features.external_ip_pool.address import read
 from antrea.features.external_ip_pool.controller import MANAGER, first
 from antrea.features.external_ip_pool.pool import PoolRow
@@ -40,7 +41,7 @@ def egress_claim(facts: Facts, egress: EgressRow) -> Iterator[Named | Seeker]:
         yield Seeker(egress.owner, egress.pool, egress.since)
 
 
-def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | Status]:
+def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | Status | Tell]:
     """Nothing while another replica leads."""
     if facts.get(Leads) is None:
         return
@@ -57,23 +58,39 @@ def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | 
             takes=bool(egress.address), pool=egress.pool,
             pool_uid=pool.uid if pool else "", pool_generation=pool.generation if pool else 0,
         )  # fmt: skip
-    if pool is None:
-        yield _failed(egress, f"ExternalIPPool {egress.pool} does not exist")
-    elif offer is None and facts.get(Held, egress.owner):
-        message = "EgressIP is successfully allocated"
-        yield _status(egress, Condition(ALLOCATED, "True", reason="Allocated", message=message))
-    elif offer is None:
-        what, other = f"IP {egress.address}", first(facts, egress.pool, egress.address)
-        why = f"error when allocating {what} for Egress {egress.name} from ExternalIPPool {egress.pool}"
-        whose = f" ({other} has it)" if other != egress.owner else ""
-        yield _failed(egress, f"{why}: cannot allocate {what} in any range{whose}")
-    elif not wanted:
-        yield _failed(egress, "cannot allocate IP in any range")
+    if not wanted:
+        yield from _told(egress, _why_not(facts, egress, offer))
 
 
-def _failed(egress: EgressRow, why: str) -> Status:
+def _why_not(facts: Facts, egress: EgressRow, offer: Offer | None) -> str:
+    """Why it has no address of its pool; empty if it has."""
+    if facts.get(PoolRow, egress.pool) is None:
+        return f"ExternalIPPool {egress.pool} does not exist"
+    if offer:
+        return "cannot allocate IP in any range"
+    if facts.get(Held, egress.owner):
+        return ""
+    what, other = f"IP {egress.address}", first(facts, egress.pool, egress.address)
+    why = f"error when allocating {what} for Egress {egress.name} from ExternalIPPool {egress.pool}"
+    whose = f" ({other} has it)" if other != egress.owner else ""
+    return f"{why}: cannot allocate {what} in any range{whose}"
+
+
+def _told(egress: EgressRow, why: str) -> Iterator[Status | Tell]:
+    """The condition, and an Event when it turns."""
     message = f"Cannot allocate EgressIP from ExternalIPPool: {why}"
-    return _status(egress, Condition(ALLOCATED, "False", reason="AllocationError", message=message))
+    condition = Condition(ALLOCATED, "False", reason="AllocationError", message=message)
+    event = message
+    if not why:
+        message = "EgressIP is successfully allocated"
+        condition = Condition(ALLOCATED, "True", reason="Allocated", message=message)
+        event = f"EgressIP {egress.address} is allocated from ExternalIPPool {egress.pool}"
+    yield _status(egress, condition)
+    if condition.status != egress.judged:
+        yield Tell(
+            egress.name, event, "crd.antrea.io/v1beta1", "Egress", egress.name, egress.uid,
+            condition.reason, event, warning=bool(why),
+        )  # fmt: skip
 
 
 def _status(egress: EgressRow, condition: Condition) -> Status:

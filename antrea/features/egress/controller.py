@@ -37,7 +37,7 @@ def egress_row(found: Egress) -> EgressRow:
         meta.creation_timestamp,
         found.spec.external_ip_pool,
         canonical(found.spec.egress_ip),
-        any(condition.type == ALLOCATED for condition in found.status.conditions),
+        next((one.status for one in found.status.conditions if one.type == ALLOCATED), ""),
     )
 
 

@@ -16,6 +16,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.external_ip import Leads, Promise
 from antrea.features.egress.allocation import UNITS
 from antrea.features.egress.controller import egress_row
+from antrea.features.event import Tell
 from antrea.features.external_ip_pool.address import canonical, free, total
 from antrea.features.external_ip_pool.controller import FEATURE
 from antrea.features.external_ip_pool.pool import pool_row
@@ -40,7 +41,7 @@ def egress(name: str, pool: str = "", address: str = "", **more: Any) -> Any:
     spec = {"appliedTo": {}, "externalIPPool": pool, "egressIP": address}
     meta = {"name": name, "uid": f"uid-{name}", "generation": more.get("generation", 1)}
     meta |= {"creationTimestamp": more.get("since", "")}
-    conditions = [{"type": "IPAllocated"}] if more.get("judged") else []
+    conditions = [{"type": "IPAllocated", "status": more["judged"]}] if "judged" in more else []
     return egress_row(
         msgspec.convert({"metadata": meta, "spec": spec, "status": {"conditions": conditions}}, Egress)
     )
@@ -149,7 +150,7 @@ def test_a_pool_of_both_families_is_used_range_by_range() -> None:
 
 def test_while_another_replica_leads_nothing_is_wanted() -> None:
     facts = Facts()
-    for row in (pool("p", "10.0.0.0/29"), egress("a", "p"), egress("b", judged=True)):
+    for row in (pool("p", "10.0.0.0/29"), egress("a", "p"), egress("b", judged="True")):
         facts.put(row)
     engine = Engine(facts, [*UNITS, *FEATURE.units])
     engine.plan()
@@ -218,7 +219,7 @@ def test_an_address_that_its_pool_has_no_more_is_exchanged_or_given_up() -> None
 
 
 def test_an_egress_that_has_left_its_pools_says_nothing_of_them() -> None:
-    rows = [egress("left", "", "10.0.0.1", judged=True), egress("never", "", "10.0.0.2")]
+    rows = [egress("left", "", "10.0.0.1", judged="True"), egress("never", "", "10.0.0.2")]
     assert wanted(*rows) == {about("left", Condition("IPAllocated"))}
 
 
@@ -234,6 +235,35 @@ def test_what_is_being_written_stays_with_its_egress_as_long_as_that_is_the_same
         assert wanted(two, outlived, *rows) == {
             gives("a", "10.0.0.1"), gives("b", "10.0.0.2"), full("p", 2, 0),
         }  # fmt: skip
+
+
+def test_an_event_tells_when_the_condition_turns_and_only_then() -> None:
+    facts = Facts()
+    engine = Engine(facts, [*UNITS, *FEATURE.units])
+
+    def told(*rows: Any) -> list[Any]:
+        for row in rows:
+            facts.put(row)
+        return engine.plan().acts
+
+    def event(reason: str, message: str, *, warning: bool) -> Tell:
+        return Tell(
+            "a", message, "crd.antrea.io/v1beta1", "Egress", "a", "uid-a", reason, message, warning=warning
+        )
+
+    missing = "Cannot allocate EgressIP from ExternalIPPool: ExternalIPPool p does not exist"
+    none = "Cannot allocate EgressIP from ExternalIPPool: cannot allocate IP in any range"
+    given = "EgressIP 10.0.0.1 is allocated from ExternalIPPool p"
+    assert told(Leads(), egress("a", "p")) == [event("AllocationError", missing, warning=True)]
+    assert told(egress("a", "p", judged="False")) == []
+    assert told(pool("p", "10.0.0.1-10.0.0.1")) == []
+    allocated = told(egress("a", "p", "10.0.0.1", judged="False", generation=2))
+    assert allocated == [event("Allocated", given, warning=False)]
+    assert told(egress("a", "p", "10.0.0.1", judged="True", generation=2)) == []
+    other = egress("b", "p", "10.0.0.1", judged="True")
+    assert told(other, egress("a", "p", judged="True", generation=3)) == [
+        event("AllocationError", none, warning=True)
+    ]
 
 
 class Counted(Facts):
