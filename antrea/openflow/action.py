@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from antrea.facts.family import is_ipv6
 from antrea.openflow.field import Action, Field
 from antrea.openflow.match import port_text
@@ -61,6 +63,7 @@ def meter(meter_id: int) -> Action:
     return Action(f"meter:{meter_id}")
 
 
+@lru_cache(8192)  # each member of a group has the same one, and 10,000 of them need no copies
 def conjunction(conjunction_id: int, clause: int, clauses: int) -> Action:
     """This match satisfies clause `clause` (from 1) of `clauses`; two clauses at least (ovs-actions(7))."""
     if not 1 <= clause <= clauses or not 2 <= clauses <= 64:

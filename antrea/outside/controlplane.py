@@ -108,10 +108,14 @@ class WatchFeed:
         self._rows: dict[str, dict[Key, Fact]] = {}
         """Rows of each object."""
         self._heard_all = False
+        self.listed = False
+        """It has heard all there was when its watch began."""
+        self.together: list[WatchFeed] = [self]
+        """Those that tell what they heard first at one moment: a policy and its groups make sense only together."""
 
     async def run(self, kube: Kube, facts: Facts, opened: Callable[[], None]) -> None:
         """Until the watch ends. Raises Unavailable, Refused."""
-        self._rows, self._heard_all = {}, False
+        self._rows, self._heard_all, self.listed = {}, False, False
         async for line in kube.stream(self._path, self._query, WATCH_SECONDS, opened):
             try:
                 self.hear(facts, msgspec.json.decode(line, type=_Line))
@@ -121,8 +125,10 @@ class WatchFeed:
     def hear(self, facts: Facts, event: _Line) -> None:
         """Take in one event of the watch. Raises msgspec.DecodeError."""
         if event.type == "BOOKMARK":
-            if not self._heard_all:
-                self._hear_all(facts)
+            self.listed = True
+            if not self._heard_all and all(feed.listed for feed in self.together):
+                for feed in self.together:
+                    feed.tell_all(facts)
             return
         told = self._kind.read(event.object)
         rows = self._rows.setdefault(told.name, {})
@@ -132,7 +138,8 @@ class WatchFeed:
         if event.type == "DELETED":
             del self._rows[told.name]
 
-    def _hear_all(self, facts: Facts) -> None:
+    def tell_all(self, facts: Facts) -> None:
+        """What it has heard is all there is."""
         self._heard_all = True
         for kind in self._kind.facts:
             found = (rows.items() for rows in self._rows.values())
@@ -166,6 +173,8 @@ class Controlplane:
         self._namespace = namespace
         self._path = path
         self._feeds = [WatchFeed(kind, node) for kind in kinds]
+        for feed in self._feeds:
+            feed.together = self._feeds
         self.trouble = "not connected to antrea-controller yet"
         """Why there is no connection; empty while there is."""
         self.controller: Kube | None = None

@@ -12,6 +12,8 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.egress import EgressPod
 from antrea.features.egress.agent import FEATURE
+from antrea.features.network_policy.agent import FEATURE as POLICY
+from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
 from antrea.outside.controlplane import WatchFeed
 
 if TYPE_CHECKING:
@@ -94,6 +96,26 @@ def test_what_was_known_stays_while_a_new_connection_tells_it_again() -> None:
     second = [event("ADDED", "e", groupMembers=pods("b", "c"))]
     assert heard(facts, Server(first, second), 2) == {"e ns/a", "e ns/b"}
     assert heard(facts, Server([*second, BOOKMARK])) == {"e ns/b", "e ns/c"}
+
+
+def test_a_policy_and_its_groups_are_known_at_one_moment_whichever_was_listed_first() -> None:
+    facts = Facts()
+    policies, groups, applied = feeds = [WatchFeed(kind, "n1") for kind in POLICY.watches]
+    for feed in feeds:
+        feed.together = feeds
+    policy = event("ADDED", "p", rules=[], appliedToGroups=["g"])
+    member = event("ADDED", "g", groupMembers=pods("a"))
+
+    def hear(feed: WatchFeed, *lines: bytes) -> tuple[int, int]:
+        asyncio.run(feed.run(Server([*lines]), facts, lambda: None))  # type: ignore[arg-type]
+        return len(facts.all(SentPolicy)), len(facts.all(SentAppliedMember))
+
+    assert hear(policies, policy, BOOKMARK) == (0, 0)
+    assert hear(groups, BOOKMARK) == (0, 0)
+    assert hear(applied, member) == (0, 0)
+    assert not facts.feeds.has(SentPolicy)
+    assert hear(applied, member, BOOKMARK) == (1, 1)
+    assert facts.feeds.has(SentPolicy)
 
 
 def test_a_bookmark_of_later_changes_nothing() -> None:
