@@ -6,11 +6,13 @@ parity: pkg/agent/metrics/prometheus.go
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from antrea.agent.agent_info import flow_counts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
+from antrea.features.network_policy.sent import SentPolicy
 from antrea.outside.metrics import Metric, Sample
 
 if TYPE_CHECKING:
@@ -21,6 +23,24 @@ PODS = Metric(
     "gauge",
     "STABLE",
     "Number of Pods on local Node which are managed by the Antrea Agent.",
+)
+POLICIES = Metric(
+    "antrea_agent_networkpolicy_count",
+    "gauge",
+    "STABLE",
+    "Number of NetworkPolicies on local Node which are managed by the Antrea Agent.",
+)
+INGRESS_RULES = Metric(
+    "antrea_agent_ingress_networkpolicy_rule_count",
+    "gauge",
+    "STABLE",
+    "Number of ingress NetworkPolicy rules on local Node which are managed by the Antrea Agent.",
+)
+EGRESS_RULES = Metric(
+    "antrea_agent_egress_networkpolicy_rule_count",
+    "gauge",
+    "STABLE",
+    "Number of egress NetworkPolicy rules on local Node which are managed by the Antrea Agent.",
 )
 FLOWS = Metric(
     "antrea_agent_ovs_total_flow_count", "gauge", "STABLE", "Total flow count of all OVS flow tables."
@@ -36,6 +56,10 @@ TABLE_FLOWS = Metric(
 async def agent_metrics(view: AgentView) -> str:
     """In Prometheus' format; without an answer of the switch, flows are left out."""
     text = PODS.text([Sample(len(view.facts.all(PodInterface)))])
+    policies = [row.found for row in view.facts.all(SentPolicy)]
+    text += POLICIES.text([Sample(len(policies))])
+    directions = Counter(rule.direction for policy in policies for rule in policy.rules)
+    text += INGRESS_RULES.text([Sample(directions["In"])]) + EGRESS_RULES.text([Sample(directions["Out"])])
     with contextlib.suppress(Unavailable):
         counts = await flow_counts(view)
         text += FLOWS.text([Sample(sum(counts.values()))])

@@ -9,12 +9,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from antrea.agent.agent_view import AgentView
 from antrea.agent.metrics import agent_metrics
+from antrea.apis.controlplane import NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule
+from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
 from antrea.features.accept import accept_agent
+from antrea.features.network_policy.sent import SentPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,6 +40,13 @@ class Tables:
 def view(*lines: str) -> AgentView:
     facts = Facts()
     facts.put(PodInterface("web-0-1a2b3c", "c" * 64, "shop", "web-0", "aa:0:0:0:0:1", ("10.1.0.4",), 9, "u"))
+    rules = [
+        NetworkPolicyRule(
+            direction=direction, from_=NetworkPolicyPeer(), to=NetworkPolicyPeer(), enable_logging=False
+        )
+        for direction in ("In", "In", "Out")
+    ]
+    facts.put(SentPolicy(NetworkPolicy(metadata=ObjectMetadata(name="p"), rules=tuple(rules))))
     config = AgentConfig()
     in_effect = InEffect("", config, accept_agent(config))
     return AgentView(lambda: in_effect, facts, Tables(*lines), {"Classifier": 0, "Output": 7})
@@ -59,6 +69,9 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
     }
     assert values == {
         "antrea_agent_local_pod_count": [({}, 1)],
+        "antrea_agent_networkpolicy_count": [({}, 1)],
+        "antrea_agent_ingress_networkpolicy_rule_count": [({}, 2)],
+        "antrea_agent_egress_networkpolicy_rule_count": [({}, 1)],
         "antrea_agent_ovs_total_flow_count": [({}, 5)],
         "antrea_agent_ovs_flow_count": [
             ({"table_id": "0", "table_name": "Classifier"}, 3),
