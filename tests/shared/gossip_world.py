@@ -89,6 +89,18 @@ class World:
         of = {name: number for number, side in enumerate(sides) for name in side}
         self.is_cut = lambda one, other: of.get(one) != of.get(other)
 
+    def see(
+        self, node: str, up: bool | None, *observers: str, within: tuple[float, float] = (0.0, 0.0)
+    ) -> None:
+        """BFD of these, by default all others, finds the switch of `node` up or down, after such a time."""
+        for observer in observers or [name for name in self.names if name != node]:
+            self._at(self.random.uniform(*within), lambda observer=observer: self._saw(observer, node, up))  # type: ignore[misc]
+
+    def _saw(self, observer: str, node: str, up: bool | None) -> None:
+        if observer in self.machines and observer != node:
+            self.machines[observer].saw(self.now, node, up)
+            self._flush(observer, self.machines[observer])
+
     def run(self, seconds: float) -> None:
         """Let time pass."""
         end = self.now + seconds

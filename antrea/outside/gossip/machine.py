@@ -69,6 +69,11 @@ class Machine:
         self.swim.tick(now)
         self._seal(now)
 
+    def saw(self, now: float, name: str, up: bool | None) -> None:
+        """BFD found a switch up or down; None: it looks there no more."""
+        self.swim.saw(name, up)
+        self._seal(now)
+
     def leave(self, now: float) -> None:
         """Say goodbye, so that nobody has to suspect."""
         self.swim.leave()

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.outside.gossip.message import Standing
-
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from antrea.outside.gossip.suspicion import Timing
     from antrea.outside.gossip.swim import Row
@@ -37,10 +35,10 @@ class Majority:
         self._sure = self._maybe = self._sole = True
         """Whether these are a majority: unsuspected members, all living ones, this one."""
 
-    def count(self, me: str, rows: Mapping[str, Row]) -> None:
-        """Members have changed."""
+    def count(self, me: str, rows: Mapping[str, Row], is_sure: Callable[[str], bool]) -> None:
+        """Members have changed; of some that live there is doubt."""
         everyone = {me, *rows}
-        sure = {me, *(name for name, row in rows.items() if row.standing == Standing.ALIVE)}
+        sure = {me, *filter(is_sure, rows)}
         maybe = {me, *(name for name, row in rows.items() if row.lives)}
         self._sure, self._maybe, self._sole = (is_majority(some, everyone) for some in (sure, maybe, {me}))
 

@@ -37,6 +37,17 @@ class Rumour(msgspec.Struct, frozen=True, array_like=True):
     witness: Annotated[str, Meta(max_length=253)] = ""
 
 
+class View(msgspec.Struct, frozen=True, array_like=True):
+    """What `observer` sees of a member's switch by BFD; of one observer and member, the greater number wins."""
+
+    observer: Name
+    node: Name
+    number: Count
+    up: bool | None
+    """None: nothing any more."""
+
+
+Views: TypeAlias = Annotated[tuple[View, ...], Meta(max_length=20_000)]
 Rumours: TypeAlias = Annotated[tuple[Rumour, ...], Meta(max_length=20_000)]
 
 
@@ -67,10 +78,11 @@ class Relay(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Gossip(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Only rumours."""
+    """Only rumours and views."""
 
     incarnation: Count
     rumours: Rumours = ()
+    views: Views = ()
 
 
 class Sync(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -80,6 +92,7 @@ class Sync(msgspec.Struct, frozen=True, array_like=True, tag=5):
     asks: bool
     """For the other's table in return."""
     rumours: Rumours = ()
+    views: Views = ()
 
 
 Message: TypeAlias = Ping | Ack | Relay | Gossip | Sync
@@ -93,9 +106,9 @@ def encode(message: Message) -> bytes:
     return _ENCODER.encode(message)
 
 
-def size(rumour: Rumour) -> int:
-    """Bytes that a rumour takes in a message."""
-    return len(_ENCODER.encode(rumour))
+def size(one: Rumour | View) -> int:
+    """Bytes that it takes in a message."""
+    return len(_ENCODER.encode(one))
 
 
 def decode(data: bytes) -> Message:

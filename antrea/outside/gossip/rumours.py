@@ -14,6 +14,11 @@ REPEAT = 4
 """Times the decimal logarithm of the number of members. Source: memberlist RetransmitMult"""
 
 
+def often(members: int) -> int:
+    """How many times something is told so that all of so many members hear of it."""
+    return REPEAT * math.ceil(math.log10(members + 1))
+
+
 class _Told:
     __slots__ = ("rumour", "size", "times")
 
@@ -50,7 +55,7 @@ class Rumours:
         """What fits into `room` bytes, told once more to one of `members`."""
         if not self._told:
             return []
-        often = REPEAT * math.ceil(math.log10(members + 1))
+        most = often(members)
         found: list[Rumour] = []
         for told in sorted((one for held in self._told.values() for one in held.values()), key=_times):
             if told.size > room:
@@ -58,7 +63,7 @@ class Rumours:
             room -= told.size
             found.append(told.rumour)
             told.times += 1
-            if told.times >= often:
+            if told.times >= most:
                 self._done(told.rumour)
         return found
 

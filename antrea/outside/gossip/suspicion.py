@@ -41,6 +41,14 @@ class Timing(msgspec.Struct, frozen=True):
     """How long a majority may be short of members that are merely suspect."""
     settle: float = 1.0
     """How long a majority has to last before it counts."""
+    answer: float = 0.3
+    """How long a member whose switch is down may take to show that it lives."""
+    urgent: float = 0.1
+    """Between probes of such a member."""
+    switch: float = 2.0
+    """How long a switch may be down whose agent answers."""
+    restart: float = 60.0
+    """How long an agent may be silent whose switch is up."""
 
 
 class Suspicion:
@@ -48,7 +56,7 @@ class Suspicion:
 
     def __init__(self, since: float, possible: int, timing: Timing) -> None:
         """`possible` is how many witnesses there can be."""
-        self._since = since
+        self.since = since
         self._possible = possible
         self._timing = timing
         self.witnesses: set[str] = set()
@@ -62,14 +70,14 @@ class Suspicion:
 
     def delay(self, seconds: float) -> None:
         """This process did not run for so long."""
-        self._since += seconds
+        self.since += seconds
 
     @property
     def ends(self) -> float:
         """When the member counts as dead."""
         timing = self._timing
         if self._possible <= 1:
-            return self._since + timing.suspicion_sole
+            return self.since + timing.suspicion_sole
         share = math.log(max(len(self.witnesses), 1)) / math.log(self._possible)
         longest = timing.suspicion_most
-        return self._since + longest - (longest - timing.suspicion_least) * min(share, 1.0)
+        return self.since + longest - (longest - timing.suspicion_least) * min(share, 1.0)

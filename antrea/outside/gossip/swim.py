@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from antrea.outside.gossip.majority import Majority
 from antrea.outside.gossip.message import Ack, Gossip, Ping, Relay, Rumour, Standing, Sync, size
 from antrea.outside.gossip.rumours import Rumours
+from antrea.outside.gossip.sight import Sights
 from antrea.outside.gossip.suspicion import Suspicion, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from antrea.outside.gossip.message import Message
+    from antrea.outside.gossip.message import Message, View
 
 ROOM = 1160
 """Bytes of names and rumours in a packet: with all headers it fits the least MTU of IPv6, 1280."""
 RELAYED_MOST = 1024
 """Pings at a time that go for others."""
 SYNCS_PER_SECOND = 3
+TOLD_AT_ONCE = 64
+"""Members that are told of a view before the next round of rumours."""
 
 
 class Origin(Protocol):
@@ -97,6 +100,11 @@ class Swim:
         self.left = False
         self.rows: dict[str, Row] = {}
         self.majority = Majority(timing, now)
+        self.sights = Sights(me, timing)
+        self._shown: set[str] = set()
+        """Members that live in what `changes` said so far."""
+        self._asked: dict[str, float] = {}
+        """When a member whose switch is down was probed last."""
         self._random = random
         self._timing = timing
         self._rumours = Rumours()
@@ -119,8 +127,8 @@ class Swim:
         """Who else is a member, dead or alive: all else is forgotten."""
         wanted = set(names) - {self.me}
         for name in self.rows.keys() - wanted:
-            if self.rows.pop(name).lives:
-                self.changes.append(Change(name, False, "its Node is gone"))
+            del self.rows[name]
+            self._show(name, "its Node is gone")
             self._rumours.forget(name)
         for name in sorted(wanted - self.rows.keys()):
             self.rows[name] = Row(name)
@@ -128,11 +136,20 @@ class Swim:
         self._ring = None
         self._suspects &= wanted
         self._is_counted = False
+        self.sights.keep_only({self.me, *wanted})
+
+    def saw(self, name: str, up: bool | None) -> None:
+        """BFD found a switch up or down; None: it looks there no more."""
+        self.sights.own(name, up)
+        self._is_counted = False
+        for other in self._some(TOLD_AT_ONCE):
+            self._tell_views(other)
 
     @property
     def census(self) -> tuple[bool, int, int]:
         """Whether this member may act for all, how many live, of how many; it is one of them itself."""
-        return self.majority.has, len(self._living()[0]) + 1, len(self.rows) + 1
+        has = self.majority.has and self.me not in self.sights.aside
+        return has, len(self._living()[0]) + 1, len(self.rows) + 1
 
     def leave(self) -> None:
         """Tell everybody that this member goes; it defends itself no longer."""
@@ -152,6 +169,8 @@ class Swim:
         synced = isinstance(message, Sync)
         for rumour in message.rumours:
             self._hear(now, rumour, synced=synced)
+        if isinstance(message, Gossip | Sync) and message.views:
+            self._see(message.views)
         if isinstance(message, Ping):
             answer = Ack(message.number, self.incarnation, self._telling(sender))
             self._send(sender, answer, origin=origin)
@@ -160,7 +179,7 @@ class Swim:
         elif isinstance(message, Relay):
             self._relay(now, sender, message)
         elif isinstance(message, Sync) and message.asks:
-            self._send(sender, Sync(self.incarnation, False, self._table()), stream=True, origin=origin)
+            self._send(sender, self._all(asks=False), stream=True, origin=origin)
         if met and row.lives:
             self._sync(now, sender)
 
@@ -175,13 +194,14 @@ class Swim:
             del self._relayed[number]
         for name in list(self._suspects):
             row = self.rows[name]
-            if row.suspicion and row.suspicion.ends <= now:
+            if row.suspicion and row.suspicion.ends <= now and not self._restarts(now, row, name):
                 self._set(now, row, Rumour(name, row.incarnation, Standing.DEAD, self.me), "no sign of life")
+        self._judge(now)
         if not self.left:
             self._start_probes(now)
         self._spread(now)
         if not self._is_counted:
-            self.majority.count(self.me, self.rows)
+            self.majority.count(self.me, self.rows, self._is_sure)
             self._is_counted = True
         self.majority.look(now)
 
@@ -194,6 +214,8 @@ class Swim:
         row = self.rows.get(rumour.node)
         if row is None:
             return
+        if rumour.standing == Standing.DEAD and row.lives and self._restarts(now, row, rumour.node):
+            rumour = Rumour(rumour.node, rumour.incarnation, Standing.SUSPECT, rumour.witness)
         if (rumour.incarnation, rumour.standing) > (row.incarnation, row.standing):
             is_doubtful = synced or now - row.heard < self._timing.period
             if rumour.standing == Standing.DEAD and row.standing == Standing.ALIVE and is_doubtful:
@@ -237,7 +259,57 @@ class Swim:
         self._is_counted = False
         if row.lives != lived:
             self._ring = None
-            self.changes.append(Change(rumour.node, row.lives, why))
+            self._show(rumour.node, why)
+
+    # what is seen
+
+    def _see(self, views: Iterable[View]) -> None:
+        members = {self.me, *self.rows}
+        for view in views:
+            if {view.observer, view.node} <= members:
+                self.sights.hear(view)
+        self._is_counted = False
+
+    def _judge(self, now: float) -> None:
+        """By what most observers see, and whether the agent answers."""
+        before, timing = self.sights.aside, self._timing
+        down = dict(self.sights.look(now, self._is_current))
+        self._asked = {name: at for name, at in self._asked.items() if name in down}
+        for name, since in down.items():
+            row = self.rows.get(name)
+            if row is None or not row.lives or row.heard > since:
+                continue
+            if now - since >= timing.answer:
+                dead = Rumour(name, row.incarnation, Standing.DEAD, self.me)
+                self._set(now, row, dead, "neither its agent nor its switch gives a sign of life")
+            elif now - self._asked.get(name, since - timing.urgent) >= timing.urgent:
+                self._asked[name] = now
+                self._number += 1
+                self._send(name, Ping(self._number, self.incarnation))
+                self._send(name, Ping(self._number, self.incarnation), stream=True)
+        for name in before ^ self.sights.aside:
+            self._show(name, "its switch is down" if name in self.sights.aside else "its switch is up")
+
+    def _show(self, name: str, why: str) -> None:
+        """Say so if a member counts, or does so no longer."""
+        row = self.rows.get(name)
+        lives = row is not None and row.lives and name not in self.sights.aside
+        if lives != (name in self._shown):
+            self._shown ^= {name}
+            self.changes.append(Change(name, lives, why))
+
+    def _is_current(self, observer: str) -> bool:
+        return observer == self.me or self.rows[observer].standing == Standing.ALIVE
+
+    def _is_sure(self, name: str) -> bool:
+        """Not suspected, or only for an agent that restarts."""
+        row = self.rows[name]
+        return row.standing == Standing.ALIVE or (row.lives and self.sights.is_up(name, self._is_current))
+
+    def _restarts(self, now: float, row: Row, name: str) -> bool:
+        """Whether its agent may be silent a while longer, since its switch is there."""
+        since = row.suspicion.since if row.suspicion else now
+        return now - since < self._timing.restart and self.sights.is_up(name, self._is_current)
 
     # probes
 
@@ -298,6 +370,7 @@ class Swim:
             if suspicion := self.rows[name].suspicion:
                 suspicion.delay(gap)
         self.majority.stalled(now, gap)
+        self.sights.stalled(gap)
 
     def _living(self) -> tuple[list[str], list[str]]:
         if self._ring is None:
@@ -323,9 +396,9 @@ class Swim:
         timing = self._timing
         if now >= self._gossip_at:
             self._gossip_at = now + timing.gossip
-            if self._rumours:
-                for name in self._some(timing.fanout):
-                    self._send(name, Gossip(self.incarnation, self._telling(name)))
+            for name in self._some(timing.fanout) if self._rumours or self.sights else ():
+                self._send(name, Gossip(self.incarnation, self._telling(name)))
+                self._tell_views(name)
         if now >= self._sync_at:
             self._sync_at = now + timing.sync
             for name in self._some(1):
@@ -337,15 +410,20 @@ class Swim:
         if len(self._syncs) < SYNCS_PER_SECOND and now - row.synced >= 1:
             self._syncs.append(now)
             row.synced = now
-            self._send(name, Sync(self.incarnation, True, self._table()), stream=True)
+            self._send(name, self._all(asks=True), stream=True)
 
-    def _table(self) -> tuple[Rumour, ...]:
+    def _tell_views(self, to: str) -> None:
+        if views := self.sights.take(ROOM, len(self.rows) + 1):
+            self._send(to, Gossip(self.incarnation, (), views))
+
+    def _all(self, *, asks: bool) -> Sync:
         rows = [
             Rumour(name, row.incarnation, row.standing)
             for name, row in self.rows.items()
             if row.incarnation >= 0 and row.standing != Standing.SUSPECT
         ]
-        return (Rumour(self.me, self.incarnation, Standing.ALIVE), *rows)
+        table = (Rumour(self.me, self.incarnation, Standing.ALIVE), *rows)
+        return Sync(self.incarnation, asks, table, self.sights.all)
 
     def _telling(self, to: str, used: int = 0) -> tuple[Rumour, ...]:
         """Rumours for one packet in which `used` bytes are taken, first what is held against its receiver."""

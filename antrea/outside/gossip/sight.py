@@ -1,0 +1,124 @@
+"""What members see of each other's switches by BFD, and what that says beside gossip.
+
+BFD notices within 0.5 s that a switch is silent, but alone it is no proof: at 5 % loss it errs, and a switch may be
+restarting. So a member counts by what most of its observers see, and by whether its agent still answers:
+
+| Switch, by most observers | Agent, by gossip | Verdict |
+|---|---|---|
+| up | silent | its agent is restarting: it lives for Timing.restart |
+| down | silent | it is dead, after Timing.answer |
+| down | answers | its switch is restarting: it is set aside after Timing.switch, until the switch is up |
+| nobody sees it | any | gossip alone decides |
+
+If so many are down that they are no minority of those seen, it is BFD that fails: nobody is set aside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.outside.gossip.message import View, size
+from antrea.outside.gossip.rumours import often
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from antrea.outside.gossip.suspicion import Timing
+
+OBSERVERS = 16
+"""Of one member, at most: each is seen by its neighbours on a ring (antrea/features/egress/bfd.py)."""
+
+
+class Sights:
+    """All views that this member knows."""
+
+    def __init__(self, me: str, timing: Timing) -> None:
+        self._me = me
+        self._timing = timing
+        self._number = 0
+        self._views: dict[str, dict[str, View]] = {}
+        """By node and observer."""
+        self._telling: dict[tuple[str, str], int] = {}
+        """How often a view, by node and observer, has been told."""
+        self._down: dict[str, float] = {}
+        """Members that most observers see down, and since when that is known."""
+        self.aside: frozenset[str] = frozenset()
+        """Members whose switch has been down for long though their agent answers."""
+
+    def own(self, node: str, up: bool | None) -> None:
+        """This member sees a switch, sees it no longer (False), or looks there no more (None)."""
+        self._number += 1
+        self._keep(View(self._me, node, self._number, up))
+
+    def hear(self, view: View) -> None:
+        """Somebody's view, perhaps one of our own from an earlier life, which we override."""
+        held = self._views.get(view.node, {})
+        known = held.get(view.observer)
+        if view.observer == self._me:
+            if known is None or known.number < view.number:
+                self._number = max(self._number, view.number)
+                self.own(view.node, known.up if known else None)
+        elif (known.number < view.number) if known else len(held) < OBSERVERS:
+            self._keep(view)
+
+    def keep_only(self, members: Collection[str]) -> None:
+        """All others are forgotten."""
+        for node in [one for one in self._views if one not in members]:
+            del self._views[node]
+        for held in self._views.values():
+            for observer in [one for one in held if one not in members]:
+                del held[observer]
+        self._telling = {
+            (node, observer): times
+            for (node, observer), times in self._telling.items()
+            if observer in self._views.get(node, {})
+        }
+
+    @property
+    def all(self) -> tuple[View, ...]:
+        """Whatever is known, for who knows nothing."""
+        return tuple(view for held in self._views.values() for view in held.values())
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self._telling)
+
+    def take(self, room: int, members: int) -> tuple[View, ...]:
+        """What fits into `room` bytes, told once more to one of `members`; what was told least goes first."""
+        found = []
+        for node, observer in sorted(self._telling, key=lambda key: self._telling[key]):
+            view = self._views[node][observer]
+            if (room := room - size(view)) < 0:
+                break
+            found.append(view)
+            self._telling[node, observer] += 1
+            if self._telling[node, observer] >= often(members):
+                del self._telling[node, observer]
+        return tuple(found)
+
+    def is_up(self, node: str, counts: Callable[[str], bool]) -> bool:
+        """Whether most observers that count see its switch."""
+        up, down = self._count(node, counts)
+        return up > down
+
+    def look(self, now: float, counts: Callable[[str], bool]) -> Iterator[tuple[str, float]]:
+        """Members whose switch is down, and since when; `counts` says whose views are current."""
+        before = self._down
+        tally = {node: self._count(node, counts) for node in self._views}
+        self._down = {node: before.get(node, now) for node, (up, down) in tally.items() if down > up}
+        long = {node for node, since in self._down.items() if now - since >= self._timing.switch}
+        seen = sum(up + down > 0 for up, down in tally.values())
+        self.aside = frozenset(long) if 2 * len(self._down) < seen else frozenset()
+        yield from self._down.items()
+
+    def stalled(self, gap: float) -> None:
+        """This process did not run for `gap` seconds."""
+        self._down = {node: since + gap for node, since in self._down.items()}
+
+    def _keep(self, view: View) -> None:
+        self._views.setdefault(view.node, {})[view.observer] = view
+        self._telling[view.node, view.observer] = 0
+
+    def _count(self, node: str, counts: Callable[[str], bool]) -> tuple[int, int]:
+        seen = [view.up for view in self._views.get(node, {}).values() if counts(view.observer)]
+        return seen.count(True), seen.count(False)

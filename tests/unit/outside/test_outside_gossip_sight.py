@@ -1,0 +1,187 @@
+"""Membership by gossip and BFD together, in virtual time: every line of the table of antrea/outside/gossip/sight.py."""
+
+from __future__ import annotations
+
+import pytest
+from gossip_world import World
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.untraced
+
+NOTICED = (0.26, 0.45)
+"""Seconds after which one switch finds another one silent: three packets, 100 ms apart, and the way to the agent."""
+GONE = 1.0
+"""Seconds from a power-off until all know, of three Nodes or more."""
+
+
+def whole(count: int, seed: int = 1) -> World:
+    """All know each other, the majority counts, and all switches see each other."""
+    world = World([f"node-{number}" for number in range(1, count + 1)], seed)
+    world.until(lambda: world.agree(*world.names), within=10)
+    for name in world.names:
+        world.see(name, True)
+    world.run(3)
+    assert counted(world, *world.names)
+    return world
+
+
+def counts(world: World, one: str, other: str) -> bool:
+    """Whether `other` counts for `one`, by what it told its agent last."""
+    told = [alive for _, who, whom, alive in world.events if (who, whom) == (one, other)]
+    return bool(told) and told[-1]
+
+
+def counted(world: World, *names: str) -> bool:
+    """Whether exactly these count, for each of them."""
+    return all(
+        counts(world, one, other) == (other in names)
+        for one in names
+        for other in world.names
+        if other != one
+    )
+
+
+def changes(world: World, since: int) -> list[tuple[str, str, bool]]:
+    return [(who, whom, alive) for _, who, whom, alive in world.events[since:]]
+
+
+def acts(world: World, name: str) -> bool:
+    return world.machines[name].swim.census[0]
+
+
+@pytest.mark.parametrize(("count", "loss"), [(3, 0.0), (4, 0.0), (9, 0.0), (3, 0.05), (9, 0.05)])
+def test_gossip_a_node_without_power_is_dead_for_all_within_a_second(count: int, loss: float) -> None:
+    for seed in range(2):
+        world = whole(count, seed)
+        world.loss = loss
+        gone, *rest = world.names
+        world.kill(gone)
+        world.see(gone, False, within=NOTICED)
+        world.until(lambda rest=rest, world=world: counted(world, *rest), within=GONE)  # type: ignore[misc]
+        assert all(acts(world, name) for name in rest)
+
+
+def test_gossip_an_agent_that_restarts_is_waited_for_as_long_as_its_switch_is_seen() -> None:
+    world = whole(5)
+    since = len(world.events)
+    world.kill("node-3")
+    world.run(50)
+    assert changes(world, since) == []
+    assert all(acts(world, name) for name in world.names if name != "node-3")
+    world.start("node-3")
+    world.run(5)
+    assert [one for one in changes(world, since) if one[0] != "node-3"] == []
+
+    world.kill("node-3")
+    world.run(55)
+    assert [one for one in changes(world, since) if one[0] != "node-3"] == []
+    rest = [name for name in world.names if name != "node-3"]
+    world.until(lambda: counted(world, *rest), within=15)
+
+
+def test_gossip_a_node_that_dies_while_its_agent_restarts_is_dead_at_once() -> None:
+    world = whole(5)
+    world.kill("node-3")
+    world.run(10)
+    world.see("node-3", False, within=NOTICED)
+    world.until(lambda: counted(world, "node-1", "node-2", "node-4", "node-5"), within=GONE)
+
+
+def test_gossip_a_switch_that_restarts_fast_moves_nothing() -> None:
+    world = whole(5)
+    since = len(world.events)
+    world.see("node-3", False, within=NOTICED)
+    world.run(1.9)
+    world.see("node-3", True, within=(0.0, 0.1))
+    world.run(10)
+    assert changes(world, since) == []
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_gossip_a_node_whose_switch_stays_down_is_set_aside_and_knows_it_until_it_is_back(count: int) -> None:
+    world = whole(count)
+    rest = [name for name in world.names if name != "node-3"]
+    world.see("node-3", False, within=NOTICED)
+    for name in rest:
+        world.see(name, False, "node-3", within=NOTICED)
+    taken = world.until(lambda: counted(world, *rest), within=3)
+    assert taken > 2
+    world.until(lambda: not acts(world, "node-3"), within=0.5)
+    assert all(acts(world, name) for name in rest)
+    world.run(30)
+    assert counted(world, *rest)
+    world.see("node-3", True, within=(0.0, 1.0))
+    for name in rest:
+        world.see(name, True, "node-3", within=(0.0, 1.0))
+    world.until(lambda: counted(world, *world.names), within=3)
+    assert acts(world, "node-3")
+
+
+def test_gossip_one_observer_that_errs_changes_nothing() -> None:
+    world = whole(5)
+    since = len(world.events)
+    world.see("node-3", False, "node-1")
+    world.run(90)
+    assert changes(world, since) == []
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_gossip_tunnels_that_are_blocked_everywhere_set_nobody_aside(count: int) -> None:
+    world = whole(count)
+    since = len(world.events)
+    for name in world.names:
+        world.see(name, False, within=NOTICED)
+    world.run(30)
+    assert changes(world, since) == []
+    assert all(acts(world, name) for name in world.names)
+
+
+def test_gossip_without_any_session_gossip_alone_decides() -> None:
+    world = whole(5)
+    for name in world.names:
+        world.see(name, None)
+    world.run(1)
+    world.kill("node-3")
+    taken = world.until(lambda: counted(world, "node-1", "node-2", "node-4", "node-5"), within=2.75)
+    assert taken > GONE
+
+
+def test_gossip_views_of_an_earlier_life_are_overridden() -> None:
+    world = whole(3)
+    world.see("node-3", False, "node-1")
+    world.run(1)
+    world.kill("node-1")
+    world.start("node-1")
+    world.run(3)
+    views = {
+        view.observer: view.up for view in world.machines["node-2"].swim.sights.all if view.node == "node-3"
+    }
+    assert views == {"node-1": None, "node-2": True}
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["up", "down", "none", "restart"]), st.integers(0, 3), st.integers(0, 3)),
+        max_size=12,
+    ),
+    st.integers(0, 99),
+)
+def test_gossip_all_come_to_hold_the_same_views(steps: list[tuple[str, int, int]], seed: int) -> None:
+    world = whole(4, seed)
+    for what, one, other in steps:
+        observer, node = world.names[one], world.names[other]
+        if what == "restart":
+            world.kill(observer)
+            world.start(observer)
+        elif one != other:
+            world.see(node, {"up": True, "down": False, "none": None}[what], observer)
+        world.run(0.3)
+    world.run(40)
+    assert len({frozenset(machine.swim.sights.all) for machine in world.machines.values()}) == 1
+    verdicts = {
+        name: {one for one in world.names if one in world.machines[name].swim.sights.aside}
+        for name in world.names
+    }
+    assert len({frozenset(one) for one in verdicts.values()}) == 1
