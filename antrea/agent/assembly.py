@@ -43,7 +43,7 @@ from antrea.features.node_route import agent as node_route
 from antrea.features.pod_connectivity import agent as pod_connectivity
 from antrea.features.proxy import agent as proxy
 from antrea.host.carrier import HOLDER_TYPE
-from antrea.host.ovs_port import Port
+from antrea.host.ovs_port import BFD, Port
 from antrea.host.pod_cidr import held
 from antrea.host.tunnel_neighbour import TunnelNeighbour
 from antrea.openflow.cookie import Category
@@ -68,6 +68,7 @@ from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
 from antrea.outside.ofctl_watch import SwitchWatch
 from antrea.outside.ovsdb import Ovsdb
+from antrea.outside.ovsdb_bfd import BfdFeed
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
 from antrea.outside.policy_report import PolicyReportSink
@@ -108,7 +109,7 @@ FEATURES: tuple[AgentFeature, ...] = (
 SWEEPS: dict[int, tuple[type[Fact], ...]] = {
     int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category
 }
-OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE})}
+OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE, BFD})}
 """antrea-types of the ports that the sweep of a category may take away."""
 SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
 EGRESS_KINDS = (Egress, EgressPod, LocalAddress, ClusterNode, Member, PoolSelector)
@@ -294,6 +295,7 @@ class Agent:
             gossip = GossipFeed(self.name, address, self.config.cluster_port)
             self.view.membership = Membership(self.kube, own_namespace(), gossip)
             feeds |= {"cluster": cluster_feed(self.kube), "members": self.view.membership}
+            feeds["BFD"] = BfdFeed(db, gossip.saw)
         for one in (one for feature in self.features for one in feature.watched):
             feeds[one.path] = KindFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row)
         return feeds

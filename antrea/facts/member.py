@@ -96,16 +96,3 @@ class BfdPartner(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.node
-
-
-class BfdSession(Fact, frozen=True):
-    """What OVS finds of a partner; the feed of BFD writes it once the session was up."""
-
-    node: str
-    up: bool
-    diagnostic: str = ""
-    """Why it is down, in the words of RFC 5880: "Control Detection Time Expired"."""
-
-    @property
-    def key(self) -> str:
-        return self.node

@@ -1,15 +1,16 @@
-"""The feed of BFD: what OVSDB says of the sessions with other Nodes, as facts `BfdSession`."""
+"""The feed of BFD: what OVSDB says of the sessions with other Nodes, for those who judge who lives."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from antrea.facts.member import BfdSession
 from antrea.host.ovs_port import BFD, NODE_KEY, TYPE_KEY
 from antrea.outside import klog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from antrea.engine import Facts
     from antrea.outside.ovsdb import Ovsdb
 
@@ -23,20 +24,22 @@ come up may miss its first packets and go down once."""
 class BfdFeed:
     """A session counts once it is up: before that nothing can be said of the other end. Down counts at once."""
 
-    def __init__(self, db: Ovsdb) -> None:
+    def __init__(self, db: Ovsdb, tell: Callable[[str, bool | None], None]) -> None:
+        """`tell` is given the name of a Node and whether its switch is up; None: it is watched no longer."""
         self._db = db
+        self._tell = tell
+        self._told: dict[str, bool] = {}
         self._rising: dict[str, asyncio.TimerHandle] = {}
         """Sessions that are up, but not yet long enough."""
 
-    async def run(self, facts: Facts) -> None:
-        """List, mark the kind synced, then follow. What follows is urgent: a failover waits for it."""
+    async def run(self, _facts: Facts) -> None:
+        """List, then follow, until cancelled."""
         changes = self._db.changes()
         try:
-            self._say(facts)
-            facts.synced(BfdSession)
+            self._look()
             async for touched in changes:
                 if any(table == "Interface" and self._concerns(uuid) for table, uuid in touched):
-                    self._say(facts)
+                    self._look()
         finally:
             for timer in self._rising.values():
                 timer.cancel()
@@ -45,38 +48,41 @@ class BfdFeed:
         row = self._db.rows("Interface").get(uuid)
         return row is None or row["name"].startswith(f"{BFD}-")
 
-    def _say(self, facts: Facts) -> None:
+    def _look(self) -> None:
         now = self._sessions()
-        known = {row.node: row for row in facts.all(BfdSession)}
-        for node in (known.keys() | self._rising.keys()) - now.keys():
+        for node in (self._told.keys() | self._rising.keys()) - now.keys():
             self._fall(node)
-            facts.drop(BfdSession, node, urgent=True)
-        for node, row in now.items():
-            before = known.get(node)
-            if not row.up:
+            if self._told.pop(node, None) is not None:
+                self._tell(node, None)
+        for node, (state, diagnostic) in now.items():
+            if state != "up":
                 self._fall(node)
-                if before is not None and before.up:
-                    log.info("BFD down", node=node, diagnostic=row.diagnostic)
-                    facts.put(row, urgent=True)
-            elif (before is None or not before.up) and node not in self._rising:
+                if self._told.get(node):
+                    log.info("BFD down", node=node, diagnostic=diagnostic)
+                    self._say(node, up=False)
+            elif not self._told.get(node) and node not in self._rising:
                 loop = asyncio.get_running_loop()
-                self._rising[node] = loop.call_later(STEADY_SECONDS, self._risen, facts, row)
+                self._rising[node] = loop.call_later(STEADY_SECONDS, self._risen, node)
 
-    def _risen(self, facts: Facts, row: BfdSession) -> None:
-        del self._rising[row.node]
-        log.info("BFD up", node=row.node)
-        facts.put(row, urgent=True)
+    def _risen(self, node: str) -> None:
+        del self._rising[node]
+        log.info("BFD up", node=node)
+        self._say(node, up=True)
+
+    def _say(self, node: str, *, up: bool) -> None:
+        self._told[node] = up
+        self._tell(node, up)
 
     def _fall(self, node: str) -> None:
         if timer := self._rising.pop(node, None):
             timer.cancel()
 
-    def _sessions(self) -> dict[str, BfdSession]:
+    def _sessions(self) -> dict[str, tuple[str, str]]:
+        """State and diagnostic by Node."""
         found = {}
         for port in self._db.rows("Port").values():
             ids = port["external_ids"]
             if ids.get(TYPE_KEY) == BFD and (row := self._db.row("Interface", port["name"])):
-                status, node = row["bfd_status"], ids.get(NODE_KEY, "")
-                up = status.get("state") == "up"
-                found[node] = BfdSession(node, up, "" if up else status.get("diagnostic", ""))
+                status = row["bfd_status"]
+                found[ids.get(NODE_KEY, "")] = (status.get("state", ""), status.get("diagnostic", ""))
         return found

@@ -17,6 +17,7 @@ from antrea.facts.member import BfdPartner, Candidate, ClusterNode, PoolSelector
 from antrea.facts.node import ThisNode
 from antrea.features.grouping.selector import meets
 from antrea.host.ovs_port import BFD, NODE_KEY, TYPE_KEY, Port
+from antrea.openflow.cookie import Category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,6 +75,7 @@ def bfd_port(facts: Facts, partner: BfdPartner) -> Iterator[Port]:
         options=tuple(options.items()),
         external_ids=((TYPE_KEY, BFD), (NODE_KEY, partner.node)),
         no_flood=True,
+        category=int(Category.EGRESS),
         bfd=tuple((key, str(value)) for key, value in bfd.items()),
     )
 

@@ -14,6 +14,7 @@ from antrea.facts.egress import Egress, EgressOwner
 from antrea.facts.member import ClusterNode, Member, PoolMembers, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
 from antrea.features.admission import Watched
+from antrea.features.egress.bfd import UNITS as BFD_UNITS
 from antrea.features.egress.placement import Wish, place
 from antrea.features.external_ip_pool.pool import POOLS
 from antrea.features.feature import AgentFeature
@@ -86,5 +87,6 @@ FEATURE = AgentFeature(
     units=(
         Unit(PoolSelector, pool_members, yields=(PoolMembers,)),
         Unit(Quorum, egress_owners, yields=(EgressOwner,)),
+        *BFD_UNITS,
     ),
 )

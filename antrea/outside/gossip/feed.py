@@ -51,6 +51,8 @@ class GossipFeed:
         """What runs now."""
         self._keys: Sequence[bytes] = ()
         self._peers: Mapping[str, str] = {}
+        self._seen: dict[str, bool] = {}
+        """What BFD said of switches."""
         self._lock = threading.Lock()
         self._thread: asyncio.AbstractEventLoop | None = None
         """The thread's loop, while it runs."""
@@ -66,6 +68,18 @@ class GossipFeed:
         """Shared keys, the first one for sealing."""
         self._keys = keys
         self._in_thread(self._arm)
+
+    def saw(self, node: str, up: bool | None) -> None:
+        """BFD found a switch up or down; None: it looks there no more."""
+
+        def see() -> None:
+            self._seen.pop(node, None)
+            if up is not None:
+                self._seen[node] = up
+            if self.gossip:
+                self.gossip.saw(node, up)
+
+        self._in_thread(see)
 
     async def run(self, facts: Facts) -> None:
         """Until cancelled. While the port is taken, it tries on and on: the rest of the agent does without."""
@@ -110,6 +124,8 @@ class GossipFeed:
     async def _gossip(self) -> None:
         self.gossip = Gossip(self._me, self._address, self._port, changed=self._changed)
         self._arm()
+        for node, up in self._seen.items():
+            self.gossip.saw(node, up)
         try:
             await self.gossip.run()
         except Unavailable as why:

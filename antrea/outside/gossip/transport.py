@@ -67,6 +67,11 @@ class Gossip:
         """Shared keys, the first one for sealing."""
         self.machine.keys(keys)
 
+    def saw(self, name: str, up: bool | None) -> None:
+        """BFD found a switch up or down; None: it looks there no more."""
+        self.machine.saw(now(), name, up)
+        self._changed(self, self._flush())
+
     async def run(self) -> None:
         """Until cancelled. Raises Unavailable if the port is taken."""
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from antrea.facts.member import BfdPartner, ClusterNode, PoolSelector
 from antrea.facts.node import ThisNode
 from antrea.features.egress.bfd import NEAR, UNITS, neighbours, vni
 from antrea.host.ovs_port import Port
+from antrea.openflow.cookie import Category
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +57,7 @@ def test_a_pair_of_candidates_has_a_tunnel_with_a_vni_of_its_own_that_nothing_is
         options=(("remote_ip", "192.0.2.2"), ("key", str(vni("node-1", "node-0"))), ("dst_port", "6999")),
         external_ids=(("antrea-type", "bfd"), ("bfd-node", "node-1")),
         no_flood=True,
+        category=int(Category.EGRESS),
         bfd=(("enable", "true"), ("min_rx", "100"), ("min_tx", "100"), ("mult", "5")),
     )
     assert len(port.name) <= 15
