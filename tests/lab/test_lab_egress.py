@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
-IP = "172.30.0.200"
+IP, POOLED = "172.30.0.200", "172.31.0.200"
 PODS = {"near": "node-2", "far": "node-1", "other": "node-1"}
 NODES = {"node-1": "172.30.0.11", "node-2": "172.30.0.12"}
 
@@ -31,7 +31,8 @@ def pods(lab: Lab) -> Iterator[None]:
     with quiet_pods(lab, PODS):
         lab.api.kubectl("label", "pod", "near", "far", "egress=web")
         yield
-        lab.api.kubectl("delete", "egress", "web", "--ignore-not-found")
+        lab.api.kubectl("delete", "egress", "web", "shop", "--ignore-not-found")
+        lab.api.kubectl("delete", "externalippool", "shop", "--ignore-not-found")
         node.execute(lab.record, "node-2", "sh", "-c", f"ip addr del {IP}/32 dev eth0 || true")
 
 
@@ -65,3 +66,38 @@ def test_pods_of_every_node_leave_with_a_static_egress_ip_until_the_egress_is_de
     lab.api.kubectl("delete", "egress", "web")
     nodes = {pod: NODES[where] for pod, where in PODS.items()}
     wait_for("the Nodes' own addresses", lambda: {p: source(lab, p) for p in PODS} == nodes, seconds=10)
+
+
+def test_an_address_of_a_pool_is_held_by_one_node_for_pods_of_all_and_given_back(
+    lab: Lab, pods: None
+) -> None:
+    pool = {"ipRanges": [{"start": POOLED, "end": POOLED}], "nodeSelector": {}}
+    lab.api.apply(json.dumps(crd("ExternalIPPool", "shop", pool)))
+    selector = {"podSelector": {"matchLabels": {"egress": "web"}}}
+    lab.api.apply(json.dumps(crd("Egress", "shop", {"appliedTo": selector, "externalIPPool": "shop"})))
+    wait_for("an assigned address", lambda: "IPAssigned" in conditions(lab, "shop"), seconds=15)
+    assert conditions(lab, "shop") == {"IPAllocated": "True", "IPAssigned": "True"}
+    holders = [name for name in NODES if POOLED in addresses(lab, name)]
+    assert holders == [
+        json.loads(lab.api.kubectl("get", "egress", "shop", "-o", "json"))["status"]["egressNode"]
+    ]
+    for pod in ("near", "far"):
+        wait_for(f"the Egress IP of {pod}", lambda pod=pod: source(lab, pod) == POOLED, seconds=10)  # type: ignore[misc]
+    assert source(lab, "other") == NODES["node-1"]
+
+    lab.api.kubectl("delete", "egress", "shop")
+    wait_for(
+        "the end of its device",
+        lambda: not any("antrea-egress0" in addresses(lab, name) for name in NODES),
+        seconds=10,
+    )
+    assert source(lab, "far") == NODES["node-1"]
+
+
+def conditions(lab: Lab, name: str) -> dict[str, str]:
+    found = json.loads(lab.api.kubectl("get", "egress", name, "-o", "json"))
+    return {row["type"]: row["status"] for row in found.get("status", {}).get("conditions", ())}
+
+
+def addresses(lab: Lab, where: str) -> str:
+    return node.execute(lab.record, where, "ip", "-br", "addr")
