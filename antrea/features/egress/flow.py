@@ -146,7 +146,10 @@ def pod_flow(facts: Facts, pod: PodInterface, egress: Egress) -> Iterator[Flow]:
 
 
 def end_of(facts: Facts, node: ThisNode, egress: Egress) -> str:
-    """Where tunnels to the Node that has the address end; empty while nobody knows which one that is."""
+    """Where tunnels to the Node that has the address end; empty while nobody knows which one that is.
+
+    As long as no Node is found to hold it (this agent has just begun to gossip), whoever had it may have it still.
+    """
     owner = facts.get(EgressOwner, egress.name) if egress.pool else None
-    peer = facts.get(PeerNode, owner.node if owner else egress.node)
+    peer = facts.get(PeerNode, owner.node if owner and owner.node else egress.node)
     return (peer and tunnel_end(node, peer)) or ""

@@ -148,6 +148,10 @@ def test_whoever_is_to_hold_an_address_of_a_pool_is_asked_before_the_status() ->
     held = egress("a", THERE, pool="p", node="n9")
     agent = Agent(NETDEV, held, EgressPod("a", "shop/web"), EgressOwner("a", "n2"))
     assert len(agent.flows("198.51.100.2->tun_dst")) == 1
+    agent.facts.put(egress("a", THERE, pool="p", node="n2"))
+    agent.facts.put(EgressOwner("a", "", "nobody is known yet"))
+    agent.engine.plan()
+    assert len(agent.flows("198.51.100.2->tun_dst")) == 1
 
 
 def test_each_family_follows_its_own_egress_and_of_two_the_oldest() -> None:
