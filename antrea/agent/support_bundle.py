@@ -7,13 +7,16 @@ goroutinestacks).
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antrea.agent.agent_info import agent_info
 from antrea.agent.agent_view import NotFound
+from antrea.agent.membership import memberlist
 from antrea.config.effect import values
+from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
 from antrea.features.gate import statuses
 from antrea.outside.bundle_order import Command, Logs, Order
@@ -80,6 +83,8 @@ async def contents(view: AgentView, log_directory: str = LOG_DIRECTORY) -> Order
         documents["agentinfo"] = await agent_info(view)
     except NotFound as why:
         documents["agentinfo"] = {"message": str(why)}
+    with contextlib.suppress(Unavailable):
+        documents["memberlist"] = memberlist(view.facts, view.membership)
     texts = {view.config.file: view.now.text, "memory": memory(), "stacks": stacks()}
     return Order(
         target=os.devnull,

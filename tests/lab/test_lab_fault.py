@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from agent_node import antctl
 
 from antrea.errors import Invalid, Unavailable
 from antrea.lab import cluster, fault, node
@@ -12,6 +15,10 @@ from antrea.lab.process import run, wait_for
 
 if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
+
+
+FOUND = 4.25
+"""Seconds within which one of two agents finds the other dead. docs/membership.md"""
 
 
 def reaches(lab: Lab, address: str) -> bool:
@@ -22,6 +29,14 @@ def reaches(lab: Lab, address: str) -> bool:
     return True
 
 
+def members(lab: Lab) -> dict[str, str]:
+    """Whose agents live, as node-1 says."""
+    return {
+        row["nodeName"]: row["status"]
+        for row in json.loads(antctl(lab, "node-1", "get", "memberlist", "-o", "json"))
+    }
+
+
 def kubelet_answers(lab: Lab) -> bool:
     ask = "curl -s -m 1 http://127.0.0.1:10248/healthz || true"
     return node.execute(lab.record, "node-2", "sh", "-c", ask) == "ok"
@@ -30,11 +45,16 @@ def kubelet_answers(lab: Lab) -> bool:
 def test_a_node_without_power_is_gone_and_comes_back_with_its_disk(lab: Lab) -> None:
     node.execute(lab.record, "node-2", "sh", "-c", "echo kept > /var/tmp/disk; echo lost > /run/memory")
     fault.inject(lab, "node-2", "power-off")
+    began = time.monotonic()
     off = (reaches(lab, "172.30.0.12"), "node-2" in lab.record.processes())
+    wait_for("node-1 to know", lambda: members(lab)["node-2"] == "Dead", seconds=FOUND + 5)
+    found = time.monotonic() - began
     fault.inject(lab, "node-2", "power-on")
     wait_for("the kubelet of node-2", lambda: kubelet_answers(lab), seconds=30)
 
     assert off == (False, False)
+    # what asking takes comes on top
+    assert found < FOUND + 3
     assert reaches(lab, "172.30.0.12")
     left = node.execute(lab.record, "node-2", "sh", "-c", "cat /var/tmp/disk /run/memory 2>/dev/null; true")
     assert left == "kept\n"

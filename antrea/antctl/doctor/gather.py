@@ -17,6 +17,7 @@ from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, date
+from antrea.apis.annotation import TRANSPORT_ADDRESSES
 from antrea.outside.environment import own_namespace
 
 if TYPE_CHECKING:
@@ -127,14 +128,21 @@ def ovs_interfaces(bridge: str) -> tuple[OvsInterface, ...]:
     return tuple(OvsInterface(name, errors.get(name, "")) for name in sorted(names))
 
 
+def gossip_addresses(node: Mapping[str, Any]) -> list[str]:
+    """Where tunnels to a Node end, else its InternalIPs."""
+    if said := node["metadata"].get("annotations", {}).get(TRANSPORT_ADDRESSES):
+        return [address.strip() for address in said.split(",")]
+    rows = node.get("status", {}).get("addresses", [])
+    return [row["address"] for row in rows if row["type"] == "InternalIP"]
+
+
 def peers(nodes: Sequence[Mapping[str, Any]], own: str, port: int) -> tuple[Peer, ...]:
-    """Every other Node's address, and whether `port` of it answers; a refusal is an answer."""
+    """Every other Node's address of gossip, and whether `port` of it answers; a refusal is an answer."""
     addresses = [
-        (node["metadata"]["name"], row["address"])
+        (node["metadata"]["name"], address)
         for node in nodes
         if node["metadata"]["name"] != own
-        for row in node.get("status", {}).get("addresses", [])
-        if row["type"] == "InternalIP"
+        for address in gossip_addresses(node)
     ]
 
     async def all_() -> list[str]:

@@ -321,9 +321,17 @@ def test_a_refused_port_is_reached_and_one_without_a_way_is_not() -> None:
             node("n2", "127.0.0.1"),
             node("n3", "127.0.0.2"),
             node("n4", "255.255.255.255"),
+            node("n5", "255.255.255.255"),
         ]
+        nodes[-1]["metadata"]["annotations"] = {"node.antrea.io/transport-addresses": "127.0.0.1, 127.0.0.2"}
         found = peers(nodes, "n1", port)
-    assert [(peer.node, bool(peer.trouble)) for peer in found] == [("n2", False), ("n3", False), ("n4", True)]
+    assert [(peer.node, peer.address, bool(peer.trouble)) for peer in found] == [
+        ("n2", "127.0.0.1", False),
+        ("n3", "127.0.0.2", False),
+        ("n4", "255.255.255.255", True),
+        ("n5", "127.0.0.1", False),
+        ("n5", "127.0.0.2", False),
+    ]
 
 
 @pytest.mark.parametrize("ahead", [0, 3600, -120])
