@@ -174,11 +174,20 @@ def test_gossip_an_address_has_one_owner_in_a_majority_and_none_in_a_minority(
     greater = [side for side in sides if is_majority(side, FIVE)]
     assert acting(world) == (greater[0] if greater else set())
     assert len(owners(world)) == len(greater)
+    since = len(world.events)
     world.part(FIVE)
     world.until(lambda: world.agree(*FIVE), within=TOGETHER)
+    assert died(world, since) == set()
     world.run(2)
     assert acting(world) == set(FIVE)
     assert len(owners(world)) == 1
+
+
+def test_gossip_a_minority_gives_up_as_soon_as_it_suspects_too_many() -> None:
+    for seed in range(4):
+        world = whole(5, seed)
+        world.part(FIVE[:2], FIVE[2:])
+        world.until(lambda: acting(world) == set(FIVE[2:]), within=2)
 
 
 def test_gossip_of_two_halves_exactly_one_is_the_majority() -> None:

@@ -211,6 +211,17 @@ def test_gossip_replayed_greetings_take_no_more_than_their_places_and_no_channel
     assert b.open(next(a.send(0.0, "b", Text(b"still"))).data).text == b"still"
 
 
+def test_gossip_a_recorded_welcome_does_not_answer_another_greeting() -> None:
+    a, b = pair()
+    (hello,) = a.send(0.0, "b", Text(b"first"))
+    (welcome,) = b.open(hello.data).send
+    a.open(welcome.data)
+    used, _ = a.send(10.0, "b", Text(b"again"), renew=True)
+    assert a.open(welcome.data) == ("", None, ())
+    assert next(a.send(10.0, "b", Text(b"again"))).data[1:9] == used.data[1:9]
+    assert a.dropped == {"replayed": 1}
+
+
 def test_gossip_who_was_restarted_is_heard_again_after_a_greeting() -> None:
     a, b = joined()
     fresh, _ = pair(7)
