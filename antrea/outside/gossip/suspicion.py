@@ -60,6 +60,8 @@ class Suspicion:
         self._possible = possible
         self._timing = timing
         self.witnesses: set[str] = set()
+        self.is_asked = False
+        """Before its end the accused was asked by a member that only heard of it."""
 
     def witness(self, name: str) -> bool:
         """Whether this is one more that counts."""

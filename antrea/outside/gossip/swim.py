@@ -194,7 +194,8 @@ class Swim:
             del self._relayed[number]
         for name in list(self._suspects):
             row = self.rows[name]
-            if row.suspicion and row.suspicion.ends <= now and not self._restarts(now, row, name):
+            is_over = row.suspicion and row.suspicion.ends <= now and not self._restarts(now, row, name)
+            if is_over and not self._asks_itself(now, row, name):
                 self._set(now, row, Rumour(name, row.incarnation, Standing.DEAD, self.me), "no sign of life")
         self._judge(now)
         if not self.left:
@@ -324,10 +325,23 @@ class Swim:
             self._wander_at = now + (timing.again if alone else timing.wander)
             targets.append(self._next_on_walk())
         for name in targets:
-            self._number += 1
-            self._probes[self._number] = _Probe(name, now)
-            ping = Ping(self._number, self.incarnation, self._telling(name))
-            self._send(name, ping, renew=not self.rows[name].lives)
+            self._probe(now, name)
+
+    def _probe(self, now: float, name: str) -> None:
+        self._number += 1
+        self._probes[self._number] = _Probe(name, now)
+        ping = Ping(self._number, self.incarnation, self._telling(name))
+        self._send(name, ping, renew=not self.rows[name].lives)
+
+    def _asks_itself(self, now: float, row: Row, name: str) -> bool:
+        """Once, if this member is no witness: the refutation may have passed it by."""
+        suspicion = row.suspicion
+        if suspicion is None or suspicion.is_asked or self.me in suspicion.witnesses:
+            return False
+        suspicion.is_asked = True
+        suspicion.delay(self._timing.period)
+        self._probe(now, name)
+        return True
 
     def _overdue(self, now: float, number: int, probe: _Probe) -> None:
         row = self.rows.get(probe.target)

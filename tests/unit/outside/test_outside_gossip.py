@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from antrea.features.egress.placement import Ring
 from antrea.outside.gossip.majority import is_majority
+from antrea.outside.gossip.message import Gossip, Rumour, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -250,6 +251,24 @@ def test_gossip_a_member_that_leaves_is_gone_at_once() -> None:
     world.kill("node-5")
     world.start("node-5")
     world.until(lambda: world.agree(*FIVE), within=TOGETHER)
+
+
+def test_gossip_a_member_whom_a_refutation_passed_by_asks_itself_before_it_takes_anybody_for_dead() -> None:
+    for seed in range(3):
+        world = whole(20, seed)
+        accused, *others = world.names
+        late = next(name for name in others if accused not in world.machines[name].swim._targets())
+        for name, machine in world.machines.items():
+            if name == accused:
+                machine.swim.incarnation = 1
+            elif name != late:
+                machine.swim.rows[accused].incarnation = 1
+        said = tuple(Rumour(accused, 0, Standing.SUSPECT, name) for name in others if name != late)[:3]
+        since = len(world.events)
+        world.machines[late].swim.received(world.now, said[0].witness, Gossip(0, said))
+        world.run(5)
+        assert world.events[since:] == []
+        assert world.machines[late].swim.rows[accused].incarnation == 1
 
 
 def test_gossip_a_node_that_kubernetes_lists_no_longer_is_forgotten() -> None:
