@@ -166,7 +166,7 @@ class Agent:
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
         self.facts = Facts(self.journal)
         self.ready = Readiness()
-        self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer()
+        self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
             self.ports,
@@ -323,6 +323,9 @@ class Agent:
     async def _settle(self, pod: PodInterface) -> None:
         self.facts.put(pod, urgent=True)
         await self.engine.settled(PodInterface, pod.key)
+
+    def _holds(self, ip: str) -> bool:
+        return self.facts.get(LocalAddress, ip) is not None
 
     async def _assigned(self, act: Assigned) -> None:
         about = ObjectReference(

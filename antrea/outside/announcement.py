@@ -17,12 +17,16 @@ from antrea.errors import Unavailable
 from antrea.outside import klog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from antrea.host.ovs_port import PodPort
     from antrea.outside.netns import NetnsWorker
 
 log = klog.logger(__name__)
 
 TIMES, GAP_SECONDS = 3, 0.05
+PAUSES = (0.0, 0.05, 0.05, 0.4, 0.5, 1.0, 3.0)
+"""Seconds before each announcement of an address that moves: the last one goes 5 s after the first."""
 
 _ETH_P_ARP, _ETH_P_IPV6 = 0x0806, 0x86DD
 _BROADCAST = b"\xff" * 6
@@ -83,12 +87,16 @@ class Held(Protocol):
 
 
 class NodeAnnouncer:
-    """Announces addresses that this Node took over: three times each, all of them at once. `close` it when done.
+    """Announces addresses that this Node took over, all of them at once. `close` it when done.
 
-    Works in the network namespace of the calling thread.
+    What is said first may get lost while switches and routers learn that a Node is gone, and a router that missed it
+    keeps the old MAC for 8 s: so it is said again, as long as the address is here. Works in the network namespace of the
+    calling thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, holds: Callable[[str], bool]) -> None:
+        """`holds` says whether this Node still has an address."""
+        self._holds = holds
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="announced")
 
@@ -112,15 +120,17 @@ class NodeAnnouncer:
         except OSError as e:
             log.warning("Failed to announce an address", ip=held.ip, dev=held.dev, err=str(e))
             return
+        log.info("Announcing an address", ip=held.ip, dev=held.dev)
         try:
-            for _ in range(TIMES):
+            for pause in PAUSES:
+                await asyncio.sleep(pause)
+                if not self._holds(held.ip):
+                    break
                 # a queue that is full now is none when it is said again
                 with contextlib.suppress(OSError):
                     link.send(frame)
-                await asyncio.sleep(GAP_SECONDS)
         finally:
             self._closing.submit(link.close)
-        log.info("Announced an address", ip=held.ip, dev=held.dev)
 
 
 def announcement(mac: str, ip: str) -> bytes:

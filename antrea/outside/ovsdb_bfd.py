@@ -78,11 +78,12 @@ class BfdFeed:
             timer.cancel()
 
     def _sessions(self) -> dict[str, tuple[str, str]]:
-        """State and diagnostic by Node."""
+        """State and diagnostic by Node; without those that a new ovs-vswitchd has not begun, or somebody turned off."""
         found = {}
         for port in self._db.rows("Port").values():
             ids = port["external_ids"]
             if ids.get(TYPE_KEY) == BFD and (row := self._db.row("Interface", port["name"])):
                 status = row["bfd_status"]
-                found[ids.get(NODE_KEY, "")] = (status.get("state", ""), status.get("diagnostic", ""))
+                if (state := status.get("state", "")) not in ("", "admin_down"):
+                    found[ids.get(NODE_KEY, "")] = (state, status.get("diagnostic", ""))
         return found

@@ -165,7 +165,7 @@ class Node:
         sinks |= dict.fromkeys(NFT_KINDS, NftSink())
         db = await Ovsdb.connect(self.switch.socket)
         sinks[Port] = PortSink(db, "br-int", ofctl, OWN_PORTS)
-        announcer = NodeAnnouncer()
+        announcer = NodeAnnouncer(lambda ip: self.facts.get(LocalAddress, ip) is not None)
         acts: dict[type[Act], Callable[[Any], Awaitable[None]]] = {
             Announce: announcer.announce,
             Assigned: self.told,
