@@ -54,7 +54,20 @@ class LocalAddress(Fact, frozen=True):
     ip: str
     """As Python writes it, no prefix length."""
     dev: str
+    prefix: int = 128
+    """Bits of the network that it is in, as far as `dev` goes; all of them: none."""
 
     @property
     def key(self) -> str:
         return self.ip
+
+
+class OnLink(Fact, frozen=True):
+    """A network whose hosts are neighbours on an interface of this Node; derived."""
+
+    dev: str
+    cidr: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.dev} {self.cidr}"

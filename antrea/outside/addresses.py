@@ -61,6 +61,7 @@ def local_addresses() -> list[LocalAddress]:
     rows: dict[str, LocalAddress] = {}
     for address in found:
         if address.is_global and address.index in names:
-            ip = str(ipaddress.ip_interface(address.cidr).ip)
-            rows.setdefault(ip, LocalAddress(ip, names[address.index]))
+            found_ip = ipaddress.ip_interface(address.cidr)
+            row = LocalAddress(str(found_ip.ip), names[address.index], found_ip.network.prefixlen)
+            rows.setdefault(row.ip, row)
     return list(rows.values())

@@ -80,7 +80,8 @@ class Held(Protocol):
     def dev(self) -> str: ...
 
     @property
-    def mac(self) -> str: ...
+    def mac(self) -> str:
+        """Empty: that of `dev`."""
 
     @property
     def ip(self) -> str: ...
@@ -114,12 +115,12 @@ class NodeAnnouncer:
         self._closing.shutdown()
 
     async def _announce(self, held: Held) -> None:
-        frame = announcement(held.mac, held.ip)
         try:
             link = _bound(held.dev)
         except OSError as e:
             log.warning("Failed to announce an address", ip=held.ip, dev=held.dev, err=str(e))
             return
+        frame = announcement(held.mac or link.getsockname()[4].hex(":"), held.ip)
         log.info("Announcing an address", ip=held.ip, dev=held.dev)
         try:
             for pause in PAUSES:

@@ -1,19 +1,22 @@
-"""The Egress IPs that this Node is to hold: on antrea-egress0, answered for on the transport interface, and announced.
+"""The Egress IPs that this Node is to hold: on antrea-egress0, answered for where their neighbours are, and announced.
 
+Neighbours are on the interface that has a network with the address, else on the transport interface. Upstream knows the
+latter alone, so that routers of another network learn of a move when their old knowledge expires, 8 s later.
 parity: pkg/agent/ipassigner/ip_assigner_linux.go
 """
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Entry
 from antrea.facts.egress import EgressOwner
 from antrea.facts.family import is_ipv6
-from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.features.egress.mark import CATEGORY
-from antrea.features.egress.subnet import mac_of, route_entries, subnet_of, vlan_entries
+from antrea.features.egress.subnet import PREFIX, mac_of, route_entries, subnet_of, vlan_entries
 from antrea.host import carrier
 from antrea.host.address import Address
 from antrea.host.link import Dummy, Link
@@ -36,6 +39,7 @@ class Announce(Act, frozen=True):
 
     dev: str
     mac: str
+    """Empty: that of `dev`."""
     ip: str
 
 
@@ -46,6 +50,24 @@ class Assigned(Act, frozen=True):
     uid: str
     ip: str
     node: str
+
+
+def on_link(facts: Facts, address: LocalAddress) -> Iterator[OnLink]:
+    """The network of an interface; ours have addresses of all kinds of networks, and none as a neighbour."""
+    network = ip_network(
+        f"{address.ip}/{min(address.prefix, 128 if is_ipv6(address.ip) else 32)}", strict=False
+    )
+    config = facts.get(AgentConfig)
+    ours = (DEVICE, PREFIX, config.host_gateway if config else "")
+    if network.num_addresses > 1 and not address.dev.startswith(ours):
+        yield OnLink(address.dev, str(network))
+
+
+def neighbours_of(facts: Facts, ip: str, link: Transport) -> str:
+    """The interface on which the neighbours of an address are."""
+    address, found = ip_address(ip), [(ip_network(row.cidr), row.dev) for row in facts.all(OnLink)]
+    near = [(network.prefixlen, dev) for network, dev in found if address in network]
+    return max(near)[1] if near else link.device
 
 
 def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Dummy | Link]:
@@ -69,17 +91,17 @@ def held_address(facts: Facts, egress: Egress) -> Iterator[Entry]:
     if subnet and subnet.device:
         yield from vlan_entries(facts, subnet, egress.ip)
     else:
-        yield from plain_entries(egress, link)
+        yield from plain_entries(egress, neighbours_of(facts, egress.ip, link))
 
 
-def plain_entries(egress: Egress, link: Transport) -> Iterator[Entry]:
-    """On a device that goes nowhere: neighbours reach the address by the transport interface."""
+def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
+    """On a device that goes nowhere: neighbours reach the address by `device`."""
     yield Address(DEVICE, f"{egress.ip}/{128 if is_ipv6(egress.ip) else 32}", category=CATEGORY)
     if is_ipv6(egress.ip):
         # IPv4 answers on any interface; IPv6 only on that which has the address, or is told to
-        yield Sysctl(f"net/ipv6/conf/{link.device}/proxy_ndp", "1", category=CATEGORY)
-        yield Sysctl(f"net/ipv6/neigh/{link.device}/proxy_delay", "0", category=CATEGORY)
-        yield ProxyNeighbour(dev=link.device, ip=egress.ip, rank=RECEIVES, category=CATEGORY)
+        yield Sysctl(f"net/ipv6/conf/{device}/proxy_ndp", "1", category=CATEGORY)
+        yield Sysctl(f"net/ipv6/neigh/{device}/proxy_delay", "0", category=CATEGORY)
+        yield ProxyNeighbour(dev=device, ip=egress.ip, rank=RECEIVES, category=CATEGORY)
 
 
 def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned]:
@@ -91,7 +113,8 @@ def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned]
     if node is None or link is None or here is None or here.dev != (device or DEVICE):
         return
     if is_ours(facts, egress, node):
-        dev, mac = (device, mac_of(facts, node, link, device)) if device else (link.device, link.mac)
+        plain = (neighbours_of(facts, egress.ip, link), "")
+        dev, mac = (device, mac_of(facts, node, link, device)) if device else plain
         yield Announce(egress.ip, (dev, mac), dev=dev, mac=mac, ip=egress.ip)
         yield Assigned(
             egress.name, egress.ip, egress=egress.name, uid=egress.uid, ip=egress.ip, node=node.name

@@ -13,11 +13,11 @@ from antrea.apis.controlplane import PodReference
 from antrea.apis.crd import egress as crd
 from antrea.engine import Unit
 from antrea.facts.egress import Egress, EgressMark, EgressPod
-from antrea.facts.node import LocalAddress, PeerNode, ThisNode
+from antrea.facts.node import LocalAddress, OnLink, PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.admission import Watched
 from antrea.features.controlplane import GroupKind
-from antrea.features.egress.address import egress_device, held_address, taken_address
+from antrea.features.egress.address import egress_device, held_address, on_link, taken_address
 from antrea.features.egress.flow import local_flows, node_flows, peer_flows, pod_flows
 from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
 from antrea.features.egress.status import egress_status
@@ -64,6 +64,7 @@ FEATURE = AgentFeature(
     watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
     units=(
         Unit(LocalAddress, address_mark, yields=(EgressMark,)),
+        Unit(LocalAddress, on_link, yields=(OnLink,)),
         Unit(ThisNode, host_rules),
         Unit(EgressMark, mark_elements),
         Unit(ThisNode, node_flows),

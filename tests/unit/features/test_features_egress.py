@@ -317,7 +317,7 @@ def test_a_node_that_is_to_hold_an_address_has_it_and_tells_neighbours_when_it_s
     }
     agent.facts.put(LocalAddress(THERE, "antrea-egress0"))
     assert {*agent.engine.plan().acts} == {
-        Announce(THERE, ("br-phy", CARD.mac), dev="br-phy", mac=CARD.mac, ip=THERE),
+        Announce(THERE, ("br-phy", ""), dev="br-phy", mac="", ip=THERE),
         Assigned("a", THERE, egress="a", uid="uid-a", ip=THERE, node="n1"),
     }
     agent.facts.put(EgressOwner("a", "n2"))
@@ -328,6 +328,24 @@ def test_a_node_that_is_to_hold_an_address_has_it_and_tells_neighbours_when_it_s
         agent.facts.drop(Egress, name)
     agent.engine.plan()
     assert agent.wanted(*kinds) == set()
+
+
+def test_a_held_address_is_answered_for_and_announced_where_its_neighbours_are() -> None:
+    """On the interface with the narrowest network that has it; networks of our own devices do not count."""
+    rows = (
+        LocalAddress("203.0.113.250", "eth0", 24),
+        LocalAddress("203.0.113.251", "wide0", 16),
+        LocalAddress("203.0.113.252", "antrea-ext.7", 30),
+        LocalAddress("fd00:9::250", "eth0", 64),
+        LocalAddress(THERE, "antrea-egress0", 32),
+        LocalAddress(HERE6, "antrea-egress0", 128),
+    )
+    agent = Agent(NETDEV, CARD, *rows, egress("a", THERE, pool="p"), egress("b", HERE6, pool="p"))
+    for name in "ab":
+        agent.facts.put(EgressOwner(name, "n1"))
+    acts = {act.ip: act.dev for act in agent.engine.plan().acts if isinstance(act, Announce)}
+    assert acts == {THERE: "eth0", HERE6: "eth0"}
+    assert {row.dev for row in agent.wanted(ProxyNeighbour) if isinstance(row, ProxyNeighbour)} == {"eth0"}
 
 
 def test_on_the_kernels_datapath_the_device_is_a_dummy() -> None:
