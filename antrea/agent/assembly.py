@@ -18,7 +18,7 @@ from antrea.agent.health import Health
 from antrea.agent.id_floor import keep_clear
 from antrea.agent.membership import Membership, cluster_feed
 from antrea.agent.node_events import node_voice
-from antrea.agent.nodes import ThisFeed, own_node, peer_feed, pod_feed
+from antrea.agent.nodes import ThisFeed, own_node, pod_feed
 from antrea.agent.readiness import Readiness
 from antrea.agent.switch_care import SwitchCare
 from antrea.apis.annotation import NodeAnnotation
@@ -29,7 +29,7 @@ from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.member import ClusterNode, Member, PoolSelector
-from antrea.facts.node import LocalAddress, PeerNode, ThisNode
+from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features.egress import agent as egress
@@ -107,12 +107,12 @@ FEATURES: tuple[AgentFeature, ...] = (
 )
 # What must be known before that which an earlier start left may go: all Pods, all Nodes, and what policies say.
 SWEEPS: dict[int, tuple[type[Fact], ...]] = {
-    int(category): (PodInterface, OvsPort, PeerNode, ThisNode) for category in Category
+    int(category): (PodInterface, OvsPort, ClusterNode, ThisNode) for category in Category
 }
 OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE, BFD})}
 """antrea-types of the ports that the sweep of a category may take away."""
 SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
-EGRESS_KINDS = (Egress, EgressPod, LocalAddress, ClusterNode, Member, PoolSelector)
+EGRESS_KINDS = (Egress, EgressPod, LocalAddress, Member, PoolSelector)
 """The same of Egress, where its gate is on."""
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
@@ -120,7 +120,7 @@ PAUSE_SECONDS = 1.0
 """Between tries of what has to be there at start."""
 FIRST_ROUND = 1
 """Round of a start that finds no flows of an earlier one."""
-FIRST_LISTS: tuple[type[Fact], ...] = (PodInterface, OvsPort, PeerNode, LocalPod, LocalAddress)
+FIRST_LISTS: tuple[type[Fact], ...] = (PodInterface, OvsPort, ClusterNode, LocalPod, LocalAddress)
 FIRST_LIST_SECONDS = 10.0
 """How long the first replay waits for the list of Nodes; without it, it goes on with what is known."""
 
@@ -285,7 +285,7 @@ class Agent:
     def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
         feeds: dict[str, Feed] = {
             "ports": PortFeed(db, self.config.ovs_bridge),
-            "peers": peer_feed(self.kube, self.name),
+            "nodes": cluster_feed(self.kube),
             "node": ThisFeed(self.kube, prepared.node, self),
             "pods": pod_feed(self.kube, self.name),
             "addresses": AddressFeed(),
@@ -294,7 +294,7 @@ class Agent:
             address = prepared.node.transport_ips[0]
             gossip = GossipFeed(self.name, address, self.config.cluster_port)
             self.view.membership = Membership(self.kube, own_namespace(), gossip)
-            feeds |= {"cluster": cluster_feed(self.kube), "members": self.view.membership}
+            feeds["members"] = self.view.membership
             feeds["BFD"] = BfdFeed(db, gossip.saw)
         for one in (one for feature in self.features for one in feature.watched):
             feeds[one.path] = KindFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row)

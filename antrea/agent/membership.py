@@ -14,6 +14,7 @@ from antrea.apis.annotation import TRANSPORT_ADDRESSES
 from antrea.apis.core import CoreStruct, Node, ObjectMeta
 from antrea.apis.memberlist import KEYS, SECRET, MemberAnswer, parse_keys
 from antrea.errors import Unavailable
+from antrea.facts.family import one_per_family
 from antrea.facts.member import ClusterNode, Member, Quorum
 from antrea.facts.node import ThisNode
 from antrea.outside import klog
@@ -66,9 +67,9 @@ class Secret(CoreStruct, frozen=True):
 
 
 def cluster_node(node: Node) -> ClusterNode | None:
-    """The row of a Linux Node that has Pods' addresses and its own: such Nodes have agents that gossip."""
-    meta, ips = node.metadata, internal_ips(node)
-    if not ips or not node.spec.pod_cidrs or meta.labels.get(OS, LINUX) != LINUX:
+    """The row of a Node that has Pods' addresses and its own."""
+    meta, ips, cidrs = node.metadata, internal_ips(node), one_per_family(node.spec.pod_cidrs)
+    if not ips or not cidrs:
         return None
     ends = tuple(
         end.strip() for end in meta.annotations.get(TRANSPORT_ADDRESSES, "").split(",") if end.strip()
@@ -82,6 +83,8 @@ def cluster_node(node: Node) -> ClusterNode | None:
         transport_ips=ends or ips,
         labels=tuple(sorted(meta.labels.items())),
         most_egress_ips=int(most) if most.isdecimal() else None,
+        pod_cidrs=cidrs,
+        gossips=meta.labels.get(OS, LINUX) == LINUX,
     )
 
 
@@ -167,4 +170,5 @@ def memberlist(facts: Facts, membership: Membership | None) -> list[MemberAnswer
     return [
         MemberAnswer(node.name, node.ips[0], "Alive" if node.name in alive else "Dead")
         for node in facts.all(ClusterNode)
+        if node.gossips
     ]

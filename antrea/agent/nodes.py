@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from antrea.agent.bootstrap import internal_ips
-from antrea.apis.annotation import TRANSPORT_ADDRESSES
 from antrea.apis.core import Node, Pod
 from antrea.errors import Refused, Unavailable
 from antrea.facts.family import one_per_family
-from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.node import ThisNode
 from antrea.facts.pod import LocalPod
 from antrea.features.feature import Families
 from antrea.outside import klog
@@ -34,20 +32,6 @@ async def own_node(kube: Kube, name: str) -> Node:
     if node is None:
         raise Unavailable(f"Node {name} in the API (NODE_NAME has to be the name that kubelet registers)")
     return node
-
-
-def peer_feed(kube: Kube, this: str) -> KindFeed[Node]:
-    """Feed of PeerNode: every other Node that can be reached."""
-
-    def row(node: Node) -> PeerNode | None:
-        cidrs, ips = one_per_family(node.spec.pod_cidrs), internal_ips(node)
-        if node.metadata.name == this or not cidrs or not ips:
-            return None
-        ends = node.metadata.annotations.get(TRANSPORT_ADDRESSES, "")
-        transport = tuple(end.strip() for end in ends.split(",") if end.strip())
-        return PeerNode(node.metadata.name, cidrs, ips, transport or ips)
-
-    return KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
 
 
 class NodeNews(Protocol):

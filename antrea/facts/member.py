@@ -7,7 +7,7 @@ from antrea.facts.group import Requirement
 
 
 class ClusterNode(Fact, frozen=True):
-    """A Linux Node, this one, too; the Node feed writes it."""
+    """A Node with Pod CIDRs and addresses, this one, too; the Node feed writes it."""
 
     name: str
     ips: tuple[str, ...]
@@ -18,6 +18,10 @@ class ClusterNode(Fact, frozen=True):
     """Sorted."""
     most_egress_ips: int | None = None
     """From annotation node.antrea.io/max-egress-ips; None: the configuration says."""
+    pod_cidrs: tuple[str, ...] = ()
+    """At most one per family, IPv4 first."""
+    gossips: bool = True
+    """Whether its agent does: those on Linux do."""
 
     @property
     def key(self) -> str:

@@ -35,7 +35,7 @@ class Transport(Fact, frozen=True):
 
 
 class PeerNode(Fact, frozen=True):
-    """Another Node that has Pod CIDRs and an address to reach it by."""
+    """Another Node that has Pod CIDRs and an address to reach it by; derived."""
 
     name: str
     pod_cidrs: tuple[str, ...]

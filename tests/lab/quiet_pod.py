@@ -1,4 +1,4 @@
-"""Pods that are there and do nothing, each on the node that the test names."""
+"""Pods that stand where the test wants them, for as long as a block lasts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from antrea.lab.images import AGNHOST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from antrea.lab.cluster import Lab
 
@@ -21,17 +21,26 @@ spec:
   nodeName: NODE
   terminationGracePeriodSeconds: 0
   tolerations: [{operator: Exists}]
-  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [pause]}]
+  containers: [{name: main, image: IMAGE, imagePullPolicy: Never, args: [ARGS]}]
 ---
 """
+SERVING = "netexec, --http-port=8080"
+"""Arguments of a Pod that answers HTTP."""
 
 
 @contextmanager
-def quiet_pods(lab: Lab, places: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Ready Pods by name and node; yields their addresses by name, and lets them go afterwards."""
+def quiet_pods(lab: Lab, places: Mapping[str, str], args: str = "pause") -> Iterator[dict[str, str]]:
+    """As `standing`, Pods by name and node; without `args` they do nothing."""
     text = "".join(POD.replace("NAME", name).replace("NODE", where) for name, where in places.items())
+    with standing(lab, text.replace("ARGS", args), places) as found:
+        yield found
+
+
+@contextmanager
+def standing(lab: Lab, text: str, names: Collection[str], kinds: str = "pod") -> Iterator[dict[str, str]]:
+    """Ready Pods `names` of the manifest; yields their addresses by name, and lets all `kinds` of these names go."""
     lab.api.apply(text.replace("IMAGE", AGNHOST))
-    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in places), "--timeout=60s")
-    found = [json.loads(lab.api.kubectl("get", "pod", name, "-o", "json")) for name in places]
+    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=60s")
+    found = [json.loads(lab.api.kubectl("get", "pod", name, "-o", "json")) for name in names]
     yield {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}
-    lab.api.kubectl("delete", "pod", *places, "--wait=false")
+    lab.api.kubectl("delete", kinds, *names, "--wait=false")

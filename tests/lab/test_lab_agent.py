@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import subprocess
 import sys
@@ -13,10 +12,10 @@ import pytest
 import traffic
 from agent_node import antctl, pod_namespace, restart_agent, wait_ready
 from outside_host import source_of
+from quiet_pod import standing
 
 from antrea.errors import Unavailable
 from antrea.lab import namespace, node
-from antrea.lab.images import AGNHOST
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: NAME}
 spec: {selector: {app: NAME}, ports: [{port: 80, targetPort: 8080}]}
+---
 """
 
 
@@ -46,13 +46,12 @@ spec: {selector: {app: NAME}, ports: [{port: 80, targetPort: 8080}]}
 def pods(lab: Lab) -> Iterator[dict[str, str]]:
     """A Pod with a probe, a hostPort and a Service of its own on each node; addresses by name."""
     names = [f"app-{machine.name}" for machine in lab.topology.nodes]
-    for number, (name, machine) in enumerate(zip(names, lab.topology.nodes, strict=True)):
-        text = POD.replace("NAME", name).replace("NODE", machine.name).replace("PORT", str(8180 + number))
-        lab.api.apply(text.replace("IMAGE", AGNHOST))
-    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=40s")
-    found = json.loads(lab.api.kubectl("get", "pods", *names, "-o", "json"))["items"]
-    yield {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}
-    lab.api.kubectl("delete", "pod,svc", *names, "--wait=false")
+    texts = [
+        POD.replace("NAME", name).replace("NODE", machine.name).replace("PORT", str(8180 + number))
+        for number, (name, machine) in enumerate(zip(names, lab.topology.nodes, strict=True))
+    ]
+    with standing(lab, "".join(texts), names, "pod,svc") as found:
+        yield found
 
 
 def fetch(lab: Lab, where: str, url: str) -> str:

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
+from quiet_pod import SERVING, quiet_pods
 
 from antrea.lab import dns, node
-from antrea.lab.images import AGNHOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.lab.cluster import Lab
 
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: NAME, labels: {app: NAME}}
-spec:
-  nodeName: NODE
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: main, image: IMAGE, imagePullPolicy: Never, args: [netexec, --http-port=8080]}
-"""
-
 
 @pytest.fixture(scope="module")
 def pods(lab: Lab) -> Iterator[dict[str, str]]:
     """A Pod on each node; their addresses by name."""
     names = {f"web-{n.name}": n.name for n in lab.topology.nodes}
-    for name, where in names.items():
-        lab.api.apply(POD.replace("NAME", name).replace("NODE", where).replace("IMAGE", AGNHOST))
-    lab.api.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s")
-    found = json.loads(lab.api.kubectl("get", "pods", "-o", "json"))["items"]
-    yield {p["metadata"]["name"]: p["status"]["podIP"] for p in found}
-    lab.api.kubectl("delete", "pod", *names, "--wait=false")
+    with quiet_pods(lab, names, SERVING) as found:
+        for name in names:
+            lab.api.kubectl("label", "pod", name, f"app={name}")
+        yield found
 
 
 def test_nodes_run_the_real_kubelet_on_their_own_addresses(lab: Lab) -> None:

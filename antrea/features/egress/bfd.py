@@ -39,7 +39,7 @@ def candidate(facts: Facts, node: ClusterNode) -> Iterator[Candidate]:
         return
     same = [ip for ip in node.transport_ips if is_ipv6(ip) == is_ipv6(own.transport_ips[0])]
     labels = dict(node.labels)
-    if same and any(meets(labels, pool.nodes) for pool in facts.all(PoolSelector)):
+    if node.gossips and same and any(meets(labels, pool.nodes) for pool in facts.all(PoolSelector)):
         yield Candidate(node.name, same[0])
 
 

@@ -11,6 +11,7 @@ from antrea.apis.annotation import TRANSPORT_ADDRESSES, NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
 from antrea.facts.family import is_ipv6
+from antrea.facts.member import ClusterNode
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.feature import AgentFeature, Families
@@ -52,6 +53,13 @@ flow = flows_of(Category.POD_CONNECTIVITY)
 def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
     """No table of its own: it fills those of Pod connectivity."""
     return ()
+
+
+def peer_node(facts: Facts, node: ClusterNode) -> Iterator[PeerNode]:
+    """Every Node but this one."""
+    this = facts.get(ThisNode)
+    if this is not None and node.name != this.name:
+        yield PeerNode(node.name, node.pod_cidrs, node.ips, node.transport_ips)
 
 
 def tunnel_end(node: ThisNode, peer: PeerNode) -> str | None:
@@ -152,6 +160,7 @@ FEATURE = AgentFeature(
     name="NodeRoute",
     tables=tables,
     units=(
+        Unit(ClusterNode, peer_node, yields=(PeerNode,)),
         Unit(PeerNode, peer_flows),
         Unit(PeerNode, peer_routes),
         Unit(PeerNode, tunnel_neighbour),

@@ -33,7 +33,7 @@ def addresses(nodes: Iterable[ClusterNode], me: str, address: str) -> dict[str, 
     found = {}
     for node in nodes:
         same = [one for one in node.transport_ips if is_ipv6(one) == is_ipv6(address)]
-        if node.name != me and same:
+        if node.name != me and node.gossips and same:
             found[node.name] = same[0]
     return found
 

@@ -144,8 +144,11 @@ def test_a_node_is_a_member_if_it_runs_linux_and_has_addresses_for_pods() -> Non
         ("198.51.100.1", "fd00::1"),
         (("egress", "yes"), ("kubernetes.io/os", "linux")),
         7,
+        cidrs,
     )
     plain = cluster_node(kubernetes_node({}, {"node.antrea.io/max-egress-ips": "many"}, cidrs))
-    assert plain == ClusterNode("n1", ("192.0.2.1",), ("192.0.2.1",))
-    assert cluster_node(kubernetes_node({"kubernetes.io/os": "windows"}, {}, cidrs)) is None
+    assert plain == ClusterNode("n1", ("192.0.2.1",), ("192.0.2.1",), pod_cidrs=cidrs)
+    windows = cluster_node(kubernetes_node({"kubernetes.io/os": "windows"}, {}, cidrs))
+    assert windows is not None
+    assert not windows.gossips
     assert cluster_node(kubernetes_node(labels, {}, ())) is None

@@ -8,10 +8,12 @@ from antrea.apis.annotation import NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.facts.fact import Fact
+from antrea.facts.member import ClusterNode
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import AgentFeature, Families
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
+from antrea.features.node_route.agent import peer_node
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE as SERVICE
 from antrea.openflow.flow import Flow
@@ -168,3 +170,13 @@ def test_nothing_is_yielded_before_the_gateway_has_its_number() -> None:
         if not isinstance(entry, NodeAnnotation)
     ]
     assert yielded == []
+
+
+def test_every_node_but_this_one_is_a_peer_on_whatever_system() -> None:
+    facts = Facts()
+    facts.put(V4)
+    other = ClusterNode(
+        "n2", PEER_NODE.node_ips, PEER_NODE.transport_ips, pod_cidrs=PEER_NODE.pod_cidrs, gossips=False
+    )
+    assert list(peer_node(facts, other)) == [PEER_NODE]
+    assert list(peer_node(facts, ClusterNode(V4.name, ("192.168.1.11",), ("192.168.1.11",)))) == []

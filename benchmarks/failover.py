@@ -1,0 +1,147 @@
+"""How long do Pods get no answers when the Node that holds their Egress IP loses its power?
+
+`python -m benchmarks.failover`: a lab of three Nodes, a Pod that pings a host outside 100 times a second, and the power of
+the holder cut, in turns with BFD between the Nodes and with gossip alone. Figures are seconds between two answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antrea.errors import Unavailable
+from antrea.lab import cluster, fault, node
+from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
+from antrea.lab.record import Record
+from antrea.lab.settings import Settings
+from benchmarks.figure import Against, show
+
+if TYPE_CHECKING:
+    from antrea.lab.cluster import Lab
+
+ROUNDS = 5
+TARGET = 1.0
+IP = "172.30.0.210"
+NODES = ("node-1", "node-2", "node-3")
+
+
+def thing(kind: str, name: str, spec: dict[str, Any]) -> str:
+    return json.dumps(
+        {"apiVersion": "crd.antrea.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    )
+
+
+def pod(name: str, where: str) -> str:
+    container = {"name": "main", "image": AGNHOST, "imagePullPolicy": "Never", "args": ["pause"]}
+    spec = {"nodeName": where, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    metadata = {"name": name, "labels": {"egress": "web"}}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def holder(lab: Lab) -> str:
+    return lab.api.kubectl("get", "egress", "web", "-o", "jsonpath={.status.egressNode}")
+
+
+def in_ovs(lab: Lab, where: str, command: str) -> str:
+    listed = ("-n", "kube-system", "get", "pods", "-l", "component=antrea-agent", "-o", "name")
+    agent = lab.api.kubectl(*listed, f"--field-selector=spec.nodeName={where}").strip()
+    return lab.api.kubectl("-n", "kube-system", "exec", agent, "-c", "antrea-ovs", "--", "sh", "-c", command)
+
+
+def watch(lab: Lab, *, on: bool) -> None:
+    """Turn BFD on or off at every Node, and wait until all say so."""
+    ports = "$(ovs-vsctl --bare --columns=name find Interface type=geneve | grep ^bfd-)"
+    for where in NODES:
+        in_ovs(
+            lab,
+            where,
+            f"for port in {ports}; do ovs-vsctl set Interface $port bfd:enable={str(on).lower()}; done",
+        )
+    wanted = 2 if on else 0
+    for where in NODES:
+        wait_for(f"BFD of {where}", partial(has_sessions, lab, where, wanted), seconds=30)
+    time.sleep(3)  # a session counts after two seconds
+
+
+def has_sessions(lab: Lab, where: str, wanted: int) -> bool:
+    return in_ovs(lab, where, "ovs-appctl bfd/show").count("Local Session State: up") == wanted
+
+
+def outage(lab: Lab, *, bfd: bool) -> float:
+    """Seconds without an answer."""
+    gone = holder(lab)
+    where = next(name for name in NODES if name != gone)
+    lab.api.apply(pod("web", where))
+    lab.api.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    watch(lab, on=bfd)
+    target = lab.topology.machine("outside").address("eth0", 4)
+    with tempfile.TemporaryDirectory() as place:
+        said = Path(place, "ping")
+        words = ["exec", "web", "--", "ping", "-n", "-i", "0.01", target]
+        with said.open("w") as out, subprocess.Popen(lab.api.command(words), stdout=out) as ping:
+            wait_for("answers", lambda: said.read_text().count("seq=") > 100, seconds=20)
+            for name in NODES:  # who asks for the router's MAC tells it its own
+                node.execute(lab.record, name, "ping", "-c", "1", "-W", "2", target)
+            fault.inject(lab, gone, "power-off")
+            time.sleep(12)
+            ping.send_signal(signal.SIGINT)
+        found = sequence_gap(said.read_text())
+    lab.api.kubectl("delete", "pod", "web", "--wait=true")
+    fault.inject(lab, gone, "power-on")
+    wait_for("the holder back", lambda: back(lab, gone), seconds=60)
+    return found
+
+
+def back(lab: Lab, name: str) -> bool:
+    try:
+        ready = node.execute(lab.record, name, "curl", "-sk", "-m", "2", "https://127.0.0.1:10350/readyz")
+    except Unavailable:
+        return False
+    return ready.strip() == "ok" and holder(lab) == name
+
+
+def sequence_gap(said: str) -> float:
+    """Packets that were not answered in a row, at 10 ms each."""
+    numbers = sorted({int(one) for one in re.findall(r"seq=(\d+)", said)})
+    return max(after - before for before, after in pairwise(numbers)) * 0.01
+
+
+def main() -> None:
+    record = Record(f"failover{os.getpid()}")
+    try:
+        lab = cluster.up(record, Settings(nodes=3), lambda _line: None)
+        lab.api.apply(
+            thing("ExternalIPPool", "any", {"ipRanges": [{"start": IP, "end": IP}], "nodeSelector": {}})
+        )
+        selector = {"podSelector": {"matchLabels": {"egress": "web"}}}
+        lab.api.apply(thing("Egress", "web", {"appliedTo": selector, "externalIPPool": "any"}))
+        wait_for("a holder", lambda: holder(lab), seconds=30)
+        found: dict[bool, list[float]] = {True: [], False: []}
+        for _ in range(ROUNDS):
+            for bfd, values in found.items():
+                values.append(outage(lab, bfd=bfd))
+                print(f"{'BFD and gossip' if bfd else 'gossip alone'}: {values[-1]:.2f} s", file=sys.stderr)
+        show(
+            "failover_outage",
+            "s",
+            found[True],
+            against=Against("gossip alone", tuple(found[False])),
+            target=TARGET,
+        )
+    finally:
+        cluster.down(record)
+
+
+if __name__ == "__main__":
+    main()
