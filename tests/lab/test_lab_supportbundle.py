@@ -35,6 +35,7 @@ AGENT = {
         "config",
         "featuregates",
         "iptables",
+        "memberlist",
     ),
     *(
         "flows",
@@ -90,7 +91,9 @@ def test_bundles_of_a_cluster_have_logs_and_state_and_no_secrets(planted: Lab, t
     wait_for("what agents say of themselves", lambda: len(lab.api.kubectl(*told).split()) == 2, seconds=30)
     done = remote(lab, "supportbundle", "-d", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"Saved 3 of 3 support bundles under {tmp_path}/out\n", done.stderr
+    happened = ("-n", "kube-system", "get", "events", "--sort-by=.lastTimestamp")
+    saved = f"Saved 3 of 3 support bundles under {tmp_path}/out\n"
+    assert done.stdout == saved, f"{done.stderr}{lab.api.kubectl(*happened)}"
     found = {path.name: contents(path) for path in (tmp_path / "out").glob("*.tar.gz")}
     assert found.keys() == {"agent_node-1.tar.gz", "agent_node-2.tar.gz", "controller.tar.gz"}
     for name in ("node-1", "node-2"):
