@@ -94,7 +94,9 @@ class ControllerInfo:
         kube = self._replica.kube
         if kube is None or not self._replica.lead.leads():
             return
-        body = {"apiVersion": CRD, "kind": "AntreaControllerInfo", **msgspec.to_builtins(info)}
+        # applied as {}, what had counts before would become null, which the definition does not allow
+        told = {key: value for key, value in msgspec.to_builtins(info).items() if value != {}}
+        body = {"apiVersion": CRD, "kind": "AntreaControllerInfo", **told}
         said = ""
         try:
             await kube.patch(PATH, body, PatchKind.APPLY, manager="antrea-controller")

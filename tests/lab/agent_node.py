@@ -104,6 +104,15 @@ def restart_agent(lab: Lab, where: str) -> None:
     wait_for("a new agent", lambda: pid_of(lab, where, "antrea-agent") not in (0, before), seconds=20)
 
 
+def fresh_agent(lab: Lab, where: str) -> None:
+    """A new Pod for the agent: the kubelet waits longer and longer before it starts a container of an old one again."""
+    words = ("-n", "kube-system", "delete", "pod", "-l", "component=antrea-agent", "--grace-period=1")
+    before = pid_of(lab, where, "antrea-agent")
+    lab.api.kubectl(*words, f"--field-selector=spec.nodeName={where}")
+    wait_for("a new agent", lambda: pid_of(lab, where, "antrea-agent") not in (0, before), seconds=30)
+    wait_ready(lab, where)
+
+
 def pod_namespace(lab: Lab, where: str, address: str) -> list[str]:
     """The words that bring a command into the network namespace of the Pod with this address."""
     folder = Path(f"/proc/{node.init_pid(lab.record, where)}/root/run/netns")

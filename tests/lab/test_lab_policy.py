@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import traffic
 import yaml
-from agent_node import antctl, pod_namespace, ready, restart_agent
+from agent_node import antctl, fresh_agent, pod_namespace, ready, restart_agent
 from quiet_pod import quiet_pods
 
 from antrea.lab import node
@@ -156,6 +156,8 @@ def test_a_policy_for_what_pods_send_outlives_the_agent(pods: Cluster) -> None:
     }
     lab.api.apply(policy("out", "far", **spec))
     try:
+        pods.becomes(wanted)
+        fresh_agent(lab, "node-2")
         pods.becomes(wanted)
         restart_agent(lab, "node-2")
         seen = {each: {pods.verdict(*each)} for each in wanted}
