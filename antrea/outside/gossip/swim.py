@@ -142,8 +142,7 @@ class Swim:
         """BFD found a switch up or down; None: it looks there no more."""
         self.sights.own(name, up)
         self._is_counted = False
-        for other in self._some(TOLD_AT_ONCE):
-            self._tell_views(other)
+        self._tell_views(self._some(TOLD_AT_ONCE))
 
     @property
     def census(self) -> tuple[bool, int, int]:
@@ -410,9 +409,10 @@ class Swim:
         timing = self._timing
         if now >= self._gossip_at:
             self._gossip_at = now + timing.gossip
-            for name in self._some(timing.fanout) if self._rumours or self.sights else ():
+            some = self._some(timing.fanout) if self._rumours or self.sights else []
+            for name in some:
                 self._send(name, Gossip(self.incarnation, self._telling(name)))
-                self._tell_views(name)
+                self._tell_views([name])
         if now >= self._sync_at:
             self._sync_at = now + timing.sync
             for name in self._some(1):
@@ -426,9 +426,11 @@ class Swim:
             row.synced = now
             self._send(name, self._all(asks=True), stream=True)
 
-    def _tell_views(self, to: str) -> None:
+    def _tell_views(self, to: Iterable[str]) -> None:
+        """To all of them the same, which counts as told once."""
         if views := self.sights.take(ROOM, len(self.rows) + 1):
-            self._send(to, Gossip(self.incarnation, (), views))
+            for name in to:
+                self._send(name, Gossip(self.incarnation, (), views))
 
     def _all(self, *, asks: bool) -> Sync:
         rows = [

@@ -147,6 +147,14 @@ def test_gossip_without_any_session_gossip_alone_decides() -> None:
     assert taken > GONE
 
 
+def test_gossip_a_view_is_told_to_all_at_once() -> None:
+    world = whole(20)
+    machine = world.machines["node-1"]
+    machine.take()
+    machine.saw(world.now, "node-2", False)
+    assert {packet.to for packet in machine.take()[0]} == set(world.names) - {"node-1"}
+
+
 def test_gossip_views_of_an_earlier_life_are_overridden() -> None:
     world = whole(3)
     world.see("node-3", False, "node-1")
