@@ -11,13 +11,13 @@ import ipaddress
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from antrea.errors import Unavailable
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from antrea.host.ovs_port import PodPort
     from antrea.outside.netns import NetnsWorker
@@ -34,20 +34,23 @@ _ALL_NODES = ipaddress.IPv6Address("ff02::1").packed
 _ALL_NODES_MAC = bytes.fromhex("333300000001")
 
 
-class Announcer:
-    """Announces new Pods in the background: three times, 50 ms apart, without holding up anybody. `close` it when done."""
+class _Background:
+    """Announcements under way, none of which holds up anybody. `close` it when done."""
 
-    def __init__(self, netns: NetnsWorker) -> None:
-        self._netns = netns
+    def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         # The kernel holds whoever closes a packet socket until no CPU can be using it: 10 to 30 ms.
         self._closing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="announced")
 
-    def announce(self, pod: PodPort) -> None:
-        """Start to announce the addresses of a Pod's interface."""
-        task = asyncio.create_task(self._announce(pod), name=f"announce {pod.container_id}")
+    def begin(self, work: Coroutine[Any, Any, None], of: str) -> None:
+        """Go on with `work`, named after whom it announces."""
+        task = asyncio.create_task(work, name=f"announce {of}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def finish(self, link: socket.socket) -> None:
+        """Close a socket, without waiting for it."""
+        self._closing.submit(link.close)
 
     async def close(self) -> None:
         """End what is under way."""
@@ -55,6 +58,18 @@ class Announcer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._closing.shutdown()
+
+
+class Announcer(_Background):
+    """Announces new Pods in the background: three times, 50 ms apart, without holding up anybody. `close` it when done."""
+
+    def __init__(self, netns: NetnsWorker) -> None:
+        super().__init__()
+        self._netns = netns
+
+    def announce(self, pod: PodPort) -> None:
+        """Start to announce the addresses of a Pod's interface."""
+        self.begin(self._announce(pod), pod.container_id)
 
     async def _announce(self, pod: PodPort) -> None:
         """Best effort: the Pod works without it, only a neighbour that knew its address with another MAC is slow."""
@@ -70,7 +85,7 @@ class Announcer:
             log.v(1).info("Failed to announce addresses", container=pod.container_id, err=str(e))
         finally:
             if link is not None:
-                self._closing.submit(link.close)
+                self.finish(link)
 
 
 class Held(Protocol):
@@ -87,7 +102,7 @@ class Held(Protocol):
     def ip(self) -> str: ...
 
 
-class NodeAnnouncer:
+class NodeAnnouncer(_Background):
     """Announces addresses that this Node took over, all of them at once. `close` it when done.
 
     What is said first may get lost while switches and routers learn that a Node is gone, and a router that missed it
@@ -97,22 +112,12 @@ class NodeAnnouncer:
 
     def __init__(self, holds: Callable[[str], bool]) -> None:
         """`holds` says whether this Node still has an address."""
+        super().__init__()
         self._holds = holds
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._closing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="announced")
 
     async def announce(self, held: Held) -> None:
         """Returns once it has begun: many may come together."""
-        task = asyncio.create_task(self._announce(held), name=f"announce {held.ip}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        """End what is under way."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._closing.shutdown()
+        self.begin(self._announce(held), held.ip)
 
     async def _announce(self, held: Held) -> None:
         try:
@@ -131,7 +136,7 @@ class NodeAnnouncer:
                 with contextlib.suppress(OSError):
                     link.send(frame)
         finally:
-            self._closing.submit(link.close)
+            self.finish(link)
 
 
 def announcement(mac: str, ip: str) -> bytes:
