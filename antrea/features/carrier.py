@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.host.carrier import bit_mac, crosses, ip_mac, mark_mac
+from antrea.host.carrier import crosses, ip_mac, mark_mac
 from antrea.openflow.action import set_eth_dst, set_eth_src, set_tun_dst
 from antrea.openflow.fields import FROM_TUNNEL_REG_MARK, GLOBAL_VIRTUAL_MAC, SNAT_PKT_MARK
 from antrea.openflow.match import dl_src, tun_dst
@@ -20,8 +20,7 @@ def marked(datapath: str, mark: int) -> list[Action]:
 
 def told(datapath: str, mark: Mark) -> Match:
     """From the host by the gateway, with a mark of one bit."""
-    mask = mark.field.mask
-    return mark.match if crosses(datapath) else dl_src(bit_mac(mask))
+    return mark.match if crosses(datapath) else dl_src(mark_mac(mark.field.mask))
 
 
 def tunnelled(datapath: str, ip: str, end: str, gateway_mac: str) -> list[Action]:

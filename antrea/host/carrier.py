@@ -34,13 +34,12 @@ _MARK_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "06", "0e"
 
 def mark_mac(mark: int) -> str:
     """The source MAC that stands for a packet mark of 32 bits."""
-    return ":".join((_MARK_PREFIX, *(f"{octet:02x}" for octet in mark.to_bytes(4, "big"))))
+    return f"{_MARK_PREFIX}:{mark.to_bytes(4).hex(':')}"
 
 
 def ip_mac(ip: str) -> str:
     """The source MAC that stands for an Egress IP, the same on every Node: 40 bits of a digest, as IPv6 has 128."""
-    digest = hashlib.sha256(ip.encode("ascii")).digest()
-    return ":".join((_IP_PREFIX, *(f"{octet:02x}" for octet in digest[:5])))
+    return _digest_mac(_IP_PREFIX, ip)
 
 
 def crosses(datapath: str) -> bool:
@@ -76,15 +75,10 @@ def mark_entry(datapath: str, mark: int, category: int) -> Iterator[NftElement]:
         yield NftElement(set=MARK_SET, value=mark_mac(mark), data=f"{mark:#010x}", category=category)
 
 
-def bit_mac(mask: int) -> str:
-    """The source MAC that stands for one bit of the mark of what the host sends to OVS."""
-    return mark_mac(mask)
-
-
 def telling_entry(datapath: str, gateway: str, mask: int) -> Iterator[NftTag]:
     """What the host needs so that OVS knows a bit of the mark of what comes by `gateway`: nothing where marks cross."""
     if not crosses(datapath):
-        yield NftTag(dev=gateway, bit=mask, mac=bit_mac(mask))
+        yield NftTag(dev=gateway, bit=mask, mac=mark_mac(mask))
 
 
 def vlan_device(datapath: str, name: str, link: Transport, vlan: int, mac: str, category: int) -> Port | Vlan:
@@ -99,8 +93,7 @@ def vlan_device(datapath: str, name: str, link: Transport, vlan: int, mac: str, 
 
 def own_mac(node: str, name: str) -> str:
     """A MAC address for a device of a Node, always the same and nobody else's."""
-    digest = hashlib.sha256(f"{node}/{name}".encode()).digest()
-    return ":".join((_DEVICE_PREFIX, *(f"{octet:02x}" for octet in digest[:5])))
+    return _digest_mac(_DEVICE_PREFIX, f"{node}/{name}")
 
 
 def holder(datapath: str, name: str, category: int) -> Iterator[Port | Dummy]:
@@ -110,3 +103,7 @@ def holder(datapath: str, name: str, category: int) -> Iterator[Port | Dummy]:
         return
     ids = ((TYPE_KEY, HOLDER_TYPE),)
     yield Port(name=name, type="internal", external_ids=ids, no_flood=True, category=category)
+
+
+def _digest_mac(prefix: str, text: str) -> str:
+    return f"{prefix}:{hashlib.sha256(text.encode()).digest()[:5].hex(':')}"

@@ -24,7 +24,7 @@ from antrea.features.egress.address import Announce, Assigned
 from antrea.features.egress.owner import FEATURE as PLACEMENT
 from antrea.features.feature import Realised
 from antrea.features.gate import EnabledGates
-from antrea.host.carrier import bit_mac
+from antrea.host.carrier import mark_mac
 from antrea.host.ovs_port import Port
 from antrea.openflow.flow import Flow
 from antrea.outside.addresses import AddressFeed
@@ -336,11 +336,11 @@ async def test_ovs_knows_what_a_process_of_the_node_sends_from_what_passes_it(no
     async with node.agent():
         mine = await asyncio.to_thread(frame_source, node, None)
         others = await asyncio.to_thread(frame_source, node, node.outside)
-        assert (mine, others) == (bit_mac(0x80000000), node.facts.all(OvsPort)[0].mac)
+        assert (mine, others) == (mark_mac(0x80000000), node.facts.all(OvsPort)[0].mac)
         (probes,) = [
             line
             for line in node.switch.ofctl("dump-flows", "br-int").splitlines()
-            if f"dl_src={bit_mac(0x80000000)}" in line and ",ip," in line
+            if f"dl_src={mark_mac(0x80000000)}" in line and ",ip," in line
         ]
         assert "n_packets=0" not in probes
 
