@@ -120,8 +120,6 @@ class Webhook(msgspec.Struct, frozen=True):
     """One of these must be on; empty: always served."""
     feature: str = ""
     """The gate of the feature that acts on the object, where `gates` does not say it."""
-    unbuilt: str = "the object is kept, but nothing acts on it"
-    """What there is of that feature while it is not built."""
     failure: Literal["", "Fail", "Ignore"] = ""
     """What the API server does while nobody answers; empty: its default, Fail."""
     aliases: tuple[str, ...] = ()
@@ -154,4 +152,4 @@ def gate_steps(webhook: Webhook, wanted: frozenset[str], operation: Operation = 
         )
     feature = webhook.feature or next((name for name in names if name in wanted), "")
     if feature and feature not in built and operation != "DELETE":
-        yield Warn(f"the feature {feature} is not built yet: {webhook.unbuilt}")
+        yield Warn(f"the feature {feature} is not built yet: the object is kept, but nothing acts on it")
