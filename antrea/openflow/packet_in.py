@@ -1,0 +1,98 @@
+"""A packet that the switch sends to the agent, with what the pipeline knew of it.
+
+Source: openvswitch/ofp-packet.h and nicira-ext.h (NXT_PACKET_IN2), ovs-fields(7) (numbers of fields)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.openflow.field import Field
+
+_PACKET, _TABLE, _METADATA, _USERDATA = 0, 3, 6, 7
+"""Properties that are read; the others are skipped."""
+_NXM, _BASIC, _PACKET_REGISTERS = 0x0001, 0x8000, 0x8001
+"""Classes of fields: registers of 32 bits, in_port among others, and pairs of registers as 64 bits."""
+_REGISTERS = 16
+_HEAD = struct.Struct("!HH")
+_FIELD = struct.Struct("!HBB")
+
+
+class PacketIn(msgspec.Struct, frozen=True):
+    """One packet-in."""
+
+    userdata: bytes
+    """What the flow that sent it says: the feature that it is for, then the feature's own."""
+    table: int
+    """Number of the table of that flow."""
+    in_port: int
+    """Where the packet came in; 0: not known."""
+    registers: dict[int, int]
+    """By number; those that are not named are 0."""
+    frame: bytes
+    """From the Ethernet header on."""
+
+    def value(self, field: Field) -> int:
+        """What a field of a register holds."""
+        register = self.registers.get(int(field.register.removeprefix("reg")), 0)
+        return (register & field.mask) >> field.lo
+
+
+def packet_in(body: bytes) -> PacketIn:
+    """What follows the vendor header of an NXT_PACKET_IN2. Raises Invalid."""
+    frame, userdata, table, fields = b"", b"", 0, b""
+    for kind, value in _properties(body):
+        if kind == _PACKET:
+            frame = value
+        elif kind == _TABLE:
+            table = value[0] if value else 0
+        elif kind == _METADATA:
+            fields = value
+        elif kind == _USERDATA:
+            userdata = value
+    in_port, registers = _metadata(fields)
+    return PacketIn(userdata, table, in_port, registers, frame)
+
+
+def _properties(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and value of each; they start at multiples of 8 bytes."""
+    at = 0
+    while at < len(body):
+        kind, length = _HEAD.unpack(_piece(body, at, _HEAD.size, "a property"))
+        if length < _HEAD.size:
+            raise Invalid("packet-in", f"a property of {length} bytes is shorter than its header")
+        yield kind, _piece(body, at, length, f"property {kind}")[_HEAD.size :]
+        at += (length + 7) // 8 * 8
+
+
+def _metadata(fields: bytes) -> tuple[int, dict[int, int]]:
+    """in_port and the registers."""
+    in_port, registers, at = 0, dict[int, int](), 0
+    while at < len(fields):
+        group, name, length = _FIELD.unpack(_piece(fields, at, _FIELD.size, "a field"))
+        at += _FIELD.size
+        payload, masked, number = _piece(fields, at, length, f"field {name >> 1}"), name & 1, name >> 1
+        at += length
+        value = int.from_bytes(payload[: length // 2] if masked else payload)
+        if group == _NXM and number < _REGISTERS:
+            registers[number] = value & 0xFFFFFFFF
+        elif group == _PACKET_REGISTERS and number < _REGISTERS // 2:
+            registers[2 * number] = value >> 32 & 0xFFFFFFFF
+            registers[2 * number + 1] = value & 0xFFFFFFFF
+        elif group == _BASIC and number == 0:
+            in_port = value
+    return in_port, registers
+
+
+def _piece(body: bytes, at: int, length: int, what: str) -> bytes:
+    if at + length > len(body):
+        raise Invalid("packet-in", f"{what} ends after {len(body) - at} of {length} bytes")
+    return body[at : at + length]

@@ -1,0 +1,198 @@
+"""The way of packets between the switch and the agent: packet-ins to whoever they are for, packet-outs.
+
+A connection of OpenFlow 1.5 to the bridge's management socket. What comes in waits in a queue for each feature, which
+has as many places as two seconds of its rate; what finds none is counted and gone. The switch does not wait for us:
+of what we do not read in time it keeps a hundred messages.
+parity: pkg/agent/openflow/packetin.go, pkg/ovs/openflow/ofctrl_packetin.go
+Source: OpenFlow Switch Specification 1.5.1; openvswitch/nicira-ext.h
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.errors import Invalid
+from antrea.openflow.action import CONTROLLER_ID
+from antrea.openflow.fields import PacketIn as Category
+from antrea.openflow.packet_in import PacketIn, packet_in
+from antrea.outside import klog
+from antrea.outside.metrics import Metric, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from antrea.openflow.packet_out import PacketOut
+
+    Handler = Callable[[PacketIn], None]
+
+log = klog.logger(__name__)
+
+DROPPED = Metric(
+    "antrea_agent_packet_in_dropped_count",
+    "counter",
+    "ALPHA",
+    "Number of packets between OVS and the Antrea Agent that were dropped, because more came than packetInRate or because"
+    " they could not be read or sent. The category is used as a label.",
+)
+UNREADABLE = "unreadable"
+"""Label of packet-ins that cannot be read, or that are for nobody."""
+UNSENT = "packet-out"
+"""Label of packets to the switch that it was not there for, or too slow."""
+_NAMES = {int(category): category.name for category in Category}
+
+_HEADER = struct.Struct("!BBHI")
+_VERSION = 6
+_HELLO, _ERROR, _ECHO_REQUEST, _ECHO_REPLY, _VENDOR, _SET_CONFIG, _PACKET_OUT = 0, 1, 2, 3, 4, 9, 13
+_NICIRA = 0x00002320
+_SET_PACKET_IN_FORMAT, _SET_CONTROLLER_ID, _PACKET_IN2 = 16, 20, 30
+_FORMAT = 2
+"""NXPIF_NXT_PACKET_IN2"""
+_WHOLE = 0xFFFF
+_RETRY = 0.1
+"""Seconds between attempts to connect."""
+_SLICE = 16
+"""Packets handled before others get the loop."""
+_UNSENT = 1 << 20
+"""Bytes of packet-outs that may wait for the switch; more are counted and dropped."""
+
+
+class _Line(msgspec.Struct):
+    """What waits for one feature."""
+
+    handler: Handler
+    waiting: deque[PacketIn]
+    news: asyncio.Event
+
+
+class Packets:
+    """The connection to one bridge through `socket`, <run directory>/<bridge>.mgmt.
+
+    `rate` is how many packets each feature looks at in a second; after a pause, twice as many at once.
+    """
+
+    def __init__(self, socket: Path, rate: int) -> None:
+        self._socket = socket
+        self._rate = rate
+        self._lines: dict[int, _Line] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._number = 0
+        self.dropped: Counter[str] = Counter()
+        """By the feature's name."""
+        self.connected = asyncio.Event()
+        """The switch knows what we want."""
+
+    def deliver(self, category: Category, handler: Handler) -> None:
+        """Packet-ins of `category` go to `handler`, in order; say so before `run`."""
+        self._lines[int(category)] = _Line(handler, deque(), asyncio.Event())
+
+    def send(self, packet: PacketOut) -> None:
+        """To the switch; nobody hears of its fate. What the switch is not there for, or too slow, is dropped."""
+        writer = self._writer
+        if writer is None or writer.transport.get_write_buffer_size() > _UNSENT:
+            self.dropped[UNSENT] += 1
+        else:
+            self._write(writer, _PACKET_OUT, packet.body)
+
+    def text(self) -> str:
+        """What was dropped, in Prometheus' format."""
+        names = [*(_NAMES[number] for number in sorted(self._lines)), UNSENT, UNREADABLE]
+        return DROPPED.text(Sample(self.dropped[name], {"category": name}) for name in names)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for line in self._lines.values():
+                tasks.create_task(self._handle(line), name="packet-ins")
+            while True:
+                with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                    await self._session()
+                await asyncio.sleep(_RETRY)
+
+    async def _session(self) -> None:
+        reader, writer = await asyncio.open_unix_connection(str(self._socket))
+        try:
+            self._write(writer, _HELLO, b"")
+            await _message(reader)
+            self._write(writer, _VENDOR, struct.pack("!II6xH", _NICIRA, _SET_CONTROLLER_ID, CONTROLLER_ID))
+            self._write(writer, _VENDOR, struct.pack("!III", _NICIRA, _SET_PACKET_IN_FORMAT, _FORMAT))
+            # Management connections hear nothing before they have said how much of a packet they want.
+            self._write(writer, _SET_CONFIG, struct.pack("!HH", 0, _WHOLE))
+            self._writer = writer
+            self.connected.set()
+            await self._listen(reader, writer)
+        finally:
+            self.connected.clear()
+            self._writer = None
+            writer.close()
+
+    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        count = 0
+        while True:
+            kind, number, body = await _message(reader)
+            if kind == _ECHO_REQUEST:
+                self._write(writer, _ECHO_REPLY, body, number)
+            elif kind == _VENDOR and body[:8] == struct.pack("!II", _NICIRA, _PACKET_IN2):
+                self._queue(body[8:])
+            elif kind == _ERROR:
+                log.v(2).info("The switch did not take a message", error=body[:4].hex(), number=number)
+            if (count := count + 1) % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _queue(self, body: bytes) -> None:
+        try:
+            found = packet_in(body)
+        except Invalid as no:
+            log.v(2).info("A packet-in cannot be read", err=str(no))
+            self.dropped[UNREADABLE] += 1
+            return
+        line = self._lines.get(found.userdata[0]) if found.userdata else None
+        if line is None:
+            self.dropped[UNREADABLE] += 1
+        elif len(line.waiting) >= 2 * self._rate:
+            self.dropped[_NAMES[found.userdata[0]]] += 1
+        else:
+            line.waiting.append(found)
+            line.news.set()
+
+    async def _handle(self, line: _Line) -> None:
+        """In order, as fast as the rate allows. A handler's bug costs one packet."""
+        loop, tokens = asyncio.get_running_loop(), 2.0 * self._rate
+        last = loop.time()
+        while True:
+            await line.news.wait()
+            now = loop.time()
+            tokens, last = min(2.0 * self._rate, tokens + (now - last) * self._rate), now
+            for _ in range(min(_SLICE, int(tokens), len(line.waiting))):
+                tokens -= 1
+                self._handled(line)
+            if not line.waiting:
+                line.news.clear()
+            await asyncio.sleep(0 if tokens >= 1 else (1 - tokens) / self._rate)
+
+    @staticmethod
+    def _handled(line: _Line) -> None:
+        found = line.waiting.popleft()
+        try:
+            line.handler(found)
+        except Exception as bug:
+            log.error("A packet from the switch was not handled", error=bug, userdata=found.userdata.hex())
+
+    def _write(self, writer: asyncio.StreamWriter, kind: int, body: bytes, number: int | None = None) -> None:
+        if number is None:
+            self._number = number = (self._number + 1) & 0xFFFFFFFF
+        writer.write(_HEADER.pack(_VERSION, kind, _HEADER.size + len(body), number) + body)
+
+
+async def _message(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
+    """(type, xid, body) of the next message. A length below the header's is an end of the connection."""
+    version, kind, length, number = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+    if version != _VERSION or length < _HEADER.size:
+        raise ConnectionError(f"a message of OpenFlow version {version} and {length} bytes")
+    return kind, number, await reader.readexactly(length - _HEADER.size)
