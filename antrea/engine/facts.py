@@ -50,7 +50,8 @@ class Facts:
         self.derived: dict[type[Fact], Callable[[Job, type[Fact]], None]] = {}
         """Kinds that only units write -> whom to tell that a job reads one."""
         self.listeners: list[Callable[[], None]] = []
-        self._readers: dict[Read, dict[Job, None]] = {}
+        self._readers: dict[Read, Job | dict[Job, None]] = {}
+        """Most reads have one reader: it stands for itself."""
         self._inbox: dict[type[Fact], dict[str, tuple[Fact | None, bool]]] = {}
         self._draining: dict[type[Fact], dict[str, tuple[Fact | None, bool]]] = {}
 
@@ -75,6 +76,8 @@ class Facts:
         else:
             self._flush()
             rows = self._overlaid(kind, dict(self.store.by(*place)), place)
+        if len(rows) < 2:
+            return [*rows.values()]  # type: ignore[list-item]
         return [rows[key] for key in sorted(rows)]  # type: ignore[misc]
 
     def all(self, kind: type[F]) -> list[F]:
@@ -159,14 +162,16 @@ class Facts:
 
     def readers(self, read: Read) -> Iterable[Job]:
         """The jobs whose last run read `read`."""
-        return self._readers.get(read, ())
+        found = self._readers.get(read, ())
+        return found if isinstance(found, (dict, tuple)) else (found,)
 
     def unread(self, job: Job, reads: Iterable[Read]) -> None:
         """`job` no longer reads these."""
         for read in reads:
             readers = self._readers[read]
-            readers.pop(job, None)
-            if not readers:
+            if isinstance(readers, dict):
+                readers.pop(job, None)
+            if not readers or readers is job:
                 del self._readers[read]
 
     @property
@@ -217,7 +222,12 @@ class Facts:
         if (learn := self.derived.get(read[0])) is not None:
             learn(reading.job, read[0])
         reading.reads.add(read)
-        self._readers.setdefault(read, {})[reading.job] = None
+        job = reading.job
+        readers = self._readers.setdefault(read, job)
+        if isinstance(readers, dict):
+            readers[job] = None
+        elif readers is not job:
+            self._readers[read] = {readers: None, job: None}
 
     def _flush(self) -> None:
         """Between passes a feed's own reads see the store itself."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from antrea.engine.entry import Act, Ref
     from antrea.engine.ids import IdRef
     from antrea.engine.store import Read
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from antrea.errors import Refused
 
 NOTHING: dict[Any, Any] = {}
-NO_READS: set[Any] = set()
+NO_IDS: frozenset[Any] = frozenset()
 
 
 class Hold:
@@ -48,9 +50,9 @@ class Job:
     def __init__(self, unit: Unit, key: str) -> None:
         self.unit = unit
         self.key = key
-        self.reads: set[Read] = NO_READS
-        self.ids: set[IdRef] = NO_READS
-        self.leaving: dict[IdRef, None] = {}
+        self.reads: tuple[Read, ...] = ()
+        self.ids: Set[IdRef] = NO_IDS
+        self.leaving: dict[IdRef, None] = NOTHING
         """Numbers it no longer uses, but entries of it (or of what it derived) may still carry."""
         self.acts: dict[Any, Act] = NOTHING
         """By class, key and cause."""
@@ -60,10 +62,10 @@ class Job:
         """What it contributes now: `wanted`, or `good` while it is held back."""
         self.good: dict[Ref, Any] = NOTHING
         """Its last version that stood as a whole."""
-        self.waiting: dict[Ref, None] = {}
-        """Refs where its contribution changed and is not confirmed yet."""
+        self.waiting: dict[Ref, None] = NOTHING
+        """Entries, and derived rows that could not be written, where its contribution changed and does not stand yet."""
         self.due = False
-        """It has to run (again)."""
+        """It has to run (again), or the pass in which it ran is not over."""
         self.gone = False
         """Its row is not there any more."""
         self.held: Hold | None = None

@@ -12,13 +12,29 @@ from antrea.engine.wanted import Clash, Wanted
 from antrea.facts.fact import Fact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from antrea.engine.entry import Sink
     from antrea.engine.facts import Facts
     from antrea.engine.trouble import Errors
     from antrea.engine.unit import Unit
     from antrea.errors import Refused
+
+
+def add(table: dict[Ref, Job | list[Job]], ref: Ref, job: Job) -> None:
+    """One more for `ref`."""
+    first = table.setdefault(ref, job)
+    if isinstance(first, list):
+        first.append(job)
+    elif first is not job:
+        table[ref] = [first, job]
+
+
+def each(found: Job | list[Job] | None) -> Sequence[Job]:
+    """All that stand in a place of such a table."""
+    if found is None:
+        return ()
+    return found if isinstance(found, list) else (found,)
 
 
 class Ledger:
@@ -31,11 +47,11 @@ class Ledger:
         self.jobs: dict[Unit, dict[str, Job]] = {}
         self.touched: dict[Ref, None] = {}
         """Entries whose contributions changed in the pass that runs."""
-        self.touched_rows: dict[Ref, None] = {}
-        """The same for derived rows."""
+        self.touched_rows: dict[Ref, Job | list[Job]] = {}
+        """The same for derived rows, with who changed them: most often one job, which stands for itself."""
         self.order = Order(wake)
-        self.waiters: dict[Ref, list[Job]] = {}
-        """Jobs whose contribution to a ref is not confirmed yet."""
+        self.waiters: dict[Ref, Job | list[Job]] = {}
+        """Jobs whose contribution to a ref does not stand yet: most often one, which stands for itself."""
         self.held: dict[Job, None] = {}
         self.busy = False
         """A pass is running: what it touched is reviewed at its end, not before."""
@@ -66,21 +82,33 @@ class Ledger:
 
     # contributions
 
-    def give(self, job: Job, entries: Mapping[Ref, Any]) -> None:
+    def give(self, job: Job, entries: dict[Ref, Any]) -> None:
         """From now on `job` contributes `entries` instead of what it did."""
         old = job.given
+        if old is entries:
+            return
+        change, touched = self.wanted.change, self.touched
         for ref in old.keys() | entries.keys() if old else entries:
             before, after = old.get(ref), entries.get(ref)
             if before == after:
                 continue
-            self.wanted.change(ref, before, after)
-            row = issubclass(ref[0], Fact)
+            change(ref, before, after)
+            if issubclass(ref[0], Fact):
+                add(self.touched_rows, ref, job)
+                continue
+            touched[ref] = None
             entry: Any = before if after is None else after
-            (self.touched_rows if row else self.touched)[ref] = None
-            if (row or entry.rank < REPORT) and ref not in job.waiting:
-                job.waiting[ref] = None
-                self.waiters.setdefault(ref, []).append(job)
-        job.given = dict(entries) if entries else NOTHING
+            if entry.rank < REPORT:
+                self.wait(job, ref)
+        job.given = entries or NOTHING
+
+    def wait(self, job: Job, ref: Ref) -> None:
+        """`job` is not whole before `ref` stands."""
+        if ref not in job.waiting:
+            if job.waiting is NOTHING:
+                job.waiting = {}
+            job.waiting[ref] = None
+            add(self.waiters, ref, job)
 
     def review(self, late: bool) -> Iterator[None]:
         """Compare what is wanted under every touched ref with what stands; the lanes start when all is compared."""
@@ -126,10 +154,13 @@ class Ledger:
 
     def resolve(self, ref: Ref) -> None:
         """What is wanted under `ref` stands."""
-        self._errors.clear(ref)
-        for job in self.waiters.pop(ref, ()):
+        if self._errors.standing:
+            self._errors.clear(ref)
+        for job in each(self.waiters.pop(ref, None)):
             del job.waiting[ref]
-            self.settle(job)
+            if not job.waiting:
+                job.waiting = NOTHING
+                self.settle(job)
 
     def settle(self, job: Job) -> None:
         """If everything of `job` stands: this is its whole version, the numbers it left are free, a gone job is forgotten."""
@@ -138,7 +169,7 @@ class Ledger:
         job.good, job.tries = job.given, 0
         for ref in job.leaving:
             self._facts.ids.give_back(ref)
-        job.leaving = {}
+        job.leaving = NOTHING
         if job.gone:
             self._forget(job)
 
@@ -157,7 +188,7 @@ class Ledger:
         Nobody, if `value` is no longer wanted: who changed it is held back already for another entry of the same call.
         `due(tries, nth)` says when the nth owner may try again for the so-manieth time.
         """
-        owners = list(self.waiters.get(ref, ()))
+        owners = [*each(self.waiters.get(ref))]
         if not owners and not self._wants(ref, value):
             return
         if not owners:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.engine.entry import Act, Ref, ref_of
 from antrea.engine.facts import Reading
-from antrea.engine.job import Job
+from antrea.engine.job import NOTHING, Job
+from antrea.engine.ledger import each
 from antrea.engine.unit import Graph, Unit
 from antrea.engine.wanted import Cell
 from antrea.facts.fact import Fact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     from antrea.engine.facts import Facts
     from antrea.engine.ids import IdRef
@@ -79,6 +80,7 @@ class Turns:
         yield from ledger.review(late=not urgent)
         self._appeared()
         for job in self._ran:
+            job.due = job in self.failed
             ledger.settle(job)
             yield
         self._ran.clear()
@@ -122,6 +124,8 @@ class Turns:
                 self._enqueue(queue, job)
             elif job.held is not None:
                 self._ledger.release(job)
+                job.due = True
+                self._ran.append(job)
 
     def _run_all(self, queue: Queue) -> Iterator[None]:
         level = self._graph.level
@@ -160,17 +164,20 @@ class Turns:
             return
         finally:
             self._facts.reading = None
-        self._facts.unread(job, job.reads - reading.reads)
-        job.reads = reading.reads
-        self._use(job, reading.ids)
-        job.due, job.gone = False, row is None
+        if job.reads:
+            self._facts.unread(job, [read for read in job.reads if read not in reading.reads])
+        job.reads = (*reading.reads,)
+        if reading.ids or job.ids:
+            self._use(job, reading.ids)
+        job.gone = row is None
         if job in self.failed:
             del self.failed[job]
             self._errors.clear(job.name)
         if made != job.wanted:
             job.wanted = made
             self._ledger.release(job)
-        self._state(job, acts)
+        if acts or job.acts:
+            self._state(job, acts)
         self._ran.append(job)
         yield
 
@@ -208,12 +215,14 @@ class Turns:
 
     def _fail(self, job: Job, reading: Reading, why: Exception) -> None:
         """Keep what it had, and its reads and numbers with those of the broken run."""
-        job.reads = job.reads | reading.reads
-        self._use(job, job.ids | reading.ids)
+        job.reads = (*reading.reads.union(job.reads),)
+        self._use(job, {*job.ids, *reading.ids})
         self.failed[job] = None
         self._errors.note(f"unit {job.unit.name}", job.name, why)
 
-    def _use(self, job: Job, ids: set[IdRef]) -> None:
+    def _use(self, job: Job, ids: Set[IdRef]) -> None:
+        if job.leaving is NOTHING:
+            job.leaving = {}
         for ref in ids - job.ids:
             if ref in job.leaving:
                 del job.leaving[ref]
@@ -248,31 +257,35 @@ class Turns:
         ledger = self._ledger
         while ledger.touched_rows:
             for ref in list(ledger.touched_rows):
-                del ledger.touched_rows[ref]
-                for job in self._write(ref):
+                for job in self._write(ref, each(ledger.touched_rows.pop(ref))):
                     self._enqueue(queue, job)
                     yield
         ledger.touched_rows.clear()  # see Ledger.review
 
-    def _write(self, ref: Ref) -> Iterator[Job]:
-        """Bring the derived row under `ref` up to date; yields the jobs to run for it."""
+    def _write(self, ref: Ref, makers: Sequence[Job]) -> Iterator[Job]:
+        """Bring the derived row under `ref`, which `makers` changed, up to date; yields the jobs to run for it."""
         ledger, (kind, key) = self._ledger, ref
         try:
             touched = self._facts.store.write(kind, str(key), ledger.wanted.get(ref))
         except Exception as why:
             self._errors.note(f"derived {kind.__name__}", ref, why)
+            for job in makers:
+                ledger.wait(job, ref)
             return
-        self._errors.clear(ref)
-        left = [number for job in ledger.waiters.get(ref, ()) for number in job.leaving]
+        waiting = each(ledger.waiters.get(ref)) if ledger.waiters else ()
+        left = [number for job in (*makers, *waiting) for number in job.leaving]
         for read in touched:
             for job in self._woken_by(read):
-                self._inherit(job, left)
+                if left:
+                    self._inherit(job, left)
                 yield job
         ledger.resolve(ref)
 
     def _inherit(self, job: Job, left: list[IdRef]) -> None:
         for ref in left:
             if ref not in job.leaving and ref not in job.ids:
+                if job.leaving is NOTHING:
+                    job.leaving = {}
                 job.leaving[ref] = None
                 self._facts.ids.take(ref)
 

@@ -60,20 +60,6 @@ class GroupSelector(Fact, frozen=True):
         return self.name
 
 
-class Match(Fact, frozen=True):
-    """All Pods with these labels belong where this selector is used."""
-
-    labels: str
-    selector: str
-    indexes: ClassVar[Mapping[str, Callable[[Match], Iterable[Hashable]]]] = {
-        "labels": lambda row: (row.labels,)
-    }
-
-    @property
-    def key(self) -> str:
-        return f"{self.labels} {self.selector}"
-
-
 class Group(Fact, frozen=True):
     """A group that agents are told of, by the plural of its kind: the union of its selectors; none: it has no members."""
 
@@ -95,6 +81,21 @@ class Group(Fact, frozen=True):
         return f"{self.resource}/{self.name}"
 
 
+class Matches(Fact, frozen=True):
+    """All who have these labels belong where one of these selectors is used; derived, one for each label set."""
+
+    labels: str
+    """Key of the `LabelSet`."""
+    selectors: tuple[str, ...]
+    """Keys."""
+    groups: tuple[Group, ...]
+    """Made of one of them or more."""
+
+    @property
+    def key(self) -> str:
+        return self.labels
+
+
 class GroupNode(Fact, frozen=True):
     """A member of this group is on this Node."""
 
@@ -108,6 +109,19 @@ class GroupNode(Fact, frozen=True):
     @property
     def key(self) -> str:
         return f"{self.group} {self.node}"
+
+
+class GroupNodes(Fact, frozen=True):
+    """All Nodes that members of this group are on; derived once for all policies that are for it."""
+
+    group: str
+    """Key of the `Group`."""
+    nodes: tuple[str, ...]
+    """Sorted."""
+
+    @property
+    def key(self) -> str:
+        return self.group
 
 
 class Stranger(Fact, frozen=True):

@@ -17,9 +17,10 @@ from antrea.facts.group import (
     NODE,
     Group,
     GroupNode,
+    GroupNodes,
     GroupSelector,
     LabelSet,
-    Match,
+    Matches,
     Stranger,
 )
 from antrea.features.admission import Watched
@@ -62,44 +63,53 @@ def node_label_set(_: Facts, node: ClusterNode) -> Iterator[LabelSet]:
     yield LabelSet("", node.labels.removeprefix(f"{NODE} /"), NODE)
 
 
-def matches(facts: Facts, found: LabelSet) -> Iterator[Match]:
-    """The selectors that mean whoever has these labels."""
-    labels = found.labels
+def matches(facts: Facts, found: LabelSet) -> Iterator[Matches]:
+    """The selectors that mean whoever has these labels, and the groups made of them."""
+    labels, selectors = found.labels, dict[str, None]()
     home = facts.get(Namespace, found.namespace) if found.namespace else None
     for place in looks(found, labels, home):
         for selector in facts.by(GroupSelector, "place", place):
             if selects(selector, found, labels, home):
-                yield Match(found.key, selector.key)
+                selectors[selector.key] = None
+    groups = {group.key: group for key in selectors for group in facts.by(Group, "selector", key)}
+    if selectors:
+        yield Matches(found.key, tuple(selectors), tuple(groups.values()))
+
+
+def _groups(facts: Facts, labels: str) -> tuple[Group, ...]:
+    found = facts.get(Matches, labels)
+    return found.groups if found else ()
 
 
 def memberships(facts: Facts, pod: Pod) -> Iterator[Belongs]:
     """All groups that this Pod is in; policies follow the Nodes of those that they are for."""
-    for match in facts.by(Match, "labels", pod.labels):
-        for group in facts.by(Group, "selector", match.selector):
-            if group.home and group.home != pod.namespace:
-                yield Stranger(group.key)
-            elif (member := MEMBERS[group.resource](pod)) is not None:
-                yield from _belongs(group, pod.key, member, pod.node)
+    members: dict[str, GroupMember | None] = {}
+    for group in _groups(facts, pod.labels):
+        if group.home and group.home != pod.namespace:
+            yield Stranger(group.key)
+            continue
+        if (resource := group.resource) not in members:
+            members[resource] = MEMBERS[resource](pod)
+        if (member := members[resource]) is not None:
+            yield from _belongs(group, pod.key, member, pod.node)
 
 
 def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs]:
     """The same of an ExternalEntity; policies are for those that an agent is for."""
-    for match in facts.by(Match, "labels", entity.labels):
-        for group in facts.by(Group, "selector", match.selector):
-            if group.home and group.home != entity.namespace:
-                yield Stranger(group.key)
-            elif group.resource == ADDRESS or (group.resource == APPLIED and entity.node):
-                member = entity_member(entity, addresses=group.resource == ADDRESS)
-                yield from _belongs(group, f"{ENTITY} {entity.key}", member, entity.node)
+    for group in _groups(facts, entity.labels):
+        if group.home and group.home != entity.namespace:
+            yield Stranger(group.key)
+        elif group.resource == ADDRESS or (group.resource == APPLIED and entity.node):
+            member = entity_member(entity, addresses=group.resource == ADDRESS)
+            yield from _belongs(group, f"{ENTITY} {entity.key}", member, entity.node)
 
 
 def node_memberships(facts: Facts, node: ClusterNode) -> Iterator[Belongs]:
     """The same of a Node, which is also where policies for a Service are enforced."""
-    for match in facts.by(Match, "labels", node.labels):
-        for group in facts.by(Group, "selector", match.selector):
-            if group.resource != EGRESS:
-                member = node_member(node, addresses=group.resource == ADDRESS)
-                yield from _belongs(group, f"{NODE} {node.name}", member, node.name)
+    for group in _groups(facts, node.labels):
+        if group.resource != EGRESS:
+            member = node_member(node, addresses=group.resource == ADDRESS)
+            yield from _belongs(group, f"{NODE} {node.name}", member, node.name)
     for group in facts.by(Group, "everywhere", True):
         if group.service:
             yield from _belongs(group, f"{NODE} {node.name}", service_member(*group.service), node.name)
@@ -121,9 +131,11 @@ def among_themselves(facts: Facts, found: Candidate) -> Iterator[Belongs]:
         yield from _belongs(Group(resource, name, ()), found.who, found.member, found.node)
 
 
-def head(_: Facts, group: Group) -> Iterator[GroupHead]:
-    """Known to agents also while it has no members."""
+def head(facts: Facts, group: Group) -> Iterator[GroupHead | GroupNodes]:
+    """Known to agents also while it has no members; and where those are that policies are for."""
     yield GroupHead(group.resource, group.name, group.uid)
+    if group.resource == APPLIED and (rows := facts.by(GroupNode, "group", group.key)):
+        yield GroupNodes(group.key, tuple(row.node for row in rows))
 
 
 FEATURE = ControllerFeature(
@@ -136,11 +148,11 @@ FEATURE = ControllerFeature(
         Unit(Pod, label_set, yields=(LabelSet,)),
         Unit(Entity, entity_label_set, yields=(LabelSet,)),
         Unit(ClusterNode, node_label_set, yields=(LabelSet,)),
-        Unit(LabelSet, matches, yields=(Match,)),
+        Unit(LabelSet, matches, yields=(Matches,)),
         Unit(Pod, memberships, yields=(GroupNode, Candidate, Stranger)),
         Unit(Entity, entity_memberships, yields=(GroupNode, Candidate, Stranger)),
         Unit(ClusterNode, node_memberships, yields=(GroupNode,)),
         Unit(Candidate, among_themselves, yields=(GroupNode,)),
-        Unit(Group, head),
+        Unit(Group, head, yields=(GroupNodes,)),
     ),
 )

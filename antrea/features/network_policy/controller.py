@@ -16,7 +16,7 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Unit
 from antrea.facts.cluster import Namespace
 from antrea.facts.fact import Fact
-from antrea.facts.group import Group, GroupNode, GroupSelector
+from antrea.facts.group import Group, GroupNodes, GroupSelector
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
 from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
@@ -62,6 +62,33 @@ class Side(msgspec.Struct, frozen=True):
         return not self.peers and self.direction == "Out" and has_named_port(self.ports)
 
 
+class Draft:
+    """One rule, and the groups of its peers."""
+
+    def __init__(self, side: Side, selectors: list[GroupSelector]) -> None:
+        self.side = side
+        self.selectors = selectors
+        self.groups = [group(ADDRESS, one) for one in selectors]
+
+
+class InternalKubePolicy(Fact, frozen=True):
+    """A NetworkPolicy as agents need it, and what decides to which Nodes it goes; derived."""
+
+    found: cp.NetworkPolicy
+    target: str
+    """Key of the `Group` that it is for."""
+    peers: tuple[str, ...]
+    """Names of the groups of its peers."""
+
+    def __hash__(self) -> int:
+        # its metadata has mappings
+        return hash(self.key)
+
+    @property
+    def key(self) -> str:
+        return self.found.metadata.name
+
+
 def policy_row(found: networking.NetworkPolicy) -> KubePolicy:
     """All of it counts."""
     meta = found.metadata
@@ -87,11 +114,6 @@ def selectors(policy: KubePolicy, side: Side) -> list[GroupSelector]:
     return [one for one in found if one is not None]
 
 
-def peers(policy: KubePolicy) -> list[GroupSelector]:
-    """Of all rules, each once."""
-    return [*dict.fromkeys(one for side in sides(policy.spec) for one in selectors(policy, side))]
-
-
 def applied(policy: KubePolicy) -> GroupSelector:
     """The Pods that the policy is for."""
     found = group_selector(policy.namespace, policy.spec.pod_selector)
@@ -100,27 +122,42 @@ def applied(policy: KubePolicy) -> GroupSelector:
     return found
 
 
-def groups(_: Facts, policy: KubePolicy) -> Iterator[Group | GroupSelector]:
-    """Shared with all policies that select the same."""
-    yield applied(policy)
-    yield group(APPLIED, applied(policy))
-    for one in peers(policy):
-        if one != applied(policy):
+def internal_policy(facts: Facts, policy: KubePolicy) -> Iterator[InternalKubePolicy | Group | GroupSelector]:
+    """The policy, and the groups that it names, which it shares with all policies that select the same."""
+    home = facts.get(Namespace, policy.namespace)
+    found = applied(policy)
+    target = group(APPLIED, found)
+    yield found
+    yield target
+    drafts = [Draft(side, selectors(policy, side)) for side in sides(policy.spec)]
+    for one in dict.fromkeys(one for draft in drafts for one in draft.selectors):
+        if one != found:
             yield one
-        yield group(ADDRESS, one)
+    chosen = {one.key: one for draft in drafts for one in draft.groups}
+    yield from chosen.values()
+    told = cp.NetworkPolicy(
+        metadata=ObjectMetadata(name=policy.uid, uid=policy.uid, generation=policy.generation),
+        rules=tuple(_rules(policy, drafts, logging=home is not None and home.logs_policies)),
+        applied_to_groups=(target.name,),
+        source_ref=reference(policy),
+    )
+    yield InternalKubePolicy(told, target.key, tuple(one.name for one in chosen.values()))
 
 
 def rules(policy: KubePolicy, *, logging: bool) -> Iterator[cp.NetworkPolicyRule]:
     """What is allowed; a direction that is isolated and allows nothing is one rule without a peer."""
-    found = sides(policy.spec)
-    for side in found:
-        told = ALL
+    drafts = [Draft(side, selectors(policy, side)) for side in sides(policy.spec)]
+    return _rules(policy, drafts, logging=logging)
+
+
+def _rules(policy: KubePolicy, drafts: list[Draft], *, logging: bool) -> Iterator[cp.NetworkPolicyRule]:
+    for draft in drafts:
+        side, told = draft.side, ALL
         if side.peers:
             blocks = [one.ip_block for one in side.peers if one.ip_block is not None]
-            told = peer([group(ADDRESS, one) for one in selectors(policy, side)], blocks)
+            told = peer(draft.groups, blocks)
         elif side.needs_pods:
-            names = tuple(group(ADDRESS, one).name for one in selectors(policy, side))
-            told = msgspec.structs.replace(ALL, address_groups=names)
+            told = msgspec.structs.replace(ALL, address_groups=tuple(one.name for one in draft.groups))
         yield cp.NetworkPolicyRule(
             direction=side.direction,
             from_=told if side.direction == "In" else NOBODY,
@@ -131,7 +168,7 @@ def rules(policy: KubePolicy, *, logging: bool) -> Iterator[cp.NetworkPolicyRule
             enable_logging=logging,
         )
     for kind, direction in (("Ingress", "In"), ("Egress", "Out")):
-        if kind in policy.spec.policy_types and not any(side.direction == direction for side in found):
+        if kind in policy.spec.policy_types and not any(one.side.direction == direction for one in drafts):
             yield cp.NetworkPolicyRule(direction=direction, from_=NOBODY, to=NOBODY, enable_logging=logging)
 
 
@@ -140,21 +177,13 @@ def reference(policy: KubePolicy) -> cp.NetworkPolicyReference:
     return cp.NetworkPolicyReference(type=KIND, namespace=policy.namespace, name=policy.name, uid=policy.uid)
 
 
-def publication(facts: Facts, policy: KubePolicy) -> Iterator[PublishedPolicy | GroupSpan]:
+def publication(facts: Facts, policy: InternalKubePolicy) -> Iterator[PublishedPolicy | GroupSpan]:
     """The policy for all Nodes that have a Pod it is for, and those Nodes for the groups of its peers."""
-    home = facts.get(Namespace, policy.namespace)
-    target = group(APPLIED, applied(policy))
-    nodes = tuple(row.node for row in facts.by(GroupNode, "group", target.key))
-    found = cp.NetworkPolicy(
-        metadata=ObjectMetadata(name=policy.uid, uid=policy.uid, generation=policy.generation),
-        rules=tuple(rules(policy, logging=home is not None and home.logs_policies)),
-        applied_to_groups=(target.name,),
-        source_ref=reference(policy),
-    )
-    yield PublishedPolicy(found, nodes)
-    if nodes:
-        for one in peers(policy):
-            yield GroupSpan(ADDRESS, group(ADDRESS, one).name, nodes)
+    span = facts.get(GroupNodes, policy.target)
+    nodes = span.nodes if span else ()
+    yield PublishedPolicy(policy.found, nodes)
+    for name in policy.peers if nodes else ():
+        yield GroupSpan(ADDRESS, name, nodes)
 
 
 FEATURE = ControllerFeature(
@@ -165,8 +194,8 @@ FEATURE = ControllerFeature(
         ),
     ),
     units=(
-        Unit(KubePolicy, groups, yields=(Group, GroupSelector)),
-        Unit(KubePolicy, publication),
+        Unit(KubePolicy, internal_policy, yields=(Group, GroupSelector, InternalKubePolicy)),
+        Unit(InternalKubePolicy, publication),
     ),
     publishes=(ADDRESS, APPLIED, "networkpolicies"),
 )

@@ -17,7 +17,7 @@ from antrea.apis import controlplane as cp
 from antrea.apis import controlplane_report as report
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import Namespace, Pod
-from antrea.facts.group import Group, Match
+from antrea.facts.group import Matches
 from antrea.features.grouping.member import ADDRESS, APPLIED
 from antrea.features.network_policy.controller import KubePolicy, applied, reference, rules
 from antrea.features.network_policy.native_policy import PRIORITIES, InternalPolicy
@@ -113,9 +113,9 @@ def decisive(facts: Facts, source: Pod, destination: Pod) -> _Rule | None:
 
 def _end(facts: Facts, pod: Pod) -> _End:
     own = not pod.host_network and pod.ips
-    matches = facts.by(Match, "labels", pod.labels) if own else ()
-    selectors = frozenset(match.selector for match in matches)
-    groups = [group for one in selectors for group in facts.by(Group, "selector", one)]
+    found = facts.get(Matches, pod.labels) if own else None
+    selectors = frozenset(found.selectors if found else ())
+    groups = found.groups if found else ()
     by_resource = (
         frozenset(group.name for group in groups if group.resource == plural) for plural in (APPLIED, ADDRESS)
     )

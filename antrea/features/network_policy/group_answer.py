@@ -12,7 +12,7 @@ from antrea.apis import controlplane_report as report
 from antrea.apis.meta import ObjectMetadata
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import ClusterNode, Entity, Namespace, Pod
-from antrea.facts.group import Match
+from antrea.facts.group import Matches
 from antrea.features.grouping.member import address_member, entity_member, node_member, packed
 from antrea.features.network_policy.source_group import (
     ClusterGroupObject,
@@ -85,7 +85,7 @@ def _members(facts: Facts, group: WholeGroup) -> list[GroupMember]:
     wanted = {one.key for one in group.selectors}
     if not wanted:
         return []
-    labels = {match.labels for match in facts.all(Match) if match.selector in wanted}
+    labels = {one.labels for one in facts.all(Matches) if not wanted.isdisjoint(one.selectors)}
     found: list[tuple[Pod | Entity | ClusterNode, GroupMember | None]] = [
         *((pod, address_member(pod)) for pod in facts.all(Pod) if pod.labels in labels),
         *((one, entity_member(one, addresses=True)) for one in facts.all(Entity) if one.labels in labels),
@@ -128,8 +128,9 @@ def _of_pod(facts: Facts, pod: Pod | None) -> list[WholeGroup]:
 
 
 def _of(facts: Facts, found: Pod | Entity | ClusterNode | None) -> list[WholeGroup]:
-    matches = facts.by(Match, "labels", found.labels) if found else ()
-    return [group for match in matches for group in facts.by(WholeGroup, "selector", match.selector)]
+    matches = facts.get(Matches, found.labels) if found else None
+    selectors = matches.selectors if matches else ()
+    return [group for one in selectors for group in facts.by(WholeGroup, "selector", one)]
 
 
 def _with(facts: Facts, address: bytes, *, ipv4: bool) -> Iterator[WholeGroup]:

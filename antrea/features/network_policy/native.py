@@ -11,7 +11,7 @@ from antrea.apis import core
 from antrea.apis.crd.external import ExternalEntity
 from antrea.engine import Unit
 from antrea.facts.cluster import ClusterNode, ClusterService, Entity
-from antrea.facts.group import Group, GroupNode, GroupSelector, Stranger
+from antrea.facts.group import Group, GroupNodes, GroupSelector, Stranger
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
 from antrea.features.grouping.member import ADDRESS, APPLIED
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 
+def _united(spans: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """One span is most often all, and is shared then."""
+    return spans[0] if len(spans) == 1 else tuple(sorted({node for span in spans for node in span}))
+
+
 def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolicy | GroupSpan | PolicySpan]:
     """The policy for all Nodes that have somebody it is for, and those Nodes for the groups of its peers.
 
@@ -41,8 +46,8 @@ def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolic
     """
     keys = {name: f"{APPLIED}/{name}" for name in policy.targets}
     strange = next((name for name, key in keys.items() if facts.get(Stranger, key)), "")
-    found = {row.node for key in keys.values() for row in facts.by(GroupNode, "group", key)}
-    nodes = () if strange else tuple(sorted(found))
+    found = [row.nodes for key in keys.values() if (row := facts.get(GroupNodes, key)) is not None]
+    nodes = () if strange else _united(found)
     yield PublishedPolicy(policy.found, nodes)
     yield PolicySpan(policy.source, policy.found.metadata.generation, nodes, strange)
     for name in policy.peers if nodes else ():
