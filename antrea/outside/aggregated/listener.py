@@ -11,7 +11,7 @@ import contextlib
 import resource
 import socket
 from asyncio.sslproto import SSLProtocol
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -41,7 +41,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 class _Connection:
     def __init__(self, plain: socket.socket, deadline: float) -> None:
-        self.plain = plain
+        self.plain: socket.socket | None = plain
+        """Ours to close until it is asyncio's: its transport would hold a descriptor that is another socket's by then."""
         self.deadline = deadline
         self.transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
@@ -116,7 +117,7 @@ class Listener:
             return
         connection = _Connection(plain, now + self._limits.first_request_seconds)
         self._new[peer] = self._all[peer] = connection
-        connection.task = asyncio.ensure_future(self._serve(connection, peer))
+        connection.task = asyncio.ensure_future(self._serve(connection, plain, peer))
         # also if it is cancelled before it began
         connection.task.add_done_callback(lambda _: self._ended(connection, peer))
 
@@ -132,28 +133,27 @@ class Listener:
         self._all.pop(peer, None)
         connection.abort()
 
-    async def _serve(self, connection: _Connection, peer: Peer) -> None:
+    async def _serve(self, connection: _Connection, plain: socket.socket, peer: Peer) -> None:
         loop = asyncio.get_running_loop()
-        plain = connection.plain
+
+        def inside() -> asyncio.Protocol:
+            connection.plain = None
+            return _Inside(self._protocol(), connection, lambda: self._forget(peer, connection))
+
         try:
             _tuned(plain)
             await _readable(loop, plain)
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: _Closing(self._protocol(), lambda: self._forget(peer, connection)),
-                plain,
-                ssl=self._tls,
-                ssl_handshake_timeout=self._limits.first_request_seconds,
+            await loop.connect_accepted_socket(
+                inside, plain, ssl=self._tls, ssl_handshake_timeout=self._limits.first_request_seconds
             )
         except OSError as why:
             # ssl.SSLError is one: a client that we do not trust, or that does not speak TLS
             log.v(4).info("A connection ended before its first request", err=str(why) or type(why).__name__)
-            return
-        connection.transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER)
 
     def _ended(self, connection: _Connection, peer: Peer) -> None:
-        if connection.transport is None:
+        if connection.plain is not None:
             connection.plain.close()
+        if connection.transport is None:
             self._forget(peer, connection)
 
     def _forget(self, peer: Peer, connection: _Connection) -> None:
@@ -171,11 +171,12 @@ class Listener:
                 self._drop(peer)
 
 
-class _Closing(asyncio.Protocol):
-    """The protocol inside, and a word when its connection is lost."""
+class _Inside(asyncio.Protocol):
+    """The protocol inside TLS, and a word when its connection is lost."""
 
-    def __init__(self, inner: asyncio.Protocol, lost: Callable[[], None]) -> None:
+    def __init__(self, inner: asyncio.Protocol, connection: _Connection, lost: Callable[[], None]) -> None:
         self._inner = inner
+        self._connection = connection
         self._lost = lost
         self.data_received = inner.data_received  # type: ignore[method-assign]
         self.eof_received = inner.eof_received  # type: ignore[method-assign]
@@ -183,6 +184,9 @@ class _Closing(asyncio.Protocol):
         self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # before anybody hears of it: closed instead of aborted, it would wait 30 s for the client's farewell
+        self._connection.transport = made = cast("asyncio.Transport", transport)
+        made.set_write_buffer_limits(high=WRITE_BUFFER)
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
