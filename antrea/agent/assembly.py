@@ -187,7 +187,7 @@ class Agent:
             namespace=own_namespace(),
             path=config.antrea_client_connection.kubeconfig,
         )
-        self.health = Health(self.ready, lambda: self.controlplane.trouble)
+        self.health = Health(self.ready, lambda: self.controlplane.trouble, lambda: self.cni.trouble)
         self.view = AgentView(
             lambda: configuration.now,
             self.facts,

@@ -7,25 +7,22 @@ everything. An agent that stops leaves what it was doing as a kill would; see `c
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import logging
-import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antrea.agent.cni_answer import failure, result_of, success
 from antrea.agent.cni_call import Call, Failed, read_call
 from antrea.agent.cni_check import check
+from antrea.agent.cni_door import Knock, sole_listener
 from antrea.agent.cni_pods import PodInterfaces
 from antrea.agent.cni_turns import Turns
 from antrea.apis.cni import Code, Result
-from antrea.errors import Invalid, Unavailable
+from antrea.errors import Unavailable
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection
 
     from antrea.agent.cni_wiring import Wiring
     from antrea.facts.node import ThisNode
@@ -37,6 +34,8 @@ READY_SECONDS = 30.0
 """# parity: pkg/agent/cniserver/server.go networkReadyTimeout"""
 TURN_SECONDS = 20.0
 REQUEST_SECONDS = 10.0
+CALL_SECONDS = 180.0
+"""More than all waits of one call together: who is older has been forgotten."""
 REQUEST_LIMIT = 8 << 20
 """Octets; the plugin takes 1 MiB of stdin, of which every octet may become six."""
 
@@ -61,19 +60,32 @@ class CniServer:
         self._patience = ready_seconds
         self._pods = PodInterfaces(wiring)
         self._turns = Turns(TURN_SECONDS)
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], float] = {}
+        """When each call came."""
+        self._knock = Knock(path)
+
+    @property
+    def trouble(self) -> str:
+        """Why plugins get no answer; empty while they do."""
+        now = asyncio.get_running_loop().time()
+        stuck = [now - came for came in self._serving.values() if now - came > CALL_SECONDS]
+        if stuck:
+            return f"{len(stuck)} CNI calls are not answered, the oldest for {max(stuck):.0f} s"
+        return self._knock.trouble
 
     async def run(self) -> None:
         """Serve until cancelled.
 
         Raises Unavailable if another agent of this Node serves this socket, Invalid if nobody could.
         """
-        with _sole_listener(self._path) as door:
+        with sole_listener(self._path) as door:
             server = await asyncio.start_unix_server(self._accept, sock=door, limit=REQUEST_LIMIT)
             log.info("CNI server is listening", socket=self._path)
+            knocking = asyncio.create_task(self._knock.run(), name="knock at the CNI socket")
             try:
                 await server.serve_forever()
             finally:
+                knocking.cancel()
                 server.close()
                 for task in self._serving:
                     task.cancel()
@@ -116,11 +128,13 @@ class CniServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if task := asyncio.current_task():
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+            self._serving[task] = asyncio.get_running_loop().time()
+            task.add_done_callback(self._serving.pop)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 line = await reader.readline()
+            if not line:
+                return
             writer.write(await self.answer(line))
             await writer.drain()
         except (ValueError, TimeoutError) as e:
@@ -185,24 +199,3 @@ def _refusal(failed: Failed, fields: dict[str, str]) -> bytes:
     error = failed.error
     log.error("Refused a CNI call", error=failed, code=int(error.code), **fields)
     return failure(error)
-
-
-@contextlib.contextmanager
-def _sole_listener(path: Path) -> Iterator[socket.socket]:
-    """A socket bound to `path`, for root only; a lock beside it tells a stale socket file from a living agent's."""
-    with contextlib.ExitStack() as stack:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            stack.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-            door = stack.enter_context(socket.socket(socket.AF_UNIX))
-            door.bind(str(path))
-            path.chmod(0o600)
-        except BlockingIOError as e:
-            raise Unavailable(f"CNI socket {path}: another antrea-agent of this Node serves it") from e
-        except OSError as e:
-            raise Invalid("cniSocket", f"cannot listen on {path}: {e.strerror or e}") from e
-        stack.callback(path.unlink, missing_ok=True)
-        yield door

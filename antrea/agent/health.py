@@ -1,7 +1,7 @@
 """The checks behind /livez, /readyz and /agentinfo: an empty text is health, all else says what is wrong.
 
-parity: pkg/agent/apiserver/apiserver.go (livez has "ovs"); our readyz says more than upstream's: what a start waits for,
-OVSDB, and feeds that have been silent for too long.
+parity: pkg/agent/apiserver/apiserver.go (livez has "ovs"); ours says more than upstream's: whether CNI plugins are heard,
+and our readyz what a start waits for, OVSDB, and feeds that have been silent for too long.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FEED_SECONDS = 5.0
 class Health:
     """Before `follow`, only `ready` can be asked: what is to be connected is not there yet."""
 
-    def __init__(self, ready: Readiness, controller: Check) -> None:
-        """`controller` says what is wrong with the connection to antrea-controller."""
+    def __init__(self, ready: Readiness, controller: Check, cni: Check) -> None:
+        """`controller` says what is wrong with the connection to antrea-controller, `cni` with answers to CNI plugins."""
         self._start = ready
         self._db: Ovsdb | None = None
         self._switch: SwitchCare | None = None
         self._late: list[str] = []
-        self.live: Mapping[str, Check] = {"ovs": self.switch}
+        self.live: Mapping[str, Check] = {"ovs": self.switch, "cni": cni}
         self.ready: Mapping[str, Check] = {
             "network": lambda: self._start.waiting,
             "flows": self._flows,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import socket
 import stat
 import tempfile
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from antrea.agent import cni_server
 from antrea.agent.cni_bridge import OvsPodPorts
+from antrea.agent.cni_door import Knock
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
 from antrea.errors import Invalid, Unavailable
@@ -170,12 +173,12 @@ async def test_a_bug_is_an_answer_too(bench: Bench) -> None:
     assert await bench.ask("DEL") == (0, "Unexpected error in antrea-agent: KeyError('web')")
 
 
-async def until(true: Callable[[], bool]) -> None:
+async def until(true: Callable[[], bool], step: float = 0) -> None:
     """Let the loop go on until a condition holds."""
     for _ in range(10_000):
         if true():
             return
-        await asyncio.sleep(0)
+        await asyncio.sleep(step)
     pytest.fail("it never came true")
 
 
@@ -226,3 +229,32 @@ async def test_a_socket_path_that_cannot_be_is_the_users_mistake(bench: Bench) -
     bench.server._path = Path("/proc/cni.sock")
     with pytest.raises(Invalid, match=r"cniSocket: cannot listen on /proc/cni.sock"):
         await bench.server.run()
+
+
+async def test_a_server_that_hears_no_plugin_says_so(bench: Bench) -> None:
+    bench.server._knock = Knock(bench.path, period=0.01, patience=0.1)
+    async with serving(bench):
+        assert bench.server.trouble == ""
+        asyncio.get_running_loop().remove_reader(door_of(bench.path))
+        await until(lambda: bench.server.trouble != "", step=0.01)
+        assert bench.server.trouble == f"{bench.path} has answered nobody for 0.1 s"
+
+
+def door_of(path: Path) -> int:
+    """The descriptor on which the server of this process listens."""
+    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as found:
+            if found.getsockname() == str(path) and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                return number
+    raise LookupError(path)
+
+
+async def test_a_call_that_nobody_ends_is_trouble(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(bench):
+        reader, writer = await asyncio.open_unix_connection(bench.path)
+        await until(lambda: bool(bench.server._serving))
+        assert bench.server.trouble == ""
+        monkeypatch.setattr(cni_server, "CALL_SECONDS", 0.0)
+        assert bench.server.trouble == "1 CNI calls are not answered, the oldest for 0 s"
+        writer.close()
+        assert await reader.read() == b""
