@@ -52,7 +52,12 @@ class KubeApi:
     def request(self, method: str, path: str, body: object = None, content: str = "application/json") -> None:
         """One request that has to succeed."""
         data = None if body is None else msgspec.json.encode(body)
-        self._connection.request(method, path, data, {"Content-Type": content})
+        try:
+            self._connection.request(method, path, data, {"Content-Type": content})
+        except OSError:
+            # the server ends a connection that is idle for three minutes
+            self._connection.close()
+            self._connection.request(method, path, data, {"Content-Type": content})
         answer = self._connection.getresponse()
         text = answer.read()
         if answer.status >= 300:

@@ -20,7 +20,7 @@ import msgspec
 
 from antrea.apis.core import Event, EventSource, ListMeta, ObjectMeta, ObjectReference, Status
 from antrea.errors import Refused, Unavailable
-from antrea.outside import klog, kube_access
+from antrea.outside import klog, kube_access, tls_buffer
 from antrea.outside.clock import stamp
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 PAGE = 250
 """Objects asked for at a time. Half of client-go's page size, for decoding one page is one step of the loop: 8 ms of Pods."""
+TLS_BUFFER = 32 << 10
 LIST_TRIES = 3
 REQUEST_SECONDS = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
@@ -179,6 +180,7 @@ class Kube:
     @property
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
+            tls_buffer.keep_small(TLS_BUFFER)
             connector = aiohttp.TCPConnector(ssl=self._tls, limit=0, socket_factory=_kept_alive)
             self._opened = aiohttp.ClientSession(connector=connector)
         return self._opened

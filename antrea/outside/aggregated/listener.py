@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 import resource
 import socket
-from asyncio.sslproto import SSLProtocol
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from antrea.outside import klog
+from antrea.outside import klog, tls_buffer
 
 if TYPE_CHECKING:
     import ssl
@@ -85,7 +84,7 @@ class Listener:
 
     async def run(self) -> None:
         """Until cancelled; then all connections end."""
-        SSLProtocol.max_size = TLS_BUFFER
+        tls_buffer.keep_small(TLS_BUFFER)
         _many_files()
         loop = asyncio.get_running_loop()
         self._listening.setblocking(False)

@@ -82,11 +82,11 @@ class World:
         for store in self.objects.stores.values():
             store.sync()
         self.policies = self.objects.stores["controlplane.antrea.io", "networkpolicies"]
-        authentication = Authentication("secret", self.reviews)
-        authentication.trust = TRUST
+        self.authentication = Authentication("secret", self.reviews)
+        self.authentication.trust = TRUST
         documents = openapi.documents(RESOURCES, definition_name, "v1")
         self.server = Server(
-            authentication,
+            self.authentication,
             Authorization(["/healthz"], self.reviews),
             self.objects,
             handlers={("GET", "/healthz"): _ok},
@@ -190,6 +190,31 @@ async def test_server_foreign_and_expired_certificates_do_not_get_through_tls() 
             with pytest.raises((aiohttp.ClientError, OSError)):
                 await world.ask("/healthz", client=client_tls(own))
         assert await world.ask("/healthz") == (200, "ok")
+
+
+async def test_server_a_withdrawn_ca_counts_no_more_also_on_connections_that_are_open() -> None:
+    path = f"{CP}/networkpolicies"
+    async with served() as world:
+        connector = aiohttp.TCPConnector(ssl=client_tls(made("jane", CLIENTS)), limit=1)
+        proxy = aiohttp.TCPConnector(ssl=client_tls(made("front-proxy-client", FRONT)), limit=1)
+        async with (
+            aiohttp.ClientSession(connector=connector) as jane,
+            aiohttp.ClientSession(connector=proxy) as front,
+        ):
+
+            async def statuses() -> tuple[int, int]:
+                async with (
+                    jane.get(world.url + path) as one,
+                    front.get(world.url + path, headers=FORGED) as two,
+                ):
+                    await asyncio.gather(one.read(), two.read())
+                    return one.status, two.status
+
+            assert await statuses() == (200, 200)
+            other = made("another", ca=True).pem
+            world.authentication.trust = msgspec.structs.replace(TRUST, client_ca=other, front_ca=other)
+            assert await statuses() == (401, 401)
+            assert world.server.connections == 2
 
 
 async def test_server_large_bodies_and_headers_are_cut_short() -> None:
