@@ -140,9 +140,13 @@ def test_policies_are_upstreams(told: dict[type, list[Any]]) -> None:
 
 
 def in_order(policy: cp.NetworkPolicy) -> cp.NetworkPolicy:
-    """Rules of the same priority sorted by what they say."""
+    """Rules of the same priority sorted by what they say.
+
+    Without the time when a user made it, which upstream leaves out: here it is the order of policies of equal priority.
+    """
     rules = sorted(policy.rules, key=lambda rule: (rule.direction, rule.priority, repr(rule)))
-    return msgspec.structs.replace(policy, rules=tuple(rules))
+    meta = msgspec.structs.replace(policy.metadata, creation_timestamp="")
+    return msgspec.structs.replace(policy, metadata=meta, rules=tuple(rules))
 
 
 def without_time(one: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class NamespacedPolicy(Fact, frozen=True):
     uid: str
     generation: int
     spec: ClusterNetworkPolicySpec | NetworkPolicySpec
+    created: str = ""
+    """RFC 3339 in UTC; of policies that are equal otherwise, the older goes first."""
 
     @property
     def key(self) -> str:
@@ -101,7 +103,9 @@ def internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Fact]:
         uid=policy.uid,
     )
     found = cp.NetworkPolicy(
-        metadata=ObjectMetadata(name=policy.uid, uid=policy.uid, generation=policy.generation),
+        metadata=ObjectMetadata(
+            name=policy.uid, uid=policy.uid, generation=policy.generation, creation_timestamp=policy.created
+        ),
         rules=tuple(draft.rule for draft in drafts),
         applied_to_groups=_names(own),
         priority=spec.priority,
@@ -165,7 +169,7 @@ def _rule(
 def _row(kind: type[NamespacedPolicy]) -> Callable[[Any], NamespacedPolicy]:
     def row(found: Any) -> NamespacedPolicy:
         meta = found.metadata
-        return kind(meta.namespace, meta.name, meta.uid, meta.generation, found.spec)
+        return kind(meta.namespace, meta.name, meta.uid, meta.generation, found.spec, meta.creation_timestamp)
 
     return row
 

@@ -26,20 +26,27 @@ if TYPE_CHECKING:
     from antrea.facts.ovs import PodInterface
 
 EGRESS, ALLOW = "Out", "Allow"
+LONGEST = 36
+"""Characters of a UID."""
 
 
 class Order(NamedTuple):
-    """Of a rule of Antrea's own policies among all of them: lower numbers win, then the smaller UID."""
+    """Of a rule of Antrea's own policies among all of them: lower numbers win, then the older policy, then the smaller UID."""
 
     tier: int
     policy: float
     rule: int
+    created: str
+    """Of the policy: RFC 3339 in UTC, whose texts are in the order of time."""
     uid: str
 
     @property
     def rank(self) -> tuple[float, ...]:
         """Greater where it wins."""
-        return (-self.tier, -self.policy, -self.rule, -int.from_bytes(self.uid.encode()))
+        created, uid = (
+            -int.from_bytes(text.encode().ljust(LONGEST, b"\0")) for text in (self.created, self.uid)
+        )
+        return (-self.tier, -self.policy, -self.rule, created, uid)
 
 
 class Rule(Fact, frozen=True):
@@ -118,7 +125,7 @@ def resolved(
         if not isinstance(service.port, str):
             found[service] = None
         elif (number := numbers.get((service.port, service.protocol or "TCP"))) is not None:
-            found[cp.Service(protocol=service.protocol, port=number)] = None
+            found[msgspec.structs.replace(service, port=number, end_port=None)] = None
     return tuple(found) if found or not services else None
 
 
@@ -188,7 +195,10 @@ def _action(rule: cp.NetworkPolicyRule) -> str:
 def _order(policy: cp.NetworkPolicy, rule: cp.NetworkPolicyRule) -> Order | None:
     if policy.tier_priority is None:
         return None
-    return Order(policy.tier_priority, policy.priority or 0.0, rule.priority, policy.metadata.uid)
+    meta = policy.metadata
+    return Order(
+        policy.tier_priority, policy.priority or 0.0, rule.priority, meta.creation_timestamp, meta.uid
+    )
 
 
 def rule_conjunctions(_: Facts, rule: Rule) -> Iterator[Conjunction]:

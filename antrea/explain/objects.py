@@ -1,0 +1,106 @@
+"""The objects that decide on packets, as the API server lists them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from antrea.apis import core, networking
+from antrea.apis.crd import external, group, network_policy, tier
+from antrea.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ANTREA = "crd.antrea.io/v1beta1"
+
+
+class Objects(msgspec.Struct, frozen=True):
+    """All of a cluster, each kind in any order."""
+
+    namespaces: tuple[core.Namespace, ...] = ()
+    pods: tuple[core.Pod, ...] = ()
+    nodes: tuple[core.Node, ...] = ()
+    services: tuple[core.Service, ...] = ()
+    kube_policies: tuple[networking.NetworkPolicy, ...] = ()
+    cluster_policies: tuple[network_policy.ClusterNetworkPolicy, ...] = ()
+    policies: tuple[network_policy.NetworkPolicy, ...] = ()
+    tiers: tuple[tier.Tier, ...] = ()
+    cluster_groups: tuple[group.ClusterGroup, ...] = ()
+    groups: tuple[group.Group, ...] = ()
+    entities: tuple[external.ExternalEntity, ...] = ()
+
+
+class Kind(NamedTuple):
+    """Where objects of a kind are listed, and the field of `Objects` that they go to."""
+
+    field: str
+    api_version: str
+    kind: str
+    plural: str
+    struct: type[msgspec.Struct]
+
+    @property
+    def path(self) -> str:
+        """The list of all Namespaces, at the API server."""
+        return f"{'/apis' if '/' in self.api_version else '/api'}/{self.api_version}/{self.plural}"
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("namespaces", "v1", "Namespace", "namespaces", core.Namespace),
+    Kind("pods", "v1", "Pod", "pods", core.Pod),
+    Kind("nodes", "v1", "Node", "nodes", core.Node),
+    Kind("services", "v1", "Service", "services", core.Service),
+    Kind(
+        "kube_policies",
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        "networkpolicies",
+        networking.NetworkPolicy,
+    ),
+    Kind(
+        "cluster_policies",
+        ANTREA,
+        "ClusterNetworkPolicy",
+        "clusternetworkpolicies",
+        network_policy.ClusterNetworkPolicy,
+    ),
+    Kind("policies", ANTREA, "NetworkPolicy", "networkpolicies", network_policy.NetworkPolicy),
+    Kind("tiers", ANTREA, "Tier", "tiers", tier.Tier),
+    Kind("cluster_groups", ANTREA, "ClusterGroup", "clustergroups", group.ClusterGroup),
+    Kind("groups", ANTREA, "Group", "groups", group.Group),
+    Kind(
+        "entities",
+        "crd.antrea.io/v1alpha2",
+        "ExternalEntity",
+        "externalentities",
+        external.ExternalEntity,
+    ),
+)
+
+
+def objects(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> Objects:
+    """From lists by field of `Objects`, as JSON or YAML has them. Raises Invalid, which names the object."""
+    kinds = {kind.field: kind for kind in KINDS}
+    return Objects(
+        **{field: tuple(_decoded(kinds[field], one) for one in rows) for field, rows in found.items()}
+    )
+
+
+def _decoded(kind: Kind, found: Mapping[str, Any]) -> Any:
+    try:
+        return msgspec.convert(_without_nulls(found), kind.struct)
+    except msgspec.ValidationError as why:
+        meta = found.get("metadata") or {}
+        name = "/".join(part for part in (meta.get("namespace"), meta.get("name")) if part)
+        raise Invalid(f"{kind.kind} {name}", str(why)) from why
+
+
+def _without_nulls(found: Any) -> Any:
+    """What is null is not there: Go's clients write so what they do not know."""
+    if isinstance(found, dict):
+        return {key: _without_nulls(value) for key, value in found.items() if value is not None}
+    if isinstance(found, list):
+        return [_without_nulls(value) for value in found]
+    return found

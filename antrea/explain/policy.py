@@ -1,0 +1,168 @@
+"""From policies to the rules that are for one Pod in one direction, each held against the packet.
+
+As upstream's, a Kubernetes NetworkPolicy that has rules of a direction isolates in it, whatever its policyTypes say.
+parity: pkg/controller/networkpolicy/networkpolicy_controller.go processNetworkPolicy
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.apis.networking import NetworkPolicyEgressRule
+from antrea.explain.rule import (
+    CLUSTER,
+    EGRESS,
+    INGRESS,
+    KUBE,
+    NAMESPACED,
+    RuleRef,
+    Weighed,
+    everybody,
+    kube_traffic,
+    native_traffic,
+    unbuilt,
+    ways,
+    weigh,
+)
+from antrea.explain.selector import fits
+from antrea.explain.world import Chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.apis import networking
+    from antrea.apis.crd import network_policy as crd
+    from antrea.explain.packet import End, Packet
+    from antrea.explain.rule import Names
+    from antrea.explain.world import Member, World
+
+    Native = crd.ClusterNetworkPolicy | crd.NetworkPolicy
+    KubeRule = networking.NetworkPolicyIngressRule | networking.NetworkPolicyEgressRule
+
+
+class Isolating(NamedTuple):
+    """A Kubernetes NetworkPolicy that closes a Pod in a direction, and its rules there."""
+
+    ref: RuleRef
+    """Its first rule, or one that is not there."""
+    rules: tuple[Weighed, ...]
+
+
+class Silent(NamedTuple):
+    """A policy, or one of its rules, that says nothing although it is there."""
+
+    ref: RuleRef
+    why: str
+
+
+def kube_policies(world: World, packet: Packet, own: Member, direction: str) -> Iterator[Isolating]:
+    """Those that are for the Pod and isolate it in this direction."""
+    other = _other(packet, direction)
+    for policy in world.objects.kube_policies:
+        meta, spec = policy.metadata, policy.spec
+        if meta.namespace != own.namespace or not fits(spec.pod_selector, own.labels):
+            continue
+        rules: tuple[KubeRule, ...] = spec.ingress if direction == INGRESS else spec.egress
+        if not rules and direction not in spec.policy_types:
+            continue
+        refs = [kube_ref(policy, direction, number) for number in range(max(1, len(rules)))]
+        found = tuple(
+            weigh(
+                refs[number],
+                packet,
+                own,
+                kube_traffic(rule.ports),
+                _kube_ways(world, meta.namespace, rule, other),
+            )
+            for number, rule in enumerate(rules)
+        )
+        yield Isolating(refs[0], found)
+
+
+def kube_ref(policy: networking.NetworkPolicy, direction: str, number: int) -> RuleRef:
+    """Its rules have no names."""
+    meta = policy.metadata
+    return RuleRef(
+        type=KUBE,
+        namespace=meta.namespace,
+        policy=meta.name,
+        direction=direction,
+        index=number,
+        created=meta.creation_timestamp,
+        uid=meta.uid,
+    )
+
+
+def _kube_ways(world: World, home: str, rule: KubeRule, other: End) -> Iterator[Names]:
+    peers = rule.to if isinstance(rule, NetworkPolicyEgressRule) else rule.from_
+    if not peers:
+        yield from everybody(world, other)
+    for peer in peers:
+        if peer.ip_block is not None:
+            yield from ways(Chosen(blocks=(peer.ip_block,)), other)
+        else:
+            yield from ways(Chosen(world.selected(home, peer.pod_selector, peer.namespace_selector)), other)
+
+
+def native_rules(world: World, packet: Packet, own: Member, direction: str) -> Iterator[Weighed | Silent]:
+    """Rules of Antrea's own policies for the Pod, in no order; and those that say nothing."""
+    other = _other(packet, direction)
+    policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
+    for policy in policies:
+        home, spec = policy.metadata.namespace, policy.spec
+        rules = spec.ingress if direction == INGRESS else spec.egress
+        applied = [rule.applied_to or spec.applied_to for rule in rules]
+        everywhere = [
+            *spec.applied_to,
+            *(one for rule in (*spec.ingress, *spec.egress) for one in rule.applied_to),
+        ]
+        strange = world.strange(home, everywhere)
+        for number, rule in enumerate(rules):
+            if own not in world.targets(home, applied[number]):
+                continue
+            ref = native_ref(world, policy, direction, number)
+            if strange:
+                why = f"Group {strange} selects Pods of other Namespaces, so that the policy holds nowhere"
+                yield Silent(ref, why)
+                continue
+            found = weigh(
+                ref, packet, own, native_traffic(rule), _native_ways(world, home, rule, own, other, direction)
+            )
+            yield found._replace(unbuilt=tuple(unbuilt(rule)))
+
+
+def native_ref(world: World, policy: Native, direction: str, number: int) -> RuleRef:
+    """What is not built is closed: an application protocol that is to be allowed."""
+    meta, spec = policy.metadata, policy.spec
+    rule = (spec.ingress if direction == INGRESS else spec.egress)[number]
+    tier, priority = world.tier(spec.tier)
+    return RuleRef(
+        type=NAMESPACED if meta.namespace else CLUSTER,
+        namespace=meta.namespace,
+        policy=meta.name,
+        tier=tier,
+        tier_priority=priority,
+        priority=spec.priority,
+        direction=direction,
+        index=number,
+        name=rule.name,
+        action="Drop" if rule.l7_protocols else rule.action,
+        created=meta.creation_timestamp,
+        uid=meta.uid,
+    )
+
+
+def _native_ways(
+    world: World, home: str, rule: crd.Rule, own: Member, other: End, direction: str
+) -> Iterator[Names]:
+    if direction == EGRESS and rule.to_services:
+        return
+    peers = rule.to if direction == EGRESS else rule.from_
+    if not peers:
+        yield from everybody(world, other)
+    for peer in peers:
+        yield from ways(world.peers(home, peer, own), other)
+
+
+def _other(packet: Packet, direction: str) -> End:
+    return packet.destination if direction == EGRESS else packet.source

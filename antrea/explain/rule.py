@@ -1,0 +1,185 @@
+"""Rules of all policies in one form, and whether one matches a packet: its peer, its ports, or both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from antrea.explain.packet import PORTED
+from antrea.explain.world import in_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from antrea.apis import networking
+    from antrea.apis.crd import network_policy as crd
+    from antrea.explain.packet import End, Packet
+    from antrea.explain.world import Chosen, Member, World
+
+KUBE, CLUSTER, NAMESPACED = "K8sNetworkPolicy", "AntreaClusterNetworkPolicy", "AntreaNetworkPolicy"
+INGRESS, EGRESS = "Ingress", "Egress"
+BASELINE = (253, 254)
+"""Priorities of tiers whose rules come after Kubernetes NetworkPolicies."""
+Names = tuple[tuple[str, str, int], ...]
+"""Named ports of whoever receives: name, protocol, number."""
+
+
+class RuleRef(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """A rule as its author knows it; `index` counts from 0 among the rules of its direction."""
+
+    type: str
+    namespace: str = ""
+    policy: str
+    tier: str = ""
+    tier_priority: int | None = None
+    priority: float | None = None
+    direction: str
+    index: int
+    name: str = ""
+    action: str = "Allow"
+    created: str = ""
+    uid: str = ""
+
+    @property
+    def order(self) -> tuple[float | str, ...]:
+        """Among rules of Antrea's own policies, the least goes first."""
+        return (self.tier_priority or 0, self.priority or 0.0, self.index, self.created, self.uid)
+
+    @property
+    def of_policy(self) -> tuple[str, str, str]:
+        """Of which policy it is."""
+        return (self.type, self.namespace, self.policy)
+
+    @property
+    def title(self) -> str:
+        """Such as `rule 0 (web) of AntreaClusterNetworkPolicy closed`."""
+        return f"{self.direction.lower()} rule {self.short} of {self.owner}"
+
+    @property
+    def short(self) -> str:
+        """Its number, and its name if it has one."""
+        return f"{self.index} ({self.name})" if self.name else str(self.index)
+
+    @property
+    def owner(self) -> str:
+        """Kind and name of its policy."""
+        return (
+            f"{self.type} {self.namespace}/{self.policy}" if self.namespace else f"{self.type} {self.policy}"
+        )
+
+
+class Traffic(NamedTuple):
+    """One of the ports or protocols of a rule; None is any."""
+
+    protocol: str
+    port: int | str | None = None
+    end: int | None = None
+    source: int | None = None
+    source_end: int | None = None
+    icmp_type: int | None = None
+    icmp_code: int | None = None
+
+
+class Weighed(NamedTuple):
+    """A rule for one Pod, held against a packet."""
+
+    ref: RuleRef
+    peer: bool
+    """Whether the other end is one of its peers."""
+    ports: bool
+    """Whether its ports fit, if the other end were a peer."""
+    matches: bool
+    unbuilt: tuple[str, ...] = ()
+    """What the rule says and nothing enforces yet."""
+
+
+def weigh(
+    ref: RuleRef, packet: Packet, own: Member, traffic: Sequence[Traffic], peers: Iterable[Names]
+) -> Weighed:
+    """`peers` has, for each way in which the other end is a peer, the ports that names stand for there."""
+    found = list(peers)
+    if ref.direction == INGRESS:
+        found = [own.ports] * bool(found)
+    nameless = (own.ports,) if ref.direction == INGRESS else ((),)
+    return Weighed(
+        ref,
+        peer=bool(found),
+        ports=any(_carries(traffic, packet, names) for names in (*found, *nameless)),
+        matches=any(_carries(traffic, packet, names) for names in found),
+    )
+
+
+def _carries(traffic: Sequence[Traffic], packet: Packet, names: Names) -> bool:
+    return not traffic or any(_fits(one, packet, names) for one in traffic)
+
+
+def _fits(one: Traffic, packet: Packet, names: Names) -> bool:
+    if one.protocol != packet.protocol:
+        return False
+    if one.protocol not in PORTED:
+        return one.icmp_type in (None, packet.icmp_type) and one.icmp_code in (None, packet.icmp_code)
+    first: int | None
+    if isinstance(one.port, str):
+        # of ports with the same name the first counts
+        first = next(
+            (port for name, protocol, port in names if (name, protocol) == (one.port, one.protocol)), -1
+        )
+    else:
+        first = one.port
+    end = one.end if not isinstance(one.port, str) else None
+    return _within(packet.port, first, end) and _within(packet.source_port, one.source, one.source_end)
+
+
+def _within(port: int | None, first: int | None, last: int | None) -> bool:
+    """No number, and 0, is every port."""
+    return not first or (port is not None and first <= port <= max(first, last or 0))
+
+
+def ways(chosen: Chosen, other: End) -> Iterator[Names]:
+    """For each member and block that is the other end, its named ports; blocks have none."""
+    for member in chosen.members:
+        if other.ip in member.ips:
+            yield member.ports
+    for block in chosen.blocks:
+        if in_block(other.ip, block):
+            yield ()
+
+
+def everybody(world: World, other: End) -> Iterator[Names]:
+    """The other end, whoever it is."""
+    yield ()
+    for member in world.members:
+        if member.kind == "pod" and other.ip in member.ips:
+            yield member.ports
+
+
+def kube_traffic(ports: Iterable[networking.NetworkPolicyPort]) -> tuple[Traffic, ...]:
+    """Ports of a rule of Kubernetes."""
+    return tuple(Traffic(one.protocol, one.port, one.end_port) for one in ports)
+
+
+def native_traffic(rule: crd.Rule) -> tuple[Traffic, ...]:
+    """Ports and protocols of a rule of Antrea's own."""
+    found = [
+        Traffic(one.protocol or "TCP", one.port, one.end_port, one.source_port, one.source_end_port)
+        for one in rule.ports
+    ]
+    for protocol in rule.protocols:
+        if (icmp := protocol.icmp) is not None:
+            found.append(Traffic("ICMP", icmp_type=icmp.icmp_type, icmp_code=icmp.icmp_code))
+        else:
+            found.append(Traffic("IGMP"))
+    return tuple(found)
+
+
+def unbuilt(rule: crd.Rule) -> Iterator[str]:
+    """What the rule says that no switch knows yet."""
+    if rule.l7_protocols:
+        yield "l7Protocols are not built yet: all that the rule names is dropped"
+    if rule.to_services:
+        yield "toServices is not built yet: the rule matches nothing by it"
+    if any(peer.fqdn for peer in rule.to):
+        yield "fqdn is not built yet: the rule matches nothing by it"
+    if any(one.igmp is not None for one in rule.protocols):
+        yield "igmp is not built yet: the rule matches nothing by it"

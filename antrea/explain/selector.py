@@ -1,0 +1,40 @@
+"""Label selectors, as the API defines them.
+
+Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from antrea.apis.crd.part import LabelSelector, Requirement
+
+
+def fits(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether labels meet all conditions; a selector that is not given has none."""
+    if selector is None:
+        return True
+    exact = all(labels.get(key) == value for key, value in selector.match_labels.items())
+    return exact and all(_meets(one, labels) for one in selector.match_expressions)
+
+
+def _meets(one: Requirement, labels: Mapping[str, str]) -> bool:
+    if one.operator in ("Exists", "DoesNotExist"):
+        return (one.key in labels) == (one.operator == "Exists")
+    if one.operator == "NotIn":
+        return labels.get(one.key) not in one.values
+    return one.key in labels and labels[one.key] in one.values
+
+
+def words(selector: LabelSelector) -> str:
+    """As kubectl writes a selector: `app=web,tier in (a,b),!canary`; `all` if it has no condition."""
+    parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    for one in selector.match_expressions:
+        if one.operator in ("Exists", "DoesNotExist"):
+            parts.append(("" if one.operator == "Exists" else "!") + one.key)
+        else:
+            parts.append(f"{one.key} {(one.operator or 'In').lower()} ({','.join(one.values)})")
+    return ",".join(parts) or "all"

@@ -1,0 +1,221 @@
+"""What becomes of a packet, which rule decides it, and why the others do not.
+
+A packet is judged where it leaves a Pod (egress), then where it enters one (ingress). In each direction the rules of
+Antrea's own policies come first, by tier, priority of the policy, number of the rule, then the older policy, then the
+smaller UID; Pass leaves the packet to Kubernetes NetworkPolicies, of which any may allow it; a Pod that one of them
+isolates drops the rest; rules of the baseline tier come last, and what nobody speaks of is allowed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from antrea.explain.packet import pod_name
+from antrea.explain.policy import Silent, kube_policies, native_rules
+from antrea.explain.rule import BASELINE, EGRESS, INGRESS, RuleRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from antrea.explain.packet import Packet
+    from antrea.explain.policy import Isolating
+    from antrea.explain.rule import Weighed
+    from antrea.explain.world import Member, World
+
+Verdict = Literal["Allow", "Drop", "Reject"]
+Reason = Literal["rule", "isolation", "nothing", "exempt"]
+
+
+class Told(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Is printed as JSON."""
+
+
+class Lost(Told, frozen=True):
+    """A rule that matches the packet and does not decide it, or one for the Pod that says nothing, and why."""
+
+    rule: RuleRef
+    why: str
+
+
+class Half(Told, frozen=True, kw_only=True, omit_defaults=False):
+    """One direction."""
+
+    direction: str
+    pod: str
+    """namespace/name of the Pod that is judged; empty if there is none."""
+    verdict: Verdict
+    reason: Reason
+    """What decides: a rule, the isolation of the Pod, nothing at all, or an exemption from all policies."""
+    sentence: str
+    rule: RuleRef | None = None
+    isolated_by: tuple[RuleRef, ...] = ()
+    """Kubernetes NetworkPolicies that isolate the Pod in this direction, by one rule each."""
+    lost: tuple[Lost, ...] = ()
+    silent: tuple[Lost, ...] = ()
+
+
+class Judged(Told, frozen=True):
+    """Both directions; the first that does not allow the packet decides."""
+
+    egress: Half
+    ingress: Half
+
+    @property
+    def decisive(self) -> Half:
+        """The half that ends the packet's way, the last one if none does."""
+        if self.egress.verdict != "Allow" or self.ingress.reason == "exempt":
+            return self.egress
+        if self.ingress.verdict != "Allow" or self.ingress.reason == "rule" or self.egress.reason != "rule":
+            return self.ingress
+        return self.egress
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.decisive.verdict
+
+
+def judged(world: World, packet: Packet) -> Judged:
+    """The packet in both directions."""
+    return Judged(half(world, packet, EGRESS), half(world, packet, INGRESS))
+
+
+def half(world: World, packet: Packet, direction: str) -> Half:
+    """One direction of the packet."""
+    end = packet.source if direction == EGRESS else packet.destination
+    if exempt := _exemption(packet, direction):
+        name = pod_name(end.pod) if end.pod else ""
+        return Half(direction=direction, pod=name, verdict="Allow", reason="exempt", sentence=exempt)
+    assert end.pod is not None  # noqa: S101 (an exemption otherwise)
+    own = world.member(end.pod)
+    native = list(native_rules(world, packet, own, direction))
+    weighed = [one for one in native if not isinstance(one, Silent)]
+    silent = tuple(
+        Lost(one.ref, text)
+        for one in native
+        for text in ((one.why,) if isinstance(one, Silent) else one.unbuilt)
+    )
+    found = _decided(weighed, list(kube_policies(world, packet, own, direction)), own, direction)
+    return msgspec.structs.replace(found, silent=silent)
+
+
+def _exemption(packet: Packet, direction: str) -> str:
+    source, destination = packet.source, packet.destination
+    if source.pod is not None and source.pod == destination.pod:
+        return "A packet of a Pod to itself does not leave it."
+    end = source if direction == EGRESS else destination
+    side = "source" if direction == EGRESS else "destination"
+    if end.pod is None:
+        what = f"the network of Node {end.host}" if end.host else "no Pod of this cluster"
+        return f"The {side} {end.ip} is {what}: no policy is for it."
+    if direction == INGRESS and source.host and source.host == end.pod.spec.node_name:
+        return f"Processes of Node {source.host} reach its own Pods whatever policies say."
+    return ""
+
+
+def _decided(weighed: Sequence[Weighed], kube: Sequence[Isolating], own: Member, direction: str) -> Half:
+    """The rule that decides, by the order of all that match."""
+    matching = sorted((one.ref for one in weighed if one.matches), key=lambda ref: ref.order)
+    early = [ref for ref in matching if ref.tier_priority not in BASELINE]
+    late = [ref for ref in matching if ref.tier_priority in BASELINE]
+    allowing = sorted(
+        (one.ref for policy in kube for one in policy.rules if one.matches),
+        key=lambda ref: (ref.policy, ref.index),
+    )
+    isolating = tuple(policy.ref for policy in kube)
+    first = early[0] if early else None
+    passed = first if first is not None and first.action == "Pass" else None
+    rest = early[1:]
+    made = _Making(direction, f"{own.namespace}/{own.name}", isolating)
+    if first is not None and passed is None:
+        lost = [*_later(first, rest), *_after_antrea(first, allowing), *_after_antrea(first, late)]
+        return made.by_rule(first, lost)
+    skipped = list(_passed(passed, rest))
+    if allowing:
+        also = [
+            Lost(ref, "it allows the packet as well: rules of Kubernetes have no order")
+            for ref in allowing[1:]
+        ]
+        why = "a rule of a Kubernetes NetworkPolicy allows the packet before the baseline tier is asked"
+        return made.by_rule(allowing[0], [*skipped, *also, *(Lost(ref, why) for ref in late)])
+    if isolating:
+        why = "the Pod is isolated by Kubernetes NetworkPolicies before the baseline tier is asked"
+        return made.isolated([*skipped, *(Lost(ref, why) for ref in late)])
+    if late:
+        return made.by_rule(late[0], [*skipped, *_later(late[0], late[1:])])
+    return made.open(skipped)
+
+
+class _Making(msgspec.Struct, frozen=True):
+    """Halves of one Pod and direction."""
+
+    direction: str
+    pod: str
+    isolating: tuple[RuleRef, ...]
+
+    def by_rule(self, ref: RuleRef, lost: Sequence[Lost]) -> Half:
+        verdict: Verdict = "Reject" if ref.action == "Reject" else "Drop" if ref.action == "Drop" else "Allow"
+        words = {"Allow": "allows", "Drop": "drops", "Reject": "rejects"}[verdict]
+        where = f" in tier {ref.tier} ({ref.tier_priority}), priority {ref.priority:g}" if ref.tier else ""
+        title = ref.title[0].upper() + ref.title[1:]
+        return self._half(verdict, "rule", f"{title}{where} {words} the packet.", lost, ref)
+
+    def isolated(self, lost: Sequence[Lost]) -> Half:
+        names = ", ".join(dict.fromkeys(f"{ref.namespace}/{ref.policy}" for ref in self.isolating))
+        text = f"Pod {self.pod} is isolated for {self.direction.lower()} by NetworkPolicy {names}, and no rule allows it."
+        return self._half("Drop", "isolation", text, lost)
+
+    def open(self, lost: Sequence[Lost]) -> Half:
+        text = f"No policy isolates Pod {self.pod} for {self.direction.lower()}, and no rule matches."
+        return self._half("Allow", "nothing", text, lost)
+
+    def _half(
+        self, verdict: Verdict, reason: Reason, text: str, lost: Sequence[Lost], ref: RuleRef | None = None
+    ) -> Half:
+        return Half(
+            direction=self.direction,
+            pod=self.pod,
+            verdict=verdict,
+            reason=reason,
+            sentence=text,
+            rule=ref,
+            isolated_by=self.isolating,
+            lost=tuple(lost),
+        )
+
+
+def _later(winner: RuleRef, others: Sequence[RuleRef]) -> Iterator[Lost]:
+    for ref in others:
+        yield Lost(ref, _why_later(winner, ref))
+
+
+def _why_later(winner: RuleRef, ref: RuleRef) -> str:
+    if ref.tier_priority != winner.tier_priority:
+        return f"its tier {ref.tier} ({ref.tier_priority}) comes after tier {winner.tier} ({winner.tier_priority})"
+    if ref.priority != winner.priority:
+        return f"its policy's priority {ref.priority:g} comes after {winner.priority:g}"
+    if ref.of_policy == winner.of_policy:
+        return f"it comes after rule {winner.short} of the same policy"
+    if ref.index != winner.index:
+        return f"at equal priority of the policies, rule {ref.index} comes after rule {winner.index}"
+    if ref.created != winner.created:
+        return f"at equal priority, its policy is younger: {ref.created} comes after {winner.created}"
+    return "at equal priority and age, the UID of its policy is greater"
+
+
+def _after_antrea(winner: RuleRef, others: Sequence[RuleRef]) -> Iterator[Lost]:
+    for ref in others:
+        what = "the baseline tier" if ref.tier else "Kubernetes NetworkPolicies"
+        yield Lost(
+            ref, f"{what} come{'s' if ref.tier else ''} after tier {winner.tier} ({winner.tier_priority})"
+        )
+
+
+def _passed(passed: RuleRef | None, rest: Sequence[RuleRef]) -> Iterator[Lost]:
+    if passed is not None:
+        yield Lost(
+            passed, "its action Pass leaves the packet to Kubernetes NetworkPolicies and the baseline tier"
+        )
+        for ref in rest:
+            yield Lost(ref, f"{passed.title} passed the packet by, before it")

@@ -1,0 +1,365 @@
+"""Who is whom: Pods by address, members of groups, and the order of tiers."""
+
+from __future__ import annotations
+
+import functools
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.errors import Invalid
+from antrea.explain.packet import End, family, pod_name
+from antrea.explain.selector import fits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from ipaddress import IPv4Network, IPv6Network
+
+    from antrea.apis.core import Node, Pod
+    from antrea.apis.crd.group import GroupSpec
+    from antrea.apis.crd.network_policy import AppliedTo, Peer
+    from antrea.apis.crd.part import IPBlock, LabelSelector
+    from antrea.apis.networking import IPBlock as KubeBlock
+    from antrea.explain.objects import Objects
+
+ENDED = ("Succeeded", "Failed")
+DEFAULT_TIER = "application"
+TIERS = {
+    "emergency": 50,
+    "securityops": 100,
+    "networkops": 150,
+    "platform": 200,
+    DEFAULT_TIER: 250,
+    "baseline": 253,
+}
+"""Those that always exist; policies may write them in capitals."""
+SYSTEM = frozenset(("Emergency", "SecurityOps", "NetworkOps", "Platform", "Application", "Baseline"))
+TRANSPORT = "node.antrea.io/transport-addresses"
+
+
+class Member(NamedTuple):
+    """What a selector can find: a Pod, an ExternalEntity or a Node, by its addresses and named ports."""
+
+    kind: str
+    namespace: str
+    name: str
+    labels: dict[str, str]
+    ips: frozenset[str]
+    ports: tuple[tuple[str, str, int], ...]
+    """Name, protocol, number."""
+    account: str = ""
+
+
+class Chosen(NamedTuple):
+    """Members and blocks that a peer or a group means."""
+
+    members: tuple[Member, ...] = ()
+    blocks: tuple[IPBlock | KubeBlock, ...] = ()
+
+
+def ip(text: str) -> str:
+    """One spelling of each address; an IPv4 address in IPv6 is that of IPv4. Raises ValueError."""
+    found = ip_address(text)
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+class World:
+    """Objects, found by what questions ask for."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+        self.spaces = {one.metadata.name: one.metadata.labels for one in objects.namespaces}
+        self.pods = {pod_name(pod): pod for pod in objects.pods if pod.status.phase not in ENDED}
+        self.nodes = {node.metadata.name: node for node in objects.nodes}
+        self._tiers = {one.metadata.name: one.spec.priority for one in objects.tiers}
+        pods = (_pod_member(pod) for pod in self.pods.values())
+        entities = (
+            Member(
+                "entity",
+                one.metadata.namespace,
+                one.metadata.name,
+                one.metadata.labels,
+                frozenset(ip(end.ip) for end in one.spec.endpoints if end.ip),
+                tuple(
+                    (port.name, port.protocol or "TCP", port.port)
+                    for port in one.spec.ports
+                    if port.name and isinstance(port.port, int)
+                ),
+            )
+            for one in objects.entities
+        )
+        nodes = (
+            Member("node", "", node.metadata.name, node.metadata.labels, frozenset(node_ips(node)), ())
+            for node in objects.nodes
+        )
+        self.members = (*pods, *entities, *nodes)
+        self._pods = {(one.namespace, one.name): one for one in self.members if one.kind == "pod"}
+        self._groups = {(one.metadata.namespace, one.metadata.name): one.spec for one in objects.groups}
+        self._groups |= {("", one.metadata.name): one.spec for one in objects.cluster_groups}
+
+    def tier(self, name: str) -> tuple[str, int]:
+        """Name and priority of a policy's tier, by any of the names that policies may use."""
+        known = name.lower() if name in SYSTEM else name or DEFAULT_TIER
+        return known, self._tiers.get(known, TIERS.get(known, TIERS[DEFAULT_TIER]))
+
+    # ends of packets
+
+    def end(self, text: str, v: int) -> End:
+        """The end that `namespace/pod` or an address names, in IPv4 or IPv6. Raises Invalid."""
+        if "/" in text:
+            pod = self.pods.get(text)
+            if pod is None:
+                raise Invalid(text, "there is no such Pod, or it has ended")
+            found = [one.ip for one in pod.status.pod_ips if family(one.ip) == v]
+            if not found:
+                raise Invalid(text, f"the Pod has no IPv{v} address")
+            return self._of_host(pod, found[0]) if pod.spec.host_network else End(ip(found[0]), pod)
+        try:
+            address = ip(text)
+        except ValueError:
+            raise Invalid(text, "neither <Namespace>/<Pod> nor an address") from None
+        return self.owner(address)
+
+    def owner(self, address: str) -> End:
+        """The Pod or Node of an address, if it is one's."""
+        for pod in self.pods.values():
+            if not pod.spec.host_network and any(ip(one.ip) == address for one in pod.status.pod_ips):
+                return End(address, pod)
+        host = next((name for name, node in self.nodes.items() if address in node_ips(node)), "")
+        return End(address, host=host)
+
+    def families(self, text: str) -> set[int]:
+        """Families in which an end has an address. Raises Invalid."""
+        if "/" in text:
+            pod = self.pods.get(text)
+            return {family(one.ip) for one in pod.status.pod_ips} if pod else {4, 6}
+        try:
+            return {family(ip(text))}
+        except ValueError:
+            raise Invalid(text, "neither <Namespace>/<Pod> nor an address") from None
+
+    def member(self, pod: Pod) -> Member:
+        """What selectors find of a Pod."""
+        return self._pods[pod.metadata.namespace, pod.metadata.name]
+
+    def _of_host(self, pod: Pod, address: str) -> End:
+        return End(ip(address), host=pod.spec.node_name)
+
+    # whom selectors mean
+
+    def selected(
+        self,
+        home: str,
+        pods: LabelSelector | None = None,
+        namespaces: LabelSelector | None = None,
+        *,
+        entities: LabelSelector | None = None,
+        nodes: LabelSelector | None = None,
+    ) -> tuple[Member, ...]:
+        """By selectors of an object of Namespace `home`, "" for one of the cluster, which must have one."""
+        if nodes is not None:
+            return tuple(one for one in self.members if one.kind == "node" and fits(nodes, one.labels))
+        kind, labels = ("pod", pods) if entities is None else ("entity", entities)
+        if not home and labels is None and namespaces is None:
+            return ()
+        return tuple(
+            one
+            for one in self.members
+            if one.kind == kind
+            and (namespaces is not None or not home or one.namespace == home)
+            and self._in(one.namespace, namespaces)
+            and fits(labels, one.labels)
+        )
+
+    def _in(self, space: str, wanted: LabelSelector | None) -> bool:
+        if wanted is None or not (wanted.match_labels or wanted.match_expressions):
+            return True
+        return space in self.spaces and fits(wanted, self.spaces[space])
+
+    def account(self, namespace: str, name: str) -> tuple[Member, ...]:
+        """Pods that run as a ServiceAccount."""
+        return tuple(
+            one
+            for one in self.members
+            if one.kind == "pod" and (one.namespace, one.account) == (namespace, name)
+        )
+
+    def group(self, home: str, name: str) -> Chosen:
+        """A Group, or a ClusterGroup if there is no `home`: all its children bring; nobody if these have children."""
+        spec = self._groups.get((home, name))
+        if spec is None:
+            return Chosen()
+        if not spec.child_groups:
+            return self._leaf(home, spec)
+        children = [self._groups.get((home, child)) for child in dict.fromkeys(spec.child_groups)]
+        if any(child and child.child_groups for child in children):
+            return Chosen()
+        found = [self._leaf(home, child) for child in children if child]
+        return Chosen(
+            tuple(one for leaf in found for one in leaf.members),
+            tuple(one for leaf in found for one in leaf.blocks),
+        )
+
+    def parent(self, home: str, name: str) -> bool:
+        """Whether a group has children."""
+        spec = self._groups.get((home, name))
+        return bool(spec and spec.child_groups)
+
+    def _leaf(self, home: str, spec: GroupSpec) -> Chosen:
+        if spec.ip_blocks:
+            return Chosen(blocks=spec.ip_blocks)
+        if (wanted := spec.service_reference) is not None:
+            return Chosen(self._behind(wanted.namespace or home, wanted.name))
+        return Chosen(
+            self.selected(
+                home,
+                spec.pod_selector,
+                spec.namespace_selector,
+                entities=spec.external_entity_selector,
+                nodes=None if home else spec.node_selector,
+            )
+        )
+
+    def _behind(self, namespace: str, name: str) -> tuple[Member, ...]:
+        for one in self.objects.services:
+            if (one.metadata.namespace, one.metadata.name) == (namespace, name) and one.spec.selector:
+                wanted = one.spec.selector.items()
+                return tuple(
+                    member
+                    for member in self.members
+                    if member.kind == "pod"
+                    and member.namespace == namespace
+                    and wanted <= member.labels.items()
+                )
+        return ()
+
+    # what policies of Antrea say
+
+    def targets(self, home: str, applied: Iterable[AppliedTo]) -> Iterator[Member]:
+        """Whom a policy of Namespace `home` is for, "" for one of the cluster."""
+        for one in applied:
+            if one.group:
+                chosen = self.group(home, one.group)
+                nodes = not self.parent(home, one.group)
+                yield from (member for member in chosen.members if nodes or member.kind != "node")
+            elif one.service is not None:
+                continue
+            elif (account := one.service_account) is not None:
+                yield from self.account(account.namespace, account.name)
+            else:
+                yield from self.selected(
+                    home,
+                    one.pod_selector,
+                    one.namespace_selector,
+                    entities=one.external_entity_selector,
+                    nodes=one.node_selector,
+                )
+
+    def strange(self, home: str, applied: Iterable[AppliedTo]) -> str:
+        """The name of a Group that selects somebody of another Namespace, which no policy of `home` can be for."""
+        for one in applied:
+            members = self.group(home, one.group).members if home and one.group else ()
+            if any(member.namespace != home for member in members):
+                return one.group
+        return ""
+
+    def peers(self, home: str, peer: Peer, own: Member) -> Chosen:
+        """Whom a peer means in a rule for `own`."""
+        if peer.ip_block is not None:
+            return Chosen(blocks=(peer.ip_block,))
+        if peer.group:
+            return self.group(home, peer.group)
+        if peer.fqdn:
+            return Chosen()
+        if (account := peer.service_account) is not None:
+            return Chosen(self.account(account.namespace, account.name))
+        if peer.namespaces is not None:
+            return Chosen(self._related(peer, own))
+        return Chosen(
+            self.selected(
+                home,
+                peer.pod_selector,
+                peer.namespace_selector,
+                entities=peer.external_entity_selector,
+                nodes=peer.node_selector,
+            )
+        )
+
+    def _related(self, peer: Peer, own: Member) -> tuple[Member, ...]:
+        """Of the same Namespace, or of those that have the same values of labels."""
+        relation = peer.namespaces
+        if relation is None or own.kind == "node":
+            return ()
+        if relation.match == "Self":
+            return self.selected(own.namespace, peer.pod_selector, entities=peer.external_entity_selector)
+        keys, mine = relation.same_labels, self.spaces.get(own.namespace, {})
+        if not keys or any(key not in mine for key in keys):
+            return ()
+        kind, labels = ("pod", peer.pod_selector)
+        if peer.external_entity_selector is not None:
+            kind, labels = ("entity", peer.external_entity_selector)
+        return tuple(
+            one
+            for one in self.members
+            if one.kind == kind
+            and all(self.spaces.get(one.namespace, {}).get(key) == mine[key] for key in keys)
+            and fits(labels, one.labels)
+        )
+
+
+def _pod_member(pod: Pod) -> Member:
+    own = not pod.spec.host_network
+    return Member(
+        "pod",
+        pod.metadata.namespace,
+        pod.metadata.name,
+        pod.metadata.labels,
+        frozenset(ip(one.ip) for one in pod.status.pod_ips) if own else frozenset(),
+        tuple(
+            (port.name, port.protocol, port.container_port)
+            for container in pod.spec.containers
+            for port in container.ports
+            if port.name
+        ),
+        pod.spec.service_account_name,
+    )
+
+
+def node_ips(node: Node) -> set[str]:
+    """A Node's own addresses, those of its gateway, and those of tunnels: of each kind one per family.
+
+    parity: pkg/util/k8s/node.go GetNodeAllAddrs
+    """
+    by_type: dict[str, list[str]] = {}
+    for one in node.status.addresses:
+        by_type.setdefault(one.type, []).append(one.address)
+    found = _first_of_family(by_type.get("InternalIP") or by_type.get("ExternalIP") or ())
+    cidrs = node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
+    found |= {gateway(cidr) for cidr in cidrs}
+    transport = node.metadata.annotations.get(TRANSPORT, "")
+    return found | _first_of_family(transport.split(",") if transport else ())
+
+
+def gateway(cidr: str) -> str:
+    """The first address of a Node's Pods, which is the Node's own."""
+    return str(ip_network(cidr, strict=False).network_address + 1)
+
+
+def _first_of_family(addresses: Iterable[str]) -> set[str]:
+    found: dict[int, str] = {}
+    for one in addresses:
+        found.setdefault(family(one), ip(one))
+    return set(found.values())
+
+
+def in_block(address: str, block: IPBlock | KubeBlock) -> bool:
+    """Whether a block has an address, and none of its exceptions has."""
+    found = _address(address)
+    return found in _network(block.cidr) and not any(found in _network(hole) for hole in block.except_)
+
+
+_address = functools.lru_cache(1 << 12)(ip_address)
+
+
+@functools.lru_cache(1 << 12)
+def _network(cidr: str) -> IPv4Network | IPv6Network:
+    return ip_network(cidr, strict=False)

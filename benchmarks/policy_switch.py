@@ -1,0 +1,245 @@
+"""What a real switch does with a packet: objects go through the controller's units and the agent's, flows are traced."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.config.agent import AgentConfig
+from antrea.controller.compute import FEATURES as COMPUTED
+from antrea.engine import Engine, Facts
+from antrea.explain.objects import KINDS, Objects, objects
+from antrea.explain.packet import Packet
+from antrea.explain.verdict import judged
+from antrea.explain.world import World
+from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.feature import Families, Realised
+from antrea.features.grouping.publication import Membership, PublishedPolicy
+from antrea.features.network_policy.agent import FEATURE as POLICY
+from antrea.features.network_policy.conjunction import number
+from antrea.features.network_policy.rule import Conjunction, Rule
+from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember, SentPolicy
+from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
+from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
+from antrea.openflow.flow import Flow
+from antrea.openflow.pipeline import Pipeline
+from benchmarks.policy_cluster import PLACES, ips
+from benchmarks.policy_shrink import least
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from antrea.explain.packet import End
+    from antrea.explain.verdict import Half
+    from antrea.facts.fact import Fact
+    from benchmarks.policy_cluster import Cluster, Question
+
+CONFIG = AgentConfig(ovs_datapath_type="netdev")
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.2.1",))
+PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/64"), ("192.0.2.2",), ("192.0.2.2",))
+GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
+TUNNEL = OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:01")
+FEATURES = (POD_CONNECTIVITY, NODE_ROUTE, POLICY)
+PIPELINE = Pipeline.realise(
+    table for feature in FEATURES for table in feature.tables(CONFIG, Families.of(NODE.pod_cidrs))
+)
+LOCAL = {
+    f"{space}/{name}": PodInterface(
+        f"{name}-0", f"c-{name}", space, name, f"0a:00:00:00:00:{last:02x}", ips(0, last), last, f"u-{name}"
+    )
+    for space, name, node, _, last in PLACES
+    if node == "n1"
+}
+NEW = [word for _ in range(8) for word in ("--ct-next", "trk,new")]
+_OUT = re.compile(r"-> output port is (\d+)")
+_CONJ = re.compile(r"^ *(\d+)\. (?:[^ ]*,)?conj_id=(\d+)[, ]", re.MULTILINE)
+
+
+class Decided(NamedTuple):
+    """The rules of Antrea's own policies that decide, by UID of the policy, direction and number; None: none of these."""
+
+    port: int
+    """By which the packet leaves; 0: it does not."""
+    egress: tuple[str, str, int] | None
+    ingress: tuple[str, str, int] | None
+
+
+def ports() -> dict[str, int]:
+    """What the bridge must have, by name."""
+    return {"tun": TUNNEL.ofport, "gw": GATEWAY.ofport} | {row.name: row.ofport for row in LOCAL.values()}
+
+
+def told(found: Objects) -> Iterator[Fact]:
+    """What the controller tells the agent of Node n1 of these objects."""
+    facts = Facts()
+    rows = {one.kind: one.row for feature in COMPUTED for one in feature.watched}
+    for kind in KINDS:
+        for one in getattr(found, kind.field):
+            if (row := rows[kind.struct](one)) is not None:
+                facts.put(row)
+    engine = Engine(facts, [unit for feature in COMPUTED for unit in feature.units])
+    plan = engine.plan()
+    assert not engine.errors.standing, engine.errors.standing
+    for entry in plan.put:
+        if isinstance(entry, PublishedPolicy) and NODE.name in entry.nodes:
+            yield SentPolicy(entry.found)
+        elif isinstance(entry, Membership) and entry.resource == "addressgroups":
+            yield SentAddressMember(entry.name, entry.member)
+        elif (
+            isinstance(entry, Membership) and entry.resource == "appliedtogroups" and entry.node == NODE.name
+        ):
+            yield SentAppliedMember(entry.name, entry.member)
+
+
+class Agent:
+    """The agent's units over what it was told."""
+
+    def __init__(self, rows: Iterator[Fact]) -> None:
+        self.facts = facts = Facts()
+        for pool, low, high in POLICY.ranks:
+            facts.ids.between(pool, low, high)
+        known: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, Realised(PIPELINE))
+        for row in (*known, *LOCAL.values(), *rows):
+            facts.put(row)
+        engine = Engine(facts, [unit for feature in FEATURES for unit in feature.units])
+        engine.plan()
+        assert not engine.errors.standing, engine.errors.standing
+        self.flows = [entry for entry in engine.standing().values() if isinstance(entry, Flow)]
+        self.rules = {number(facts, one): facts.get(Rule, one.rule) for one in facts.all(Conjunction)}
+
+    def decided(self, trace: str) -> Decided:
+        """What a trace says."""
+        out = _OUT.findall(trace)
+        found: dict[str, tuple[str, str, int] | None] = {}
+        for conjunction in _CONJ.findall(trace):
+            rule = self.rules[int(conjunction[1])]
+            assert rule is not None
+            order, direction = rule.order, "Egress" if rule.egress else "Ingress"
+            decides = rule.action != "Pass"
+            found[direction] = (order.uid, direction, order.rule) if order and decides else None
+        return Decided(int(out[-1]) if out else 0, found.get("Egress"), found.get("Ingress"))
+
+
+class Switch:
+    """br-int of a private OVS: its flows by ovs-ofctl, traces by its control socket without a process in between."""
+
+    def __init__(self, directory: Path) -> None:
+        self._management = directory / "br-int.mgmt"
+        self._control = socket.socket(socket.AF_UNIX)
+        self._control.settimeout(30)
+        self._control.connect(str(directory / "ovs-vswitchd.ctl"))
+        self._calls = 0
+
+    def install(self, flows: Sequence[Flow]) -> None:
+        """These flows and no others."""
+        lines = "".join(f"flow add {flow.text(PIPELINE, 1)}\n" for flow in flows)
+        target = ("ovs-ofctl", "-O", "OpenFlow15")
+        subprocess.run([*target, "del-flows", self._management], check=True)
+        subprocess.run(
+            [*target, "bundle", self._management, "-"], input=lines.encode(), check=True, capture_output=True
+        )
+
+    def trace(self, flow: str) -> str:
+        """ofproto/trace of the first packet of a connection."""
+        self._calls += 1
+        call = {"id": self._calls, "method": "ofproto/trace", "params": ["br-int", flow, *NEW]}
+        self._control.sendall(json.dumps(call).encode())
+        data = b""
+        while True:
+            piece = self._control.recv(1 << 20)
+            assert piece, "ovs-vswitchd has ended"
+            data += piece
+            try:
+                answer = json.loads(data)
+            except ValueError:
+                continue
+            assert answer["error"] is None, (flow, answer["error"])
+            return str(answer["result"])
+
+    def close(self) -> None:
+        self._control.close()
+
+
+def packet_of(world: World, asked: Question) -> Packet:
+    """As the explanation takes it."""
+    kind, code = asked.icmp or (None, None)
+    source, destination = world.end(asked.source, asked.v), world.end(asked.destination, asked.v)
+    return Packet(source, destination, asked.protocol, asked.port, asked.source_port, kind, code)
+
+
+def entry(packet: Packet) -> str:
+    """The packet where it enters the bridge of Node n1."""
+    v6 = ":" in packet.source.ip
+    kind = packet.protocol.lower() + ("6" if v6 else "")
+    source, destination = LOCAL.get(packet.source.name), LOCAL.get(packet.destination.name)
+    remote = _remote(packet.source)
+    in_port = source.ofport if source else TUNNEL.ofport if remote else GATEWAY.ofport
+    mac = source.mac if source else GATEWAY.mac
+    to = "aa:bb:cc:dd:ee:ff" if remote else destination.mac if destination else GATEWAY.mac
+    address = "ipv6_{}={}" if v6 else "nw_{}={}"
+    terms = [
+        *(f"in_port={in_port}", kind, f"dl_src={mac}", f"dl_dst={to}"),
+        *(address.format("src", packet.source.ip), address.format("dst", packet.destination.ip), "nw_ttl=64"),
+    ]
+    if packet.protocol == "ICMP":
+        name = "icmpv6" if v6 else "icmp"
+        return ",".join([*terms, f"{name}_type={packet.icmp_type}", f"{name}_code={packet.icmp_code}"])
+    low = packet.protocol.lower()
+    return ",".join([*terms, f"{low}_src={packet.source_port}", f"{low}_dst={packet.port}"])
+
+
+def _remote(end: End) -> bool:
+    """Of the other Node, whose packets come and go by the tunnel."""
+    return end.ip.startswith(("10.10.1.", "fd00:10:1:"))
+
+
+def exit_port(packet: Packet) -> int:
+    """Where the packet leaves if no policy is against it."""
+    there = LOCAL.get(packet.destination.name)
+    return there.ofport if there else TUNNEL.ofport if _remote(packet.destination) else GATEWAY.ofport
+
+
+def world_of(found: Cluster) -> World:
+    """The objects for the explanation."""
+    return World(objects(found))
+
+
+def agent_of(world: World) -> Agent:
+    """The same objects for the agent."""
+    return Agent(told(world.objects))
+
+
+def expected(world: World, packet: Packet) -> Decided:
+    """What the explanation says of the part that happens on this Node."""
+    found = judged(world, packet)
+    egress = found.egress if packet.source.name in LOCAL else None
+    ingress = found.ingress if packet.destination.name in LOCAL else None
+    if egress is not None and egress.verdict != "Allow":
+        return Decided(0, _decider(egress), None)
+    refused = ingress is not None and ingress.verdict != "Allow"
+    return Decided(0 if refused else exit_port(packet), _decider(egress), _decider(ingress))
+
+
+def _decider(half: Half | None) -> tuple[str, str, int] | None:
+    if half is None or half.rule is None or not half.rule.tier:
+        return None
+    return (half.rule.uid, half.direction, half.rule.index)
+
+
+def differ(switch: Switch, objects: Cluster, asked: Question) -> bool:
+    """Whether the explanation and the switch do not say the same of one packet."""
+    world = world_of(objects)
+    packet = packet_of(world, asked)
+    agent = agent_of(world)
+    switch.install(agent.flows)
+    return agent.decided(switch.trace(entry(packet))) != expected(world, packet)
+
+
+def smallest(switch: Switch, objects: Cluster, asked: Question) -> Cluster:
+    """The least cluster in which they still differ."""
+    return least(objects, lambda found: differ(switch, found, asked))
