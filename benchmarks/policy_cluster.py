@@ -231,7 +231,7 @@ def _kube(draw: Draw, number: int) -> Object:
     sides = draw.rnd.choice((("Ingress",), ("Egress",), ("Ingress", "Egress")))
     spec: Object = {"podSelector": draw.selector(), "policyTypes": list(sides)}
     for side in sides:
-        spec[side.lower()] = draw.some(lambda side=side: _kube_rule(draw, side), 0, 2)
+        spec[side.lower()] = [_kube_rule(draw, side) for _ in range(draw.rnd.randint(0, 2))]
     return _dated(draw, _meta(f"k{number}", draw.rnd.choice(SPACES), spec=spec))
 
 
@@ -264,7 +264,7 @@ def _native(draw: Draw, space: str, number: int) -> Object:
     if not own:
         spec["appliedTo"] = draw.some(lambda: _applied(draw, space), 1, 2)
     for side in ("ingress", "egress"):
-        spec[side] = draw.some(lambda side=side: _native_rule(draw, space, side, tier, own=own), 0, 3)
+        spec[side] = [_native_rule(draw, space, side, tier, own=own) for _ in range(draw.rnd.randint(0, 3))]
     return _dated(draw, _meta(f"{'d' if space else 'c'}{number}", space, spec=spec))
 
 
