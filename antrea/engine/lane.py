@@ -67,25 +67,24 @@ class Lane:
 
     def place(self, ref: Ref, value: Any, slot: Slot) -> None:
         """The errand for `ref` from now on."""
-        self.discard(ref)
+        if ref in self.errands:
+            self.discard(ref)
         self.errands[ref] = slot
-        self._fresh.setdefault(slot, {})[ref] = value
+        rows = self._fresh.get(slot)
+        if rows is None:
+            rows = self._fresh[slot] = {}
+        rows[ref] = value
         self._order.add(slot)
 
     def discard(self, ref: Ref) -> None:
         """No errand for `ref`, for now."""
         place = self.errands.pop(ref, None)
         if isinstance(place, Retry):
-            slot, _ = place.errands.pop(ref)
-            if not place.errands:
-                self.retries.remove(place)
+            slot, _ = self._unshelve(place, ref)
             if place.refused is None:
                 self._order.done(slot)
         elif place is not None:
-            rows = self._fresh[place]
-            del rows[ref]
-            if not rows:
-                del self._fresh[place]
+            self._take(place, ref)
             self._order.done(place)
 
     def forget(self, ref: Ref) -> None:
@@ -140,7 +139,8 @@ class Lane:
     def confirm(self, batch: Batch) -> Iterator[Ref]:
         """All of it stands. Yields every ref, so that the caller can pause."""
         for ref, (slot, value) in batch.flight.items():
-            self.noes.pop(ref, None)
+            if self.noes:
+                self.noes.pop(ref, None)
             if self.doubtful.pop(ref, None) is not None:  # else forgotten meanwhile
                 self._land(ref, None if slot.drop else value)
             newer = self.errands.get(ref)
@@ -210,6 +210,19 @@ class Lane:
         else:
             self.confirmed[ref] = value
 
+    def _take(self, slot: Slot, ref: Ref) -> Any:
+        rows = self._fresh[slot]
+        value = rows.pop(ref)
+        if not rows:
+            del self._fresh[slot]
+        return value
+
+    def _unshelve(self, retry: Retry, ref: Ref) -> tuple[Slot, Any]:
+        found = retry.errands.pop(ref)
+        if not retry.errands:
+            self.retries.remove(retry)
+        return found
+
     def _superseded(self, ref: Ref) -> bool:
         return ref in self.errands or ref in self._touched or ref not in self.doubtful
 
@@ -241,10 +254,14 @@ class Lane:
         batch.retry = bool(batch.flight)
 
     def _lift(self, batch: Batch, ref: Ref) -> None:
-        slot, value = self._errand(ref, self.errands[ref])
-        self._order.add(slot)  # it stays on its way while it is in flight
-        self.discard(ref)
-        self._fly(batch, ref, slot, value)
+        place = self.errands.pop(ref)
+        if isinstance(place, Retry):
+            slot, value = self._unshelve(place, ref)
+            if place.refused is not None:
+                self._order.add(slot)
+        else:
+            slot, value = place, self._take(place, ref)
+        self._fly(batch, ref, slot, value)  # it stays on its way while it is in flight
 
     def _fly(self, batch: Batch, ref: Ref, slot: Slot, value: Any) -> None:
         batch.flight[ref] = (slot, value)

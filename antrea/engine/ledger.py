@@ -112,16 +112,16 @@ class Ledger:
 
     def review(self, late: bool) -> Iterator[None]:
         """Compare what is wanted under every touched ref with what stands; the lanes start when all is compared."""
-        turn = self.order.open()
+        turn, slots = self.order.open(), dict[tuple[bool, int], Slot]()
         while self.touched:
             for ref in list(self.touched):
                 del self.touched[ref]
-                self._review(ref, turn, late)
+                self._review(ref, turn, late, slots)
                 yield
         self.touched.clear()  # a dict that was large once costs its size to iterate until it is cleared
         self.order.close()
 
-    def _review(self, ref: Ref, turn: int, late: bool) -> None:
+    def _review(self, ref: Ref, turn: int, late: bool, slots: dict[tuple[bool, int], Slot]) -> None:
         lane = self.lane(ref[0])
         try:
             target = self.wanted.get(ref)
@@ -129,14 +129,18 @@ class Ledger:
             self._errors.note(f"clash {ref[0].__name__}", ref, why)
             target, agreed = lane.confirmed.get(ref), False
         else:
-            self._errors.clear(ref)
+            if self._errors.standing:
+                self._errors.clear(ref)
             agreed = True
         if target is None and getattr(ref[0], "forgets", False):
             lane.forget(ref)
         if not lane.stands(ref, target):
             value = lane.last(ref) if target is None else target
             drop = target is None
-            lane.place(ref, value, Slot(late, turn, drop, -value.rank if drop else value.rank))
+            weight = -value.rank if drop else value.rank
+            if (slot := slots.get((drop, weight))) is None:
+                slot = slots[drop, weight] = Slot(late, turn, drop, weight)
+            lane.place(ref, value, slot)
         else:
             lane.discard(ref)
             lane.noes.pop(ref, None)

@@ -46,20 +46,28 @@ class Order:
         return self._turn
 
     def add(self, slot: Slot) -> None:
-        if slot.rank < REPORT:
-            counts = self._counts.setdefault(slot.turn, {})
-            counts[slot.drop, slot.rank] = counts.get((slot.drop, slot.rank), 0) + 1
+        _, turn, drop, weight = slot
+        rank = -weight if drop else weight
+        if rank < REPORT:
+            counts = self._counts.get(turn)
+            if counts is None:
+                counts = self._counts[turn] = {}
+            counts[drop, rank] = counts.get((drop, rank), 0) + 1
 
     def done(self, slot: Slot) -> None:
-        if slot.rank >= REPORT:
+        _, turn, drop, weight = slot
+        rank = -weight if drop else weight
+        if rank >= REPORT:
             return
-        counts, place = self._counts[slot.turn], (slot.drop, slot.rank)
-        counts[place] -= 1
-        if not counts[place]:
-            del counts[place]
-            if not counts:
-                del self._counts[slot.turn]
-            self._wake()
+        counts, place = self._counts[turn], (drop, rank)
+        left = counts[place] - 1
+        if left:
+            counts[place] = left
+            return
+        del counts[place]
+        if not counts:
+            del self._counts[turn]
+        self._wake()
 
     def free(self, slot: Slot, taken: Mapping[Slot, int]) -> bool:
         """Has everything that must go before `slot` gone, or is it among the `taken` of the same batch?"""

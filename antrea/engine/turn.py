@@ -99,7 +99,8 @@ class Turns:
         rejected, self._facts.rejected = self._facts.rejected, []
         touched, self._facts.touched = self._facts.touched, {}
         for read, urgent in touched.items():
-            self._errors.clear(read)
+            if self._errors.standing:
+                self._errors.clear(read)
             for job in self._woken_by(read):
                 self._enqueue(self._urgent if urgent else self._bulk, job)
                 yield
