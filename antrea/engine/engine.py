@@ -12,6 +12,7 @@ from antrea.engine.entry import REPORT, Plan, Ref
 from antrea.engine.lane import Batch
 from antrea.engine.ledger import Ledger
 from antrea.engine.pace import Pace, calmly, wait
+from antrea.engine.store import places
 from antrea.engine.trouble import Errors
 from antrea.engine.turn import Turns
 from antrea.engine.unit import Graph, Unit
@@ -20,7 +21,7 @@ from antrea.errors import Refused, Unavailable
 from antrea.facts.fact import Fact
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from antrea.engine.entry import Act, Sink
     from antrea.engine.facts import Facts
@@ -238,17 +239,25 @@ class Engine:
         """No table of the engine or its facts holds anything."""
         return self.facts.empty and self._ledger.empty and self._turns.empty
 
-    def _family(self, kind: type, key: str) -> list[Job]:
+    def _family(self, kind: type[Fact], key: str) -> list[Job]:
         found: dict[Job, None] = {}
-        todo: list[tuple[type, Any]] = [(kind, key)]
+        todo: list[tuple[type[Fact], Any]] = [(kind, key)]
         while todo:
             over, row = todo.pop()
-            for unit in self._graph.over.get(over, ()):
-                job = self._ledger.jobs.get(unit, {}).get(row)
-                if job is not None and job not in found:
+            for job in self._jobs(over, row):
+                if job not in found:
                     found[job] = None
                     todo += [ref for ref in job.given if issubclass(ref[0], Fact)]
         return list(found)
+
+    def _jobs(self, kind: type[Fact], key: Any) -> Iterator[Job]:
+        """Those over this row, and those over the values that it has in an index."""
+        units = [(unit, key) for unit in self._graph.over.get(kind, ())]
+        for _, index, value in places(kind, self.facts.store.get(kind, key)):
+            units += [(unit, value) for unit in self._graph.by.get((kind, index), ())]
+        for unit, name in units:
+            if (job := self._ledger.jobs.get(unit, {}).get(name)) is not None:
+                yield job
 
     def _complain(self, job: Job) -> None:
         if job.held is not None:

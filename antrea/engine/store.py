@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Collection, Hashable
 
     from antrea.facts.fact import Fact
 
 Read = tuple[Any, ...]
-"""(kind,) a whole kind, (kind, key) one row, (kind, index, value) the rows under one index value."""
+"""(kind,) a whole kind, (kind, key) one row, (kind, index, value) the rows under one index value.
+
+And (kind, index, value, ANY): whether there is such a row, which units over values of an index follow.
+"""
+ANY = True
 
 
 def places(kind: type[Fact], row: Fact | None) -> dict[Read, None]:
     """The index values under which `row` is found."""
-    if row is None:
+    if row is None or not kind.indexes:
         return {}
     return {(kind, name, value): None for name, index in kind.indexes.items() for value in index(row)}
 
@@ -26,6 +30,8 @@ class Store:
     def __init__(self) -> None:
         self.rows: dict[type[Fact], dict[str, Fact]] = {}
         self.found: dict[Read, dict[str, Fact]] = {}
+        self.followed: Collection[tuple[type, str]] = ()
+        """Indexes, by kind and name, over whose values there are units."""
 
     def get(self, kind: type[Fact], key: str) -> Fact | None:
         rows = self.rows.get(kind)
@@ -46,16 +52,24 @@ class Store:
         if old == row:
             return []
         before, after = places(kind, old), places(kind, row)
+        touched: list[Read] = [(kind, key), (kind,), *(before | after)]
         for place in before:
             if place not in after:
                 self._take(self.found, place, key)
+                if place not in self.found and place[:2] in self.followed:
+                    touched.append((*place, ANY))
         if row is None:
             self._take(self.rows, kind, key)
         else:
             self.rows.setdefault(kind, {})[key] = row
             for place in after:
-                self.found.setdefault(place, {})[key] = row
-        return [(kind, key), (kind,), *(before | after)]
+                if (rows := self.found.get(place)) is not None:
+                    rows[key] = row
+                    continue
+                self.found[place] = {key: row}
+                if place[:2] in self.followed:
+                    touched.append((*place, ANY))
+        return touched
 
     @staticmethod
     def _take(table: dict[Any, dict[str, Fact]], place: Any, key: str) -> None:

@@ -56,6 +56,7 @@ class Turns:
         self._causes_before: dict[Cause, tuple[Act, int]] = {}
         """The same for those that this pass touched, as it was before the pass."""
         facts.derived = dict.fromkeys(graph.makers, self._learn)
+        facts.store.followed = graph.by.keys()
 
     @property
     def woken(self) -> bool:
@@ -112,6 +113,9 @@ class Turns:
             kind, key = read
             for unit in self._graph.over.get(kind, ()):
                 yield self._ledger.job(unit, key)
+        elif len(read) == 4:
+            for unit in self._graph.by[read[:2]]:
+                yield self._ledger.job(unit, read[2])
         yield from self._facts.readers(read)
 
     @staticmethod
@@ -153,7 +157,7 @@ class Turns:
     # one job
 
     def _run(self, job: Job) -> Iterator[None]:
-        row = self._facts.store.get(job.unit.over, job.key)
+        row = self._subject(job.unit, job.key)
         reading = Reading(job)
         made: dict[Ref, Any] = {}
         acts: dict[Cause, Act] = {}
@@ -182,8 +186,15 @@ class Turns:
         self._ran.append(job)
         yield
 
+    def _subject(self, unit: Unit, key: str) -> Any:
+        """What the unit is run over: a row, or a value that rows have; None if there is none any more."""
+        store = self._facts.store
+        if not unit.by:
+            return store.get(unit.over, key)
+        return key if store.by(unit.over, unit.by, key) else None
+
     def _collect(
-        self, row: Fact, reading: Reading, made: dict[Ref, Any], acts: dict[Cause, Act]
+        self, row: Any, reading: Reading, made: dict[Ref, Any], acts: dict[Cause, Act]
     ) -> Iterator[None]:
         unit = reading.job.unit
         twice: dict[Ref, Cell] = {}

@@ -13,12 +13,18 @@ from antrea.facts.fact import Fact
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """`entries(facts, row)` for every row of kind `over`: pure, re-run when anything that it read changes."""
+    """`entries(facts, row)` for every row of kind `over`: pure, re-run when anything that it read changes.
+
+    With `by`, `entries(facts, value)` for every value that rows have in that index, however many have it: what rows
+    share is worked out once, and one more of them costs nothing.
+    """
 
     over: type[Fact]
     entries: Callable[[Any, Any], Iterable[Any]]
     yields: tuple[type[Fact], ...] = ()
     """Kinds of fact that it derives; only units may write those."""
+    by: str = ""
+    """Name of an index of `over`, whose values are texts."""
 
     @property
     def name(self) -> str:
@@ -29,9 +35,10 @@ class Graph:
     """The units by level. Levels follow `over` and `yields`, and every read of a derived kind seen since."""
 
     def __init__(self, units: Iterable[Unit]) -> None:
-        """Raises ValueError if a unit is listed twice or derived facts run in a circle."""
+        """Raises ValueError if a unit is listed twice, is over an unknown index, or derived facts run in a circle."""
         self.units = tuple(units)
         self.over: dict[type, list[Unit]] = defaultdict(list)
+        self.by: dict[tuple[type, str], list[Unit]] = defaultdict(list)
         self.makers: dict[type, list[Unit]] = defaultdict(list)
         self.level: dict[Unit, int] = {}
         self._needs: dict[Unit, set[type]] = {}
@@ -39,7 +46,14 @@ class Graph:
             if unit in self._needs:
                 raise ValueError(f"unit {unit.name} over {unit.over.__name__} is listed twice")
             self._needs[unit] = {unit.over}
-            self.over[unit.over].append(unit)
+            if not unit.by:
+                self.over[unit.over].append(unit)
+            elif unit.by in unit.over.indexes:
+                self.by[unit.over, unit.by].append(unit)
+            else:
+                raise ValueError(
+                    f"unit {unit.name} is over {unit.over.__name__} by {unit.by}, which is no index"
+                )
             for kind in unit.yields:
                 self.makers[kind].append(unit)
         self._sort()

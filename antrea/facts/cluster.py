@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, ClassVar
+
 from antrea.facts.fact import Fact
+
+Indexes = Mapping[str, Callable[[Any], Iterable[Hashable]]]
+BY_LABELS: Indexes = {"labels": lambda row: (row.labels,)}
 
 
 class Pod(Fact, frozen=True):
@@ -11,13 +17,14 @@ class Pod(Fact, frozen=True):
     namespace: str
     name: str
     labels: str
-    """Key of its `LabelSet`: Pods of one Deployment share it."""
+    """Key of its label set: Pods of one Deployment share it."""
     node: str = ""
     """Empty until it is scheduled."""
     ips: tuple[str, ...] = ()
     host_network: bool = False
     ports: tuple[tuple[str, int, str], ...] = ()
     """Ports of its containers that have a name: name, number, protocol."""
+    indexes: ClassVar[Indexes] = BY_LABELS
 
     @property
     def key(self) -> str:
@@ -42,9 +49,10 @@ class ClusterNode(Fact, frozen=True):
 
     name: str
     labels: str
-    """Key of its `LabelSet`."""
+    """Key of its label set."""
     ips: tuple[str, ...] = ()
     """All addresses that it has for others, sorted as text."""
+    indexes: ClassVar[Indexes] = BY_LABELS
 
     @property
     def key(self) -> str:
@@ -69,12 +77,13 @@ class Entity(Fact, frozen=True):
     namespace: str
     name: str
     labels: str
-    """Key of its `LabelSet`."""
+    """Key of its label set."""
     node: str = ""
     """Where it is enforced: its ExternalNode."""
     ips: tuple[str, ...] = ()
     ports: tuple[tuple[str, int, str], ...] = ()
     """Name, number, protocol."""
+    indexes: ClassVar[Indexes] = BY_LABELS
 
     @property
     def key(self) -> str:

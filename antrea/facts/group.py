@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from antrea.facts.fact import Fact
 
@@ -16,26 +16,23 @@ POD, ENTITY, NODE = "", "entity", "node"
 
 
 def label_key(kind: str, namespace: str, text: str) -> str:
-    """Key of the `LabelSet`; a Namespace's name contains no blank."""
+    """Key of a `LabelSet`; `text` has `key=value`, sorted, with commas between: characters that no label contains."""
     return f"{kind} {namespace}/{text}" if kind else f"{namespace}/{text}"
 
 
-class LabelSet(Fact, frozen=True):
-    """Labels that Pods of one Namespace have, or its ExternalEntities, or Nodes; derived from these."""
+class LabelSet(NamedTuple):
+    """Labels that Pods of one Namespace have, or its ExternalEntities, or Nodes."""
 
+    kind: str
     namespace: str
-    text: str
-    """`key=value`, sorted, with commas between: characters that no label contains."""
-    kind: str = POD
+    labels: dict[str, str]
 
-    @property
-    def key(self) -> str:
-        return label_key(self.kind, self.namespace, self.text)
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """As a mapping."""
-        return dict(pair.split("=", 1) for pair in self.text.split(",")) if self.text else {}
+def label_set(key: str) -> LabelSet:
+    """From its key: no name of a Namespace, and no label, contains a blank."""
+    head, _, text = key.partition("/")
+    kind, _, namespace = head.rpartition(" ")
+    return LabelSet(kind, namespace, dict(pair.split("=", 1) for pair in text.split(",")) if text else {})
 
 
 class GroupSelector(Fact, frozen=True):

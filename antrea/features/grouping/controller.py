@@ -19,9 +19,9 @@ from antrea.facts.group import (
     GroupNode,
     GroupNodes,
     GroupSelector,
-    LabelSet,
     Matches,
     Stranger,
+    label_set,
 )
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
@@ -47,33 +47,17 @@ if TYPE_CHECKING:
     Belongs = Membership | GroupNode | Candidate | Stranger
 
 
-def label_set(_: Facts, pod: Pod) -> Iterator[LabelSet]:
-    """Shared by all Pods that have these labels."""
-    yield LabelSet(pod.namespace, pod.labels.removeprefix(f"{pod.namespace}/"))
-
-
-def entity_label_set(_: Facts, entity: Entity) -> Iterator[LabelSet]:
-    """Shared by all ExternalEntities of the Namespace that have these labels."""
-    text = entity.labels.removeprefix(f"{ENTITY} {entity.namespace}/")
-    yield LabelSet(entity.namespace, text, ENTITY)
-
-
-def node_label_set(_: Facts, node: ClusterNode) -> Iterator[LabelSet]:
-    """Shared by all Nodes that have these labels."""
-    yield LabelSet("", node.labels.removeprefix(f"{NODE} /"), NODE)
-
-
-def matches(facts: Facts, found: LabelSet) -> Iterator[Matches]:
+def matches(facts: Facts, labels: str) -> Iterator[Matches]:
     """The selectors that mean whoever has these labels, and the groups made of them."""
-    labels, selectors = found.labels, dict[str, None]()
+    found, selectors = label_set(labels), dict[str, None]()
     home = facts.get(Namespace, found.namespace) if found.namespace else None
-    for place in looks(found, labels, home):
+    for place in looks(found, home):
         for selector in facts.by(GroupSelector, "place", place):
-            if selects(selector, found, labels, home):
+            if selects(selector, found, home):
                 selectors[selector.key] = None
     groups = {group.key: group for key in selectors for group in facts.by(Group, "selector", key)}
     if selectors:
-        yield Matches(found.key, tuple(selectors), tuple(groups.values()))
+        yield Matches(labels, tuple(selectors), tuple(groups.values()))
 
 
 def _groups(facts: Facts, labels: str) -> tuple[Group, ...]:
@@ -145,10 +129,9 @@ FEATURE = ControllerFeature(
         Watched("/api/v1/namespaces", core.Namespace, Namespace, namespace_row),
     ),
     units=(
-        Unit(Pod, label_set, yields=(LabelSet,)),
-        Unit(Entity, entity_label_set, yields=(LabelSet,)),
-        Unit(ClusterNode, node_label_set, yields=(LabelSet,)),
-        Unit(LabelSet, matches, yields=(Matches,)),
+        Unit(Pod, matches, by="labels", yields=(Matches,)),
+        Unit(Entity, matches, by="labels", yields=(Matches,)),
+        Unit(ClusterNode, matches, by="labels", yields=(Matches,)),
         Unit(Pod, memberships, yields=(GroupNode, Candidate, Stranger)),
         Unit(Entity, entity_memberships, yields=(GroupNode, Candidate, Stranger)),
         Unit(ClusterNode, node_memberships, yields=(GroupNode,)),

@@ -121,15 +121,13 @@ def _meets(labels: Mapping[str, str], key: str, operator: str, values: tuple[str
     return key in labels and labels[key] in values
 
 
-def selects(
-    selector: GroupSelector, found: LabelSet, labels: Mapping[str, str], home: Namespace | None
-) -> bool:
+def selects(selector: GroupSelector, found: LabelSet, home: Namespace | None) -> bool:
     """Whether what has the labels of `found` is meant; `home` is its Namespace, None while it is not known."""
     if selector.kind != found.kind or (selector.namespace and selector.namespace != found.namespace):
         return False
     if selector.namespaces and (home is None or not meets(dict(home.labels), selector.namespaces)):
         return False
-    return meets(labels, selector.labels or ())
+    return meets(found.labels, selector.labels or ())
 
 
 def _places(
@@ -147,11 +145,11 @@ def _places(
     yield (_every(kind), namespace)
 
 
-def looks(found: LabelSet, labels: Mapping[str, str], home: Namespace | None) -> Iterator[Place]:
+def looks(found: LabelSet, home: Namespace | None) -> Iterator[Place]:
     """The places of all selectors that may match these labels."""
     kind, of_namespace = found.kind, () if home is None else home.labels
     for where, pairs in (
-        *((_own(kind, space), labels.items()) for space in dict.fromkeys(("", found.namespace))),
+        *((_own(kind, space), found.labels.items()) for space in dict.fromkeys(("", found.namespace))),
         (_home(kind), of_namespace),
     ):
         for key, value in pairs:

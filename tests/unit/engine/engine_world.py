@@ -155,12 +155,25 @@ def pod_status(facts: Facts, pod: Pod) -> Iterator[Any]:
     yield Status(pod.name, ",".join(policies))
 
 
+def label_route(facts: Facts, label: str) -> Iterator[Any]:
+    """Shared by all Pods of a label, whatever policies think of it."""
+    verdicts = [policy.verdict for policy in facts.by(Policy, "label", label)]
+    yield Route(f"{label} {','.join(verdicts)}")
+
+
+def selected(facts: Facts, pod: str) -> Iterator[Any]:
+    """Shared by all policies that select a Pod."""
+    yield Snat(1000 + int(pod[1:]), pod)
+
+
 UNITS = (
     Unit(Pod, pod_status),
     Unit(Member, member_flow),
     Unit(Policy, members, (Member,)),
     Unit(Pod, pod_flow),
 )
+MORE = (*UNITS, Unit(Pod, label_route, by="label"), Unit(Member, selected, by="pod"))
+"""Also over what rows share."""
 
 
 def chain(facts: Facts, pod: Pod) -> Iterator[Any]:
@@ -191,7 +204,7 @@ def faulty(units: Iterable[Unit], fault: Callable[[], None]) -> tuple[Unit, ...]
                 yield item
             fault()
 
-        return Unit(unit.over, entries, unit.yields)
+        return Unit(unit.over, entries, unit.yields, unit.by)
 
     return tuple(wrap(unit) for unit in units)
 
@@ -278,7 +291,7 @@ def random_write(rnd: random.Random, facts: Facts) -> None:
         facts.put(row, urgent=rnd.random() < 0.2)
 
 
-def from_scratch(facts: Facts, units: Iterable[Unit] = UNITS) -> dict[Any, Any]:
+def from_scratch(facts: Facts, units: Iterable[Unit] = MORE) -> dict[Any, Any]:
     """What a new engine wants for the same rows and numbers."""
     fresh = Facts(Notebook.of(facts.ids.standing()))
     for kind in (Pod, Policy, Setting):

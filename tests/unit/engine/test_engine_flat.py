@@ -102,6 +102,7 @@ SHAPES = {
     "sharers of one key": (Unit(Pod, share),),
     "sharers that unite": (Unit(Pod, unite),),
     "members of one group": (Unit(Pod, member, (Member,)), Unit(Member, bucket)),
+    "what rows share": (Unit(Pod, own), Unit(Pod, lambda facts, label: [Counted(label)], by="label")),
 }
 
 

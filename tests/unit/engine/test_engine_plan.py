@@ -279,6 +279,32 @@ def test_a_unit_that_reads_a_derived_kind_runs_once_after_its_makers() -> None:
     assert runs == [1]
 
 
+def test_a_unit_over_what_rows_share_runs_when_the_first_comes_and_the_last_has_gone() -> None:
+    seen: list[str] = []
+
+    def shared(facts: Facts, label: str) -> Iterator[Any]:
+        seen.append(label)
+        yield Flow(label)
+
+    engine = engine_of(Unit(Pod, shared, by="label"))
+    for pod in (Pod("a", 1, ("x", "y")), Pod("b", 1, ("y",)), Pod("a", 2, ("x", "y"))):
+        engine.facts.put(pod)
+        engine.plan()
+    engine.facts.drop(Pod, "b")
+    assert engine.plan().drop == []
+    assert (sorted(seen), list(engine.standing().values())) == (["x", "y"], [Flow("x"), Flow("y")])
+    engine.facts.put(Pod("a", 2, ("x",)))
+    assert engine.plan().drop == [Flow("y")]
+    engine.facts.drop(Pod, "a")
+    assert engine.plan().drop == [Flow("x")]
+    assert (engine.empty, sorted(seen)) == (True, ["x", "y"])
+
+
+def test_a_unit_over_the_values_of_no_index_is_refused() -> None:
+    with pytest.raises(ValueError, match="by nothing, which is no index"):
+        engine_of(Unit(Pod, one_flow, by="nothing"))
+
+
 def test_units_in_a_circle_are_refused_at_construction() -> None:
     with pytest.raises(ValueError, match="units run in a circle: members -> "):
         engine_of(Unit(Policy, UNITS[2].entries, (Member,)), Unit(Member, one_flow, (Policy,)))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from engine_world import (
+    MORE,
     QUICK,
-    UNITS,
     Flow,
     Notebook,
     Pod,
@@ -79,7 +79,7 @@ def without_statuses(state: dict[Any, Any]) -> dict[Any, Any]:
 
 def agree(seed: int, facts: Facts) -> None:
     rnd, state = random.Random(seed), dict[Any, Any]()
-    engine = Engine(facts, UNITS)
+    engine = Engine(facts, MORE)
     for _ in range(60):
         random_write(rnd, facts)
         if rnd.random() < 0.5:
@@ -113,7 +113,16 @@ class Hasty(Facts):
             self.touched.pop((kind, key), None)
 
 
-@pytest.mark.parametrize("mutant", [Deaf, Hasty])
+class Solitary(Facts):
+    """Mutant: nobody hears that the first row with a value has come, or that the last has gone."""
+
+    def drain(self) -> Iterator[None]:
+        yield from super().drain()
+        for read in [read for read in self.touched if len(read) == 4]:
+            del self.touched[read]
+
+
+@pytest.mark.parametrize("mutant", [Deaf, Hasty, Solitary])
 def test_agreement_can_fail(mutant: Callable[[Notebook], Facts]) -> None:
     def all_agree() -> None:
         for seed in SEEDS:
@@ -149,7 +158,7 @@ def recover(seed: int, turns: type[Turns]) -> None:
     chance = Chance(rnd, 0.05)
     notebook.fault = chance
     facts = Facts(notebook)
-    engine = Engine(facts, faulty(UNITS, chance))
+    engine = Engine(facts, faulty(MORE, chance))
     engine._turns = turns(facts, engine._graph, engine._ledger, engine.errors)
     failures = 0
     for _ in range(60):
@@ -214,7 +223,7 @@ async def survive(seed: int, lane: type[Lane] = Lane, patience: float = 20.0) ->
     for switch in (flows, host, api):
         switch.on_call, switch.on_entry = chance, on_entry
     sinks: dict[type, Sink] = {Flow: flows, Snat: host, Route: host, Status: api}
-    engine = Engine(facts, faulty(UNITS, chance), sinks, sweeps={0: (Pod,)}, pace=QUICK)
+    engine = Engine(facts, faulty(MORE, chance), sinks, sweeps={0: (Pod,)}, pace=QUICK)
     for courier in engine._round.couriers:
         courier.lane.__class__ = lane
     task = asyncio.create_task(engine.run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -241,6 +242,18 @@ async def test_settled_waits_for_derived_rows_and_for_everything_written_before(
     w.facts.put(Pod("a", 1), urgent=True)
     await w.engine.settled(Pod, "a")
     assert w.state == {(Flow, "n/a"): Flow("n/a")}
+
+
+async def test_settled_waits_for_what_the_row_shares_with_others(world: Run) -> None:
+    w = world((Unit(Pod, lambda facts, label: [Flow(label)], by="label"),))
+    w.flows.gate.clear()
+    w.facts.put(Pod("a", 1, ("x",)))
+    waiting = asyncio.create_task(w.engine.settled(Pod, "a"))
+    await until(lambda: bool(w.flows.calls))
+    assert not waiting.done()
+    w.flows.gate.set()
+    await waiting
+    assert w.state == {(Flow, "x"): Flow("x")}
 
 
 async def test_settled_says_when_the_unit_fails_or_the_entries_clash(world: Run) -> None:
