@@ -42,11 +42,11 @@ def antctl(lab: Lab, where: str, *words: str) -> str:
 
 def in_agent(lab: Lab, where: str, *words: str) -> str:
     """A command in the agent's container on a node."""
-    found = lab.api.kubectl(
-        *("-n", "kube-system", "get", "pods", "-l", "component=antrea-agent", "-o", "name"),
-        f"--field-selector=spec.nodeName={where}",
-    ).strip()
-    return lab.api.kubectl("-n", "kube-system", "exec", found, "-c", "antrea-agent", "--", *words)
+    there = f"labelSelector=component%3Dantrea-agent&fieldSelector=spec.nodeName%3D{where}"
+    names = [pod["metadata"]["name"] for pod in lab.api.items(f"/api/v1/namespaces/kube-system/pods?{there}")]
+    if len(names) != 1:
+        raise Unavailable(f"Pods of the agent on {where}: {names}")
+    return lab.api.kubectl("-n", "kube-system", "exec", names[0], "-c", "antrea-agent", "--", *words)
 
 
 def health(lab: Lab, where: str, path: str = "readyz") -> str:

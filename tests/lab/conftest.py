@@ -1,14 +1,17 @@
-"""One lab for the whole session, with our agent as its network; it is taken down by its own record."""
+"""Labs that modules share, with our agent as their network; each is taken down by its own record."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from controller_process import controller_beside
 from own_lab import own_lab
+from shared_lab import Shared
 
 from antrea.lab.settings import Settings
 
@@ -19,9 +22,12 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
+SHARED = Shared("empty_plane", "control_plane", "developed", "three_nodes", "controller", "lab")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without root, containerd or Open vSwitch a lab cannot run; with CI=true that is a failure, not a skip."""
+    SHARED.sort(items)
     missing = [p for p in ("containerd", "runc", "nft", "unshare", "ovs-vswitchd") if not shutil.which(p)]
     if os.geteuid() != 0:
         missing.append("root")
@@ -30,28 +36,55 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"a lab needs {', '.join(missing)}"))
 
 
-@pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
-    with own_lab("t", Settings(nodes=2)) as lab:
-        yield lab
+def pytest_collection_finish(session: pytest.Session) -> None:
+    SHARED.expect(session.items)
 
 
-@pytest.fixture(scope="session")
-def control_plane() -> Iterator[Lab]:
-    """A real API server without nodes, for what talks to the API alone; programs under test run in `control`."""
-    with own_lab("c", Settings(nodes=0)) as lab:
-        yield lab
+@pytest.fixture(scope="session", autouse=True)
+def _none_left() -> Iterator[None]:
+    yield
+    SHARED.end()
 
 
 @pytest.fixture(scope="module")
-def empty_plane() -> Iterator[Lab]:
-    """The same, for one module alone: nobody else's definitions, webhooks and other objects of the cluster are in it."""
-    with own_lab("e", Settings(nodes=0)) as lab:
-        yield lab
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    yield from SHARED.use(request, partial(own_lab, "t", Settings(nodes=2)))
 
 
 @pytest.fixture(scope="module")
-def controller(control_plane: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerProcess]:
-    """Our controller program beside the API server, its APIs and webhooks in use."""
-    with controller_beside(control_plane, tmp_path_factory.mktemp("controller")) as running:
-        yield running
+def developed(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A lab in development mode: a loop starts an ended agent again at once, where kubelet would wait longer and longer."""
+    yield from SHARED.use(request, partial(own_lab, "d", Settings(nodes=2, dev=True)))
+
+
+@pytest.fixture(scope="module")
+def three_nodes(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A lab whose Nodes lose power and whose controllers come and go."""
+    yield from SHARED.use(request, partial(own_lab, "n", Settings(nodes=3)))
+
+
+@pytest.fixture(scope="module")
+def control_plane(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A real API server without nodes, for programs that a test starts in `control` and ends itself."""
+    yield from SHARED.use(request, partial(own_lab, "c", Settings(nodes=0)))
+
+
+@pytest.fixture(scope="module")
+def empty_plane(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The same without any program of ours: nobody's webhooks are in it, and no objects but those of a test."""
+    yield from SHARED.use(request, partial(own_lab, "e", Settings(nodes=0)))
+
+
+@pytest.fixture(scope="module")
+def controller(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControllerProcess]:
+    """Our controller program beside an API server without nodes, its APIs and webhooks in use."""
+
+    @contextmanager
+    def made() -> Iterator[ControllerProcess]:
+        directory = tmp_path_factory.mktemp("controller")
+        with own_lab("s", Settings(nodes=0)) as lab, controller_beside(lab, directory) as running:
+            yield running
+
+    yield from SHARED.use(request, made)

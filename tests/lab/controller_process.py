@@ -138,8 +138,8 @@ def api_services() -> list[dict[str, Any]]:
 
 def prepare(lab: Lab) -> None:
     """Our CRDs, and `objects`."""
-    for file in sorted((ROOT / "build/charts/antrea/crds").glob("*.yaml")):
-        lab.api.apply(file.read_text())
+    definitions = sorted((ROOT / "build/charts/antrea/crds").glob("*.yaml"))
+    lab.api.apply("\n---\n".join(file.read_text() for file in definitions))
     lab.api.apply(yaml.safe_dump_all(objects(lab)))
 
 

@@ -1,8 +1,4 @@
-"""What breaks under our agent, in a real cluster with real packets: OVSDB, the switch, the Node object, the agent itself.
-
-A lab of its own, in development mode: its loop starts an ended agent again at once, where kubelet would wait longer
-and longer.
-"""
+"""What breaks under our agent, in a real cluster with real packets: OVSDB, the switch, the Node object, the agent itself."""
 
 from __future__ import annotations
 
@@ -31,12 +27,10 @@ from agent_node import (
     wait_ready,
 )
 from config_map import ConfigMap, wait_value
-from own_lab import own_lab
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
 from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +44,8 @@ RECONNECT = 20
 
 
 @pytest.fixture(scope="module")
-def faulty() -> Iterator[Lab]:
-    with own_lab("fault", Settings(nodes=2, dev=True)) as lab:
-        yield lab
+def faulty(developed: Lab) -> Lab:
+    return developed
 
 
 @pytest.fixture(scope="module")

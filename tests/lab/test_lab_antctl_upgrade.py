@@ -11,6 +11,8 @@ import workstation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from controller_process import ControllerProcess
+
     from antrea.lab.cluster import Lab
 
 GROUP = "storage-test.crd.antrea.io"
@@ -52,10 +54,11 @@ def objects(lab: Lab) -> dict[str, tuple[Any, str]]:
 
 
 @pytest.fixture
-def outdated(control_plane: Lab) -> Iterator[Lab]:
+def outdated(controller: ControllerProcess) -> Iterator[Lab]:
     """Three objects stored as v1 of a CRD that stores v2 now."""
-    control_plane.api.apply(definition("v1", "v2", stored="v1"))
-    control_plane.api.kubectl("wait", "--for=condition=Established", "crd", NAME, "--timeout=10s")
+    lab = controller.lab
+    lab.api.apply(definition("v1", "v2", stored="v1"))
+    lab.api.kubectl("wait", "--for=condition=Established", "crd", NAME, "--timeout=10s")
     for number in range(3):
         thing = {
             "apiVersion": f"{GROUP}/v1",
@@ -63,10 +66,10 @@ def outdated(control_plane: Lab) -> Iterator[Lab]:
             "metadata": {"name": f"t{number}", "namespace": "default"},
             "spec": {"size": number},
         }
-        control_plane.api.apply(json.dumps(thing))
-    control_plane.api.apply(definition("v1", "v2", stored="v2"))
-    yield control_plane
-    control_plane.api.kubectl("delete", "crd", NAME)
+        lab.api.apply(json.dumps(thing))
+    lab.api.apply(definition("v1", "v2", stored="v2"))
+    yield lab
+    lab.api.kubectl("delete", "crd", NAME)
 
 
 def test_upgrade_writes_objects_anew_so_that_the_old_version_can_go(outdated: Lab) -> None:

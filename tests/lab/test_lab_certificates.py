@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from admission_object import decided
-from controller_process import ControllerProcess, prepare
+from controller_process import ControllerProcess, prepare, withdraw
 
 from antrea.lab.process import wait_for
 from antrea.outside import authority
@@ -33,6 +33,7 @@ def ours(control_plane: Lab, tmp_path: Path) -> Iterator[ControllerProcess]:
         yield running
     finally:
         running.stop()
+        withdraw(control_plane)
 
 
 def ca_published(lab: Lab) -> str:
@@ -106,3 +107,4 @@ def test_files_of_the_user_are_served_and_followed(control_plane: Lab, tmp_path:
         assert running.process.poll() is None
     finally:
         running.stop()
+        withdraw(control_plane)

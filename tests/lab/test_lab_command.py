@@ -56,6 +56,11 @@ def test_down_says_what_it_did_and_messages_name_the_command_that_people_use() -
     )
 
 
+def test_a_lab_without_dev_refuses_to_reload(lab: Lab) -> None:
+    why = "this lab runs our programs from the image; `antrea-lab up --dev` runs them from the source"
+    assert call("reload", "--name", lab.record.name) == (1, "", f"antrea-lab: {why}\n")
+
+
 def test_status_and_logs_name_every_machine_and_daemon(lab: Lab) -> None:
     status = {tuple(line.split()[:3]) for line in call("status", "--name", lab.record.name)[1].splitlines()}
 

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from own_lab import own_lab
 
 from antrea.apis.crd.definition import GROUP
 from antrea.apis.crds import CRDS
+from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from antrea.lab.cluster import Lab
 
 SOURCE = os.environ.get("ANTREA_SRC", "")
@@ -63,20 +67,27 @@ def specs(plane: Lab, versions: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def test_objects_of_an_old_release_are_kept_under_ours_and_under_upstreams_again(empty_plane: Lab) -> None:
-    install(empty_plane, shown(OLD_RELEASE))
-    empty_plane.api.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(OBJECTS.values())}))
+@pytest.fixture
+def old_plane() -> Iterator[Lab]:
+    """An API server that nobody else shares: its definitions become those of an old release."""
+    with own_lab("o", Settings(nodes=0)) as lab:
+        yield lab
+
+
+def test_objects_of_an_old_release_are_kept_under_ours_and_under_upstreams_again(old_plane: Lab) -> None:
+    install(old_plane, shown(OLD_RELEASE))
+    old_plane.api.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(OBJECTS.values())}))
     wanted = {plural: body["spec"] for plural, body in OBJECTS.items()}
     # what was stored as v1alpha2 by the old release is read so without a webhook
     versions = {plural: "v1alpha2" if plural == "ippools" else "v1beta1" for plural in OBJECTS}
 
-    install(empty_plane, OURS)
-    definitions = empty_plane.api.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    install(old_plane, OURS)
+    definitions = old_plane.api.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
     assert {item["metadata"]["name"] for item in definitions} >= {crd.name for crd in CRDS}
-    assert specs(empty_plane, versions) == wanted
+    assert specs(old_plane, versions) == wanted
 
-    install(empty_plane, (Path(SOURCE) / MANIFEST).read_text())
-    assert specs(empty_plane, versions) == wanted
+    install(old_plane, (Path(SOURCE) / MANIFEST).read_text())
+    assert specs(old_plane, versions) == wanted
 
-    install(empty_plane, OURS)
-    assert specs(empty_plane, versions) == wanted
+    install(old_plane, OURS)
+    assert specs(old_plane, versions) == wanted

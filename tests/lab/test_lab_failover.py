@@ -14,12 +14,10 @@ import pytest
 from admission_object import crd
 from agent_node import in_agent, pod_namespace, wait_ready
 from outside_host import address, source_of
-from own_lab import own_lab
 from quiet_pod import quiet_pods
 
 from antrea.lab import fault, node
 from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,20 +30,20 @@ NODES = ("node-1", "node-2", "node-3")
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[Lab]:
+def three(three_nodes: Lab) -> Iterator[Lab]:
     """Three Nodes, of which two are a majority; a pool of all, and an Egress for Pods labelled egress=web."""
-    with own_lab("fo", Settings(nodes=3)) as lab:
-        lab.api.apply(
-            json.dumps(
-                crd("ExternalIPPool", "any", {"ipRanges": [{"start": IP, "end": IP}], "nodeSelector": {}})
-            )
-        )
-        selector = {"podSelector": {"matchLabels": {"egress": "web"}}}
-        lab.api.apply(json.dumps(crd("Egress", "web", {"appliedTo": selector, "externalIPPool": "any"})))
-        wait_for("a holder", lambda: holder(lab), seconds=20)
-        for name in NODES:
-            wait_for(f"BFD at {name}", lambda name=name: sessions(lab, name) == ["up", "up"], seconds=20)  # type: ignore[misc]
-        yield lab
+    lab = three_nodes
+    lab.api.apply(
+        json.dumps(crd("ExternalIPPool", "any", {"ipRanges": [{"start": IP, "end": IP}], "nodeSelector": {}}))
+    )
+    selector = {"podSelector": {"matchLabels": {"egress": "web"}}}
+    lab.api.apply(json.dumps(crd("Egress", "web", {"appliedTo": selector, "externalIPPool": "any"})))
+    wait_for("a holder", lambda: holder(lab), seconds=20)
+    for name in NODES:
+        wait_for(f"BFD at {name}", lambda name=name: sessions(lab, name) == ["up", "up"], seconds=20)  # type: ignore[misc]
+    yield lab
+    lab.api.kubectl("delete", "egress", "web")
+    lab.api.kubectl("delete", "externalippool", "any")
 
 
 def holder(lab: Lab) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-import os
 import subprocess
 import threading
 import time
@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from api_client import ApiClient
 from test_lab_rights import granted, requests
 
 from antrea.errors import Unavailable
-from antrea.lab import antrea, artifacts, cluster
+from antrea.lab import antrea, artifacts
 from antrea.lab.process import wait_for
-from antrea.lab.record import Record
-from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,20 +32,18 @@ RESUMED = 5.0
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    """A lab of its own, whose controllers may come and go."""
-    record = Record(f"p{os.getpid()}")
-    try:
-        made = cluster.up(record, Settings(nodes=2, cni="antrea"), print)
-        words = ("template", "antrea", str(CHART), "-n", "kube-system", "--set", "controller.replicas=2")
-        text = subprocess.check_output([artifacts.helm(print), *words], text=True)
-        made.api.apply(antrea.manifest(made, text))
-        wait_for("the one controller to go", lambda: all(map(elects, pods(made))), seconds=90, step=0.5)
-        wait_for("two controllers", lambda: len(ready(made)) == 2, seconds=90, step=0.5)
-        wait_for("a leader", lambda: leader(made) in ready(made), seconds=20, step=0.5)
-        yield made
-    finally:
-        cluster.down(record)
+def lab(three_nodes: Lab) -> Iterator[Lab]:
+    """With two controllers, which stay."""
+    words = ("template", "antrea", str(CHART), "-n", "kube-system", "--set", "controller.replicas=2")
+    text = subprocess.check_output([artifacts.helm(print), *words], text=True)
+    three_nodes.api.apply(antrea.manifest(three_nodes, text))
+    wait_for("the one controller to go", lambda: all(map(elects, pods(three_nodes))), seconds=90, step=0.5)
+    wait_for("two controllers", lambda: len(ready(three_nodes)) == 2, seconds=90, step=0.5)
+    wait_for("a leader", lambda: leader(three_nodes) in ready(three_nodes), seconds=20, step=0.5)
+    yield three_nodes
+    with contextlib.closing(ApiClient(three_nodes)) as client:
+        client.call("DELETE", "/apis/crd.antrea.io/v1beta1/egresses")
+        client.call("DELETE", "/apis/crd.antrea.io/v1beta1/externalippools/replicas")
 
 
 def pods(lab: Lab) -> list[dict[str, Any]]:

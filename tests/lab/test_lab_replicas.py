@@ -52,40 +52,82 @@ class Direct(ApiClient):
         self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
 
 
-def holder(lab: Lab) -> str:
+def identity(lab: Lab) -> str:
+    """Of who holds the Lease: its name, and what tells this start of it from others."""
     with contextlib.closing(ApiClient(lab)) as client:
         found = client.call("GET", LEASE)
-    name = found.body.get("spec", {}).get("holderIdentity", "") if found.status == 200 else ""
-    return str(name).partition("_")[0]
+    return str(found.body.get("spec", {}).get("holderIdentity", "")) if found.status == 200 else ""
+
+
+def holder(lab: Lab) -> str:
+    return identity(lab).partition("_")[0]
+
+
+def named(port: int) -> str:
+    """The Pod that a replica takes itself for."""
+    return f"antrea-controller-{port - PORT}"
+
+
+class Replicas:
+    """Two controllers that elect a leader; a test that ends one leaves the next test two new ones."""
+
+    def __init__(self, lab: Lab, folders: pytest.TempPathFactory) -> None:
+        self._lab = lab
+        self._folders = folders
+        self._running: list[ControllerProcess] = []
+
+    def pair(self) -> Pair:
+        """Alive, serving, known to the API server, and one of them the leader."""
+        if not self._running or any(one.process.poll() is not None for one in self._running):
+            self.end()
+            self._begin()
+        leads = {named(one.port): one for one in self._running}[holder(self._lab)]
+        return Pair(leads, next(one for one in self._running if one is not leads))
+
+    def _begin(self) -> None:
+        lab, before = self._lab, identity(self._lab)
+        prepare(lab)
+        lab.api.apply(yaml.safe_dump_all([endpoint(lab, port) for port in PORTS]))
+        self._running = [
+            ControllerProcess(lab, self._folders.mktemp(f"replica-{port}"), port=port, elect=True)
+            for port in PORTS
+        ]
+        try:
+            wait_for(
+                "certificates", lambda: all(one.certified() for one in self._running), seconds=60, step=0.3
+            )
+            self._running[0].wait()
+            wait_for("a leader", lambda: identity(lab) not in ("", before), seconds=20, step=0.2)
+        except Unavailable as late:
+            for one in self._running:
+                late.add_note(one.log.read_text()[-3000:])
+            raise
+
+    def end(self) -> None:
+        for one in self._running:
+            one.process.kill()
+            one.process.wait()
+        if self._running:
+            withdraw(self._lab)
+            slices = [f"antrea-test-{port}" for port in PORTS]
+            self._lab.api.kubectl(
+                "-n", "kube-system", "delete", "endpointslice", "--ignore-not-found", *slices
+            )
+        self._running = []
+
+
+@pytest.fixture(scope="module")
+def replicas(control_plane: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    made = Replicas(control_plane, tmp_path_factory)
+    try:
+        yield made
+    finally:
+        made.end()
 
 
 @pytest.fixture
-def pair(control_plane: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    prepare(control_plane)
-    control_plane.api.apply(yaml.safe_dump_all([endpoint(control_plane, port) for port in PORTS]))
-    replicas = [
-        ControllerProcess(control_plane, tmp_path_factory.mktemp(f"replica-{port}"), port=port, elect=True)
-        for port in PORTS
-    ]
-    try:
-        wait_for("certificates", lambda: all(one.certified() for one in replicas), seconds=60, step=0.3)
-        replicas[0].wait()
-        wait_for("a leader", lambda: holder(control_plane), seconds=20, step=0.2)
-        leads = {f"antrea-controller-{one.port - PORT}": one for one in replicas}[holder(control_plane)]
-        yield Pair(leads, next(one for one in replicas if one is not leads))
-    except Unavailable as late:
-        for one in replicas:
-            late.add_note(one.log.read_text()[-3000:])
-        raise
-    finally:
-        for one in replicas:
-            one.process.kill()
-            one.process.wait()
-        withdraw(control_plane)
-        slices = [f"antrea-test-{port}" for port in PORTS]
-        control_plane.api.kubectl(
-            "-n", "kube-system", "delete", "endpointslice", "--ignore-not-found", *slices
-        )
+def pair(replicas: Replicas) -> Pair:
+    return replicas.pair()
 
 
 class Agent(threading.Thread):
@@ -174,7 +216,8 @@ def changes(lab: Lab, names: list[str], halfway: Callable[[], None]) -> None:
 def test_a_report_to_any_replica_is_the_leaders_and_any_replica_shows_it(pair: Pair) -> None:
     assert post(pair.other, "by-the-other") == 201
     assert post(pair.leader, "by-the-leader") == 201
-    assert reported(pair.leader) == reported(pair.other) == {"by-the-other", "by-the-leader"}
+    wanted = {"by-the-other", "by-the-leader"}
+    assert reported(pair.leader) == reported(pair.other) >= wanted
     shown = [
         json.loads(pair.leader.lab.api.kubectl("get", "controllerinfo", "antrea-controller", "-o", "json"))
         for _ in range(4)
@@ -277,7 +320,7 @@ def test_a_killed_leader_is_replaced_while_a_hundred_objects_change_and_nothing_
     }
     assert max(reported_after, resumed) < RESUMED
     assert "DELETED" not in agent.events
-    assert holder(lab) == f"antrea-controller-{pair.other.port - PORT}"
+    assert holder(lab) == named(pair.other.port)
     with contextlib.closing(ApiClient(lab)) as client:
         for name in left:
             client.call("DELETE", f"/api/v1/nodes/{name}")
@@ -288,7 +331,7 @@ def test_a_leader_that_is_told_to_end_hands_over_at_once(pair: Pair) -> None:
     pair.leader.process.terminate()
     wait_for(
         "the other to lead",
-        lambda: holder(pair.leader.lab) == f"antrea-controller-{pair.other.port - PORT}",
+        lambda: holder(pair.leader.lab) == named(pair.other.port),
         seconds=10,
         step=0.05,
     )

@@ -48,7 +48,7 @@ def run(lab: Lab, *words: str, code: int = 0, seconds: float = 30) -> subprocess
 def running(lab: Lab, *words: str) -> Iterator[subprocess.Popen[str]]:
     """While the block runs; it is killed in the end if it has not ended."""
     with subprocess.Popen(
-        command(lab, *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment()
+        command(lab, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     ) as process:
         try:
             yield process
