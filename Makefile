@@ -7,9 +7,11 @@ BENCH ?= engine
 HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
 UNIT_FIRST := tests/unit/engine tests/unit/outside
 PROCESS_FIRST := tests/process/controller
+# These wait for timers of others more than they compute.
+HOST_FIRST := $(patsubst %,tests/host/test_host_%.py,announcement bfd gossip tunnel_neighbour)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format unit unit-first unit-second process process-first process-second ovs host lab-test vm parity test-wide bench docs image manifests cni clean clean-all
+.PHONY: help check format unit unit-first unit-second process process-first process-second ovs host host-first host-second lab-test vm parity test-wide bench docs image manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -51,7 +53,13 @@ ovs: ## real ovs-vswitchd with a dummy datapath; then the coverage of unit, proc
 	coverage report --skip-covered --show-missing --fail-under=90
 
 host: ## real kernel, nftables and packets in fresh network namespaces (root)
-	$(PYTEST) tests/host
+	$(HALVES) host-first host-second
+
+host-first:
+	$(PYTEST) $(HOST_FIRST)
+
+host-second:
+	$(PYTEST) tests/host $(HOST_FIRST:%=--ignore=%)
 
 lab-test: ## real Kubernetes nodes with our image and manifest (root)
 	antrea-lab prepare
