@@ -1,0 +1,70 @@
+"""Statuses of policies after the recorded reports of agents are upstream's ($ANTREA_GOLDEN)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from recorded_world import GOLDEN, RECORDED, recorded, world
+
+from antrea.apis.controlplane_report import NetworkPolicyStatus
+from antrea.apis.status import Status
+from antrea.features.network_policy.realization import noted
+
+pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers")
+AGENT = GOLDEN / "raw/agent"
+STEPS = {
+    "status.realized-one-node.json": "acnp.platform-samelabels.after-n1.yaml",
+    "status.realized-both-nodes.json": "acnp.platform-samelabels.after-n2.yaml",
+    "status.failure.json": "",
+    "status.failure-other-node-ok.json": "acnp.with-groups.failure.yaml",
+    "status.old-generation.json": "acnp.emergency-drop.old-generation.yaml",
+}
+"""What was posted, and the policy that was shown after it."""
+
+
+def posted(name: str) -> NetworkPolicyStatus:
+    words = shlex.split((AGENT / name).read_text().partition("\n")[0])
+    return msgspec.json.decode(words[words.index("--data-binary") + 1], type=NetworkPolicyStatus)
+
+
+def shown(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((AGENT / name).read_text())
+    return found
+
+
+def test_statuses_after_each_report_are_upstreams() -> None:
+    facts, engine = world()
+    # its second generation, as it was by then
+    (one,) = (
+        one
+        for one in recorded("get/clusternetworkpolicies.yaml")
+        if one["metadata"]["name"] == "emergency-drop"
+    )
+    watch = RECORDED["clusternetworkpolicies"]
+    later = shown("acnp.emergency-drop.old-generation.yaml")
+    assert later["metadata"]["generation"] == one["metadata"]["generation"] + 1
+    row = watch.row(msgspec.convert(later, watch.kind))
+    assert row is not None
+    facts.put(row)
+    said = {entry.path: entry for entry in engine.plan().put if isinstance(entry, Status)}
+    for report, policy in STEPS.items():
+        noted(facts, posted(report))
+        said |= {entry.path: entry for entry in engine.plan().put if isinstance(entry, Status)}
+        if not policy:
+            continue
+        wanted = shown(policy)
+        status = said[f"/apis/crd.antrea.io/v1beta1/clusternetworkpolicies/{wanted['metadata']['name']}"]
+        theirs = wanted["status"]
+        conditions = [{**one, "lastTransitionTime": None} for one in theirs.pop("conditions")]
+        assert dict(status.fields) == theirs, report
+        ours = [
+            json.loads(msgspec.json.encode(condition)) | {"lastTransitionTime": None}
+            for condition in status.conditions
+            if condition.status
+        ]
+        assert ours == conditions, report
