@@ -44,6 +44,21 @@ def _issue(
     return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """What the key is for, without which clients that verify as RFC 5280 asks refuse an authority (Python from 3.13 on)."""
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
 def _made(names: list[str], addresses: list[str], days: int) -> str:
 
     stamp = int(datetime.now(UTC).timestamp())
@@ -55,13 +70,17 @@ def _made(names: list[str], addresses: list[str], days: int) -> str:
         subject, key, authority, signer, days,
         (
             (x509.BasicConstraints(ca=False, path_length=None), True),
+            (_usage(signs_certificates=False), True),
             (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
             (x509.SubjectAlternativeName(alternatives), False),
         ),
     )  # fmt: skip
     root = _issue(
         authority, signer, authority, signer, days,
-        ((x509.BasicConstraints(ca=True, path_length=None), True),),
+        (
+            (x509.BasicConstraints(ca=True, path_length=None), True),
+            (_usage(signs_certificates=True), True),
+        ),
     )  # fmt: skip
     key_pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

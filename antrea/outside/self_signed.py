@@ -22,6 +22,17 @@ def pem(names: list[str], addresses: list[str], days: int) -> tuple[str, str]:
     now = datetime.now(UTC)
     alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -32,6 +43,9 @@ def pem(names: list[str], addresses: list[str], days: int) -> tuple[str, str]:
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        # clients that verify as RFC 5280 asks want to know what it may sign, and with which key (Python from 3.13 on)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(usage, critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .sign(key, hashes.SHA256())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 from antrea.errors import Unavailable
 from antrea.outside import authority
 from antrea.outside.serving_certificate import ServingCertificate
-from antrea.outside.tls import server_tls
+from antrea.outside.tls import self_signed, server_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -116,6 +117,17 @@ def test_a_serving_certificate_comes_with_its_authority_and_lasts_a_year() -> No
 
     assert FIRST.certificate_pem.count("BEGIN CERTIFICATE") == 2
     assert 364 < (authority.ends(FIRST.certificate_pem) - time.time()) / 86400 < 366
+
+
+def test_a_client_that_is_strict_verifies_our_certificates(tmp_path: Path) -> None:
+    leaf, own_ca = (f"-----BEGIN{one}" for one in FIRST.certificate_pem.split("-----BEGIN")[1:])
+    alone = self_signed(("antrea-agent", "localhost"), ("127.0.0.1",)).certificate_pem
+    for name, text, ca in (("leaf", leaf, own_ca), ("alone", alone, alone)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / "ca").write_text(ca)
+        words = ["-x509_strict", "-purpose", "sslserver", "-CAfile", f"{tmp_path}/ca", f"{tmp_path}/{name}"]
+        done = subprocess.run(["openssl", "verify", *words], capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == (f"{tmp_path}/{name}: OK\n", "")
 
 
 def test_what_is_no_certificate_has_no_end() -> None:
