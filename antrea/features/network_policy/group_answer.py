@@ -71,7 +71,8 @@ def members(
 def _number(query: Mapping[str, str], key: str) -> int:
     value = query.get(key, "0") or "0"
     if not value.isdecimal():
-        raise Invalid(key, f"received invalid page number or limit for {key}: {value}")
+        what = "number" if key == "page" else key
+        raise Invalid(key, f"received invalid page {what} {value} for pagination")
     return int(value)
 
 
