@@ -352,6 +352,7 @@ ACTIONS: tuple[Action, ...] = (
         "Find leftovers and conflicts on Nodes, and how to repair them",
         "antrea.antctl.doctor.command",
     ),
+    Action("", "explain", "R", "Explain what network policies do with a packet", "antrea.antctl.explain"),
     Action("", "check", "R", "Performs pre and post installation checks", "antrea.antctl.check.command"),
     Action("", "proxy", "CR", "Run a reverse proxy to access Antrea API", "antrea.antctl.proxy"),
     Action("", "supportbundle", "AC", "Generate support bundle", "antrea.antctl.supportbundle"),

@@ -16,6 +16,7 @@ from antrea.antctl.failure import Failure
 from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO
 from antrea.antctl.request import Answered, ask, save
 from antrea.antctl.supportbundle import create
+from antrea.explain.objects import KINDS
 from antrea.outside.bundle_redaction import Redaction, tree
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ LISTS = (
     ("deployments", "/apis/apps/v1/deployments"),
     ("replicas", "/apis/apps/v1/replicasets"),
     ("daemonsets", "/apis/apps/v1/daemonsets"),
+    *((kind.title, kind.path) for kind in KINDS if kind.title not in ("pods", "nodes")),
 )
+"""Titles of sections; those of `KINDS` are what `antctl explain` reads."""
 CONFIG_MAPS = ("antrea-config", "antrea-ca", "antrea-ipsec-ca", "antrea-cluster-identity")
 LOG_BYTES = 64 << 20
 """Of one container's log."""

@@ -42,6 +42,12 @@ class Kind(NamedTuple):
     struct: type[msgspec.Struct]
 
     @property
+    def title(self) -> str:
+        """Of the kind in files: pods, networkpolicies.networking.k8s.io."""
+        group, slash, _ = self.api_version.partition("/")
+        return f"{self.plural}.{group}" if slash else self.plural
+
+    @property
     def path(self) -> str:
         """The list of all Namespaces, at the API server."""
         return f"{'/apis' if '/' in self.api_version else '/api'}/{self.api_version}/{self.plural}"

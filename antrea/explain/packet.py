@@ -10,6 +10,8 @@ from antrea.apis.core import Pod
 from antrea.errors import Invalid
 
 PORTED = ("TCP", "UDP", "SCTP")
+ANY_PORT = 40000
+"""The source port of a packet, where nobody says another."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -42,7 +44,8 @@ class Packet(msgspec.Struct, frozen=True):
     def what(self) -> str:
         """Such as 80/tcp or icmp type 8."""
         if self.protocol in PORTED:
-            origin = f" from port {self.source_port}" if self.source_port is not None else ""
+            told = self.source_port not in (None, ANY_PORT)
+            origin = f" from port {self.source_port}" if told else ""
             return f"{self.port}/{self.protocol.lower()}{origin}"
         code = f" code {self.icmp_code}" if self.icmp_code is not None else ""
         return f"icmp type {self.icmp_type}{code}"

@@ -107,8 +107,8 @@ def _exemption(packet: Packet, direction: str) -> str:
     end = source if direction == EGRESS else destination
     side = "source" if direction == EGRESS else "destination"
     if end.pod is None:
-        what = f"the network of Node {end.host}" if end.host else "no Pod of this cluster"
-        return f"The {side} {end.ip} is {what}: no policy is for it."
+        what = f"belongs to Node {end.host}" if end.host else "is no Pod of this cluster"
+        return f"The {side} {end.ip} {what}: no policy is for it."
     if direction == INGRESS and source.host and source.host == end.pod.spec.node_name:
         return f"Processes of Node {source.host} reach its own Pods whatever policies say."
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple
@@ -96,6 +97,12 @@ class World:
         self._groups = {(one.metadata.namespace, one.metadata.name): one.spec for one in objects.groups}
         self._groups |= {("", one.metadata.name): one.spec for one in objects.cluster_groups}
 
+    def with_policies(self, objects: Objects) -> World:
+        """The same Pods, groups and tiers under the policies of `objects`."""
+        found = copy.copy(self)
+        found.objects = objects
+        return found
+
     def tier(self, name: str) -> tuple[str, int]:
         """Name and priority of a policy's tier, by any of the names that policies may use."""
         known = name.lower() if name in SYSTEM else name or DEFAULT_TIER
@@ -109,10 +116,12 @@ class World:
             pod = self.pods.get(text)
             if pod is None:
                 raise Invalid(text, "there is no such Pod, or it has ended")
-            found = [one.ip for one in pod.status.pod_ips if family(one.ip) == v]
-            if not found:
-                raise Invalid(text, f"the Pod has no IPv{v} address")
-            return self._of_host(pod, found[0]) if pod.spec.host_network else End(ip(found[0]), pod)
+            found = [one for one in pod_ips(pod) if family(one) == v]
+            if not found or not pod.spec.node_name:
+                raise Invalid(
+                    text, f"the Pod has no IPv{v} address" if pod.spec.node_name else "the Pod is on no Node"
+                )
+            return self._of_host(pod, found[0]) if pod.spec.host_network else End(found[0], pod)
         try:
             address = ip(text)
         except ValueError:
@@ -122,7 +131,7 @@ class World:
     def owner(self, address: str) -> End:
         """The Pod or Node of an address, if it is one's."""
         for pod in self.pods.values():
-            if not pod.spec.host_network and any(ip(one.ip) == address for one in pod.status.pod_ips):
+            if not pod.spec.host_network and address in pod_ips(pod):
                 return End(address, pod)
         host = next((name for name, node in self.nodes.items() if address in node_ips(node)), "")
         return End(address, host=host)
@@ -131,7 +140,7 @@ class World:
         """Families in which an end has an address. Raises Invalid."""
         if "/" in text:
             pod = self.pods.get(text)
-            return {family(one.ip) for one in pod.status.pod_ips} if pod else {4, 6}
+            return {family(one) for one in pod_ips(pod)} if pod else {4, 6}
         try:
             return {family(ip(text))}
         except ValueError:
@@ -142,7 +151,13 @@ class World:
         return self._pods[pod.metadata.namespace, pod.metadata.name]
 
     def _of_host(self, pod: Pod, address: str) -> End:
-        return End(ip(address), host=pod.spec.node_name)
+        return End(address, host=pod.spec.node_name)
+
+    def gateway(self, node: str, v: int) -> str:
+        """The address with which a Node's own processes speak to Pods of others; empty if it has no Pods."""
+        found = self.nodes.get(node)
+        own = (gateway(cidr) for cidr in _pod_cidrs(found)) if found else ()
+        return next((one for one in own if family(one) == v), "")
 
     # whom selectors mean
 
@@ -313,7 +328,7 @@ def _pod_member(pod: Pod) -> Member:
         pod.metadata.namespace,
         pod.metadata.name,
         pod.metadata.labels,
-        frozenset(ip(one.ip) for one in pod.status.pod_ips) if own else frozenset(),
+        frozenset(pod_ips(pod)) if own else frozenset(),
         tuple(
             (port.name, port.protocol, port.container_port)
             for container in pod.spec.containers
@@ -322,6 +337,11 @@ def _pod_member(pod: Pod) -> Member:
         ),
         pod.spec.service_account_name,
     )
+
+
+def pod_ips(pod: Pod) -> list[str]:
+    """Addresses of a Pod, in one spelling."""
+    return [ip(one.ip) for one in pod.status.pod_ips if one.ip]
 
 
 def node_ips(node: Node) -> set[str]:
@@ -333,10 +353,13 @@ def node_ips(node: Node) -> set[str]:
     for one in node.status.addresses:
         by_type.setdefault(one.type, []).append(one.address)
     found = _first_of_family(by_type.get("InternalIP") or by_type.get("ExternalIP") or ())
-    cidrs = node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
-    found |= {gateway(cidr) for cidr in cidrs}
+    found |= {gateway(cidr) for cidr in _pod_cidrs(node)}
     transport = node.metadata.annotations.get(TRANSPORT, "")
     return found | _first_of_family(transport.split(",") if transport else ())
+
+
+def _pod_cidrs(node: Node) -> tuple[str, ...]:
+    return node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
 
 
 def gateway(cidr: str) -> str:

@@ -1,0 +1,232 @@
+"""antctl explain against a cluster on loopback with an agent on each Node, and against a support bundle of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+from loopback import answering
+
+from antrea.agent.api_server import certificate
+from antrea.antctl import mode
+from antrea.antctl.main import antctl
+from antrea.antctl.request import Server
+from antrea.antctl.supportbundle_cluster import write_cluster
+from antrea.outside.kube_access import kubeconfig
+from antrea.outside.tls import server_tls
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from click.testing import Result
+
+PAIR = certificate()
+CRD = "/apis/crd.antrea.io/v1beta1"
+CLOSED = {
+    "metadata": {
+        "namespace": "shop",
+        "name": "closed",
+        "uid": "1",
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+    },
+    "spec": {
+        "podSelector": {"matchLabels": {"app": "web"}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {}}], "ports": [{"port": 80, "protocol": "TCP"}]}],
+    },
+}
+PASSES = (
+    " 9. EgressRule: priority 0, cookie 0x1\n    goto_table:L3Forwarding\n12. L3Forwarding: ip, priority 210\n"
+    "15. IngressRule: conj_id=3,ip, priority 190, cookie 0x2\n17. IngressMetric: ct_label=0x3\n21. Output: reg0=0x2\n"
+)
+DROPPED = (
+    " 9. EgressRule: priority 0, cookie 0x1\n12. L3Forwarding: ip, priority 210\n"
+    "16. IngressDefaultRule: reg1=0xb, priority 200, cookie 0x2\n    drop\n"
+)
+
+
+def pod(name: str, last: int, node: str) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "shop", "name": name, "labels": {"app": name}, "creationTimestamp": None},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": name, "env": [{"name": "DB_TOKEN", "value": "x"}]}],
+        },
+        "status": {"phase": "Running", "podIPs": [{"ip": f"10.10.0.{last}"}]},
+    }
+
+
+class Shop:
+    """What kube-apiserver and the agents answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kubeconfig = folder / "kubeconfig"
+        self.trace = PASSES
+        self.asked: list[dict[str, str]] = []
+        """Of agents."""
+        self.lists: dict[str, list[dict[str, Any]]] = {
+            "/api/v1/namespaces": [{"metadata": {"name": "shop"}}],
+            "/api/v1/pods": [pod("client", 11, "n1"), pod("web", 12, "n1")],
+            "/api/v1/services": [],
+            "/apis/networking.k8s.io/v1/networkpolicies": [CLOSED],
+            "/apis/apps/v1/daemonsets": [{"metadata": {"name": "antrea-agent", "namespace": "kube-system"}}],
+            **{f"{CRD}/{one}": [] for one in ("clusternetworkpolicies", "networkpolicies", "tiers", "groups", "clustergroups")},
+        }  # fmt: skip
+
+    def begin(self, kubernetes: str, agent: str) -> None:
+        """Both listen now."""
+        bundle = base64.b64encode(PAIR.certificate_pem.encode()).decode()
+        port = int(agent.rpartition(":")[2])
+        info = {"metadata": {"name": "n1"}, "nodeRef": {"name": "n1"}, "apiPort": port, "apiCABundle": bundle}
+        self.lists[f"{CRD}/antreaagentinfos"] = [info]
+        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        self.lists["/api/v1/nodes"] = [{"metadata": {"name": "n1"}, "status": {"addresses": addresses}}]
+        config = {
+            "apiVersion": "v1",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": kubernetes}}],
+            "users": [{"name": "u", "user": {"token": "anna"}}],
+        }
+        self.kubeconfig.write_text(json.dumps(config))
+
+    async def kubernetes(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            return web.json_response({"status": {"token": "of-antctl"}}, status=201)
+        if request.path in self.lists:
+            return web.json_response({"metadata": {}, "items": self.lists[request.path]})
+        collection, _, name = request.path.rpartition("/")
+        for one in self.lists.get(collection, ()):
+            if one["metadata"]["name"] == name:
+                return web.json_response(one)
+        return web.json_response({"kind": "Status", "message": "not found"}, status=404)
+
+    async def agent(self, request: web.Request) -> web.StreamResponse:
+        assert (request.path, request.headers["Authorization"]) == ("/ovstracing", "Bearer of-antctl")
+        self.asked.append(dict(request.query))
+        return web.json_response({"result": self.trace})
+
+    async def explain(self, *words: str) -> Result:
+        """`antctl explain` beside the servers' loop."""
+        command = ["-k", str(self.kubeconfig), "explain", *words]
+        return await asyncio.to_thread(CliRunner().invoke, antctl(mode.REMOTE), command, prog_name="antctl")
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    found = Shop(tmp_path)
+    async with (
+        answering(found.kubernetes) as kubernetes,
+        answering(found.agent, server_tls(PAIR)) as agent,
+    ):
+        found.begin(kubernetes, agent)
+        yield found
+
+
+ENDS = ("--from", "shop/client", "--to", "shop/web")
+
+
+async def test_antctl_explain_prints_verdict_rule_change_and_the_flows_of_the_node(shop: Shop) -> None:
+    result = await shop.explain(*ENDS, "--port", "80/tcp")
+    assert (result.exit_code, result.stdout.splitlines()) == (
+        0,
+        [
+            "Allow: 80/tcp from shop/client (10.10.0.11) to shop/web (10.10.0.12)",
+            "Because: Ingress rule 0 of K8sNetworkPolicy shop/closed allows the packet.",
+            "",
+            "DIRECTION POD         VERDICT BECAUSE                                                            ",
+            "Egress    shop/client Allow   No policy isolates Pod shop/client for egress, and no rule matches.",
+            "Ingress   shop/web    Allow   Ingress rule 0 of K8sNetworkPolicy shop/closed allows the packet.  ",
+            "",
+            "The smallest change that would refuse it: Delete ingress rule 0 of K8sNetworkPolicy shop/closed.",
+            "",
+            "Switch of Node n1 (egress): does the same, by these flows:",
+            "  EgressRule: priority 0, cookie 0x1",
+            "",
+            "Switch of Node n1 (ingress): does the same, by these flows:",
+            "  IngressRule: conj_id=3,ip, priority 190, cookie 0x2",
+            "  IngressMetric: ct_label=0x3",
+            "",
+            "Not taken into account:",
+            "- the cluster does not know externalentities.crd.antrea.io: none is taken into account",
+        ],
+    )
+    assert shop.asked[0] == {
+        "source": "shop/client",
+        "destination": "shop/web",
+        "flow": "tcp,tcp_src=40000,tcp_dst=80",
+        "addressFamily": "4",
+    }
+
+
+async def test_antctl_explain_ends_with_3_for_what_is_refused_and_4_where_the_switch_does_otherwise(
+    shop: Shop,
+) -> None:
+    shop.trace = DROPPED
+    refused = await shop.explain(*ENDS, "--port", "81/tcp", "-o", "json")
+    answer = json.loads(refused.stdout)
+    assert (refused.exit_code, answer["verdict"], answer["direction"]) == (3, "Drop", "Ingress")
+    assert answer["changes"] == ["Add port 81/tcp to ingress rule 0 of K8sNetworkPolicy shop/closed."]
+    assert answer["switches"][1] == {
+        "node": "n1",
+        "direction": "Ingress",
+        "agrees": True,
+        "flows": ["IngressDefaultRule: reg1=0xb, priority 200, cookie 0x2"],
+        "why": "",
+    }
+    otherwise = await shop.explain(*ENDS, "--port", "80/tcp")
+    assert otherwise.exit_code == 4
+    assert "Switch of Node n1 (ingress): DOES OTHERWISE, by these flows:" in otherwise.stdout
+
+
+async def test_antctl_explain_says_so_if_an_agent_cannot_be_reached(shop: Shop) -> None:
+    shop.lists[f"{CRD}/antreaagentinfos"] = []
+    result = await shop.explain(*ENDS)
+    assert result.exit_code == 0
+    assert (
+        "Switch of Node n1 (egress): it could not be asked: request to server failed: not found\n"
+        in result.stdout
+    )
+    assert "could not be asked" not in (await shop.explain(*ENDS, "--no-switches")).stdout
+
+
+async def test_antctl_explain_says_the_same_of_a_support_bundle(shop: Shop) -> None:
+    folder = shop.folder / "bundle"
+    folder.mkdir()
+    server = Server(kubeconfig(shop.kubeconfig, plugins=True), 5)
+    await asyncio.to_thread(write_cluster, server, "kube-system", folder / "clusterinfo")
+    live = await shop.explain(*ENDS, "--no-switches", "-o", "yaml")
+    shop.lists.clear()
+    offline = await shop.explain(*ENDS, "--bundle", str(folder), "-o", "yaml")
+    assert offline.exit_code == 0
+    assert offline.stdout.partition("lacks:")[0] == live.stdout.partition("lacks:")[0]
+    assert (
+        "clusterinfo: externalentities.crd.antrea.io not complete: request to server failed: not found"
+        in offline.stdout
+    )
+
+
+async def test_antctl_explain_names_what_it_lacks(shop: Shop) -> None:
+    old = shop.folder / "clusterinfo"
+    old.write_text("#pods\n#nodes\n#configs\n")
+    broken = shop.folder / "broken"
+    broken.write_text("#pods\n{\n#namespaces\n#networkpolicies.networking.k8s.io\n")
+    shop.lists["/api/v1/pods"].append({"metadata": {"namespace": "shop", "name": "odd"}, "spec": 1})
+    for words, why in (
+        (("--bundle", str(shop.folder)), "has no namespaces, networkpolicies.networking.k8s.io: bundles have them since"),
+        (("--bundle", str(shop.folder / "none")), "an explanation needs the file clusterinfo of a bundle"),
+        (("--bundle", str(broken)), "broken: while parsing"),
+        ((), "Error: Pod shop/odd: Expected `object`, got `int`"),
+    ):  # fmt: skip
+        result = await shop.explain(*ENDS, *words)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert why in result.stderr
+    del shop.lists["/api/v1/pods"]
+    assert "pods: request to server failed: not found" in (await shop.explain(*ENDS)).stderr
