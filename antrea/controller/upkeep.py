@@ -1,5 +1,5 @@
 """What the computing process keeps true in the cluster so that the front is found and trusted: certificate, CA, default Tiers;
-and the key of agents' gossip."""
+the key of agents' gossip; and the cluster's identity."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from antrea.controller.certificates import PROVIDED, SELF_SIGNED, Provided, SelfSigned
+from antrea.controller.cluster_identity import keep_identity
 from antrea.controller.gossip_keys import GossipKeys
 from antrea.controller.tiers import create_default_tiers
 from antrea.outside.ca_publisher import CaPublisher
@@ -40,5 +41,7 @@ async def upkeep(
         group.create_task(publisher.run(), name="CA")
         group.create_task(source, name="certificate")
         group.create_task(lead.meanwhile(GossipKeys(kube, namespace).run), name="key of gossip")
+        identity = lead.meanwhile(lambda: keep_identity(kube, namespace))
+        group.create_task(identity, name="identity of the cluster")
         if tiers:
             group.create_task(lead.meanwhile(lambda: create_default_tiers(kube)), name="default Tiers")

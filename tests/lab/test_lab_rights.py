@@ -32,6 +32,7 @@ ONLY_WHEN = {
     ("antrea-agent", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token to the agent",
     ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
     ("antrea-controller", "patch", "secrets/antrea-memberlist-keys"): "somebody took the key out of it",
+    ("antrea-controller", "patch", "configmaps/antrea-cluster-identity"): "somebody emptied it",
     ("antrea-controller", "patch", "tiers.crd.antrea.io"): "somebody changed the priority of a default Tier",
     ("antrea-controller", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token",
     (

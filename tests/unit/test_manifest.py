@@ -64,6 +64,7 @@ def test_the_manifests_objects_are_those_of_upstream_that_exist_here() -> None:
             "aggregate-traceflows-view",
             "antctl",
             "antrea-agent",
+            "antrea-cluster-identity-reader",
             "antrea-controller",
         ],
         "ClusterRoleBinding": ["antctl", "antrea-agent", "antrea-controller"],
