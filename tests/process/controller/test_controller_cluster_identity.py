@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from certificate_world import api_server
+from certificate_world import api_server, until
 
 from antrea.controller import cluster_identity
 from antrea.controller.cluster_identity import keep_identity
@@ -46,13 +47,11 @@ async def test_an_identity_that_is_none_is_left_to_who_wrote_it() -> None:
 
 
 async def test_an_identity_is_given_as_soon_as_the_api_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_identity, "RETRY_SECONDS", 0.05)
     async with api_server({}) as (server, kube):
         server.refuse = "RBAC says no"
-
-        async def allowed(_: float) -> None:
-            server.refuse = ""
-
-        monkeypatch.setattr(cluster_identity.asyncio, "sleep", allowed)
-        await keep_identity(kube, "kube-system")
-        assert len(server.writes) == 2
+        giving = asyncio.create_task(keep_identity(kube, "kube-system"))
+        await until(lambda: len(server.writes) > 1)
+        server.refuse = ""
+        await giving
         assert given(server)
