@@ -42,6 +42,7 @@ def changes(world: World, packet: Packet) -> tuple[str, ...]:
 
     Empty if no policy can.
     """
+    world = world.near(packet)
     found = judged(world, packet)
     if found.verdict == "Allow":
         for one in _closable(found.ingress, found.egress):

@@ -83,6 +83,7 @@ def judged(world: World, packet: Packet) -> Judged:
 
 def half(world: World, packet: Packet, direction: str) -> Half:
     """One direction of the packet."""
+    world = world.near(packet)
     end = packet.source if direction == EGRESS else packet.destination
     if exempt := _exemption(packet, direction):
         name = pod_name(end.pod) if end.pod else ""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from antrea.apis.crd.part import IPBlock, LabelSelector
     from antrea.apis.networking import IPBlock as KubeBlock
     from antrea.explain.objects import Objects
+    from antrea.explain.packet import Packet
 
 ENDED = ("Succeeded", "Failed")
 DEFAULT_TIER = "application"
@@ -96,11 +97,20 @@ class World:
         self._pods = {(one.namespace, one.name): one for one in self.members if one.kind == "pod"}
         self._groups = {(one.metadata.namespace, one.metadata.name): one.spec for one in objects.groups}
         self._groups |= {("", one.metadata.name): one.spec for one in objects.cluster_groups}
+        self._whole = self
+        self._strangers: dict[tuple[str, str], bool] = {}
 
     def with_policies(self, objects: Objects) -> World:
         """The same Pods, groups and tiers under the policies of `objects`."""
         found = copy.copy(self)
         found.objects = objects
+        return found
+
+    def near(self, packet: Packet) -> World:
+        """The same, with those members only that the packet is from or for: no other matters to it."""
+        found = copy.copy(self)
+        ends = {packet.source.ip, packet.destination.ip}
+        found.members = tuple(one for one in self.members if not ends.isdisjoint(one.ips))
         return found
 
     def tier(self, name: str) -> tuple[str, int]:
@@ -271,9 +281,13 @@ class World:
 
     def strange(self, home: str, applied: Iterable[AppliedTo]) -> str:
         """The name of a Group that selects somebody of another Namespace, which no policy of `home` can be for."""
+        known = self._strangers
         for one in applied:
-            members = self.group(home, one.group).members if home and one.group else ()
-            if any(member.namespace != home for member in members):
+            key = (home, one.group)
+            if home and one.group and key not in known:
+                # of all, not only of those near a packet
+                known[key] = any(member.namespace != home for member in self._whole.group(*key).members)
+            if known.get(key):
                 return one.group
         return ""
 
