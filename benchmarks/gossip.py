@@ -209,11 +209,11 @@ def placement() -> None:
     """1,000 addresses over 100 Nodes, and what a Node that leaves moves."""
     nodes = list(places_of(100))
     wishes = [Wish("", f"egress-{n}", f"10.{n // 250}.9.{n % 250}", "pool") for n in range(1000)]
-    taken, before = [], place(wishes, {"pool": nodes}, lambda _: 255)
+    taken, before = [], place(wishes, {"pool": [nodes]}, lambda _: 255)
     moved, wrong = [], 0
     for gone in nodes[:20]:
         began = time.perf_counter()
-        after = place(wishes, {"pool": [node for node in nodes if node != gone]}, lambda _: 255)
+        after = place(wishes, {"pool": [[node for node in nodes if node != gone]]}, lambda _: 255)
         taken.append(1000 * (time.perf_counter() - began))
         moves = {name for name in before if before[name] != after[name]}
         moved.append(float(len(moves)))

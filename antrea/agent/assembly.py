@@ -14,6 +14,7 @@ from antrea.agent.bootstrap import prepare
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
+from antrea.agent.handover import Handover
 from antrea.agent.health import Health
 from antrea.agent.id_floor import keep_clear
 from antrea.agent.membership import Membership, cluster_feed
@@ -35,6 +36,7 @@ from antrea.facts.pod import LocalPod
 from antrea.features.egress import agent as egress
 from antrea.features.egress import owner as egress_placement
 from antrea.features.egress.address import Announce, Assigned
+from antrea.features.egress.handover import Part
 from antrea.features.feature import Families, Realised
 from antrea.features.network_policy import agent as network_policy
 from antrea.features.network_policy.sent import KINDS as POLICY_KINDS
@@ -166,6 +168,7 @@ class Agent:
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
         self.facts = Facts(self.journal)
         self.ready = Readiness()
+        self.handover = Handover(self.facts)
         self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
@@ -258,8 +261,7 @@ class Agent:
             self.facts.ids.limit(pool, most)
         for pool, low, high in (bounds for feature in self.features for bounds in feature.ranks):
             self.facts.ids.between(pool, low, high)
-        acts: dict[type[Act], Doing] = {Announce: self.announcer.announce, Assigned: self._assigned}
-        self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.view.now.gates.names))
+        self.engine = Engine(self.facts, units, sinks, self._acts, sweeps(self.view.now.gates.names))
         self.controlplane.connected = lambda: self.engine.resync(reports)
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, nft, tunnels))
         self.health.follow(db, switch)
@@ -281,6 +283,10 @@ class Agent:
         if not self.facts.feeds.has(LocalPod):
             await self._listed((LocalPod,))
             await self._reconcile()
+
+    @property
+    def _acts(self) -> dict[type[Act], Doing]:
+        return {Announce: self.announcer.announce, Assigned: self._assigned, Part: self.handover.part}
 
     def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
         feeds: dict[str, Feed] = {

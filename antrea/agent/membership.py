@@ -85,6 +85,7 @@ def cluster_node(node: Node) -> ClusterNode | None:
         most_egress_ips=int(most) if most.isdecimal() else None,
         pod_cidrs=cidrs,
         gossips=meta.labels.get(OS, LINUX) == LINUX,
+        cordoned=node.spec.unschedulable,
     )
 
 

@@ -49,6 +49,8 @@ class NodeSpec(CoreStruct, frozen=True):
 
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
     pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
+    unschedulable: bool = False
+    """Cordoned."""
 
 
 class NodeStatus(CoreStruct, frozen=True):

@@ -69,6 +69,8 @@ class Egress(Fact, frozen=True):
     """RFC 3339"""
     node: str = ""
     """Who holds the address, as status.egressNode says."""
+    held: str = ""
+    """Which address that is, as Python writes it: status.egressIP."""
 
     indexes: ClassVar[Mapping[str, Callable[[Egress], Iterable[Hashable]]]] = {
         "ip": lambda row: (row.ip,) if row.ip else (),
@@ -88,6 +90,18 @@ class EgressOwner(Fact, frozen=True):
     """Empty: none can."""
     why: str = ""
     """Why none can."""
+
+    @property
+    def key(self) -> str:
+        return self.egress
+
+
+class Parted(Fact, frozen=True):
+    """This Node waited long enough since another took over an address: it gives it up; the agent's clock writes it."""
+
+    egress: str
+    ip: str
+    to: str
 
     @property
     def key(self) -> str:

@@ -22,6 +22,8 @@ class ClusterNode(Fact, frozen=True):
     """At most one per family, IPv4 first."""
     gossips: bool = True
     """Whether its agent does: those on Linux do."""
+    cordoned: bool = False
+    """spec.unschedulable"""
 
     @property
     def key(self) -> str:
@@ -33,10 +35,18 @@ class Member(Fact, frozen=True):
 
     node: str
     alive: bool
+    left: bool = False
+    """It said goodbye a moment ago, so that it may still answer for what it hands over."""
+    why: str = ""
+    """What it was found so by."""
 
     @property
     def key(self) -> str:
         return self.node
+
+
+class Leaving(Fact, frozen=True):
+    """This agent is about to end for good, and hands over what it holds; its farewell writes it."""
 
 
 class Quorum(Fact, frozen=True):
@@ -67,10 +77,19 @@ class PoolSelector(Fact, frozen=True):
 
 
 class PoolMembers(Fact, frozen=True):
-    """Nodes of an ExternalIPPool whose agents live, sorted; derived."""
+    """Nodes of an ExternalIPPool whose agents live, sorted by name, the better ones first; derived."""
 
     pool: str
     nodes: tuple[str, ...]
+    cordoned: tuple[str, ...] = ()
+    """Only if no other can."""
+    leaving: tuple[str, ...] = ()
+    """Only if no other can at all."""
+
+    @property
+    def tiers(self) -> tuple[tuple[str, ...], ...]:
+        """Who comes first."""
+        return self.nodes, self.cordoned, self.leaving
 
     @property
     def key(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from admission_object import crd
 from agent_node import in_agent, pod_namespace, wait_ready
+from newcomers import PORT, connecting
 from outside_host import address, source_of
 from quiet_pod import quiet_pods
 
@@ -75,6 +77,35 @@ def longest_gap(said: Path) -> float:
     """Seconds between two answers, at most."""
     at = [float(time) for time in re.findall(r"^\[([\d.]+)\] .*icmp_seq", said.read_text(), re.MULTILINE)]
     return max(after - before for before, after in pairwise(at))
+
+
+def test_no_new_connection_is_lost_while_a_node_is_drained_and_when_it_returns(three: Lab) -> None:
+    lab, home = three, holder(three)
+    with quiet_pods(lab, {name: name for name in NODES}) as pods:
+        lab.api.kubectl("label", "pod", *NODES, "egress=web")
+        for name in NODES:
+            wait_for("the Egress IP", lambda name=name: source_of(lab, name, 4) == IP, seconds=10)  # type: ignore[misc]
+        with contextlib.ExitStack() as stack:
+            ends = {
+                name: stack.enter_context(
+                    connecting(lab, pod_namespace(lab, name, pods[name]), address(lab, 4), PORT + number)
+                )
+                for number, name in enumerate(NODES)
+            }
+            lab.api.kubectl("cordon", home)
+            wait_for("the next holder", lambda: holder(lab) not in ("", home), seconds=10)
+            wait_for("its sole address", lambda: holders(lab) == [holder(lab)], seconds=10)
+            lab.api.kubectl("uncordon", home)
+            wait_for("the address at home", lambda: holders(lab) == [home], seconds=10)
+            found = {name: end() for name, end in ends.items()}
+    assert {name: (one["lost"], one["seen"]) for name, one in found.items()} == {
+        name: ([], [IP]) for name in NODES
+    }
+
+
+def holders(lab: Lab) -> list[str]:
+    """The Nodes that have the address."""
+    return [name for name in NODES if f" {IP}/" in node.execute(lab.record, name, "ip", "-o", "addr")]
 
 
 def test_pods_go_on_with_their_egress_ip_when_its_node_loses_power(three: Lab, tmp_path: Path) -> None:

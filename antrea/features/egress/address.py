@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Entry
-from antrea.facts.egress import EgressOwner
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
+from antrea.features.egress.handover import giver, is_kept, is_ours, parting
 from antrea.features.egress.mark import CATEGORY
 from antrea.features.egress.subnet import PREFIX, mac_of, route_entries, subnet_of, vlan_entries
 from antrea.host import carrier
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
+    from antrea.features.egress.handover import Part
     from antrea.host.ovs_port import Port
 
 DEVICE: Final = "antrea-egress0"
@@ -80,10 +81,13 @@ def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Dummy | Link]
     yield Link(DEVICE, 0, category=CATEGORY)
 
 
-def held_address(facts: Facts, egress: Egress) -> Iterator[Entry]:
-    """Of a pool, if this Node is to hold it."""
+def held_address(facts: Facts, egress: Egress) -> Iterator[Entry | Part]:
+    """Of a pool, if this Node is to hold it, or as long as it hands it over."""
     node, link = facts.get(ThisNode), facts.get(Transport)
-    if node is None or link is None or not is_ours(facts, egress, node):
+    if node is None or link is None:
+        return
+    yield from parting(facts, egress, node)
+    if not is_ours(facts, egress, node) and not is_kept(facts, egress, node):
         return
     subnet = subnet_of(facts, egress)
     if subnet:
@@ -105,23 +109,20 @@ def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
 
 
 def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned]:
-    """Once the address stands, and the flows and translations with it: an act waits for what its pass puts."""
+    """Once the address stands, and the flows and translations with it: an act waits for what its pass puts.
+
+    What another Node hands over is announced when Pods' packets have turned here, so that answers come where they left.
+    """
     node, link = facts.get(ThisNode), facts.get(Transport)
     here = facts.get(LocalAddress, egress.ip) if egress.ip else None
     subnet = subnet_of(facts, egress)
     device = subnet.device if subnet else ""
     if node is None or link is None or here is None or here.dev != (device or DEVICE):
         return
-    if is_ours(facts, egress, node):
+    if is_ours(facts, egress, node) and not giver(facts, egress, node):
         plain = (neighbours_of(facts, egress.ip, link), "")
         dev, mac = (device, mac_of(facts, node, link, device)) if device else plain
         yield Announce(egress.ip, (dev, mac), dev=dev, mac=mac, ip=egress.ip)
         yield Assigned(
             egress.name, egress.ip, egress=egress.name, uid=egress.uid, ip=egress.ip, node=node.name
         )
-
-
-def is_ours(facts: Facts, egress: Egress, node: ThisNode) -> bool:
-    """Whether this Node is to hold its address."""
-    owner = facts.get(EgressOwner, egress.name) if egress.ip and egress.pool else None
-    return owner is not None and owner.node == node.name

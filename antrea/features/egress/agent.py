@@ -22,6 +22,7 @@ from antrea.features.egress.flow import local_flows, node_flows, peer_flows, pod
 from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
 from antrea.features.egress.status import egress_status
 from antrea.features.egress.subnet import MOST_TABLES, TABLE_POOL, mark_rule
+from antrea.features.external_ip_pool.address import canonical
 from antrea.features.feature import AgentFeature, Families
 from antrea.openflow.tables import EGRESS_MARK
 
@@ -52,6 +53,7 @@ def egress_row(found: crd.Egress) -> Egress:
         pool=found.spec.external_ip_pool,
         created=found.metadata.creation_timestamp,
         node=found.status.egress_node,
+        held=canonical(found.status.egress_ip),
     )
 
 

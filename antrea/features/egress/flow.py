@@ -13,6 +13,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features import carrier
+from antrea.features.egress.handover import giver, is_taken
 from antrea.features.egress.mark import POOL
 from antrea.features.node_route.agent import tunnel_end
 from antrea.openflow.action import DROP, goto, set_eth_dst
@@ -133,11 +134,12 @@ def pod_flow(facts: Facts, pod: PodInterface, egress: Egress) -> Iterator[Flow]:
         return
     ip, datapath = egress.ip, config.ovs_datapath_type
     mine = (family(ip), in_port(pod.ofport))
-    if facts.get(EgressMark, ip):
+    here = facts.get(LocalAddress, ip) and not is_taken(facts, egress, node)
+    if here and facts.get(EgressMark, ip):
         mark = facts.id(POOL, ip)
         then = [*carrier.marked(datapath, mark), *LEAVE]
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=then)
-    elif facts.get(LocalAddress, ip):
+    elif here:
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
     else:
         then = carrier.tunnelled(datapath, ip, end_of(facts, node, egress), gateway.mac)
@@ -148,8 +150,10 @@ def pod_flow(facts: Facts, pod: PodInterface, egress: Egress) -> Iterator[Flow]:
 def end_of(facts: Facts, node: ThisNode, egress: Egress) -> str:
     """Where tunnels to the Node that has the address end; empty while nobody knows which one that is.
 
-    As long as no Node is found to hold it (this agent has just begun to gossip), whoever had it may have it still.
+    As long as no Node is found to hold it (this agent has just begun to gossip), whoever had it may have it still; and
+    who hands it over does, until the next one has it.
     """
     owner = facts.get(EgressOwner, egress.name) if egress.pool else None
-    peer = facts.get(PeerNode, owner.node if owner and owner.node else egress.node)
+    wanted = owner.node if owner and owner.node else egress.node
+    peer = facts.get(PeerNode, giver(facts, egress, node) or wanted)
     return (peer and tunnel_end(node, peer)) or ""

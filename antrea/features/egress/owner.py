@@ -11,7 +11,7 @@ from antrea.apis.crd.pool import ExternalIPPool, SubnetInfo
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.egress import Egress, EgressOwner
-from antrea.facts.member import ClusterNode, Member, PoolMembers, PoolSelector, Quorum
+from antrea.facts.member import ClusterNode, Leaving, Member, PoolMembers, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
 from antrea.features.admission import Watched
 from antrea.features.egress.bfd import UNITS as BFD_UNITS
@@ -44,11 +44,20 @@ def pool_selector(found: ExternalIPPool) -> PoolSelector:
 
 
 def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
-    """Sorted by name; this Node counts as alive."""
-    this = facts.get(ThisNode)
-    living = {row.node for row in facts.all(Member) if row.alive} | {this.name if this else ""}
-    nodes = (node for node in facts.all(ClusterNode) if node.name in living)
-    yield PoolMembers(pool.pool, tuple(node.name for node in nodes if meets(dict(node.labels), pool.nodes)))
+    """This Node counts as alive. A cordoned one is the last that keeps its addresses: a gateway may be cordoned for good."""
+    this, goes = facts.get(ThisNode), facts.get(Leaving) is not None
+    me = this.name if this else ""
+    members = facts.all(Member)
+    living = {row.node for row in members if row.alive} | {me}
+    leaving = {row.node for row in members if row.left} | ({me} if goes else set())
+    nodes = [node for node in facts.all(ClusterNode) if meets(dict(node.labels), pool.nodes)]
+    stay = [node for node in nodes if node.name in living - leaving]
+    yield PoolMembers(
+        pool.pool,
+        tuple(node.name for node in stay if not node.cordoned),
+        tuple(node.name for node in stay if node.cordoned),
+        tuple(node.name for node in nodes if node.name in leaving),
+    )
 
 
 def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
@@ -69,7 +78,7 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
         for egress in facts.all(Egress)
         if egress.pool and egress.ip
     ]
-    pools = {row.pool: row.nodes for row in facts.all(PoolMembers)}
+    pools = {row.pool: row.tiers for row in facts.all(PoolMembers)}
     for egress, node in place(wishes, pools, most).items():
         if not node:
             yield EgressOwner(egress, "", NO_ROOM)

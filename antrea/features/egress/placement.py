@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 REPLICAS = 50
 RINGS = 64
@@ -67,14 +67,17 @@ def ring(nodes: frozenset[str]) -> Ring:
 
 
 def place(
-    wishes: Iterable[Wish], pools: Mapping[str, Iterable[str]], most: Callable[[str], int]
+    wishes: Iterable[Wish],
+    pools: Mapping[str, Sequence[Iterable[str]]],
+    most: Callable[[str], int],
 ) -> dict[str, str]:
-    """Name of each Egress -> its Node, empty if none has room. `pools` are their living Nodes, `most` a Node's room.
+    """Name of each Egress -> its Node, empty if none has room. `pools` are their living Nodes, in groups of which the
+    next counts if none of the one before has room; `most` is a Node's room.
 
     An address counts once on its Node, however many Egresses share it. An Egress whose pool is unknown is left out.
     """
     held: dict[str, set[str]] = defaultdict(set)
-    rings = {pool: ring(frozenset(nodes)) for pool, nodes in pools.items()}
+    rings = {pool: [ring(frozenset(nodes)) for nodes in groups if nodes] for pool, groups in pools.items()}
     found = {}
     for wish in sorted(wishes):
         if wish.pool not in rings:
@@ -84,7 +87,8 @@ def place(
             there = held[node]
             return address in there or len(there) < most(node)
 
-        found[wish.name] = node = rings[wish.pool].pick(wish.address, has_room)
+        picks = (one.pick(wish.address, has_room) for one in rings[wish.pool])
+        found[wish.name] = node = next(filter(None, picks), "")
         if node:
             held[node].add(wish.address)
     return found

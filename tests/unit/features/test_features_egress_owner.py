@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from antrea.agent.membership import cluster_node
 from antrea.apis.core import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
 from antrea.apis.crd.part import LabelSelector, Metadata
@@ -12,7 +14,7 @@ from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner
-from antrea.facts.member import ClusterNode, Member, PoolSelector, Quorum
+from antrea.facts.member import ClusterNode, Leaving, Member, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
 from antrea.features.egress.owner import FEATURE, NO_MAJORITY, NO_ROOM, pool_selector
 from antrea.features.egress.placement import Ring
@@ -94,6 +96,32 @@ def test_egress_owner_has_the_labels_that_the_pool_asks_for() -> None:
     assert agent.owner == EgressOwner("web", FIRST)
 
 
+def test_egress_owner_is_a_cordoned_node_only_if_no_other_has_room() -> None:
+    agent = Agent(FIRST)
+
+    def cordon(*names: str) -> None:
+        agent.put(*(msgspec.structs.replace(node(name), cordoned=name in names) for name in NAMES))
+
+    cordon(FIRST)
+    assert agent.owner == EgressOwner("web", SECOND)
+    cordon(*NAMES)
+    assert agent.owner == EgressOwner("web", FIRST)
+    cordon(*(name for name in NAMES if name != SECOND))
+    agent.put(node(SECOND, most=0))
+    assert agent.owner == EgressOwner("web", FIRST)
+
+
+def test_egress_owner_is_a_node_that_leaves_only_if_no_other_can_at_all() -> None:
+    agent = Agent(FIRST, Leaving())
+    assert agent.owner == EgressOwner("web", SECOND)
+    agent.put(Member(SECOND, alive=False, left=True))
+    third = next(name for name in NAMES if name not in (FIRST, SECOND))
+    agent.put(msgspec.structs.replace(node(third), cordoned=True))
+    assert agent.owner == EgressOwner("web", third)
+    agent.put(Member(third, alive=False))
+    assert agent.owner == EgressOwner("web", FIRST)
+
+
 def test_egress_owner_is_gone_with_its_node_its_pool_and_its_address() -> None:
     agent = Agent(SECOND)
     agent.facts.drop(ClusterNode, FIRST)
@@ -152,3 +180,9 @@ def test_a_node_is_a_member_if_it_runs_linux_and_has_addresses_for_pods() -> Non
     assert windows is not None
     assert not windows.gossips
     assert cluster_node(kubernetes_node(labels, {}, ())) is None
+    cordoned = msgspec.structs.replace(
+        kubernetes_node(labels, {}, cidrs), spec=NodeSpec(pod_cidrs=cidrs, unschedulable=True)
+    )
+    found = cluster_node(cordoned)
+    assert found is not None
+    assert found.cordoned

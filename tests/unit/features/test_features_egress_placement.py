@@ -39,19 +39,19 @@ def test_placement_wraps_around_the_end_of_the_ring() -> None:
 
 
 def test_placement_moves_only_the_addresses_of_a_node_that_goes() -> None:
-    before = place(WISHES, {"pool": NODES}, plenty)
-    after = place(WISHES, {"pool": [node for node in NODES if node != "w7"]}, plenty)
+    before = place(WISHES, {"pool": [NODES]}, plenty)
+    after = place(WISHES, {"pool": [[node for node in NODES if node != "w7"]]}, plenty)
     moved = {name for name in before if before[name] != after[name]}
     assert moved == {name for name, node in before.items() if node == "w7"}
     assert moved
 
 
 def test_placement_of_1000_addresses_over_100_members_takes_less_than_50_ms() -> None:
-    place(WISHES, {"pool": NODES}, plenty)
+    place(WISHES, {"pool": [NODES]}, plenty)
     taken = []
     for gone in NODES[:5]:
         began = time.perf_counter()
-        place(WISHES, {"pool": [node for node in NODES if node != gone]}, plenty)
+        place(WISHES, {"pool": [[node for node in NODES if node != gone]]}, plenty)
         taken.append(time.perf_counter() - began)
     assert min(taken) < 0.05
 
@@ -61,7 +61,7 @@ def test_placement_fills_a_node_only_up_to_its_room_and_the_oldest_first() -> No
         Wish(f"2026-01-01T00:00:{30 - number:02}Z", f"egress-{number}", f"10.0.0.{number}", "pool")
         for number in range(6)
     ]
-    found = place(wishes, {"pool": ["a", "b"]}, {"a": 2, "b": 3}.__getitem__)
+    found = place(wishes, {"pool": [["a", "b"]]}, {"a": 2, "b": 3}.__getitem__)
     assert sorted(found.values()) == ["", "a", "a", "b", "b", "b"]
     assert found["egress-0"] == ""
 
@@ -72,12 +72,12 @@ def test_placement_counts_an_address_that_two_egresses_share_once() -> None:
         Wish("2", "second", "10.0.0.1", "pool"),
         Wish("3", "third", "10.0.0.2", "pool"),
     ]
-    found = place(wishes, {"pool": ["a"]}, lambda _: 1)
+    found = place(wishes, {"pool": [["a"]]}, lambda _: 1)
     assert found == {"first": "a", "second": "a", "third": ""}
 
 
 def test_placement_leaves_an_egress_of_an_unknown_pool_alone() -> None:
-    assert place([Wish("1", "web", "10.0.0.1", "gone")], {"pool": ["a"]}, plenty) == {}
+    assert place([Wish("1", "web", "10.0.0.1", "gone")], {"pool": [["a"]]}, plenty) == {}
 
 
 @given(
@@ -88,9 +88,9 @@ def test_placement_leaves_an_egress_of_an_unknown_pool_alone() -> None:
 )
 def test_placement_depends_on_no_order_and_exceeds_no_room(nodes, addresses, most, random) -> None:  # type: ignore[no-untyped-def]
     wishes = [Wish(str(number % 7), f"e{number}", one, "pool") for number, one in enumerate(addresses)]
-    found = place(wishes, {"pool": sorted(nodes)}, lambda _: most)
+    found = place(wishes, {"pool": [sorted(nodes)]}, lambda _: most)
     random.shuffle(wishes)
-    assert place(wishes, {"pool": sorted(nodes, reverse=True)}, lambda _: most) == found
+    assert place(wishes, {"pool": [sorted(nodes, reverse=True)]}, lambda _: most) == found
     held = {
         node: {wish.address for wish in wishes if found[wish.name] == node} for node in set(found.values())
     }

@@ -1,0 +1,73 @@
+"""New connections, 100 a second, each one datagram from a port of its own that the other end answers with whose it is.
+
+Started as a program it is one end; imported it runs both.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import traffic
+
+from antrea.lab import namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from antrea.lab.cluster import Lab
+
+INTERVAL = 0.01
+PORT = 9003
+
+
+def serve(address: str, port: int) -> None:
+    """Tell every sender its address, as seen here."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind((address, port))
+    print("listening", flush=True)
+    while True:
+        data, peer = server.recvfrom(64)
+        server.sendto(data + peer[0].encode(), peer)
+
+
+def send(address: str, port: int) -> None:
+    """Until standard input ends; then say how many went, and which of them got no answer, or which as whom."""
+    sent: list[socket.socket] = []
+    due = began = time.monotonic()
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        one.setblocking(False)  # noqa: FBT003
+        one.connect((address, port))
+        one.send(b".")
+        sent.append(one)
+        due += INTERVAL
+        time.sleep(max(0.0, due - time.monotonic()))
+    time.sleep(0.5)
+    lost, seen = [], set()
+    for number, one in enumerate(sent):
+        try:
+            seen.add(one.recv(64)[1:].decode())
+        except OSError:
+            lost.append(round(number * INTERVAL, 2))
+    print(json.dumps({"sent": len(sent), "lost": lost, "seen": sorted(seen), "seconds": due - began}))
+
+
+@contextmanager
+def connecting(lab: Lab, inside: list[str], target: str, port: int) -> Iterator[Callable[[], Any]]:
+    """From the namespace that `inside` leads to, to the host outside; what it yields ends it and says how it went."""
+    argv = [sys.executable, __file__]
+    outside = namespace.inside(namespace.path(lab.record, "outside"), [*argv, "serve", target, str(port)])
+    with traffic.running("outside", outside) as server:
+        server.says("listening")
+        with traffic.running("newcomers", [*inside, *argv, "send", target, str(port)]) as sender:
+            yield sender.result
+
+
+if __name__ == "__main__":
+    {"serve": serve, "send": send}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))

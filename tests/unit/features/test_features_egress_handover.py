@@ -1,0 +1,260 @@
+"""A move between Nodes that live: in whatever order news arrive, Pods' packets and the answers to them find the address."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antrea.apis.status import Status
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress, EgressOwner, EgressPod, Parted
+from antrea.facts.member import ClusterNode, Leaving, Member, PoolSelector, Quorum
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.egress import agent, owner
+from antrea.features.egress.address import DEVICE, Announce
+from antrea.features.egress.handover import Part
+from antrea.features.egress.placement import Ring
+from antrea.host.address import Address
+from antrea.openflow.flow import Flow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.facts.fact import Fact
+
+NAMES = ("n1", "n2", "n3")
+IP = "203.0.113.9"
+YES = (("egress", "yes"),)
+POOL = PoolSelector("pool", (("egress", "=", ("yes",)),))
+FIRST = Ring(NAMES).pick(IP)
+SECOND = Ring([name for name in NAMES if name != FIRST]).pick(IP)
+(THIRD,) = {*NAMES} - {FIRST, SECOND}
+
+
+def at(name: str) -> str:
+    return f"198.51.100.{name[1:]}"
+
+
+class Node:
+    """The units of one Node with a Pod of the Egress, and its kernel; news for it wait until they are given."""
+
+    def __init__(self, name: str, world: World) -> None:
+        self.name, self.world = name, world
+        self.facts = Facts()
+        self.engine = Engine(self.facts, [*agent.FEATURE.units, *owner.FEATURE.units])
+        others = [other for other in NAMES if other != name]
+        n = name[1:]
+        pod = PodInterface("web", "c1", "shop", "web", "0a:00:00:00:00:07", (f"10.10.{n}.7",), 7, "u1")
+        for row in (
+            ThisNode(name, (f"10.10.{n}.0/24",), (at(name),), (at(name),)),
+            Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, (f"{at(name)}/24",)),
+            AgentConfig(ovs_datapath_type="netdev"),
+            OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:01"),
+            pod,
+            EgressPod("web", "shop/web"),
+            POOL,
+            Quorum(has=True, alive=3, of=3),
+            *(ClusterNode(one, (at(one),), (at(one),), YES) for one in NAMES),
+            *(Member(other, alive=True) for other in others),
+            *(PeerNode(o, (f"10.10.{o[1:]}.0/24",), (at(o),), (at(o),)) for o in others),
+            world.egress,
+        ):
+            self.facts.put(row)
+        self.has: set[str] = set()
+        self.news: list[Fact] = []
+        self.parts: list[Part] = []
+        self.is_told = False
+        """It worked with all news that there are."""
+
+    def work(self) -> None:
+        """One pass, and what the kernel and the API server make of it."""
+        plan = self.engine.plan()
+        for gone in plan.drop:
+            if isinstance(gone, Address):
+                self.has.discard(gone.cidr.partition("/")[0])
+                self.facts.drop(LocalAddress, IP)
+        for entry in plan.put:
+            if isinstance(entry, Address):
+                self.has.add(entry.cidr.partition("/")[0])
+                self.facts.put(LocalAddress(IP, DEVICE, 32))
+            if isinstance(entry, Status):
+                self.world.write(str(dict(entry.fields)["egressNode"]))
+        for act in plan.acts:
+            if isinstance(act, Announce):
+                self.world.router = self.name
+            if isinstance(act, Part):
+                self.parts.append(act)
+
+    @property
+    def end(self) -> str:
+        """The Node at which packets of its Pod get their address."""
+        flows = [entry for entry in self.engine.standing().values() if isinstance(entry, Flow)]
+        (mine,) = (flow for flow in flows if "in_port=7" in flow.match)
+        found = re.search(r"set_field:198\.51\.100\.(\d)->tun_dst", " ".join(mine.actions))
+        return f"n{found[1]}" if found else self.name
+
+
+class World:
+    """Three Nodes, the API server, and a router outside that answers to whoever announced itself last."""
+
+    def __init__(self) -> None:
+        self.egress = Egress("web", "u", IP, "pool", "1")
+        self.router = ""
+        self.nodes = {name: Node(name, self) for name in NAMES}
+        self.settle()
+
+    def write(self, holder: str) -> None:
+        self.egress = msgspec.structs.replace(self.egress, node=holder, held=IP if holder else "")
+        self.tell(self.egress)
+
+    def tell(self, *rows: Fact, but: str = "") -> None:
+        for node in self.nodes.values():
+            if node.name != but:
+                node.news += rows
+                node.is_told = False
+
+    def step(self, name: str) -> None:
+        """A Node hears the next of its news, or works; a moment after all have heard everything, addresses are given up."""
+        node = self.nodes[name]
+        if node.news:
+            node.facts.put(node.news.pop(0))
+            node.work()
+        node.is_told = not node.news
+        node.work()
+        if not any(one.news for one in self.nodes.values()):
+            for one in self.nodes.values():
+                while one.parts:
+                    act = one.parts.pop()
+                    one.facts.put(Parted(act.egress, act.ip, act.to))
+
+    def settle(self) -> None:
+        for _ in range(7):
+            for name in NAMES:
+                self.step(name)
+
+    def holds(self) -> set[str]:
+        return {name for name, node in self.nodes.items() if node.has}
+
+    def check(self) -> None:
+        ends = {name: node.end for name, node in self.nodes.items()}
+        assert {*ends.values(), self.router} <= self.holds(), (ends, self.router)
+        told = {name for name, node in self.nodes.items() if node.is_told}
+        assert {ends[name] for name in told} <= {self.egress.node}, (ends, self.egress)
+
+
+def cordon(world: World) -> None:
+    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES, cordoned=True))
+
+
+def unlabel(world: World) -> None:
+    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),)))
+
+
+def goodbye(world: World) -> None:
+    world.nodes[FIRST].news.append(Leaving())
+    world.tell(Member(FIRST, alive=False, left=True), but=FIRST)
+
+
+CAUSES = pytest.mark.parametrize("cause", [cordon, unlabel, goodbye])
+
+
+@CAUSES
+def test_a_node_that_is_drained_hands_its_address_to_the_next_and_keeps_nothing(
+    cause: Callable[[World], None],
+) -> None:
+    world = World()
+    assert (world.holds(), world.egress.node, world.router) == ({FIRST}, FIRST, FIRST)
+    cause(world)
+    world.settle()
+    assert (world.holds(), world.egress.node, world.router) == ({SECOND}, SECOND, SECOND)
+    assert {node.end for node in world.nodes.values()} == {SECOND}
+
+
+@CAUSES
+@settings(max_examples=25, deadline=None)
+@given(order=st.lists(st.sampled_from(NAMES), max_size=40))
+def test_at_every_moment_of_a_drain_packets_and_answers_find_a_node_with_the_address(
+    cause: Callable[[World], None], order: list[str]
+) -> None:
+    world = World()
+    cause(world)
+    for name in order:
+        world.step(name)
+        world.check()
+    world.settle()
+    world.check()
+    assert world.holds() == {SECOND}
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.lists(st.sampled_from(NAMES), max_size=40))
+def test_an_address_goes_home_as_gently_as_it_went(order: list[str]) -> None:
+    world = World()
+    cordon(world)
+    world.settle()
+    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
+    for name in order:
+        world.step(name)
+        world.check()
+    world.settle()
+    assert (world.holds(), world.router) == ({FIRST}, FIRST)
+
+
+def test_of_a_node_that_died_nothing_is_awaited() -> None:
+    world = World()
+    dead = world.nodes.pop(FIRST)
+    for node in world.nodes.values():
+        node.facts.put(Member(FIRST, alive=False))
+        node.work()
+    assert (world.holds(), world.nodes[THIRD].end) == ({SECOND}, SECOND)
+    world.nodes[SECOND].work()
+    assert world.router == SECOND
+    assert dead.has == {IP}
+
+
+def test_a_node_that_hands_over_and_loses_the_majority_gives_up_at_once() -> None:
+    world = World()
+    node = world.nodes[FIRST]
+    node.facts.put(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES, cordoned=True))
+    node.work()
+    assert node.has == {IP}
+    node.facts.put(Quorum(has=False, alive=3, of=3))
+    node.work()
+    assert node.has == set()
+
+
+def test_while_the_api_server_is_away_a_drained_node_goes_on_until_it_is_dead() -> None:
+    world = World()
+    cordon(world)
+    for name in NAMES:
+        node = world.nodes[name]
+        node.facts.put(node.news.pop(0))
+        node.work()
+        node.work()
+    assert world.holds() == {FIRST, SECOND}
+    assert ({node.end for node in world.nodes.values()} - {SECOND}, world.router) == ({FIRST}, FIRST)
+    world.nodes[SECOND].facts.put(Member(FIRST, alive=False))
+    world.nodes[SECOND].work()
+    assert world.router == SECOND
+
+
+@pytest.mark.parametrize("cause", [cordon, goodbye])
+def test_the_last_node_of_a_pool_keeps_its_addresses_when_it_is_drained(
+    cause: Callable[[World], None],
+) -> None:
+    world = World()
+    for name in (SECOND, THIRD):
+        world.tell(ClusterNode(name, (at(name),), (at(name),)))
+    world.settle()
+    cause(world)
+    world.settle()
+    world.check()
+    assert world.holds() == {FIRST}
+    assert world.nodes[THIRD].facts.get(EgressOwner, "web") == EgressOwner("web", FIRST)
