@@ -168,7 +168,7 @@ class Agent:
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
         self.facts = Facts(self.journal)
         self.ready = Readiness()
-        self.handover = Handover(self.facts)
+        self.handover = Handover(self.facts, kube, config, name)
         self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
@@ -298,7 +298,7 @@ class Agent:
         }
         if egress_placement.FEATURE in self.features:
             address = prepared.node.transport_ips[0]
-            gossip = GossipFeed(self.name, address, self.config.cluster_port)
+            self.handover.gossip = gossip = GossipFeed(self.name, address, self.config.cluster_port)
             self.view.membership = Membership(self.kube, own_namespace(), gossip)
             feeds["members"] = self.view.membership
             feeds["BFD"] = BfdFeed(db, gossip.saw)

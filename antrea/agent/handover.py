@@ -1,27 +1,69 @@
-"""What takes its time when Egress IPs go to another Node: they are given up a moment after that one has them."""
+"""What takes its time when Egress IPs go to another Node: giving them up a moment later, and the goodbye of an agent.
+
+An agent that is told to end does not know whether the next one is to start at once. It says goodbye if its Node is to do
+without it: the Node is cordoned or deleted, or the whole Pod ends and takes the userspace switch along. A container that is
+restarted and a configuration that changes keep their addresses, and established connections their Node.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from antrea.facts.egress import Parted
+import msgspec
+
+from antrea.apis.core import ObjectMeta
+from antrea.errors import Refused, Unavailable
+from antrea.facts.egress import Egress, EgressOwner, Parted
+from antrea.facts.member import ClusterNode, Leaving
+from antrea.facts.node import LocalAddress
+from antrea.features.egress.address import DEVICE
+from antrea.features.egress.subnet import PREFIX
+from antrea.outside import klog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.config.agent import AgentConfig
     from antrea.engine import Facts
     from antrea.features.egress.handover import Part
+    from antrea.outside.gossip.feed import GossipFeed
+    from antrea.outside.kube import Kube
+
+log = klog.logger(__name__)
 
 LINGER_SECONDS: Final = 0.5
 """For packets of Pods whose agents hear of the move a little later."""
 FORGET_SECONDS: Final = 10.0
 """Long after the address has gone."""
+FAREWELL_SECONDS: Final = 4.0
+"""How long others may take to take over; shorter than antrea.outside.gossip.feed.LEFT_SECONDS."""
+ASK_SECONDS: Final = 1.0
+"""How long the API server may take to say what becomes of this Pod."""
+THINK_SECONDS: Final = 0.3
+"""Until this agent has found who is next."""
+LOOK_SECONDS: Final = 0.05
+ENDING: Final = "antrea-agent.ending"
+"""A file beside OVSDB's socket: while it is there the switch goes on, for 6 s at most (build/image/start_ovs)."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What is read of this Pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class Handover:
-    """Does Part, and remembers it for as long as the address takes to go."""
+    """Does Part, and remembers it for as long as the address takes to go; says goodbye."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, facts: Facts, kube: Kube, config: AgentConfig, node: str) -> None:
+        self._facts, self._kube, self._config, self._node = facts, kube, config, node
+        self.gossip: GossipFeed | None = None
+        """None: there is none (yet)."""
 
     async def part(self, act: Part) -> None:
         """Returns at once: many addresses may go together."""
@@ -33,3 +75,61 @@ class Handover:
     def _forget(self, row: Parted) -> None:
         if self._facts.get(Parted, row.key) == row:
             self._facts.drop(Parted, row.key)
+
+    async def farewell(self) -> None:
+        """Before this process ends; returns when others have what this Node held, or after FAREWELL_SECONDS."""
+        with _marked(Path(self._config.ovs_run_dir, ENDING)):
+            why = await self.why()
+            if not why or self.gossip is None:
+                return
+            log.info("Saying goodbye: Egress IPs of this Node go to others", why=why)
+            self._facts.put(Leaving(), urgent=True)
+            self.gossip.leave()
+            began = time.monotonic()
+            while (past := time.monotonic() - began) < FAREWELL_SECONDS:
+                if past > THINK_SECONDS and not self._hands_over():
+                    return
+                await asyncio.sleep(LOOK_SECONDS)
+            log.warning("Not all Egress IPs of this Node were taken over", seconds=FAREWELL_SECONDS)
+
+    async def why(self) -> str:
+        """What calls for a goodbye; empty: nothing."""
+        if self._facts.feeds.has(ClusterNode):
+            node = self._facts.get(ClusterNode, self._node)
+            if node is None:
+                return "its Node is deleted"
+            if node.cordoned:
+                return "its Node is cordoned"
+        if self._config.ovs_datapath_type == "netdev" and await self._pod_ends():
+            return "its Pod ends, and the switch with it"
+        return ""
+
+    async def _pod_ends(self) -> bool:
+        """Not just a container of it."""
+        namespace, pod = os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")
+        if not namespace or not pod:
+            return False
+        with contextlib.suppress(TimeoutError, Unavailable, Refused):
+            async with asyncio.timeout(ASK_SECONDS):
+                found = await self._kube.get(f"/api/v1/namespaces/{namespace}/pods/{pod}", Held)
+            return found is None or bool(found.metadata.deletion_timestamp)
+        return False
+
+    def _hands_over(self) -> bool:
+        """Whether there is an address that another Node is to take."""
+        here = {row.ip for row in self._facts.all(LocalAddress) if row.dev.startswith((DEVICE, PREFIX))}
+        owners = {row.egress: row.node for row in self._facts.all(EgressOwner)}
+        held = (row for row in self._facts.all(Egress) if row.ip in here)
+        return any(owners.get(row.name, "") not in ("", self._node) for row in held)
+
+
+@contextlib.contextmanager
+def _marked(file: Path) -> Iterator[None]:
+    """Best effort: without the file the switch does not wait."""
+    with contextlib.suppress(OSError):
+        file.touch()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            file.unlink()

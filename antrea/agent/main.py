@@ -63,6 +63,8 @@ def _accept(config: AgentConfig) -> EnabledGates:
 async def run(configuration: AgentConfiguration) -> None:
     """Until SIGTERM or SIGINT; flows, routes and ports stay, so that packets go on while the next agent starts.
 
+    What this Node held for others goes to another one if it is to do without an agent (antrea.agent.handover).
+
     A configuration that changes ends one agent and starts the next in this process, for which the same holds.
     """
     node, pair = os.environ.get("NODE_NAME") or socket.gethostname(), certificate()
@@ -71,7 +73,8 @@ async def run(configuration: AgentConfiguration) -> None:
         config = configuration.now.config
         kube = Kube.connect(config.client_connection.kubeconfig, config.kube_api_server_override)
         agent = Agent(configuration, kube, node, pair)
-        return Running(_work(kube, agent), agent.ready.wait, lambda: agent.ready.waiting, kube)
+        work, goodbye = _work(kube, agent), agent.handover.farewell
+        return Running(work, agent.ready.wait, lambda: agent.ready.waiting, kube, farewell=goodbye)
 
     await through_changes(configuration, start, node_voice(node), asked_to_end())
     log.info("Stopping antrea-agent")

@@ -32,6 +32,10 @@ PROOF_SECONDS = 30
 ACCEPTED = "ConfigAccepted"
 
 
+async def nothing() -> None:
+    """To be done."""
+
+
 class Running(NamedTuple):
     """A program that runs with one configuration."""
 
@@ -45,6 +49,8 @@ class Running(NamedTuple):
     """Where the ConfigMap is; None: nowhere."""
     heard: Callable[[], None] = lambda: None
     """Called when a new text was taken or refused."""
+    farewell: Callable[[], Awaitable[None]] = nothing
+    """What it does while it still works, once the process is asked to end."""
 
 
 def asked_to_end() -> asyncio.Event:
@@ -82,6 +88,8 @@ async def _one(
         asyncio.create_task(end.wait(), name="signal"),
     }
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    if end.is_set():
+        await running.farewell()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

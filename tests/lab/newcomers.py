@@ -42,7 +42,7 @@ def send(address: str, port: int) -> None:
     due = began = time.monotonic()
     while not select.select([sys.stdin], [], [], 0)[0]:
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        one.setblocking(False)  # noqa: FBT003
+        one.setblocking(False)
         one.connect((address, port))
         one.send(b".")
         sent.append(one)

@@ -134,7 +134,8 @@ def pod_flow(facts: Facts, pod: PodInterface, egress: Egress) -> Iterator[Flow]:
         return
     ip, datapath = egress.ip, config.ovs_datapath_type
     mine = (family(ip), in_port(pod.ofport))
-    here = facts.get(LocalAddress, ip) and not is_taken(facts, egress, node)
+    elsewhere = is_taken(facts, egress, node) or giver(facts, egress, node) not in ("", node.name)
+    here = facts.get(LocalAddress, ip) and not elsewhere
     if here and facts.get(EgressMark, ip):
         mark = facts.id(POOL, ip)
         then = [*carrier.marked(datapath, mark), *LEAVE]

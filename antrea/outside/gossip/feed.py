@@ -8,6 +8,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from antrea.errors import Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import ClusterNode, Member, Quorum
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 RETRY_SECONDS = 5.0
+LEFT_SECONDS = 5.0
+"""How long who said goodbye may still hand over what it holds; longer than antrea.agent.handover.FAREWELL_SECONDS."""
 SYNC_SECONDS = 10.0
 LOOK_SECONDS = 0.1
 """Between two looks at the list of Nodes, while facts are written."""
@@ -80,6 +84,15 @@ class GossipFeed:
                 self.gossip.saw(node, up)
 
         self._in_thread(see)
+
+    def leave(self) -> None:
+        """Say goodbye to the others, who then need not find out."""
+
+        def leave() -> None:
+            if self.gossip:
+                self.gossip.leave()
+
+        self._in_thread(leave)
 
     async def run(self, facts: Facts) -> None:
         """Until cancelled. While the port is taken, it tries on and on: the rest of the agent does without."""
@@ -162,7 +175,10 @@ class GossipFeed:
             log.info("Member lives" if change.alive else "Member is dead", node=change.node, why=change.why)
             self.joins += change.alive
             self.deaths += not change.alive
-            facts.put(Member(change.node, change.alive), urgent=True)
+            row = Member(change.node, change.alive, change.left, change.why)
+            facts.put(row, urgent=True)
+            if change.left:
+                asyncio.get_running_loop().call_later(LEFT_SECONDS, _gone, facts, row)
         before = facts.get(Quorum)
         if quorum == before:
             return
@@ -191,6 +207,11 @@ class GossipFeed:
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             facts.listeners.remove(heard.set)
+
+
+def _gone(facts: Facts, row: Member) -> None:
+    if facts.get(Member, row.node) == row:
+        facts.put(msgspec.structs.replace(row, left=False), urgent=True)
 
 
 def _synced(facts: Facts) -> None:

@@ -58,6 +58,8 @@ class Change(NamedTuple):
     node: str
     alive: bool
     why: str
+    left: bool = False
+    """It said goodbye itself."""
 
 
 class Row:
@@ -223,7 +225,8 @@ class Swim:
                 self._send(rumour.node, Gossip(self.incarnation, (rumour,)))
                 return
             first = row.incarnation < 0
-            self._set(now, row, rumour, f"says {rumour.witness}" if rumour.witness else "says itself")
+            says = f"says {rumour.witness}" if rumour.witness else "says itself"
+            self._set(now, row, rumour, "says goodbye" if rumour.standing == Standing.LEFT else says)
             if synced and first:
                 self._rumours.forget(rumour.node)
         elif (
@@ -296,7 +299,8 @@ class Swim:
         lives = row is not None and row.lives and name not in self.sights.aside
         if lives != (name in self._shown):
             self._shown ^= {name}
-            self.changes.append(Change(name, lives, why))
+            left = row is not None and row.standing == Standing.LEFT
+            self.changes.append(Change(name, lives, why, left))
 
     def _is_current(self, observer: str) -> bool:
         return observer == self.me or self.rows[observer].standing == Standing.ALIVE

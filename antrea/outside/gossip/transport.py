@@ -72,6 +72,11 @@ class Gossip:
         self.machine.saw(now(), name, up)
         self._changed(self, self._flush())
 
+    def leave(self) -> None:
+        """Say goodbye; questions are answered until `run` ends."""
+        self.machine.leave(now())
+        self._changed(self, self._flush())
+
     async def run(self) -> None:
         """Until cancelled. Raises Unavailable if the port is taken."""
         loop = asyncio.get_running_loop()

@@ -79,7 +79,9 @@ async def test_gossip_feed_tells_of_members_that_live_and_die_and_of_the_majorit
     await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=3, of=3))
     assert agents.facts["node-1"].feeds.has(Member)
     await agents.stop("node-3")
-    await until(lambda: agents.facts["node-1"].get(Member, "node-3") == Member("node-3", alive=False))
+    await until(lambda: agents.living("node-1") == {"node-2"})
+    dead = agents.facts["node-1"].get(Member, "node-3")
+    assert dead == Member("node-3", alive=False, why=dead.why if dead else "")
     assert agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=2, of=3)
     await agents.stop("node-2")
     await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=False, alive=1, of=3))
@@ -91,6 +93,29 @@ async def test_gossip_feed_tells_of_members_that_live_and_die_and_of_the_majorit
     for name in list(agents.tasks):
         await agents.stop(name)
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("gossip")] == []
+
+
+async def test_gossip_feed_knows_for_a_while_who_said_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "LEFT_SECONDS", 0.5)
+    agents = Agents(3)
+    for node in agents.nodes:
+        agents.start(node.name)
+    await until(lambda: all(len(agents.living(node.name)) == 2 for node in agents.nodes))
+    agents.feeds["node-3"].leave()
+    left = Member("node-3", alive=False, left=True, why="says goodbye")
+    others = [agents.facts[name] for name in ("node-1", "node-2")]
+    await until(lambda: left in [facts.get(Member, "node-3") for facts in others], seconds=5)
+    await until(lambda: all(row and not row.alive and not row.left for row in rows(others)), seconds=5)
+    assert agents.living("node-3") == {"node-1", "node-2"}
+    await agents.stop("node-3")
+    agents.start("node-3")
+    await until(lambda: all(len(agents.living(node.name)) == 2 for node in agents.nodes))
+    for name in list(agents.tasks):
+        await agents.stop(name)
+
+
+def rows(facts: list[Facts]) -> list[Member | None]:
+    return [one.get(Member, "node-3") for one in facts]
 
 
 async def test_gossip_feed_goes_on_while_the_agents_loop_is_held() -> None:

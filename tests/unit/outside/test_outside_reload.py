@@ -105,3 +105,42 @@ async def test_what_passes_every_check_and_fails_at_work_is_never_called_accepte
     assert (await api.told("defaultMTU: many"))[0] == "ConfigRejected Warning"
     assert await api.told("transportInterface: ens8") == refused
     assert await api.told("defaultMTU: 1300") == ACCEPTED
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["told to end", "reconfigured"])
+async def test_only_a_process_that_is_told_to_end_says_goodbye_and_still_works_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", "kube-system")
+    (tmp_path / "conf").write_text("")
+    api: Any = Api()
+    configuration = Configuration(AgentConfig, accept_agent, tmp_path / "conf", tmp_path / "kept")
+    end, said, started = asyncio.Event(), [], asyncio.Semaphore(0)
+
+    async def work() -> None:
+        started.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            said.append("ended")
+
+    async def ready() -> None: ...
+
+    async def farewell() -> None:
+        said.append("goodbye")
+
+    def start() -> Running:
+        return Running(work(), ready, lambda: "nothing", api, farewell=farewell)
+
+    voice = Voice(ObjectReference("Node", "n1"), "antrea-agent", "n1")
+    running = asyncio.create_task(through_changes(configuration, start, voice, end))
+    async with asyncio.timeout(10):
+        await started.acquire()
+        if not asked:
+            api.texts.put_nowait("defaultMTU: 1400")
+            await started.acquire()
+            assert said == ["ended"]
+            said.clear()
+        end.set()
+        await running
+    assert said == ["goodbye", "ended"]
