@@ -9,6 +9,11 @@ import msgspec
 TRANSPORT_ADDRESSES = "node.antrea.io/transport-addresses"
 """Where tunnels to this Node end, when that is not its InternalIP: "10.1.0.4,fd00::4"."""
 
+PREFERRED_NODES = "egress.antrea.io/preferred-nodes"
+"""On an Egress: which Nodes are to hold its address, the first one that can: "n1,n2"."""
+FAILBACK = "egress.antrea.io/failback"
+"""On an Egress: when its address leaves a Node that lives for a better one: "immediate" or "never"."""
+
 
 class NodeAnnotation(msgspec.Struct, frozen=True):
     """`name: value` on Node `node`; an empty value means that the annotation is absent."""

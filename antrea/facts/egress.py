@@ -71,6 +71,10 @@ class Egress(Fact, frozen=True):
     """Who holds the address, as status.egressNode says."""
     held: str = ""
     """Which address that is, as Python writes it: status.egressIP."""
+    preferred: tuple[str, ...] = ()
+    """Nodes that are to hold the address, the first one that can; from an annotation."""
+    stays: bool = False
+    """Whether the address stays with a Node that lives, whichever were better; from an annotation."""
 
     indexes: ClassVar[Mapping[str, Callable[[Egress], Iterable[Hashable]]]] = {
         "ip": lambda row: (row.ip,) if row.ip else (),

@@ -44,6 +44,7 @@ ONLY_WHEN = {
     ("antrea-controller", "get", "configmaps/antrea-config"): "somebody asks for feature gates",
     ("antrea-controller", "patch", "configmaps/antrea-ca"): "the CA is another one",
     ("antrea-controller", "create", "events"): "there is something to say of its configuration",
+    ("antrea-controller", "get", "nodes"): "an Egress prefers some",
     ("antrea-controller", "get", "pods"): "a Traceflow names its Pod; the gate is not built yet",
     ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",
     ("antrea-controller", "get", "egresses.crd.antrea.io"): "an Egress is given an address",

@@ -12,6 +12,7 @@ from antrea.apis.crd.egress import Egress
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
 from antrea.features.admission import Find, Webhook
+from antrea.features.egress.preference import doubts
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.quantity import fault
 
@@ -38,6 +39,9 @@ def validate_egress(facts: Facts, review: Review[Egress]) -> Steps:
     before = (old.egress_ip, old.external_ip_pool) if old is not None else ("", "")
     if (spec.egress_ip, spec.external_ip_pool) != before and spec.egress_ip and spec.external_ip_pool:
         yield from _check_in_pool(facts, spec)
+    before_that = review.old.metadata.annotations if review.old is not None else {}
+    if egress.metadata.annotations != before_that:
+        yield from doubts(egress.metadata.annotations, spec.external_ip_pool)
 
 
 def _check_in_pool(facts: Facts, spec: EgressSpec) -> Steps:
@@ -60,7 +64,7 @@ WEBHOOKS = (
     Webhook(
         "egressvalidator.antrea.io", "/validate/egress", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1beta1",),
         "egresses", "Cluster", Egress,
-        "one address only; bandwidth in quantities; a new address lies in a pool that exists",
+        "one address only; bandwidth in quantities; a new address lies in a pool that exists; warns of annotations that do nothing",
         validate=validate_egress, gates=("Egress",),
     ),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from antrea.apis.annotation import FAILBACK
 from antrea.apis.controlplane import PodReference
 from antrea.apis.crd import egress as crd
 from antrea.engine import Unit
@@ -20,6 +21,7 @@ from antrea.features.controlplane import GroupKind
 from antrea.features.egress.address import egress_device, held_address, on_link, taken_address
 from antrea.features.egress.flow import local_flows, node_flows, peer_flows, pod_flows
 from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
+from antrea.features.egress.preference import NEVER, preferred_nodes
 from antrea.features.egress.status import egress_status
 from antrea.features.egress.subnet import MOST_TABLES, TABLE_POOL, mark_rule
 from antrea.features.external_ip_pool.address import canonical
@@ -54,6 +56,8 @@ def egress_row(found: crd.Egress) -> Egress:
         created=found.metadata.creation_timestamp,
         node=found.status.egress_node,
         held=canonical(found.status.egress_ip),
+        preferred=preferred_nodes(found.metadata.annotations),
+        stays=found.metadata.annotations.get(FAILBACK, "").strip() == NEVER,
     )
 
 

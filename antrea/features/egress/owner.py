@@ -74,7 +74,7 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
         return room if said is None else said
 
     wishes = [
-        Wish(egress.created, egress.name, egress.ip, egress.pool)
+        Wish(egress.created, egress.name, egress.ip, egress.pool, egress.preferred, _stays_at(egress))
         for egress in facts.all(Egress)
         if egress.pool and egress.ip
     ]
@@ -86,6 +86,11 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
             yield EgressOwner(egress, "", NO_MAJORITY)
         else:
             yield EgressOwner(egress, node)
+
+
+def _stays_at(egress: Egress) -> str:
+    """By its status, which all agents read."""
+    return egress.node if egress.stays and egress.held == egress.ip else ""
 
 
 FEATURE = AgentFeature(

@@ -30,6 +30,10 @@ class Wish(NamedTuple):
     """Of the Egress."""
     address: str
     pool: str
+    preferred: tuple[str, ...] = ()
+    """Nodes that come before the ring's choice, in this order."""
+    stays: str = ""
+    """The Node that has it and keeps it as long as it can; empty: none."""
 
 
 class Ring:
@@ -74,21 +78,33 @@ def place(
     """Name of each Egress -> its Node, empty if none has room. `pools` are their living Nodes, in groups of which the
     next counts if none of the one before has room; `most` is a Node's room.
 
-    An address counts once on its Node, however many Egresses share it. An Egress whose pool is unknown is left out.
+    An address counts once on its Node, and has one, however many Egresses share it. An Egress whose pool is unknown is
+    left out. What stays where it is comes before what is to be placed.
     """
     held: dict[str, set[str]] = defaultdict(set)
-    rings = {pool: [ring(frozenset(nodes)) for nodes in groups if nodes] for pool, groups in pools.items()}
-    found = {}
-    for wish in sorted(wishes):
-        if wish.pool not in rings:
-            continue
+    at: dict[tuple[str, str], str] = {}
+    known = {pool: [frozenset(nodes) for nodes in groups if nodes] for pool, groups in pools.items()}
+    order = [wish for wish in sorted(wishes) if wish.pool in known]
 
-        def has_room(node: str, address: str = wish.address) -> bool:
-            there = held[node]
-            return address in there or len(there) < most(node)
+    def has_room(node: str) -> bool:
+        return len(held[node]) < most(node)
 
-        picks = (one.pick(wish.address, has_room) for one in rings[wish.pool])
-        found[wish.name] = node = next(filter(None, picks), "")
+    def put(wish: Wish, node: str) -> None:
         if node:
+            at[wish.pool, wish.address] = node
             held[node].add(wish.address)
-    return found
+
+    for wish in order:
+        groups = known[wish.pool]
+        if wish.stays and groups and wish.stays in groups[0] and has_room(wish.stays):
+            put(wish, at.get((wish.pool, wish.address), wish.stays))
+    for wish in order:
+        if (wish.pool, wish.address) not in at:
+            picks = (_pick(wish, group, has_room) for group in known[wish.pool])
+            put(wish, next(filter(None, picks), ""))
+    return {wish.name: at.get((wish.pool, wish.address), "") for wish in order}
+
+
+def _pick(wish: Wish, group: frozenset[str], has_room: Callable[[str], bool]) -> str:
+    better = (node for node in (wish.stays, *wish.preferred) if node in group and has_room(node))
+    return next(better, "") or ring(group).pick(wish.address, has_room)

@@ -156,6 +156,55 @@ def test_an_egress_gets_this_answer(spec: dict[str, Any], said: str) -> None:
     assert World(OTHER).decide("/validate/egress", named({"appliedTo": {}, **spec})) == said
 
 
+KNOWN = {"egress.antrea.io/preferred-nodes": "n1", "egress.antrea.io/failback": "never"}
+WISHES: dict[str, tuple[dict[str, str], list[str]]] = {
+    "known": (KNOWN, []),
+    "back at once": ({"egress.antrea.io/failback": "immediate", "other.io/x": "y"}, []),
+    "no such Node": (
+        {"egress.antrea.io/preferred-nodes": "n1, n7,../pods,N1"},
+        [
+            f"annotation egress.antrea.io/preferred-nodes: there is no Node {name!r}"
+            for name in ("n7", "../pods", "N1")
+        ],
+    ),
+    "no such value": (
+        {"egress.antrea.io/failback": "later"},
+        [
+            "annotation egress.antrea.io/failback: 'later' is not immediate or never, it counts as immediate",
+        ],
+    ),
+    "not built": (
+        {"egress.antrea.io/failback": "when-idle"},
+        ["annotation egress.antrea.io/failback: when-idle is not built yet, it counts as immediate"],
+    ),
+    "no such annotation": (
+        {"egress.antrea.io/prefered-node": "n1", "egress.antrea.io/x": ""},
+        [
+            "annotation egress.antrea.io/prefered-node is not known: did you mean egress.antrea.io/preferred-nodes?",
+            "annotation egress.antrea.io/x is not known",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("annotations", "warnings"), WISHES.values(), ids=WISHES.keys())
+def test_what_an_egress_wishes_in_vain_is_named(annotations: dict[str, str], warnings: list[str]) -> None:
+    world = World(OTHER, objects={"/api/v1/nodes/n1": {"metadata": {"name": "n1"}}})
+    wanted = named({"appliedTo": {}, "externalIPPool": "other"})
+    wishes = {**wanted, "metadata": {"name": "x", "annotations": annotations}}
+    assert world.decide("/validate/egress", wishes) == "; ".join([OK, *warnings])
+    assert world.decide("/validate/egress", wishes, wanted) == "; ".join([OK, *warnings])
+    assert world.decide("/validate/egress", wishes, wishes) == OK
+
+
+def test_wishes_for_an_address_that_no_pool_gives_are_in_vain() -> None:
+    world = World(OTHER, objects={"/api/v1/nodes/n1": {"metadata": {"name": "n1"}}})
+    wishes = named({"appliedTo": {}, "egressIP": "1.1.1.1"})
+    wishes["metadata"]["annotations"] = KNOWN
+    said = "annotations egress.antrea.io/... have no effect without spec.externalIPPool"
+    assert world.decide("/validate/egress", wishes) == f"{OK}; {said}"
+
+
 def test_an_address_that_did_not_change_is_not_checked_again() -> None:
     old = named({"appliedTo": {}, "egressIP": "9.9.9.9", "externalIPPool": "gone"})
     new = named({"appliedTo": {"podSelector": {}}, "egressIP": "9.9.9.9", "externalIPPool": "gone"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antrea.agent.assembly import active, pipeline_of, sweeps
-from antrea.apis.crd import egress as crd
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
@@ -22,7 +21,7 @@ from antrea.facts.member import Member, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.address import Announce, Assigned
-from antrea.features.egress.agent import FEATURE, egress_row
+from antrea.features.egress.agent import FEATURE
 from antrea.features.gate import EnabledGates
 from antrea.host.address import Address
 from antrea.host.carrier import ip_mac, mark_mac, own_mac
@@ -52,7 +51,7 @@ SAID = Condition(
 )
 
 
-def egress(name: str, ip: str = HERE, created: str = "", **more: str) -> Egress:
+def egress(name: str, ip: str = HERE, created: str = "", **more: Any) -> Egress:
     return Egress(name, f"uid-{name}", ip, created=created, **more)
 
 
@@ -420,17 +419,6 @@ def test_a_device_in_a_vlan_may_have_the_mac_address_of_its_card() -> None:
     agent = Agent(config, CARD, GATES, VLAN, egress("a", THERE, pool="p"), EgressOwner("a", "n1"))
     assert {device.mac for device in agent.wanted(Vlan) if isinstance(device, Vlan)} == {CARD.mac}
     assert own_mac("n1", "antrea-ext.181") != own_mac("n2", "antrea-ext.181")
-
-
-def test_an_egress_is_read_as_the_api_has_it_its_address_in_one_form() -> None:
-    found = {
-        "metadata": {"name": "a", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"appliedTo": {}, "egressIP": "FD00:0::1", "externalIPPool": "p"},
-        "status": {"egressNode": "n2"},
-    }
-    assert egress_row(msgspec.convert(found, crd.Egress)) == Egress(
-        "a", "u", "fd00::1", "p", "2026-01-01T00:00:00Z", "n2"
-    )
 
 
 def test_without_the_gate_there_is_no_table_and_no_sweep_waits_for_an_egress() -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from antrea.agent.membership import cluster_node
 from antrea.apis.core import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
+from antrea.apis.crd import egress as crd
 from antrea.apis.crd.part import LabelSelector, Metadata
 from antrea.apis.crd.pool import ExternalIPPool, ExternalIPPoolSpec
 from antrea.config.agent import AgentConfig
@@ -16,6 +17,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner
 from antrea.facts.member import ClusterNode, Leaving, Member, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
+from antrea.features.egress.agent import egress_row
 from antrea.features.egress.owner import FEATURE, NO_MAJORITY, NO_ROOM, pool_selector
 from antrea.features.egress.placement import Ring
 
@@ -145,6 +147,39 @@ def test_egress_owner_has_room_by_configuration_or_by_the_nodes_annotation() -> 
     assert sorted(row.node for row in agent.owners.values()) == ["", "n1", "n2", "n2", "n3"]
     agent.put(node("n3", most=0))
     assert sorted(row.node for row in agent.owners.values()) == ["", "", "n1", "n2", "n2"]
+
+
+def test_egress_owner_is_a_preferred_node_or_who_has_it_if_it_stays() -> None:
+    agent = Agent(FIRST, msgspec.structs.replace(web(), preferred=("n9", SECOND)))
+    assert agent.owner == EgressOwner("web", SECOND)
+    stays = msgspec.structs.replace(web(), stays=True, node=SECOND, held=ADDRESS)
+    agent.put(stays)
+    assert agent.owner == EgressOwner("web", SECOND)
+    agent.put(msgspec.structs.replace(stays, preferred=(FIRST,)))
+    assert agent.owner == EgressOwner("web", SECOND)
+    agent.put(msgspec.structs.replace(stays, held="172.18.181.41"))
+    assert agent.owner == EgressOwner("web", FIRST)
+    agent.put(stays, Member(SECOND, alive=False))
+    assert agent.owner == EgressOwner("web", FIRST)
+
+
+def test_an_egress_is_read_as_the_api_has_it_its_address_in_one_form() -> None:
+    found = {
+        "metadata": {
+            "name": "a",
+            "uid": "u",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {
+                "egress.antrea.io/preferred-nodes": " n2,n1 , n2,",
+                "egress.antrea.io/failback": "never",
+            },
+        },
+        "spec": {"appliedTo": {}, "egressIP": "FD00:0::1", "externalIPPool": "p"},
+        "status": {"egressNode": "n2", "egressIP": "FD00::0:1"},
+    }
+    assert egress_row(msgspec.convert(found, crd.Egress)) == Egress(
+        "a", "u", "fd00::1", "p", "2026-01-01T00:00:00Z", "n2", "fd00::1", ("n2", "n1"), stays=True
+    )
 
 
 def test_a_pool_is_read_by_its_node_selector() -> None:

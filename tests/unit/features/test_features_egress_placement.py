@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
 from hypothesis import given
@@ -78,6 +79,80 @@ def test_placement_counts_an_address_that_two_egresses_share_once() -> None:
 
 def test_placement_leaves_an_egress_of_an_unknown_pool_alone() -> None:
     assert place([Wish("1", "web", "10.0.0.1", "gone")], {"pool": [["a"]]}, plenty) == {}
+
+
+def wish(name: str, address: str = "10.0.0.1", stays: str = "", *preferred: str) -> Wish:
+    return Wish("1", name, address, "pool", preferred, stays)
+
+
+def test_placement_prefers_nodes_in_the_users_order_and_then_the_rings_choice() -> None:
+    def found(groups: list[list[str]], *preferred: str) -> str:
+        return place([wish("web", "10.0.0.1", "", *preferred)], {"pool": groups}, plenty)["web"]
+
+    ring = Ring("abc").pick("10.0.0.1")
+    one, other = (name for name in "abc" if name != ring)
+    assert found([["a", "b", "c"]], one, other) == one
+    assert found([["a", "b", "c"]], "gone", other, one) == other
+    assert found([["a", "b", "c"]], "gone") == ring
+    # a cordoned Node is not preferred to one that is not
+    assert found([[ring, other], [one]], one) == Ring([ring, other]).pick("10.0.0.1")
+    assert found([[], ["a", "b", "c"]], one) == one
+
+
+def test_placement_of_what_stays_is_where_it_is_before_others_are_placed() -> None:
+    groups = {"pool": [["a", "b"]]}
+    at = Ring("ab").pick("10.0.0.1")
+    (away,) = {*"ab"} - {at}
+    assert place([wish("web", stays=away)], groups, plenty) == {"web": away}
+    assert place([wish("web", "10.0.0.1", away, at)], groups, plenty) == {"web": away}
+    assert place([wish("web", stays="gone")], groups, plenty) == {"web": at}
+    assert place([wish("web", stays=away)], {"pool": [[at], [away]]}, plenty) == {"web": at}
+    assert place([wish("web", stays=away)], {"pool": [[], [at, away]]}, plenty) == {"web": away}
+    older = Wish("0", "old", "10.0.0.9", "pool", (away,))
+    found = place([older, wish("web", stays=away)], groups, lambda _: 1)
+    assert found == {"old": at, "web": away}
+
+
+def test_placement_of_an_address_that_two_share_is_one_whatever_each_of_them_wishes() -> None:
+    groups = {"pool": [["a", "b", "c"]]}
+    assert place([wish("x", "10.0.0.1", "", "a"), wish("y", "10.0.0.1", "", "b")], groups, plenty) == {
+        "x": "a",
+        "y": "a",
+    }
+    assert place([wish("x", "10.0.0.1", "", "a"), wish("y", stays="c")], groups, plenty) == {
+        "x": "c",
+        "y": "c",
+    }
+
+
+SOME = st.lists(st.sampled_from(NODES[:6]), max_size=4, unique=True)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(ADDRESSES[:8]), SOME, st.sampled_from(["", *NODES[:6]])), max_size=12),
+    st.lists(SOME, min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.randoms(use_true_random=False),
+)
+def test_placement_is_the_same_for_all_with_the_same_view_and_leaves_what_stays(  # type: ignore[no-untyped-def]
+    asked, groups, most, random
+) -> None:
+    wishes = [
+        Wish(str(number % 3), f"e{number}", address, "pool", tuple(preferred), stays)
+        for number, (address, preferred, stays) in enumerate(asked)
+    ]
+    found = place(wishes, {"pool": groups}, lambda _: most)
+    random.shuffle(wishes)
+    assert place(wishes, {"pool": [group[::-1] for group in groups]}, lambda _: most) == found
+    first: list[str] = next((group for group in groups if group), [])
+    sole = Counter(wish.stays for wish in wishes if wish.stays)
+    for wish in wishes:
+        if (
+            wish.stays in first
+            and sole[wish.stays] <= most
+            and len({w.address for w in wishes}) == len(wishes)
+        ):
+            assert found[wish.name] == wish.stays
 
 
 @given(
