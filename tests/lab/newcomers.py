@@ -39,7 +39,7 @@ def serve(address: str, port: int) -> None:
 def send(address: str, port: int) -> None:
     """Until standard input ends; then say how many went, and which of them got no answer, or which as whom."""
     sent: list[socket.socket] = []
-    due = began = time.monotonic()
+    due = time.monotonic()
     while not select.select([sys.stdin], [], [], 0)[0]:
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         one.setblocking(False)
@@ -49,13 +49,17 @@ def send(address: str, port: int) -> None:
         due += INTERVAL
         time.sleep(max(0.0, due - time.monotonic()))
     time.sleep(0.5)
-    lost, seen = [], set()
+    lost: list[float] = []
+    seen: dict[str, list[float]] = {}
     for number, one in enumerate(sent):
+        at = round(number * INTERVAL, 2)
         try:
-            seen.add(one.recv(64)[1:].decode())
+            seen.setdefault(one.recv(64)[1:].decode(), []).append(at)
         except OSError:
-            lost.append(round(number * INTERVAL, 2))
-    print(json.dumps({"sent": len(sent), "lost": lost, "seen": sorted(seen), "seconds": due - began}))
+            lost.append(at)
+    common = max(seen, key=lambda who: len(seen[who]), default="")
+    others = {who: at for who, at in seen.items() if who != common}
+    print(json.dumps({"sent": len(sent), "lost": lost, "seen": common, "others": others}))
 
 
 @contextmanager
