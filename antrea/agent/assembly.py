@@ -14,7 +14,7 @@ from antrea.agent.bootstrap import prepare
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
-from antrea.agent.handover import Handover
+from antrea.agent.handover import NEWS, Handover, sentence
 from antrea.agent.health import Health
 from antrea.agent.id_floor import keep_clear
 from antrea.agent.membership import Membership, cluster_feed
@@ -37,6 +37,7 @@ from antrea.features.egress import agent as egress
 from antrea.features.egress import owner as egress_placement
 from antrea.features.egress.address import Announce, Assigned
 from antrea.features.egress.handover import Part
+from antrea.features.egress.takeover import TookOver
 from antrea.features.feature import Families, Realised
 from antrea.features.network_policy import agent as network_policy
 from antrea.features.network_policy.sent import KINDS as POLICY_KINDS
@@ -167,6 +168,7 @@ class Agent:
         self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
         self.facts = Facts(self.journal)
+        self.facts.timed |= {kind: {} for kind in NEWS}
         self.ready = Readiness()
         self.handover = Handover(self.facts, kube, config, name)
         self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
@@ -286,7 +288,12 @@ class Agent:
 
     @property
     def _acts(self) -> dict[type[Act], Doing]:
-        return {Announce: self.announcer.announce, Assigned: self._assigned, Part: self.handover.part}
+        return {
+            Announce: self.announcer.announce,
+            Assigned: self._assigned,
+            TookOver: self._took_over,
+            Part: self.handover.part,
+        }
 
     def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
         feeds: dict[str, Feed] = {
@@ -334,12 +341,18 @@ class Agent:
         return self.facts.get(LocalAddress, ip) is not None
 
     async def _assigned(self, act: Assigned) -> None:
+        self._tell_of(act, "IPAssigned", f"Assigned Egress {act.egress} with IP {act.ip} on Node {act.node}")
+
+    async def _took_over(self, act: TookOver) -> None:
+        log.info("Took an Egress IP over", egress=act.egress, ip=act.ip, before=act.before, why=act.why.why)
+        self._tell_of(act, "EgressTakenOver", sentence(act, self.facts.timed))
+
+    def _tell_of(self, act: Assigned | TookOver, reason: str, message: str) -> None:
         about = ObjectReference(
             api_version="crd.antrea.io/v1beta1", kind="Egress", name=act.egress, uid=act.uid
         )
-        message = f"Assigned Egress {act.egress} with IP {act.ip} on Node {act.node}"
         voice = Voice(about, "antrea-agent", act.node)
-        self.tasks.create_task(voice.tell(self.kube, "IPAssigned", message), name="Event of an Egress")
+        self.tasks.create_task(voice.tell(self.kube, reason, message), name="Event of an Egress")
 
     def made_anew(self) -> None:
         """The Node object is another one: it lacks what this agent wrote on the one before."""

@@ -19,18 +19,20 @@ import msgspec
 from antrea.apis.core import ObjectMeta
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import Egress, EgressOwner, Parted
-from antrea.facts.member import ClusterNode, Leaving
+from antrea.facts.member import ClusterNode, Leaving, Member, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.address import DEVICE
 from antrea.features.egress.subnet import PREFIX
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from antrea.config.agent import AgentConfig
     from antrea.engine import Facts
+    from antrea.facts.fact import Fact
     from antrea.features.egress.handover import Part
+    from antrea.features.egress.takeover import TookOver
     from antrea.outside.gossip.feed import GossipFeed
     from antrea.outside.kube import Kube
 
@@ -49,6 +51,24 @@ THINK_SECONDS: Final = 0.3
 LOOK_SECONDS: Final = 0.05
 ENDING: Final = "antrea-agent.ending"
 """A file beside OVSDB's socket: while it is there the switch goes on, for 6 s at most (build/image/start_ovs)."""
+
+
+NEWS: Final = (Member, ClusterNode, PoolSelector, Egress, Quorum)
+"""Kinds whose changes move addresses: their times are kept."""
+
+
+def sentence(act: TookOver, timed: Mapping[type[Fact], Mapping[str, float]]) -> str:
+    """Who took over from whom, why, and how many ms after this agent knew that."""
+    why = act.why
+    rows = {PoolSelector: (act.pool,), Egress: (act.egress,)}
+    news = (
+        [(why.kind, why.row)]
+        if why.kind
+        else [(k, row) for k in NEWS for row in rows.get(k, timed.get(k, ()))]
+    )
+    known = [timed[kind][row] for kind, row in news if row in timed.get(kind, {})]
+    within = f" in {1000 * (time.monotonic() - max(known)):.0f} ms" if known else ""
+    return f"Node {act.node} took over {act.ip} from {act.before}{within}: {why.why}"
 
 
 class Held(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from antrea.engine.feeds import Feeds
@@ -50,6 +51,8 @@ class Facts:
         self.derived: dict[type[Fact], Callable[[Job, type[Fact]], None]] = {}
         """Kinds that only units write -> whom to tell that a job reads one."""
         self.listeners: list[Callable[[], None]] = []
+        self.timed: dict[type[Fact], dict[str, float]] = {}
+        """Kinds whose news somebody times -> when each row changed last, by time.monotonic."""
         self._readers: dict[Read, Job | dict[Job, None]] = {}
         """Most reads have one reader: it stands for itself."""
         self._inbox: dict[type[Fact], dict[str, tuple[Fact | None, bool]]] = {}
@@ -198,6 +201,8 @@ class Facts:
             )
         if kind in self.derived:
             raise TypeError(f"{kind.__name__} is derived by units: no feed may write it")
+        if kind in self.timed and self.get(kind, key) != row:
+            self.timed[kind][key] = monotonic()
         rows = self._inbox.setdefault(kind, {})
         rows[key] = (row, urgent or rows.get(key, (None, False))[1])
         self.writes += 1

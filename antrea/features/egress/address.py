@@ -17,6 +17,7 @@ from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.features.egress.handover import giver, is_kept, is_ours, parting
 from antrea.features.egress.mark import CATEGORY
 from antrea.features.egress.subnet import PREFIX, mac_of, route_entries, subnet_of, vlan_entries
+from antrea.features.egress.takeover import TookOver, took_over
 from antrea.host import carrier
 from antrea.host.address import Address
 from antrea.host.link import Dummy, Link
@@ -108,7 +109,7 @@ def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
         yield ProxyNeighbour(dev=device, ip=egress.ip, rank=RECEIVES, category=CATEGORY)
 
 
-def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned]:
+def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned | TookOver]:
     """Once the address stands, and the flows and translations with it: an act waits for what its pass puts.
 
     What another Node hands over is announced when Pods' packets have turned here, so that answers come where they left.
@@ -119,7 +120,10 @@ def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned]
     device = subnet.device if subnet else ""
     if node is None or link is None or here is None or here.dev != (device or DEVICE):
         return
-    if is_ours(facts, egress, node) and not giver(facts, egress, node):
+    if not is_ours(facts, egress, node):
+        return
+    yield from took_over(facts, egress, node)
+    if not giver(facts, egress, node):
         plain = (neighbours_of(facts, egress.ip, link), "")
         dev, mac = (device, mac_of(facts, node, link, device)) if device else plain
         yield Announce(egress.ip, (dev, mac), dev=dev, mac=mac, ip=egress.ip)

@@ -16,9 +16,10 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.egress import Egress, EgressOwner, Parted
-from antrea.facts.member import ClusterNode, Leaving
+from antrea.facts.member import ClusterNode, Leaving, Member
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.handover import Part
+from antrea.features.egress.takeover import Cause, TookOver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,3 +150,28 @@ async def test_an_address_is_given_up_after_a_moment_that_is_forgotten_later(
             heard.clear()
             seen.append(mine._facts.get(Parted, "web"))
     assert seen == [None, Parted("web", IP, "n2"), None]
+
+
+def test_the_event_of_a_takeover_says_how_long_ago_its_cause_was_known() -> None:
+    facts = Facts()
+    facts.timed |= {kind: {} for kind in handover.NEWS}
+    facts.put(NODE)
+    facts.put(Egress("other", "u"))
+    act = TookOver(
+        "web", IP, egress="web", uid="u", ip=IP, pool="p", node="n2", before="n1", why=Cause("gone")
+    )
+    began = time.monotonic()
+    time.sleep(0.05)
+    facts.put(Member("n1", alive=False))
+    facts.put(Egress("other", "u", IP))
+    known = facts.timed[Member]["n1"]
+    assert began + 0.05 <= known <= time.monotonic()
+    facts.put(Member("n1", alive=False))
+    assert facts.timed[Member]["n1"] == known
+    named = msgspec.structs.replace(act, why=Cause("dead: gone", Member, "n1"))
+    for one, why in ((act, "gone"), (named, "dead: gone")):
+        said, _, rest = handover.sentence(one, facts.timed).partition(" in ")
+        figure, _, words = rest.partition(" ms: ")
+        assert (said, words) == (f"Node n2 took over {IP} from n1", why)
+        assert 0 <= int(figure) < 1000 * (time.monotonic() - began) - 49
+    assert handover.sentence(act, {}) == f"Node n2 took over {IP} from n1: gone"

@@ -21,6 +21,7 @@ from antrea.features.egress import agent, owner
 from antrea.features.egress.address import DEVICE, Announce
 from antrea.features.egress.handover import Part
 from antrea.features.egress.placement import Ring
+from antrea.features.egress.takeover import TookOver
 from antrea.host.address import Address
 from antrea.openflow.flow import Flow
 
@@ -91,6 +92,8 @@ class Node:
         for act in plan.acts:
             if isinstance(act, Announce):
                 self.world.router = self.name
+            if isinstance(act, TookOver):
+                self.world.took.append((act.before, act.node, act.why.why))
             if isinstance(act, Part):
                 self.parts.append(act)
 
@@ -109,6 +112,8 @@ class World:
     def __init__(self) -> None:
         self.egress = Egress("web", "u", IP, "pool", "1")
         self.router = ""
+        self.took: list[tuple[str, str, str]] = []
+        """Who took the address from whom, and why."""
         self.nodes = {name: Node(name, self) for name in NAMES}
         self.settle()
 
@@ -162,6 +167,54 @@ def goodbye(world: World) -> None:
 
 
 CAUSES = pytest.mark.parametrize("cause", [cordon, unlabel, goodbye])
+
+
+def prefer(world: World) -> None:
+    world.egress = msgspec.structs.replace(world.egress, preferred=(SECOND,))
+    world.tell(world.egress)
+
+
+@pytest.mark.parametrize(
+    ("move", "why"),
+    [
+        (cordon, "drained: it is cordoned"),
+        (unlabel, "label: it no longer has those that the pool asks for"),
+        (goodbye, "drained: its agent ends"),
+        (prefer, "preferred: the Egress names the new Node before it"),
+    ],
+)
+def test_who_takes_an_address_over_says_from_whom_and_why_once(
+    move: Callable[[World], None], why: str
+) -> None:
+    world = World()
+    assert world.took == []
+    move(world)
+    world.settle()
+    assert world.took == [(FIRST, SECOND, why)]
+
+
+def test_who_goes_home_and_who_follows_the_dead_or_the_deleted_says_so() -> None:
+    world = World()
+    cordon(world)
+    world.settle()
+    world.took.clear()
+    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
+    world.settle()
+    home = "placement: of the Nodes that can hold it now, the new one is to"
+    assert world.took == [(SECOND, FIRST, home)]
+    for news, why in (
+        (Member(FIRST, alive=False, why="no sign of life"), "dead: no sign of life"),
+        (None, "deleted: it is no Node any more"),
+    ):
+        world = World()
+        node = world.nodes[SECOND]
+        if news:
+            node.facts.put(news)
+        else:
+            node.facts.drop(ClusterNode, FIRST)
+        node.work()
+        node.work()
+        assert world.took == [(FIRST, SECOND, why)]
 
 
 @CAUSES
