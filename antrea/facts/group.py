@@ -94,10 +94,10 @@ class Matches(Fact, frozen=True):
 
 
 class GroupNode(Fact, frozen=True):
-    """A member of this group is on this Node."""
+    """A member of this group, which policies are for, is on this Node."""
 
     group: str
-    """Key of the `Group`."""
+    """Name of the `Group`."""
     node: str
     indexes: ClassVar[Mapping[str, Callable[[GroupNode], Iterable[Hashable]]]] = {
         "group": lambda row: (row.group,)
@@ -112,7 +112,7 @@ class GroupNodes(Fact, frozen=True):
     """All Nodes that members of this group are on; derived once for all policies that are for it."""
 
     group: str
-    """Key of the `Group`."""
+    """Name of the `Group`."""
     nodes: tuple[str, ...]
     """Sorted."""
 

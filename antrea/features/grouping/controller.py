@@ -105,7 +105,7 @@ def _belongs(group: Group, who: str, member: GroupMember, node: str) -> Iterator
         return
     yield Membership(group.resource, group.name, who, member, node)
     if group.resource == APPLIED:
-        yield GroupNode(group.key, node)
+        yield GroupNode(group.name, node)
 
 
 def among_themselves(facts: Facts, found: Candidate) -> Iterator[Belongs]:
@@ -118,8 +118,8 @@ def among_themselves(facts: Facts, found: Candidate) -> Iterator[Belongs]:
 def head(facts: Facts, group: Group) -> Iterator[GroupHead | GroupNodes]:
     """Known to agents also while it has no members; and where those are that policies are for."""
     yield GroupHead(group.resource, group.name, group.uid)
-    if group.resource == APPLIED and (rows := facts.by(GroupNode, "group", group.key)):
-        yield GroupNodes(group.key, tuple(row.node for row in rows))
+    if group.resource == APPLIED and (rows := facts.by(GroupNode, "group", group.name)):
+        yield GroupNodes(group.name, tuple(row.node for row in rows))
 
 
 FEATURE = ControllerFeature(

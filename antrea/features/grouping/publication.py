@@ -91,7 +91,7 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
 
     def __hash__(self) -> int:
         # its metadata has mappings
-        return hash((self.key, self.found.rules, self.nodes))
+        return hash(self.key)
 
     @property
     def key(self) -> str:

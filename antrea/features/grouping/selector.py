@@ -6,6 +6,7 @@ parity: pkg/controller/types/group.go GenerateNormalizedName
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from antrea.facts.group import ENTITY, NODE, POD, GroupSelector, Place, Requirement
@@ -26,6 +27,8 @@ SERVICE_ACCOUNT = "internal.antrea.io/service-account"
 def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
     """The conditions of a selector in the order of their keys; none: it selects everything."""
     exact = [(key, "=", (value,)) for key, value in selector.match_labels.items()]
+    if len(exact) < 2 and not selector.match_expressions:
+        return tuple(exact)
     others = [
         (one.key, _OPERATORS[one.operator or "In"], tuple(sorted(one.values)))
         for one in selector.match_expressions
@@ -57,13 +60,14 @@ def group_selector(
     )
 
 
+@lru_cache(maxsize=1024)
 def selector_of(
     namespace: str,
     namespaces: tuple[Requirement, ...] | None,
     labels: tuple[Requirement, ...] | None,
     kind: str = POD,
 ) -> GroupSelector:
-    """From its conditions."""
+    """From its conditions; policies in a row often have the same."""
     return GroupSelector(
         name=_name(namespace, namespaces, labels, kind),
         places=tuple(_places(kind, namespace, labels or (), namespaces or ())),

@@ -76,7 +76,7 @@ class InternalKubePolicy(Fact, frozen=True):
 
     found: cp.NetworkPolicy
     target: str
-    """Key of the `Group` that it is for."""
+    """Name of the `Group` that it is for."""
     peers: tuple[str, ...]
     """Names of the groups of its peers."""
 
@@ -141,7 +141,7 @@ def internal_policy(facts: Facts, policy: KubePolicy) -> Iterator[InternalKubePo
         applied_to_groups=(target.name,),
         source_ref=reference(policy),
     )
-    yield InternalKubePolicy(told, target.key, tuple(one.name for one in chosen.values()))
+    yield InternalKubePolicy(told, target.name, tuple(one.name for one in chosen.values()))
 
 
 def rules(policy: KubePolicy, *, logging: bool) -> Iterator[cp.NetworkPolicyRule]:

@@ -5,7 +5,6 @@ parity: pkg/controller/networkpolicy/crd_utils.go toAntreaPeerForCRD, toAntreaSe
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +15,7 @@ from antrea.facts.fact import Fact
 from antrea.facts.group import Group
 from antrea.features.grouping.member import ADDRESS, APPLIED
 from antrea.features.grouping.selector import account_selector, group_selector
-from antrea.features.network_policy.peer import ALL, UUIDS, block, has_named_port
+from antrea.features.network_policy.peer import ALL, block, has_named_port, uuid_of
 from antrea.features.network_policy.source_group import GroupUse, WholeGroup, group_key
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Side(msgspec.Struct, frozen=True):
 
 def by_selector(resource: str, selector: GroupSelector | None) -> Chosen:
     """Named after the selector, which all policies share that have the same one; None selects nobody."""
-    name = str(uuid.uuid5(UUIDS, selector.name if selector else ""))
+    name = uuid_of(selector.name if selector else "")
     if selector is None:
         return Chosen(name, (Group(resource, name, (), name),))
     return Chosen(name, (selector, Group(resource, name, (selector.key,), name)))
@@ -60,7 +59,7 @@ def by_selector(resource: str, selector: GroupSelector | None) -> Chosen:
 
 def by_service(namespace: str, name: str) -> Chosen:
     """Whoever connects to a NodePort or LoadBalancer Service, at every Node."""
-    uid = str(uuid.uuid5(UUIDS, f"{namespace}/{name}"))
+    uid = uuid_of(f"{namespace}/{name}")
     return Chosen(uid, (Group(APPLIED, uid, (), uid, service=(namespace, name)),))
 
 
