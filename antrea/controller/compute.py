@@ -20,7 +20,7 @@ from antrea.features.egress import controller as egress
 from antrea.features.event import Tell
 from antrea.features.external_ip_pool import controller as external_ip_pool
 from antrea.features.grouping import controller as grouping
-from antrea.features.grouping.publication import ENTRIES, RESOURCES
+from antrea.features.grouping.publication import ENTRIES, TOLD
 from antrea.features.network_policy import controller as network_policy
 from antrea.features.network_policy import native
 from antrea.features.network_policy.realization import NodeReport, report_key
@@ -70,7 +70,7 @@ class Computation:
         self._kube, self._lead = kube, ours.lead
         self._watched = watched = [one for feature in features for one in feature.watched]
         kinds = tuple(one.fact for one in watched)
-        self._sink = sink = PublishSink(publisher, self._left)
+        self._sink = sink = PublishSink(publisher, self._left, published(features))
         self._facts = facts
         self._statuses = StatusSink(kube)
         statuses = LeadersSink(self._statuses, ours.lead)
@@ -83,7 +83,7 @@ class Computation:
                 EgressAddress: EgressAddressSink(kube, facts),
             },
             {Tell: self._tell},
-            sweeps={RESOURCES.index(plural): kinds for plural in published(features)},
+            sweeps={TOLD: kinds},
         )
         statuses.follow(self._engine.resync)
         for off in (one.fact for feature in FEATURES if feature not in features for one in feature.watched):

@@ -12,17 +12,18 @@ from antrea.apis.controlplane import GROUP, GroupMember
 from antrea.apis.meta import ObjectMetadata
 from antrea.controller.stores import ROWS
 from antrea.features.grouping.publication import (
-    RESOURCES,
     GroupHead,
     GroupSpan,
     Membership,
+    Memberships,
     PublishedPolicy,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from antrea.controller.front_process import Publisher
+    from antrea.features.grouping.publication import OfGroup
 
 BY_POLICY, POLICIES = "addressgroups", "networkpolicies"
 Name = tuple[str, str]
@@ -77,11 +78,15 @@ class _Delta(msgspec.Struct):
 
 
 class PublishSink:
-    """Takes GroupHead, GroupSpan, Membership and PublishedPolicy."""
+    """Takes GroupHead, GroupSpan, Membership, Memberships and PublishedPolicy."""
 
-    def __init__(self, publisher: Publisher, left: Left) -> None:
+    def __init__(self, publisher: Publisher, left: Left, plurals: Collection[str]) -> None:
+        """`plurals`: the kinds that are told; nobody hears of others."""
         self._publisher = publisher
         self._left = left
+        self._plurals = plurals
+        self._pods: dict[str, Memberships] = {}
+        """What was last said of each Pod."""
         self._told: dict[Name, _Told] = {}
         self._policies: dict[str, tuple[str, ...]] = {}
         """Nodes by UID; none where agents report nothing."""
@@ -121,14 +126,19 @@ class PublishSink:
     async def resync(self, entries: Sequence[Any]) -> None:
         """All groups anew: the stores of the front are empty when this process starts."""
         self._told.clear()
+        self._pods.clear()
         self._policies.clear()
         await self.apply(entries, ())
 
     async def sweep(self, category: int) -> None:
-        """All of this kind has been told: watches may begin."""
-        self._publisher.synced(GROUP, RESOURCES[category])
+        """All has been told: watches may begin."""
+        for plural in sorted(self._plurals):
+            self._publisher.synced(GROUP, plural)
 
-    def _put(self, entry: GroupHead | GroupSpan | Membership, deltas: dict[Name, _Delta]) -> None:
+    def _put(self, entry: OfGroup | Memberships, deltas: dict[Name, _Delta]) -> None:
+        if isinstance(entry, Memberships):
+            self._put_pod(entry, deltas)
+            return
         name = entry.group
         if isinstance(entry, GroupHead):
             self._told.setdefault(name, _Told()).head = entry
@@ -136,28 +146,44 @@ class PublishSink:
         elif isinstance(entry, GroupSpan):
             self._told.setdefault(name, _Told()).wanted = entry.parts
             deltas[name].moved = True
-        else:
+        elif isinstance(entry, Membership):
             placed = (entry.member, entry.node)
             before = self._told.setdefault(name, _Told()).enter(entry.who, placed)
             if before != placed:
                 deltas[name].added.append(placed)
                 deltas[name].removed += [before] if before else []
 
-    def _dropped(
-        self, drop: Iterable[GroupHead | GroupSpan | Membership], deltas: dict[Name, _Delta]
-    ) -> list[Name]:
+    def _put_pod(self, entry: Memberships, deltas: dict[Name, _Delta]) -> None:
+        """It leaves the groups that it is no longer in."""
+        before, self._pods[entry.who] = self._pods.get(entry.who), entry
+        now = {one.group: one for one in entry.each()}
+        for one in before.each() if before else ():
+            if one.group not in now:
+                self._leave(one, deltas)
+        for one in now.values():
+            self._put(one, deltas)
+
+    def _leave(self, one: Membership, deltas: dict[Name, _Delta]) -> None:
+        told = self._told.get(one.group)
+        before = told.leave(one.who) if told else None
+        if before is not None:
+            deltas[one.group].removed.append(before)
+
+    def _dropped(self, drop: Iterable[OfGroup | Memberships], deltas: dict[Name, _Delta]) -> list[Name]:
         gone = []
         for entry in drop:
-            name = entry.group
-            if (told := self._told.get(name)) is None:
+            if isinstance(entry, Memberships):
+                for one in entry.each():
+                    self._leave(one, deltas)
+                self._pods.pop(entry.who, None)
+            elif isinstance(entry, Membership):
+                self._leave(entry, deltas)
+            elif (told := self._told.get(entry.group)) is None:
                 continue
-            if isinstance(entry, GroupHead):
-                gone.append(name)
-            elif isinstance(entry, GroupSpan):
-                told.wanted, deltas[name].moved = (), True
+            elif isinstance(entry, GroupHead):
+                gone.append(entry.group)
             else:
-                before = told.leave(entry.who)
-                deltas[name].removed += [before] if before else []
+                told.wanted, deltas[entry.group].moved = (), True
         return gone
 
     def _tell(self, name: Name, delta: _Delta) -> None:

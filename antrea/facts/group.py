@@ -87,6 +87,8 @@ class Matches(Fact, frozen=True):
     """Keys."""
     groups: tuple[Group, ...]
     """Made of one of them or more."""
+    told: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Of those without a home, the names, by the plural of their kind."""
 
     @property
     def key(self) -> str:

@@ -18,7 +18,13 @@ from antrea.apis import controlplane as cp
 from antrea.apis.controlplane_report import NetworkPolicyEvaluation
 from antrea.apis.status import Status
 from antrea.controller.endpoint import found as endpoint
-from antrea.features.grouping.publication import GroupHead, GroupSpan, Membership, PublishedPolicy
+from antrea.features.grouping.publication import (
+    GroupHead,
+    GroupSpan,
+    Membership,
+    Memberships,
+    PublishedPolicy,
+)
 from antrea.features.network_policy.evaluation import evaluated
 from antrea.features.network_policy.group_answer import associations, ip_associations, members
 from antrea.features.network_policy.native_policy import ClusterPolicy, NamespacedPolicy
@@ -46,7 +52,8 @@ def told(computed: tuple[Facts, Plan]) -> dict[type, list[Any]]:
     """The entries by their class."""
     found: dict[type, list[Any]] = defaultdict(list)
     for entry in computed[1].put:
-        found[type(entry)].append(entry)
+        for one in entry.each() if isinstance(entry, Memberships) else (entry,):
+            found[type(one)].append(one)
     return found
 
 

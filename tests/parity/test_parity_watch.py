@@ -198,7 +198,7 @@ async def ours() -> dict[str, list[tuple[str, Known]]]:
     """The same of our watches."""
     facts, engine = world()
     channel = Straight()
-    sink = PublishSink(Publisher(channel), lambda _policy, _nodes: None)  # type: ignore[arg-type]
+    sink = PublishSink(Publisher(channel), lambda _policy, _nodes: None, WATCHED)  # type: ignore[arg-type]
     plan = engine.plan()
     await sink.resync([entry for entry in plan.put if isinstance(entry, ENTRIES)])
     watchers: dict[str, Watcher] = {}

@@ -34,7 +34,7 @@ from antrea.features.grouping.member import (
     node_member,
     service_member,
 )
-from antrea.features.grouping.publication import Candidate, GroupHead, Membership
+from antrea.features.grouping.publication import Candidate, GroupHead, Membership, Memberships
 from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.grouping.selector import looks, selects
 
@@ -55,9 +55,15 @@ def matches(facts: Facts, labels: str) -> Iterator[Matches]:
         for selector in facts.by(GroupSelector, "place", place):
             if selects(selector, found, home):
                 selectors[selector.key] = None
+    if not selectors:
+        return
     groups = {group.key: group for key in selectors for group in facts.by(Group, "selector", key)}
-    if selectors:
-        yield Matches(labels, tuple(selectors), tuple(groups.values()))
+    told: dict[str, list[str]] = {}
+    for group in groups.values():
+        if not group.home:
+            told.setdefault(group.resource, []).append(group.name)
+    names = tuple((resource, tuple(names)) for resource, names in told.items())
+    yield Matches(labels, tuple(selectors), tuple(groups.values()), names)
 
 
 def _groups(facts: Facts, labels: str) -> tuple[Group, ...]:
@@ -65,16 +71,20 @@ def _groups(facts: Facts, labels: str) -> tuple[Group, ...]:
     return found.groups if found else ()
 
 
-def memberships(facts: Facts, pod: Pod) -> Iterator[Belongs]:
+def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
     """All groups that this Pod is in; policies follow the Nodes of those that they are for."""
-    members: dict[str, GroupMember | None] = {}
-    for group in _groups(facts, pod.labels):
+    told, found = [], facts.get(Matches, pod.labels)
+    for resource, names in found.told if found else ():
+        if (member := MEMBERS[resource](pod)) is not None:
+            told.append((resource, names, member))
+            if resource == APPLIED:
+                yield from (GroupNode(name, pod.node) for name in names)
+    if told:
+        yield Memberships(pod.key, pod.node, tuple(told))
+    for group in found.groups if found else ():
         if group.home and group.home != pod.namespace:
             yield Stranger(group.key)
-            continue
-        if (resource := group.resource) not in members:
-            members[resource] = MEMBERS[resource](pod)
-        if (member := members[resource]) is not None:
+        elif group.home and (member := MEMBERS[group.resource](pod)) is not None:
             yield from _belongs(group, pod.key, member, pod.node)
 
 

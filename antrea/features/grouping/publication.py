@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 from antrea.apis.controlplane import GroupMember, NetworkPolicy
 from antrea.facts.fact import Fact
 
-RESOURCES = ("addressgroups", "appliedtogroups", "egressgroups", "networkpolicies")
-"""Plurals of controlplane.antrea.io that are computed; the place in this list is the category of the entries."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOLD = 0
+"""The one category of what agents are told: a Pod is told with all its groups, whatever their kinds."""
 
 
 class OfGroup(msgspec.Struct, frozen=True):
@@ -23,13 +26,11 @@ class OfGroup(msgspec.Struct, frozen=True):
     def group(self) -> tuple[str, str]:
         return (self.resource, self.name)
 
+    category: ClassVar[int] = TOLD
+
     @property
     def key(self) -> tuple[str, ...]:
         return self.group
-
-    @property
-    def category(self) -> int:
-        return RESOURCES.index(self.resource)
 
 
 class GroupHead(OfGroup, frozen=True):
@@ -66,6 +67,28 @@ class Membership(OfGroup, frozen=True):
         return (*self.group, self.who)
 
 
+class Memberships(msgspec.Struct, frozen=True):
+    """All groups that a Pod is in, at once: as many `Membership`s, at the price of one entry."""
+
+    rank: ClassVar[int] = 20
+    category: ClassVar[int] = TOLD
+
+    who: str
+    node: str
+    told: tuple[tuple[str, tuple[str, ...], GroupMember], ...]
+    """By the plural of their kind the names of groups, and how they know the Pod."""
+
+    @property
+    def key(self) -> str:
+        return self.who
+
+    def each(self) -> Iterator[Membership]:
+        """One by one."""
+        for resource, names, member in self.told:
+            for name in names:
+                yield Membership(resource, name, self.who, member, self.node)
+
+
 class Candidate(Fact, frozen=True):
     """A `Membership` of a group with a home, unless there is a `Stranger`; derived."""
 
@@ -84,7 +107,7 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
     """A policy, and the Nodes that enforce it; told after the groups that it names."""
 
     rank: ClassVar[int] = 30
-    category: ClassVar[int] = RESOURCES.index("networkpolicies")
+    category: ClassVar[int] = TOLD
 
     found: NetworkPolicy
     nodes: tuple[str, ...]
@@ -98,5 +121,5 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
         return self.found.metadata.name
 
 
-ENTRIES = (GroupHead, GroupSpan, Membership, PublishedPolicy)
+ENTRIES = (GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy)
 """All classes of them."""

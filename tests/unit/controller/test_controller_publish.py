@@ -10,17 +10,19 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.controller.policy_metrics import policy_metrics
 from antrea.controller.publish import PublishSink
 from antrea.features.grouping.publication import (
-    RESOURCES,
+    TOLD,
     GroupHead,
     GroupSpan,
     Membership,
+    Memberships,
     PublishedPolicy,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-EGRESS = "egressgroups"
+EGRESS, ADDRESS = "egressgroups", "addressgroups"
+KINDS = (ADDRESS, EGRESS)
 Batch = tuple[list[Any], list[Any]]
 """Entries to put, entries to drop."""
 
@@ -70,7 +72,7 @@ HEAD = GroupHead(EGRESS, "e", "uid")
 def told(*batches: Batch) -> list[Any]:
     """What is said of the last batch."""
     heard = Heard()
-    sink = PublishSink(heard, nobody_left)  # type: ignore[arg-type]
+    sink = PublishSink(heard, nobody_left, KINDS)  # type: ignore[arg-type]
     for put, drop in batches:
         heard.said.clear()
         asyncio.run(sink.apply(put, drop))
@@ -104,6 +106,28 @@ def test_a_pod_of_the_same_name_on_another_node_is_removed_there_and_added_here(
     ]
 
 
+def test_a_pod_is_told_to_the_groups_that_it_enters_leaves_or_changes_in_and_to_no_others() -> None:
+    def pod(*groups: str, node: str = "n1") -> Memberships:
+        return Memberships("ns/a", node, ((EGRESS, groups, member("a")),))
+
+    def changed(group: str, added: str, removed: str) -> Any:
+        places = [[(member("a"), node)] if node else [] for node in (added, removed)]
+        return ("change", EGRESS, group, *places, {node for node in (added,) if node})
+
+    start: Batch = ([*(GroupHead(EGRESS, name, name) for name in "efg"), pod("e", "f")], [])
+    assert told(start, ([pod("e", "f")], [])) == []
+    assert sorted(told(start, ([pod("f", "g")], []))) == [changed("e", "", "n1"), changed("g", "n1", "")]
+    assert told(start, ([pod("f", "g")], []), ([], [pod("f", "g")])) == [
+        changed("f", "", "n1"),
+        changed("g", "", "n1"),
+    ]
+    assert told(start, ([pod("e", "f", node="n2")], [])) == [
+        changed("e", "n2", "n1"),
+        changed("f", "n2", "n1"),
+    ]
+    assert told(start, ([], [pod("e", "f")]), ([pod("g")], [])) == [changed("g", "n1", "")]
+
+
 def test_a_member_that_comes_before_its_group_is_told_with_it() -> None:
     before: Batch = ([belongs("a")], [])
     assert told(before) == []
@@ -126,14 +150,15 @@ def test_what_is_said_again_changes_nothing() -> None:
 
 def test_a_replay_tells_all_of_it_and_a_sweep_that_it_is_all() -> None:
     heard = Heard()
-    sink = PublishSink(heard, nobody_left)  # type: ignore[arg-type]
+    sink = PublishSink(heard, nobody_left, KINDS)  # type: ignore[arg-type]
     for _ in range(2):
         asyncio.run(sink.resync([HEAD, belongs("a")]))
-    asyncio.run(sink.sweep(RESOURCES.index(EGRESS)))
-    assert heard.said == [("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"])] * 2 + [("synced", EGRESS)]
+    asyncio.run(sink.sweep(TOLD))
+    assert heard.said == [("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"])] * 2 + [
+        ("synced", kind) for kind in KINDS
+    ]
 
 
-ADDRESS = "addressgroups"
 POLICY = PublishedPolicy(NetworkPolicy(metadata=ObjectMetadata(name="p", uid="p")), ("n7",))
 
 
@@ -159,7 +184,7 @@ def test_a_group_of_addresses_goes_to_the_nodes_of_its_policies_before_these_do(
 
 
 def test_what_stands_is_counted_by_kind() -> None:
-    sink = PublishSink(Heard(), nobody_left)  # type: ignore[arg-type]
+    sink = PublishSink(Heard(), nobody_left, KINDS)  # type: ignore[arg-type]
     asyncio.run(sink.apply([HEAD, POLICY, GroupHead(ADDRESS, "g", "g"), GroupHead(ADDRESS, "h", "h")], []))
     assert sink.counts() == {EGRESS: 1, ADDRESS: 2, "networkpolicies": 1}
     asyncio.run(sink.apply([], [HEAD, POLICY]))
@@ -167,7 +192,7 @@ def test_what_stands_is_counted_by_kind() -> None:
 
 
 def test_what_was_told_or_withdrawn_is_counted_once_a_batch_by_its_kind() -> None:
-    sink = PublishSink(Heard(), nobody_left)  # type: ignore[arg-type]
+    sink = PublishSink(Heard(), nobody_left, KINDS)  # type: ignore[arg-type]
     policy = PublishedPolicy(NetworkPolicy(metadata=ObjectMetadata(name="p", uid="p")), ("n1",))
     address = GroupHead("addressgroups", "a", "a")
     pods = [Membership("addressgroups", "a", f"ns/{name}", member(name)) for name in "xy"]
@@ -202,7 +227,7 @@ def test_nodes_that_a_policy_leaves_are_named_where_agents_report_on_it() -> Non
         return PublishedPolicy(found, nodes)
 
     async def work() -> None:
-        sink = PublishSink(Heard(), note)  # type: ignore[arg-type]
+        sink = PublishSink(Heard(), note, KINDS)  # type: ignore[arg-type]
         for nodes in (("n1", "n2", "n3"), ("n2", "n3", "n4"), ("n2", "n3", "n4"), ("n4",)):
             await sink.apply([policy(*nodes)], [])
         await sink.apply([], [policy("n4")])

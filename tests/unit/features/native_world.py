@@ -13,12 +13,14 @@ from antrea.apis.crd.external import ExternalEntity
 from antrea.apis.crd.network_policy import ClusterNetworkPolicy, NetworkPolicy
 from antrea.controller.compute import FEATURES
 from antrea.engine import Engine, Facts
-from antrea.features.grouping.publication import GroupSpan, Membership, PublishedPolicy
+from antrea.features.grouping.publication import GroupSpan, Membership, Memberships, PublishedPolicy
 from antrea.features.grouping.row import entity_row, namespace_row, node_row, pod_row, service_row
 from antrea.features.network_policy.native_policy import cluster_policy_row, policy_row
 from antrea.features.network_policy.source_group import cluster_group_row, group_row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from antrea.facts.fact import Fact
 
 Spec = dict[str, Any]
@@ -66,6 +68,11 @@ def node(name: str, *ips: str, **labels: str) -> Fact:
     return row("Node", name, labels=labels, status={"addresses": addresses})
 
 
+def each(entry: Any) -> Iterable[Any]:
+    """All that one entry says."""
+    return entry.each() if isinstance(entry, Memberships) else (entry,)
+
+
 class Told:
     """What agents have been told after each step."""
 
@@ -92,7 +99,9 @@ class Told:
         return self
 
     def of(self, kind: type[Any]) -> list[Any]:
-        return [entry for (found, _), entry in self.standing.items() if found is kind]
+        """Entries of this kind; with those of a Pod one by one."""
+        entries = [one for entry in self.standing.values() for one in each(entry)]
+        return [entry for entry in entries if type(entry) is kind]
 
     def nodes(self) -> dict[str, tuple[str, ...]]:
         """Nodes of each policy, and of each group of addresses."""

@@ -17,7 +17,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Namespace, Pod
 from antrea.facts.egress import EgressRow
 from antrea.features.egress.controller import egress_row
-from antrea.features.grouping.publication import GroupHead, Membership
+from antrea.features.grouping.publication import GroupHead, Memberships
 from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.grouping.selector import group_selector
 
@@ -74,15 +74,21 @@ class Controller:
             if isinstance(entry, GroupHead):
                 self.told.setdefault(entry.name, {})
         for entry in plan.put:
-            if isinstance(entry, Membership):
-                self.told[entry.name][entry.who] = entry.node
+            if isinstance(entry, Memberships):
+                self._leave(entry.who)
+                for one in entry.each():
+                    self.told[one.name][one.who] = one.node
         for entry in plan.drop:
-            if isinstance(entry, Membership):
-                del self.told[entry.name][entry.who]
+            if isinstance(entry, Memberships):
+                self._leave(entry.who)
         for entry in plan.drop:
             if isinstance(entry, GroupHead):
                 assert not self.told.pop(entry.name)
         return self
+
+    def _leave(self, who: str) -> None:
+        for members in self.told.values():
+            members.pop(who, None)
 
 
 WEB = {"matchLabels": {"app": "web"}}
