@@ -22,11 +22,14 @@ from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.feature import Realised
 from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.nft import KINDS as NFT_KINDS
 from antrea.outside.nft import NftSink
 from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_ports import PortFeed
@@ -53,13 +56,16 @@ async def run(settings: Settings) -> None:
         facts.put(row)
     for kind in (ThisNode, PeerNode):
         facts.synced(kind)
-    flows = FlowSink(Ofctl(Path(settings.run_dir, "br-int.mgmt")), pipeline, 1)
+    ofctl = Ofctl(Path(settings.run_dir, "br-int.mgmt"))
+    flows = FlowSink(ofctl, pipeline, 1)
     netlink, nft = NetlinkSink(), NftSink()
     engine = Engine(
         facts,
         [unit for feature in FEATURES for unit in feature.units],
         {
             Flow: flows,
+            Group: flows,
+            Meter: MeterSink(ofctl),
             **dict.fromkeys(KINDS, netlink),
             **dict.fromkeys(NFT_KINDS, nft),
         },

@@ -104,6 +104,8 @@ class AgentView(msgspec.Struct):
     membership: Membership | None = None
     """None: the gates leave it off."""
     operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
+    packets: Callable[[], str] = _unknown
+    """Metrics of what was dropped between switch and agent."""
 
     @property
     def now(self) -> InEffect[AgentConfig, EnabledGates]:

@@ -20,6 +20,7 @@ from antrea.agent.id_floor import keep_clear
 from antrea.agent.membership import Membership, cluster_feed
 from antrea.agent.node_events import node_voice
 from antrea.agent.nodes import ThisFeed, own_node, pod_feed
+from antrea.agent.policy_packets import PolicyPackets
 from antrea.agent.readiness import Readiness
 from antrea.agent.switch_care import SwitchCare
 from antrea.apis.annotation import NodeAnnotation
@@ -50,7 +51,9 @@ from antrea.host.ovs_port import BFD, Port
 from antrea.host.pod_cidr import held
 from antrea.host.tunnel_neighbour import TunnelNeighbour
 from antrea.openflow.cookie import Category
+from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside import klog
@@ -74,6 +77,7 @@ from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_bfd import BfdFeed
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
+from antrea.outside.packets import Packets
 from antrea.outside.policy_report import PolicyReportSink
 from antrea.outside.rtnetlink import KINDS
 from antrea.outside.status import StatusSink
@@ -166,9 +170,11 @@ class Agent:
         self.run_dir = Path(config.cni_socket).parent
         switch = Path(config.ovs_run_dir, f"{config.ovs_bridge}.mgmt")
         self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
+        self.packets = Packets(switch, config.packet_in_rate)
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
         self.facts = Facts(self.journal)
         self.facts.timed |= {kind: {} for kind in NEWS}
+        self.packets.deliver(PacketIn.NETWORK_POLICY, PolicyPackets(self.facts, self.packets.send).handle)
         self.ready = Readiness()
         self.handover = Handover(self.facts, kube, config, name)
         self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
@@ -249,11 +255,11 @@ class Agent:
         if self.journal.blank and prepared.cookie_round > FIRST_ROUND:
             await keep_clear(self.facts, self.ofctl)
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
-        self.view.operations = flows.operations
+        self.view.operations, self.view.packets = flows.operations, self.packets.text
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, OWN_PORTS)
         units = [unit for feature in self.features for unit in feature.units]
-        sinks: dict[type, Sink] = {Flow: flows, Meter: meters, Port: ports}
+        sinks: dict[type, Sink] = {Flow: flows, Group: flows, Meter: meters, Port: ports}
         sinks |= dict.fromkeys(KINDS, netlink)
         sinks |= dict.fromkeys(NFT_KINDS, nft := NftSink())
         sinks |= {NodeAnnotation: self.annotations, Status: StatusSink(self.kube)}
@@ -276,6 +282,7 @@ class Agent:
         self.ready.wait_for("flows and routes of this Node, not all in place")
         tasks.create_task(self.engine.run(), name="engine")
         tasks.create_task(switch.run(), name="switch")
+        tasks.create_task(self.packets.run(), name="packets")
         tasks.create_task(tunnels.run(), name="tunnel neighbours")
         tasks.create_task(self.health.run(self.engine), name="health")
         await switch.works.wait()

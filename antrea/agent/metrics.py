@@ -6,6 +6,7 @@ parity: pkg/agent/metrics/prometheus.go
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from antrea.agent.agent_info import flow_counts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.sent import SentPolicy
+from antrea.openflow.meter import PacketInMeter
 from antrea.outside.metrics import Metric, Sample
 
 if TYPE_CHECKING:
@@ -52,6 +54,16 @@ TABLE_FLOWS = Metric(
     "Flow count for each OVS flow table. The TableID and TableName are used as labels.",
 )
 
+METER_DROPS = Metric(
+    "antrea_agent_ovs_meter_packet_dropped_count",
+    "gauge",
+    "ALPHA",
+    "Number of packets dropped by OVS meter. The value is greater than 0 when the packets exceed the rate-limit.",
+)
+METERS = {PacketInMeter.NETWORK_POLICY: "PacketInMeterNetworkPolicy"}
+"""Upstream's labels of those that there are."""
+_METER, _BAND = re.compile(r"meter:(\d+) "), re.compile(r"0: packet_count:(\d+) ")
+
 
 async def agent_metrics(view: AgentView) -> str:
     """In Prometheus' format; without an answer of the switch, flows are left out."""
@@ -67,6 +79,21 @@ async def agent_metrics(view: AgentView) -> str:
             Sample(counts[name], {"table_id": str(number), "table_name": name})
             for name, number in view.tables.items()
         )
+        drops = await _meter_drops(view)
+        text += METER_DROPS.text(
+            Sample(drops.get(int(n), 0), {"meter_id": label}) for n, label in METERS.items()
+        )
     if view.membership:
         text += view.membership.metrics(view.facts)
-    return text + view.operations.text()
+    return text + view.operations.text() + view.packets()
+
+
+async def _meter_drops(view: AgentView) -> dict[int, int]:
+    """By the number of the meter. Raises Unavailable."""
+    meter, found = 0, dict[int, int]()
+    async for line in view.ofctl.lines("meter-stats"):
+        if head := _METER.match(line):
+            meter = int(head[1])
+        elif band := _BAND.match(line):
+            found[meter] = int(band[1])
+    return found

@@ -38,7 +38,11 @@ class PodInterface(Fact, frozen=True):
     if_dev: str = "eth0"
     """Name of the interface inside the Pod."""
 
-    indexes = {"pod": lambda row: (row.pod,), "container": lambda row: (row.container_id,)}  # noqa: RUF012
+    indexes = {  # noqa: RUF012
+        "pod": lambda row: (row.pod,),
+        "container": lambda row: (row.container_id,),
+        "ip": lambda row: row.ips,
+    }
 
     @property
     def key(self) -> str:

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from netdev_switch import NetdevSwitch, until
+from netdev_switch import until
+from switch_node import SwitchNode
 
 from antrea.agent.assembly import OWN_PORTS, active, pipeline_of
 from antrea.config.agent import AgentConfig
-from antrea.engine import Engine, Facts
+from antrea.engine import Engine
 from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import LocalAddress, ThisNode, Transport
-from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.facts.ovs import OvsPort
 from antrea.features.egress.address import Announce, Assigned
 from antrea.features.egress.owner import FEATURE as PLACEMENT
 from antrea.features.feature import Realised
@@ -27,12 +28,15 @@ from antrea.features.gate import EnabledGates
 from antrea.host.carrier import mark_mac
 from antrea.host.ovs_port import Port
 from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
 from antrea.outside.addresses import AddressFeed
 from antrea.outside.announcement import NodeAnnouncer
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.nft import KINDS as NFT_KINDS
 from antrea.outside.nft import NftSink
 from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_sink import PortSink
@@ -66,33 +70,25 @@ with socket.create_connection((sys.argv[1], 8099), timeout=int(sys.argv[2])) as 
 """
 
 
-class Node:
+class Node(SwitchNode):
     """OVS, a host outside on eth0, Pods `web` and `plain`, and the agent's units with the sinks that it has."""
 
     def __init__(self, netns: Namespaces) -> None:
-        self.netns = netns
+        super().__init__(netns)
         self.outside = netns.make()
-        self.switch = NetdevSwitch()
-        self.pods: dict[str, str] = {}
-        self.facts = Facts()
         self.assigned: list[str] = []
 
     def start(self) -> None:
-        self.switch.start()
-        self.switch.add_bridge("br-int")
-        internal = ("--", "set", "interface", "antrea-gw0", "type=internal")
-        self.switch.vsctl("add-port", "br-int", "antrea-gw0", *internal)
-        self._cable("eth0", self.outside, [f"{NODES[4]}/24", f"{NODES[6]}/64"])
+        self.start_switch()
+        self.cable("eth0", self.outside, [f"{NODES[4]}/24", f"{NODES[6]}/64"])
         self.netns.sh(
             f"ip addr add {OUTSIDE[4]}/24 dev eth0; ip addr add {OUTSIDE[6]}/64 dev eth0 nodad", self.outside
         )
-        self.mac = self._mac("eth0")
+        self.mac = self.mac_of("eth0")
         addresses = (f"{NODES[4]}/24", f"{NODES[6]}/64")
         self.facts.put(Transport("eth0", "eth0", self.mac, 1500, addresses))
-        mac = self._mac("antrea-gw0")
-        self.facts.put(OvsPort("antrea-gw0", "gateway", self._ofport("antrea-gw0"), mac))
         for number, name in enumerate(("web", "plain"), 7):
-            self._connect(name, number)
+            self.connect(name, number)
 
     def plug_vlan(self, vlan: int) -> None:
         """A second card, br-phy on it, and behind a switch with VLANs a router that is in this one."""
@@ -102,11 +98,11 @@ class Node:
         self.netns.sh("ethtool -K eth1 tx off; ethtool -K sw1 tx off")
         self.switch.vsctl("add-port", "br-phy", "eth1", "--", "add-port", "br-sw", "sw1")
         self.router = self.netns.make()
-        self._cable("r0", self.router)
+        self.cable("r0", self.router)
         self.switch.vsctl("add-port", "br-sw", "r0", f"tag={vlan}")
         # a Node has a default route: replies from where no route leads are martians
         self.netns.sh(f"ip link set br-phy up; ip route add default via {OUTSIDE[4]}")
-        self.facts.put(Transport("eth1", "br-phy", self._mac("br-phy"), 1500, ()))
+        self.facts.put(Transport("eth1", "br-phy", self.mac_of("br-phy"), 1500, ()))
         for addresses in (GATEWAYS, FAR):
             for ip in addresses.values():
                 what = f"{ip}/24 dev eth0" if "." in ip else f"{ip}/64 dev eth0 nodad"
@@ -124,43 +120,14 @@ class Node:
             finally:
                 server.kill()
 
-    def _cable(self, name: str, space: str, addresses: list[str] | None = None) -> None:
-        self.netns.sh(f"ip link add {name} type veth peer name eth0 netns {space}; ip link set {name} up")
-        self.netns.sh("ip link set eth0 up; ethtool -K eth0 tx off", space)
-        for address in addresses or ():
-            self.netns.sh(f"ip addr add {address} dev {name} {'nodad' if ':' in address else ''}")
-
-    def _connect(self, name: str, number: int) -> None:
-        space = self.pods[name] = self.netns.make()
-        self._cable(name, space)
-        self.switch.vsctl("add-port", "br-int", name)
-        ips = (f"10.10.0.{number}", f"fd00:10::{number}")
-        self.netns.sh(
-            f"ip addr add {ips[0]}/24 dev eth0; ip addr add {ips[1]}/64 dev eth0 nodad;"
-            "ip route add default via 10.10.0.1; ip route add default via fd00:10::1",
-            space,
-        )
-        mac = self._mac("eth0", space)
-        self.facts.put(PodInterface(name, name, "shop", name, mac, ips, self._ofport(name), f"uuid-{name}"))
-
-    def _mac(self, dev: str, space: str | None = None) -> str:
-        return str(json.loads(self.netns.sh(f"ip -j link show {dev}", space))[0]["address"])
-
-    def _ofport(self, name: str) -> int:
-        until(lambda: self._number(name) > 0, f"number of {name}")
-        return self._number(name)
-
-    def _number(self, name: str) -> int:
-        found = self.switch.vsctl("get", "interface", name, "ofport").strip()
-        return int(found) if found.isdigit() else 0
-
     @contextlib.asynccontextmanager
     async def agent(self) -> AsyncIterator[None]:
         # the tests say who holds which address
         features = tuple(one for one in active({"Egress"}) if one is not PLACEMENT)
         pipeline = pipeline_of(features, CONFIG, NODE)
         ofctl = Ofctl(Path(self.switch.directory, "br-int.mgmt"))
-        sinks: dict[type, Sink] = {Flow: FlowSink(ofctl, pipeline, 1)}
+        sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
+        sinks[Meter] = MeterSink(ofctl)
         sinks |= dict.fromkeys(KINDS, NetlinkSink())
         sinks |= dict.fromkeys(NFT_KINDS, NftSink())
         db = await Ovsdb.connect(self.switch.socket)
@@ -187,15 +154,6 @@ class Node:
 
     async def told(self, act: Assigned) -> None:
         self.assigned.append(act.ip)
-
-    async def until(self, true: Callable[[], object]) -> None:
-        news = asyncio.Event()
-        self.facts.listeners.append(news.set)
-        async with asyncio.timeout(15):
-            while not true():
-                news.clear()
-                await news.wait()
-        self.facts.listeners.remove(news.set)
 
     async def source(self, pod: str, version: int, to: str = "", seconds: int = 5) -> str:
         """The address that the host outside, or `to`, sees when this Pod connects to it."""

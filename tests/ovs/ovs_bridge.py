@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 
 from ovs_process import OvsProcess, until
 
+from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from antrea.openflow.pipeline import Pipeline
 
 _NOISE = re.compile(
     r"duration=[^,]+, |n_packets=\d+, n_bytes=\d+, |(?:idle|hard)_age=\d+, |reset_counts ?|(?<=,) (?=priority)"
@@ -47,6 +53,16 @@ class OvsBridge:
 
     def add_flows(self, lines: Iterable[str]) -> None:
         self.bundle(f"flow add {line}" for line in lines)
+
+    def install(self, entries: Iterable[object], pipeline: Pipeline) -> None:
+        """Meters, groups and flows among the agent's entries, in the first round."""
+        found = list(entries)
+        for meter in found:
+            if isinstance(meter, Meter):
+                self.ofctl("add-meter", meter.text)
+        groups = (line for group in found if isinstance(group, Group) for line in group.lines(pipeline))
+        flows = (flow.text(pipeline, 1) for flow in found if isinstance(flow, Flow))
+        self.bundle([*(f"group {line}" for line in groups), *(f"flow add {line}" for line in flows)])
 
     def dump(self) -> list[str]:
         """Standing flows without counters, as `cookie=..., table=..., priority=...,match actions=...`."""

@@ -14,7 +14,6 @@ from antrea.features.feature import Families, Realised
 from antrea.features.network_policy.agent import FEATURE as POLICY
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
-from antrea.openflow.flow import Flow
 from antrea.openflow.pipeline import Pipeline
 from tests.unit.features.policy_world import (
     addresses,
@@ -186,8 +185,8 @@ def told(name: str, one: OnePolicy) -> list[Fact]:
     return [*rows, native(name, group_name(one.pods), *found, tier=one.tier, priority=one.priority)]
 
 
-def flows_of(policies: Iterable[OnePolicy]) -> list[Flow]:
-    """Everything that the agent wants in the switch."""
+def entries_of(policies: Iterable[OnePolicy]) -> list[object]:
+    """Everything that the agent wants."""
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
@@ -199,7 +198,7 @@ def flows_of(policies: Iterable[OnePolicy]) -> list[Flow]:
     engine = Engine(facts, [unit for feature in FEATURES for unit in feature.units])
     engine.plan()
     assert not engine.errors.standing
-    return [entry for entry in engine.standing().values() if isinstance(entry, Flow)]
+    return list(engine.standing().values())
 
 
 def some_rule(rnd: random.Random, actions: Sequence[str] = ("Allow",)) -> OneRule:
@@ -282,4 +281,4 @@ def expected(packet: Packet) -> int:
 
 def install(ovs: OvsBridge, policies: Iterable[OnePolicy]) -> None:
     ovs.clear()
-    ovs.add_flows(flow.text(PIPELINE, 1) for flow in flows_of(policies))
+    ovs.install(entries_of(policies), PIPELINE)

@@ -16,7 +16,6 @@ from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import Realised
 from antrea.host.carrier import ip_mac, mark_mac
-from antrea.openflow.flow import Flow
 
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
@@ -65,9 +64,8 @@ class Switch:
                 facts.put(EgressPod(f"{who}{version}", f"shop/{who}"))
         engine = Engine(facts, [unit for feature in features for unit in feature.units])
         engine.plan()
-        flows = [entry for entry in engine.standing().values() if isinstance(entry, Flow)]
         ovs.clear()
-        ovs.add_flows(flow.text(pipeline, 1) for flow in flows)
+        ovs.install(engine.standing().values(), pipeline)
         self.number = {version: facts.ids.number("egress-mark", HERE[version]) for version in (4, 6)}
 
     def traced(self, packet: str, state: str = NEW) -> Way:

@@ -19,13 +19,17 @@ from antrea.features.feature import Realised
 from antrea.features.network_policy.agent import FEATURE as POLICY
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
 from antrea.outside.ofctl import ACTIONS, FlowSink
+from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
 from tests.unit.features.policy_world import ANY, applied, interface, policy, port, rule
 
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
 
+    from antrea.engine import Sink
     from antrea.features.network_policy.sent import SentPolicy
 
 V4 = ThisNode("n1", NODE.pod_cidrs[:1], NODE.node_ips, NODE.transport_ips)
@@ -45,8 +49,10 @@ async def test_a_rule_too_many_stays_closed_and_says_so(ovs: OvsBridge) -> None:
         facts.put(row)
     for number in range(1, ACTIONS + 1):
         facts.put(one(number))
-    sink = FlowSink(Ofctl(ovs.process.directory / "br-int.mgmt"), PIPELINE, 1)
-    engine = Engine(facts, (*POD_CONNECTIVITY.units, *POLICY.units), {Flow: sink}, pace=Pace(first=0.02))
+    ofctl = Ofctl(ovs.process.directory / "br-int.mgmt")
+    sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, PIPELINE, 1))
+    sinks[Meter] = MeterSink(ofctl)
+    engine = Engine(facts, (*POD_CONNECTIVITY.units, *POLICY.units), sinks, pace=Pace(first=0.02))
 
     def reached(number: int) -> bool:
         return sent_to(ovs, entry(Packet(SENDER, POD, v6=False, protocol="TCP", port=number))) == POD.number

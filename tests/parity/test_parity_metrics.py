@@ -31,7 +31,7 @@ DECLARED = re.compile(
 
 
 @pytest.mark.parametrize(
-    ("program", "modules", "count"), [("agent", AGENT, 9), ("controller", CONTROLLER, 7)]
+    ("program", "modules", "count"), [("agent", AGENT, 10), ("controller", CONTROLLER, 7)]
 )
 def test_metrics_are_declared_as_upstreams(program: str, modules: tuple[ModuleType, ...], count: int) -> None:
     ours = [row for module in modules for row in vars(module).values() if type(row) is Metric]

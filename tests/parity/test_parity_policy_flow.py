@@ -66,13 +66,12 @@ def flows(*rows: Fact) -> list[str]:
     return [flow.named(PIPELINE) for flow in found if "pkt_mark" not in ",".join(flow.match)]
 
 
-def test_every_node_has_upstreams_flows_but_those_of_logs() -> None:
+def test_every_node_has_upstreams_flows() -> None:
     wanted = [
-        line
-        for line in expected("initFlows := append(loggingFlows,", "return initFlows")
-        if "table=Output" not in line
+        *expected("if ovsMeterSupported {", "if externalNodeEnabled {"),
+        *expected("initFlows := append(loggingFlows,", "return initFlows"),
     ]
-    assert len(wanted) == 8
+    assert len(wanted) == 7 + 8
     assert canonical(flows()) == canonical(wanted)
 
 

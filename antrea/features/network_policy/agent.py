@@ -25,6 +25,7 @@ from antrea.features.network_policy.conjunction import (
     peer_flows,
     target_flows,
 )
+from antrea.features.network_policy.packet_in import packet_in_entries
 from antrea.features.network_policy.place import IN, OUT, RANKS
 from antrea.features.network_policy.rule import (
     Conjunction,
@@ -142,6 +143,7 @@ FEATURE = AgentFeature(
         Unit(ThisNode, classifier_flows),
         Unit(ThisNode, accepted_flows),
         Unit(ThisNode, probe_flows),
+        Unit(Realised, packet_in_entries),
         Unit(SentPolicy, report),
         Unit(SentPolicy, rules, yields=(Rule,)),
         Unit(Rule, rule_conjunctions, yields=(Conjunction,)),

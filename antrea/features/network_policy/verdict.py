@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.features.network_policy import packet_in
+from antrea.features.network_policy.packet_in import copied, noted
 from antrea.features.network_policy.place import place, side
 from antrea.openflow.action import DROP, goto
 from antrea.openflow.cookie import Category
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.features.network_policy.rule import Rule
 
-DENIES, PASS = ("Drop", "Reject"), "Pass"
+REJECT, PASS = "Reject", "Pass"
+DENIES = ("Drop", REJECT)
 flow = flows_of(Category.NETWORK_POLICY)
 
 
@@ -42,9 +45,13 @@ def verdict_flows(facts: Facts, rule: Rule, number: int, families: Iterable[bool
 
 
 def _denied(facts: Facts, rule: Rule, number: int) -> Iterator[Flow]:
-    """The packet is counted before it is dropped. Nobody is told of it: a rejected one is dropped, too."""
+    """The packet is counted before it is dropped; the agent is sent a copy of one that is to be answered."""
     here, found, who = side(rule), place(facts, rule), AP_CONJ_ID(number)
-    then = [who.load, AP_DENY_REG_MARK.load, goto(here.metric)]
+    then = [who.load, AP_DENY_REG_MARK.load]
+    if rule.action == REJECT:
+        then += [*noted(facts, found.table, packet_in.REJECT), copied(facts, here.metric)]
+    else:
+        then.append(goto(here.metric))
     yield flow(found.table, found.verdict, conj_id(number), then=then)
     yield flow(here.metric, Priority.NORMAL, AP_DENY_REG_MARK.match, who.match, then=DROP)
 

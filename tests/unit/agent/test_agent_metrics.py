@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
+METERS = (
+    "meter:256 flow_count:7 packet_in_count:10 byte_in_count:600 duration:1.5s bands:",
+    "0: packet_count:8 byte_count:480",
+    "meter:3 flow_count:1 packet_in_count:9 byte_in_count:600 duration:1.5s bands:",
+    "0: packet_count:9 byte_count:480",
+)
+
+
 class Tables:
     """Stands where ovs-ofctl stands."""
 
@@ -30,10 +38,10 @@ class Tables:
         self._lines = lines
 
     async def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
-        assert (command, arguments) == ("dump-tables", ())
+        assert (command, arguments) in {("dump-tables", ()), ("meter-stats", ())}
         if not self._lines:
             raise Unavailable("OVS")
-        for line in self._lines:
+        for line in METERS if command == "meter-stats" else self._lines:
             yield line
 
 
@@ -77,6 +85,7 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
             ({"table_id": "0", "table_name": "Classifier"}, 3),
             ({"table_id": "7", "table_name": "Output"}, 2),
         ],
+        "antrea_agent_ovs_meter_packet_dropped_count": [({"meter_id": "PacketInMeterNetworkPolicy"}, 8)],
         "antrea_agent_ovs_flow_ops_count": [
             ({"operation": "add"}, 1),
             ({"operation": "modify"}, 0),

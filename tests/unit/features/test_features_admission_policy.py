@@ -279,7 +279,7 @@ L7: dict[str, tuple[dict[str, Any], str]] = {
     ),
 }
 PARTS = spec(
-    [{"action": "Reject"}],
+    [],
     [{"to": [{"fqdn": "a.b"}]}, {"toServices": [{"name": "s", "namespace": "n"}]}],
     applied_to=[{"externalEntitySelector": {}}],
 )
@@ -290,7 +290,6 @@ def test_what_is_not_built_is_said_part_by_part_with_what_happens_instead() -> N
     assert World(*TIERS).decide("/validate/acnp", named(PARTS)).split("; ") == [
         OK,
         "spec.appliedTo[0].externalEntitySelector is not built yet: the policy does not hold there",
-        "spec.ingress[0].action Reject is not built yet: packets are dropped without an answer",
         "spec.egress[0].to[0].fqdn is not built yet: it matches nothing",
         "spec.egress[1].toServices is not built yet: it matches nothing",
     ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from policy_world import (
     ANY,
     NODE,
+    PIPELINE,
     WITHOUT,
     addresses,
     applied,
@@ -30,6 +30,7 @@ from antrea.apis.policy_report import PolicyReport
 from antrea.facts.node import ThisNode
 from antrea.features.feature import Realised
 from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
 
 V4 = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
 WEB = interface("web", 7, "10.10.0.7")
@@ -69,9 +70,22 @@ table=AntreaPolicyIngressRule,priority=N,reg1=0x7 actions=conjunction(2,2/2)
 """
 
 
-@pytest.mark.parametrize("action", ["Drop", "Reject"])
-def test_what_is_denied_is_counted_and_dropped_in_every_family(action: str) -> None:
-    assert made(native("p", "g", rule("In", FAR, action=action))) == lines(DROP)
+def test_what_is_denied_is_counted_and_dropped_in_every_family() -> None:
+    assert made(native("p", "g", rule("In", FAR, action="Drop"))) == lines(DROP)
+
+
+def test_what_is_rejected_is_counted_and_dropped_while_a_copy_goes_to_the_agent() -> None:
+    number = PIPELINE.id("AntreaPolicyIngressRule")
+    noted = f"set_field:0x4000000/0xfe000000->reg0,set_field:{number:#x}/0xff->reg2,group:4"
+    wanted = DROP.replace("goto_table:IngressMetric", noted)
+    assert made(native("p", "g", rule("In", FAR, action="Reject"))) == lines(wanted)
+    _, engine = engine_of(NODE)
+    groups = [entry for entry in engine.plan().put if isinstance(entry, Group)]
+    assert [group.named(PIPELINE) for group in groups] == [
+        f"group_id={number},type=all,bucket=bucket_id:1,actions=resubmit(,{table}),"
+        "bucket=bucket_id:2,actions=set_field:0x400000/0x600000->reg0,resubmit(,Output)"
+        for number, table in enumerate(("EgressRule", "EgressMetric", "IngressRule", "IngressMetric"), 1)
+    ]
 
 
 def test_what_is_allowed_is_committed_with_icmp_and_source_ports() -> None:
@@ -180,11 +194,11 @@ def test_the_node_reports_antreas_own_policies_alone_by_their_generation() -> No
 def test_nothing_of_a_withdrawn_policy_is_left() -> None:
     facts, engine = engine_of(NODE, WEB, *applied("g", member("web")), *PEERS)
     engine.plan()
-    before = named(engine.standing().values())
+    before, ids = named(engine.standing().values()), facts.ids.standing()
     row = native("p", "g", one(1), rule("Out", ANY, action="Pass"))
     facts.put(row)
     engine.plan()
     facts.drop(type(row), row.key)
     engine.plan()
     assert named(engine.standing().values()) == before
-    assert facts.ids.standing() == {}
+    assert facts.ids.standing() == ids

@@ -1,0 +1,42 @@
+"""What the agent does with packets that rules send it: it answers those that are rejected.
+
+parity: pkg/agent/controller/networkpolicy/packetin.go HandlePacketIn
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.errors import Invalid
+from antrea.features.network_policy.packet_in import REJECT
+from antrea.features.network_policy.reject import rejection
+from antrea.openflow.packet import packet
+from antrea.outside import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.engine import Facts
+    from antrea.openflow.packet_in import PacketIn
+    from antrea.openflow.packet_out import PacketOut
+
+log = klog.logger(__name__)
+
+
+class PolicyPackets:
+    """Handles packet-ins of category NETWORK_POLICY; answers go to `send`."""
+
+    def __init__(self, facts: Facts, send: Callable[[PacketOut], None]) -> None:
+        self._facts = facts
+        self._send = send
+
+    def handle(self, found: PacketIn) -> None:
+        """One packet; one that cannot be read is nobody's."""
+        operations = found.userdata[1] if len(found.userdata) > 1 else 0
+        try:
+            read = packet(found.frame)
+        except Invalid as no:
+            log.v(2).info("A packet that a rule sent cannot be read", err=str(no))
+            return
+        if operations & REJECT and (answer := rejection(self._facts, found, read)):
+            self._send(answer)

@@ -1,0 +1,81 @@
+"""Where the answer to a rejected packet seems to come from, and how it goes, by where its ends are."""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+
+import pytest
+from policy_world import CONFIG, NODE, PIPELINE, interface
+
+from antrea.engine import Facts
+from antrea.facts.ovs import OvsPort
+from antrea.features.feature import Realised
+from antrea.features.network_policy.reject import rejection
+from antrea.openflow.fields import GENERATED_REJECT_PACKET_OUT_REG_MARK as GENERATED
+from antrea.openflow.packet import packet
+from antrea.openflow.packet_in import PacketIn
+from antrea.openflow.packet_out import TABLE_PORT, PacketOut
+
+GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
+TUNNEL = OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:01")
+WEB, DB = "10.10.0.7", "10.10.0.8"
+FAR, HOST = "10.10.1.5", "10.10.0.1"
+L3 = PIPELINE.id("L3Forwarding")
+
+
+def rejected(
+    client: str, server: str, in_port: int, *, mark: int = 0, tunnel: bool = True
+) -> PacketOut | None:
+    """What becomes of a SYN; the addresses of its frame carry marks and mean nothing."""
+    facts = Facts()
+    for row in (CONFIG, NODE, Realised(PIPELINE), GATEWAY, interface("web", 7), interface("db", 8)):
+        facts.put(row)
+    if tunnel:
+        facts.put(TUNNEL)
+    tcp = struct.pack("!HHIIBBHHH", 4000, 80, 1, 0, 0x50, 2, 0, 0, 0)
+    ends = [ip_address(ip).packed for ip in (client, server)]
+    if ":" in client:
+        text = b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, 20, 6, 64) + b"".join(ends) + tcp
+    else:
+        text = b"\x08\x00" + struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + b"".join(ends) + tcp
+    found = PacketIn(b"\x01\x02", 1, in_port, {0: mark}, b"\xee" * 12 + text)
+    return rejection(facts, found, packet(found.frame))
+
+
+CASES = {
+    "both are Pods of this Node": (WEB, DB, 7, (8, 7, None), (8, 7)),
+    "in IPv6": ("fd00:10::7", "fd00:10::8", 7, (8, 7, None), (8, 7)),
+    "the server is of another Node": (WEB, FAR, 7, (2, 7, None), (2, 7)),
+    "the server is outside": (WEB, "192.0.2.9", 7, (2, 7, None), (2, 7)),
+    "the server is the Node": (WEB, HOST, 7, (2, 7, None), (2, 7)),
+    "the client is of another Node": (FAR, WEB, 1, (7, TABLE_PORT, L3), (7, 2)),
+    "the client is outside": ("192.0.2.9", WEB, 2, (7, TABLE_PORT, L3), (7, 2)),
+    "the client is the Node": (HOST, WEB, 2, (7, 2, None), (7, 2)),
+    "kube-proxy chose a Pod of this Node": (WEB, DB, 2, (8, 2, None), (8, 2)),
+    "kube-proxy chose one of another": (WEB, FAR, 2, (1, 2, None), (2, 2)),
+}
+
+
+@pytest.mark.parametrize(("client", "server", "in_port", "way", "macs"), CASES.values(), ids=CASES.keys())
+def test_an_answer_goes_as_if_its_destination_gave_it(
+    client: str, server: str, in_port: int, way: tuple[int, int, int | None], macs: tuple[int, int]
+) -> None:
+    found = rejected(client, server, in_port)
+    assert found
+    assert (found.in_port, found.out_port, found.table) == way
+    assert found.marks == (GENERATED,)
+    read = packet(found.frame)
+    assert (read.source, read.destination, read.ports) == (server, client, (80, 4000))
+    assert (read.source_mac[-1], read.destination_mac[-1]) == macs
+
+
+def test_without_a_tunnel_the_answer_of_another_nodes_pod_comes_by_the_gateway() -> None:
+    found = rejected(WEB, FAR, 2, tunnel=False)
+    assert found
+    assert (found.in_port, found.out_port) == (2, 2)
+
+
+def test_there_is_no_answer_between_strangers_and_none_to_an_answer() -> None:
+    assert rejected(FAR, "192.0.2.9", 1) is None
+    assert rejected(WEB, DB, 7, mark=GENERATED.field.mask) is None
