@@ -59,6 +59,7 @@ from antrea.openflow.pipeline import Pipeline
 from antrea.outside import klog
 from antrea.outside.addresses import AddressFeed
 from antrea.outside.announcement import NodeAnnouncer
+from antrea.outside.audit_log import AuditLog
 from antrea.outside.controlplane import Controlplane
 from antrea.outside.environment import own_namespace
 from antrea.outside.gossip.feed import GossipFeed
@@ -123,6 +124,7 @@ EGRESS_KINDS = (Egress, EgressPod, LocalAddress, Member, PoolSelector)
 """The same of Egress, where its gate is on."""
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
+AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
 PAUSE_SECONDS = 1.0
 """Between tries of what has to be there at start."""
 FIRST_ROUND = 1
@@ -174,7 +176,9 @@ class Agent:
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
         self.facts = Facts(self.journal)
         self.facts.timed |= {kind: {} for kind in NEWS}
-        self.packets.deliver(PacketIn.NETWORK_POLICY, PolicyPackets(self.facts, self.packets.send).handle)
+        self.audit = AuditLog(AUDIT_LOG, config.audit_logging)
+        policies = PolicyPackets(self.facts, self.packets.send, self.audit)
+        self.packets.deliver(PacketIn.NETWORK_POLICY, policies.handle)
         self.ready = Readiness()
         self.handover = Handover(self.facts, kube, config, name)
         self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
@@ -255,7 +259,8 @@ class Agent:
         if self.journal.blank and prepared.cookie_round > FIRST_ROUND:
             await keep_clear(self.facts, self.ofctl)
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
-        self.view.operations, self.view.packets = flows.operations, self.packets.text
+        self.view.operations = flows.operations
+        self.view.packets = lambda: self.packets.text() + self.audit.text()
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, OWN_PORTS)
         units = [unit for feature in self.features for unit in feature.units]
@@ -283,6 +288,7 @@ class Agent:
         tasks.create_task(self.engine.run(), name="engine")
         tasks.create_task(switch.run(), name="switch")
         tasks.create_task(self.packets.run(), name="packets")
+        tasks.create_task(self.audit.run(), name="audit log")
         tasks.create_task(tunnels.run(), name="tunnel neighbours")
         tasks.create_task(self.health.run(self.engine), name="health")
         await switch.works.wait()

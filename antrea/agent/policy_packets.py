@@ -1,14 +1,15 @@
-"""What the agent does with packets that rules send it: it answers those that are rejected.
+"""What the agent does with packets that rules send it: it logs them, and answers those that are rejected.
 
 parity: pkg/agent/controller/networkpolicy/packetin.go HandlePacketIn
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from antrea.errors import Invalid
-from antrea.features.network_policy.packet_in import REJECT
+from antrea.features.network_policy.audit import lines
+from antrea.features.network_policy.packet_in import LOG, REJECT
 from antrea.features.network_policy.reject import rejection
 from antrea.openflow.packet import packet
 from antrea.outside import klog
@@ -23,12 +24,20 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 
-class PolicyPackets:
-    """Handles packet-ins of category NETWORK_POLICY; answers go to `send`."""
+class Audit(Protocol):
+    """What outside.audit_log.AuditLog does for us."""
 
-    def __init__(self, facts: Facts, send: Callable[[PacketOut], None]) -> None:
+    def line(self, text: str, *, repeats: bool) -> None:
+        """Write a line, or count it with equal ones."""
+
+
+class PolicyPackets:
+    """Handles packet-ins of category NETWORK_POLICY; answers go to `send`, lines to `audit`."""
+
+    def __init__(self, facts: Facts, send: Callable[[PacketOut], None], audit: Audit) -> None:
         self._facts = facts
         self._send = send
+        self._audit = audit
 
     def handle(self, found: PacketIn) -> None:
         """One packet; one that cannot be read is nobody's."""
@@ -38,5 +47,8 @@ class PolicyPackets:
         except Invalid as no:
             log.v(2).info("A packet that a rule sent cannot be read", err=str(no))
             return
+        if operations & LOG:
+            for line in lines(self._facts, found, read):
+                self._audit.line(line.text, repeats=line.repeats)
         if operations & REJECT and (answer := rejection(self._facts, found, read)):
             self._send(answer)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from switch_node import SwitchNode
 
@@ -25,6 +26,7 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.outside.addresses import AddressFeed
+from antrea.outside.audit_log import AuditLog
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.nft import KINDS as NFT_KINDS
 from antrea.outside.nft import NftSink
@@ -84,6 +86,7 @@ class Node(SwitchNode):
 
     def start(self) -> None:
         self.start_switch()
+        self.log = self.switch.directory / "np.log"
         self.outside = self.netns.make()
         self.cable("eth0", self.outside, [f"{NODES[0]}/24", f"{NODES[1]}/64"])
         self.netns.sh(
@@ -102,7 +105,9 @@ class Node(SwitchNode):
         pipeline = pipeline_of(features, CONFIG, NODE)
         switch = Path(self.switch.directory, "br-int.mgmt")
         ofctl, packets = Ofctl(switch), Packets(switch, CONFIG.packet_in_rate)
-        packets.deliver(PacketIn.NETWORK_POLICY, PolicyPackets(self.facts, packets.send).handle)
+        audit = AuditLog(self.log, CONFIG.audit_logging)
+        handler = PolicyPackets(self.facts, packets.send, audit)
+        packets.deliver(PacketIn.NETWORK_POLICY, handler.handle)
         sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
         sinks |= {Meter: MeterSink(ofctl)} | dict.fromkeys(KINDS, NetlinkSink())
         sinks |= dict.fromkeys(NFT_KINDS, NftSink())
@@ -110,7 +115,7 @@ class Node(SwitchNode):
         for row in (CONFIG, NODE, Realised(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
-            runs = (engine.run(), packets.run(), AddressFeed().run(self.facts))
+            runs = (engine.run(), packets.run(), audit.run(), AddressFeed().run(self.facts))
             work = [tasks.create_task(one) for one in runs]
             await self.until(lambda: self.facts.feeds.has(LocalAddress))
             await engine.quiet()
@@ -155,7 +160,15 @@ def node(netns: Namespaces) -> Iterator[Node]:
 
 def rejecting(name: str, pod: str, direction: str) -> tuple[SentPolicy, SentAppliedMember]:
     member = cp.GroupMember(pod=cp.PodReference(name=pod, namespace="shop"))
-    return native(name, pod, rule(direction, ANY, action="Reject")), SentAppliedMember(pod, member)
+    one = msgspec.structs.replace(rule(direction, ANY, action="Reject"), enable_logging=True)
+    return native(name, pod, one), SentAppliedMember(pod, member)
+
+
+def told(log: Path) -> set[tuple[str, ...]]:
+    """Policy, Pod, addresses and protocol of each line."""
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert {(line[4], *line[6:7], line[12]) for line in lines} == {("<nil>", "Reject", "8099")}
+    return {(line[3].rpartition(":")[2], line[8], f"{line[9]} {line[11]}", line[13]) for line in lines}
 
 
 async def test_a_client_hears_at_once_that_it_is_rejected_by_rules_of_either_side(node: Node) -> None:
@@ -180,3 +193,10 @@ async def test_a_client_hears_at_once_that_it_is_rejected_by_rules_of_either_sid
             assert await node.heard("near", WEB) == REJECTED
             assert await node.heard("near", OUTSIDE) == REJECTED
             assert await node.heard("outside", WEB) == OPEN
+    ends = {
+        *(("in", "shop/web", f"10.10.0.8 {WEB[0]}"), ("in", "shop/web", f"fd00:10::8 {WEB[1]}")),
+        *(("in", "shop/web", f"{OUTSIDE[n]} {WEB[n]}") for n in (0, 1)),
+        *(("out", "shop/near", f"10.10.0.8 {to[0]}") for to in (WEB, OUTSIDE)),
+        *(("out", "shop/near", f"fd00:10::8 {to[1]}") for to in (WEB, OUTSIDE)),
+    }
+    assert told(node.log) == {(*one, kind) for one in ends for kind in ("TCP", "UDP")}

@@ -43,10 +43,10 @@ def test_kubectl_hears_which_field_must_change(controller: ControllerProcess) ->
 def test_an_accepted_policy_gets_names_and_the_default_tier_and_says_what_is_not_built(
     controller: ControllerProcess,
 ) -> None:
-    said = create(controller.lab, policy("named", "", enableLogging=True))
+    said = create(controller.lab, policy("named", "", protocols=[{"igmp": {"igmpType": 17}}]))
     shown = json.loads(controller.lab.api.kubectl("get", "acnp", "named", "-o", "json"))["spec"]
     controller.lab.api.kubectl("delete", "acnp", "named")
-    warning = "Warning: spec.ingress[0].enableLogging is not built yet: no line is written"
+    warning = "Warning: spec.ingress[0].protocols[0].igmp is not built yet: it matches nothing"
     assert said.splitlines() == ["clusternetworkpolicy.crd.antrea.io/named created", warning]
     assert (shown["tier"], shown["ingress"][0]["name"][:13]) == ("application", "ingress-drop-")
 

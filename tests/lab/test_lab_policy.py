@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
-OPEN, CLOSED = "refused", "timeout"
+OPEN, CLOSED, CONNECTED = "refused", "timeout", ""
 """Nothing listens in these Pods: who says so was reached, and a packet that is dropped has no answer."""
 PROBE = """
 import socket, sys
@@ -41,6 +41,13 @@ print("listening", flush=True)
 stream, _ = listener.accept()
 while data := stream.recv(4096):
     stream.sendall(data)
+"""
+LISTEN = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], 9001))
+print("listening", flush=True)
+while True:
+    listener.accept()[0].close()
 """
 SAY = """
 import socket, sys
@@ -172,9 +179,9 @@ def test_a_policy_for_what_pods_send_outlives_the_agent(pods: Cluster) -> None:
     assert "conj_id" not in antctl(lab, "node-2", "get", "ovsflows")
 
 
-def native(name: str, tier: str, action: str, source: str) -> str:
-    """A ClusterNetworkPolicy on what `web` receives from one Pod on port 80."""
-    rule = {"action": action, "from": [pod(source)], "ports": [{"protocol": "TCP", "port": 80}]}
+def native(name: str, tier: str, action: str, source: str, port: int = 80, **more: object) -> str:
+    """A ClusterNetworkPolicy on what `web` receives from one Pod on a port."""
+    rule = {"action": action, "from": [pod(source)], "ports": [{"protocol": "TCP", "port": port}]} | more
     spec = {"tier": tier, "priority": 5, "appliedTo": [pod("web")], "ingress": [rule]}
     meta = {"name": name}
     return yaml.safe_dump(
@@ -211,3 +218,24 @@ def _phase(lab: Lab, name: str) -> tuple[str, int, int]:
     """Of a ClusterNetworkPolicy: the phase, and the Nodes that have it and should."""
     found = json.loads(lab.api.kubectl("get", "acnp", name, "-o", "json")).get("status", {})
     return found.get("phase", ""), found.get("currentNodesRealized", 0), found.get("desiredNodesRealized", 0)
+
+
+def test_a_rejected_client_of_another_node_is_refused_and_the_log_says_by_whom(pods: Cluster) -> None:
+    lab = pods.lab
+    line = (
+        "AntreaPolicyIngressRule AntreaClusterNetworkPolicy:no no-entry Ingress Reject [0-9]* default/web"
+        f" {pods.addresses['far']} [0-9]* {pods.addresses['web']} 9001 TCP 60 refused"
+    )
+    logs = {"enableLogging": True, "logLabel": "refused", "name": "no-entry"}
+    listen = [*pods.inside["web"], sys.executable, "-c", LISTEN, pods.addresses["web"]]
+    far, near = ("far", "web", 9001), ("near", "web", 9001)
+    try:
+        with traffic.running("server", listen) as server:
+            server.says("listening")
+            pods.becomes({far: CONNECTED, near: CONNECTED})
+            lab.api.apply(native("no", "application", "Reject", "far", 9001, **logs))
+            pods.becomes({far: "refused", near: CONNECTED})
+            search = f"until grep -q '{line}' /var/log/antrea/networkpolicy/np.log; do sleep 0.1; done"
+            node.execute(lab.record, "node-1", "timeout", "5", "sh", "-c", search)
+    finally:
+        lab.api.kubectl("delete", "acnp", "no", "--ignore-not-found")

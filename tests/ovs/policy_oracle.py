@@ -6,6 +6,8 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import PeerNode, ThisNode
@@ -89,6 +91,7 @@ class OneRule(NamedTuple):
     ports: tuple[tuple[str, int | str, int], ...]
     everybody: bool
     action: str = "Allow"
+    logged: bool = False
 
 
 class OnePolicy(NamedTuple):
@@ -179,7 +182,8 @@ def told(name: str, one: OnePolicy) -> list[Fact]:
         other = peer(*map(group_name, each.groups), blocks=blocks)
         ports = [port(number, last or None, protocol) for protocol, number, last in each.ports]
         number = sum(before.direction == each.direction for before in one.rules[: len(found)])
-        found.append(rule(each.direction, other, *ports, action=each.action, priority=number))
+        stated = rule(each.direction, other, *ports, action=each.action, priority=number)
+        found.append(msgspec.structs.replace(stated, enable_logging=each.logged))
     if not one.tier:
         return [*rows, policy(name, group_name(one.pods), *found)]
     return [*rows, native(name, group_name(one.pods), *found, tier=one.tier, priority=one.priority)]
@@ -224,6 +228,7 @@ def some_rule(rnd: random.Random, actions: Sequence[str] = ("Allow",)) -> OneRul
         tuple(rnd.sample(ports, rnd.randrange(3))),
         everybody=not groups and rnd.random() < 0.3,
         action=rnd.choice(actions),
+        logged=rnd.random() < 0.3,
     )
 
 

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from antrea.facts.node import ThisNode
 from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
 from tests.unit.features.policy_world import (
     ANY,
     PIPELINE,
@@ -18,6 +20,7 @@ from tests.unit.features.policy_world import (
     engine_of,
     interface,
     member,
+    native,
     policy,
     port,
     rule,
@@ -89,3 +92,28 @@ def test_two_kubernetes_policies_that_share_pods_and_peers_are_upstreams_flows()
         *applied("two", member("a"), member("c")),
     )
     assert canonical(found) - canonical(flows()) == canonical(wanted)
+
+
+def test_what_is_logged_is_upstreams_flows_and_groups() -> None:
+    text = (Path(SOURCE) / "pkg/agent/openflow/client_test.go").read_text(encoding="utf-8")
+    wanted = re.findall(r'"cookie=0x1020000000000, (table=Ingress(?:Default)?Rule, [^"]+->reg2[^"]+)"', text)
+    groups = re.findall(r'"(group_id=[1-4],type=all,bucket=[^"]+)"', text)
+    assert (len(wanted), len(groups)) == (2, 4)
+    loud = [rule("In", ANY, action="Drop"), rule("In", ANY)]
+    native_rule, kube_rule = (msgspec.structs.replace(one, enable_logging=True) for one in loud)
+    found = flows(
+        interface("a", 100, PODS["a"]),
+        native("acnp", "one", native_rule),
+        policy("np", "one", kube_rule),
+        *applied("one", member("a")),
+    )
+
+    def actions(lines: Iterable[str]) -> set[str]:
+        """Of those that deny: tables and rules have other numbers here."""
+        denying = [line.split(" actions=")[1] for line in lines if re.search("0x800/0x1800.*->reg2", line)]
+        return {re.sub(r"0x[0-9a-f]+(?=->reg3|/0xff->reg2)", "N", one) for one in denying}
+
+    assert actions(found) == actions(wanted)
+    _, engine = engine_of(V4)
+    ours = [entry.named(PIPELINE) for entry in engine.plan().put if isinstance(entry, Group)]
+    assert [re.sub(r"resubmit\(,(\w+)\)", r"resubmit:\1", line) for line in ours] == groups

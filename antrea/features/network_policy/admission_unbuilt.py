@@ -43,8 +43,6 @@ def _targets(path: str, applied: Sequence[AppliedTo]) -> Iterator[tuple[str, str
 
 
 def _parts(path: str, rule: Rule) -> Iterator[tuple[str, str]]:
-    if rule.enable_logging:
-        yield f"{path}.enableLogging", "no line is written"
     if rule.to_services:
         yield f"{path}.toServices", NOTHING
     if rule.l7_protocols:

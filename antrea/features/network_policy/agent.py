@@ -19,6 +19,7 @@ from antrea.features.controlplane import GroupKind, ObjectKind
 from antrea.features.feature import AgentFeature, Families, Realised
 from antrea.features.gate import resolve
 from antrea.features.network_policy.conjunction import (
+    Numbered,
     conjunction_flows,
     flow,
     isolation_flows,
@@ -30,6 +31,7 @@ from antrea.features.network_policy.place import IN, OUT, RANKS
 from antrea.features.network_policy.rule import (
     Conjunction,
     Rule,
+    Stated,
     peer_conjunctions,
     rule_conjunctions,
     rules,
@@ -145,14 +147,14 @@ FEATURE = AgentFeature(
         Unit(ThisNode, probe_flows),
         Unit(Realised, packet_in_entries),
         Unit(SentPolicy, report),
-        Unit(SentPolicy, rules, yields=(Rule,)),
+        Unit(SentPolicy, rules, yields=(Rule, Stated)),
         Unit(Rule, rule_conjunctions, yields=(Conjunction,)),
         Unit(PodInterface, target_conjunctions, yields=(Conjunction,)),
         Unit(SentAddressMember, peer_conjunctions, yields=(Conjunction,)),
         Unit(PodInterface, isolation_flows),
         Unit(PodInterface, target_flows),
         Unit(SentAddressMember, peer_flows),
-        Unit(Conjunction, conjunction_flows),
+        Unit(Conjunction, conjunction_flows, yields=(Numbered,)),
     ),
     watches=(
         ObjectKind("networkpolicies", SentPolicy, cp.NetworkPolicy, SentPolicy),

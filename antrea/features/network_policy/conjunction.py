@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from antrea.facts.fact import Fact
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.address import address_text, networks, service_matches
+from antrea.features.network_policy.packet_in import told_drop
 from antrea.features.network_policy.place import IN, OUT, SERVICE, TO, Side, place, side
 from antrea.features.network_policy.rule import Conjunction, Rule, own_conjunctions, resolved, targets
 from antrea.features.network_policy.verdict import verdict_flows
@@ -38,6 +40,19 @@ ISOLATES = 45
 """Isolation stands before the rules that make exceptions from it, and goes after them."""
 flow = flows_of(Category.NETWORK_POLICY)
 isolation = flows_of(Category.NETWORK_POLICY, rank=ISOLATES)
+
+
+class Numbered(Fact, frozen=True):
+    """Whose the number of a conjunction is."""
+
+    number: int
+    rule: str
+    priority: int
+    """Of the flow that says what the rule does."""
+
+    @property
+    def key(self) -> str:
+        return str(self.number)
 
 
 class Part(NamedTuple):
@@ -90,10 +105,12 @@ def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
 
     A job of its own: it stands also if the rules are too many for one message.
     """
-    closed = {side(rule) for rule, _ in targets(facts, pod) if rule.isolates}
+    closing = [rule for rule, _ in targets(facts, pod) if rule.isolates]
     for here in (OUT, IN):
-        for match in target_matches(here, pod) if here in closed else ():
-            yield isolation(here.default, Priority.NORMAL, *match, then=DROP)
+        mine = [rule for rule in closing if side(rule) is here]
+        then = told_drop(facts, here.default) if any(rule.logging for rule in mine) else DROP
+        for match in target_matches(here, pod) if mine else ():
+            yield isolation(here.default, Priority.NORMAL, *match, then=then)
 
 
 def target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
@@ -118,7 +135,7 @@ def peer_flows(facts: Facts, row: SentAddressMember) -> Iterator[Flow]:
     )
 
 
-def conjunction_flows(facts: Facts, found: Conjunction) -> Iterator[Flow]:
+def conjunction_flows(facts: Facts, found: Conjunction) -> Iterator[Flow | Numbered]:
     """What a conjunction has beside Pods: its networks and ports, what it does, and its counters."""
     rule = facts.get(Rule, found.rule)
     if rule is None:
@@ -128,6 +145,7 @@ def conjunction_flows(facts: Facts, found: Conjunction) -> Iterator[Flow]:
         (*_network_parts(facts, rule, found, versions), *_port_parts(facts, rule, found, versions))
     )
     yield from verdict_flows(facts, rule, number(facts, found), versions)
+    yield Numbered(number(facts, found), rule.name, place(facts, rule).verdict)
 
 
 def _network_parts(facts: Facts, rule: Rule, found: Conjunction, versions: list[bool]) -> Iterator[Part]:

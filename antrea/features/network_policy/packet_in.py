@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from antrea.config.agent import AgentConfig
 from antrea.features.feature import Realised
 from antrea.openflow import action
-from antrea.openflow.action import controller, resubmit
+from antrea.openflow.action import controller, goto, resubmit
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
+    DISPOSITION_ALLOW_REG_MARK,
+    DISPOSITION_DROP_REG_MARK,
     OUTPUT_TO_CONTROLLER_REG_MARK,
     PACKET_IN_LOGGING_REG_MARK,
     PACKET_IN_OPERATION,
@@ -48,12 +50,21 @@ flow = flows_of(Category.NETWORK_POLICY)
 def noted(facts: Facts, table: Table, operations: int) -> list[Action]:
     """Say on the packet what the agent does with it, and which table's rule wants that; waits for the pipeline."""
     realised = facts.get(Realised)
-    if realised is None:
-        return []
-    return [
-        PACKET_IN_OPERATION(operations).load,
-        PACKET_IN_TABLE(realised.pipeline.id(table.name)).load,
-    ]
+    number = realised.pipeline.id(table.name) if realised else 0
+    return [PACKET_IN_OPERATION(operations).load, PACKET_IN_TABLE(number).load]
+
+
+def told_drop(facts: Facts, table: Table) -> tuple[Action, ...]:
+    """Drop what no rule of Kubernetes allows, with a word to the agent."""
+    operation, where = noted(facts, table, LOG)
+    mark, to_agent = DISPOSITION_DROP_REG_MARK.load, OUTPUT_TO_CONTROLLER_REG_MARK.load
+    return (mark, operation, to_agent, where, goto(OUTPUT))
+
+
+def told_allow(facts: Facts, table: Table) -> list[Action]:
+    """After what lets a packet pass: the packet as it is goes to the agent."""
+    marks = (DISPOSITION_ALLOW_REG_MARK, OUTPUT_TO_CONTROLLER_REG_MARK)
+    return [*(mark.load for mark in marks), *noted(facts, table, LOG), goto(OUTPUT)]
 
 
 def copied(facts: Facts, onward: Table) -> Action:
@@ -76,7 +87,7 @@ def packet_in_entries(facts: Facts, realised: Realised) -> Iterator[Flow | Group
     category = Category.NETWORK_POLICY
     to_agent = (OUTPUT_TO_CONTROLLER_REG_MARK.load, resubmit(OUTPUT))
     for onward in NEXT_TABLES:
-        buckets = (Bucket(1, (resubmit(onward),)), Bucket(2, to_agent))
+        buckets = (Bucket(0, (resubmit(onward),)), Bucket(1, to_agent))
         yield Group(_number(facts, onward), GroupType.ALL, buckets, category)
     yield packet_in_meter(PacketInMeter.NETWORK_POLICY, config.packet_in_rate, category)
     for operations in range(1, ALL + 1):

@@ -64,6 +64,8 @@ class Rule(Fact, frozen=True):
     """Allow, Drop, Reject or Pass."""
     order: Order | None = None
     """None: a rule of Kubernetes, where all that is allowed is, and the rest is not."""
+    logging: bool = False
+    """Whether the agent hears of connections that it decides."""
     indexes: ClassVar[Mapping[str, Callable[[Rule], Iterable[Hashable]]]] = {
         "applied": lambda row: row.applied,
         "peer": lambda row: row.peer.address_groups,
@@ -92,6 +94,22 @@ class Rule(Fact, frozen=True):
     def named(self) -> bool:
         """Whether it has a port that each Pod may give another number."""
         return any(isinstance(service.port, str) for service in self.services)
+
+
+class Stated(Fact, frozen=True):
+    """That a policy states a rule."""
+
+    policy: str
+    number: int
+    """Of the rule among those of the policy, from 0."""
+    rule: str
+    indexes: ClassVar[Mapping[str, Callable[[Stated], Iterable[Hashable]]]] = {
+        "rule": lambda row: (row.rule,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.policy} {self.number}"
 
 
 class Conjunction(Fact, frozen=True):
@@ -168,14 +186,14 @@ def _of_ports(rule: Rule, ports: Iterable[cp.NamedPort]) -> Iterator[Conjunction
 # units
 
 
-def rules(facts: Facts, policy: SentPolicy) -> Iterator[Rule]:
+def rules(facts: Facts, policy: SentPolicy) -> Iterator[Rule | Stated]:
     """The rules of one policy; none of one of Antrea's while the gate is off."""
     found = policy.found
     if found.tier_priority is not None:
         realised = facts.get(Realised)
         if realised is None or not realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
             return
-    for rule in found.rules:
+    for number, rule in enumerate(found.rules):
         content = (
             rule.direction,
             tuple(sorted(found.applied_to_groups or rule.applied_to_groups)),
@@ -183,8 +201,11 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[Rule]:
             rule.services,
             _action(rule),
             _order(found, rule),
+            rule.enable_logging,
         )
-        yield Rule(digest(*content), *content)
+        name = digest(*content)
+        yield Rule(name, *content)
+        yield Stated(policy.key, number, name)
 
 
 def _action(rule: cp.NetworkPolicyRule) -> str:

@@ -9,12 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.features.network_policy import packet_in
-from antrea.features.network_policy.packet_in import copied, noted
+from antrea.features.network_policy.packet_in import copied, noted, told_allow
 from antrea.features.network_policy.place import place, side
 from antrea.openflow.action import DROP, goto
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import ct
-from antrea.openflow.fields import AP_CONJ_ID, AP_DENY_REG_MARK, Zone
+from antrea.openflow.fields import (
+    AP_CONJ_ID,
+    AP_DENY_REG_MARK,
+    DISPOSITION_DROP_REG_MARK,
+    DISPOSITION_PASS_REG_MARK,
+    DISPOSITION_REJ_REG_MARK,
+    Zone,
+)
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import conj_id, ct_state, ip, ipv6
 from antrea.openflow.priority import Priority
@@ -36,23 +43,34 @@ def verdict_flows(facts: Facts, rule: Rule, number: int, families: Iterable[bool
     if rule.action in DENIES:
         yield from _denied(facts, rule, number)
     elif rule.action == PASS:
-        here, found = side(rule), place(facts, rule)
-        then = [here.register(number).load, goto(here.rule)]
-        yield flow(found.table, found.verdict, conj_id(number), then=then)
+        yield _passed(facts, rule, number)
     else:
         for v6 in families:
             yield from _allowed(facts, rule, number, v6=v6)
 
 
+def _passed(facts: Facts, rule: Rule, number: int) -> Flow:
+    """On to the rules of Kubernetes."""
+    here, found = side(rule), place(facts, rule)
+    then, onward = [here.register(number).load], goto(here.rule)
+    if rule.logging:
+        then += [DISPOSITION_PASS_REG_MARK.load, *noted(facts, found.table, packet_in.LOG)]
+        onward = copied(facts, here.rule)
+    return flow(found.table, found.verdict, conj_id(number), then=[*then, onward])
+
+
 def _denied(facts: Facts, rule: Rule, number: int) -> Iterator[Flow]:
-    """The packet is counted before it is dropped; the agent is sent a copy of one that is to be answered."""
+    """The packet is counted before it is dropped; the agent is sent a copy of one that it answers or logs."""
     here, found, who = side(rule), place(facts, rule), AP_CONJ_ID(number)
-    then = [who.load, AP_DENY_REG_MARK.load]
-    if rule.action == REJECT:
-        then += [*noted(facts, found.table, packet_in.REJECT), copied(facts, here.metric)]
-    else:
-        then.append(goto(here.metric))
-    yield flow(found.table, found.verdict, conj_id(number), then=then)
+    then, onward = [who.load, AP_DENY_REG_MARK.load], goto(here.metric)
+    operations = packet_in.REJECT if rule.action == REJECT else 0
+    if rule.logging:
+        operations |= packet_in.LOG
+        then.append((DISPOSITION_REJ_REG_MARK if rule.action == REJECT else DISPOSITION_DROP_REG_MARK).load)
+    if operations:
+        then += noted(facts, found.table, operations)
+        onward = copied(facts, here.metric)
+    yield flow(found.table, found.verdict, conj_id(number), then=[*then, onward])
     yield flow(here.metric, Priority.NORMAL, AP_DENY_REG_MARK.match, who.match, then=DROP)
 
 
@@ -63,6 +81,8 @@ def _allowed(facts: Facts, rule: Rule, number: int, *, v6: bool) -> Iterator[Flo
     zone = Zone.CT_ZONE_V6 if v6 else Zone.CT_ZONE
     remember = ct(zone, commit=True, table=here.metric, then=[label.load])
     then = [here.register(number).load, remember]
+    if rule.logging:
+        then += told_allow(facts, found.table)
     yield flow(found.table, found.verdict, family, conj_id(number), then=then)
     for state in ("+new", "-new"):
         yield flow(here.metric, Priority.NORMAL, family, ct_state(state), label.match, then=[goto(NEXT)])

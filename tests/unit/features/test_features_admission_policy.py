@@ -252,7 +252,7 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         ),
         (f"{OK}; LogLabels for Node NetworkPolicies are limited to 12 characters, but the label \"thirteen-char\" for"
         ' policy rule "n" exceeds the limit and will be truncated in kernel logs; spec.appliedTo[0].nodeSelector is not built'
-        " yet: the policy does not hold there; spec.ingress[0].enableLogging is not built yet: no line is written"),
+        " yet: the policy does not hold there"),
     ),
 }  # fmt: skip
 HTTP = {"l7Protocols": [{"http": {"method": "GET"}}], "action": "Allow"}

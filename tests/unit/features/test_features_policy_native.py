@@ -82,8 +82,8 @@ def test_what_is_rejected_is_counted_and_dropped_while_a_copy_goes_to_the_agent(
     _, engine = engine_of(NODE)
     groups = [entry for entry in engine.plan().put if isinstance(entry, Group)]
     assert [group.named(PIPELINE) for group in groups] == [
-        f"group_id={number},type=all,bucket=bucket_id:1,actions=resubmit(,{table}),"
-        "bucket=bucket_id:2,actions=set_field:0x400000/0x600000->reg0,resubmit(,Output)"
+        f"group_id={number},type=all,bucket=bucket_id:0,actions=resubmit(,{table}),"
+        "bucket=bucket_id:1,actions=set_field:0x400000/0x600000->reg0,resubmit(,Output)"
         for number, table in enumerate(("EgressRule", "EgressMetric", "IngressRule", "IngressMetric"), 1)
     ]
 
