@@ -26,6 +26,8 @@ from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMe
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
 from benchmarks.policy_cluster import PLACES, ips
 from benchmarks.policy_shrink import least
@@ -109,7 +111,7 @@ class Agent:
         engine = Engine(facts, [unit for feature in FEATURES for unit in feature.units])
         engine.plan()
         assert not engine.errors.standing, engine.errors.standing
-        self.flows = [entry for entry in engine.standing().values() if isinstance(entry, Flow)]
+        self.entries = list(engine.standing().values())
         self.rules = {number(facts, one): facts.get(Rule, one.rule) for one in facts.all(Conjunction)}
 
     def decided(self, trace: str) -> Decided:
@@ -134,12 +136,19 @@ class Switch:
         self._control.settimeout(30)
         self._control.connect(str(directory / "ovs-vswitchd.ctl"))
         self._calls = 0
+        self._meters: set[Meter] = set()
 
-    def install(self, flows: Sequence[Flow]) -> None:
-        """These flows and no others."""
-        lines = "".join(f"flow add {flow.text(PIPELINE, 1)}\n" for flow in flows)
+    def install(self, entries: Sequence[object]) -> None:
+        """The flows of these and no others; the groups and meters that they name, which are the same in every agent."""
+        lines = "".join(f"flow add {flow.text(PIPELINE, 1)}\n" for flow in entries if isinstance(flow, Flow))
+        groups = (line for group in entries if isinstance(group, Group) for line in group.lines(PIPELINE))
+        lines = "".join(f"group {line}\n" for line in groups) + lines
         target = ("ovs-ofctl", "-O", "OpenFlow15")
         subprocess.run([*target, "del-flows", self._management], check=True)
+        for meter in entries:
+            if isinstance(meter, Meter) and meter not in self._meters:
+                subprocess.run([*target, "add-meter", self._management, meter.text], check=True)
+                self._meters.add(meter)
         subprocess.run(
             [*target, "bundle", self._management, "-"], input=lines.encode(), check=True, capture_output=True
         )
@@ -236,7 +245,7 @@ def differ(switch: Switch, objects: Cluster, asked: Question) -> bool:
     world = world_of(objects)
     packet = packet_of(world, asked)
     agent = agent_of(world)
-    switch.install(agent.flows)
+    switch.install(agent.entries)
     return agent.decided(switch.trace(entry(packet))) != expected(world, packet)
 
 

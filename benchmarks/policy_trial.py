@@ -33,7 +33,7 @@ class Trial:
         objects = cluster(rnd)
         world = world_of(objects)
         agent = agent_of(world)
-        switch.install(agent.flows)
+        switch.install(agent.entries)
         first: Question | None = None
         for _ in range(packets):
             asked = question(rnd)

@@ -179,7 +179,7 @@ def test_a_policy_for_what_pods_send_outlives_the_agent(pods: Cluster) -> None:
     assert "conj_id" not in antctl(lab, "node-2", "get", "ovsflows")
 
 
-def native(name: str, tier: str, action: str, source: str, port: int = 80, **more: object) -> str:
+def native(name: str, tier: str, action: str, source: str, port: int = 80, /, **more: object) -> str:
     """A ClusterNetworkPolicy on what `web` receives from one Pod on a port."""
     rule = {"action": action, "from": [pod(source)], "ports": [{"protocol": "TCP", "port": port}]} | more
     spec = {"tier": tier, "priority": 5, "appliedTo": [pod("web")], "ingress": [rule]}
