@@ -6,7 +6,7 @@ import struct
 from ipaddress import ip_address
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antrea.errors import Invalid
@@ -178,6 +178,7 @@ def test_a_packet_out_says_port_marks_and_way() -> None:
     assert port[-16:].hex() == "0000001000000009ffff000000000000"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=120))
 def test_bytes_of_any_kind_are_read_or_refused(text: bytes) -> None:
     for body in (text, frame(TCP, segment(SYN))[: len(text)], frame(UDP, text, v6=True)[: len(text) + 40]):
@@ -191,6 +192,7 @@ def test_bytes_of_any_kind_are_read_or_refused(text: bytes) -> None:
                 answer(found, SERVER_MAC, CLIENT_MAC)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_packet_with_any_byte_changed_is_read_or_refused(data: st.DataObject) -> None:
     v6 = data.draw(st.booleans())
