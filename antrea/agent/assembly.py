@@ -20,9 +20,9 @@ from antrea.agent.id_floor import keep_clear
 from antrea.agent.membership import Membership, cluster_feed
 from antrea.agent.node_events import node_voice
 from antrea.agent.nodes import ThisFeed, own_node, pod_feed
-from antrea.agent.policy_packets import PolicyPackets
 from antrea.agent.readiness import Readiness
 from antrea.agent.switch_care import SwitchCare
+from antrea.agent.switch_packets import SwitchPackets
 from antrea.apis.annotation import NodeAnnotation
 from antrea.apis.core import ObjectReference
 from antrea.apis.policy_report import PolicyReport
@@ -51,7 +51,6 @@ from antrea.host.ovs_port import BFD, Port
 from antrea.host.pod_cidr import held
 from antrea.host.tunnel_neighbour import TunnelNeighbour
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
@@ -59,7 +58,6 @@ from antrea.openflow.pipeline import Pipeline
 from antrea.outside import klog
 from antrea.outside.addresses import AddressFeed
 from antrea.outside.announcement import NodeAnnouncer
-from antrea.outside.audit_log import AuditLog
 from antrea.outside.controlplane import Controlplane
 from antrea.outside.environment import own_namespace
 from antrea.outside.gossip.feed import GossipFeed
@@ -78,7 +76,6 @@ from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_bfd import BfdFeed
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
-from antrea.outside.packets import Packets
 from antrea.outside.policy_report import PolicyReportSink
 from antrea.outside.rtnetlink import KINDS
 from antrea.outside.status import StatusSink
@@ -124,7 +121,6 @@ EGRESS_KINDS = (Egress, EgressPod, LocalAddress, Member, PoolSelector)
 """The same of Egress, where its gate is on."""
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
-AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
 PAUSE_SECONDS = 1.0
 """Between tries of what has to be there at start."""
 FIRST_ROUND = 1
@@ -172,13 +168,10 @@ class Agent:
         self.run_dir = Path(config.cni_socket).parent
         switch = Path(config.ovs_run_dir, f"{config.ovs_bridge}.mgmt")
         self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
-        self.packets = Packets(switch, config.packet_in_rate)
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
         self.facts = Facts(self.journal)
         self.facts.timed |= {kind: {} for kind in NEWS}
-        self.audit = AuditLog(AUDIT_LOG, config.audit_logging)
-        policies = PolicyPackets(self.facts, self.packets.send, self.audit)
-        self.packets.deliver(PacketIn.NETWORK_POLICY, policies.handle)
+        self.packets = SwitchPackets(switch, config, self.facts)
         self.ready = Readiness()
         self.handover = Handover(self.facts, kube, config, name)
         self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
@@ -259,8 +252,7 @@ class Agent:
         if self.journal.blank and prepared.cookie_round > FIRST_ROUND:
             await keep_clear(self.facts, self.ofctl)
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
-        self.view.operations = flows.operations
-        self.view.packets = lambda: self.packets.text() + self.audit.text()
+        self.view.operations, self.view.packets = flows.operations, self.packets.text
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, OWN_PORTS)
         units = [unit for feature in self.features for unit in feature.units]
@@ -288,7 +280,6 @@ class Agent:
         tasks.create_task(self.engine.run(), name="engine")
         tasks.create_task(switch.run(), name="switch")
         tasks.create_task(self.packets.run(), name="packets")
-        tasks.create_task(self.audit.run(), name="audit log")
         tasks.create_task(tunnels.run(), name="tunnel neighbours")
         tasks.create_task(self.health.run(self.engine), name="health")
         await switch.works.wait()

@@ -1,0 +1,38 @@
+"""All that goes on with packets between switch and agent: whose they are, where lines on them go, and what was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antrea.agent.policy_packets import PolicyPackets
+from antrea.openflow.fields import PacketIn
+from antrea.outside.audit_log import AuditLog
+from antrea.outside.packets import Packets
+
+if TYPE_CHECKING:
+    from antrea.config.agent import AgentConfig
+    from antrea.engine import Facts
+
+AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
+
+
+class SwitchPackets:
+    """Those of the bridge with management socket `switch`."""
+
+    def __init__(self, switch: Path, config: AgentConfig, facts: Facts) -> None:
+        self._packets = Packets(switch, config.packet_in_rate)
+        self._audit = AuditLog(AUDIT_LOG, config.audit_logging)
+        policies = PolicyPackets(facts, self._packets.send, self._audit)
+        self._packets.deliver(PacketIn.NETWORK_POLICY, policies.handle)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._packets.run(), name="packets")
+            tasks.create_task(self._audit.run(), name="audit log")
+
+    def text(self) -> str:
+        """What was lost, in Prometheus' format."""
+        return self._packets.text() + self._audit.text()
