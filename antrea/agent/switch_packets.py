@@ -19,11 +19,13 @@ AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
 
 
 class SwitchPackets:
-    """Those of the bridge with management socket `switch`."""
+    """Those of the bridge with management socket `switch`; the audit log is `log`."""
 
-    def __init__(self, switch: Path, config: AgentConfig, facts: Facts) -> None:
+    def __init__(self, switch: Path, config: AgentConfig, facts: Facts, log: Path = AUDIT_LOG) -> None:
         self._packets = Packets(switch, config.packet_in_rate)
-        self._audit = AuditLog(AUDIT_LOG, config.audit_logging)
+        self.connected = self._packets.connected
+        """The switch knows what we want."""
+        self._audit = AuditLog(log, config.audit_logging)
         policies = PolicyPackets(facts, self._packets.send, self._audit)
         self._packets.deliver(PacketIn.NETWORK_POLICY, policies.handle)
 

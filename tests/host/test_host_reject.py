@@ -14,26 +14,23 @@ import pytest
 from switch_node import SwitchNode
 
 from antrea.agent.assembly import active, pipeline_of
-from antrea.agent.policy_packets import PolicyPackets
+from antrea.agent.switch_packets import SwitchPackets
 from antrea.apis import controlplane as cp
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.feature import Realised
 from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
-from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.outside.addresses import AddressFeed
-from antrea.outside.audit_log import AuditLog
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.nft import KINDS as NFT_KINDS
 from antrea.outside.nft import NftSink
 from antrea.outside.ofctl import FlowSink
 from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
-from antrea.outside.packets import Packets
 from antrea.outside.rtnetlink import KINDS
 from tests.unit.features.policy_world import ANY, native, rule
 
@@ -104,10 +101,7 @@ class Node(SwitchNode):
         features = active(())
         pipeline = pipeline_of(features, CONFIG, NODE)
         switch = Path(self.switch.directory, "br-int.mgmt")
-        ofctl, packets = Ofctl(switch), Packets(switch, CONFIG.packet_in_rate)
-        audit = AuditLog(self.log, CONFIG.audit_logging)
-        handler = PolicyPackets(self.facts, packets.send, audit)
-        packets.deliver(PacketIn.NETWORK_POLICY, handler.handle)
+        ofctl, packets = Ofctl(switch), SwitchPackets(switch, CONFIG, self.facts, self.log)
         sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
         sinks |= {Meter: MeterSink(ofctl)} | dict.fromkeys(KINDS, NetlinkSink())
         sinks |= dict.fromkeys(NFT_KINDS, NftSink())
@@ -115,7 +109,7 @@ class Node(SwitchNode):
         for row in (CONFIG, NODE, Realised(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
-            runs = (engine.run(), packets.run(), audit.run(), AddressFeed().run(self.facts))
+            runs = (engine.run(), packets.run(), AddressFeed().run(self.facts))
             work = [tasks.create_task(one) for one in runs]
             await self.until(lambda: self.facts.feeds.has(LocalAddress))
             await engine.quiet()
