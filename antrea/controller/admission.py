@@ -153,14 +153,15 @@ async def _decide(webhook: Webhook, desk: Desk, asked: AdmissionRequest) -> Admi
     await desk.listed(webhook.reads)
     if asked.operation != "DELETE":
         await desk.list_anew(webhook.anew)
-    if webhook.mutate:
-        if patches := list(webhook.mutate(facts, seen)):
-            patch = msgspec.json.encode(patches)
-            return AdmissionResponse(allowed=True, patch=patch, patch_type="JSONPatch")
-        return AdmissionResponse(allowed=True)
-    if webhook.validate:
-        warnings += await _run(webhook.validate(facts, seen), asked.user_info, outside)
-    return AdmissionResponse(allowed=True, warnings=tuple(warnings))
+    said = await _run(webhook.validate(facts, seen), asked.user_info, outside) if webhook.validate else []
+    if not webhook.mutate:
+        return AdmissionResponse(allowed=True, warnings=(*warnings, *said))
+    # whoever validates the kind says what its gates have to say
+    answer = AdmissionResponse(allowed=True, warnings=tuple(said))
+    if patches := list(webhook.mutate(facts, seen)):
+        patch = msgspec.json.encode(patches)
+        return msgspec.structs.replace(answer, patch=patch, patch_type="JSONPatch")
+    return answer
 
 
 async def _run(steps: Steps, user: UserInfo, outside: Outside) -> list[str]:

@@ -5,8 +5,8 @@ family: dual
 vlans: [100]                 # eth1 of the nodes become trunks; the gateway has an address in each VLAN
 hosts:                       # more external hosts; `routers` has the same form
 - name: peer
-  nics: [{name: eth0, switch: fabric, vlan: 100, addresses: [172.16.100.9/24]}]
-  routes: [{dst: default, via: 172.16.100.1}]
+  nics: [{name: eth0, switch: fabric, vlan: 100, addresses: [172.18.100.9/24]}]
+  routes: [{dst: default, via: 172.18.100.1}]
 loss: {node-1/eth1: 5}       # percent, each direction
 agent: {defaultMTU: 1400}    # keys of antrea-agent.conf that differ
 controller: {}               # keys of antrea-controller.conf that differ

@@ -50,9 +50,20 @@ def start(record: Record, underlay: Path, bridges: Sequence[str]) -> None:
     namespace.script(record, underlay, add)
 
 
+def drop_ports(record: Record, ports: Sequence[str]) -> list[str]:
+    """The shell lines that unplug those of `ports` which this switch has.
+
+    In a transaction of their own: the switch would go on reading from a device that is gone, if the same transaction
+    plugged one of the same name.
+    """
+    if not (_directory(record) / "db.sock").exists():
+        return []
+    return [f"{vsctl(record)} {' -- '.join(f'--if-exists del-port {port}' for port in ports)}"]
+
+
 def add_port(record: Record, nic: Nic, port: str) -> str:
-    """The shell line that plugs `port`; idempotent, so that a node can be powered on again."""
-    line = f"{vsctl(record)} --if-exists del-port {port} -- add-port {nic.switch} {port}"
+    """The shell line that plugs `port`."""
+    line = f"{vsctl(record)} add-port {nic.switch} {port}"
     if nic.trunk:
         # untagged frames are VLAN 0 of the switch; OVS lets them pass a trunk that lists 0
         return f"{line} trunks={','.join(map(str, (0, *nic.trunk)))}"

@@ -53,9 +53,9 @@ GATEWAY_HOST, CONTROL_PLANE_HOST, FIRST_NODE_HOST, EXTERNAL_HOST = 1, 2, 11, 10
 
 
 def vlan_network(vlan: int) -> Network:
-    """The subnet of a VLAN on the fabric: VLAN 100 -> 172.16.100.0/24 (VLANs over 255 continue in 172.17...)."""
+    """The subnet of a VLAN on the fabric: VLAN 100 -> 172.18.100.0/24 (VLANs over 255 continue in 172.19...)."""
     high, low = divmod(vlan, 256)
-    return Network(f"172.{16 + high % 14}.{low}.0/24", f"fd00:172:16:{vlan}::/64")
+    return Network(f"172.{18 + high % 12}.{low}.0/24", f"fd00:172:18:{vlan}::/64")
 
 
 class Nic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

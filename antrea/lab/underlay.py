@@ -78,7 +78,9 @@ def plug(record: Record, topology: Topology, machine: Machine) -> None:
 
 def unplug(record: Record, machine: Machine) -> None:
     """Pull a machine's cables at once; its namespace may take the kernel a while to free."""
-    lines = [f"ip link del {port_name(machine, n)} 2>/dev/null || true" for n in machine.nics]
+    ports = [port_name(machine, nic) for nic in machine.nics]
+    lines = [f"ip link del {port} 2>/dev/null || true" for port in ports]
+    lines += switch.drop_ports(record, ports)
     namespace.script(record, namespace.path(record, UNDERLAY), lines)
 
 

@@ -279,6 +279,8 @@ def _address(index: int, address: Address) -> bytes:
     interface = ipaddress.ip_interface(address.cidr)
     head = wire.ADDRESS.pack(_family(address.cidr), interface.network.prefixlen, 0, _SCOPE_GLOBAL, index)
     ip = attribute(wire.IFA_LOCAL, interface.packed) + attribute(wire.IFA_ADDRESS, interface.packed)
+    if interface.version == 4 and interface.network.prefixlen < 31:
+        ip += attribute(wire.IFA_BROADCAST, interface.network.broadcast_address.packed)
     return head + ip + attribute(wire.IFA_PROTO, bytes([protocol_number(address.category)]))
 
 

@@ -59,8 +59,8 @@ def developed(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def three_nodes(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A lab whose Nodes lose power and whose controllers come and go."""
-    yield from SHARED.use(request, partial(own_lab, "n", Settings(nodes=3)))
+    """A lab whose Nodes lose power and whose controllers come and go; with VLANs."""
+    yield from SHARED.use(request, partial(own_lab, "n", Settings(nodes=3, vlans=(181, 216))))
 
 
 @pytest.fixture(scope="module")

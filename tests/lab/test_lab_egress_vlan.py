@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.wide
 
 VLAN, STATIC = 181, "172.30.0.200"
-RANGES = {4: ("172.16.181.40", "172.16.181.1", 24), 6: ("fd00:172:16:181::40", "fd00:172:16:181::1", 64)}
+RANGES = {4: ("172.18.181.40", "172.18.181.1", 24), 6: ("fd00:172:18:181::40", "fd00:172:18:181::1", 64)}
 PODS = {"near": "node-2", "far": "node-1", "other": "node-2"}
 SECONDS = 14
 SERVER = """

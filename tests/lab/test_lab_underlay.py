@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TENANTS = tuple(
     Machine(
         name=f"tenant{vlan}",
-        nics=(Nic(name="eth0", switch="fabric", vlan=vlan, addresses=(f"172.16.100.{vlan // 10}/24",)),),
+        nics=(Nic(name="eth0", switch="fabric", vlan=vlan, addresses=(f"172.18.100.{vlan // 10}/24",)),),
     )
     for vlan in (100, 200, 300)
 )
@@ -105,13 +105,13 @@ def test_a_router_of_the_configuration_forwards_to_the_network_behind_it(bridges
 
 
 def test_access_ports_of_a_vlan_see_each_other_and_no_other_vlan(trunks: Wires) -> None:
-    assert trunks.ping("gateway", "172.16.100.10") == 1
-    assert trunks.ping("gateway", "172.16.100.20") == 0
+    assert trunks.ping("gateway", "172.18.100.10") == 1
+    assert trunks.ping("gateway", "172.18.100.20") == 0
 
 
 def test_a_nodes_card_is_a_trunk_with_untagged_traffic_beside_it(trunks: Wires) -> None:
     asked = {
-        vlan: who_has(trunks, vlan, f"172.16.100.{vlan // 10}", source="172.16.100.11")
+        vlan: who_has(trunks, vlan, f"172.18.100.{vlan // 10}", source="172.18.100.11")
         for vlan in (100, 200, 300)
     }
 

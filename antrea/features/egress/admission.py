@@ -8,10 +8,11 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from antrea.apis.crd.egress import Egress
+from antrea.apis.annotation import PREFERRED_NODES
+from antrea.apis.crd.egress import Egress, EgressStatus
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
-from antrea.features.admission import Find, Webhook
+from antrea.features.admission import Find, Patch, Warn, Webhook
 from antrea.features.egress.preference import doubts
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.quantity import fault
@@ -44,6 +45,19 @@ def validate_egress(facts: Facts, review: Review[Egress]) -> Steps:
         yield from doubts(egress.metadata.annotations, spec.external_ip_pool)
 
 
+def warn_of_status(_: Facts, review: Review[Egress]) -> Steps:
+    """Users' manifests name a Node in the status to choose it; the API server drops that without a word."""
+    if review.new.status != EgressStatus():
+        yield Warn(
+            "status: dropped, it does not choose a Node; those that are to have the address first are named"
+            f" by the annotation {PREFERRED_NODES}"
+        )
+
+
+def _unchanged(_: Facts, __: Review[Egress]) -> tuple[Patch, ...]:
+    return ()
+
+
 def _check_in_pool(facts: Facts, spec: EgressSpec) -> Steps:
     try:
         address = ip_address(spec.egress_ip)
@@ -66,5 +80,11 @@ WEBHOOKS = (
         "egresses", "Cluster", Egress,
         "one address only; bandwidth in quantities; a new address lies in a pool that exists; warns of annotations that do nothing",
         validate=validate_egress, gates=("Egress",),
+    ),
+    # a mutating one, because those that validate see the object after the API server has dropped its status
+    Webhook(
+        "egressmutator.antrea.io", "/mutate/egress", ("CREATE",), "crd.antrea.io", ("v1beta1",),
+        "egresses", "Cluster", Egress, "changes nothing; warns that a status is dropped and names the annotation that chooses Nodes",
+        "crdmutator.antrea.io", validate=warn_of_status, mutate=_unchanged, gates=("Egress",), failure="Ignore",
     ),
 )  # fmt: skip

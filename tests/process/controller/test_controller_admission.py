@@ -165,6 +165,15 @@ async def test_a_field_of_another_type_is_named() -> None:
     assert answer.status.message == "spec.tier: Expected `str`, got `int`"
 
 
+async def test_a_webhook_that_may_change_an_object_can_warn_of_what_only_it_sees() -> None:
+    spec = {"appliedTo": {}, "egressIP": "1.1.1.1"}
+    answer = await told(
+        "/mutate/egress", body({"metadata": {"name": "e"}, "spec": spec, "status": {"egressNode": "node-2"}})
+    )
+    (warning,) = answer.warnings
+    assert (answer.allowed, answer.patch, warning.split(":")[0]) == (True, b"", "status")
+
+
 async def test_null_is_absence() -> None:
     assert (await told("/validate/acnp", body(POLICY))).allowed
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from admission_world import OK, World, named
+from admission_world import OK, World, facts_of, named, webhook
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
+from antrea.features.admission import Review
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.ip_range import Span, Taken, check_inside
 
@@ -203,6 +204,30 @@ def test_wishes_for_an_address_that_no_pool_gives_are_in_vain() -> None:
     wishes["metadata"]["annotations"] = KNOWN
     said = "annotations egress.antrea.io/... have no effect without spec.externalIPPool"
     assert world.decide("/validate/egress", wishes) == f"{OK}; {said}"
+
+
+DROPPED = (
+    "status: dropped, it does not choose a Node; those that are to have the address first are named"
+    " by the annotation egress.antrea.io/preferred-nodes"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({}, OK),
+        (
+            {"egressNode": "node-2"},
+            f"{OK}; {DROPPED}",
+        ),
+    ],
+)
+def test_a_status_that_a_user_gives_gets_a_warning(status: dict[str, str], said: str) -> None:
+    egress = {**named({"appliedTo": {}, "egressIP": "1.1.1.1"}), "status": status}
+    assert World().decide("/mutate/egress", egress) == said
+    mutate = webhook("/mutate/egress").mutate
+    assert mutate
+    assert list(mutate(facts_of(), Review("CREATE", egress))) == []
 
 
 def test_an_address_that_did_not_change_is_not_checked_again() -> None:

@@ -22,8 +22,8 @@ family: dual
 vlans: [100]
 hosts:
 - name: peer
-  nics: [{name: eth0, switch: fabric, vlan: 100, addresses: [172.16.100.9/24]}]
-  routes: [{dst: default, via: 172.16.100.1}]
+  nics: [{name: eth0, switch: fabric, vlan: 100, addresses: [172.18.100.9/24]}]
+  routes: [{dst: default, via: 172.18.100.1}]
 loss: {node-1/eth1: 5}
 agent: {tunnelType: vxlan}
 """
@@ -41,8 +41,8 @@ def test_flags_win_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) 
         hosts=(
             Machine(
                 name="peer",
-                nics=(Nic(name="eth0", switch="fabric", vlan=100, addresses=("172.16.100.9/24",)),),
-                routes=(StaticRoute("default", "172.16.100.1"),),
+                nics=(Nic(name="eth0", switch="fabric", vlan=100, addresses=("172.18.100.9/24",)),),
+                routes=(StaticRoute("default", "172.18.100.1"),),
             ),
         ),
         loss={"node-1/eth1": 5},

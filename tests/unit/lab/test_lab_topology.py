@@ -42,8 +42,8 @@ def test_vlans_make_trunks_of_the_nodes_cards_and_give_the_gateway_an_address_in
 
     assert topology.machine("node-1").nics[1].trunk == (100, 200)
     assert [(n.name, n.vlan, n.addresses) for n in topology.machine("gateway").nics[3:]] == [
-        ("eth3", 100, ("172.16.100.1/24",)),
-        ("eth4", 200, ("172.16.200.1/24",)),
+        ("eth3", 100, ("172.18.100.1/24",)),
+        ("eth4", 200, ("172.18.200.1/24",)),
     ]
     assert {s: topology.has_vlans(s) for s in topology.switches} == {
         "nodes": False,

@@ -73,6 +73,8 @@ def test_an_address_carries_its_category_and_replaces_what_stands(
     ip, flags = spelled(cidr.ip), 2 if cidr.version == 6 else 0
     about = said(family=family(cidr.version), prefixlen=cidr.network.prefixlen, index=index)
     about |= {"IFA_LOCAL": ip, "IFA_ADDRESS": ip, "IFA_PROTO": PROTOCOL + category}
+    if cidr.version == 4 and cidr.network.prefixlen < 31:
+        about["IFA_BROADCAST"] = spelled(cidr.network.broadcast_address)
     assert [read(message.put_address(index, address)), read(message.drop_address(index, address))] == [
         {"event": "RTM_NEWADDR", "ask": PUT, **about, **said(IFA_FLAGS=flags)},
         {"event": "RTM_DELADDR", "ask": ASK, **about},
