@@ -92,6 +92,7 @@ class Server:
         """Serve until cancelled."""
         app = web.Application(client_max_size=MOST_BODY, handler_args={"access_log": None})
         app.router.add_route("*", "/{path:.*}", self._handle)
+        app.on_response_prepare.append(_for_its_caller_alone)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -191,6 +192,13 @@ class Server:
             paths = sorted({*self._paths, *self._discovery, *self._openapi})
             return _constant(request, msgspec.json.encode({"paths": paths}), "application/json")
         return None
+
+
+async def _for_its_caller_alone(_: web.Request, response: web.StreamResponse) -> None:
+    """No cache keeps it, no browser guesses what it is, and nobody learns what serves; as upstream's API machinery has it."""
+    response.headers.setdefault("Cache-Control", "no-cache, private")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers.popall("Server", None)
 
 
 def _constant(request: web.Request, body: bytes, media: str) -> web.Response:

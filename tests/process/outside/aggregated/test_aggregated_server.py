@@ -257,6 +257,21 @@ async def test_server_says_no_in_status_objects() -> None:
         assert await world.ask("/nothing", headers=OWN) == (404, "404 page not found\n")
 
 
+async def test_server_answers_are_for_their_caller_alone_and_say_nothing_of_what_serves() -> None:
+    watch = f"{CP}/networkpolicies?watch=true&timeoutSeconds=1"
+    async with served() as world:
+        connector = aiohttp.TCPConnector(ssl=client_tls())
+        async with aiohttp.ClientSession(world.url, connector=connector, headers=OWN) as session:
+            for path in ("/healthz", "/apis", f"{CP}/networkpolicies", watch, "/nowhere", "/openapi/v3"):
+                async with session.get(path) as answer:
+                    found = {name.lower(): value for name, value in answer.headers.items()}
+                    assert (found["cache-control"], found["x-content-type-options"]) == (
+                        "no-cache, private",
+                        "nosniff",
+                    )
+                    assert "server" not in found
+
+
 async def test_server_documents_are_known_by_their_tag() -> None:
     async with served() as world:
         async with (
