@@ -8,6 +8,7 @@ restarting. So a member counts by what most of its observers see, and by whether
 | up | silent | its agent is restarting: it lives for Timing.restart |
 | down | silent | it is dead, after Timing.answer |
 | down | answers | its switch is restarting: it is set aside after Timing.switch, until the switch is up |
+| down | has just begun to listen | the same, without delay |
 | nobody sees it | any | gossip alone decides |
 
 If so many are down that they are no minority of those seen, it is BFD that fails: nobody is set aside.
@@ -42,6 +43,8 @@ class Sights:
         """How often a view, by node and observer, has been told."""
         self._down: dict[str, float] = {}
         """Members that most observers see down, and since when that is known."""
+        self._seen_up: set[str] = set()
+        """Members that most observers saw up since this process started."""
         self.aside: frozenset[str] = frozenset()
         """Members whose switch has been down for long though their agent answers."""
 
@@ -68,6 +71,7 @@ class Sights:
         for held in self._views.values():
             for observer in [one for one in held if one not in members]:
                 del held[observer]
+        self._seen_up &= set(members)
         self._telling = {
             (node, observer): times
             for (node, observer), times in self._telling.items()
@@ -106,7 +110,10 @@ class Sights:
         before = self._down
         tally = {node: self._count(node, counts) for node in self._views}
         self._down = {node: before.get(node, now) for node, (up, down) in tally.items() if down > up}
+        self._seen_up |= {node for node, (up, down) in tally.items() if up > down}
         long = {node for node, since in self._down.items() if now - since >= self._timing.switch}
+        # nobody sees a switch down that he has not seen up: who has only just begun to listen came too late for that
+        long |= self._down.keys() - self._seen_up
         seen = sum(up + down > 0 for up, down in tally.values())
         self.aside = frozenset(long) if 2 * len(self._down) < seen else frozenset()
         yield from self._down.items()

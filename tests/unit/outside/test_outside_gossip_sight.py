@@ -118,6 +118,26 @@ def test_gossip_a_node_whose_switch_stays_down_is_set_aside_and_knows_it_until_i
     assert acts(world, "node-3")
 
 
+@pytest.mark.parametrize("count", [3, 5])
+def test_gossip_an_agent_that_comes_back_before_its_switch_is_seen_waits_for_that(count: int) -> None:
+    world = whole(count)
+    rest = [name for name in world.names if name != "node-3"]
+    world.kill("node-3")
+    world.see("node-3", False, within=NOTICED)
+    world.until(lambda: counted(world, *rest), within=GONE)
+    world.run(5)
+    since = len(world.events)
+    world.start("node-3")
+    for _ in range(80):
+        world.run(0.1)
+        assert not acts(world, "node-3")
+    assert [whom for _, whom, alive in changes(world, since) if whom == "node-3" and alive] == []
+    world.see("node-3", True, within=(0.0, 0.1))
+    world.until(
+        lambda: acts(world, "node-3") and all(counts(world, name, "node-3") for name in rest), within=1
+    )
+
+
 def test_gossip_one_observer_that_errs_changes_nothing() -> None:
     world = whole(5)
     since = len(world.events)

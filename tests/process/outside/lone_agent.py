@@ -1,0 +1,70 @@
+"""An agent of which there is only gossip and the placement of one Egress IP; it says when it takes the address and drops it.
+
+`python lone_agent.py NAME ADDRESS PORT KEY`, the key in hexadecimal: node-1 to node-3 are at 127.0.78.1 to .3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts, Unit
+from antrea.facts.egress import Egress
+from antrea.facts.member import ClusterNode, PoolSelector
+from antrea.facts.node import ThisNode, Transport
+from antrea.features.egress import owner
+from antrea.features.egress.address import held_address
+from antrea.features.egress.handover import Part
+from antrea.host.address import Address
+from antrea.host.ovs_port import Port
+from antrea.outside.gossip.feed import GossipFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NODES = tuple(ClusterNode(f"node-{n}", (f"127.0.78.{n}",), (f"127.0.78.{n}",)) for n in (1, 2, 3))
+
+
+class Say:
+    """A kernel that says what it is told."""
+
+    async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
+        for word, entries in (("put", put), ("drop", drop)):
+            for entry in entries:
+                if isinstance(entry, Address):
+                    print(word, flush=True)
+
+    async def resync(self, entries: Sequence[Any]) -> None:
+        await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None: ...
+
+
+def rows() -> tuple[Any, ...]:
+    """What every agent knows; the address is node-1's, as the only one that the Egress prefers."""
+    egress = Egress("web", "u", "203.0.113.9", "pool", preferred=("node-1",))
+    return (*NODES, PoolSelector("pool", ()), egress)
+
+
+async def main(name: str, address: str, port: int, key: bytes) -> None:
+    facts = Facts()
+    card = Transport("eth0", "eth0", "0a:00:00:00:00:02", 1500, (f"{address}/24",))
+    for row in (ThisNode(name), AgentConfig(), card, *rows()):
+        facts.put(row)
+    facts.synced(ClusterNode)
+    gossip = GossipFeed(name, address, port)
+    gossip.keys([key])
+    units = [*owner.FEATURE.units, Unit(Egress, held_address)]
+
+    async def part(_: Part) -> None: ...
+
+    engine = Engine(facts, units, {Address: Say(), Port: Say()}, {Part: part})
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(gossip.run(facts))
+        tasks.create_task(engine.run())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), bytes.fromhex(sys.argv[4])))

@@ -1,0 +1,58 @@
+"""An agent that did not run for long drops its addresses before it does anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from lone_agent import NODES
+
+from antrea.engine import Facts
+from antrea.facts.member import ClusterNode, Member
+from antrea.outside.gossip.feed import GossipFeed
+
+BOUND = 0.5
+"""Seconds from when it runs again; 0.05 s of them until gossip looks at the clock, the rest for a busy machine."""
+
+
+async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_address_at_once() -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.78.1", 0))
+        port = one.getsockname()[1]
+    key = os.urandom(32)
+    others, facts = [], Facts()
+    for node in NODES[1:]:
+        own = facts if node is NODES[1] else Facts()
+        for row in NODES:
+            own.put(row)
+        own.synced(ClusterNode)
+        feed = GossipFeed(node.name, node.ips[0], port)
+        feed.keys([key])
+        others.append(asyncio.create_task(feed.run(own)))
+    argv = [sys.executable, str(Path(__file__).with_name("lone_agent.py"))]
+    words = (NODES[0].name, NODES[0].ips[0], str(port), key.hex())
+    agent = await asyncio.create_subprocess_exec(*argv, *words, stdout=asyncio.subprocess.PIPE)
+    assert agent.stdout
+    try:
+        async with asyncio.timeout(60):
+            assert await agent.stdout.readline() == b"put\n"
+            agent.send_signal(signal.SIGSTOP)
+            while (known := facts.get(Member, "node-1")) is None or known.alive:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            runs = time.monotonic()
+            agent.send_signal(signal.SIGCONT)
+            assert await agent.stdout.readline() == b"drop\n"
+        taken = time.monotonic() - runs
+        print(f"{1000 * taken:.0f} ms from the end of the pause")
+        assert taken < BOUND
+    finally:
+        agent.kill()
+        await agent.wait()
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
