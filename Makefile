@@ -5,7 +5,7 @@ PYTEST := python -m pytest
 BENCH ?= engine
 # Two halves of a tier, which take about as long, at the same time.
 HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
-UNIT_FIRST := tests/unit/engine tests/unit/outside
+UNIT_FIRST := tests/unit/engine tests/unit/outside tests/unit/controller
 PROCESS_FIRST := tests/process/controller
 # These wait for timers of others more than they compute.
 HOST_FIRST := $(patsubst %,tests/host/test_host_%.py,announcement bfd gossip tunnel_neighbour)
