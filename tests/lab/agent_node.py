@@ -87,9 +87,16 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
 
 
+def kill(pid: int) -> None:
+    """kill -9 of what `pid_of` has found; to the kernel, 0 would be ourselves and whoever started us."""
+    assert pid, "there is no such process"
+    os.kill(pid, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
     """SIGSTOP, and SIGCONT in the end."""
+    assert pid, "there is no such process"
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -100,7 +107,7 @@ def stopped(pid: int) -> Iterator[None]:
 def restart_agent(lab: Lab, where: str) -> None:
     """kill -9; returns once the next one runs."""
     before = pid_of(lab, where, "antrea-agent")
-    os.kill(before, signal.SIGKILL)
+    kill(before)
     wait_for("a new agent", lambda: pid_of(lab, where, "antrea-agent") not in (0, before), seconds=20)
 
 

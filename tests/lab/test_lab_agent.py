@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import traffic
-from agent_node import antctl, pod_namespace, restart_agent, wait_ready
+from agent_node import antctl, fresh_agent, pod_namespace, restart_agent, wait_ready
 from outside_host import source_of
 from quiet_pod import standing
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 POD = """
 apiVersion: v1
 kind: Pod
-metadata: {name: NAME, labels: {app: NAME}}
+metadata: {name: NAME, labels: {app: NAME}, annotations: {kubernetes.io/ingress-bandwidth: 200M}}
 spec:
   nodeName: NODE
   terminationGracePeriodSeconds: 0
@@ -44,7 +45,7 @@ spec: {selector: {app: NAME}, ports: [{port: 80, targetPort: 8080}]}
 
 @pytest.fixture(scope="module")
 def pods(lab: Lab) -> Iterator[dict[str, str]]:
-    """A Pod with a probe, a hostPort and a Service of its own on each node; addresses by name."""
+    """A Pod with a probe, a hostPort, a limit and a Service of its own on each node; addresses by name."""
     names = [f"app-{machine.name}" for machine in lab.topology.nodes]
     texts = [
         POD.replace("NAME", name).replace("NODE", machine.name).replace("PORT", str(8180 + number))
@@ -88,6 +89,13 @@ def test_a_host_port_leads_to_its_pod_from_outside(lab: Lab, pods: dict[str, str
     outside = namespace.path(lab.record, "outside")
     words = namespace.inside(outside, ["curl", "-s", "-m", "5", "http://172.30.0.12:8181/hostname"])
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "app-node-2"
+
+
+def test_what_a_pod_receives_is_limited_by_the_bandwidth_plugin(lab: Lab, pods: dict[str, str]) -> None:
+    (row,) = json.loads(antctl(lab, "node-1", "get", "podinterface", "app-node-1", "-o", "json"))
+    device = row["interfaceName"]
+    shown = json.loads(node.execute(lab.record, "node-1", "tc", "-json", "qdisc", "show", "dev", device))
+    assert [(one["kind"], one["options"]["rate"]) for one in shown] == [("tbf", 200_000_000 // 8)]
 
 
 def test_a_pod_reaches_services_also_the_one_that_leads_back_to_it(lab: Lab, pods: dict[str, str]) -> None:
@@ -167,6 +175,8 @@ def test_antctl_shows_what_the_controller_sent_to_the_node_of_a_policys_pods(
 def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(
     lab: Lab, pods: dict[str, str], time: int
 ) -> None:
+    if time > 1:  # kubelet waits longer and longer before it starts a container of one Pod again
+        fresh_agent(lab, "node-1")
     address = pods["app-node-2"]
     serve = [*pod_namespace(lab, "node-2", address), sys.executable, traffic.__file__, "serve", address]
     send = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import select
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from agent_node import (
     antctl,
     health,
     in_agent,
+    kill,
     parent_of,
     pid_of,
     pod_namespace,
@@ -106,7 +106,7 @@ def test_without_ovsdb_an_add_says_try_again_and_pods_have_their_network_when_it
         if how == "hung":
             broken.enter_context(stopped(database))
         else:
-            os.kill(database, signal.SIGKILL)
+            kill(database)
             wait_for(
                 "a readyz that names it",
                 lambda: "[-]ovsdb failed: disconnected from OVSDB" in health(faulty, "node-2"),
@@ -129,7 +129,7 @@ def test_an_ovsdb_that_is_killed_interrupts_for_a_moment(faulty: Lab, pods: dict
     """It is started again before ovs-vswitchd tries to connect again, which it does at once and then after a second."""
     database = pid_of(faulty, "node-2", "ovsdb-server")
     with pinged(faulty, pods) as silence:
-        os.kill(database, signal.SIGKILL)
+        kill(database)
         wait_for(
             "a new one", lambda: pid_of(faulty, "node-2", "ovsdb-server") not in (0, database), seconds=20
         )
@@ -145,7 +145,7 @@ def test_flows_are_replayed_when_ovs_vswitchd_is_killed(
     agent, switch = pid_of(faulty, "node-2", "antrea-agent"), pid_of(faulty, "node-2", "ovs-vswitchd")
     before = flow_texts(faulty, "node-2")
     with pinged(faulty, pods) as silence:
-        os.kill(switch, signal.SIGKILL)
+        kill(switch)
         wait_for(
             "a livez that names it",
             lambda: "[-]ovs failed: disconnected from ovs-vswitchd" in health(faulty, "node-2", "livez"),
@@ -186,7 +186,7 @@ def test_what_vanished_while_the_agent_was_away_is_removed_and_pods_keep_theirs(
     agent = pid_of(faulty, "node-2", "antrea-agent")
     with pinged(faulty, pods) as silence:
         with stopped(parent_of(agent)):  # the loop that would start it again
-            os.kill(agent, signal.SIGKILL)
+            kill(agent)
             sandbox.vanish()
         wait_for("the next agent", lambda: pid_of(faulty, "node-2", "antrea-agent") != agent, seconds=10)
         wait_ready(faulty, "node-2")

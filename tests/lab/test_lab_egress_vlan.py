@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from admission_object import crd
-from agent_node import pid_of, pod_namespace, restart_agent, wait_ready
+from agent_node import kill, pid_of, pod_namespace, restart_agent, wait_ready
 from outside_host import source_of
 from own_lab import own_lab
 from quiet_pod import quiet_pods
@@ -153,7 +151,7 @@ def test_agents_that_are_killed_cost_no_connection_and_no_other_address_is_seen(
 
 def test_after_a_killed_switch_all_is_as_before(vlan_lab: Lab, egress: dict[str, str]) -> None:
     lab = vlan_lab
-    os.kill(pid_of(lab, "node-2", "ovs-vswitchd"), signal.SIGKILL)
+    kill(pid_of(lab, "node-2", "ovs-vswitchd"))
     wait_for("all as before", lambda: seen(lab) == EXPECTED, seconds=60)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import signal
 from typing import TYPE_CHECKING, Any
 
-from agent_node import antctl, in_agent, parent_of, pid_of, stopped, wait_ready
+from agent_node import antctl, in_agent, kill, parent_of, pid_of, stopped, wait_ready
 
 from antrea.errors import Unavailable
 from antrea.lab import node
@@ -121,7 +119,7 @@ def test_a_lost_ovsdb_is_told_within_seconds_and_so_is_its_return(lab: Lab) -> N
     before = info(lab, "node-2")
     database = pid_of(lab, "node-2", "ovsdb-server")
     with stopped(parent_of(database)):  # start_ovs, which would start it again
-        os.kill(database, signal.SIGKILL)
+        kill(database)
         wait_for(
             "the condition", lambda: status(info(lab, "node-2"))["OVSDBConnectionUp"] == "False", seconds=20
         )
