@@ -155,8 +155,8 @@ def processes() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def ours(directory: Path, start: Callable[..., subprocess.Popen[bytes]]) -> Contender:
-    """Open vSwitch with its userspace datapath, the agent and our plugin."""
+def open_vswitch(directory: Path, start: Callable[..., subprocess.Popen[bytes]]) -> tuple[int, ...]:
+    """With its userspace datapath, br-int and the gateway; returns the ids of its processes."""
     own = {f"OVS_{kind}DIR": str(directory) for kind in ("RUN", "LOG", "SYSCONF", "DB")}
     quiet = ("-vconsole:off", "-vsyslog:off", "-vfile:off")
     environment, database = {**os.environ, **own}, f"unix:{directory}/db.sock"
@@ -176,6 +176,12 @@ def ours(directory: Path, start: Callable[..., subprocess.Popen[bytes]]) -> Cont
     gateway = ("--", "set", "interface", "antrea-gw0", "type=internal", f'mac="{GATEWAY_MAC}"')
     kind = ("--", "set", "port", "antrea-gw0", "external_ids:antrea-type=gateway")
     sh(*vsctl, "add-port", "br-int", "antrea-gw0", *gateway, *kind)
+    return tuple(pids)
+
+
+def ours(directory: Path, start: Callable[..., subprocess.Popen[bytes]]) -> Contender:
+    """Open vSwitch, the agent and our plugin."""
+    pids = open_vswitch(directory, start)
     settings = json.dumps({"run_dir": str(directory), "directory": str(directory)})
     agent = start(sys.executable, "-m", "benchmarks.cni_add_agent", settings, cwd=ROOT)
     until(directory / "ready")
@@ -188,7 +194,7 @@ def ours(directory: Path, start: Callable[..., subprocess.Popen[bytes]]) -> Cont
         "cniSocket": str(directory / "cni.sock"),
     }
     plugin = ROOT / "cni" / "antrea-cni"
-    return Contender(plugin, json.dumps(config).encode(), ROOT, (agent.pid,), tuple(pids))
+    return Contender(plugin, json.dumps(config).encode(), ROOT, (agent.pid,), pids)
 
 
 def reference(directory: Path) -> Contender:
