@@ -18,7 +18,7 @@ from antrea.explain.world import World
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import Families, Realised
-from antrea.features.grouping.publication import Membership, PublishedPolicy
+from antrea.features.grouping.publication import Membership, Memberships, PublishedPolicy
 from antrea.features.network_policy.agent import FEATURE as POLICY
 from antrea.features.network_policy.conjunction import number
 from antrea.features.network_policy.rule import Conjunction, Rule
@@ -87,7 +87,8 @@ def told(found: Objects) -> Iterator[Fact]:
     engine = Engine(facts, [unit for feature in COMPUTED for unit in feature.units])
     plan = engine.plan()
     assert not engine.errors.standing, engine.errors.standing
-    for entry in plan.put:
+    members = (one for entry in plan.put if isinstance(entry, Memberships) for one in entry.each())
+    for entry in (*plan.put, *members):
         if isinstance(entry, PublishedPolicy) and NODE.name in entry.nodes:
             yield SentPolicy(entry.found)
         elif isinstance(entry, Membership) and entry.resource == "addressgroups":
