@@ -1,17 +1,20 @@
-"""`antctl trace-packet` in a real agent: the way of a packet on one Node, to another one, from it, and to nowhere."""
+"""What antctl says of packets before they are sent: the way that `trace-packet` shows in an agent, and what `explain` says from a workstation."""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import workstation
 from agent_node import antctl, pod_namespace
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
+from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +23,25 @@ if TYPE_CHECKING:
 
 PODS = {"trace-a": "node-1", "trace-b": "node-1", "trace-far": "node-2"}
 TUNNEL = 32768
+EXPLAINED = """
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: explained, namespace: default}
+spec:
+  podSelector: {matchLabels: {explained: far}}
+  policyTypes: [Ingress]
+  ingress: [{from: [{podSelector: {}}], ports: [{port: 81}]}]
+"""
+CONNECT = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=0.6).close()
+except ConnectionRefusedError:
+    print("arrived")
+except TimeoutError:
+    print("dropped")
+"""
+"""Nothing listens in these Pods."""
 LOCAL = ["L3Forwarding", "L2ForwardingCalc"]
 ROUTED = ["L3Forwarding", "L3DecTTL", "L2ForwardingCalc"]
 
@@ -98,6 +120,39 @@ def test_a_packet_of_a_pod_that_is_not_there_fails_in_one_sentence(
     with pytest.raises(Unavailable) as no:
         antctl(lab, "node-1", "trace-packet", *words)
     assert f"Error: request to server failed: {error}\n" in str(no.value)
+
+
+def explained(lab: Lab, port: int, code: int) -> dict[str, Any]:
+    words = ("explain", "--from", "default/trace-a", "--to", "default/trace-far", "--port", f"{port}/tcp")
+    found: dict[str, Any] = json.loads(workstation.run(lab, *words, "-o", "json", code=code).stdout)
+    return found
+
+
+def test_a_packet_is_explained_as_both_switches_and_the_network_treat_it(
+    lab: Lab, ports: dict[str, int]
+) -> None:
+    where = ("get", "pods", "trace-a", "trace-far", "-o", "jsonpath={.items[*].status.podIP}")
+    here, far = lab.api.kubectl(*where).split()
+    inside = pod_namespace(lab, "node-1", here)
+
+    def sent(port: int) -> str:
+        command = [*inside, sys.executable, "-c", CONNECT, far, str(port)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    lab.api.kubectl("label", "pod", "trace-far", "explained=far")
+    lab.api.apply(EXPLAINED)
+    try:
+        wait_for("the policy holds", lambda: sent(80) == "dropped", seconds=20)
+        closed, opened = explained(lab, 80, 3), explained(lab, 81, 0)
+        assert sent(81) == "arrived"
+    finally:
+        lab.api.kubectl("delete", "networkpolicy", "explained")
+    assert (closed["verdict"], closed["direction"], opened["verdict"]) == ("Drop", "Ingress", "Allow")
+    assert closed["changes"] == ["Add port 80/tcp to ingress rule 0 of K8sNetworkPolicy default/explained."]
+    for found in (closed, opened):
+        told = [(one["node"], one["direction"], one["agrees"]) for one in found["switches"]]
+        assert told == [("node-1", "Egress", True), ("node-2", "Ingress", True)]
+    assert any("IngressDefaultRule: " in flow for flow in closed["switches"][1]["flows"])
 
 
 def test_an_agent_shows_the_policies_and_groups_that_it_was_sent(lab: Lab) -> None:

@@ -37,11 +37,17 @@ def switch(ovs: OvsBridge) -> Iterator[Switch]:
     found.close()
 
 
+@pytest.fixture(scope="module")
+def trial() -> Trial:
+    """One for all, which looks for the least cluster once only."""
+    return Trial()
+
+
 @pytest.mark.parametrize("seed", range(25))
-def test_clusters_are_explained_as_they_are_enforced(switch: Switch, seed: int) -> None:
-    trial = Trial()
+def test_clusters_are_explained_as_they_are_enforced(switch: Switch, trial: Trial, seed: int) -> None:
+    known = len(trial.differences)
     trial.cluster(switch, seed, PACKETS)
-    assert trial.differences == []
+    assert trial.differences[known:] == []
 
 
 def test_what_a_failure_shows_is_the_least_cluster_that_has_it() -> None:
