@@ -205,7 +205,11 @@ def test_start_ovs_waits_for_flows_starts_again_what_died_and_ends_on_term(node:
     kill -9 $(cat /var/run/openvswitch/ovsdb-server.pid)
     wait_for 'ovs-vsctl --timeout=1 list-br 2>/dev/null'
     [ "$id" = "$(ovs-vsctl get Open_vSwitch . external_ids:system-id)" ] || echo another system-id
+    touch /var/run/openvswitch/antrea-agent.ending # as an agent does that ends at the same time
     kill $main
+    sleep 0.6 # longer than it waits for such an agent to say so
+    container_liveness_probe ovs && echo waits for the agent
+    rm /var/run/openvswitch/antrea-agent.ending
     wait $main
     echo ended with $?
     ls /var/run/openvswitch
@@ -216,6 +220,7 @@ def test_start_ovs_waits_for_flows_starts_again_what_died_and_ends_on_term(node:
         '{flow-restore-wait="true", hw-offload="false", max-revalidator="200"}',
         '"true"',
         "t",
+        "waits for the agent",
         "ended with 0",
         "conf.db",
     ]
