@@ -52,8 +52,8 @@ class Gossip:
         assert self.facts.get(Leaving)
         assert self.file.exists()
         self.left += 1
-        self.facts.put(EgressOwner("web", "n2"))
         loop = asyncio.get_running_loop()
+        loop.call_later(0.1, self.facts.put, EgressOwner("web", "n2"))
         loop.call_later(0.5, self.facts.drop, LocalAddress, IP)
 
 
