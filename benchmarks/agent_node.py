@@ -87,6 +87,7 @@ class AgentNode:
             "ovsRunDir": str(directory),
             "cniSocket": str(directory / "antrea" / "cni.sock"),
             "hostProcPathPrefix": "/",
+            "policyFailOpen": True,
             "clientConnection": {"kubeconfig": str(self.api.kubeconfig)},
         }
         (directory / "agent.conf").write_bytes(msgspec.yaml.encode(config))

@@ -76,11 +76,15 @@ async def run(settings: Settings) -> None:
         facts.put(pod, urgent=True)
         await engine.settled(PodInterface, pod.key)
 
+    async def covered(pod: str, uid: str) -> None:
+        await engine.stand(Flow)
+
     wiring = Wiring(
         OvsPodPorts(db, "br-int"),
         NetnsWorker(),
         node=lambda: facts.get(ThisNode),
         settle=settle,
+        covered=covered,
         ipam_directory=directory / "ipam",
         tx_off=True,
     )

@@ -23,6 +23,7 @@ from antrea.agent.nodes import ThisFeed, own_node, pod_feed
 from antrea.agent.readiness import Readiness
 from antrea.agent.switch_care import SwitchCare
 from antrea.agent.switch_packets import SwitchPackets
+from antrea.agent.word import Word
 from antrea.apis.annotation import NodeAnnotation
 from antrea.apis.core import ObjectReference
 from antrea.apis.policy_report import PolicyReport
@@ -181,6 +182,7 @@ class Agent:
             self.netns,
             node=lambda: self.facts.get(ThisNode),
             settle=self._settle,
+            covered=self._covered,
             host_proc_prefix=config.host_proc_path_prefix,
             tx_off=config.ovs_datapath_type == "netdev" or config.disable_tx_checksum_offload,
         )
@@ -195,6 +197,7 @@ class Agent:
             namespace=own_namespace(),
             path=config.antrea_client_connection.kubeconfig,
         )
+        self.word = Word(self.facts, self.controlplane, fail_open=config.policy_fail_open)
         self.health = Health(self.ready, lambda: self.controlplane.trouble, lambda: self.cni.trouble)
         self.view = AgentView(
             lambda: configuration.now,
@@ -340,6 +343,10 @@ class Agent:
     async def _settle(self, pod: PodInterface) -> None:
         self.facts.put(pod, urgent=True)
         await self.engine.settled(PodInterface, pod.key)
+
+    async def _covered(self, pod: str, uid: str) -> None:
+        await self.word.covers(pod, uid)
+        await self.engine.stand(Flow)
 
     def _holds(self, ip: str) -> bool:
         return self.facts.get(LocalAddress, ip) is not None

@@ -48,6 +48,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     if_name: str = ""
     pod_namespace: str = ""
     pod_name: str = ""
+    pod_uid: str = ""
+    """Empty if the runtime does not say."""
     config: NetworkConfig
 
     @property
@@ -94,6 +96,7 @@ def read_call(line: bytes) -> Call:
         if_name=request.if_name,
         pod_namespace=args.get("K8S_POD_NAMESPACE", ""),
         pod_name=args.get("K8S_POD_NAME", ""),
+        pod_uid=args.get("K8S_POD_UID", ""),
         config=config,
     )
 

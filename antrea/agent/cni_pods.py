@@ -48,7 +48,7 @@ class PodInterfaces:
             allocation = await self._on.ipam.allocate(call.container_id, call.if_name)
         if standing := await self._connected(call, allocation):
             with answering(Code.CONFIG_INTERFACE_FAILURE):
-                await self._settle(standing.name, standing.pod)
+                await self._settle(call, standing.name, standing.pod)
             self._added.add(call.container_id)
             return _attached(standing.name, standing.pod.mac, allocation)
         try:
@@ -123,16 +123,17 @@ class PodInterfaces:
             if_dev=call.if_name,
             netns=veth.netns_path,
         )
-        await self._settle(name, pod)
+        await self._settle(call, name, pod)
         self._added.add(call.container_id)
         self._announcer.announce(pod)
         return _attached(name, mac, allocation)
 
-    async def _settle(self, name: str, pod: PodPort) -> None:
+    async def _settle(self, call: Call, name: str, pod: PodPort) -> None:
         fact = await self._on.ports.add(name, pod)
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._on.settle(fact)
+                await self._on.covered(call.pod, call.pod_uid)
         except TimeoutError:
             raise Unavailable(f"flows of {name}, not in place within {SETTLE_SECONDS:g} s") from None
 

@@ -26,6 +26,12 @@ class Settles(Protocol):
     async def __call__(self, pod: PodInterface) -> None: ...
 
 
+class Covers(Protocol):
+    """Returns when all policies for a Pod ("namespace/name", UID if it is known) stand. Raises Unavailable if that takes too long."""
+
+    async def __call__(self, pod: str, uid: str, /) -> None: ...
+
+
 class Wiring:
     """`node` tells what is known of this Node at the moment of the call.
 
@@ -39,6 +45,7 @@ class Wiring:
         *,
         node: Callable[[], ThisNode | None],
         settle: Settles,
+        covered: Covers,
         ipam_directory: Path = DIRECTORY,
         host_proc_prefix: str = "",
         tx_off: bool = False,
@@ -47,6 +54,7 @@ class Wiring:
         self.netns = netns
         self.node = node
         self.settle = settle
+        self.covered = covered
         self._directory = ipam_directory
         self._prefix = host_proc_prefix
         self._tx_off = tx_off

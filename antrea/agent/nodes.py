@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the mirror of a static Pod: the UID that kubelet gave it."""
+
 
 async def own_node(kube: Kube, name: str) -> Node:
     """The Node this agent runs on. Raises Unavailable if the API server does not know it (yet) or is away."""
@@ -100,7 +103,13 @@ def pod_feed(kube: Kube, this: str) -> KindFeed[Pod]:
     """Feed of LocalPod: the Pods of this Node that have a network of their own."""
 
     def row(pod: Pod) -> LocalPod | None:
-        return None if pod.spec.host_network else LocalPod(pod.metadata.namespace, pod.metadata.name)
+        meta = pod.metadata
+        uid = meta.annotations.get(MIRROR, meta.uid)
+        return (
+            None
+            if pod.spec.host_network
+            else LocalPod(meta.namespace, meta.name, uid, int(meta.resource_version or 0))
+        )
 
     return KindFeed(
         kube, "/api/v1/pods", Pod, fact=LocalPod, row=row, query={"fieldSelector": f"spec.nodeName={this}"}

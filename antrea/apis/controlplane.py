@@ -15,6 +15,8 @@ from antrea.apis.meta import Int32, Int64, ObjectMetadata, Wire
 from antrea.apis.schema import doc
 
 GROUP, VERSION = "controlplane.antrea.io", "v1beta2"
+PROCESSED = f"{GROUP}/processed-pods"
+"""Annotation of a watch's bookmarks, which upstream has not: all that a Node needs to know of its Pods, up to this resourceVersion, has been told."""
 
 
 class PodReference(Wire, frozen=True, kw_only=True):

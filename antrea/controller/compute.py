@@ -10,6 +10,7 @@ from antrea.apis import system
 from antrea.apis.core import ObjectReference
 from antrea.apis.egress_address import EgressAddress
 from antrea.apis.status import Status
+from antrea.controller.heard import Heard
 from antrea.controller.leaders_sink import LeadersSink
 from antrea.controller.policy_metrics import policy_metrics
 from antrea.controller.publish import PublishSink
@@ -88,8 +89,12 @@ class Computation:
         statuses.follow(self._engine.resync)
         for off in (one.fact for feature in FEATURES if feature not in features for one in feature.watched):
             facts.synced(off)  # nothing of it counts, and that is known
+        self._heard = Heard(facts, lambda: any(feed.trouble for feed in self._feeds.values()))
         self._feeds = {
-            one.path: KindFeed(kube, one.path, one.kind, fact=one.fact, row=one.row) for one in watched
+            one.path: KindFeed(
+                kube, one.path, one.kind, fact=one.fact, row=one.row, heard=self._heard.of(one.fact)
+            )
+            for one in watched
         }
 
     async def run(self) -> None:
@@ -98,6 +103,7 @@ class Computation:
             tasks.create_task(self._engine.run(), name="engine")
             for path, feed in self._feeds.items():
                 tasks.create_task(feed.run(self._facts), name=f"feed of {path}")
+            tasks.create_task(self._heard.run(), name="heard")
             tasks.create_task(self._lead.meanwhile(self._term), name="term")
 
     async def _tell(self, event: Tell) -> None:

@@ -68,6 +68,10 @@ class Publisher:
         """A whole pass has been published: watches may begin."""
         self._channel.say(wire.Synced(group, resource))
 
+    def processed(self, node: str, version: int) -> None:
+        """All about the Pods of this Node, up to this resourceVersion, has been said."""
+        self._channel.say(wire.Processed(node, version))
+
     def leader(self, address: str, *, own: bool) -> None:
         """How the election stands: this replica leads, or the one at `address`, or none."""
         self._channel.say(wire.Leader(own, address))

@@ -16,6 +16,7 @@ from antrea.features.grouping.publication import (
     GroupSpan,
     Membership,
     Memberships,
+    Processed,
     PublishedPolicy,
 )
 
@@ -78,7 +79,7 @@ class _Delta(msgspec.Struct):
 
 
 class PublishSink:
-    """Takes GroupHead, GroupSpan, Membership, Memberships and PublishedPolicy."""
+    """Takes GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy and Processed."""
 
     def __init__(self, publisher: Publisher, left: Left, plurals: Collection[str]) -> None:
         """`plurals`: the kinds that are told; nobody hears of others."""
@@ -101,6 +102,7 @@ class PublishSink:
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         """Never refuses; the front takes all that was said, or has ended."""
         deltas: dict[Name, _Delta] = defaultdict(_Delta)
+        marks = [entry for entry in put if isinstance(entry, Processed)]
         (policies, put_groups), (withdrawn, dropped) = _apart(put), _apart(drop)
         for entry in put_groups:
             self._put(entry, deltas)
@@ -121,6 +123,8 @@ class PublishSink:
         for name in gone:
             del self._told[name]
             self._publisher.drop(GROUP, *name)
+        for mark in marks:
+            self._publisher.processed(mark.node, mark.version)
         await self._publisher.drained()
 
     async def resync(self, entries: Sequence[Any]) -> None:
@@ -207,4 +211,4 @@ class PublishSink:
 def _apart(entries: Sequence[Any]) -> tuple[list[PublishedPolicy], list[Any]]:
     """The policies, and what is about groups."""
     policies = [entry for entry in entries if isinstance(entry, PublishedPolicy)]
-    return policies, [entry for entry in entries if not isinstance(entry, PublishedPolicy)]
+    return policies, [entry for entry in entries if not isinstance(entry, PublishedPolicy | Processed)]

@@ -114,6 +114,9 @@ async def apply(channel: wire.Channel, objects: Objects, computing: Computing, l
             computing.take(frame)
         elif isinstance(frame, wire.Leader):
             leading.tell(frame)
+        elif isinstance(frame, wire.Processed):
+            for store in objects.stores.values():
+                store.processed(frame.node, frame.version)
         else:
             publish(objects, frame)
         if count % SLICE == 0:

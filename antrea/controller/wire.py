@@ -88,6 +88,13 @@ class Synced(Frame, frozen=True):
     resource: str
 
 
+class Processed(Frame, frozen=True):
+    """All about the Pods of this Node, up to this resourceVersion, has been said."""
+
+    node: str
+    version: int
+
+
 class Ask(Frame, frozen=True):
     """A question of the front; `found` is the posted object, or NOTHING."""
 
@@ -167,6 +174,7 @@ Said = (
     | Change
     | Drop
     | Synced
+    | Processed
     | Ask
     | Answer
     | CatchUp

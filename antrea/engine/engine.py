@@ -192,6 +192,23 @@ class Engine:
                     return
             await pulse.wait()
 
+    async def stand(self, kind: type) -> None:
+        """Return once every write made so far was seen and what it changed about entries of `kind` is applied, known noes aside.
+
+        What is written meanwhile is not waited for.
+        """
+        mark, left = self.facts.writes, None
+        while True:
+            pulse = self._pulse
+            if left is None and self._turns.covered >= mark:
+                left = [ref for ref in self._ledger.waiters if ref[0] is kind]
+            if left is not None:
+                lane = self._ledger.lane(kind)
+                left = [ref for ref in left if ref in self._ledger.waiters and not lane.refusal(ref)]
+                if not left:
+                    return
+            await pulse.wait()
+
     async def quiet(self, *, reports: bool = True) -> None:
         """Return once every write made so far is applied and nothing is under way, known noes and failing units aside.
 

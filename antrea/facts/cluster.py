@@ -31,6 +31,18 @@ class Pod(Fact, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
+class NodeHeard(Fact, frozen=True):
+    """What the Pod feed has heard of the Pods of a Node, written after their rows."""
+
+    node: str
+    version: int
+    """The highest resourceVersion of the last that it heard."""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
 class Namespace(Fact, frozen=True):
     """A Namespace with its labels, sorted; the Namespace feed writes it."""
 

@@ -10,6 +10,10 @@ class LocalPod(Fact, frozen=True):
 
     namespace: str
     name: str
+    uid: str = ""
+    """As kubelet knows it: that of a static Pod is not the UID of its mirror in the API."""
+    version: int = 0
+    """Its resourceVersion."""
 
     @property
     def key(self) -> str:

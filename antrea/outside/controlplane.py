@@ -8,12 +8,13 @@ parity: pkg/agent/client/client.go, endpoint_resolver.go
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from antrea.apis.controlplane import GROUP, VERSION
+from antrea.apis.controlplane import GROUP, PROCESSED, VERSION
 from antrea.apis.discovery import EndpointSlice
 from antrea.errors import AntreaError, Unavailable
 from antrea.facts.family import is_ipv6
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
+NOTHING, ALL = -1.0, math.inf
 SERVICE, CA = "antrea", "antrea-ca"
 WATCH_SECONDS = 3600.0
 """After which a watch is begun anew, so that a lost change would not stay lost for ever."""
@@ -90,6 +92,14 @@ class WatchedKind(Protocol):
     def read(self, found: msgspec.Raw, /) -> Told: ...
 
 
+class _Notes(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] = {}
+
+
+class _Bookmark(msgspec.Struct, frozen=True):
+    metadata: _Notes = _Notes()
+
+
 class _Line(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
@@ -103,13 +113,21 @@ class WatchFeed:
 
     def __init__(self, kind: WatchedKind, node: str) -> None:
         self._kind = kind
-        self._query = {"watch": "true", "fieldSelector": f"nodeName={node}"}
+        self._query = {
+            "watch": "true",
+            "fieldSelector": f"nodeName={node}",
+            "allowWatchBookmarks": "true",
+        }
         self._path = f"/apis/{GROUP}/{VERSION}/{kind.plural}"
         self._rows: dict[str, dict[Key, Fact]] = {}
         """Rows of each object."""
         self._heard_all = False
         self.listed = False
         """It has heard all there was when its watch began."""
+        self.processed = NOTHING
+        """Up to which resourceVersion of this Node's Pods it has heard all."""
+        self.marked: Callable[[], None] = lambda: None
+        """Called after a bookmark."""
         self.together: list[WatchFeed] = [self]
         """Those that tell what they heard first at one moment: a policy and its groups make sense only together."""
 
@@ -126,9 +144,11 @@ class WatchFeed:
         """Take in one event of the watch. Raises msgspec.DecodeError."""
         if event.type == "BOOKMARK":
             self.listed = True
+            self.processed = _processed(event.object)
             if not self._heard_all and all(feed.listed for feed in self.together):
                 for feed in self.together:
                     feed.tell_all(facts)
+            self.marked()
             return
         told = self._kind.read(event.object)
         rows = self._rows.setdefault(told.name, {})
@@ -158,6 +178,12 @@ class WatchFeed:
             facts.put(row)
 
 
+def _processed(bookmark: msgspec.Raw) -> float:
+    """A controller of upstream does not state it: what it tells is all there is to wait for. Raises msgspec.DecodeError."""
+    notes = msgspec.json.decode(bookmark, type=_Bookmark).metadata.annotations
+    return float(notes.get(PROCESSED, ALL))
+
+
 def _by_key(rows: Iterable[Fact]) -> dict[Key, Fact]:
     return {(type(row), row.key): row for row in rows}
 
@@ -175,10 +201,13 @@ class Controlplane:
         self._feeds = [WatchFeed(kind, node) for kind in kinds]
         for feed in self._feeds:
             feed.together = self._feeds
+            feed.marked = self._marked
         self.trouble = "not connected to antrea-controller yet"
         """Why there is no connection; empty while there is."""
         self.controller: Kube | None = None
         """The controller, while it is connected."""
+        self.marked: Callable[[], None] = lambda: None
+        """Called when `processed` may have changed."""
         self.connected: Callable[[], None] = lambda: None
         """Called once for each connection, when the controller has answered."""
 
@@ -195,6 +224,14 @@ class Controlplane:
                     log.warning("No connection to antrea-controller", err=str(why))
                 self.trouble = str(why)
             await pause.wait()
+
+    @property
+    def processed(self) -> float:
+        """Up to which resourceVersion of this Node's Pods all has been told that concerns them; NOTHING: none was heard yet."""
+        return min(feed.processed for feed in self._feeds)
+
+    def _marked(self) -> None:
+        self.marked()
 
     async def _access(self) -> Access:
         if self._path:

@@ -20,6 +20,10 @@ SLICE = 500
 """Rows that are dropped in one go: the loop breathes in between, as it does between pages of a list."""
 
 
+def _nobody(_: object) -> None:
+    """Nobody wants to know."""
+
+
 class KindFeed(Generic[T]):
     """Feed of `fact` rows: `row` maps an object to its row, or to None if it gives none (now).
 
@@ -36,13 +40,16 @@ class KindFeed(Generic[T]):
         fact: type[Fact],
         row: Callable[[T], Fact | None],
         query: Mapping[str, str] = NO_QUERY,
+        heard: Callable[[T], None] = _nobody,
     ) -> None:
+        """`heard` is called with each object that is there, whether it gives a row or not."""
         self._kube = kube
         self._path = path
         self._kind = kind
         self._fact = fact
         self._row = row
         self._query = query
+        self._heard = heard
         self._keys: dict[str, str] = {}
         """Name of an object -> key of its row."""
         self._unseen: set[str] = set()
@@ -73,6 +80,7 @@ class KindFeed(Generic[T]):
             self._unseen.update(self._keys.values())
             self._keys = {}
         for found in page.objects:
+            self._heard(found)
             if row := self._row(found):
                 self._unseen.discard(self._put(facts, _name(found), row))
         if not (page.first and page.last):
@@ -89,7 +97,10 @@ class KindFeed(Generic[T]):
 
     def _apply(self, facts: Facts, change: Put[T] | Drop[T]) -> None:
         name = _name(change.object)
-        row = self._row(change.object) if isinstance(change, Put) else None
+        row = None
+        if isinstance(change, Put):
+            self._heard(change.object)
+            row = self._row(change.object)
         before = self._keys.pop(name, None)
         key = self._put(facts, name, row) if row else None
         if before is not None and before != key:

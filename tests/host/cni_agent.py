@@ -20,7 +20,7 @@ import msgspec
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
-from antrea.errors import Refused
+from antrea.errors import Refused, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.ovsdb import Ovsdb
@@ -47,6 +47,8 @@ class Settings(msgspec.Struct):
     ready: bool = True
     refuse: str = ""
     """Why no flow of a Pod is taken."""
+    silent: bool = False
+    """antrea-controller has said nothing of any Pod."""
 
 
 class Mortal:
@@ -85,6 +87,11 @@ class Flows:
     def __init__(self, settings: Settings) -> None:
         self._mgmt = settings.mgmt
         self._refuse = settings.refuse
+        self._silent = settings.silent
+
+    async def covered(self, pod: str, uid: str) -> None:
+        if self._silent:
+            raise Unavailable(f"word of antrea-controller on policies for Pod {pod}, within 2 s")
 
     async def settle(self, pod: PodInterface) -> None:
         if self._refuse:
@@ -104,6 +111,7 @@ async def main(settings: Settings) -> None:
         cast("NetnsWorker", Mortal(worker, settings.die)),
         node=lambda: node,
         settle=Mortal(Flows(settings), settings.die).settle,
+        covered=Flows(settings).covered,
         ipam_directory=Path(settings.ipam),
         tx_off=True,
     )

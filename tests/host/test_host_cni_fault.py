@@ -148,6 +148,14 @@ def test_add_whose_flows_are_refused_is_rolled_back(node: CniNode) -> None:
     assert node.left() == NOTHING
 
 
+def test_add_of_a_pod_whose_policies_nobody_knows_says_try_again_and_leaves_nothing(node: CniNode) -> None:
+    node.start_agent(silent=True)
+    answer = node.call("ADD", node.pod("a"))
+    why = "Not available now: word of antrea-controller on policies for Pod default/a, within 2 s"
+    assert (answer.code, answer.json["msg"]) == (11, why)
+    assert node.left() == NOTHING
+
+
 def test_add_into_a_namespace_that_has_the_interface_already_is_rolled_back(node: CniNode) -> None:
     node.start_agent()
     pod = node.pod()

@@ -131,14 +131,28 @@ def pod_namespace(lab: Lab, where: str, address: str) -> list[str]:
     raise LookupError(f"no network namespace on {where} has {address}")
 
 
+PLACED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  nodeName: NODE
+  nodeSelector: {nobody: has}
+  tolerations: [{operator: Exists}]
+  containers: [{name: main, image: none}]
+"""
+"""A Pod that its kubelet refuses to run: others can connect it."""
+
+
 class Sandbox:
-    """A container that a runtime would connect: a network namespace on a node and its CNI calls."""
+    """A container that a runtime would connect: a Pod and a network namespace on a node, and its CNI calls."""
 
     def __init__(self, lab: Lab, where: str) -> None:
         self._lab = lab
         self._node = where
         self.container = uuid.uuid4().hex
         self.space = f"t-{self.container[:8]}"
+        lab.api.apply(PLACED.replace("NAME", self.space).replace("NODE", where))
 
     def call(self, command: str) -> Answer:
         """One CNI call through the plugin that the node has."""
@@ -164,7 +178,8 @@ class Sandbox:
         return Answer(body.get("code", 0), body, time.monotonic() - began)
 
     def vanish(self) -> None:
-        """The namespace ends, and nobody calls DEL."""
+        """Pod and namespace end, and nobody calls DEL."""
+        self._lab.api.kubectl("delete", "pod", self.space, "--force", "--grace-period=0", "--wait=false")
         node.execute(self._lab.record, self._node, "ip", "netns", "del", self.space)
 
     def remove(self) -> None:

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[2]
-CONFIG = {"ovsDatapathType": "system", "trafficEncapMode": "encap", "hostProcPathPrefix": "/"}
+CONFIG = {
+    "ovsDatapathType": "system",
+    "trafficEncapMode": "encap",
+    "hostProcPathPrefix": "/",
+    "policyFailOpen": True,  # there is no antrea-controller
+}
 # What the programs of a node write lies in its own memory, at the paths that they have in our Pods.
 HOLD = """
 for place in /run /var/lib /var/log; do mount -t tmpfs tmpfs $place; done

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from antrea.apis import core
 from antrea.engine import Unit
-from antrea.facts.cluster import ClusterNode, Entity, Namespace, Pod
+from antrea.facts.cluster import ClusterNode, Entity, Namespace, NodeHeard, Pod
 from antrea.facts.group import (
     ENTITY,
     NODE,
@@ -34,7 +34,13 @@ from antrea.features.grouping.member import (
     node_member,
     service_member,
 )
-from antrea.features.grouping.publication import Candidate, GroupHead, Membership, Memberships
+from antrea.features.grouping.publication import (
+    Candidate,
+    GroupHead,
+    Membership,
+    Memberships,
+    Processed,
+)
 from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.grouping.selector import looks, selects
 
@@ -132,6 +138,11 @@ def head(facts: Facts, group: Group) -> Iterator[GroupHead | GroupNodes]:
         yield GroupNodes(group.name, tuple(row.node for row in rows))
 
 
+def processed(_: Facts, heard: NodeHeard) -> Iterator[Processed]:
+    """After all that the Pods of that Node changed."""
+    yield Processed(heard.node, heard.version)
+
+
 FEATURE = ControllerFeature(
     name="Grouping",
     watched=(
@@ -147,5 +158,6 @@ FEATURE = ControllerFeature(
         Unit(ClusterNode, node_memberships, yields=(GroupNode,)),
         Unit(Candidate, among_themselves, yields=(GroupNode,)),
         Unit(Group, head, yields=(GroupNodes,)),
+        Unit(NodeHeard, processed),
     ),
 )

@@ -121,5 +121,19 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
         return self.found.metadata.name
 
 
-ENTRIES = (GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy)
+class Processed(msgspec.Struct, frozen=True):
+    """All that agents need to know of a Node's Pods, as they were at this resourceVersion, has been told before this."""
+
+    rank: ClassVar[int] = 40
+    category: ClassVar[int] = TOLD
+
+    node: str
+    version: int
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+ENTRIES = (GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy, Processed)
 """All classes of them."""

@@ -99,7 +99,9 @@ class Objects:
             return await watching.send(
                 request,
                 store,
-                lambda: store.watch(wanted.selection, form, mark_end=wanted.mark_end),
+                lambda: store.watch(
+                    wanted.selection, form, mark_end=wanted.mark_end, bookmarks=wanted.bookmarks
+                ),
                 watching.lifetime(wanted.seconds),
             )
         await _computed(store)

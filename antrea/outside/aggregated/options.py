@@ -30,6 +30,8 @@ class Options(msgspec.Struct, frozen=True):
     labels: tuple[Requirement, ...] = ()
     seconds: int | None = None
     """How long the client wants to watch."""
+    bookmarks: bool = False
+    """Whether bookmarks may come at any time."""
     mark_end: bool = False
     """Whether the bookmark is to say that it ends the initial events."""
 
@@ -56,6 +58,7 @@ def options(resource: Resource, asked: Attributes, query: Mapping[str, str]) -> 
         Selection(node, key, namespace or None),
         labels,
         int(seconds) if seconds else None,
+        bookmarks=bool(bookmarks),
         mark_end=bool(bookmarks and initial),
     )
 

@@ -11,6 +11,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from antrea.apis.controlplane import PROCESSED
 from antrea.apis.meta import ObjectMetadata
 from antrea.outside.aggregated.form import body
 from antrea.outside.aggregated.row import GroupRow, Row
@@ -39,6 +40,8 @@ class Store:
         self._rows: dict[str, Row] = {}
         self._watchers: dict[str | None, dict[Watcher, None]] = {}
         """By the Node they ask for."""
+        self._processed: dict[str, int] = {}
+        """By Node."""
         self._waiting: list[Callable[[], None]] = []
 
     def put(self, key: str, found: Any, span: frozenset[str] = NOBODY, places: Sequence[str] = ()) -> None:
@@ -130,13 +133,27 @@ class Store:
         """Nodes that somebody watches for."""
         return frozenset(node for node in self._watchers if node is not None)
 
-    def watch(self, selection: Selection, form: Form, *, mark_end: bool = False) -> Watcher:
+    def processed(self, node: str, version: int) -> None:
+        """All about the Pods of `node`, up to this resourceVersion, is here: those who watch for it, and ask, are told."""
+        self._processed[node] = version
+        for watcher in self._watchers.get(node, ()):
+            if watcher.bookmarks:
+                watcher.offer(self._bookmark(watcher.form, {PROCESSED: str(version)}))
+
+    def watch(
+        self, selection: Selection, form: Form, *, mark_end: bool = False, bookmarks: bool = False
+    ) -> Watcher:
         """A watcher that gets what is selected now, a bookmark, then changes; `forget` it at its end.
 
-        With `mark_end` the bookmark says that it ends the initial events.
+        With `mark_end` the bookmark says that it ends the initial events. With `bookmarks` it, and others that follow,
+        say up to where the Pods of the Node that is asked for are processed; upstream's agents take no other than the first.
         """
         watcher = Watcher(selection, form, self._now)
-        watcher.begin(self._initial(selection, form, mark_end=mark_end))
+        watcher.bookmarks = bookmarks and selection.node is not None
+        notes = {INITIAL_EVENTS_END: "true"} if mark_end else {}
+        if watcher.bookmarks and selection.node is not None:
+            notes[PROCESSED] = str(self._processed.get(selection.node, 0))
+        watcher.begin(self._initial(selection, form, notes))
         self._watchers.setdefault(selection.node, {})[watcher] = None
         return watcher
 
@@ -147,18 +164,18 @@ class Store:
         if not group:
             self._watchers.pop(watcher.selection.node, None)
 
-    def _initial(self, selection: Selection, form: Form, *, mark_end: bool) -> Iterable[Pieces]:
+    def _initial(self, selection: Selection, form: Form, notes: dict[str, str]) -> Iterable[Pieces]:
         kind = self.resource.kind
         for key in sorted(self._rows):
             row = self._rows[key]
             if selection.wants(key, row.span):
                 found, rest = row.whole(selection.node)
                 yield _line("ADDED", form.event(kind, found, rest))
-        meta = ObjectMetadata(
-            resource_version=str(self.version), annotations={INITIAL_EVENTS_END: "true"} if mark_end else {}
-        )
-        empty = self.resource.blank(meta)
-        yield _line("BOOKMARK", form.event(kind, empty, body(empty)))
+        yield self._bookmark(form, notes)
+
+    def _bookmark(self, form: Form, notes: dict[str, str]) -> Pieces:
+        empty = self.resource.blank(ObjectMetadata(resource_version=str(self.version), annotations=notes))
+        return _line("BOOKMARK", form.event(self.resource.kind, empty, body(empty)))
 
     def _publish(self, key: str, before: Row | None, after: Row | None, change: Change | None) -> None:
         """Tell those who saw it or need it now; what is the same for several of them is encoded once."""

@@ -43,6 +43,8 @@ class Watcher:
         self.selection = selection
         self.form = form
         self.wake: Callable[[], None] = _nobody
+        self.bookmarks = False
+        """Whether it wants to know what has been processed."""
         self.cut = ""
         """Why it was cut off; empty while it goes on."""
         self._now = now

@@ -38,6 +38,11 @@ async def settle(pod: PodInterface) -> None:
     raise Unavailable(f"engine for {pod.name}")
 
 
+async def covered(pod: str, uid: str) -> None:
+    """Nobody gets so far."""
+    raise Unavailable(f"word on {pod} {uid}")
+
+
 class Bench:
     """A server of a Node whose OVSDB is away."""
 
@@ -53,6 +58,7 @@ class Bench:
             worker,
             node=self._known,
             settle=settle,
+            covered=covered,
             ipam_directory=self.ipam,
         )
         self.server = CniServer(

@@ -123,6 +123,16 @@ async def test_channel_what_is_published_is_in_the_store_member_by_member() -> N
         assert all(store.synced for store in objects.stores.values())
 
 
+async def test_channel_every_store_hears_what_is_processed_after_what_was_published_before() -> None:
+    async with connected() as (publisher, objects, _, _):
+        publisher.put(CP, "networkpolicies", "p", NetworkPolicy(metadata=ObjectMetadata(name="p")))
+        publisher.processed("n1", 7)
+        publish_empty(publisher)
+        store = await settled(objects, "networkpolicies")
+        assert len(store) == 1
+        assert all(one._processed == {"n1": 7} for one in objects.stores.values())
+
+
 def question(resource: str, verb: str = "get", name: str = "x", **more: Any) -> Question:
     (row,) = (row for row in RESOURCES if row.plural == resource)
     return Question(row.group, resource, more.pop("subresource", ""), verb, "", name, **more)

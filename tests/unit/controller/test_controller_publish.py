@@ -15,6 +15,7 @@ from antrea.features.grouping.publication import (
     GroupSpan,
     Membership,
     Memberships,
+    Processed,
     PublishedPolicy,
 )
 
@@ -48,6 +49,9 @@ class Heard:
 
     def synced(self, _: str, resource: str) -> None:
         self.said.append(("synced", resource))
+
+    def processed(self, node: str, version: int) -> None:
+        self.said.append(("processed", node, version))
 
     async def drained(self) -> None:
         """Everything is taken at once."""
@@ -126,6 +130,14 @@ def test_a_pod_is_told_to_the_groups_that_it_enters_leaves_or_changes_in_and_to_
         changed("f", "n2", "n1"),
     ]
     assert told(start, ([], [pod("e", "f")]), ([pod("g")], [])) == [changed("g", "n1", "")]
+
+
+def test_a_node_is_told_what_is_processed_after_all_else() -> None:
+    told_last = told(([Processed("n1", 7), HEAD, belongs("a")], []))
+    assert told_last == [
+        ("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"]),
+        ("processed", "n1", 7),
+    ]
 
 
 def test_a_member_that_comes_before_its_group_is_told_with_it() -> None:

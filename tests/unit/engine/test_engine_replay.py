@@ -256,6 +256,29 @@ async def test_settled_waits_for_what_the_row_shares_with_others(world: Run) -> 
     assert w.state == {(Flow, "x"): Flow("x")}
 
 
+async def test_stand_waits_for_what_was_written_before_whoever_yields_it(world: Run) -> None:
+    w = world((Unit(Pod, lambda facts, pod: [Flow(pod.name)]),))
+    await w.engine.quiet()
+    w.flows.gate.clear()
+    w.facts.put(Pod("a", 1))
+    w.facts.put(Pod("b", 1))
+    waits = asyncio.create_task(w.engine.stand(Flow))
+    await until(lambda: w.flows.calls[-1:] == [("apply", ["a", "b"], [])])
+    assert not waits.done()
+    w.flows.gate.set()
+    await waits
+    assert set(w.state) == {(Flow, "a"), (Flow, "b")}
+
+
+async def test_stand_does_not_wait_for_what_is_refused(world: Run) -> None:
+    w = world((Unit(Pod, lambda facts, pod: [Flow(pod.name)]),))
+    w.flows.refuse("a")
+    w.facts.put(Pod("a", 1))
+    w.facts.put(Pod("b", 1))
+    await w.engine.stand(Flow)
+    assert set(w.state) == {(Flow, "b")}
+
+
 async def test_settled_says_when_the_unit_fails_or_the_entries_clash(world: Run) -> None:
     def odd(facts: Facts, pod: Pod) -> Iterator[Any]:
         yield Flow(pod.labels[0], (f"output:{pod.port}",))

@@ -14,7 +14,7 @@ from antrea.facts.egress import EgressPod
 from antrea.features.egress.agent import FEATURE
 from antrea.features.network_policy.agent import FEATURE as POLICY
 from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
-from antrea.outside.controlplane import WatchFeed
+from antrea.outside.controlplane import ALL, NOTHING, Controlplane, WatchFeed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -63,7 +63,8 @@ def test_the_watch_asks_for_this_node() -> None:
     server = Server([BOOKMARK])
     heard(Facts(), server)
     path = "/apis/controlplane.antrea.io/v1beta2/egressgroups"
-    assert server.asked == [(path, {"watch": "true", "fieldSelector": "nodeName=n1"})]
+    query = {"watch": "true", "fieldSelector": "nodeName=n1", "allowWatchBookmarks": "true"}
+    assert server.asked == [(path, query)]
 
 
 def test_nothing_is_known_before_the_bookmark_and_everything_after_it() -> None:
@@ -121,6 +122,31 @@ def test_a_policy_and_its_groups_are_known_at_one_moment_whichever_was_listed_fi
 def test_a_bookmark_of_later_changes_nothing() -> None:
     lines = [event("ADDED", "e", groupMembers=pods("a")), BOOKMARK, BOOKMARK]
     assert heard(Facts(), Server(lines)) == {"e ns/a"}
+
+
+def processed(version: int) -> bytes:
+    meta = {"annotations": {"controlplane.antrea.io/processed-pods": str(version)}}
+    return msgspec.json.encode({"type": "BOOKMARK", "object": {"metadata": meta}})
+
+
+def test_pods_are_processed_as_far_as_all_watches_say_and_wholly_where_a_controller_does_not_say() -> None:
+    plane = Controlplane(None, "n1", POLICY.watches, namespace="kube-system")  # type: ignore[arg-type]
+    told: list[float] = []
+    plane.marked = lambda: told.append(plane.processed)
+
+    def hear(number: int, *lines: bytes) -> None:
+        asyncio.run(plane._feeds[number].run(Server([*lines]), Facts(), lambda: None))  # type: ignore[arg-type]
+
+    assert plane.processed == NOTHING
+    hear(0, processed(7), processed(9))
+    hear(1, processed(8))
+    hear(2, processed(6), processed(9))
+    assert told == [NOTHING, NOTHING, NOTHING, 6, 8]
+    hear(1, BOOKMARK)
+    assert plane.processed == 9
+    for number in (0, 2):
+        hear(number, BOOKMARK)
+    assert plane.processed == ALL
 
 
 def test_what_is_no_event_ends_the_watch_with_its_path() -> None:

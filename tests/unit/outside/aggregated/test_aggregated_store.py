@@ -88,6 +88,26 @@ def test_store_only_who_asks_for_it_is_told_that_initial_events_end() -> None:
     }
 
 
+def test_store_who_watches_for_a_node_and_asks_is_told_how_far_its_pods_are_processed() -> None:
+    store = Store(resource("networkpolicies"))
+    store.processed("n1", 7)
+    asks = {node: store.watch(Selection(node), Json(store.resource), bookmarks=True) for node in ("n1", "n2")}
+    everything = store.watch(Selection(), Json(store.resource), bookmarks=True)
+    silent = watch(store, "n1")
+    store.put("a", policy("a"), frozenset({"n1"}))
+    store.processed("n1", 9)
+
+    def notes(watcher: Watcher) -> list[tuple[str, Any]]:
+        return [(kind, found["metadata"].get("annotations")) for kind, found in lines(watcher)]
+
+    def until(version: int) -> dict[str, str]:
+        return {"controlplane.antrea.io/processed-pods": str(version)}
+
+    assert notes(asks["n1"]) == [("BOOKMARK", until(7)), ("ADDED", None), ("BOOKMARK", until(9))]
+    assert notes(asks["n2"]) == [("BOOKMARK", until(0))]
+    assert notes(silent) == notes(everything) == [("BOOKMARK", None), ("ADDED", None)]
+
+
 def test_store_a_change_of_span_is_added_for_one_node_and_deleted_for_another_and_nothing_for_a_third() -> (
     None
 ):

@@ -1,0 +1,91 @@
+"""Whether what antrea-controller has said covers a Pod of this Node, so that its first packet is judged.
+
+Upstream does not ask: a Pod that is ahead of the controller's word is open until that comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from antrea.errors import Unavailable
+from antrea.facts.pod import LocalPod
+from antrea.outside import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.engine import Facts
+
+log = klog.logger(__name__)
+
+SECONDS = 2.0
+"""How long a Pod's start waits."""
+SPARE = 64
+"""Pods that are remembered beyond twice those of the Node."""
+
+
+class Says(Protocol):
+    """What is asked of the connection to antrea-controller."""
+
+    marked: Callable[[], None]
+
+    @property
+    def processed(self) -> float: ...
+
+    @property
+    def trouble(self) -> str: ...
+
+
+class Word:
+    """Pods that were covered once stay so: what is known of them is changed by the controller's word alone."""
+
+    def __init__(self, facts: Facts, says: Says, *, fail_open: bool) -> None:
+        self._facts = facts
+        self._says = says
+        self._fail_open = fail_open
+        self._covered: set[str] = set()
+        """UIDs."""
+        self._news = asyncio.Event()
+        facts.listeners.append(self._news.set)
+        says.marked = self._news.set
+
+    async def covers(self, pod: str, uid: str) -> None:
+        """Returns when it does: "namespace/name", and its UID if the runtime has said. Raises Unavailable if it does not in time."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while (missing := self._lacks(pod, uid)) and not self._hopeless:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            missing = self._lacks(pod, uid)
+            if not self._fail_open:
+                raise Unavailable(f"{missing}, within {SECONDS:g} s") from None
+        if missing:
+            log.warning("A Pod starts before its policies are known", pod=pod, lacks=missing)
+
+    @property
+    def _hopeless(self) -> bool:
+        """Who prefers an open start does not wait for a controller that is away."""
+        return self._fail_open and bool(self._says.trouble)
+
+    def _lacks(self, pod: str, uid: str) -> str:
+        """What is missing; empty if nothing is."""
+        row = self._facts.get(LocalPod, pod)
+        if row is None or uid not in ("", row.uid):
+            return f"word of kube-apiserver on Pod {pod}"
+        if row.uid in self._covered:
+            return ""
+        if row.version > self._says.processed:
+            trouble = self._says.trouble
+            return f"word of antrea-controller on policies for Pod {pod}" + (
+                f" ({trouble})" if trouble else ""
+            )
+        self._remember(row.uid)
+        return ""
+
+    def _remember(self, uid: str) -> None:
+        self._covered.add(uid)
+        pods = self._facts.all(LocalPod)
+        if len(self._covered) > 2 * len(pods) + SPARE:
+            self._covered &= {pod.uid for pod in pods}

@@ -1,0 +1,137 @@
+"""A Pod starts when the controller's word covers it: not before, not for ever later, and never again for the same Pod."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.agent import word
+from antrea.agent.word import Word
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.facts.pod import LocalPod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SOON = 0.05
+
+
+class Controller:
+    """What has been heard of it."""
+
+    def __init__(self) -> None:
+        self.processed = -1.0
+        self.trouble = ""
+        self.marked: Callable[[], None] = lambda: None
+
+    def says(self, version: float) -> None:
+        self.processed = version
+        self.marked()
+
+
+class World:
+    def __init__(self, *, fail_open: bool = False) -> None:
+        self.facts = Facts()
+        self.controller = Controller()
+        self.word = Word(self.facts, self.controller, fail_open=fail_open)
+
+    async def covers(self, pod: str = "ns/a", uid: str = "u1") -> str:
+        """What is missing, empty if nothing is."""
+        try:
+            await self.word.covers(pod, uid)
+        except Unavailable as no:
+            return no.what
+        return ""
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word, "SECONDS", SOON)
+
+
+LATE = ", within 0.05 s"
+
+
+async def test_a_pod_waits_for_the_controller_to_come_as_far_as_its_version() -> None:
+    world = World()
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    world.controller.says(6)
+    waits = asyncio.create_task(world.covers())
+    await asyncio.sleep(0)
+    assert not waits.done()
+    world.controller.says(7)
+    assert await waits == ""
+
+
+async def test_a_pod_that_nobody_has_heard_of_waits_for_kube_apiserver() -> None:
+    world = World()
+    world.controller.says(9)
+    waits = asyncio.create_task(world.covers())
+    await asyncio.sleep(0)
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    assert await waits == ""
+    assert await world.covers("ns/b") == f"word of kube-apiserver on Pod ns/b{LATE}"
+
+
+async def test_a_pod_of_the_same_name_before_it_says_nothing_of_a_pod() -> None:
+    world = World()
+    world.facts.put(LocalPod("ns", "a", "u0", 7))
+    world.controller.says(9)
+    assert await world.covers(uid="u0") == ""
+    assert await world.covers(uid="u1") == f"word of kube-apiserver on Pod ns/a{LATE}"
+    assert await world.covers(uid="") == ""
+
+
+async def test_what_is_missing_is_said_after_a_bounded_time_with_the_trouble_there_is() -> None:
+    world = World()
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    missing = "word of antrea-controller on policies for Pod ns/a"
+    assert await world.covers() == missing + LATE
+    world.controller.trouble = "nobody listens"
+    assert await world.covers() == f"{missing} (nobody listens){LATE}"
+
+
+async def test_a_pod_that_was_covered_stays_so_whatever_becomes_of_it_and_of_the_controller() -> None:
+    world = World()
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    world.controller.says(7)
+    assert await world.covers() == ""
+    world.facts.put(LocalPod("ns", "a", "u1", 12))
+    world.controller.says(-1)
+    assert await world.covers() == ""
+
+
+async def test_pods_that_have_gone_are_forgotten() -> None:
+    world = World()
+    world.controller.says(9)
+    for number in range(3 * word.SPARE):
+        world.facts.put(LocalPod("ns", f"p{number}", f"u{number}", 1))
+        assert await world.covers(f"ns/p{number}", f"u{number}") == ""
+        world.facts.drop(LocalPod, f"ns/p{number}")
+    assert len(world.word._covered) <= word.SPARE
+
+
+async def test_who_prefers_an_open_start_to_none_gets_it_after_the_same_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(fail_open=True)
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    assert await world.covers() == ""
+    assert "A Pod starts before its policies are known" in caplog.text
+    caplog.clear()
+    world.controller.says(7)
+    assert await world.covers() == ""
+    assert not caplog.text
+
+
+async def test_who_prefers_an_open_start_does_not_wait_for_a_controller_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(word, "SECONDS", 60.0)
+    world = World(fail_open=True)
+    world.controller.trouble = "nobody listens"
+    async with asyncio.timeout(5):
+        assert await world.covers() == ""
