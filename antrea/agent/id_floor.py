@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from antrea.errors import Unavailable
-from antrea.features.network_policy.conjunction import POOL, RESERVED
+from antrea.features.network_policy.conjunction import RESERVED
+from antrea.features.network_policy.place import POOL
 from antrea.outside import klog
 
 if TYPE_CHECKING:

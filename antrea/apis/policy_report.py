@@ -1,4 +1,4 @@
-"""What an agent tells antrea-controller of a policy that its Node has realised."""
+"""What an agent tells antrea-controller of a policy that its Node has realised, or cannot."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ class PolicyReport(msgspec.Struct, frozen=True):
     """Name of the internal policy, the UID of the user's."""
     node: str
     generation: int
+    failure: str = ""
+    """Why a part of it cannot be enforced; empty if all is."""
 
     rank: ClassVar[int] = 1000
     category: ClassVar[int] = 0

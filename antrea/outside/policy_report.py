@@ -38,7 +38,12 @@ class PolicyReportSink:
             if controller is None:
                 raise Unavailable("connection to antrea-controller")
             path = f"/apis/{GROUP}/{VERSION}/networkpolicies/{entry.policy}/status"
-            node = {"nodeName": entry.node, "generation": entry.generation, "realizationFailure": False}
+            node = {
+                "nodeName": entry.node,
+                "generation": entry.generation,
+                "realizationFailure": bool(entry.failure),
+                "message": entry.failure,
+            }
             body = {
                 "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": "NetworkPolicyStatus",

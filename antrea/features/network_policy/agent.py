@@ -27,7 +27,7 @@ from antrea.features.network_policy.conjunction import (
     target_flows,
 )
 from antrea.features.network_policy.packet_in import packet_in_entries
-from antrea.features.network_policy.place import IN, OUT, RANKS
+from antrea.features.network_policy.place import IN, OUT, RANKS, Placed, has_place, placed_rules
 from antrea.features.network_policy.rule import (
     Conjunction,
     Rule,
@@ -128,13 +128,24 @@ def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
-    """Of Antrea's own policies the controller counts the Nodes that have realised them."""
+    """Of Antrea's own policies the controller counts the Nodes that have realised them, and shows why others have not."""
     node, realised = facts.get(ThisNode), facts.get(Realised)
     if node is None or realised is None or policy.found.tier_priority is None:
         return
     if realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
         meta = policy.found.metadata
-        yield PolicyReport(meta.name, node.name, meta.generation)
+        yield PolicyReport(meta.name, node.name, meta.generation, _failure(facts, policy))
+
+
+def _failure(facts: Facts, policy: SentPolicy) -> str:
+    """Which rules are not enforced as they are written; empty if all are."""
+    stated = zip(policy.found.rules, rules(facts, policy), strict=True)
+    names = [told.name for told, rule in stated if not has_place(facts, rule)]
+    if not names:
+        return ""
+    return (
+        f"no priority is free for {', '.join(names)}: Pods that should be denied something by them are closed"
+    )
 
 
 FEATURE = AgentFeature(
@@ -148,6 +159,7 @@ FEATURE = AgentFeature(
         Unit(Realised, packet_in_entries),
         Unit(SentPolicy, report),
         Unit(SentPolicy, rules, yields=(Rule, Stated)),
+        Unit(Rule, placed_rules, yields=(Placed,)),
         Unit(Rule, rule_conjunctions, yields=(Conjunction,)),
         Unit(PodInterface, target_conjunctions, yields=(Conjunction,)),
         Unit(SentAddressMember, peer_conjunctions, yields=(Conjunction,)),

@@ -13,8 +13,20 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.address import address_text, networks, service_matches
 from antrea.features.network_policy.packet_in import told_drop
-from antrea.features.network_policy.place import IN, OUT, SERVICE, TO, Side, place, side
-from antrea.features.network_policy.rule import Conjunction, Rule, own_conjunctions, resolved, targets
+from antrea.features.network_policy.place import (
+    CLOSED,
+    IN,
+    OUT,
+    POOL,
+    SERVICE,
+    TO,
+    Side,
+    has_place,
+    place,
+    rule_table,
+    side,
+)
+from antrea.features.network_policy.rule import ALLOW, Conjunction, Rule, own_conjunctions, resolved, targets
 from antrea.features.network_policy.verdict import verdict_flows
 from antrea.openflow import action
 from antrea.openflow.action import DROP
@@ -33,7 +45,6 @@ if TYPE_CHECKING:
     from antrea.openflow.field import Action, Match
     from antrea.openflow.table import Table
 
-POOL = "conjunction"
 RESERVED = 1
 """Ids that are no rule's: 1 holds back DNS answers."""
 ISOLATES = 45
@@ -97,20 +108,31 @@ def target_matches(here: Side, pod: PodInterface) -> list[tuple[Match, ...]]:
     return [(TARGET_OF_PORT(pod.ofport).match,)]
 
 
+def closing_table(facts: Facts, rule: Rule) -> Table | None:
+    """Where Pods that the rule is for are closed to what nothing before allows; None if they are not, for its sake."""
+    if rule.isolates:
+        return side(rule).default
+    return None if rule.action == ALLOW or has_place(facts, rule) else rule_table(rule)
+
+
 # units
 
 
 def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """What no rule allows is dropped, in each direction in which a rule is for the Pod.
 
-    A job of its own: it stands also if the rules are too many for one message.
+    A job of its own: it stands also if the rules are too many for one message. A rule that cannot be enforced, and is
+    there to forbid, closes its Pods: at its table, so that those of the baseline leave open what others allow.
     """
-    closing = [rule for rule, _ in targets(facts, pod) if rule.isolates]
-    for here in (OUT, IN):
-        mine = [rule for rule in closing if side(rule) is here]
-        then = told_drop(facts, here.default) if any(rule.logging for rule in mine) else DROP
-        for match in target_matches(here, pod) if mine else ():
-            yield isolation(here.default, Priority.NORMAL, *match, then=then)
+    closed: dict[tuple[Side, Table], bool] = {}
+    for rule, _ in targets(facts, pod):
+        if (table := closing_table(facts, rule)) is not None:
+            closed[side(rule), table] = closed.get((side(rule), table), False) or (rule.isolates and rule.logging)
+    for (here, table), logging in closed.items():
+        priority = Priority.NORMAL if table is here.default else CLOSED
+        then = told_drop(facts, table) if logging else DROP
+        for match in target_matches(here, pod):
+            yield isolation(table, priority, *match, then=then)
 
 
 def target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
@@ -119,6 +141,7 @@ def target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     yield from united(
         part(facts, rule, found, side(rule).target, *match)
         for rule, member in targets(facts, pod)
+        if has_place(facts, rule)
         for found in own_conjunctions(facts, rule, member, target=True)
         for match in matches[side(rule)]
     )
@@ -130,6 +153,7 @@ def peer_flows(facts: Facts, row: SentAddressMember) -> Iterator[Flow]:
     yield from united(
         part(facts, rule, found, side(rule).peer, dst(address) if rule.egress else src(address))
         for rule in facts.by(Rule, "peer", row.group)
+        if has_place(facts, rule)
         for found in own_conjunctions(facts, rule, row.member, target=False)
         for address in addresses
     )
@@ -138,7 +162,7 @@ def peer_flows(facts: Facts, row: SentAddressMember) -> Iterator[Flow]:
 def conjunction_flows(facts: Facts, found: Conjunction) -> Iterator[Flow | Numbered]:
     """What a conjunction has beside Pods: its networks and ports, what it does, and its counters."""
     rule = facts.get(Rule, found.rule)
-    if rule is None:
+    if rule is None or not has_place(facts, rule):
         return
     versions = families(facts)
     yield from united(

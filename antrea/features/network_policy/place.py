@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from antrea.errors import Unavailable
+from antrea.facts.fact import Fact
 from antrea.openflow.fields import (
     EGRESS_RULE_CT_LABEL,
     INGRESS_RULE_CT_LABEL,
@@ -27,18 +29,23 @@ from antrea.openflow.tables import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from antrea.engine import Facts
     from antrea.features.network_policy.rule import Rule
     from antrea.openflow.field import Field
     from antrea.openflow.table import Table
 
+POOL = "conjunction"
 FROM, TO, SERVICE = 1, 2, 3
 """Numbers of the clauses, as far as a rule has them."""
 BASELINE_TIERS = (253, 254)
 """Those whose rules come after the ones of Kubernetes."""
+CLOSED = Priority.TOP_ANTREA_POLICY - 1
+"""Of what closes Pods in a table of Antrea's policies: above all rules, below accepted connections."""
 RANKS = (
-    (ANTREA_POLICY_EGRESS_RULE.name, 100, 65000),
-    (ANTREA_POLICY_INGRESS_RULE.name, 100, 65000),
+    (ANTREA_POLICY_EGRESS_RULE.name, 100, CLOSED - 1),
+    (ANTREA_POLICY_INGRESS_RULE.name, 100, CLOSED - 1),
     (EGRESS_DEFAULT_RULE.name, 10, 180),
     (INGRESS_DEFAULT_RULE.name, 10, 180),
 )
@@ -71,6 +78,17 @@ IN = Side(
 )
 
 
+class Placed(Fact, frozen=True):
+    """A rule with an order has its priority, and a number in the journal; derived. Without, it has no flows."""
+
+    rule: str
+    priority: int
+
+    @property
+    def key(self) -> str:
+        return self.rule
+
+
 class Place(NamedTuple):
     """Where the flows of one rule go."""
 
@@ -86,11 +104,33 @@ def side(rule: Rule) -> Side:
     return OUT if rule.egress else IN
 
 
-def place(facts: Facts, rule: Rule) -> Place:
-    """Raises Unavailable if the table has as many priorities as it can have."""
+def placed_rules(facts: Facts, rule: Rule) -> Iterator[Placed]:
+    """Raises Unavailable while its table has as many priorities as it can have, or the journal takes no number."""
+    if rule.order is None:
+        return
+    if not rule.named:
+        facts.id(POOL, rule.name)
+    yield Placed(rule.name, facts.rank(rule_table(rule).name, rule.order.rank))
+
+
+def rule_table(rule: Rule) -> Table:
+    """The table of its flows."""
     here = side(rule)
     if rule.order is None:
-        return Place(here.rule, Priority.NORMAL, Priority.LOW)
-    table = here.default if rule.order.tier in BASELINE_TIERS else here.antrea
-    priority = facts.rank(table.name, rule.order.rank)
-    return Place(table, priority, priority)
+        return here.rule
+    return here.default if rule.order.tier in BASELINE_TIERS else here.antrea
+
+
+def has_place(facts: Facts, rule: Rule) -> bool:
+    """Whether it can have flows."""
+    return rule.order is None or facts.get(Placed, rule.name) is not None
+
+
+def place(facts: Facts, rule: Rule) -> Place:
+    """Raises Unavailable if it has none."""
+    if rule.order is None:
+        return Place(rule_table(rule), Priority.NORMAL, Priority.LOW)
+    found = facts.get(Placed, rule.name)
+    if found is None:
+        raise Unavailable(f"a priority for rule {rule.name}")
+    return Place(rule_table(rule), found.priority, found.priority)
