@@ -17,6 +17,7 @@ from antrea.agent.cni_wiring import Wiring
 from antrea.agent.handover import NEWS, Handover, sentence
 from antrea.agent.health import Health
 from antrea.agent.id_floor import keep_clear
+from antrea.agent.lacking import follow
 from antrea.agent.membership import Membership, cluster_feed
 from antrea.agent.node_events import node_voice
 from antrea.agent.nodes import ThisFeed, own_node, pod_feed
@@ -281,6 +282,7 @@ class Agent:
         await self._listed(first, within=FIRST_LIST_SECONDS)
         self.ready.wait_for("flows and routes of this Node, not all in place")
         tasks.create_task(self.engine.run(), name="engine")
+        tasks.create_task(follow(self.engine, self.facts), name="lacking")
         tasks.create_task(switch.run(), name="switch")
         tasks.create_task(self.packets.run(), name="packets")
         tasks.create_task(tunnels.run(), name="tunnel neighbours")

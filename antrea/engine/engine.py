@@ -223,6 +223,14 @@ class Engine:
                 return
             await wait(pulse, self._pace.first)
 
+    def lacking(self) -> dict[tuple[str, str], str]:
+        """Units and keys of rows whose entries were refused, and why, until they stand as a whole."""
+        return {job.name: refused.why for job, refused in self._ledger.lacking.items()}
+
+    async def moved(self) -> None:
+        """Return when the next pass is over, or the next sink has answered."""
+        await self._pulse.wait()
+
     def standing(self) -> dict[Ref, Any]:
         """Everything wanted now, by class and key; where jobs clash, what stands instead."""
         out: dict[Ref, Any] = {}

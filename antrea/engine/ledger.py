@@ -53,6 +53,8 @@ class Ledger:
         self.waiters: dict[Ref, Job | list[Job]] = {}
         """Jobs whose contribution to a ref does not stand yet: most often one, which stands for itself."""
         self.held: dict[Job, None] = {}
+        self.lacking: dict[Job, Refused] = {}
+        """Jobs that were held back and have not stood as a whole since, also while they try again."""
         self.busy = False
         """A pass is running: what it touched is reviewed at its end, not before."""
         self._facts = facts
@@ -171,6 +173,7 @@ class Ledger:
         if not job.whole:
             return
         job.good, job.tries = job.given, 0
+        self.lacking.pop(job, None)
         for ref in job.leaving:
             self._facts.ids.give_back(ref)
         job.leaving = NOTHING
@@ -216,6 +219,7 @@ class Ledger:
         job.held = hold
         job.tries += 1
         self.held[job] = None
+        self.lacking[job] = hold.refused
         self._errors.note("held", job.held_name, hold.refused)
         changed = [*job.given, *job.good]
         self.give(job, job.good)
@@ -241,6 +245,7 @@ class Ledger:
             or self.touched_rows
             or self.waiters
             or self.held
+            or self.lacking
             or any(
                 lane.confirmed or lane.doubtful or lane.errands or lane.noes
                 for lane in self._of_type.values()

@@ -27,7 +27,7 @@ from antrea.features.network_policy.conjunction import (
     target_flows,
 )
 from antrea.features.network_policy.packet_in import packet_in_entries
-from antrea.features.network_policy.place import IN, OUT, RANKS, Placed, has_place, placed_rules
+from antrea.features.network_policy.place import IN, OUT, RANKS, Placed, placed_rules
 from antrea.features.network_policy.rule import (
     Conjunction,
     Rule,
@@ -44,6 +44,7 @@ from antrea.features.network_policy.sent import (
     SentAppliedMember,
     SentPolicy,
 )
+from antrea.features.network_policy.unenforced import missing, why_not
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
@@ -139,13 +140,11 @@ def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
 
 def _failure(facts: Facts, policy: SentPolicy) -> str:
     """Which rules are not enforced as they are written; empty if all are."""
-    stated = zip(policy.found.rules, rules(facts, policy), strict=True)
-    names = [told.name for told, rule in stated if not has_place(facts, rule)]
-    if not names:
-        return ""
-    return (
-        f"no priority is free for {', '.join(names)}: Pods that should be denied something by them are closed"
-    )
+    lacks = missing(facts)
+    own = (row for row in rules(facts, policy) if isinstance(row, Rule))
+    stated = zip(policy.found.rules, own, strict=True)
+    reasons = {told.name: why for told, rule in stated if (why := why_not(facts, lacks, rule))}
+    return "; ".join(f"{name}: {why}" for name, why in reasons.items())
 
 
 FEATURE = AgentFeature(

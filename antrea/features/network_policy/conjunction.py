@@ -27,6 +27,7 @@ from antrea.features.network_policy.place import (
     side,
 )
 from antrea.features.network_policy.rule import ALLOW, Conjunction, Rule, own_conjunctions, resolved, targets
+from antrea.features.network_policy.unenforced import missing, why_not
 from antrea.features.network_policy.verdict import verdict_flows
 from antrea.openflow import action
 from antrea.openflow.action import DROP
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.ovs import PodInterface
     from antrea.features.network_policy.sent import SentAddressMember
+    from antrea.features.network_policy.unenforced import Missing
     from antrea.openflow.field import Action, Match
     from antrea.openflow.table import Table
 
@@ -108,11 +110,11 @@ def target_matches(here: Side, pod: PodInterface) -> list[tuple[Match, ...]]:
     return [(TARGET_OF_PORT(pod.ofport).match,)]
 
 
-def closing_table(facts: Facts, rule: Rule) -> Table | None:
-    """Where Pods that the rule is for are closed to what nothing before allows; None if they are not, for its sake."""
+def closing_table(facts: Facts, lacks: Missing, rule: Rule, pod: PodInterface) -> Table | None:
+    """Where the Pod, which the rule is for, is closed to what nothing before allows; None if it is not, for its sake."""
     if rule.isolates:
         return side(rule).default
-    return None if rule.action == ALLOW or has_place(facts, rule) else rule_table(rule)
+    return rule_table(rule) if rule.action != ALLOW and why_not(facts, lacks, rule, pod.key) else None
 
 
 # units
@@ -124,9 +126,10 @@ def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     A job of its own: it stands also if the rules are too many for one message. A rule that cannot be enforced, and is
     there to forbid, closes its Pods: at its table, so that those of the baseline leave open what others allow.
     """
+    lacks = missing(facts)
     closed: dict[tuple[Side, Table], bool] = {}
     for rule, _ in targets(facts, pod):
-        if (table := closing_table(facts, rule)) is not None:
+        if (table := closing_table(facts, lacks, rule, pod)) is not None:
             closed[side(rule), table] = closed.get((side(rule), table), False) or (rule.isolates and rule.logging)
     for (here, table), logging in closed.items():
         priority = Priority.NORMAL if table is here.default else CLOSED

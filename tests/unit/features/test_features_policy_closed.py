@@ -21,6 +21,7 @@ from policy_world import (
 
 from antrea.apis.policy_report import PolicyReport
 from antrea.errors import Unavailable
+from antrea.facts.lacking import Lacking
 from antrea.facts.node import ThisNode
 from antrea.openflow.flow import Flow
 
@@ -41,7 +42,7 @@ ROWS = (
     *applied("d", member("db")),
     *addresses("peers", member("far", "10.10.1.5")),
 )
-FULL = "no priority is free for {}: Pods that should be denied something by them are closed"
+FULL = "r: no priority is free"
 
 
 def world(*tables: str, room: int = 1) -> tuple[Facts, Engine]:
@@ -80,7 +81,7 @@ def test_pods_of_a_rule_without_a_priority_are_closed_in_its_direction_and_no_ot
     facts.put(deny("second", action=action))
     engine.plan()
     assert closed(engine) == ["table=AntreaPolicyIngressRule,priority=64989,reg1=0x7 actions=drop"]
-    assert reports(engine) == {"first": "", "second": FULL.format("r")}
+    assert reports(engine) == {"first": "", "second": FULL}
 
 
 def test_what_a_pod_sends_is_closed_by_its_addresses() -> None:
@@ -105,7 +106,7 @@ def test_an_allowing_rule_without_a_priority_closes_nobody_and_is_reported() -> 
     facts.put(deny("second", action="Allow"))
     engine.plan()
     assert closed(engine) == []
-    assert reports(engine)["second"] == FULL.format("r")
+    assert reports(engine)["second"] == FULL
 
 
 def test_the_other_rules_of_such_a_pod_hold_on() -> None:
@@ -161,3 +162,44 @@ def test_a_rule_for_every_port_of_anybody_is_closed_as_well() -> None:
     facts.put(native("second", "g", rule("In", ANY, action="Drop")))
     engine.plan()
     assert closed(engine) == ["table=AntreaPolicyIngressRule,priority=64989,reg1=0x7 actions=drop"]
+
+
+def lacking(engine: Engine, facts: Facts, unit: str, part: str = "") -> None:
+    """Say that the switch refused what this unit wants for a row whose key has this part."""
+    keys = [key for found, jobs in engine._ledger.jobs.items() if found.name == unit for key in jobs]
+    facts.put(Lacking(unit, next(key for key in keys if part in key), "too long"))
+    engine.plan()
+
+
+@pytest.mark.parametrize(
+    ("unit", "part"), [("conjunction_flows", ""), ("target_flows", "web"), ("peer_flows", "")]
+)
+def test_pods_of_a_rule_of_which_the_switch_refuses_a_part_are_closed_and_its_policy_says_so(
+    unit: str, part: str
+) -> None:
+    facts, engine = world()
+    facts.put(deny("first"))
+    engine.plan()
+    assert (closed(engine), reports(engine)) == ([], {"first": ""})
+    lacking(engine, facts, unit, part)
+    assert reports(engine) == {"first": "r: too long"}
+    assert closed(engine) == ["table=AntreaPolicyIngressRule,priority=64989,reg1=0x7 actions=drop"]
+    facts.replace(Lacking, [])
+    engine.plan()
+    assert (closed(engine), reports(engine)) == ([], {"first": ""})
+
+
+def test_what_is_refused_for_one_pod_closes_no_other() -> None:
+    facts, engine = world()
+    facts.put(deny("first"))
+    engine.plan()
+    lacking(engine, facts, "target_flows", "db")
+    assert (closed(engine), reports(engine)) == ([], {"first": ""})
+
+
+def test_what_the_switch_refuses_of_rules_that_allow_closes_nobody() -> None:
+    facts, engine = world()
+    facts.put(deny("first", action="Allow"))
+    engine.plan()
+    lacking(engine, facts, "conjunction_flows")
+    assert (closed(engine), reports(engine)) == ([], {"first": "r: too long"})
