@@ -65,6 +65,7 @@ from antrea.outside.environment import own_namespace
 from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.journal import FileJournal
 from antrea.outside.kube_feed import KindFeed
+from antrea.outside.last_word import LastWord
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.nft import KINDS as NFT_KINDS
@@ -121,6 +122,8 @@ OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE, BFD})}
 SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
 EGRESS_KINDS = (Egress, EgressPod, LocalAddress, Member, PoolSelector)
 """The same of Egress, where its gate is on."""
+STATE = Path("/var/lib/antrea")
+"""Where what outlives a reboot is kept."""
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
 PAUSE_SECONDS = 1.0
@@ -198,6 +201,8 @@ class Agent:
             namespace=own_namespace(),
             path=config.antrea_client_connection.kubeconfig,
         )
+        kinds = [kind for watch in watches for kind in watch.facts]
+        self.last_word = LastWord(STATE / "last-word", kinds)
         self.word = Word(self.facts, self.controlplane, fail_open=config.policy_fail_open)
         self.health = Health(self.ready, lambda: self.controlplane.trouble, lambda: self.cni.trouble)
         self.view = AgentView(
@@ -223,10 +228,22 @@ class Agent:
                 self.tasks = tasks
                 tasks.create_task(self.cni.run(), name="CNI server")
                 tasks.create_task(self.api.run(), name="API server")
+                self._remember(tasks)
                 tasks.create_task(self.controlplane.run(self.facts), name="controlplane")
                 db = await self._database()
                 last.push_async_callback(db.close)
                 await self._connect(db, tasks)
+
+    def _remember(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin with what the controller said last; keep what it will say."""
+        last = self.last_word.read()
+        for row in last.rows:
+            self.facts.put(row)
+        self.word.covered.update(last.covered)
+        changed = asyncio.Event()
+        self.controlplane.listeners.append(changed.set)
+        keeps = self.last_word.follow(changed, self.controlplane.rows, lambda: self.word.covered)
+        tasks.create_task(keeps, name="last word")
 
     async def _database(self) -> Ovsdb:
         path = Path(self.config.ovs_run_dir, "db.sock")

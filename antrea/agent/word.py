@@ -28,7 +28,7 @@ SPARE = 64
 class Says(Protocol):
     """What is asked of the connection to antrea-controller."""
 
-    marked: Callable[[], None]
+    listeners: list[Callable[[], None]]
 
     @property
     def processed(self) -> float: ...
@@ -44,11 +44,11 @@ class Word:
         self._facts = facts
         self._says = says
         self._fail_open = fail_open
-        self._covered: set[str] = set()
-        """UIDs."""
+        self.covered: set[str] = set()
+        """UIDs of Pods that it covers, or did."""
         self._news = asyncio.Event()
         facts.listeners.append(self._news.set)
-        says.marked = self._news.set
+        says.listeners.append(self._news.set)
 
     async def covers(self, pod: str, uid: str) -> None:
         """Returns when it does: "namespace/name", and its UID if the runtime has said. Raises Unavailable if it does not in time."""
@@ -74,7 +74,7 @@ class Word:
         row = self._facts.get(LocalPod, pod)
         if row is None or uid not in ("", row.uid):
             return f"word of kube-apiserver on Pod {pod}"
-        if row.uid in self._covered:
+        if row.uid in self.covered:
             return ""
         if row.version > self._says.processed:
             trouble = self._says.trouble
@@ -85,7 +85,7 @@ class Word:
         return ""
 
     def _remember(self, uid: str) -> None:
-        self._covered.add(uid)
+        self.covered.add(uid)
         pods = self._facts.all(LocalPod)
-        if len(self._covered) > 2 * len(pods) + SPARE:
-            self._covered &= {pod.uid for pod in pods}
+        if len(self.covered) > 2 * len(pods) + SPARE:
+            self.covered &= {pod.uid for pod in pods}

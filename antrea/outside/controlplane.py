@@ -24,7 +24,7 @@ from antrea.outside.kube import Kube, Pause
 from antrea.outside.kube_access import Access, kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from antrea.engine import Facts
     from antrea.facts.fact import Fact
@@ -121,19 +121,20 @@ class WatchFeed:
         self._path = f"/apis/{GROUP}/{VERSION}/{kind.plural}"
         self._rows: dict[str, dict[Key, Fact]] = {}
         """Rows of each object."""
-        self._heard_all = False
+        self.whole = False
+        """What it has heard is all there is, and facts."""
         self.listed = False
         """It has heard all there was when its watch began."""
         self.processed = NOTHING
         """Up to which resourceVersion of this Node's Pods it has heard all."""
-        self.marked: Callable[[], None] = lambda: None
-        """Called after a bookmark."""
+        self.heard: Callable[[], None] = lambda: None
+        """Called after each event."""
         self.together: list[WatchFeed] = [self]
         """Those that tell what they heard first at one moment: a policy and its groups make sense only together."""
 
     async def run(self, kube: Kube, facts: Facts, opened: Callable[[], None]) -> None:
         """Until the watch ends. Raises Unavailable, Refused."""
-        self._rows, self._heard_all, self.listed = {}, False, False
+        self._rows, self.whole, self.listed = {}, False, False
         async for line in kube.stream(self._path, self._query, WATCH_SECONDS, opened):
             try:
                 self.hear(facts, msgspec.json.decode(line, type=_Line))
@@ -145,11 +146,14 @@ class WatchFeed:
         if event.type == "BOOKMARK":
             self.listed = True
             self.processed = _processed(event.object)
-            if not self._heard_all and all(feed.listed for feed in self.together):
+            if not self.whole and all(feed.listed for feed in self.together):
                 for feed in self.together:
                     feed.tell_all(facts)
-            self.marked()
-            return
+        else:
+            self._change(facts, event)
+        self.heard()
+
+    def _change(self, facts: Facts, event: _Line) -> None:
         told = self._kind.read(event.object)
         rows = self._rows.setdefault(told.name, {})
         new = {} if event.type == "DELETED" else _by_key(told.come)
@@ -158,9 +162,14 @@ class WatchFeed:
         if event.type == "DELETED":
             del self._rows[told.name]
 
+    @property
+    def rows(self) -> Iterator[Fact]:
+        """All of its rows."""
+        return (row for rows in self._rows.values() for row in rows.values())
+
     def tell_all(self, facts: Facts) -> None:
         """What it has heard is all there is."""
-        self._heard_all = True
+        self.whole = True
         for kind in self._kind.facts:
             found = (rows.items() for rows in self._rows.values())
             facts.replace(kind, [row for rows in found for (of, _), row in rows if of is kind])
@@ -171,10 +180,10 @@ class WatchFeed:
     ) -> None:
         for key in gone:
             rows.pop(key, None)
-            if self._heard_all:
+            if self.whole:
                 facts.drop(*key)
         rows.update(new)
-        for row in new.values() if self._heard_all else ():  # else told with the rest
+        for row in new.values() if self.whole else ():  # else told with the rest
             facts.put(row)
 
 
@@ -201,13 +210,13 @@ class Controlplane:
         self._feeds = [WatchFeed(kind, node) for kind in kinds]
         for feed in self._feeds:
             feed.together = self._feeds
-            feed.marked = self._marked
+            feed.heard = self._heard
         self.trouble = "not connected to antrea-controller yet"
         """Why there is no connection; empty while there is."""
         self.controller: Kube | None = None
         """The controller, while it is connected."""
-        self.marked: Callable[[], None] = lambda: None
-        """Called when `processed` may have changed."""
+        self.listeners: list[Callable[[], None]] = []
+        """Called when something has been heard."""
         self.connected: Callable[[], None] = lambda: None
         """Called once for each connection, when the controller has answered."""
 
@@ -230,8 +239,15 @@ class Controlplane:
         """Up to which resourceVersion of this Node's Pods all has been told that concerns them; NOTHING: none was heard yet."""
         return min(feed.processed for feed in self._feeds)
 
-    def _marked(self) -> None:
-        self.marked()
+    def rows(self) -> list[Fact] | None:
+        """All rows there are; None while they are not told whole."""
+        if not all(feed.whole for feed in self._feeds):
+            return None
+        return [row for feed in self._feeds for row in feed.rows]
+
+    def _heard(self) -> None:
+        for tell in self.listeners:
+            tell()
 
     async def _access(self) -> Access:
         if self._path:

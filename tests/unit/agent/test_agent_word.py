@@ -25,11 +25,12 @@ class Controller:
     def __init__(self) -> None:
         self.processed = -1.0
         self.trouble = ""
-        self.marked: Callable[[], None] = lambda: None
+        self.listeners: list[Callable[[], None]] = []
 
     def says(self, version: float) -> None:
         self.processed = version
-        self.marked()
+        for tell in self.listeners:
+            tell()
 
 
 class World:
@@ -111,7 +112,7 @@ async def test_pods_that_have_gone_are_forgotten() -> None:
         world.facts.put(LocalPod("ns", f"p{number}", f"u{number}", 1))
         assert await world.covers(f"ns/p{number}", f"u{number}") == ""
         world.facts.drop(LocalPod, f"ns/p{number}")
-    assert len(world.word._covered) <= word.SPARE
+    assert len(world.word.covered) <= word.SPARE
 
 
 async def test_who_prefers_an_open_start_to_none_gets_it_after_the_same_time(

@@ -132,7 +132,7 @@ def processed(version: int) -> bytes:
 def test_pods_are_processed_as_far_as_all_watches_say_and_wholly_where_a_controller_does_not_say() -> None:
     plane = Controlplane(None, "n1", POLICY.watches, namespace="kube-system")  # type: ignore[arg-type]
     told: list[float] = []
-    plane.marked = lambda: told.append(plane.processed)
+    plane.listeners.append(lambda: told.append(plane.processed))
 
     def hear(number: int, *lines: bytes) -> None:
         asyncio.run(plane._feeds[number].run(Server([*lines]), Facts(), lambda: None))  # type: ignore[arg-type]
