@@ -137,11 +137,11 @@ kind: Pod
 metadata: {name: NAME}
 spec:
   nodeName: NODE
-  nodeSelector: {nobody: has}
   tolerations: [{operator: Exists}]
-  containers: [{name: main, image: none}]
+  volumes: [{name: never, configMap: {name: nobody-makes-this}}]
+  containers: [{name: main, image: none, volumeMounts: [{name: never, mountPath: /never}]}]
 """
-"""A Pod that its kubelet refuses to run: others can connect it."""
+"""A Pod that waits on its Node for a volume, for ever: its kubelet does not connect it, so that others can."""
 
 
 class Sandbox:

@@ -36,12 +36,12 @@ while True:
         break
 """
 START = """
-ip netns add NAME
+ip netns add @
 cd /tmp
-export CNI_CONTAINERID=NAME CNI_NETNS=/var/run/netns/NAME CNI_IFNAME=eth0 CNI_PATH=/opt/cni/bin
-export CNI_ARGS='K8S_POD_NAMESPACE=default;K8S_POD_NAME=NAME'
+export CNI_CONTAINERID=@ CNI_NETNS=/var/run/netns/@ CNI_IFNAME=eth0 CNI_PATH=/opt/cni/bin
+export CNI_ARGS='K8S_POD_NAMESPACE=default;K8S_POD_NAME=@'
 until echo 'CONFIG' | CNI_COMMAND=ADD /opt/cni/bin/antrea > /dev/null; do :; done
-ip netns exec NAME bash -c 'for n in 1 2 3 4 5; do echo -n NAME > /dev/udp/TARGET/PORT; sleep 0.02; done'
+ip netns exec @ bash -c 'for n in 1 2 3 4 5; do echo -n @ > /dev/udp/TARGET/PORT; sleep 0.02; done'
 """
 END = """
 for name in NAMES; do
@@ -112,7 +112,7 @@ def heard(listener: traffic.End) -> set[str]:
 def call(lab: Lab, name: str, where: str, target: str) -> subprocess.Popen[bytes]:
     """Connect the Pod as often as it takes, and send from there at once."""
     script = START.replace("CONFIG", CNI_CONFIG).replace("TARGET", target).replace("PORT", str(PORT))
-    argv = node.inside(lab.record, where, ["sh", "-c", script.replace("NAME", name)])
+    argv = node.inside(lab.record, where, ["sh", "-c", script.replace("@", name)])
     return subprocess.Popen(argv, stderr=subprocess.DEVNULL)
 
 
