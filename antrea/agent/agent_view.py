@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -103,6 +103,8 @@ class AgentView(msgspec.Struct):
     received: Callable[[], Received] = Received
     membership: Membership | None = None
     """None: the gates leave it off."""
+    starts: Mapping[str, int] = {}
+    """How often a Pod was to be connected, by when its policies were known."""
     operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
     packets: Callable[[], str] = _unknown
     """Metrics of what was dropped between switch and agent."""

@@ -214,6 +214,7 @@ class Agent:
             live=dict(self.health.live),
             conditions=dict(self.health.conditions),
             received=lambda: received(self.facts),
+            starts=self.word.starts,
         )
         self.api = AgentApi(self.view, pair, kube)
         self.report = Report(kube, self.view, pair.certificate_pem)

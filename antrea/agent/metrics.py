@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from antrea.agent.agent_info import flow_counts
+from antrea.agent.policy_metrics import policy_metrics
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.sent import SentPolicy
@@ -72,6 +73,7 @@ async def agent_metrics(view: AgentView) -> str:
     text += POLICIES.text([Sample(len(policies))])
     directions = Counter(rule.direction for policy in policies for rule in policy.rules)
     text += INGRESS_RULES.text([Sample(directions["In"])]) + EGRESS_RULES.text([Sample(directions["Out"])])
+    text += policy_metrics(view.facts, view.starts)
     with contextlib.suppress(Unavailable):
         counts = await flow_counts(view)
         text += FLOWS.text([Sample(sum(counts.values()))])

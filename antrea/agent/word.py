@@ -6,6 +6,7 @@ Upstream does not ask: a Pod that is ahead of the controller's word is open unti
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from antrea.errors import Unavailable
@@ -46,23 +47,29 @@ class Word:
         self._fail_open = fail_open
         self.covered: set[str] = set()
         """UIDs of Pods that it covers, or did."""
+        self.starts: Counter[str] = Counter()
+        """How often it was asked for, by when it covered the Pod: at once, in time, never."""
         self._news = asyncio.Event()
         facts.listeners.append(self._news.set)
         says.listeners.append(self._news.set)
 
     async def covers(self, pod: str, uid: str) -> None:
         """Returns when it does: "namespace/name", and its UID if the runtime has said. Raises Unavailable if it does not in time."""
+        known = "never" if self._lacks(pod, uid) else "at once"
         try:
             async with asyncio.timeout(SECONDS):
                 while (missing := self._lacks(pod, uid)) and not self._hopeless:
                     self._news.clear()
                     await self._news.wait()
+                known = known if missing or known == "at once" else "in time"
         except TimeoutError:
             missing = self._lacks(pod, uid)
             if not self._fail_open:
+                self.starts[known] += 1
                 raise Unavailable(f"{missing}, within {SECONDS:g} s") from None
         if missing:
             log.warning("A Pod starts before its policies are known", pod=pod, lacks=missing)
+        self.starts[known] += 1
 
     @property
     def _hopeless(self) -> bool:

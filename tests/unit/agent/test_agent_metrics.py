@@ -17,6 +17,7 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
 from antrea.features.accept import accept_agent
+from antrea.features.network_policy.rule import Order, Rule
 from antrea.features.network_policy.sent import SentPolicy
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
         "antrea_agent_networkpolicy_count": [({}, 1)],
         "antrea_agent_ingress_networkpolicy_rule_count": [({}, 2)],
         "antrea_agent_egress_networkpolicy_rule_count": [({}, 1)],
+        "antrea_agent_pod_start_count": [({"known": when}, 0) for when in ("at once", "in time", "never")],
+        "antrea_agent_unenforced_rule_count": [({}, 0)],
         "antrea_agent_ovs_total_flow_count": [({}, 5)],
         "antrea_agent_ovs_flow_count": [
             ({"table_id": "0", "table_name": "Classifier"}, 3),
@@ -118,3 +121,18 @@ async def test_an_operation_whose_outcome_is_unknown_is_an_error() -> None:
     with pytest.raises(Unavailable):
         await seen.operations.measured({"delete"}, lost())
     assert 'antrea_agent_ovs_flow_ops_error_count{operation="delete"} 1\n' in await agent_metrics(seen)
+
+
+async def test_agent_metrics_count_starts_and_rules_that_are_not_enforced() -> None:
+    seen = view()
+    seen.starts = {"at once": 3, "never": 1}
+    seen.facts.put(Rule("r", "In", ("g",), NetworkPolicyPeer(), (), "Drop", Order(250, 5, 0, "", "u")))
+    text = await agent_metrics(seen)
+    assert [
+        line for line in text.splitlines() if line.startswith(("antrea_agent_pod", "antrea_agent_unenf"))
+    ] == [
+        'antrea_agent_pod_start_count{known="at once"} 3',
+        'antrea_agent_pod_start_count{known="in time"} 0',
+        'antrea_agent_pod_start_count{known="never"} 1',
+        "antrea_agent_unenforced_rule_count 1",
+    ]

@@ -136,3 +136,15 @@ async def test_who_prefers_an_open_start_does_not_wait_for_a_controller_that_is_
     world.controller.trouble = "nobody listens"
     async with asyncio.timeout(5):
         assert await world.covers() == ""
+
+
+async def test_starts_are_counted_by_when_their_policies_were_known() -> None:
+    world = World()
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    await world.covers()
+    waits = asyncio.create_task(world.covers())
+    await asyncio.sleep(0)
+    world.controller.says(7)
+    await waits
+    await world.covers()
+    assert world.word.starts == {"never": 1, "in time": 1, "at once": 1}
