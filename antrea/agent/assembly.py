@@ -201,8 +201,6 @@ class Agent:
             namespace=own_namespace(),
             path=config.antrea_client_connection.kubeconfig,
         )
-        kinds = [kind for watch in watches for kind in watch.facts]
-        self.last_word = LastWord(STATE / "last-word", kinds)
         self.word = Word(self.facts, self.controlplane, fail_open=config.policy_fail_open)
         self.health = Health(self.ready, lambda: self.controlplane.trouble, lambda: self.cni.trouble)
         self.view = AgentView(
@@ -237,13 +235,15 @@ class Agent:
 
     def _remember(self, tasks: asyncio.TaskGroup) -> None:
         """Begin with what the controller said last; keep what it will say."""
-        last = self.last_word.read()
+        kinds = [kind for feature in self.features for watch in feature.watches for kind in watch.facts]
+        last_word = LastWord(STATE / "last-word", kinds)
+        last = last_word.read()
         for row in last.rows:
             self.facts.put(row)
-        self.word.covered.update(last.covered)
+        self.word.earlier = frozenset(last.covered)
         changed = asyncio.Event()
         self.controlplane.listeners.append(changed.set)
-        keeps = self.last_word.follow(changed, self.controlplane.rows, lambda: self.word.covered)
+        keeps = last_word.follow(changed, self.controlplane.rows, self.word.all_covered)
         tasks.create_task(keeps, name="last word")
 
     async def _database(self) -> Ovsdb:

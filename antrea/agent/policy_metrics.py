@@ -17,7 +17,7 @@ STARTS = Metric(
     "antrea_agent_pod_start_count",
     "counter",
     "ALPHA",
-    "Number of times that a Pod's interface was to be connected, by what was known of the Pod's policies: at once, in time, or never.",
+    "Number of times that a Pod's interface was to be connected, by when all policies for it were known: at once, in time, before this start of the agent alone, or never.",
 )
 UNENFORCED = Metric(
     "antrea_agent_unenforced_rule_count",
@@ -25,7 +25,7 @@ UNENFORCED = Metric(
     "ALPHA",
     "Number of NetworkPolicy rules on local Node which are not enforced as they are written, for want of room.",
 )
-KNOWN = ("at once", "in time", "never")
+KNOWN = ("at once", "in time", "earlier", "never")
 
 
 def policy_metrics(facts: Facts, starts: Mapping[str, int]) -> str:

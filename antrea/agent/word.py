@@ -45,10 +45,12 @@ class Word:
         self._facts = facts
         self._says = says
         self._fail_open = fail_open
-        self.covered: set[str] = set()
-        """UIDs of Pods that it covers, or did."""
+        self._covered: set[str] = set()
+        """UIDs."""
+        self.earlier: frozenset[str] = frozenset()
+        """UIDs of Pods that were covered when its last word was kept, with which this process began."""
         self.starts: Counter[str] = Counter()
-        """How often it was asked for, by when it covered the Pod: at once, in time, never."""
+        """How often it was asked for, by when it covered the Pod: at once, in time, earlier (than this start of the agent), never."""
         self._news = asyncio.Event()
         facts.listeners.append(self._news.set)
         says.listeners.append(self._news.set)
@@ -64,12 +66,27 @@ class Word:
                 known = known if missing or known == "at once" else "in time"
         except TimeoutError:
             missing = self._lacks(pod, uid)
-            if not self._fail_open:
+            if self._was_covered(pod, uid):
+                log.warning("A Pod starts with what antrea-controller said last", pod=pod, lacks=missing)
+                missing, known = "", "earlier"
+            elif not self._fail_open:
                 self.starts[known] += 1
                 raise Unavailable(f"{missing}, within {SECONDS:g} s") from None
         if missing:
             log.warning("A Pod starts before its policies are known", pod=pod, lacks=missing)
         self.starts[known] += 1
+
+    def all_covered(self) -> set[str]:
+        """UIDs of the Pods that are covered, now or by the last word, whether they have started here or not."""
+        known = self._covered | self.earlier
+        if not self._facts.feeds.has(LocalPod):
+            return known
+        pods, processed = self._facts.all(LocalPod), self._says.processed
+        return {pod.uid for pod in pods if pod.uid in known or pod.version <= processed}
+
+    def _was_covered(self, pod: str, uid: str) -> bool:
+        row = self._facts.get(LocalPod, pod)
+        return row is not None and uid in ("", row.uid) and row.uid in self.earlier
 
     @property
     def _hopeless(self) -> bool:
@@ -81,7 +98,7 @@ class Word:
         row = self._facts.get(LocalPod, pod)
         if row is None or uid not in ("", row.uid):
             return f"word of kube-apiserver on Pod {pod}"
-        if row.uid in self.covered:
+        if row.uid in self._covered:
             return ""
         if row.version > self._says.processed:
             trouble = self._says.trouble
@@ -92,7 +109,7 @@ class Word:
         return ""
 
     def _remember(self, uid: str) -> None:
-        self.covered.add(uid)
+        self._covered.add(uid)
         pods = self._facts.all(LocalPod)
-        if len(self.covered) > 2 * len(pods) + SPARE:
-            self.covered &= {pod.uid for pod in pods}
+        if len(self._covered) > 2 * len(pods) + SPARE:
+            self._covered &= {pod.uid for pod in pods}

@@ -81,7 +81,9 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
         "antrea_agent_networkpolicy_count": [({}, 1)],
         "antrea_agent_ingress_networkpolicy_rule_count": [({}, 2)],
         "antrea_agent_egress_networkpolicy_rule_count": [({}, 1)],
-        "antrea_agent_pod_start_count": [({"known": when}, 0) for when in ("at once", "in time", "never")],
+        "antrea_agent_pod_start_count": [
+            ({"known": when}, 0) for when in ("at once", "in time", "earlier", "never")
+        ],
         "antrea_agent_unenforced_rule_count": [({}, 0)],
         "antrea_agent_ovs_total_flow_count": [({}, 5)],
         "antrea_agent_ovs_flow_count": [
@@ -133,6 +135,7 @@ async def test_agent_metrics_count_starts_and_rules_that_are_not_enforced() -> N
     ] == [
         'antrea_agent_pod_start_count{known="at once"} 3',
         'antrea_agent_pod_start_count{known="in time"} 0',
+        'antrea_agent_pod_start_count{known="earlier"} 0',
         'antrea_agent_pod_start_count{known="never"} 1',
         "antrea_agent_unenforced_rule_count 1",
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from antrea.agent import word
 from antrea.agent.word import Word
-from antrea.engine import Facts
+from antrea.engine import Engine, Facts
 from antrea.errors import Unavailable
 from antrea.facts.pod import LocalPod
 
@@ -112,7 +112,7 @@ async def test_pods_that_have_gone_are_forgotten() -> None:
         world.facts.put(LocalPod("ns", f"p{number}", f"u{number}", 1))
         assert await world.covers(f"ns/p{number}", f"u{number}") == ""
         world.facts.drop(LocalPod, f"ns/p{number}")
-    assert len(world.word.covered) <= word.SPARE
+    assert len(world.word._covered) <= word.SPARE
 
 
 async def test_who_prefers_an_open_start_to_none_gets_it_after_the_same_time(
@@ -148,3 +148,29 @@ async def test_starts_are_counted_by_when_their_policies_were_known() -> None:
     await waits
     await world.covers()
     assert world.word.starts == {"never": 1, "in time": 1, "at once": 1}
+
+
+async def test_a_pod_that_the_last_word_covered_starts_without_the_controller_after_the_same_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.word.earlier = frozenset(("u1",))
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    world.facts.put(LocalPod("ns", "b", "u2", 7))
+    assert await world.covers() == ""
+    assert "A Pod starts with what antrea-controller said last" in caplog.text
+    assert await world.covers("ns/b", "u2") != ""
+    world.facts.put(LocalPod("ns", "a", "u3", 8))
+    assert await world.covers("ns/a", "u3") != ""
+
+
+async def test_what_is_kept_names_the_pods_of_this_node_that_are_covered_started_or_not() -> None:
+    world = World()
+    world.word.earlier = frozenset(("u1", "gone"))
+    assert world.word.all_covered() == {"u1", "gone"}
+    for name, uid, version in (("a", "u1", 12), ("b", "u2", 7), ("c", "u3", 9)):
+        world.facts.put(LocalPod("ns", name, uid, version))
+    world.facts.synced(LocalPod)
+    Engine(world.facts, ()).plan()
+    world.controller.says(8)
+    assert world.word.all_covered() == {"u1", "u2"}
