@@ -130,7 +130,9 @@ def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     closed: dict[tuple[Side, Table], bool] = {}
     for rule, _ in targets(facts, pod):
         if (table := closing_table(facts, lacks, rule, pod)) is not None:
-            closed[side(rule), table] = closed.get((side(rule), table), False) or (rule.isolates and rule.logging)
+            closed[side(rule), table] = closed.get((side(rule), table), False) or (
+                rule.isolates and rule.logging
+            )
     for (here, table), logging in closed.items():
         priority = Priority.NORMAL if table is here.default else CLOSED
         then = told_drop(facts, table) if logging else DROP

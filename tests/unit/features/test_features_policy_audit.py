@@ -141,7 +141,7 @@ def test_a_line_names_policy_rule_priority_pod_and_packet() -> None:
     )
     assert said(world(one), "AntreaPolicyIngressRule", REJECT) == [
         Line(
-            "AntreaPolicyIngressRule AntreaClusterNetworkPolicy:reject-it RejectTCP Ingress Reject 32550 a/web"
+            "AntreaPolicyIngressRule AntreaClusterNetworkPolicy:reject-it RejectTCP Ingress Reject 32544 a/web"
             " 10.10.1.5 53646 10.10.0.7 80 TCP 60 tcp-log-label",
             repeats=True,
         )
@@ -152,7 +152,7 @@ def test_what_has_no_ports_names_and_labels_says_so() -> None:
     one = logged(native("p", "g", rule("Out", ANY, action="Pass")))
     assert said(world(one), "AntreaPolicyEgressRule", PASS, ICMP, deny=0) == [
         Line(
-            "AntreaPolicyEgressRule AntreaClusterNetworkPolicy:p <nil> Egress Pass 32550 a/web"
+            "AntreaPolicyEgressRule AntreaClusterNetworkPolicy:p <nil> Egress Pass 32544 a/web"
             " 10.10.0.7 <nil> 10.10.1.5 <nil> ICMP 60 <nil>",
             repeats=True,
         )
