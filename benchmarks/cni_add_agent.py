@@ -76,15 +76,12 @@ async def run(settings: Settings) -> None:
         facts.put(pod, urgent=True)
         await engine.settled(PodInterface, pod.key)
 
-    async def covered(pod: str, uid: str) -> None:
-        await engine.stand(Flow)
-
     wiring = Wiring(
         OvsPodPorts(db, "br-int"),
         NetnsWorker(),
         node=lambda: facts.get(ThisNode),
         settle=settle,
-        covered=covered,
+        covered=lambda *_: engine.stand(Flow),
         ipam_directory=directory / "ipam",
         tx_off=True,
     )

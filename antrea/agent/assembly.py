@@ -195,11 +195,7 @@ class Agent:
         self.features = active(configuration.now.gates.names)
         watches = [kind for feature in self.features for kind in feature.watches]
         self.controlplane = Controlplane(
-            kube,
-            name,
-            watches,
-            namespace=own_namespace(),
-            path=config.antrea_client_connection.kubeconfig,
+            kube, name, watches, namespace=own_namespace(), path=config.antrea_client_connection.kubeconfig
         )
         self.word = Word(self.facts, self.controlplane, fail_open=config.policy_fail_open)
         self.health = Health(self.ready, lambda: self.controlplane.trouble, lambda: self.cni.trouble)
