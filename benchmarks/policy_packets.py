@@ -92,6 +92,8 @@ class Outcome(msgspec.Struct):
     answered: float
     logged: float
     metered: float
+    overflowed: float
+    """That the switch dropped while the agent was busy."""
     dropped: float
     lost: int
     """Packets that no policy is against, of all that were sent."""
@@ -174,16 +176,25 @@ async def run(agent: Agent, spaces: list[str], offered: int) -> Outcome:
     server = await inside(spaces[1], SERVER)
     assert server.stdout is not None
     await server.stdout.readline()
-    before = (agent.logged(), await agent.metered(), agent.dropped(), cpu())
+    before = (agent.logged(), await agent.metered(), await agent.packets.overflow(), agent.dropped(), cpu())
     words = json.dumps([offered, ALLOWED, SECONDS, IPS["p2"]])
     said, _ = await (await inside(spaces[0], GENERATOR, words)).communicate()
     sent, allowed, answers = json.loads(said)
     received, _ = await server.communicate()
-    after = (agent.logged(), await agent.metered(), agent.dropped(), cpu())
-    logged, metered, dropped, spent = (now - then for now, then in zip(after, before, strict=True))
-    each = [number / SECONDS for number in (sent, answers, logged, metered, dropped)]
+    after = (agent.logged(), await agent.metered(), await agent.packets.overflow(), agent.dropped(), cpu())
+    logged, metered, overflowed, dropped, spent = (
+        now - then for now, then in zip(after, before, strict=True)
+    )
+    each = [number / SECONDS for number in (sent, answers, logged, metered, overflowed, dropped)]
     return Outcome(
-        each[0], each[1], each[2], each[3], each[4], allowed - int(received), 1e6 * spent / max(1, answers)
+        each[0],
+        each[1],
+        each[2],
+        each[3],
+        each[4],
+        each[5],
+        allowed - int(received),
+        1e6 * spent / max(1, answers),
     )
 
 
@@ -235,6 +246,11 @@ async def measure(directory: Path, spaces: list[str]) -> None:
             show(f"reject_{offered}_answered", "answers/s", [found.answered])
             show(f"reject_{offered}_logged", "packets/s in the log", [found.logged])
             show(f"reject_{offered}_metered", "packets/s dropped by the switch's meter", [found.metered])
+            show(
+                f"reject_{offered}_overflowed",
+                "packets/s dropped while the agent was busy",
+                [found.overflowed],
+            )
             show(f"reject_{offered}_dropped", "packets/s dropped and counted by the agent", [found.dropped])
             show(f"reject_{offered}_cpu", "µs of the agent per answer", [found.cpu])
             against = Against("the same with Drop", (dropping.lost,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -108,6 +108,8 @@ class AgentView(msgspec.Struct):
     operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
     packets: Callable[[], str] = _unknown
     """Metrics of what was dropped between switch and agent."""
+    overflow: Callable[[], Awaitable[int]] | None = None
+    """How many packets the switch dropped that the agent did not take in time. Raises Unavailable."""
 
     @property
     def now(self) -> InEffect[AgentConfig, EnabledGates]:

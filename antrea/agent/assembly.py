@@ -271,6 +271,7 @@ class Agent:
             await keep_clear(self.facts, self.ofctl)
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
         self.view.operations, self.view.packets = flows.operations, self.packets.text
+        self.view.overflow = self.packets.overflow
         netlink, meters = NetlinkSink(), MeterSink(self.ofctl)
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, OWN_PORTS)
         units = [unit for feature in self.features for unit in feature.units]

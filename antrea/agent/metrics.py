@@ -16,6 +16,7 @@ from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.sent import SentPolicy
 from antrea.openflow.meter import PacketInMeter
+from antrea.outside import packets
 from antrea.outside.metrics import Metric, Sample
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ async def agent_metrics(view: AgentView) -> str:
         text += METER_DROPS.text(
             Sample(drops.get(int(n), 0), {"meter_id": label}) for n, label in METERS.items()
         )
+    if view.overflow:
+        with contextlib.suppress(Unavailable):
+            text += packets.OVERFLOW.text([Sample(await view.overflow())])
     if view.membership:
         text += view.membership.metrics(view.facts)
     return text + view.operations.text() + view.packets()

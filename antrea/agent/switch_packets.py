@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from antrea.agent.policy_packets import PolicyPackets
 from antrea.openflow.fields import PacketIn
 from antrea.outside.audit_log import AuditLog
-from antrea.outside.packets import Packets
+from antrea.outside.ovs_control import counter
+from antrea.outside.packets import OVERFLOW_COUNTER, Packets
 
 if TYPE_CHECKING:
     from antrea.config.agent import AgentConfig
@@ -22,6 +23,7 @@ class SwitchPackets:
     """Those of the bridge with management socket `switch`; the audit log is `log`."""
 
     def __init__(self, switch: Path, config: AgentConfig, facts: Facts, log: Path = AUDIT_LOG) -> None:
+        self._control = switch.parent
         self._packets = Packets(switch, config.packet_in_rate)
         self.connected = self._packets.connected
         """The switch knows what we want."""
@@ -38,3 +40,7 @@ class SwitchPackets:
     def text(self) -> str:
         """What was lost, in Prometheus' format."""
         return self._packets.text() + self._audit.text()
+
+    async def overflow(self) -> int:
+        """Packets that the switch dropped, since they waited for us in vain. Raises Unavailable."""
+        return await counter(self._control, OVERFLOW_COUNTER)

@@ -42,6 +42,17 @@ class Tracer:
             raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
 
 
+async def counter(directory: Path, name: str) -> int:
+    """One of those that coverage/show prints, since ovs-vswitchd started. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(PATIENCE), control(directory) as ovs:
+            return int(await ovs.call("coverage/read-counter", name))
+    except (RpcError, ValueError) as no:
+        raise Unavailable(f"counter {name} of ovs-vswitchd: {no}") from no
+    except TimeoutError:
+        raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
+
+
 @contextlib.asynccontextmanager
 async def control(directory: Path) -> AsyncIterator[Session]:
     """A connection to the control socket of ovs-vswitchd. Raises Unavailable."""

@@ -41,6 +41,15 @@ DROPPED = Metric(
     "Number of packets between OVS and the Antrea Agent that were dropped, because more came than packetInRate or because"
     " they could not be read or sent. The category is used as a label.",
 )
+OVERFLOW = Metric(
+    "antrea_agent_packet_in_overflow_count",
+    "counter",
+    "ALPHA",
+    "Number of messages that OVS dropped since it started, because the one they were for, such as the Antrea Agent, did not"
+    " read in time.",
+)
+OVERFLOW_COUNTER = "rconn_overflow"
+"""What OVS calls it."""
 UNREADABLE = "unreadable"
 """Label of packet-ins that cannot be read, or that are for nobody."""
 UNSENT = "packet-out"

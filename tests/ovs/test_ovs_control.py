@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from antrea.agent.trace_request import Entered, packet, request_of
 from antrea.errors import Invalid, Refused, Unavailable
-from antrea.outside.ovs_control import Tracer
+from antrea.outside.ovs_control import Tracer, counter
+from antrea.outside.packets import OVERFLOW_COUNTER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,3 +91,13 @@ async def test_ovs_control_says_where_it_looked_for_a_switch(tmp_path: Path) -> 
     (tmp_path / "ovs-vswitchd.1.ctl").touch()
     with pytest.raises(Unavailable, match=f"control socket of ovs-vswitchd in {tmp_path}"):
         await Tracer(tmp_path, "br-int").trace(PACKET)
+
+
+async def test_ovs_control_reads_a_counter_and_says_which_there_is_not(
+    ovs: OvsBridge, tmp_path: Path
+) -> None:
+    assert await counter(ovs.process.directory, OVERFLOW_COUNTER) >= 0
+    with pytest.raises(Unavailable, match="counter nonsense of ovs-vswitchd"):
+        await counter(ovs.process.directory, "nonsense")
+    with pytest.raises(Unavailable, match="control socket"):
+        await counter(tmp_path, OVERFLOW_COUNTER)

@@ -108,6 +108,21 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
     assert adds[len(adds) - 3].labels["le"] == "+Inf"
 
 
+async def test_agent_metrics_tell_what_the_switch_dropped_for_it_as_long_as_it_says_so() -> None:
+    seen = view()
+
+    async def known() -> int:
+        return 14736
+
+    async def unknown() -> int:
+        raise Unavailable("OVS")
+
+    seen.overflow = known
+    assert "antrea_agent_packet_in_overflow_count 14736\n" in await agent_metrics(seen)
+    seen.overflow = unknown
+    assert "overflow" not in await agent_metrics(seen)
+
+
 async def test_agent_metrics_leave_out_flows_while_the_switch_is_away() -> None:
     text = await agent_metrics(view())
     assert "ovs_flow_count" not in text
