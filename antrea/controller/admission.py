@@ -142,14 +142,14 @@ async def _decide(webhook: Webhook, desk: Desk, asked: AdmissionRequest) -> Admi
     facts, outside = desk.facts, desk.outside
     installation = facts.get(Installation) or Installation()
     warnings = await _run(gate_steps(webhook, installation.gates, asked.operation), asked.user_info, outside)
-    seen = Review(
-        asked.operation,
-        _decoded(asked.object, webhook.kind),
-        _decoded(asked.old_object, webhook.kind),
-        asked.user_info,
-        asked.name,
-        asked.namespace,
-    )
+    try:
+        new, old = (_decoded(one, webhook.kind) for one in (asked.object, asked.old_object))
+    except Invalid:
+        if webhook.failure != "Ignore":
+            raise
+        # it only warns, and is asked before the schema, which names all that is wrong
+        return AdmissionResponse(allowed=True)
+    seen = Review(asked.operation, new, old, asked.user_info, asked.name, asked.namespace)
     await desk.listed(webhook.reads)
     if asked.operation != "DELETE":
         await desk.list_anew(webhook.anew)

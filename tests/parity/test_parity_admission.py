@@ -181,8 +181,26 @@ async def test_what_upstream_refused_is_refused_with_its_words(cluster: Cluster,
         path, _, why = answer.status.message.partition(": ")
         assert (answer.allowed, why) == (False, WORDS.get(case, denied.group(2)))
         assert PATH.fullmatch(path), path
-    elif not schema:
+    elif schema:
+        # webhooks that change objects are asked before the schema, and must leave the word to it
+        assert await refusing_before_the_schema(cluster, without_nulls(asked(cluster, case))) == []
+    else:
         assert answer is None or answer.allowed
+
+
+async def refusing_before_the_schema(cluster: Cluster, request: dict[str, Any]) -> list[str]:
+    one = request.get("object") or request["oldObject"]
+    plural = PLURALS.get(one["kind"], one["kind"].lower() + "s")
+    group, version = one["apiVersion"].split("/")
+    return [
+        webhook.name
+        for webhook in WEBHOOKS
+        if webhook.mutate
+        and (webhook.group, webhook.resource) == (group, plural)
+        and version in webhook.versions
+        if request["operation"] in webhook.operations
+        if not (await decided(cluster, webhook, request)).allowed
+    ]
 
 
 def normal(answer: dict[str, Any]) -> dict[str, Any]:

@@ -174,6 +174,13 @@ async def test_a_webhook_that_may_change_an_object_can_warn_of_what_only_it_sees
     assert (answer.allowed, answer.patch, warning.split(":")[0]) == (True, b"", "status")
 
 
+async def test_a_webhook_that_only_warns_leaves_what_is_malformed_to_the_schema() -> None:
+    half = {"metadata": {"name": "e"}, "spec": {"bandwidth": {"rate": "1M"}}}
+    answer = await told("/mutate/egress", body(half))
+    assert (answer.allowed, answer.warnings) == (True, ())
+    assert not (await told("/validate/egress", body(half))).allowed
+
+
 async def test_null_is_absence() -> None:
     assert (await told("/validate/acnp", body(POLICY))).allowed
 
