@@ -123,10 +123,7 @@ def cluster(rnd: random.Random) -> Cluster:
     """Pods, what else has addresses, groups, tiers and policies."""
     draw = Draw(rnd)
     return {
-        "namespaces": [
-            {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name, **draw.labels()}}}
-            for name in SPACES
-        ],
+        "namespaces": [_namespace(draw, name) for name in SPACES],
         "pods": [*(_pod(draw, *place) for place in PLACES), *_quiet_pods()],
         "nodes": [_node(draw, name, number) for number, name in enumerate(("n1", "n2"))],
         "services": [_meta("svc", "b", spec={"selector": draw.labels()})],
@@ -145,6 +142,13 @@ def _meta(name: str, space: str = "", **more: Any) -> Object:
     if space:
         meta["namespace"] = space
     return {"metadata": meta, **more}
+
+
+def _namespace(draw: Draw, name: str) -> Object:
+    """Some want lines on what their policies decide."""
+    labels = {"kubernetes.io/metadata.name": name, **draw.labels()}
+    logged = {"annotations": {"networkpolicy.antrea.io/enable-logging": "true"}} if draw.chance(30) else {}
+    return {"metadata": {"name": name, "labels": labels, **logged}}
 
 
 def ips(number: int, last: int) -> tuple[str, str]:
@@ -301,6 +305,8 @@ def _native_rule(draw: Draw, space: str, side: str, tier: str, *, own: bool) -> 
     rule["ports"] = draw.some(lambda: draw.port(native=True), 0, 3) if draw.chance(60) else []
     if draw.chance(20):
         rule["protocols"] = [draw.protocol()]
+    if draw.chance(30):
+        rule["enableLogging"] = True
     if own:
         rule["appliedTo"] = draw.some(lambda: _applied(draw, space), 1, 2)
     if side == "egress" and draw.chance(5):
