@@ -3,7 +3,8 @@
 `python -m benchmarks.policy_compute [PART]`: four shapes of upstream's own tests (pkg/controller/networkpolicy
 TestInitXLargeScale...), from decoded objects to what every agent is told, with spans, each in a process of its own. The
 other side is upstream's v2.3.2 in Go on two cores of such a machine, measured earlier and not in this run. "time" is
-what the clock says, "cpu" what the processor was busy with it: the one to look at on a machine that is used by others.
+what the clock says, "cpu" what the processor was busy with it: the one to look at on a machine that is used by others. With the first shape
+standing, what one Pod more costs the processor until agents would be told, then other labels of it, and its end.
 PART, such as 0.1, takes that part of each shape, and says nothing of targets.
 """
 
@@ -13,6 +14,7 @@ import asyncio
 import gc
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from antrea.apis import core
 from antrea.apis.networking import NetworkPolicy
 from antrea.controller.compute import FEATURES
 from antrea.engine import Engine, Facts
+from antrea.facts.cluster import Pod
 from antrea.features.grouping.publication import ENTRIES
 from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.network_policy.controller import policy_row
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 TIMES = 3
+CHANGES = 200
+"""Pods that come, change and go in one measurement; the median of them counts."""
+EVENTS, CHANGE_MS = ("added", "labelled", "deleted"), 0.5
+CHANGED = "small_namespaces"
 SHAPES: dict[str, tuple[tuple[int, int, int], tuple[float, float], tuple[float, float]]] = {
     "small_namespaces": ((25_000, 2, 2), (9.9, 2050), (5.0, 700)),
     "large_namespaces": ((100, 100, 10), (4.8, 1130), (2.4, 500)),
@@ -110,7 +117,7 @@ ROWS: dict[Any, Callable[[Any], Any]] = {
 
 
 async def computed(name: str, part: float) -> None:
-    """Prints seconds of the wall and of the processor, and peak RSS in MB, of this process."""
+    """Prints seconds of the wall and of the processor, peak RSS in MB, and what changes cost, of this process."""
     facts, sink = Facts(), Taken()
     rows: list[Any] = [ROWS[type(one)](one) for one in objects(name, part)]
     gc.freeze()
@@ -121,23 +128,40 @@ async def computed(name: str, part: float) -> None:
     task = asyncio.create_task(engine.run())
     await engine.quiet(reports=False)
     seconds, busy = time.monotonic() - begin, time.process_time() - begun
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    more = await changes(engine, facts) if name == CHANGED else []
     task.cancel()
     if not sink.entries or engine.errors.standing:
         sys.exit(f"{name}: {sink.entries} entries, {engine.errors.standing}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    sys.stdout.write(f"{seconds} {busy} {peak}\n")
+    print(seconds, busy, peak, *more)
 
 
-def measure(name: str, part: float) -> tuple[float, float, float]:
-    """Seconds of the wall and of the processor, and MB, in a fresh process."""
+async def changes(engine: Engine, facts: Facts) -> list[float]:
+    """Milliseconds of the processor for each of `EVENTS`."""
+    costs: dict[str, list[float]] = {event: [] for event in EVENTS}
+    for number in range(CHANGES):
+        space, own = f"ns-{number}", {"app-0": "scale-0"}
+        rows = [pod_row(pod(space, "new", labels)) for labels in (own, {**own, "changed": "yes"})]
+        for event, row in zip(EVENTS, (*rows, None), strict=True):
+            begun = time.process_time()
+            if row is None:
+                facts.drop(Pod, f"{space}/new")
+            else:
+                facts.put(row)
+            await engine.quiet(reports=False)
+            costs[event].append((time.process_time() - begun) * 1000)
+    return [statistics.median(found) for found in costs.values()]
+
+
+def measure(name: str, part: float) -> list[float]:
+    """Seconds of the wall and of the processor, MB, and what changes cost, in a fresh process."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.policy_compute", str(part), name],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         sys.exit(done.stderr)
-    seconds, busy, peak = done.stdout.split()
-    return float(seconds), float(busy), float(peak)
+    return [float(word) for word in done.stdout.split()]
 
 
 def main() -> None:
@@ -162,6 +186,12 @@ def main() -> None:
                 [one[number] for one in values],
                 against=Against("upstream_v2.3.2", (theirs,)) if full else None,
                 target=target if full else None,
+            )
+        for number, event in enumerate(EVENTS if name == CHANGED else (), start=len(figures)):
+            suffix = "" if part == 1 else f"_part_{part:g}"
+            limit = CHANGE_MS if part == 1 else None
+            show(
+                f"policy_change_pod_{event}_cpu{suffix}", "ms", [one[number] for one in values], target=target
             )
 
 
