@@ -191,7 +191,7 @@ def main() -> None:
             suffix = "" if part == 1 else f"_part_{part:g}"
             limit = CHANGE_MS if part == 1 else None
             show(
-                f"policy_change_pod_{event}_cpu{suffix}", "ms", [one[number] for one in values], target=target
+                f"policy_change_pod_{event}_cpu{suffix}", "ms", [one[number] for one in values], target=limit
             )
 
 

@@ -140,9 +140,14 @@ class Turns:
                 continue
             lowest = min(level[unit] for unit in queue)
             for unit in [unit for unit in queue if level[unit] == lowest]:
-                for job in queue.pop(unit):
+                jobs = iter(queue.pop(unit))
+                for job in jobs:
                     if job.due:  # else an urgent pass has run it meanwhile
                         yield from self._run(job)
+                    if (
+                        level[unit] != lowest
+                    ):  # it read what others derive: the rest would all run again after those
+                        queue.setdefault(unit, {}).update(dict.fromkeys(jobs))
             yield from self._derive(queue)
             yield from self._moved(queue)
 

@@ -279,6 +279,22 @@ def test_a_unit_that_reads_a_derived_kind_runs_once_after_its_makers() -> None:
     assert runs == [1]
 
 
+def test_when_the_first_job_shows_what_its_unit_reads_the_others_wait_for_the_makers_of_that() -> None:
+    runs: list[str] = []
+
+    def reader(facts: Facts, pod: Pod) -> Iterator[Any]:
+        runs.append(pod.name)
+        yield Status(pod.name, str(len(facts.by(Member, "pod", pod.name))))
+
+    engine = engine_of(Unit(Pod, reader), UNITS[2])
+    for name in "abc":
+        engine.facts.put(Pod(name, 1, ("x",)))
+    engine.facts.put(Policy("n", "x"))
+    engine.plan()
+    assert sorted(runs) == ["a", "a", "b", "c"]
+    assert {entry.text for entry in engine.standing().values() if isinstance(entry, Status)} == {"1"}
+
+
 def test_a_unit_over_what_rows_share_runs_when_the_first_comes_and_the_last_has_gone() -> None:
     seen: list[str] = []
 
