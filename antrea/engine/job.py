@@ -40,6 +40,7 @@ class Job:
         "ids",
         "key",
         "leaving",
+        "open",
         "reads",
         "tries",
         "unit",
@@ -65,7 +66,9 @@ class Job:
         self.waiting: dict[Ref, None] = NOTHING
         """Entries, and derived rows that could not be written, where its contribution changed and does not stand yet."""
         self.due = False
-        """It has to run (again), or the pass in which it ran is not over."""
+        """It has to run (again)."""
+        self.open = False
+        """The pass in which it ran or was released is not over: rows that it derives may not be written yet."""
         self.gone = False
         """Its row is not there any more."""
         self.held: Hold | None = None
@@ -74,7 +77,7 @@ class Job:
     @property
     def whole(self) -> bool:
         """Everything it wants stands, and it has nothing left to do."""
-        return not (self.due or self.waiting or self.held)
+        return not (self.due or self.open or self.waiting or self.held)
 
     @property
     def name(self) -> tuple[str, str]:

@@ -81,7 +81,7 @@ class Turns:
         yield from ledger.review(late=not urgent)
         self._appeared()
         for job in self._ran:
-            job.due = job in self.failed
+            job.open = False
             ledger.settle(job)
             yield
         self._ran.clear()
@@ -129,7 +129,7 @@ class Turns:
                 self._enqueue(queue, job)
             elif job.held is not None:
                 self._ledger.release(job)
-                job.due = True
+                job.open = True
                 self._ran.append(job)
 
     def _run_all(self, queue: Queue) -> Iterator[None]:
@@ -179,7 +179,7 @@ class Turns:
         job.reads = (*reading.reads,)
         if reading.ids or job.ids:
             self._use(job, reading.ids)
-        job.gone = row is None
+        job.due, job.open, job.gone = False, True, row is None
         if job in self.failed:
             del self.failed[job]
             self._errors.clear(job.name)

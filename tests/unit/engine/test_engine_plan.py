@@ -8,6 +8,7 @@ import pytest
 from engine_world import UNITS, Announce, Flow, Member, Pod, Policy, Route, Setting, Snat, Status, faulty
 
 from antrea.engine import Act, Clash, Engine, Entry, Facts, Plan, Unit
+from antrea.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -277,6 +278,17 @@ def test_a_unit_that_reads_a_derived_kind_runs_once_after_its_makers() -> None:
     engine.facts.put(Pod("p", 1, ("a",)))
     engine.plan()
     assert runs == [1]
+
+
+def test_a_held_job_that_is_released_while_it_waits_for_an_urgent_pass_still_runs_in_that() -> None:
+    engine = engine_of(Unit(Pod, lambda facts, pod: [Flow(pod.name, (facts.get(Setting, "self").tunnel,))]))
+    engine.facts.put(Setting("geneve"))
+    engine.facts.put(Pod("a"))
+    (flow,) = engine.plan().put
+    engine._ledger.refuse((Flow, "a"), flow, Refused([flow], "no"), lambda tries, nth: 0.0)
+    engine.facts.put(Setting("vxlan"), urgent=True)
+    engine.plan()
+    assert list(engine.standing().values()) == [Flow("a", ("vxlan",))]
 
 
 def test_when_the_first_job_shows_what_its_unit_reads_the_others_wait_for_the_makers_of_that() -> None:
