@@ -19,49 +19,44 @@ class Shared:
 
     def __init__(self, *names: str) -> None:
         self._names = names
-        self._awaited: dict[str, set[str]] = {name: set() for name in names}
+        self._last: dict[str, str] = {}
         self._standing: dict[str, tuple[contextlib.ExitStack, Any]] = {}
 
     def sort(self, items: list[pytest.Item]) -> None:
         """Modules that share run one after the other, in the order of the names; those that share nothing come first."""
-        users = self._users(items)
+        users = {(_module(item), name) for item in items for name in self._used(item)}
 
         def place(item: pytest.Item) -> tuple[int, int]:
-            used = [number for number, name in enumerate(self._names) if _module(item) in users[name]]
+            used = [number for number, name in enumerate(self._names) if (_module(item), name) in users]
             return min(used, default=-1), len(used)
 
         items.sort(key=place)
 
     def expect(self, items: Iterable[pytest.Item]) -> None:
-        """These are the tests that will run."""
-        self._awaited = self._users(items)
+        """These are the tests that will run, in this order."""
+        for item in items:
+            self._last.update((name, _module(item)) for name in self._used(item))
 
     def use(
         self, request: pytest.FixtureRequest, make: Callable[[], AbstractContextManager[T]]
     ) -> Iterator[T]:
         """The body of a fixture of a module."""
         name = str(request.fixturename)
-        self._awaited[name].discard(request.node.nodeid)
         if name not in self._standing:
             with contextlib.ExitStack() as stack:
                 made = stack.enter_context(make())
                 self._standing[name] = stack.pop_all(), made
         yield self._standing[name][1]
-        if not self._awaited[name]:
+        if request.node.nodeid == self._last.get(name):
             self._standing.pop(name)[0].close()
 
     def end(self) -> None:
-        """Nobody asks any more, as when the session is interrupted between two modules."""
+        """Nobody asks any more: the session is over, or interrupted between two modules."""
         for name in list(self._standing):
             self._standing.pop(name)[0].close()
 
-    def _users(self, items: Iterable[pytest.Item]) -> dict[str, set[str]]:
-        """Modules by what they use."""
-        found: dict[str, set[str]] = {name: set() for name in self._names}
-        for item in items:
-            for name in found.keys() & set(getattr(item, "fixturenames", ())):
-                found[name].add(_module(item))
-        return found
+    def _used(self, item: pytest.Item) -> set[str]:
+        return set(self._names) & set(getattr(item, "fixturenames", ()))
 
 
 def _module(item: pytest.Item) -> str:
