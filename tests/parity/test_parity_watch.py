@@ -1,7 +1,7 @@
 """Watches tell, step by step, what upstream's told while users changed objects and it was recorded ($ANTREA_GOLDEN).
 
 Compared is what a client knows after each step. Deliberate differences: upstream sends a policy again when nothing but its
-Nodes changed, and half-done states in between; rules made for several Namespaces have an order of chance there.
+Nodes changed, and half-done states in between, and does not say when a policy was made; rules made for several Namespaces have an order of chance there.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def policy(found: dict[str, Any]) -> str:
     found["metadata"] = {key: value for key, value in found["metadata"].items() if value is not None}
     shown = msgspec.convert(found, cp.NetworkPolicy, strict=False)
     rules = tuple(sorted(shown.rules, key=lambda rule: (rule.direction, rule.priority, repr(rule))))
-    return repr(msgspec.structs.replace(shown, rules=rules))
+    meta = msgspec.structs.replace(shown.metadata, creation_timestamp="")
+    return repr(msgspec.structs.replace(shown, metadata=meta, rules=rules))
 
 
 def members(found: list[dict[str, Any]] | None) -> frozenset[str]:
