@@ -144,10 +144,10 @@ class Turns:
                 for job in jobs:
                     if job.due:  # else an urgent pass has run it meanwhile
                         yield from self._run(job)
-                    if (
-                        level[unit] != lowest
-                    ):  # it read what others derive: the rest would all run again after those
-                        queue.setdefault(unit, {}).update(dict.fromkeys(jobs))
+                    if level[unit] != lowest:
+                        # it read what others derive: all of them run after those, in their order
+                        job.due = True
+                        queue[unit] = {job: None, **dict.fromkeys(jobs), **queue.get(unit, {})}
             yield from self._derive(queue)
             yield from self._moved(queue)
 
