@@ -11,6 +11,7 @@ import traffic
 from agent_node import CNI_CONFIG, PLACED, pod_namespace
 from quiet_pod import quiet_pods
 
+from antrea.errors import Unavailable
 from antrea.lab import node
 from antrea.lab.process import wait_for
 
@@ -35,17 +36,24 @@ while True:
     else:
         break
 """
+# As kubelet does, each try is a container of its own.
 START = """
 ip netns add @
 cd /tmp
-export CNI_CONTAINERID=@ CNI_NETNS=/var/run/netns/@ CNI_IFNAME=eth0 CNI_PATH=/opt/cni/bin
+export CNI_NETNS=/var/run/netns/@ CNI_IFNAME=eth0 CNI_PATH=/opt/cni/bin
 export CNI_ARGS='K8S_POD_NAMESPACE=default;K8S_POD_NAME=@'
-until echo 'CONFIG' | CNI_COMMAND=ADD /opt/cni/bin/antrea > /dev/null; do :; done
-ip netns exec @ bash -c 'for n in 1 2 3 4 5; do echo -n @ > /dev/udp/TARGET/PORT; sleep 0.02; done'
+n=0
+export CNI_CONTAINERID=@-$n
+until echo 'CONFIG' | CNI_COMMAND=ADD /opt/cni/bin/antrea > /dev/null; do
+    n=$((n + 1))
+    export CNI_CONTAINERID=@-$n
+done
+echo $CNI_CONTAINERID > /tmp/@
+ip netns exec @ bash -c 'for n in $(seq 40); do echo -n @ > /dev/udp/TARGET/PORT; sleep 0.02; done'
 """
 END = """
 for name in NAMES; do
-    echo 'CONFIG' | CNI_COMMAND=DEL CNI_CONTAINERID=$name CNI_NETNS= CNI_IFNAME=eth0 CNI_PATH=/opt/cni/bin /opt/cni/bin/antrea
+    echo 'CONFIG' | CNI_COMMAND=DEL CNI_CONTAINERID=$(cat /tmp/$name) CNI_NETNS= CNI_IFNAME=eth0 CNI_PATH=/opt/cni/bin /opt/cni/bin/antrea
     ip netns del $name
 done
 """
@@ -88,12 +96,17 @@ def starts(lab: Lab, target: str, names: list[str]) -> None:
         listener.says("listening")
         calls = [call(lab, name, where, target) for name, where in places.items()]
         try:
-            lab.api.apply("".join(manifest(name, places[name], closed=name in closed) for name in names))
+            # Of two writes at once the controller may hear the later one first: docs/decisions/0006-first-packet.md.
+            lab.api.apply("".join(CLOSED.replace("NAME", name) for name in closed))
+            lab.api.apply("".join(manifest(name, places[name]) for name in names))
             for done in calls:
                 assert done.wait(timeout=30) == 0
-            wait_for(
-                "packets of those that may send", lambda: heard(listener) >= {*free}, seconds=10, step=0.1
-            )
+            try:
+                wait_for("packets of all others", lambda: heard(listener) >= {*free}, seconds=10, step=0.1)
+            except Unavailable as late:
+                missing = {*free} - heard(listener)
+                late.add_note(f"missing: {[(name, places[name]) for name in sorted(missing)]}")
+                raise
             assert heard(listener) == {*free}
         finally:
             for done in calls:
@@ -116,9 +129,9 @@ def call(lab: Lab, name: str, where: str, target: str) -> subprocess.Popen[bytes
     return subprocess.Popen(argv, stderr=subprocess.DEVNULL)
 
 
-def manifest(name: str, where: str, *, closed: bool) -> str:
+def manifest(name: str, where: str) -> str:
     pod = PLACED.replace("metadata: {name: NAME}", LABELS).replace("NODE", where)
-    return (CLOSED * closed + pod + "---\n").replace("NAME", name)
+    return (pod + "---\n").replace("NAME", name)
 
 
 def tidy(lab: Lab, places: dict[str, str], closed: list[str]) -> None:
