@@ -25,6 +25,9 @@ class PodPorts(Protocol):
     async def drop(self, names: tuple[str, ...]) -> None:
         """Take ports away; those that are not there are no error."""
 
+    async def acted(self) -> None:
+        """Returns once OVS has let go of what was dropped: until then a name that comes again is the old device to it."""
+
     def standing(self, container_id: str = "") -> tuple[StandingPort, ...]:
         """The Pod ports of the bridge, of one container or of all, as of now."""
 
@@ -67,6 +70,9 @@ class OvsPodPorts:
 
     async def drop(self, names: tuple[str, ...]) -> None:
         await ovsdb_write.drop_ports(self._db, self._bridge, names)
+
+    async def acted(self) -> None:
+        await ovsdb_write.realised(self._db)
 
     def standing(self, container_id: str = "") -> tuple[StandingPort, ...]:
         bridge = self._db.row("Bridge", self._bridge)

@@ -112,6 +112,7 @@ class PodInterfaces:
         name = host_interface_name(call.pod_name, call.container_id, call.if_name)
         if stale := tuple(port.name for port in self._ports_of(call)):
             await self._on.ports.drop(stale)
+            await self._on.ports.acted()
         veth = self._on.veth(call, name, allocation, mac=None, mtu=call.config.mtu or node.mtu)
         mac, _ = await self._on.netns.create_pod_veth(veth)
         pod = PodPort(
@@ -138,9 +139,14 @@ class PodInterfaces:
             raise Unavailable(f"flows of {name}, not in place within {SETTLE_SECONDS:g} s") from None
 
     async def _roll_back(self, call: Call) -> None:
-        """What cannot be removed now is found by the runtime's DEL, or at the next start."""
+        """What cannot be removed now is found by the runtime's DEL, or at the next start.
+
+        The runtime may ask again at once, for an interface of the same name.
+        """
         try:
             await self.delete(call)
+            with answering(Code.CONFIG_INTERFACE_FAILURE):
+                await self._on.ports.acted()
         except Failed as e:
             log.error("Failed to roll back", error=e, container=call.container_id)
 

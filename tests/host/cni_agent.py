@@ -47,8 +47,10 @@ class Settings(msgspec.Struct):
     ready: bool = True
     refuse: str = ""
     """Why no flow of a Pod is taken."""
-    silent: bool = False
-    """antrea-controller has said nothing of any Pod."""
+    silent: int = 0
+    """For how many ADDs antrea-controller has said nothing of the Pod."""
+    stops: int = 0
+    """A process that stands still from then on for half a second."""
 
 
 class Mortal:
@@ -88,9 +90,14 @@ class Flows:
         self._mgmt = settings.mgmt
         self._refuse = settings.refuse
         self._silent = settings.silent
+        self._stops = settings.stops
 
     async def covered(self, pod: str, uid: str) -> None:
-        if self._silent:
+        self._silent -= 1
+        if self._silent >= 0:
+            if self._stops:
+                os.kill(self._stops, signal.SIGSTOP)
+                asyncio.get_running_loop().call_later(0.5, os.kill, self._stops, signal.SIGCONT)
             raise Unavailable(f"word of antrea-controller on policies for Pod {pod}, within 2 s")
 
     async def settle(self, pod: PodInterface) -> None:

@@ -56,6 +56,9 @@ class NetdevSwitch:
         settings = ("datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow10,OpenFlow15")
         self.vsctl("add-br", name, "--", "set", "bridge", name, *settings)
 
+    def pid(self, daemon: str) -> int:
+        return self._daemons[daemon].pid
+
     def kill(self, daemon: str) -> None:
         """As a crash: nothing is said to anybody, sockets stay behind."""
         process = self._daemons.pop(daemon)

@@ -149,11 +149,21 @@ def test_add_whose_flows_are_refused_is_rolled_back(node: CniNode) -> None:
 
 
 def test_add_of_a_pod_whose_policies_nobody_knows_says_try_again_and_leaves_nothing(node: CniNode) -> None:
-    node.start_agent(silent=True)
+    node.start_agent(silent=1)
     answer = node.call("ADD", node.pod("a"))
     why = "Not available now: word of antrea-controller on policies for Pod default/a, within 2 s"
     assert (answer.code, answer.json["msg"]) == (11, why)
     assert node.left() == NOTHING
+
+
+def test_a_pod_that_is_added_again_at_once_is_heard(node: CniNode) -> None:
+    """A switch that looks once for both tries takes the second device for the first, and reads from that for ever."""
+    node.start_agent(silent=1, stops=node.switch.pid("ovs-vswitchd"))
+    pod, other = node.pod("a"), node.pod("b")
+    assert node.call("ADD", pod).code == 11
+    node.add(pod)
+    address = node.add(other)["ips"][0]["address"].split("/")[0]
+    node.spaces.sh(f"ping -c 1 -W 2 {address}", pod.space)
 
 
 def test_add_into_a_namespace_that_has_the_interface_already_is_rolled_back(node: CniNode) -> None:
