@@ -22,6 +22,8 @@ log = klog.logger(__name__)
 
 SECONDS = 2.0
 """How long a Pod's start waits."""
+FIRST_SECONDS = 30.0
+"""The same while the controller has said nothing at all to this agent, as in a cluster that starts: as for the Node's network."""
 SPARE = 64
 """Pods that are remembered beyond twice those of the Node."""
 
@@ -51,6 +53,7 @@ class Word:
         """UIDs of Pods that were covered when its last word was kept, with which this process began."""
         self.starts: Counter[str] = Counter()
         """How often it was asked for, by when it covered the Pod: at once, in time, earlier (than this start of the agent), never."""
+        self._spoken = False
         self._news = asyncio.Event()
         facts.listeners.append(self._news.set)
         says.listeners.append(self._news.set)
@@ -59,10 +62,13 @@ class Word:
         """Returns when it does: "namespace/name", and its UID if the runtime has said. Raises Unavailable if it does not in time."""
         known = "never" if self._lacks(pod, uid) else "at once"
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(self._patience(pod, uid)) as limit:
                 while (missing := self._lacks(pod, uid)) and not self._hopeless:
                     self._news.clear()
+                    silent = not self._has_spoken
                     await self._news.wait()
+                    if silent and self._has_spoken:
+                        limit.reschedule(asyncio.get_running_loop().time() + SECONDS)
                 known = known if missing or known == "at once" else "in time"
         except TimeoutError:
             missing = self._lacks(pod, uid)
@@ -71,7 +77,7 @@ class Word:
                 missing, known = "", "earlier"
             elif not self._fail_open:
                 self.starts[known] += 1
-                raise Unavailable(f"{missing}, within {SECONDS:g} s") from None
+                raise Unavailable(f"{missing}, within {self._patience(pod, uid):g} s") from None
         if missing:
             log.warning("A Pod starts before its policies are known", pod=pod, lacks=missing)
         self.starts[known] += 1
@@ -87,6 +93,16 @@ class Word:
     def _was_covered(self, pod: str, uid: str) -> bool:
         row = self._facts.get(LocalPod, pod)
         return row is not None and uid in ("", row.uid) and row.uid in self.earlier
+
+    def _patience(self, pod: str, uid: str) -> float:
+        early = not self._has_spoken and not self._fail_open and not self._was_covered(pod, uid)
+        return FIRST_SECONDS if early else SECONDS
+
+    @property
+    def _has_spoken(self) -> bool:
+        """The controller, to this start of the agent."""
+        self._spoken = self._spoken or self._says.processed > 0
+        return self._spoken
 
     @property
     def _hopeless(self) -> bool:

@@ -51,6 +51,7 @@ class World:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word, "SECONDS", SOON)
+    monkeypatch.setattr(word, "FIRST_SECONDS", SOON)
 
 
 LATE = ", within 0.05 s"
@@ -89,10 +90,24 @@ async def test_a_pod_of_the_same_name_before_it_says_nothing_of_a_pod() -> None:
 async def test_what_is_missing_is_said_after_a_bounded_time_with_the_trouble_there_is() -> None:
     world = World()
     world.facts.put(LocalPod("ns", "a", "u1", 7))
+    world.controller.says(6)
     missing = "word of antrea-controller on policies for Pod ns/a"
     assert await world.covers() == missing + LATE
     world.controller.trouble = "nobody listens"
     assert await world.covers() == f"{missing} (nobody listens){LATE}"
+
+
+async def test_the_first_word_of_the_controller_is_waited_for_as_long_as_the_network_and_then_as_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    monkeypatch.setattr(word, "FIRST_SECONDS", 60.0)
+    waits = asyncio.create_task(world.covers())
+    await asyncio.sleep(2 * SOON)
+    assert not waits.done()
+    world.controller.says(6)
+    assert await waits == f"word of antrea-controller on policies for Pod ns/a{LATE}"
 
 
 async def test_a_pod_that_was_covered_stays_so_whatever_becomes_of_it_and_of_the_controller() -> None:
