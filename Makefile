@@ -11,7 +11,7 @@ PROCESS_FIRST := tests/process/controller
 HOST_FIRST := $(patsubst %,tests/host/test_host_%.py,announcement bfd gossip tunnel_neighbour)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format unit unit-first unit-second process process-first process-second ovs host host-first host-second lab-test vm parity test-wide bench docs image manifests cni clean clean-all
+.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host host-first host-second lab-test vm parity test-wide bench docs image manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -47,8 +47,17 @@ process-first:
 process-second:
 	coverage run --data-file=.coverage.$@ -m pytest tests/process $(PROCESS_FIRST:%=--ignore=%)
 
-ovs: ## real ovs-vswitchd with a dummy datapath; then the coverage of unit, process and ovs together
+ovs: ovs-alone ## real ovs-vswitchd with a dummy datapath; then the coverage of unit, process and ovs together
+	$(MAKE) --no-print-directory covered
+
+ovs-alone:
 	coverage run --data-file=.coverage.ovs -m pytest tests/ovs
+
+process-and-ovs: ## both at a time: for most of it each waits for timers of others
+	$(MAKE) --no-print-directory -j3 --output-sync=target process-first process-second ovs-alone
+	$(MAKE) --no-print-directory covered
+
+covered:
 	coverage combine -q --keep --data-file=.coverage .coverage.unit-* .coverage.process-* .coverage.ovs
 	coverage report --skip-covered --show-missing --fail-under=90
 
