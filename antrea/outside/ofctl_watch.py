@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
 from typing import TYPE_CHECKING
+
+from antrea.outside.openflow_message import ECHO_REPLY, ECHO_REQUEST, HELLO, RETRY, message, next_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-_HEADER = struct.Struct("!BBHI")
-_VERSION = 6
-"""OpenFlow 1.5"""
-_HELLO, _ECHO_REQUEST, _ECHO_REPLY = 0, 2, 3
-_RETRY = 0.1
-"""Seconds between attempts to connect: the data plane is down meanwhile."""
 
 
 class SwitchWatch:
@@ -47,22 +41,16 @@ class SwitchWatch:
                 finally:
                     self.connected.clear()
                     writer.close()
-            await asyncio.sleep(_RETRY)
+            await asyncio.sleep(RETRY)
 
     @staticmethod
     async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(_HEADER.pack(_VERSION, _HELLO, _HEADER.size, 0))
-        await _message(reader)
+        writer.write(message(HELLO, 0))
+        await next_message(reader)
 
     @staticmethod
     async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            kind, number, body = await _message(reader)
-            if kind == _ECHO_REQUEST:
-                writer.write(_HEADER.pack(_VERSION, _ECHO_REPLY, _HEADER.size + len(body), number) + body)
-
-
-async def _message(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
-    """(type, xid, body) of the next message"""
-    _version, kind, length, number = _HEADER.unpack(await reader.readexactly(_HEADER.size))
-    return kind, number, await reader.readexactly(length - _HEADER.size)
+            kind, number, body = await next_message(reader)
+            if kind == ECHO_REQUEST:
+                writer.write(message(ECHO_REPLY, number, body))

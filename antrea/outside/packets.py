@@ -23,6 +23,7 @@ from antrea.openflow.fields import PacketIn as Category
 from antrea.openflow.packet_in import PacketIn, packet_in
 from antrea.outside import klog
 from antrea.outside.metrics import Metric, Sample
+from antrea.outside.openflow_message import ECHO_REPLY, ECHO_REQUEST, HELLO, RETRY, message, next_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,16 +57,12 @@ UNSENT = "packet-out"
 """Label of packets to the switch that it was not there for, or too slow."""
 _NAMES = {int(category): category.name for category in Category}
 
-_HEADER = struct.Struct("!BBHI")
-_VERSION = 6
-_HELLO, _ERROR, _ECHO_REQUEST, _ECHO_REPLY, _VENDOR, _SET_CONFIG, _PACKET_OUT = 0, 1, 2, 3, 4, 9, 13
+_ERROR, _VENDOR, _SET_CONFIG, _PACKET_OUT = 1, 4, 9, 13
 _NICIRA = 0x00002320
 _SET_PACKET_IN_FORMAT, _SET_CONTROLLER_ID, _PACKET_IN2 = 16, 20, 30
 _FORMAT = 2
 """NXPIF_NXT_PACKET_IN2"""
 _WHOLE = 0xFFFF
-_RETRY = 0.1
-"""Seconds between attempts to connect."""
 _SLICE = 16
 """Packets handled before others get the loop."""
 _UNSENT = 1 << 20
@@ -122,13 +119,13 @@ class Packets:
             while True:
                 with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                     await self._session()
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(RETRY)
 
     async def _session(self) -> None:
         reader, writer = await asyncio.open_unix_connection(str(self._socket))
         try:
-            self._write(writer, _HELLO, b"")
-            await _message(reader)
+            self._write(writer, HELLO, b"")
+            await next_message(reader)
             self._write(writer, _VENDOR, struct.pack("!II6xH", _NICIRA, _SET_CONTROLLER_ID, CONTROLLER_ID))
             self._write(writer, _VENDOR, struct.pack("!III", _NICIRA, _SET_PACKET_IN_FORMAT, _FORMAT))
             # Management connections hear nothing before they have said how much of a packet they want.
@@ -144,9 +141,9 @@ class Packets:
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         count = 0
         while True:
-            kind, number, body = await _message(reader)
-            if kind == _ECHO_REQUEST:
-                self._write(writer, _ECHO_REPLY, body, number)
+            kind, number, body = await next_message(reader)
+            if kind == ECHO_REQUEST:
+                self._write(writer, ECHO_REPLY, body, number)
             elif kind == _VENDOR and body[:8] == struct.pack("!II", _NICIRA, _PACKET_IN2):
                 self._queue(body[8:])
             elif kind == _ERROR:
@@ -196,12 +193,4 @@ class Packets:
     def _write(self, writer: asyncio.StreamWriter, kind: int, body: bytes, number: int | None = None) -> None:
         if number is None:
             self._number = number = (self._number + 1) & 0xFFFFFFFF
-        writer.write(_HEADER.pack(_VERSION, kind, _HEADER.size + len(body), number) + body)
-
-
-async def _message(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
-    """(type, xid, body) of the next message. A length below the header's is an end of the connection."""
-    version, kind, length, number = _HEADER.unpack(await reader.readexactly(_HEADER.size))
-    if version != _VERSION or length < _HEADER.size:
-        raise ConnectionError(f"a message of OpenFlow version {version} and {length} bytes")
-    return kind, number, await reader.readexactly(length - _HEADER.size)
+        writer.write(message(kind, number, body))
