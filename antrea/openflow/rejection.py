@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
+from antrea.openflow.checksum import checksum
 from antrea.openflow.packet import ICMP, ICMPV6, IPV4, IPV6, TCP, Packet
 
 HOPS = 128
@@ -86,10 +87,5 @@ def _pseudo(packet: Packet, protocol: int, length: int) -> bytes:
 
 
 def _summed(text: bytes, at: int, beside: bytes) -> bytes:
-    """`text` with the Internet checksum (RFC 1071) of it and of `beside` in two bytes `at`."""
-    whole = beside + text
-    whole += b"\0" * (len(whole) % 2)
-    total = sum(struct.unpack(f"!{len(whole) // 2}H", whole))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return text[:at] + struct.pack("!H", ~total & 0xFFFF) + text[at + 2 :]
+    """`text` with the Internet checksum of it and of `beside` in two bytes `at`."""
+    return text[:at] + struct.pack("!H", checksum(beside + text)) + text[at + 2 :]

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from antrea.errors import Unavailable
+from antrea.openflow.checksum import checksum
 from antrea.outside import klog
 
 if TYPE_CHECKING:
@@ -163,17 +164,9 @@ def unsolicited_na(mac: bytes, ip: bytes) -> bytes:
     """A neighbour advertisement to all nodes with the override flag (RFC 4861, 4.4 and 7.2.6)."""
     body = struct.pack("!BBHI16sBB6s", 136, 0, 0, 1 << 29, ip, 2, 1, mac)
     pseudo = ip + _ALL_NODES + struct.pack("!II", len(body), socket.IPPROTO_ICMPV6)
-    body = body[:2] + struct.pack("!H", _checksum(pseudo + body)) + body[4:]
+    body = body[:2] + struct.pack("!H", checksum(pseudo + body)) + body[4:]
     header = struct.pack("!IHBB", 6 << 28, len(body), socket.IPPROTO_ICMPV6, 255) + ip + _ALL_NODES
     return struct.pack("!6s6sH", _ALL_NODES_MAC, mac, _ETH_P_IPV6) + header + body
-
-
-def _checksum(data: bytes) -> int:
-    """RFC 1071; `data` has an even length."""
-    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def _bound(if_name: str) -> socket.socket:
