@@ -278,10 +278,11 @@ def protocol_number(category: int) -> int:
 def _address(index: int, address: Address) -> bytes:
     interface = ipaddress.ip_interface(address.cidr)
     head = wire.ADDRESS.pack(_family(address.cidr), interface.network.prefixlen, 0, _SCOPE_GLOBAL, index)
-    ip = attribute(wire.IFA_LOCAL, interface.packed) + attribute(wire.IFA_ADDRESS, interface.packed)
-    if interface.version == 4 and interface.network.prefixlen < 31:
-        ip += attribute(wire.IFA_BROADCAST, interface.network.broadcast_address.packed)
-    return head + ip + attribute(wire.IFA_PROTO, bytes([protocol_number(address.category)]))
+    return (
+        head
+        + wire.own_address(interface)
+        + attribute(wire.IFA_PROTO, bytes([protocol_number(address.category)]))
+    )
 
 
 def _route(route: Route, scope: int, flags: int) -> bytes:

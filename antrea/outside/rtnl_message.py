@@ -15,6 +15,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from ipaddress import IPv4Interface, IPv6Interface
 
 IFF_UP = 0x1
 IFA_F_NODAD = 0x02
@@ -110,6 +111,14 @@ def attributes(octets: bytes) -> dict[int, bytes]:
         found[number & _NUMBER_BITS] = octets[at + _ATTRIBUTE.size : at + length]
         at += max(_aligned(length), _ATTRIBUTE.size)
     return found
+
+
+def own_address(address: IPv4Interface | IPv6Interface) -> bytes:
+    """Of an interface that has it; one of IPv4 knows the broadcast address of its network, if there is one."""
+    body = attribute(IFA_LOCAL, address.packed) + attribute(IFA_ADDRESS, address.packed)
+    if address.version == 4 and address.network.prefixlen < 31:
+        body += attribute(IFA_BROADCAST, address.network.broadcast_address.packed)
+    return body
 
 
 def number(kind: int, value: int) -> bytes:

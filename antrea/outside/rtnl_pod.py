@@ -64,13 +64,10 @@ def delete_link(name: str) -> Request:
 
 
 def new_address(index: int, address: Interface) -> Request:
-    """An IPv6 address is usable at once (no duplicate address detection), an IPv4 one knows its broadcast."""
-    packed = address.ip.packed
-    body = attribute(wire.IFA_LOCAL, packed) + attribute(wire.IFA_ADDRESS, packed)
+    """An IPv6 address is usable at once: no duplicate address detection."""
+    body = wire.own_address(address)
     if address.version == 6:
         body += number(wire.IFA_FLAGS, wire.IFA_F_NODAD)
-    elif address.network.prefixlen < 31:
-        body += attribute(wire.IFA_BROADCAST, address.network.broadcast_address.packed)
     header = wire.ADDRESS.pack(_family(address), address.network.prefixlen, 0, 0, index)
     return Request(wire.NEW_ADDRESS, wire.NEW, header + body)
 
