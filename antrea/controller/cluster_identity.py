@@ -9,11 +9,9 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.errors import Refused, Unavailable
 from antrea.outside import klog
+from antrea.outside.config_map import ConfigMap
 
 if TYPE_CHECKING:
     from antrea.outside.kube import Kube
@@ -22,11 +20,6 @@ log = klog.logger(__name__)
 
 CONFIG_MAP, KEY = "antrea-cluster-identity", "uuid"
 RETRY_SECONDS = 5.0
-
-
-class _ConfigMap(CoreStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 async def keep_identity(kube: Kube, namespace: str) -> None:
@@ -43,7 +36,7 @@ async def keep_identity(kube: Kube, namespace: str) -> None:
 
 
 async def _ensure(kube: Kube, collection: str) -> None:
-    found = await kube.get(f"{collection}/{CONFIG_MAP}", _ConfigMap)
+    found = await kube.get(f"{collection}/{CONFIG_MAP}", ConfigMap)
     if found is not None and (text := found.data.get(KEY)):
         try:
             uuid.UUID(text)

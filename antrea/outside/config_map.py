@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from antrea.apis.core import ObjectMeta
 from antrea.outside.kube import Drop, Listed
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ class ConfigMap(msgspec.Struct, frozen=True):
     """The part that is read."""
 
     data: dict[str, str] = {}
+    metadata: ObjectMeta = ObjectMeta()
 
 
 async def contents(kube: Kube, namespace: str, name: str) -> AsyncIterator[dict[str, str]]:
