@@ -21,6 +21,7 @@ from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
 from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
 from antrea.features.grouping.selector import group_selector
+from antrea.features.network_policy.internal import Internal
 from antrea.features.network_policy.peer import ALL, group, has_named_port, peer, services
 
 if TYPE_CHECKING:
@@ -71,22 +72,13 @@ class Draft:
         self.groups = [group(ADDRESS, one) for one in selectors]
 
 
-class InternalKubePolicy(Fact, frozen=True):
+class InternalKubePolicy(Internal, frozen=True):
     """A NetworkPolicy as agents need it, and what decides to which Nodes it goes; derived."""
 
-    found: cp.NetworkPolicy
     target: str
     """Name of the `Group` that it is for."""
     peers: tuple[str, ...]
     """Names of the groups of its peers."""
-
-    def __hash__(self) -> int:
-        # its metadata has mappings
-        return hash(self.key)
-
-    @property
-    def key(self) -> str:
-        return self.found.metadata.name
 
 
 def policy_row(found: networking.NetworkPolicy) -> KubePolicy:

@@ -19,6 +19,7 @@ from antrea.apis.crd.network_policy import (
 from antrea.apis.meta import ObjectMetadata
 from antrea.facts.fact import Fact
 from antrea.features.admission import Watched
+from antrea.features.network_policy.internal import Internal
 from antrea.features.network_policy.native_namespace import related
 from antrea.features.network_policy.native_peer import Chosen, applications, services, side, targets
 from antrea.features.network_policy.tier import CRD, DEFAULT, DEFAULT_TIERS, STATIC, TierRow
@@ -55,23 +56,14 @@ class ClusterPolicy(NamespacedPolicy, frozen=True):
     """A ClusterNetworkPolicy, whose Namespace is empty: another feed, so another kind."""
 
 
-class InternalPolicy(Fact, frozen=True):
+class InternalPolicy(Internal, frozen=True):
     """A policy as agents need it, and what decides to which Nodes it goes; derived."""
 
-    found: cp.NetworkPolicy
     source: cp.NetworkPolicyReference
     targets: tuple[str, ...]
     """Names of the groups that it, or one of its rules, is for."""
     peers: tuple[str, ...]
     """Names of the groups of its peers."""
-
-    def __hash__(self) -> int:
-        # its metadata has mappings
-        return hash(self.key)
-
-    @property
-    def key(self) -> str:
-        return self.found.metadata.name
 
 
 class Draft(msgspec.Struct, frozen=True):
