@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from netdev_switch import NetdevSwitch, until
@@ -12,7 +15,7 @@ from antrea.engine import Facts
 from antrea.facts.ovs import OvsPort, PodInterface
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from conftest import Namespaces
 
@@ -55,6 +58,18 @@ class SwitchNode:
         )
         mac = self.mac_of("eth0", space)
         self.facts.put(PodInterface(name, name, "shop", name, mac, ips, self.ofport(name), f"uuid-{name}"))
+
+    @contextlib.contextmanager
+    def serving(self, space: str, program: str) -> Iterator[None]:
+        """A program in Python runs in this namespace; it says that it is listening."""
+        words = ["ip", "netns", "exec", space, sys.executable, "-c", program]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stdout is not None
+                assert server.stdout.readline() == "listening\n"
+                yield
+            finally:
+                server.kill()
 
     def mac_of(self, dev: str, space: str | None = None) -> str:
         return str(json.loads(self.netns.sh(f"ip -j link show {dev}", space))[0]["address"])

@@ -108,18 +108,6 @@ class Node(SwitchNode):
                 what = f"{ip}/24 dev eth0" if "." in ip else f"{ip}/64 dev eth0 nodad"
                 self.netns.sh(f"ip addr add {what}", self.router)
 
-    @contextlib.contextmanager
-    def server(self, space: str) -> Iterator[None]:
-        """Tells each client with which address it is seen in this namespace."""
-        words = ["ip", "netns", "exec", space, sys.executable, "-c", SERVER]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stdout is not None
-                assert server.stdout.readline() == "listening\n"
-                yield
-            finally:
-                server.kill()
-
     @contextlib.asynccontextmanager
     async def agent(self) -> AsyncIterator[None]:
         # the tests say who holds which address
@@ -174,7 +162,7 @@ def node(netns: Namespaces) -> Iterator[Node]:
     there = Node(netns)
     try:
         there.start()
-        with there.server(there.outside):
+        with there.serving(there.outside, SERVER):
             yield there
     finally:
         there.switch.stop()
@@ -312,7 +300,7 @@ async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_
     node: Node,
 ) -> None:
     node.plug_vlan(181)
-    with node.server(node.router):
+    with node.serving(node.router, SERVER):
         async with node.agent():
             for version, prefix in ((4, 24), (6, 64)):
                 pool = f"p{version}"

@@ -118,17 +118,6 @@ class Node(SwitchNode):
             for task in work:
                 task.cancel()
 
-    @contextlib.contextmanager
-    def server(self, name: str) -> Iterator[None]:
-        words = ["ip", "netns", "exec", self.pods[name], sys.executable, "-c", SERVER]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stdout is not None
-                assert server.stdout.readline() == "listening\n"
-                yield
-            finally:
-                server.kill()
-
     async def heard(self, client: str, addresses: tuple[str, str]) -> dict[str, tuple[str, ...]]:
         """What a client hears of these addresses, one of each family, by kind of socket."""
         kinds = ("SOCK_STREAM", "SOCK_DGRAM")
@@ -167,7 +156,7 @@ def told(log: Path) -> set[tuple[str, ...]]:
 
 async def test_a_client_hears_at_once_that_it_is_rejected_by_rules_of_either_side(node: Node) -> None:
     async with node.agent() as engine:
-        with node.server("web"), node.server("outside"):
+        with node.serving(node.pods["web"], SERVER), node.serving(node.pods["outside"], SERVER):
             assert await node.heard("near", WEB) == OPEN
             assert await node.heard("outside", WEB) == OPEN
             assert await node.heard("near", OUTSIDE) == OPEN

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.node import PeerNode, ThisNode
-from antrea.facts.ovs import OvsPort
-from antrea.features.feature import Families, Realised
+from antrea.features.feature import Realised
 from antrea.features.network_policy.agent import FEATURE as POLICY
-from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
-from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
-from antrea.openflow.pipeline import Pipeline
+from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NEW, NODE, PEER, PIPELINE, TUNNEL
 from tests.unit.features.policy_world import (
     addresses,
     applied,
@@ -39,18 +34,8 @@ if TYPE_CHECKING:
     from antrea.apis import controlplane as cp
     from antrea.facts.fact import Fact
 
-CONFIG = AgentConfig(ovs_datapath_type="netdev")
-NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.2.1",))
-PEER_NODE = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/64"), ("192.0.2.2",), ("192.0.2.2",))
-GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
-TUNNEL = OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:01")
-FEATURES = (POD_CONNECTIVITY, NODE_ROUTE, POLICY)
-PIPELINE = Pipeline.realise(
-    table for feature in FEATURES for table in feature.tables(CONFIG, Families.of(NODE.pod_cidrs))
-)
 ANY = [block("0.0.0.0/0"), block("::/0")]
 BASELINE = 253
-NEW = [word for _ in range(8) for word in ("--ct-next", "trk,new")]
 
 
 class Pod(NamedTuple):
@@ -194,7 +179,7 @@ def entries_of(policies: Iterable[OnePolicy]) -> list[object]:
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
-    node: tuple[Fact, ...] = (CONFIG, NODE, PEER_NODE, GATEWAY, TUNNEL, Realised(PIPELINE))
+    node: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, Realised(PIPELINE))
     pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
     rows = (row for number, one in enumerate(policies) for row in told(f"policy-{number}", one))
     for row in (*node, *pods, *rows):

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from policy_oracle import CONFIG, GATEWAY, LOCAL, NODE, PIPELINE, Packet, entry, ports, sent_to
+from policy_oracle import LOCAL, Packet, entry, ports, sent_to
 
 from antrea.agent.id_floor import keep_clear
 from antrea.engine import Engine, Facts
@@ -24,6 +24,7 @@ from antrea.openflow.meter import Meter
 from antrea.outside.ofctl import ACTIONS, FlowSink
 from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
+from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import ANY, applied, interface, policy, port, rule
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ovs_process import until
-from policy_oracle import CONFIG, GATEWAY, LOCAL, NODE, PIPELINE
+from policy_oracle import LOCAL
 
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
@@ -19,6 +19,7 @@ from antrea.openflow.meter import Meter
 from antrea.outside.ofctl import FlowSink
 from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
+from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import ANY, applied, interface, native, rule
 
 if TYPE_CHECKING:
