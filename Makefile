@@ -8,10 +8,13 @@ HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
 UNIT_FIRST := tests/unit/engine tests/unit/outside tests/unit/controller
 PROCESS_FIRST := tests/process/controller
 # These wait for timers of others more than they compute.
-HOST_FIRST := $(patsubst %,tests/host/test_host_%.py,announcement bfd gossip tunnel_neighbour)
+HOST_FIRST := $(patsubst %,tests/host/test_host_%.py,announcement bfd cut egress_relay gossip tunnel_neighbour)
+# Those that stand alone, that need no node, or three: about half of the time.
+LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission aggregated antctl_upgrade certificates chart crd_versions crds \
+	egress_example failover family groups old_kubectl replica_pods replicas schema_admission underlay)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host host-first host-second lab-test vm parity test-wide bench docs image manifests cni clean clean-all
+.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host host-first host-second lab-test lab-first lab-second vm parity test-wide conformance bench docs image manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -72,7 +75,13 @@ host-second:
 
 lab-test: ## real Kubernetes nodes with our image and manifest (root)
 	antrea-lab prepare
-	$(PYTEST) tests/lab -m "not wide" --timeout 600
+	$(HALVES) lab-first lab-second
+
+lab-first:
+	$(PYTEST) $(LAB_FIRST) -m "not wide" --timeout 600
+
+lab-second:
+	$(PYTEST) tests/lab $(LAB_FIRST:%=--ignore=%) -m "not wide" --timeout 600
 
 vm: ## the kernel datapath on a stock kernel under QEMU (root)
 	$(PYTEST) tests/vm --timeout 900
@@ -81,7 +90,12 @@ parity: ## against upstream's own expectations ($$ANTREA_SRC) and recorded answe
 	$(PYTEST) tests/parity
 
 test-wide: ## hours: matrices, long faults, fuzz; writes docs/generated/wide-report.md
-	$(PYTEST) -p tests.wide.report -m wide tests --timeout 7200
+	$(PYTEST) -p tests.wide.report -rP -m wide tests --timeout 7200
+
+CONFORMANCE_LAB ?= conformance
+conformance: ## Kubernetes' own NetworkPolicy specs in a lab of two nodes (root, half an hour); writes docs/generated/conformance.md
+	antrea-lab up --name $(CONFORMANCE_LAB) --nodes 2
+	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) --reports build/out/conformance --page docs/generated/conformance.md
 
 bench: ## one benchmark: make bench BENCH=engine
 	python -m benchmarks.$(BENCH)

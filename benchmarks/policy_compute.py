@@ -116,12 +116,17 @@ ROWS: dict[Any, Callable[[Any], Any]] = {
 }
 
 
+def engine_of(facts: Facts, sink: Taken) -> Engine:
+    """One that computes what the controller computes of policies, and takes it to `sink`."""
+    return Engine(facts, [unit for one in FEATURES for unit in one.units], dict.fromkeys(ENTRIES, sink))
+
+
 async def computed(name: str, part: float) -> None:
     """Prints seconds of the wall and of the processor, peak RSS in MB, and what changes cost, of this process."""
     facts, sink = Facts(), Taken()
     rows: list[Any] = [ROWS[type(one)](one) for one in objects(name, part)]
     gc.freeze()
-    engine = Engine(facts, [unit for one in FEATURES for unit in one.units], dict.fromkeys(ENTRIES, sink))
+    engine = engine_of(facts, sink)
     begin, begun = time.monotonic(), time.process_time()
     for row in rows:
         facts.put(row)

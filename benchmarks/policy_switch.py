@@ -15,6 +15,7 @@ from antrea.explain.objects import KINDS, Objects, objects
 from antrea.explain.packet import Packet
 from antrea.explain.verdict import judged
 from antrea.explain.world import World
+from antrea.facts.fact import each
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import Families, Realised
@@ -82,7 +83,7 @@ def told(found: Objects) -> Iterator[Fact]:
     rows = {one.kind: one.row for feature in COMPUTED for one in feature.watched}
     for kind in KINDS:
         for one in getattr(found, kind.field):
-            if (row := rows[kind.struct](one)) is not None:
+            for row in each(rows[kind.struct](one)):
                 facts.put(row)
     engine = Engine(facts, [unit for feature in COMPUTED for unit in feature.units])
     plan = engine.plan()

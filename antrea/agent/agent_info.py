@@ -26,7 +26,7 @@ from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
 from antrea.outside import klog
 from antrea.outside.clock import stamp
-from antrea.outside.kube import Pause
+from antrea.outside.pause import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

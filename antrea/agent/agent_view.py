@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from antrea.agent.membership import Membership
+from antrea.agent.starts import Starts
 from antrea.apis.controlplane import AddressGroup, AppliedToGroup
 from antrea.apis.crd.info import NetworkPolicyControllerInfo
 from antrea.apis.meta import ObjectMetadata
@@ -103,8 +104,7 @@ class AgentView(msgspec.Struct):
     received: Callable[[], Received] = Received
     membership: Membership | None = None
     """None: the gates leave it off."""
-    starts: Mapping[str, int] = {}
-    """How often a Pod was to be connected, by when its policies were known."""
+    starts: Starts = msgspec.field(default_factory=Starts)
     operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
     packets: Callable[[], str] = _unknown
     """Metrics of what was dropped between switch and agent."""

@@ -14,14 +14,20 @@ from antrea.agent.bootstrap import prepare
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
+from antrea.agent.cutting import Cutting
+from antrea.agent.failback import IdleFeed
+from antrea.agent.gateways import GatewayFeed
 from antrea.agent.handover import NEWS, Handover, sentence
 from antrea.agent.health import Health
 from antrea.agent.id_floor import keep_clear
 from antrea.agent.lacking import follow
+from antrea.agent.means import within_means
 from antrea.agent.membership import Membership, cluster_feed
 from antrea.agent.node_events import node_voice
 from antrea.agent.nodes import ThisFeed, own_node, pod_feed
+from antrea.agent.probing import Probing
 from antrea.agent.readiness import Readiness
+from antrea.agent.statistics import Statistics
 from antrea.agent.switch_care import SwitchCare
 from antrea.agent.switch_packets import SwitchPackets
 from antrea.agent.word import Word
@@ -29,20 +35,28 @@ from antrea.apis.annotation import NodeAnnotation
 from antrea.apis.core import ObjectReference
 from antrea.apis.policy_report import PolicyReport
 from antrea.apis.status import Status
+from antrea.config.shape import seconds
 from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
-from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.member import ClusterNode, Member, PoolSelector
-from antrea.facts.node import LocalAddress, ThisNode
+from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features.egress import agent as egress
+from antrea.features.egress import bandwidth
 from antrea.features.egress import owner as egress_placement
+from antrea.features.egress import statistics as egress_statistics
+from antrea.features.egress.address import DEVICE as EGRESS_DEVICE
 from antrea.features.egress.address import Announce, Assigned
-from antrea.features.egress.handover import Part
+from antrea.features.egress.duplicate import Conflict, Probe
+from antrea.features.egress.handover import Part, Receive, Unassigned
+from antrea.features.egress.subnet import PREFIX as VLAN_DEVICES
 from antrea.features.egress.takeover import TookOver
 from antrea.features.feature import Families, Realised
 from antrea.features.network_policy import agent as network_policy
+from antrea.features.network_policy import statistics as policy_statistics
+from antrea.features.network_policy.cut import Look
 from antrea.features.network_policy.sent import KINDS as POLICY_KINDS
 from antrea.features.node_network import agent as node_network
 from antrea.features.node_route import agent as node_route
@@ -66,6 +80,7 @@ from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.journal import FileJournal
 from antrea.outside.kube_feed import KindFeed
 from antrea.outside.last_word import LastWord
+from antrea.outside.link_watch import LinkWatch
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.nft import KINDS as NFT_KINDS
@@ -75,6 +90,8 @@ from antrea.outside.ofctl import FlowSink
 from antrea.outside.ofctl_meters import MeterSink
 from antrea.outside.ofctl_run import Ofctl
 from antrea.outside.ofctl_watch import SwitchWatch
+from antrea.outside.ovs_conntrack import Conntrack
+from antrea.outside.ovs_control import Tracer
 from antrea.outside.ovsdb import Ovsdb
 from antrea.outside.ovsdb_bfd import BfdFeed
 from antrea.outside.ovsdb_ports import PortFeed
@@ -111,6 +128,7 @@ FEATURES: tuple[AgentFeature, ...] = (
     proxy.FEATURE,
     egress.FEATURE,
     egress_placement.FEATURE,
+    bandwidth.FEATURE,
     network_policy.FEATURE,
 )
 # What must be known before that which an earlier start left may go: all Pods, all Nodes, and what policies say.
@@ -126,6 +144,13 @@ STATE = Path("/var/lib/antrea")
 """Where what outlives a reboot is kept."""
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
+COUNTERS = "policy-counters"
+"""File of what those flows had counted when it was reported last."""
+COUNTED = {
+    policy_statistics.GATE: policy_statistics.COUNTED,
+    egress.FEATURE.gate: egress_statistics.COUNTED,
+}
+"""By gate, what is reported."""
 PAUSE_SECONDS = 1.0
 """Between tries of what has to be there at start."""
 FIRST_ROUND = 1
@@ -137,7 +162,7 @@ FIRST_LIST_SECONDS = 10.0
 
 def active(gates: Collection[str]) -> tuple[AgentFeature, ...]:
     """The features that these gates leave on."""
-    return tuple(feature for feature in FEATURES if not feature.gate or feature.gate in gates)
+    return tuple(feature for feature in FEATURES if {feature.gate, feature.within} - {""} <= {*gates})
 
 
 def sweeps(gates: Collection[str]) -> dict[int, tuple[type[Fact], ...]]:
@@ -177,8 +202,11 @@ class Agent:
         self.facts = Facts(self.journal)
         self.facts.timed |= {kind: {} for kind in NEWS}
         self.packets = SwitchPackets(switch, config, self.facts)
+        tracer, conntrack = Tracer(ovs := Path(config.ovs_run_dir), config.ovs_bridge), Conntrack(ovs)
+        self.cutting = Cutting(self.facts, config.host_gateway, conntrack, tracer)
         self.ready = Readiness()
         self.handover = Handover(self.facts, kube, config, name)
+        self.probing = Probing(name)
         self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
@@ -255,7 +283,9 @@ class Agent:
         """Try until Node, OVS and transport interface are there. Raises Invalid: what only the user can change."""
         while True:
             try:
-                return await prepare(self.config, await own_node(self.kube, self.name), db)
+                prepared = await prepare(self.config, await own_node(self.kube, self.name), db)
+                self.features = await within_means(self.features, self.ofctl)
+                return prepared
             except (Unavailable, Refused) as no:
                 self.ready.wait_for(str(no))
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -296,10 +326,10 @@ class Agent:
         first = FIRST_LISTS + (POLICY_KINDS if prepared.cookie_round > FIRST_ROUND else ())
         await self._listed(first, within=FIRST_LIST_SECONDS)
         self.ready.wait_for("flows and routes of this Node, not all in place")
-        tasks.create_task(self.engine.run(), name="engine")
-        tasks.create_task(follow(self.engine, self.facts), name="lacking")
+        self._work(tasks, prepared.transport, netlink)
         tasks.create_task(switch.run(), name="switch")
         tasks.create_task(self.packets.run(), name="packets")
+        self._count(tasks)
         tasks.create_task(tunnels.run(), name="tunnel neighbours")
         tasks.create_task(self.health.run(self.engine), name="health")
         await switch.works.wait()
@@ -310,13 +340,38 @@ class Agent:
             await self._listed((LocalPod,))
             await self._reconcile()
 
+    def _count(self, tasks: asyncio.TaskGroup) -> None:
+        """Report what policies match and Egresses send, each where its gate is on."""
+        if counted := [one for gate, one in COUNTED.items() if gate in self.view.now.gates.names]:
+            stats = Statistics(
+                self.facts, self.ofctl, lambda: self.controlplane.controller, counted,
+                node=self.name, tables=self.view.tables, keep=self.run_dir / COUNTERS,
+            )  # fmt: skip
+            every = seconds(self.config.network_policy_stats_interval)
+            tasks.create_task(stats.run(every), name="statistics")
+
+    def _work(self, tasks: asyncio.TaskGroup, link: Transport, netlink: NetlinkSink) -> None:
+        """The engine begins, and what the kernel drops with an interface of ours comes back with that."""
+        names = (self.config.host_gateway, link.interface, link.device, EGRESS_DEVICE)
+        links = LinkWatch(
+            lambda name: name in names or name.startswith(VLAN_DEVICES), lambda: self.engine.resync(netlink)
+        )
+        tasks.create_task(self.engine.run(), name="engine")
+        tasks.create_task(follow(self.engine, self.facts), name="lacking")
+        tasks.create_task(links.run(), name="interfaces")
+
     @property
     def _acts(self) -> dict[type[Act], Doing]:
         return {
             Announce: self.announcer.announce,
             Assigned: self._assigned,
+            Unassigned: self._unassigned,
             TookOver: self._took_over,
+            Probe: lambda act: self.probing.probe(self.facts, act),
+            Conflict: self._conflict,
             Part: self.handover.part,
+            Look: lambda look: self.cutting.look(self.engine, look),
+            Receive: self.handover.receive,
         }
 
     def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
@@ -333,24 +388,24 @@ class Agent:
             self.view.membership = Membership(self.kube, own_namespace(), gossip)
             feeds["members"] = self.view.membership
             feeds["BFD"] = BfdFeed(db, gossip.saw)
+            feeds["idle Egress IPs"] = IdleFeed(self.name)
+            feeds["gateways of VLANs"] = GatewayFeed()
+            feeds["neighbours of Egress IPs"] = self.probing
         for one in (one for feature in self.features for one in feature.watched):
             feeds[one.path] = KindFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row)
         return feeds
 
     async def _listed(self, kinds: Collection[type[Fact]], within: float | None = None) -> None:
         """Wait for first lists: replaying in one piece is best, but Pods that stand get their flows without them."""
-        heard = asyncio.Event()
-        self.facts.listeners.append(heard.set)
         try:
-            async with asyncio.timeout(within):
-                while missing := [kind.__name__ for kind in kinds if not self.facts.feeds.has(kind)]:
-                    self.ready.wait_for(f"first list of {', '.join(missing)}", level=2)
-                    heard.clear()
-                    await heard.wait()
+            with self.facts.news() as heard:
+                async with asyncio.timeout(within):
+                    while missing := [kind.__name__ for kind in kinds if not self.facts.feeds.has(kind)]:
+                        self.ready.wait_for(f"first list of {', '.join(missing)}", level=2)
+                        heard.clear()
+                        await heard.wait()
         except TimeoutError:
             log.warning("Not all lists are there yet; what is known is replayed first", missing=missing)
-        finally:
-            self.facts.listeners.remove(heard.set)
 
     async def _reconcile(self) -> None:
         """Remove the interfaces of Pods that vanished while no agent ran, once the list of Pods is complete."""
@@ -366,21 +421,40 @@ class Agent:
         await self.engine.stand(Flow)
 
     def _holds(self, ip: str) -> bool:
-        return self.facts.get(LocalAddress, ip) is not None
+        """The address is here, and no other Node takes it."""
+        wanted = (self.facts.get(EgressOwner, row.key) for row in self.facts.by(Egress, "ip", ip))
+        ours = any(row and row.node == self.name for row in wanted)
+        return ours and self.facts.get(LocalAddress, ip) is not None
 
     async def _assigned(self, act: Assigned) -> None:
         self._tell_of(act, "IPAssigned", f"Assigned Egress {act.egress} with IP {act.ip} on Node {act.node}")
+
+    async def _unassigned(self, act: Unassigned) -> None:
+        said = f"Unassigned Egress {act.egress} with IP {act.ip} from Node {act.node}"
+        self._tell_of(act, "IPUnassigned", said)
 
     async def _took_over(self, act: TookOver) -> None:
         log.info("Took an Egress IP over", egress=act.egress, ip=act.ip, before=act.before, why=act.why.why)
         self._tell_of(act, "EgressTakenOver", sentence(act, self.facts.timed))
 
-    def _tell_of(self, act: Assigned | TookOver, reason: str, message: str) -> None:
+    async def _conflict(self, act: Conflict) -> None:
+        self._tell_of(act, "EgressIPConflict", act.message, warning=True)
+
+    def _tell_of(
+        self,
+        act: Assigned | Unassigned | TookOver | Conflict,
+        reason: str,
+        message: str,
+        *,
+        warning: bool = False,
+    ) -> None:
         about = ObjectReference(
             api_version="crd.antrea.io/v1beta1", kind="Egress", name=act.egress, uid=act.uid
         )
         voice = Voice(about, "antrea-agent", act.node)
-        self.tasks.create_task(voice.tell(self.kube, reason, message), name="Event of an Egress")
+        self.tasks.create_task(
+            voice.tell(self.kube, reason, message, warning=warning), name="Event of an Egress"
+        )
 
     def made_anew(self) -> None:
         """The Node object is another one: it lacks what this agent wrote on the one before."""

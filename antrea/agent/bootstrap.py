@@ -13,6 +13,7 @@ import msgspec
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.family import is_ipv6, one_per_family
 from antrea.facts.node import ThisNode, Transport
+from antrea.features.external_ip_pool.address import canonical
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
 from antrea.host.ovs_port import TYPE_KEY, Bridge, Port
 from antrea.outside import ovsdb_write, transport
@@ -42,8 +43,9 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def internal_ips(node: Node) -> tuple[str, ...]:
-    """The Node's addresses of type InternalIP, one of each family."""
-    return one_per_family(tuple(a.address for a in node.status.addresses if a.type == "InternalIP"))
+    """The Node's addresses of type InternalIP, one of each family; kubelet may write any text there."""
+    found = (canonical(one.address) for one in node.status.addresses if one.type == "InternalIP")
+    return one_per_family(filter(None, found))
 
 
 def pod_mtu(config: AgentConfig, card_mtu: int, tunnel_ips: tuple[str, ...]) -> int:

@@ -10,16 +10,11 @@ import socket
 from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid, Unavailable
-from antrea.outside import klog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-log = klog.logger(__name__)
-
-KNOCK_SECONDS = 5.0
-"""Between two tries."""
 PATIENCE_SECONDS = 10.0
 """For which nobody may answer: all steps of the agent are shorter."""
 
@@ -48,38 +43,17 @@ def sole_listener(path: Path) -> Iterator[socket.socket]:
         yield door
 
 
-class Knock:
-    """Comes as a plugin does, asks nothing, and is to be let out again."""
-
-    def __init__(
-        self, path: Path, *, period: float = KNOCK_SECONDS, patience: float = PATIENCE_SECONDS
-    ) -> None:
-        self._path = path
-        self._period = period
-        self._patience = patience
-        self.trouble = ""
-        """Why no plugin would be heard; empty while all is well."""
-
-    async def run(self) -> None:
-        """Forever."""
-        while True:
-            await asyncio.sleep(self._period)
-            trouble = await self._try()
-            if trouble != self.trouble:
-                log.error("The CNI socket was tried", err=trouble or "it answers again")
-            self.trouble = trouble
-
-    async def _try(self) -> str:
-        try:
-            async with asyncio.timeout(self._patience):
-                reader, writer = await asyncio.open_unix_connection(str(self._path))
-                try:
-                    writer.write_eof()
-                    await reader.read()
-                finally:
-                    writer.close()
-        except TimeoutError:
-            return f"{self._path} has answered nobody for {self._patience:g} s"
-        except OSError as no:
-            return f"{self._path}: {no.strerror or no}"
-        return ""
+async def knock(path: Path, patience: float = PATIENCE_SECONDS) -> None:
+    """Come as a plugin does, ask nothing, and be let out again. Raises Unavailable if nobody answers for so many seconds."""
+    try:
+        async with asyncio.timeout(patience):
+            reader, writer = await asyncio.open_unix_connection(str(path))
+            try:
+                writer.write_eof()
+                await reader.read()
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise Unavailable(f"{path} has answered nobody for {patience:g} s") from None
+    except OSError as no:
+        raise Unavailable(f"{path}: {no.strerror or no}") from no

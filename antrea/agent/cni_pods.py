@@ -20,7 +20,7 @@ from antrea.outside.announcement import Announcer
 from antrea.outside.netns import host_interface_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Set
+    from collections.abc import Callable, Collection, Iterable, Set
 
     from antrea.agent.cni_bridge import StandingPort
     from antrea.facts.node import ThisNode
@@ -65,31 +65,30 @@ class PodInterfaces:
             ports.add(host_interface_name(call.pod_name, call.container_id, call.if_name))
         await self._remove(call.container_id, call.if_name, ports)
 
-    async def keep_only(self, valid: Set[tuple[str, str]], busy: Set[str]) -> None:
+    async def keep_only(self, valid: Set[tuple[str, str]], busy: Callable[[], Set[str]]) -> None:
         """Remove all interfaces but those of `valid` (container id, interface) and of `busy` containers. Raises Failed."""
+        skipped = busy()
         gone = [
             port
             for port in self._on.ports.standing()
-            if (port.pod.container_id, port.pod.if_dev) not in valid and port.pod.container_id not in busy
+            if (port.pod.container_id, port.pod.if_dev) not in valid and port.pod.container_id not in skipped
         ]
-        await self._sweep(gone, {container for container, _ in valid} | busy)
+        await self._sweep(gone, {container for container, _ in valid} | skipped, busy)
 
-    async def reconcile(self, pods: Collection[str], busy: Set[str]) -> None:
+    async def reconcile(self, pods: Collection[str], busy: Callable[[], Set[str]]) -> None:
         """Remove what stands for Pods that vanished while nobody looked; it stays if its Pod and its device stand.
 
         `pods` are all Pods of this Node that have a network of their own ("namespace/name"), from a complete list, which
         may be older than the last ADD. Raises Failed.
         """
-        standing = self._on.ports.standing()
+        standing, skipped = self._on.ports.standing(), busy()
         gone = [
             port
             for port in standing
-            if port.pod.container_id not in self._added | busy
+            if port.pod.container_id not in self._added | skipped
             and (port.broken or f"{port.pod.pod_namespace}/{port.pod.pod_name}" not in pods)
         ]
-        lost = {port.name for port in gone}
-        kept = {port.pod.container_id for port in standing if port.name not in lost}
-        await self._sweep(gone, kept | busy)
+        await self._sweep(gone, skipped, busy)
 
     async def close(self) -> None:
         """End the announcements under way."""
@@ -134,9 +133,9 @@ class PodInterfaces:
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._on.settle(fact)
-                await self._on.covered(call.pod, call.pod_uid)
         except TimeoutError:
             raise Unavailable(f"flows of {name}, not in place within {SETTLE_SECONDS:g} s") from None
+        await self._on.covered(call.pod, call.pod_uid)
 
     async def _roll_back(self, call: Call) -> None:
         """What cannot be removed now is found by the runtime's DEL, or at the next start.
@@ -150,7 +149,9 @@ class PodInterfaces:
         except Failed as e:
             log.error("Failed to roll back", error=e, container=call.container_id)
 
-    async def _sweep(self, gone: Iterable[StandingPort], known: Collection[str]) -> None:
+    async def _sweep(
+        self, gone: Iterable[StandingPort], known: Collection[str], busy: Callable[[], Set[str]]
+    ) -> None:
         failures: list[Failed] = []
         kept = set(known)
         for port in gone:
@@ -163,7 +164,10 @@ class PodInterfaces:
                 failures.append(e)
                 kept.add(port.pod.container_id)
         with answering(Code.IPAM_FAILURE):
-            if ips := await self._on.ipam.gc(kept):
+            holders = await self._on.ipam.containers()
+            # asked after that: of an ADD that began meanwhile the container is busy, or has its port by now
+            kept |= busy() | {port.pod.container_id for port in self._on.ports.standing()}
+            if ips := await self._on.ipam.gc(holders - kept):
                 log.info("Released addresses nobody uses", ips=ips)
         if failures:
             raise failures[0]

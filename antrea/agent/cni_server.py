@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antrea.agent.cni_answer import failure, result_of, success
 from antrea.agent.cni_call import Call, Failed, read_call
 from antrea.agent.cni_check import check
-from antrea.agent.cni_door import Knock, sole_listener
+from antrea.agent.cni_door import knock, sole_listener
 from antrea.agent.cni_pods import PodInterfaces
 from antrea.agent.cni_turns import Turns
 from antrea.apis.cni import Code, Result
 from antrea.errors import Unavailable
 from antrea.outside import klog
+from antrea.outside.knock import Knock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -62,7 +64,7 @@ class CniServer:
         self._turns = Turns(TURN_SECONDS)
         self._serving: dict[asyncio.Task[None], float] = {}
         """When each call came."""
-        self._knock = Knock(path)
+        self._knock = Knock("the CNI socket", partial(knock, path))
 
     @property
     def trouble(self) -> str:
@@ -102,7 +104,7 @@ class CniServer:
         if pods is None:
             return
         try:
-            await self._pods.reconcile(pods, self._turns.busy)
+            await self._pods.reconcile(pods, lambda: self._turns.busy)
         except Failed as e:
             log.error("Failed to remove all that vanished Pods left", error=e)
 
@@ -183,7 +185,7 @@ class CniServer:
         if attachments is None:
             raise Failed(Code.INVALID_NETWORK_CONFIG, "GC needs cni.dev/valid-attachments")
         valid = {(attachment.container_id, attachment.if_name) for attachment in attachments}
-        await self._pods.keep_only(valid, self._turns.busy)
+        await self._pods.keep_only(valid, lambda: self._turns.busy)
 
     async def _status(self) -> None:
         node = self._wiring.node()

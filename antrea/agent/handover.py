@@ -18,7 +18,7 @@ import msgspec
 
 from antrea.apis.core import ObjectMeta
 from antrea.errors import Refused, Unavailable
-from antrea.facts.egress import Egress, EgressOwner, Parted
+from antrea.facts.egress import Announced, Egress, EgressOwner, Parted
 from antrea.facts.member import ClusterNode, Leaving, Member, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.address import DEVICE
@@ -31,15 +31,19 @@ if TYPE_CHECKING:
     from antrea.config.agent import AgentConfig
     from antrea.engine import Facts
     from antrea.facts.fact import Fact
-    from antrea.features.egress.handover import Part
+    from antrea.features.egress.handover import Part, Receive
     from antrea.features.egress.takeover import TookOver
     from antrea.outside.gossip.feed import GossipFeed
     from antrea.outside.kube import Kube
 
 log = klog.logger(__name__)
 
-LINGER_SECONDS: Final = 0.5
-"""For packets of Pods whose agents hear of the move a little later."""
+HERALD_SECONDS: Final = 0.11
+"""Until an address has been announced three times (antrea.outside.announcement.PAUSES)."""
+RELAY_SECONDS: Final = 1.5
+"""How long answers may be on their way, with what agents hear of the move later than others."""
+LINGER_SECONDS: Final = 2.0
+"""Longer than another Node may hand answers back that only this one knows."""
 FORGET_SECONDS: Final = 10.0
 """Long after the address has gone."""
 FAREWELL_SECONDS: Final = 4.0
@@ -49,6 +53,8 @@ ASK_SECONDS: Final = 1.0
 THINK_SECONDS: Final = 0.3
 """Until this agent has found who is next."""
 LOOK_SECONDS: Final = 0.05
+AWAY_SECONDS: Final = 0.4
+"""Most between two looks for what the API server says; with RELAY_SECONDS less than LINGER_SECONDS."""
 ENDING: Final = "antrea-agent.ending"
 """A file beside OVSDB's socket: while it is there the switch goes on, for 6 s at most (build/image/start_ovs)."""
 
@@ -78,23 +84,55 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Handover:
-    """Does Part, and remembers it for as long as the address takes to go; says goodbye."""
+    """Does Receive and Part, and remembers them for as long as the address takes to come and go; says goodbye."""
 
     def __init__(self, facts: Facts, kube: Kube, config: AgentConfig, node: str) -> None:
         self._facts, self._kube, self._config, self._node = facts, kube, config, node
         self.gossip: GossipFeed | None = None
         """None: there is none (yet)."""
 
+    async def receive(self, act: Receive) -> None:
+        """Returns at once: many addresses may come together."""
+        if self._facts.get(Parted, act.egress):
+            self._facts.drop(Parted, act.egress)  # it comes back, and may be parted with anew
+        row = Announced(act.egress, act.ip, act.before)
+        asyncio.get_running_loop().call_later(HERALD_SECONDS, self._announced, row)
+
+    def _announced(self, row: Announced) -> None:
+        self._facts.put(row)
+        self._await_answers(row)
+
+    def _await_answers(self, row: Announced, seconds: float = LOOK_SECONDS) -> None:
+        """Forget the row when the address is here and answers to what left before have come, or it goes elsewhere.
+
+        Looks again after `seconds`, and then ever less often: the API server, which says where it is, may be away.
+        """
+        egress, owner = self._facts.get(Egress, row.egress), self._facts.get(EgressOwner, row.egress)
+        ours = egress and egress.ip == row.ip and owner and owner.node == self._node
+        if not egress or not ours:
+            self._drop(row)
+        elif egress.node == self._node:
+            asyncio.get_running_loop().call_later(RELAY_SECONDS, self._drop, row)
+        else:
+            seconds = min(seconds, AWAY_SECONDS)
+            asyncio.get_running_loop().call_later(seconds, self._await_answers, row, 2 * seconds)
+
     async def part(self, act: Part) -> None:
         """Returns at once: many addresses may go together."""
         row = Parted(act.egress, act.ip, act.to)
         loop = asyncio.get_running_loop()
-        loop.call_later(LINGER_SECONDS, self._facts.put, row)
-        loop.call_later(FORGET_SECONDS, self._forget, row)
+        loop.call_later(LINGER_SECONDS, self._parted, row)
+        loop.call_later(FORGET_SECONDS, self._drop, row)
 
-    def _forget(self, row: Parted) -> None:
-        if self._facts.get(Parted, row.key) == row:
-            self._facts.drop(Parted, row.key)
+    def _parted(self, row: Parted) -> None:
+        """Unless it has gone elsewhere meanwhile, or come back."""
+        egress = self._facts.get(Egress, row.egress)
+        if egress and egress.node == row.to:
+            self._facts.put(row)
+
+    def _drop(self, row: Parted | Announced) -> None:
+        if self._facts.get(type(row), row.key) == row:
+            self._facts.drop(type(row), row.key)
 
     async def farewell(self) -> None:
         """Before this process ends; returns when others have what this Node held, or after FAREWELL_SECONDS."""
@@ -140,7 +178,7 @@ class Handover:
         here = {row.ip for row in self._facts.all(LocalAddress) if row.dev.startswith((DEVICE, PREFIX))}
         owners = {row.egress: row.node for row in self._facts.all(EgressOwner)}
         held = (row for row in self._facts.all(Egress) if row.ip in here)
-        return any(owners.get(row.name, "") not in ("", self._node) for row in held)
+        return any(owners.get(row.key, "") not in ("", self._node) for row in held)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +18,7 @@ from antrea.errors import Unavailable
 from antrea.facts.family import one_per_family
 from antrea.facts.member import ClusterNode, Member, Quorum
 from antrea.facts.node import ThisNode
+from antrea.features.external_ip_pool.address import canonical
 from antrea.outside import klog
 from antrea.outside.kube import Listed, Put
 from antrea.outside.kube_feed import KindFeed
@@ -33,6 +35,7 @@ log = klog.logger(__name__)
 
 OS, LINUX = "kubernetes.io/os", "linux"
 MOST_EGRESS_IPS = "node.antrea.io/max-egress-ips"
+_NUMBER = re.compile(r"[0-9]{1,9}")
 ALIVE = Metric(
     "antrea_agent_member_count", "gauge", "ALPHA", "Number of Antrea Agents by whether they are alive."
 )
@@ -71,18 +74,18 @@ def cluster_node(node: Node) -> ClusterNode | None:
     meta, ips, cidrs = node.metadata, internal_ips(node), one_per_family(node.spec.pod_cidrs)
     if not ips or not cidrs:
         return None
-    ends = tuple(
-        end.strip() for end in meta.annotations.get(TRANSPORT_ADDRESSES, "").split(",") if end.strip()
-    )
+    said = meta.annotations.get(TRANSPORT_ADDRESSES, "").split(",")
+    # a Node may write any text there; it goes into the flows of all others
+    ends = tuple(filter(None, (canonical(end.strip()) for end in said)))
     most = meta.annotations.get(MOST_EGRESS_IPS, "")
-    if most and not most.isdecimal():
-        log.warning("Annotation is no number", node=meta.name, annotation=MOST_EGRESS_IPS, value=most)
+    if most and not _NUMBER.fullmatch(most):
+        log.warning("Annotation is no number", node=meta.name, annotation=MOST_EGRESS_IPS, value=most[:100])
     return ClusterNode(
         name=meta.name,
         ips=ips,
         transport_ips=ends or ips,
         labels=tuple(sorted(meta.labels.items())),
-        most_egress_ips=int(most) if most.isdecimal() else None,
+        most_egress_ips=int(most) if _NUMBER.fullmatch(most) else None,
         pod_cidrs=cidrs,
         gossips=meta.labels.get(OS, LINUX) == LINUX,
         cordoned=node.spec.unschedulable,

@@ -74,7 +74,7 @@ async def agent_metrics(view: AgentView) -> str:
     text += POLICIES.text([Sample(len(policies))])
     directions = Counter(rule.direction for policy in policies for rule in policy.rules)
     text += INGRESS_RULES.text([Sample(directions["In"])]) + EGRESS_RULES.text([Sample(directions["Out"])])
-    text += policy_metrics(view.facts, view.starts)
+    text += view.starts.text() + policy_metrics(view.facts)
     with contextlib.suppress(Unavailable):
         counts = await flow_counts(view)
         text += FLOWS.text([Sample(sum(counts.values()))])

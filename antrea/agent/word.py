@@ -6,9 +6,9 @@ Upstream does not ask: a Pod that is ahead of the controller's word is open unti
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+from antrea.agent.starts import Starts
 from antrea.errors import Unavailable
 from antrea.facts.pod import LocalPod
 from antrea.outside import klog
@@ -51,8 +51,7 @@ class Word:
         """UIDs."""
         self.earlier: frozenset[str] = frozenset()
         """UIDs of Pods that were covered when its last word was kept, with which this process began."""
-        self.starts: Counter[str] = Counter()
-        """How often it was asked for, by when it covered the Pod: at once, in time, earlier (than this start of the agent), never."""
+        self.starts = Starts()
         self._spoken = False
         self._news = asyncio.Event()
         facts.listeners.append(self._news.set)
@@ -61,6 +60,8 @@ class Word:
     async def covers(self, pod: str, uid: str) -> None:
         """Returns when it does: "namespace/name", and its UID if the runtime has said. Raises Unavailable if it does not in time."""
         known = "never" if self._lacks(pod, uid) else "at once"
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             async with asyncio.timeout(self._patience(pod, uid)) as limit:
                 while (missing := self._lacks(pod, uid)) and not self._hopeless:
@@ -68,19 +69,22 @@ class Word:
                     silent = not self._has_spoken
                     await self._news.wait()
                     if silent and self._has_spoken:
-                        limit.reschedule(asyncio.get_running_loop().time() + SECONDS)
+                        limit.reschedule(clock() + SECONDS)
                 known = known if missing or known == "at once" else "in time"
         except TimeoutError:
             missing = self._lacks(pod, uid)
-            if self._was_covered(pod, uid):
+            if not missing:
+                # it came at the very moment in which the time was over
+                known = "in time"
+            elif self._was_covered(pod, uid):
                 log.warning("A Pod starts with what antrea-controller said last", pod=pod, lacks=missing)
                 missing, known = "", "earlier"
             elif not self._fail_open:
-                self.starts[known] += 1
+                self.starts.note(known, clock() - began)
                 raise Unavailable(f"{missing}, within {self._patience(pod, uid):g} s") from None
         if missing:
             log.warning("A Pod starts before its policies are known", pod=pod, lacks=missing)
-        self.starts[known] += 1
+        self.starts.note(known, clock() - began)
 
     def all_covered(self) -> set[str]:
         """UIDs of the Pods that are covered, now or by the last word, whether they have started here or not."""

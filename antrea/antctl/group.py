@@ -42,14 +42,33 @@ def _upstreams_exit_code() -> Iterator[None]:
         raise WrongUsage(wrong.format_message(), wrong.ctx) from wrong
 
 
+def _where(modes: str, words: str) -> str:
+    """A line that says where antctl has this command, if it has it anywhere."""
+    for mode, component, workload in (("A", "agent", "ds"), ("C", "controller", "deploy")):
+        if mode in modes:
+            pod = f"{workload}/antrea-{component} -c antrea-{component}"
+            return f"Pods of the {component} have it: kubectl exec -n kube-system {pod} -- {words}\n"
+    return f"It needs a kubeconfig: run '{words}' on a workstation.\n" if "R" in modes else ""
+
+
 class Group(click.Group):
     """Commands with aliases, and upstream's words for one that is unknown."""
 
     aliases: dict[str, str]
+    elsewhere: dict[str, str]
+    """Commands that antctl has where it speaks to another program, with the letters of these modes."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.aliases = {}
+        self.elsewhere = {}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without a word it shows its help, and that is no error, as upstream's."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with _upstreams_exit_code():
@@ -71,6 +90,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             path = ctx.command_path
-            raise Failure(f'unknown command "{args[0]}" for "{path}"\nRun \'{path} --help\' for usage.')
+            hint = _where(self.elsewhere.get(args[0], ""), f"{path} {args[0]}")
+            raise Failure(f'unknown command "{args[0]}" for "{path}"\n{hint}Run \'{path} --help\' for usage.')
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Later) else command, rest

@@ -40,6 +40,7 @@ def antctl(mode: Mode) -> Group:
         "get": Group(name="get", context_settings=HELP, help="Get the status or resource of a topic"),
         "query": Group(name="query", context_settings=HELP, help="Execute a user-provided query"),
     }
+    _tell_of_other_modes(groups)
     for row in (*DATA_COMMANDS, *AGENT_COMMANDS):
         if mode.name in row.modes:
             groups[row.group].add(_data_command(row, mode), row.aliases)
@@ -58,6 +59,14 @@ def antctl(mode: Mode) -> Group:
         if groups[name].commands:
             root.add_command(groups[name])
     return root
+
+
+def _tell_of_other_modes(groups: dict[str, Group]) -> None:
+    """Let each group know the commands of all modes, so that it can say where one is that it lacks."""
+    for row in (*DATA_COMMANDS, *AGENT_COMMANDS):
+        groups[row.group].elsewhere |= dict.fromkeys((row.name, *row.aliases), row.modes)
+    for action in ACTIONS:
+        groups[action.group].elsewhere[action.name] = action.modes
 
 
 def _global_options() -> list[click.Parameter]:

@@ -37,7 +37,8 @@ def cluster(given: str | None, override: str | None, environ: Mapping[str, str] 
             return in_cluster(environ, override=override or "")
         return kubeconfig(path, override=override or "", plugins=True)
     except AntreaError as why:
-        raise Failure(str(why)) from why
+        missing = not given and not path.exists()
+        raise Failure(f"{why} (-k or KUBECONFIG names another kubeconfig)" if missing else str(why)) from why
 
 
 def _kubeconfig(given: str | None, environ: Mapping[str, str]) -> Path:

@@ -12,7 +12,14 @@ TRANSPORT_ADDRESSES = "node.antrea.io/transport-addresses"
 PREFERRED_NODES = "egress.antrea.io/preferred-nodes"
 """On an Egress: which Nodes are to hold its address, the first one that can: "n1,n2"."""
 FAILBACK = "egress.antrea.io/failback"
-"""On an Egress: when its address leaves a Node that lives for a better one: "immediate" or "never"."""
+"""On an Egress: when its address leaves a Node that lives for a better one: "immediate", "when-idle" or "never"."""
+LOST_CONNECTIONS = "egress.antrea.io/lost-connections"
+"""On an Egress: what the next gateway does with connections through a lost one: "continue" or "reset"."""
+
+ON_DENY = "antrea.io/on-deny"
+"""On a network policy, of Kubernetes or of Antrea: what becomes of connections that stand and that it comes to forbid."""
+FLUSH = "flush"
+"""Its one value: they are cut."""
 
 
 class NodeAnnotation(msgspec.Struct, frozen=True):

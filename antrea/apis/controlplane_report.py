@@ -56,15 +56,15 @@ class MulticastGroupInfo(Wire, frozen=True, kw_only=True):
 
 
 class NetworkPolicyStats(Wire, frozen=True, kw_only=True):
-    """What one policy counted since the last report."""
+    """What one policy, or one Egress, counted since the last report."""
 
-    network_policy: Annotated[NetworkPolicyReference, Meta(description="The policy.")] = (
+    network_policy: Annotated[NetworkPolicyReference, Meta(description="The policy, or the Egress.")] = (
         NetworkPolicyReference()
     )
     traffic_stats: Annotated[TrafficStats, Meta(description="What it counted.")] = TrafficStats()
     rule_traffic_stats: Annotated[
         tuple[RuleTrafficStats, ...],
-        Meta(description="What its rules counted; none for Kubernetes NetworkPolicies."),
+        Meta(description="What its rules counted; none for Kubernetes NetworkPolicies and Egresses."),
     ] = ()
 
 
@@ -80,6 +80,10 @@ class NodeStatsSummary(Wire, frozen=True, kw_only=True):
     ] = ()
     antrea_network_policies: Annotated[
         tuple[NetworkPolicyStats, ...], Meta(description="Of Antrea NetworkPolicies.")
+    ] = ()
+    egresses: Annotated[
+        tuple[NetworkPolicyStats, ...],
+        Meta(description="Our own field: of Egresses, whose references have the type Egress."),
     ] = ()
     multicast: Annotated[
         tuple[MulticastGroupInfo, ...], Meta(description="Multicast groups with members here.")

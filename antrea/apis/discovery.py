@@ -26,8 +26,8 @@ class EndpointPort(CoreStruct, frozen=True):
 
 
 class EndpointSlice(CoreStruct, frozen=True):
-    """Some of the Pods of a Service."""
+    """Some of the Pods of a Service; of none, both lists are null."""
 
     metadata: ObjectMeta = ObjectMeta()
-    endpoints: tuple[Endpoint, ...] = ()
-    ports: tuple[EndpointPort, ...] = ()
+    endpoints: tuple[Endpoint, ...] | None = ()
+    ports: tuple[EndpointPort, ...] | None = ()

@@ -10,7 +10,7 @@ EGRESSES = "/apis/crd.antrea.io/v1beta1/egresses"
 
 
 class EgressAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry: `spec.egressIP` of the Egress, as long as it is the one that was looked at.
+    """An entry: `spec.egressIP` of the Egress, or one of `spec.egressIPs`, as long as it is the one that was looked at.
 
     It is wanted until the Egress says it; that it is wanted no more takes nothing away.
     """
@@ -27,6 +27,10 @@ class EgressAddress(msgspec.Struct, frozen=True, kw_only=True):
     pool_uid: str = ""
     """Empty: there is no such pool."""
     pool_generation: int = 0
+    slot: int = 0
+    """Index in `spec.egressIPs`."""
+    of: int = 0
+    """Length of that list; 0: it is `spec.egressIP`."""
 
     rank: ClassVar[int] = 1000
     """A refusal concerns this Egress alone."""
@@ -35,4 +39,10 @@ class EgressAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        return self.egress
+        """As that of the row that it is about."""
+        return f"{self.egress} {self.slot}" if self.slot else self.egress
+
+    @property
+    def owner(self) -> str:
+        """Who is promised it."""
+        return f"Egress/{self.key}"

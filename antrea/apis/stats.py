@@ -22,6 +22,13 @@ class TrafficStats(Wire, frozen=True, kw_only=True):
     bytes: Annotated[Int64, Meta(description="Bytes of these packets.")] = 0
     sessions: Annotated[Int64, Meta(description="Connections that matched.")] = 0
 
+    def __add__(self, other: TrafficStats) -> TrafficStats:
+        return TrafficStats(
+            packets=self.packets + other.packets,
+            bytes=self.bytes + other.bytes,
+            sessions=self.sessions + other.sessions,
+        )
+
 
 class RuleTrafficStats(Wire, frozen=True, kw_only=True):
     """Totals of one rule."""
@@ -51,6 +58,15 @@ class AntreaNetworkPolicyStats(Wire, frozen=True, kw_only=True):
     metadata: ObjectMetadata
     traffic_stats: Annotated[TrafficStats, Meta(description="Totals of the policy.")]
     rule_traffic_stats: Annotated[tuple[RuleTrafficStats, ...], Meta(description="Totals of its rules.")] = ()
+
+
+class EgressStats(Wire, frozen=True, kw_only=True):
+    """What Pods sent to outside by an Egress: our own kind."""
+
+    metadata: ObjectMetadata
+    traffic_stats: Annotated[
+        TrafficStats, Meta(description="Packets and bytes; connections are not counted.")
+    ]
 
 
 class PodReference(Wire, frozen=True, kw_only=True):

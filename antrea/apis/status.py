@@ -11,6 +11,19 @@ from antrea.apis.crd.part import Condition
 Scalar = str | int | bool
 
 
+class Items(msgspec.Struct, frozen=True):
+    """Of one list of a status, which several managers write: each says its own items, and leaves those of others."""
+
+    name: str
+    """Of the list, beneath `status`."""
+    by: str
+    """Field of an item that tells it from the others."""
+    items: tuple[tuple[tuple[str, Scalar], ...], ...]
+    """Fields of each."""
+    known: tuple[Scalar, ...]
+    """Values of `by` in the order of the list; items of others are taken away."""
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that any unit may yield: fields and conditions of one object's status.
 
@@ -31,10 +44,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     manager: str
     """Owns the fields: antrea-controller, or antrea-agent-<Node>. Each manager is an entry of its own."""
     fields: tuple[tuple[str, Scalar], ...] = ()
-    """Dotted names beneath `status`: ("usage.total", 5). Name the same ones each time; others stay as they are."""
+    """Dotted names beneath `status`: ("usage.total", 5). Name the same ones each time, but those that
+    it keeps; others stay as they are."""
+    keeps: tuple[str, ...] = ()
+    """Names beneath `status` that stay as they are while `fields` do not name them. An older CRD may lack them: then they are
+    left out."""
     conditions: tuple[Condition, ...] = ()
     """Without their times, which the sink knows. One without a `status` means that there is none of that type;
     conditions of other types stay as they are."""
+    items: Items | None = None
 
     rank: ClassVar[int] = 1000
     category: ClassVar[int] = 0

@@ -146,6 +146,8 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     """Traffic and policies across clusters."""
     policy_fail_open: bool = False
     """Our own key: let a Pod start after 2 s, or at once without a connection to antrea-controller, though nobody has said which policies are for it; false: it starts when that is known."""
+    network_policy_stats_interval: Duration = "60s"
+    """Our own key: how often the agent looks at what policies matched and Egresses sent, and reports it to antrea-controller."""
     node_type: Literal["k8sNode", "externalNode"] = "k8sNode"
     """What the agent runs on: a Node of the cluster or a machine outside it."""
     external_node: ExternalNode = ExternalNode()

@@ -17,7 +17,9 @@ from antrea.apis.admission import (
     AdmissionStatus,
     UserInfo,
 )
+from antrea.apis.null import without_nulls
 from antrea.errors import Invalid, Refused, Unavailable
+from antrea.facts.fact import each
 from antrea.features.admission import Find, Installation, MayGet, Review, Warn, gate_steps
 from antrea.outside import klog
 
@@ -62,21 +64,17 @@ class Desk:
         missing = set(kinds) - self._listed
         if not missing:
             return
-        told = asyncio.Event()
-        self.facts.listeners.append(told.set)
-        try:
+        with self.facts.news() as told:
             while not all(self.facts.feeds.has(kind) for kind in missing):
                 told.clear()
                 await told.wait()
-        finally:
-            self.facts.listeners.remove(told.set)
         self._listed |= missing
 
     async def list_anew(self, collections: Iterable[Watched]) -> None:
         """Bring the rows of these up to now. Raises Unavailable, Refused."""
         for one in collections:
-            rows = [one.row(found) for found in await self.outside.all(one.path, one.kind)]
-            self.facts.replace(one.fact, [row for row in rows if row])
+            found = await self.outside.all(one.path, one.kind)
+            self.facts.replace(one.fact, [row for shown in found for row in each(one.row(shown))])
 
 
 def routes(webhooks: Iterable[Webhook], facts: Facts, outside: Outside) -> Mapping[str, Handler]:
@@ -200,12 +198,3 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
     except msgspec.ValidationError as why:
         text, _, where = str(why).partition(" - at `")
         raise Invalid(where.rstrip("`").removeprefix("$").lstrip(".") or "object", text) from why
-
-
-def without_nulls(tree: Any) -> Any:
-    """`tree` without members that are null: to the API server, as to Go, a null is an absent field."""
-    if isinstance(tree, dict):
-        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
-    if isinstance(tree, list):
-        return [without_nulls(value) for value in tree]
-    return tree

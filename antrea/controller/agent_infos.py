@@ -14,7 +14,8 @@ import msgspec
 from antrea.apis.core import ObjectMeta
 from antrea.errors import Refused, Unavailable
 from antrea.outside import klog
-from antrea.outside.kube import Drop, Listed, Pause
+from antrea.outside.kube import Drop, Listed
+from antrea.outside.pause import Pause
 
 if TYPE_CHECKING:
     from antrea.outside.kube import Kube

@@ -54,7 +54,7 @@ class Secret(CoreStruct, frozen=True):
 
 
 class SelfSigned:
-    """Keeps `file` with the pair of the Secret, which it fills when it is empty, gone, unusable or about to expire."""
+    """Keeps `file` with the pair of the Secret, which it fills when it is empty, gone, unusable, about to expire or yet to begin."""
 
     def __init__(self, kube: Kube, publisher: CaPublisher, namespace: str, file: Path = SELF_SIGNED) -> None:
         self._kube = kube
@@ -182,4 +182,6 @@ def _pair(secret: Secret) -> Certificate | None:
 
 
 def _lasts(pair: Certificate) -> bool:
-    return authority.ends(pair.certificate_pem) - time.time() > RENEW_BEFORE
+    """Not one either that was made by a clock far ahead: nobody takes it before its time has come."""
+    begin, end = authority.term(pair.certificate_pem)
+    return begin <= time.time() < end - RENEW_BEFORE

@@ -10,6 +10,7 @@ from antrea.apis import system
 from antrea.apis.core import ObjectReference
 from antrea.apis.egress_address import EgressAddress
 from antrea.apis.status import Status
+from antrea.controller.abreast import Abreast
 from antrea.controller.heard import Heard
 from antrea.controller.leaders_sink import LeadersSink
 from antrea.controller.policy_metrics import policy_metrics
@@ -89,13 +90,16 @@ class Computation:
         statuses.follow(self._engine.resync)
         for off in (one.fact for feature in FEATURES if feature not in features for one in feature.watched):
             facts.synced(off)  # nothing of it counts, and that is known
-        self._heard = Heard(facts, lambda: any(feed.trouble for feed in self._feeds.values()))
+        abreast = Abreast(kube)
+        self._heard = Heard(facts, lambda: any(feed.trouble for feed in self._feeds.values()), abreast.of)
         self._feeds = {
             one.path: KindFeed(
                 kube, one.path, one.kind, fact=one.fact, row=one.row, heard=self._heard.of(one.fact)
             )
             for one in watched
         }
+        for one in watched:
+            abreast.watch(one, self._feeds[one.path])
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -41,9 +41,14 @@ def _handler(kind: str) -> Handler:
         except (msgspec.MsgspecError, yaml.YAMLError, RecursionError, ValueError) as why:
             raise web.HTTPBadRequest(text=f"the ConversionReview is not understood: {why}") from why
         answer = ConversionAnswer(converted(review, kind), review.api_version)
-        if _wants_yaml(request):
-            return web.Response(text=yaml.safe_dump(msgspec.to_builtins(answer)), content_type=YAML)
-        return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
+        try:
+            if _wants_yaml(request):
+                return web.Response(text=yaml.safe_dump(msgspec.to_builtins(answer)), content_type=YAML)
+            return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
+        except (
+            ValueError
+        ) as why:  # a number whose hexadecimal digits are read has too many decimal ones to be written
+            raise web.HTTPBadRequest(text=f"the answer cannot be written: {why}") from why
 
     return handler
 

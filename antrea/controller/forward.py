@@ -62,6 +62,10 @@ class Leading:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    async def changed(self) -> None:
+        """Returns when the election has said something."""
+        await self._changed.wait()
+
     async def known(self) -> str:
         """Where the leader serves, as soon as there is one; empty: here. Raises Unavailable if there is none in time."""
         try:

@@ -24,8 +24,10 @@ from antrea.controller.freshness import Rounds
 from antrea.controller.metrics import metrics
 from antrea.controller.stores import Computing, apply, follow_agents
 from antrea.controller.support_bundle import BundlesAside, contents
+from antrea.controller.traffic_counts import CountsAside, TrafficCounts
 from antrea.controller.webhooks import Webhooks
-from antrea.errors import AntreaError
+from antrea.errors import AntreaError, Unavailable
+from antrea.features.admission import wanted_gates
 from antrea.features.definition import definition_name
 from antrea.features.registry import RESOURCES
 from antrea.outside import klog
@@ -35,6 +37,7 @@ from antrea.outside.aggregated.authorization import Authorization
 from antrea.outside.aggregated.objects import Objects
 from antrea.outside.aggregated.server import Server
 from antrea.outside.aggregated.trust import follow_trust
+from antrea.outside.knock import Knock
 from antrea.outside.kube import Kube
 from antrea.outside.loopback_token import write_token
 from antrea.outside.serving import HEALTH, health, json_answer, listen, loglevel
@@ -43,11 +46,15 @@ from antrea.outside.support_bundle import FOLDER, SupportBundles
 from antrea.outside.tls import self_signed, server_tls
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from aiohttp import web
 
-    from antrea.outside.serving import Handler
+    from antrea.outside.serving import Check, Handler
 
 log = klog.logger(__name__)
+FAREWELL_SECONDS = 2.0
+"""From the end of this replica to that of its API: until the API server knows that it is to ask another one."""
 NAMES, ADDRESSES = ("antrea", "antrea-controller", "localhost"), ("127.0.0.1", "::1")
 
 
@@ -60,6 +67,7 @@ class Front:
         self._start = start
         self._kube = _kube(start)
         self._computing = Computing(channel)
+        self._knock = Knock("the computing process", self._computing.knock)
         token_file = Path(start.token_file)
         self._bundles = SupportBundles(
             "controller",
@@ -67,8 +75,10 @@ class Front:
             token_file=token_file,
             folder=token_file.parent / FOLDER,
         )
-        computes = BundlesAside(self._bundles, self._computing)
+        computes = CountsAside(BundlesAside(self._bundles, self._computing))
         self._objects = Objects(RESOURCES, computes, self._bundles.streams)
+        gates = wanted_gates(start.feature_gates)
+        self._counts = computes.counts = TrafficCounts(self._objects.stores, gates)
         self._leading = Leading(elected=start.elected)
         self._crowd = crowd.Crowd()
         self._forward = self._forwarding(start)
@@ -98,14 +108,20 @@ class Front:
             min_version=start.tls_min_version,
             cipher_suites=start.tls_cipher_suites,
         )
+        self._certificate = _certificate(self._tls, start)
         self._listening = listen(start.port)
 
     def _gets(self) -> dict[tuple[str, str], Handler]:
         levels = _levels(self._channel)
-        found: dict[tuple[str, str], Handler] = {("GET", f"/{name}"): health({}) for name in HEALTH}
+        lives: dict[str, Check] = {"computing": lambda: self._knock.trouble}
+        found: dict[tuple[str, str], Handler] = {("GET", f"/{name}"): health(lives) for name in HEALTH}
+        ready = dict(lives)
+        if self._kube:
+            ready["certificate"] = lambda: self._certificate.lacks
         if self._start.elected:
             # the next of several Pods is replaced only when agents can turn to this one
-            found["GET", "/readyz"] = health({"computed": self._objects.lacks})
+            ready["computed"] = self._objects.lacks
+        found["GET", "/readyz"] = health(ready)
         found["GET", "/version"] = _always(version_info(VERSION))
         found["GET", "/featuregates"] = feature_gates(self._start.gates, self._kube, self._start.namespace)
         found["GET", "/endpoint"] = endpoint(self._kube, self._objects.stores)
@@ -132,22 +148,27 @@ class Front:
     def _port(self) -> int:
         return int(self._listening.getsockname()[1])
 
+    async def _hear(self) -> None:
+        try:
+            await apply(self._channel, self._objects, self._computing, self._leading)
+        except Unavailable:
+            await self._server.farewell(FAREWELL_SECONDS if self._start.elected else 0)
+            raise
+
     async def run(self) -> None:
         """Until the channel ends. Raises Unavailable then, Invalid (clientCAFile)."""
         kube, start = self._kube, self._start
-        certificate = ServingCertificate(
-            self._tls, Path(start.certificate_file), Path(start.key_file) if start.key_file else None
-        )
-        certificate.look()
+        self._certificate.look()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._server.run(self._listening, self._tls), name="server")
-                hears = apply(self._channel, self._objects, self._computing, self._leading)
-                tasks.create_task(hears, name="publications")
+                tasks.create_task(self._hear(), name="publications")
+                tasks.create_task(self._knock.run(), name="knock")
                 tasks.create_task(
                     follow_agents(self._channel, self._objects, self._crowd, self._forward), name="agents"
                 )
-                tasks.create_task(certificate.run(), name="certificate")
+                tasks.create_task(self._counts.follow(self._leading), name="statistics")
+                tasks.create_task(self._certificate.run(), name="certificate")
                 if kube:
                     trust = follow_trust(kube, self._authentication, self._tls, start.client_ca_file)
                     tasks.create_task(trust, name="trust")
@@ -157,6 +178,12 @@ class Front:
         finally:
             await self._bundles.close()
             await self._forward.close()
+
+
+def _certificate(tls: SSLContext, start: wire.Start) -> ServingCertificate:
+    return ServingCertificate(
+        tls, Path(start.certificate_file), Path(start.key_file) if start.key_file else None
+    )
 
 
 def _webhooks(kube: Kube | None, start: wire.Start) -> Webhooks | None:

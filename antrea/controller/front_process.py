@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 START_SECONDS = 60.0
-END_SECONDS = 5.0
+END_SECONDS = 10.0
+"""More than the front needs for its farewell and for what it is answering."""
 
 
 class Publisher:
@@ -134,6 +135,8 @@ class FrontProcess:
             elif isinstance(frame, wire.CatchUp):
                 self._turns.add(turn := asyncio.create_task(self._catch_up(frame.number)))
                 turn.add_done_callback(self._turns.discard)
+            elif isinstance(frame, wire.Knock):
+                self._channel.say(wire.Heard(frame.number))
             elif isinstance(frame, wire.Measure):
                 self._channel.say(wire.Measured(frame.number, self.metrics() + measured()))
             elif isinstance(frame, wire.Agents):

@@ -20,6 +20,7 @@ from antrea.controller.compute import Computation, active, published
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
 from antrea.controller.replica import Replica, replica
+from antrea.controller.traffic_counts import COUNTED
 from antrea.controller.upkeep import served_files, upkeep
 from antrea.controller.wire import Start
 from antrea.engine import Facts
@@ -133,7 +134,7 @@ async def _work(
     async with kube or contextlib.nullcontext(), ours.kube or contextlib.nullcontext():
         publisher = await front.start(start_frame(config, gates, places))
         try:
-            publish_empty(publisher, but=published(features))
+            publish_empty(publisher, but=published(features) | COUNTED)
             moments.works.set()
             async with asyncio.TaskGroup() as tasks:
                 ours.tells(publisher)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 30.0
 METRICS_SECONDS = 2.0
 CATCH_UP_SECONDS = 10.0
+HEARD_SECONDS = 60.0
+"""For what costs nothing to answer: it computes in steps of less than a tenth of a second."""
 MOST_QUESTIONS = 1000
 """That wait for an answer at a time."""
 AGENTS_SECONDS = 1.0
@@ -88,6 +90,11 @@ class Computing:
         if found.why:
             raise Unavailable(found.why)
 
+    async def knock(self, seconds: float = HEARD_SECONDS) -> None:
+        """Returns when the other process has heard. Raises Unavailable if it does not in time."""
+        number = next(self._numbers)
+        await self._reply(number, wire.Knock(number), seconds)
+
     async def _reply(self, number: int, question: wire.Frame, seconds: float) -> Any:
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         self._channel.say(question)
@@ -99,7 +106,7 @@ class Computing:
         finally:
             del self._waiting[number]
 
-    def take(self, answer: wire.Answer | wire.Measured | wire.CaughtUp) -> None:
+    def take(self, answer: wire.Reply) -> None:
         """An answer has come; nobody may wait for it any more."""
         future = self._waiting.get(answer.number)
         if future is not None and not future.done():
@@ -110,7 +117,7 @@ async def apply(channel: wire.Channel, objects: Objects, computing: Computing, l
     """Hear until the channel ends. Raises Unavailable then."""
     for count in itertools.count(1):
         frame = await channel.hear()
-        if isinstance(frame, wire.Answer | wire.Measured | wire.CaughtUp):
+        if isinstance(frame, wire.Reply):
             computing.take(frame)
         elif isinstance(frame, wire.Leader):
             leading.tell(frame)

@@ -130,6 +130,18 @@ class CaughtUp(Frame, frozen=True):
     why: str = ""
 
 
+class Knock(Frame, frozen=True):
+    """The front asks whether anybody hears it."""
+
+    number: int
+
+
+class Heard(Frame, frozen=True):
+    """Somebody does."""
+
+    number: int
+
+
 class Measure(Frame, frozen=True):
     """The front asks for metrics."""
 
@@ -179,6 +191,8 @@ Said = (
     | Answer
     | CatchUp
     | CaughtUp
+    | Knock
+    | Heard
     | Measure
     | Measured
     | Started
@@ -186,6 +200,8 @@ Said = (
     | Agents
     | Level
 )
+Reply = Answer | Measured | CaughtUp | Heard
+"""Each has the number of its question."""
 _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Said)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 from antrea.engine.entry import REPORT, ref_of
@@ -72,7 +73,8 @@ class Courier:
         self._pace = pace
         self._replaying = False
         self._failures = 0
-        self._most = pace.batch
+        self._full = sys.maxsize if lane.whole else pace.batch
+        self._most = self._full
         """Entries in one retry: halves when the outcome is unknown, doubles when it is known, so that one bad entry is soon alone."""
         self._not_before = 0.0
         """When a failed replay or sweep may be tried again."""
@@ -82,13 +84,14 @@ class Courier:
         while True:
             self.awake.clear()
             self.busy = True
-            worked = await self._step(shared)
+            now = self._pace.clock()
+            worked = await self._step(shared, now)
             self.busy = False
             if worked:
                 shared.wake()  # a replay or sweep of another may have waited for this one
                 told()
             else:
-                await wait(self.awake, self._rest())
+                await wait(self.awake, self._rest(now))
 
     def replay(self) -> None:
         """The sink lost what it had (its daemon restarted): replay, then sweep again."""
@@ -97,8 +100,7 @@ class Courier:
         self.lane.lose()
         self.awake.set()
 
-    async def _step(self, shared: Round) -> bool:
-        now = self._pace.clock()
+    async def _step(self, shared: Round, now: float) -> bool:
         if self.lost:
             if not shared.started or now < self._not_before or not self._first(shared):
                 return False
@@ -116,9 +118,11 @@ class Courier:
             return True
         return False
 
-    def _rest(self) -> float | None:
-        """Seconds until there may be something to do that nobody wakes it for."""
-        now = self._pace.clock()
+    def _rest(self, now: float) -> float | None:
+        """Seconds from `now`, when there was nothing to do, until there may be something that nobody wakes it for.
+
+        A later clock would overlook what has become due since that look.
+        """
         due = [when - now for when in (self.lane.next_due(),) if when is not None and not self.lost]
         if self._not_before > now:
             due.append(self._not_before - now)
@@ -195,7 +199,7 @@ class Courier:
         due = self._pace.clock() + self._pace.delay(self._failures)
         self._failures += 1
         if batch.retry:
-            self._most = max(1, self._most // 2)
+            self._most = max(1, min(self._most, len(batch.flight)) // 2)
         self._errors.note(self._name, self, why)
         await self._pace.drive(self.lane.doubt(batch, due))
 
@@ -221,5 +225,5 @@ class Courier:
 
     def _works(self) -> None:
         self._failures = 0
-        self._most = min(self._pace.batch, self._most * 2)
+        self._most = min(self._full, self._most * 2)
         self._errors.clear(self)

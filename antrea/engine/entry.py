@@ -46,7 +46,11 @@ class Act(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """The only way out: one per entry class, or one for several."""
+    """The only way out: one per entry class, or one for several.
+
+    Optional, on the class: `whole = True`, for a sink whose outside may not be seen between two states: what passes have
+    worked out is applied in one call, urgent or not, and is not cut into batches.
+    """
 
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         """Make `put` exist and `drop` not exist, in that order; idempotent.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,6 +61,16 @@ class Facts:
         self._draining: dict[type[Fact], dict[str, tuple[Fact | None, bool]]] = {}
 
     # what units and feeds read
+
+    @contextlib.contextmanager
+    def news(self) -> Iterator[asyncio.Event]:
+        """An event that is set at every write, for as long as the block lasts."""
+        event = asyncio.Event()
+        self.listeners.append(event.set)
+        try:
+            yield event
+        finally:
+            self.listeners.remove(event.set)
 
     def get(self, kind: type[F], key: str = "self") -> F | None:
         """The row of `kind` under `key`, or None."""

@@ -51,6 +51,8 @@ class Lane:
         self.retries: list[Retry] = []
         self.noes: dict[Ref, int] = {}
         """How many times in a row the sink said no to the errand of a ref."""
+        self.whole: bool = getattr(sink, "whole", False)
+        """All that may go goes in one call, however much it is."""
         self._fresh: dict[Slot, dict[Ref, Any]] = {}
         self._order = order
         self._touched = touched
@@ -101,8 +103,14 @@ class Lane:
     # what the sink is asked
 
     def fill(self, batch: Batch, now: float, most: int, retry_most: int) -> Iterator[None]:
-        """The next batch, with a pause after each entry: urgent ones alone, then what failed and is due, then bulk."""
+        """The next batch, with a pause after each entry: urgent ones alone, then what failed and is due, then bulk.
+
+        That of a sink which takes all at once has no limit, and no pause: a pass must not change what is left of it.
+        """
         slots = sorted(self._fresh)
+        if self.whole:
+            self._take_all(batch, slots)
+            slots = []
         yield from self._take_fresh(batch, [slot for slot in slots if not slot.late], most)
         if not batch.flight:
             yield from self._take_due(batch, now, retry_most)
@@ -244,6 +252,15 @@ class Lane:
                     self._lift(batch, ref)
                 yield
 
+    def _take_all(self, batch: Batch, slots: list[Slot]) -> None:
+        """Nothing while a pass compares: it moves errands from one place to another."""
+        taken: dict[Slot, int] = {}
+        for slot in slots if self._order.still else ():
+            if self._order.free(slot, taken):
+                rows = self._fresh.pop(slot)
+                taken[slot] = len(rows)
+                self._fly_all(batch, slot, rows)
+
     def _take_due(self, batch: Batch, now: float, most: int) -> Iterator[None]:
         batch.retry = True
         due = [(slot, ref) for r in self.retries if r.due <= now for ref, (slot, _) in r.errands.items()]
@@ -262,6 +279,18 @@ class Lane:
         else:
             slot, value = place, self._take(place, ref)
         self._fly(batch, ref, slot, value)  # it stays on its way while it is in flight
+
+    def _fly_all(self, batch: Batch, slot: Slot, rows: dict[Ref, Any]) -> None:
+        """As `_lift` with each row of this slot, but sooner done: nobody else runs meanwhile."""
+        if len(rows) == len(self.errands):
+            self.errands.clear()
+        else:
+            for ref in rows:
+                del self.errands[ref]
+        batch.flight.update((ref, (slot, value)) for ref, value in rows.items())
+        (batch.drop if slot.drop else batch.put).extend(rows.values())
+        batch.doubted |= rows.keys() & self.doubtful.keys()
+        self.doubtful.update(rows)
 
     def _fly(self, batch: Batch, ref: Ref, slot: Slot, value: Any) -> None:
         batch.flight[ref] = (slot, value)

@@ -74,10 +74,18 @@ class Order:
         if not self.closed(slot):
             return False
         for (drop, rank), count in self._counts.get(slot.turn, {}).items():
-            before = rank > slot.rank if slot.drop else rank < slot.rank and not drop
+            if slot.drop:  # what it stood for may stand in another entry of its rank from now on
+                before = rank > slot.rank or (rank == slot.rank and not drop)
+            else:
+                before = rank < slot.rank and not drop
             if before and count > taken.get(Slot(slot.late, slot.turn, drop, -rank if drop else rank), 0):
                 return False
         return True
+
+    @property
+    def still(self) -> bool:
+        """Are all differences of all passes known?"""
+        return self._turn == self._closed
 
     def closed(self, slot: Slot) -> bool:
         """Are all differences of its pass known?"""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from antrea.engine.entry import Act, Ref, ref_of
 from antrea.engine.facts import Reading
@@ -23,8 +24,22 @@ if TYPE_CHECKING:
     from antrea.engine.trouble import Errors
 
 Queue = dict[Unit, dict[Job, None]]
+C = TypeVar("C", tuple[Any, ...], frozenset[Any])
+SMALL = 16
+"""Reads or numbers of a job that others may have, too."""
 Cause = tuple[type[Act], Hashable, Hashable]
 """What makes two acts the same: class, key and cause."""
+
+
+@lru_cache(1024)
+def _first(value: Any) -> Any:
+    """The first of equal values."""
+    return value
+
+
+def one_of(value: C) -> C:
+    """One object for equal ones, if it is small: 10,000 members of a group read the same and use the same numbers."""
+    return _first(value) if len(value) <= SMALL else value
 
 
 class Turns:
@@ -176,9 +191,9 @@ class Turns:
             self._facts.reading = None
         if job.reads:
             self._facts.unread(job, [read for read in job.reads if read not in reading.reads])
-        job.reads = (*reading.reads,)
+        job.reads = one_of((*reading.reads,))
         if reading.ids or job.ids:
-            self._use(job, reading.ids)
+            self._use(job, one_of(frozenset(reading.ids)))
         job.due, job.open, job.gone = False, True, row is None
         if job in self.failed:
             del self.failed[job]

@@ -399,4 +399,7 @@ _address = functools.lru_cache(1 << 12)(ip_address)
 
 @functools.lru_cache(1 << 12)
 def _network(cidr: str) -> IPv4Network | IPv6Network:
-    return ip_network(cidr, strict=False)
+    """A network of IPv4 addresses that are written in IPv6 is one of IPv4, as `ip` says of addresses."""
+    found = ip_network(cidr, strict=False)
+    mapped = getattr(found.network_address, "ipv4_mapped", None)
+    return ip_network(f"{mapped}/{found.prefixlen - 96}") if mapped and found.prefixlen >= 96 else found

@@ -24,7 +24,10 @@ class Pod(Fact, frozen=True):
     host_network: bool = False
     ports: tuple[tuple[str, int, str], ...] = ()
     """Ports of its containers that have a name: name, number, protocol."""
-    indexes: ClassVar[Indexes] = BY_LABELS
+    indexes: ClassVar[Indexes] = {
+        **BY_LABELS,
+        "host": lambda row: (row.labels,) if row.host_network else (),
+    }
 
     @property
     def key(self) -> str:

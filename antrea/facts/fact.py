@@ -20,3 +20,12 @@ class Fact(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         return "self"
+
+
+Rows = Fact | tuple[Fact, ...] | None
+"""What a feed makes of one object: one row, several, or none (now)."""
+
+
+def each(rows: Rows) -> tuple[Fact, ...]:
+    """All of them."""
+    return () if rows is None else rows if isinstance(rows, tuple) else (rows,)

@@ -85,6 +85,8 @@ class PoolMembers(Fact, frozen=True):
     """Only if no other can."""
     leaving: tuple[str, ...] = ()
     """Only if no other can at all."""
+    selected: tuple[str, ...] = ()
+    """All that the pool selects, whether they live or not."""
 
     @property
     def tiers(self) -> tuple[tuple[str, ...], ...]:

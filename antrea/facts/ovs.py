@@ -42,6 +42,7 @@ class PodInterface(Fact, frozen=True):
         "pod": lambda row: (row.pod,),
         "container": lambda row: (row.container_id,),
         "ip": lambda row: row.ips,
+        "ofport": lambda row: (row.ofport,),
     }
 
     @property

@@ -127,6 +127,11 @@ AGENT_RULES: tuple[Rule, ...] = (
         lambda c, _: bool(c.flow_poll_interval) and seconds(c.flow_poll_interval) < 1,
     ),
     Rule(
+        "networkPolicyStatsInterval",
+        "must be at least 1s",
+        lambda c, _: seconds(c.network_policy_stats_interval) < 1,
+    ),
+    Rule(
         "multicast.enable",
         "multicast works neither with encryption nor with trafficEncapMode networkPolicyOnly",
         lambda c, _: (

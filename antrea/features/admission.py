@@ -14,7 +14,7 @@ import msgspec
 from antrea.apis.admission import Operation, UserInfo
 from antrea.engine import Facts
 from antrea.errors import Invalid
-from antrea.facts.fact import Fact
+from antrea.facts.fact import Fact, Rows
 from antrea.features.gate import GATES, Component, resolve
 
 T = TypeVar("T")
@@ -90,12 +90,15 @@ class Installation(Fact, frozen=True):
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """A collection of the API that admission keeps rows of; `row` gives the row of one object of `kind`."""
+    """A collection of the API of which rows are kept; `row` gives those of one object of `kind`."""
 
     path: str
     kind: type
     fact: type[Fact]
-    row: Callable[[Any], Fact | None]
+    row: Callable[[Any], Rows]
+    guards: Literal["", "all", "its Pods", "its own"] = ""
+    """Which Pods an object says something about that has to be known before they start: those of the whole cluster, of the
+    Namespace that it is, or of its own Namespace."""
 
 
 class Webhook(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ answers and lists every deliberate difference. Beyond upstream:
 - a Tier or ExternalIPPool that was created a moment ago counts at once: one file may hold it and what refers to it, and
   priorities and ranges are compared with what is there now, not with a watch that lags;
 - while the API server does not answer, the user is told to try again (503) instead of waiting;
+- a `bandwidth` of an Egress that no meter can count (below 1k, above 4294967295k) is refused, unless it stood before;
 - an empty list is an absent field: `toServices: []` beside `ports` is taken, upstream refuses it.
 
 The webhooks are answered by a process of their own: a review of 20 rules takes 6 ms (p99) while 100,000 Pods are

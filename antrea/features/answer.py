@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.apis import controlplane_report as report
 from antrea.apis.meta import Status
 from antrea.features.network_policy.evaluation import evaluated
 from antrea.features.network_policy.group_answer import associations, ip_associations, members
 from antrea.features.network_policy.realization import noted
 
 if TYPE_CHECKING:
+    from antrea.apis import controlplane_report as report
     from antrea.engine import Facts
 
 
@@ -55,11 +55,6 @@ def _evaluation(facts: Facts, asked: Asked) -> report.NetworkPolicyEvaluation:
     return evaluated(facts, asked.found)
 
 
-def _counted(_: Facts, asked: Asked) -> report.NodeStatsSummary:
-    del asked
-    return report.NodeStatsSummary()
-
-
 def _realized(facts: Facts, asked: Asked) -> Status:
     noted(facts, asked.found)
     return Status(status="Success", code=201)
@@ -77,7 +72,6 @@ ANSWERS: Mapping[tuple[str, str, str], Answer] = {
     ("groupassociations", "", "get"): _groups,
     ("ipgroupassociations", "", "get"): _groups_of_ip,
     ("networkpolicyevaluation", "", "create"): _evaluation,
-    ("nodestatssummaries", "", "create"): _counted,
     ("networkpolicies", "status", "create"): _realized,
     ("supportbundlecollections", "status", "create"): _noted,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.facts.family import is_ipv6
 from antrea.host.carrier import crosses, ip_mac, mark_mac
 from antrea.openflow.action import set_eth_dst, set_eth_src, set_tun_dst
 from antrea.openflow.fields import FROM_TUNNEL_REG_MARK, GLOBAL_VIRTUAL_MAC, SNAT_PKT_MARK
@@ -18,21 +19,36 @@ def marked(datapath: str, mark: int) -> list[Action]:
     return [SNAT_PKT_MARK(mark).load if crosses(datapath) else set_eth_src(mark_mac(mark))]
 
 
+def has_mark(datapath: str, mark: int) -> Match:
+    """What `marked` did to a packet."""
+    return SNAT_PKT_MARK(mark).match if crosses(datapath) else dl_src(mark_mac(mark))
+
+
 def told(datapath: str, mark: Mark) -> Match:
     """From the host by the gateway, with a mark of one bit."""
     return mark.match if crosses(datapath) else dl_src(mark_mac(mark.field.mask))
 
 
+def ends_at(datapath: str, ip: str) -> bool:
+    """Whether the end of the tunnel tells for which Egress IP a packet is; else the source MAC does.
+
+    The kernel takes no flow that looks at tunnels of both families ("Mixed IPv4 and IPv6 tunnel attributes"), and every
+    packet by tunnel would go through ovs-vswitchd. So only IPv4 is told by the tunnel, as upstream tells both.
+    """
+    return crosses(datapath) and not is_ipv6(ip)
+
+
 def tunnelled(datapath: str, ip: str, end: str, gateway_mac: str) -> list[Action]:
     """To the Node that holds Egress IP `ip`, whose tunnels end at `end`; empty: nobody knows."""
-    direct = crosses(datapath)
     return [
-        set_eth_src(gateway_mac if direct else ip_mac(ip)),
+        set_eth_src(gateway_mac if ends_at(datapath, ip) else ip_mac(ip)),
         set_eth_dst(GLOBAL_VIRTUAL_MAC),
-        set_tun_dst(ip if direct or not end else end),
+        set_tun_dst(ip if crosses(datapath) or not end else end),
     ]
 
 
 def arrived(datapath: str, ip: str) -> tuple[Match, ...]:
     """From another Node by the tunnel, for Egress IP `ip`."""
-    return (tun_dst(ip),) if crosses(datapath) else (FROM_TUNNEL_REG_MARK.match, dl_src(ip_mac(ip)))
+    if ends_at(datapath, ip):
+        return (tun_dst(ip),)
+    return FROM_TUNNEL_REG_MARK.match, dl_src(ip_mac(ip))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from antrea.apis.controlplane import GroupMember
+from antrea.apis.null import without_nulls
 from antrea.facts.fact import Fact
 
 
@@ -34,7 +35,11 @@ class ObjectKind(msgspec.Struct, frozen=True):
 
     def read(self, found: msgspec.Raw) -> Told:
         """Raises msgspec.DecodeError."""
-        shown: Any = msgspec.json.decode(found, type=self.kind)
+        try:
+            shown: Any = msgspec.json.decode(found, type=self.kind)
+        except msgspec.ValidationError:
+            # a controller of upstream writes a null for a time that is not said
+            shown = msgspec.convert(without_nulls(msgspec.json.decode(found)), self.kind)
         return Told(shown.metadata.name, [self.row(shown)], [])
 
 

@@ -47,6 +47,10 @@ class AgentFeature(msgspec.Struct, frozen=True):
     """Collections of the API that its rows come from."""
     gate: str = ""
     """What it is part of; empty: always on."""
+    within: str = ""
+    """A second gate without which it is off, too."""
+    meters: bool = False
+    """Whether it is left out where the switch has no meters."""
     limits: tuple[tuple[str, int], ...] = ()
     """Pools of numbers, and the highest that there is room for."""
     ranks: tuple[tuple[str, int, int], ...] = ()

@@ -126,7 +126,15 @@ GATES: tuple[Gate, ...] = (
         "Let Egress IPs come from another subnet than the Nodes'.",
         built=True,
     ),
-    Gate("EgressTrafficShaping", _AGENT, "ALPHA", False, "alpha v1.14", "Limit the bandwidth of an Egress."),
+    Gate(
+        "EgressTrafficShaping",
+        _AGENT,
+        "ALPHA",
+        False,
+        "alpha v1.14",
+        "Limit the bandwidth of an Egress.",
+        built=True,
+    ),
     Gate(
         "EndpointSlice",
         _AGENT,
@@ -175,6 +183,7 @@ GATES: tuple[Gate, ...] = (
         True,
         "alpha v0.10, beta v1.2",
         "Count traffic by policy and rule.",
+        built=True,
     ),
     Gate("NodeIPAM", _CONTROLLER, "BETA", True, "alpha v1.4, beta v1.12", "Give Nodes their Pod CIDRs."),
     Gate(

@@ -6,11 +6,22 @@ Source: k8s.io/apimachinery pkg/api/resource ParseQuantity
 from __future__ import annotations
 
 import re
+from fractions import Fraction
+from math import ceil
 
 _FORM = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 _QUANTITY = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,9})?", re.ASCII
 )
+_MULTIPLES = {
+    "": Fraction(1),
+    **{letter: Fraction(1, 1000**power) for power, letter in enumerate("mun", 1)},
+    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", 1)},
+    **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
+}
+_FAR = 30
+"""An exponent beyond which all quantities are nothing, or capped."""
+_MOST = 2**63 - 1
 
 
 def fault(text: str) -> str:
@@ -18,3 +29,17 @@ def fault(text: str) -> str:
     if _QUANTITY.fullmatch(text):
         return ""
     return f"quantities must match the regular expression '{_FORM}'"
+
+
+def whole(text: str) -> int:
+    """The quantity, rounded up, as Kubernetes' `Value()` has it: at most 2^63 - 1 either way. Raises ValueError."""
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise ValueError(fault(text))
+    suffix = found[2] or ""
+    number = Fraction(text.removesuffix(suffix))
+    if suffix[1:].lstrip("+-").isdigit():
+        value = number * Fraction(10) ** max(-_FAR, min(int(suffix[1:]), _FAR))
+    else:
+        value = number * _MULTIPLES[suffix]
+    return max(-_MOST, min(ceil(value), _MOST))

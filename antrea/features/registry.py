@@ -98,32 +98,19 @@ def _stats(plural: str, singular: str, struct: type[Any], verbs: tuple[Verb, ...
     return Resource(stats.GROUP, stats.VERSION, plural, singular, struct, verbs, **more)
 
 
-def _counted(whose: str) -> tuple[Column, ...]:
-    return (
-        NAME,
-        Column(
-            "Sessions",
-            "integer",
-            lambda row: row.traffic_stats.sessions,
-            "",
-            f"The sessions count hit by the {whose}.",
-        ),
-        Column(
-            "Packets",
-            "integer",
-            lambda row: row.traffic_stats.packets,
-            "",
-            f"The packets count hit by the {whose}.",
-        ),
-        Column(
-            "Bytes",
-            "integer",
-            lambda row: row.traffic_stats.bytes,
-            "",
-            f"The bytes count hit by the {whose}.",
-        ),
-        CREATED_AT,
-    )
+def _counted(whose: str, *names: str) -> tuple[Column, ...]:
+    """Totals of these names."""
+    return (NAME, *(_total(name, whose) for name in names), CREATED_AT)
+
+
+def _total(name: str, whose: str) -> Column:
+    return Column(
+        name.capitalize(), "integer", lambda row: getattr(row.traffic_stats, name), "",
+        f"The {name} count hit by the {whose}.",
+    )  # fmt: skip
+
+
+POLICY_TOTALS = ("sessions", "packets", "bytes")
 
 
 def _pods(row: stats.MulticastGroup, shown: int = 3) -> str:
@@ -169,11 +156,14 @@ def _average(row: stats.NodeLatencyStats) -> str:
 STATS = (
     _stats(
         "antreaclusternetworkpolicystats", "antreaclusternetworkpolicystats",
-        stats.AntreaClusterNetworkPolicyStats, READ, columns=_counted("Antrea ClusterNetworkPolicy"),
+        stats.AntreaClusterNetworkPolicyStats, READ, columns=_counted("Antrea ClusterNetworkPolicy", *POLICY_TOTALS),
     ),
     _stats(
         "antreanetworkpolicystats", "antreanetworkpolicystats", stats.AntreaNetworkPolicyStats, READ,
-        namespaced=True, columns=_counted("Antrea NetworkPolicy"),
+        namespaced=True, columns=_counted("Antrea NetworkPolicy", *POLICY_TOTALS),
+    ),
+    _stats(
+        "egressstats", "egressstats", stats.EgressStats, READ, columns=_counted("Egress", "packets", "bytes")
     ),
     _stats(
         "multicastgroups", "multicastgroup", stats.MulticastGroup, READ,
@@ -184,7 +174,7 @@ STATS = (
     ),
     _stats(
         "networkpolicystats", "networkpolicystats", stats.NetworkPolicyStats, READ,
-        namespaced=True, columns=_counted("K8s NetworkPolicy"),
+        namespaced=True, columns=_counted("K8s NetworkPolicy", *POLICY_TOTALS),
     ),
     _stats(
         "nodelatencystats", "nodelatencystats", stats.NodeLatencyStats, ("create", "delete", "get", "list"),

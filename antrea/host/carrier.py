@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from antrea.host.link import Dummy, Vlan
+from antrea.host.link import Dummy, Link, Vlan
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftTag
 from antrea.host.ovs_port import TYPE_KEY, Port
 
@@ -28,6 +28,8 @@ MOST_MARKS: Final = 0xFF
 """As wide as the field that OVS sets."""
 HOLDER_TYPE: Final = "egress"
 """antrea-type of a port of OVS that only has addresses."""
+RELAYED_MAC: Final = "02:ea:00:00:00:01"
+"""Source inside a tunnel of an answer that its sender does not know."""
 _MARK_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "06", "0e"
 """Locally administered, of one host (IEEE 802, 8.2): no card has them."""
 
@@ -96,13 +98,19 @@ def own_mac(node: str, name: str) -> str:
     return _digest_mac(_DEVICE_PREFIX, f"{node}/{name}")
 
 
-def holder(datapath: str, name: str, category: int) -> Iterator[Port | Dummy]:
-    """A device that sends nothing and has addresses: the kernel's, or where that may have none OVS's."""
+def kernel_holder(datapath: str, name: str, category: int) -> Iterator[Dummy]:
+    """A device that goes nowhere and has addresses: the kernel's, unless that may have none (`switch_holder`)."""
     if crosses(datapath):
         yield Dummy(name, category=category)
+
+
+def switch_holder(datapath: str, name: str, category: int) -> Iterator[Port | Link]:
+    """A port of OVS that sends nothing and has addresses, where `kernel_holder` has none."""
+    if crosses(datapath):
         return
     ids = ((TYPE_KEY, HOLDER_TYPE),)
     yield Port(name=name, type="internal", external_ids=ids, no_flood=True, category=category)
+    yield Link(name, 0, category=category)
 
 
 def _digest_mac(prefix: str, text: str) -> str:

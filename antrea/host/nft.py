@@ -1,19 +1,27 @@
-"""What we own in nftables: table `inet antrea` (chains, rules, sets, maps, their elements) and table `netdev antrea`.
+"""What we own in nftables: table `inet antrea` (chains, rules, sets, maps, their elements) and table `netdev antrea`,
+and for moments in which an address moves tables `ip antrea`, `ip6 antrea` and `arp antrea`.
 
 Text is nft's own (nft(8)); values are written the way `nft list` prints them, so that a person can compare.
 """
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import ClassVar, Final
 
 import msgspec
 
-from antrea.host.rank import RECEIVES
+from antrea.host.rank import DIVERTS, RECEIVES, SENDS
 
 TABLE: Final = "inet antrea"
 SHIELD_TABLE: Final = "netdev antrea"
+IPV4_TABLE: Final = "ip antrea"
+IPV6_TABLE: Final = "ip6 antrea"
+ARP_TABLE: Final = "arp antrea"
 TAG_PREFIX: Final = "tag-"
+RELAY_PREFIX: Final = "relay-"
+SILENCE_PREFIX: Final = "silence-"
+"""Before the address in hexadecimal digits: names of chains have no colons."""
 
 
 class NftSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,3 +133,53 @@ class NftTag(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def chain(self) -> str:
         return f"{TAG_PREFIX}{self.dev}"
+
+
+class NftRelay(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers to an address of this Node whose connection it does not know are handed on to a neighbour on `dev`.
+
+    What comes in by `dev` itself is not: so none goes round in circles.
+    """
+
+    ip: str
+    via: str = ""
+    """The neighbour; empty in what an earlier start left: which one is not read back."""
+    dev: str = ""
+    mark: int = 0
+    """That which all packets to `dev` get: one that changes in chain `output` would be routed anew, back to the address."""
+    rank: int = DIVERTS
+    category: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.ip
+
+    @property
+    def chain(self) -> str:
+        return f"{RELAY_PREFIX}{ip_address(self.ip).packed.hex()}"
+
+    @property
+    def table(self) -> str:
+        """Statement `dup` is not known in family inet."""
+        return IPV6_TABLE if ":" in self.ip else IPV4_TABLE
+
+
+class NftSilence(msgspec.Struct, frozen=True):
+    """The Node has this address, and does not answer neighbours that ask who has it."""
+
+    ip: str
+    category: int = 0
+
+    rank: ClassVar[int] = SENDS
+
+    @property
+    def key(self) -> str:
+        return self.ip
+
+    @property
+    def chain(self) -> str:
+        return f"{SILENCE_PREFIX}{ip_address(self.ip).packed.hex()}"
+
+    @property
+    def table(self) -> str:
+        return IPV6_TABLE if ":" in self.ip else ARP_TABLE

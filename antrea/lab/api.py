@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,21 @@ if TYPE_CHECKING:
     from antrea.lab.topology import Topology
 
 
-class _Connection(http.client.HTTPSConnection):
-    """HTTPS whose socket is made inside a network namespace."""
+class Connection(http.client.HTTPSConnection):
+    """The administrator's HTTPS connection to a server beside the API server, from within the control plane's network."""
 
-    def __init__(self, netns: Path, host: str, tls: ssl.SSLContext) -> None:
-        super().__init__(host, 6443, timeout=10)
-        self._netns, self._tls = netns, tls
+    def __init__(self, record: Record, topology: Topology, port: int = 6443, *, seconds: float = 10) -> None:
+        """`seconds` for each answer."""
+        files = control_plane.pki(record)
+        self._tls = ssl.create_default_context(cafile=str(files / "ca.crt"))
+        self._tls.load_cert_chain(files / "admin.crt", files / "admin.key")
+        self._netns = namespace.path(record, topology.control_plane.name)
+        super().__init__(control_plane.endpoint(topology), port, timeout=seconds, context=self._tls)
 
     def connect(self) -> None:
         plain = namespace.connect(self._netns, (self.host, self.port), seconds=5)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body are two writes
+        plain.settimeout(self.timeout)  # the other was for connecting
         self.sock = self._tls.wrap_socket(plain, server_hostname=self.host)
 
 
@@ -42,23 +49,25 @@ class Api:
 
     def get(self, path: str) -> Any:
         """The decoded answer to GET `path`; raises Unavailable when there is none or it is not a success."""
-        files = control_plane.pki(self._record)
-        tls = ssl.create_default_context(cafile=str(files / "ca.crt"))
-        tls.load_cert_chain(files / "admin.crt", files / "admin.key")
-        connection = _Connection(self._netns, control_plane.endpoint(self._topology), tls)
+        return self.request("GET", path)
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """As `get`, with another method and a body that is sent as JSON."""
+        connection = Connection(self._record, self._topology)
         try:
-            connection.request("GET", path)
+            sent = None if body is None else msgspec.json.encode(body)
+            connection.request(method, path, sent, {"Content-Type": "application/json"} if sent else {})
             answer = connection.getresponse()
-            body = answer.read()
+            found = answer.read()
         except (OSError, http.client.HTTPException) as e:
             raise Unavailable(f"the API server: {e}") from e
         finally:
             connection.close()
-        if answer.status != 200:
+        if answer.status not in (200, 201):
             raise Unavailable(f"the API server answers {answer.status} to {path}")
         if answer.headers.get_content_type() == "application/json":
-            return msgspec.json.decode(body)
-        return body.decode()
+            return msgspec.json.decode(found)
+        return found.decode()
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """The items of a list, an empty list while the API server does not answer."""

@@ -69,6 +69,7 @@ KUBERNETES = GoModule(
     },
     ldflags=f"-s -w {_version_flags()}",
 )
+E2E = msgspec.structs.replace(KUBERNETES, packages={"e2e.test": "k8s.io/kubernetes/test/e2e"}, tests=True)
 COREDNS = GoModule(
     folder=SOURCES / "coredns",
     version=COREDNS_VERSION,
@@ -92,6 +93,12 @@ def helm(progress: Progress) -> Path:
     """Helm, from the folder of ANTREA_LAB_KUBE_BIN or built with Go. Raises Unavailable."""
     found = kube_source.from_folder(["helm"], progress)
     return (found or build(HELM, ["helm"], progress))["helm"]
+
+
+def e2e_test(progress: Progress) -> Path:
+    """Kubernetes' end-to-end tests as one program, from the folder of ANTREA_LAB_KUBE_BIN or built with Go. Raises Unavailable."""
+    found = kube_source.from_folder(["e2e.test"], progress)
+    return (found or build(E2E, ["e2e.test"], progress))["e2e.test"]
 
 
 def binaries(progress: Progress) -> Binaries:

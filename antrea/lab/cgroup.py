@@ -152,7 +152,7 @@ def remove(directory: Path) -> None:
         return not directory.exists()
 
     if directory.exists():
-        wait_for(f"removal of {directory}", gone, seconds=10, step=0.05)
+        wait_for(f"removal of {directory}", gone, seconds=60, step=0.05)
 
 
 def mount_lines(found: list[Hierarchy]) -> list[str]:

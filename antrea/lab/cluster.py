@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from antrea.lab import (
     antrea,
     artifacts,
     cgroup,
+    checkout,
     control_plane,
     dns,
     image_recipe,
@@ -26,7 +28,7 @@ from antrea.lab import (
 )
 from antrea.lab.api import Api
 from antrea.lab.process import end, wait_for
-from antrea.lab.record import PROGRAM, Cgroup, Namespace, Process, Record
+from antrea.lab.record import PROGRAM, STATE, Cgroup, Namespace, Process, Record
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,10 +39,12 @@ if TYPE_CHECKING:
 
     Items = Sequence[dict[str, Any]]
 
-SETTINGS, KUBECTL, COMPLETE = "settings.json", "kubectl", "complete"
+SETTINGS, KUBECTL, COMMIT, COMPLETE = "settings.json", "kubectl", "commit", "complete"
 PODS = "/api/v1/pods"
 CRASHES, CRASHING = 3, "CrashLoopBackOff"
 """Ends after which nobody waits for a container any more."""
+BUSY = 8
+"""Processes that wait for a core, from which on time alone may be what an `up` lacked."""
 NO_CLUSTER_IPS = "Without kube-proxy nothing serves ClusterIPs: Services and their DNS names do not answer, Pods and nodes do"
 
 
@@ -61,8 +65,17 @@ def open_lab(name: str) -> Lab:
         settings = msgspec.json.decode((record.directory / SETTINGS).read_bytes(), type=Settings)
         kubectl = Path((record.directory / KUBECTL).read_text())
     except FileNotFoundError as e:
-        raise Unavailable(f"there is no lab {name!r}; `{PROGRAM} up --name {name}` makes one") from e
+        missing = Unavailable(f"there is no lab {name!r}; `{PROGRAM} up --name {name}` makes one")
+        for line in others():
+            missing.add_note(line)
+        raise missing from e
     return Lab(record, settings, kubectl)
+
+
+def others() -> list[str]:
+    """One line that names the labs that commands can work on; none if there are none."""
+    names = ", ".join(sorted(file.parent.name for file in STATE.glob(f"*/{KUBECTL}")))
+    return [f"labs that are there (choose one with --name): {names}"] if names else []
 
 
 def up(record: Record, settings: Settings, progress: Progress) -> Lab:
@@ -78,6 +91,7 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
         down(record)
     with record.locked():
         (record.directory / SETTINGS).write_bytes(msgspec.json.encode(settings))
+        (record.directory / COMMIT).write_text(checkout.commit())
         tell = Stopwatch(progress)
         supplies = _supplies(settings, progress)
         tell("programs and images are there")
@@ -86,12 +100,30 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
         control_plane.make_certificates(record, topology)
         underlay.create(record, topology)
         tell(f"{len(topology.machines)} machines, switches {', '.join(topology.switches)}")
-        _start(lab, supplies, tell)
-        if topology.nodes:
-            _network(lab, tell)
-            _settle(lab, tell)
+        try:
+            _start(lab, supplies, tell)
+            if topology.nodes:
+                _network(lab, tell)
+                _settle(lab, tell)
+        except Unavailable as e:
+            for line in advice(record.name, os.getloadavg()[0], os.cpu_count() or 1):
+                e.add_note(line)
+            raise
         (record.directory / COMPLETE).touch()
     return lab
+
+
+def advice(lab: str, load: float, cores: int) -> list[str]:
+    """What helps after an `up` that failed."""
+    name = "" if lab == "default" else f" --name {lab}"
+    lines = [
+        f"`{PROGRAM} kubectl{name}` and `{PROGRAM} logs{name}` tell more; `{PROGRAM} down{name}` removes the lab"
+    ]
+    if load > BUSY * cores:
+        lines.append(
+            f"the machine is busy, a load of {load:.0f} on {cores} cores: try `up` again when it is not"
+        )
+    return lines
 
 
 def prepare(progress: Progress) -> None:
@@ -182,10 +214,6 @@ def _wait(lab: Lab, what: str, condition: Callable[[Items], bool], tell: Progres
     except Unavailable as e:
         waiting = not_ready(lab, "/api/v1/nodes") + not_ready(lab, PODS)
         e.add_note(f"not ready: {', '.join(waiting)}")
-        name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
-        e.add_note(
-            f"`{PROGRAM} kubectl{name}` and `{PROGRAM} logs{name}` tell more; `{PROGRAM} down{name}` removes the lab"
-        )
         raise
     tell(f"{what[0].upper()}{what[1:]}")
 

@@ -44,7 +44,7 @@ def show(lab: Lab, say: Callable[[str], None]) -> None:
         host = f"[{address}]" if ":" in address else address
         run("exec", "client", "--", "curl", "-s", "-m", "5", f"http://{host}:8080/hostname")
     if lab.settings.serves_cluster_ips:
-        wait_for("an answer from http://server", lambda: answers(lab, "http://server/hostname"), seconds=20)
+        wait_for("an answer from http://server", lambda: answers(lab, "http://server/hostname"), seconds=60)
         run("exec", "client", "--", "curl", "-s", "-m", "5", f"http://{NAME}/hostname")
     else:
         say(f"\nNo fetch from http://{NAME}: without kube-proxy nothing serves ClusterIPs.")

@@ -42,14 +42,14 @@ def inject(lab: Lab, name: str, kind: Kind, *, link: str | None = None) -> None:
                 node.thaw(lab.record, name)
 
 
-def lose(lab: Lab, name: str, link: str, percent: float) -> None:
-    """Lose that share of the packets on a machine's cable, in each direction; 0 ends it."""
+def lose(lab: Lab, name: str, link: str, percent: float, burst: int = 1) -> None:
+    """Lose that share of the packets on a machine's cable, in each direction, so many in a row; 0 ends it."""
     if not 0 <= percent <= 100:
         raise Invalid("percent", f"{percent} is not between 0 and 100")
     machine = lab.topology.machine(name)
     with lab.record.locked():
         for nic in _cards(machine, link):
-            underlay.set_loss(lab.record, machine, nic, percent)
+            underlay.set_loss(lab.record, machine, nic, percent, burst)
 
 
 def _node(lab: Lab, name: str) -> Machine:

@@ -33,12 +33,13 @@ REPAIR = (
 
 
 class GoModule(msgspec.Struct, frozen=True):
-    """A folder with go.mod and go.sum, and the main packages to build from it."""
+    """A folder with go.mod and go.sum, and the packages to build from it: main ones, or tests."""
 
     folder: Path
     version: str  # of the programs, such as v1.34.1; part of the cache key
     packages: Mapping[str, str]  # program name -> import path
     ldflags: str = "-s -w"
+    tests: bool = False  # compiled and not run; their programs are `<folder>.test`
 
     def key(self) -> str:
         """What the programs depend on: go.mod, go.sum, flags and version."""
@@ -85,10 +86,17 @@ def toolchain(progress: Progress) -> Path:
 def _go_build(module: GoModule, names: Sequence[str], part: Path, progress: Progress) -> None:
     go = toolchain(progress)
     log = cache.folder() / "logs" / f"go-build-{module.folder.name}.log"
-    flags = ("-trimpath", "-v", "-ldflags", module.ldflags, "-o", f"{part}/")
-    wanted = [module.packages[name] for name in names]
-    command = Command((str(go), "build", *flags, *wanted), log, module.folder, {**os.environ, **SETTINGS})
+    command = Command(
+        (str(go), *arguments(module, names, part)), log, module.folder, {**os.environ, **SETTINGS}
+    )
     run(command, f"go build {' '.join(names)}", progress)
+
+
+def arguments(module: GoModule, names: Sequence[str], to: Path) -> tuple[str, ...]:
+    """What follows `go` to have the programs of those names in the folder `to`."""
+    verb = ("test", "-c", "-vet=off") if module.tests else ("build", "-v")
+    wanted = (module.packages[name] for name in names)
+    return (*verb, "-trimpath", "-ldflags", module.ldflags, "-o", f"{to}/", *wanted)
 
 
 def _version(go: Path) -> tuple[int, int]:

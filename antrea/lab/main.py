@@ -6,12 +6,12 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from antrea.errors import AntreaError, Invalid
-from antrea.lab import antrea, cluster, control_plane, fault
+from antrea.lab import antrea, cluster, conformance_run, control_plane, fault
 from antrea.lab.demo import show
 from antrea.lab.record import PROGRAM, Record
 from antrea.lab.settings import read
@@ -61,6 +61,8 @@ def down(name: str) -> None:
         if found
         else f"there is no lab {name!r}"
     )
+    for line in () if found else cluster.others():
+        click.echo(line, err=True)
 
 
 @cli.command()
@@ -156,6 +158,29 @@ def reload(name: str) -> None:
 def demo(name: str) -> None:
     """Show the cluster, and Pods on different nodes that reach each other."""
     show(cluster.open_lab(name), click.echo)
+
+
+@cli.command()
+@NAME
+@click.option(
+    "--focus", help="Regular expression over the names of the specs to run, instead of the committed one."
+)
+@click.option("--resume", is_flag=True, help="Keep what passed in the last run, and run the rest.")
+@click.option("--seconds", default=3 * 3600, show_default=True, help="How long it may take.")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the results to this file, as Markdown.",
+)
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where reports and output go [default: beside the lab's logs].",
+)
+def conformance(name: str, **options: Any) -> None:
+    """Run Kubernetes' NetworkPolicy specs in a lab that is up; exit 1 if one fails."""
+    if not conformance_run.against(cluster.open_lab(name), conformance_run.Wish(**options), click.echo):
+        sys.exit(1)
 
 
 def become(command: Sequence[str]) -> NoReturn:

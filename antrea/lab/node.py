@@ -7,6 +7,7 @@ stays in the lab's directory. Its Python is hidden. One SIGKILL to its init ends
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -179,6 +180,19 @@ def inside(record: Record, node: str, argv: Sequence[str | Path]) -> list[str]:
     groups = " ".join(map(str, cgroup.members(record, node)))
     enter = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-C", "--", *map(str, argv)]
     return ["env", f"LAB_CGROUPS={groups}", "bash", "-c", JOIN, "lab", *enter]
+
+
+def inside_pod(record: Record, node: str, address: str) -> list[str]:
+    """The words that bring a command of the machine into the network of the node's Pod with this address.
+
+    Raises Unavailable if none has it.
+    """
+    for file in Path(f"/proc/{init_pid(record, node)}/root/run/netns").iterdir():
+        words = namespace.inside(file, [])
+        with suppress(Unavailable):  # of a Pod that goes
+            if f" {address}/" in run([*words, "ip", "-o", "addr"]):
+                return words
+    raise Unavailable(f"a Pod of {node} with the address {address}")
 
 
 def execute(record: Record, node: str, *argv: str, stdin: str | None = None, seconds: float = 60) -> str:

@@ -89,7 +89,7 @@ def launch(
             cwd="/",
             check=True,
         )
-    return wait_for(f"{name} in the record", lambda: record.processes().get(name), seconds=10, step=0.005)
+    return wait_for(f"{name} in the record", lambda: record.processes().get(name), seconds=60, step=0.005)
 
 
 def wait_for(what: str, condition: Callable[[], T | None], *, seconds: float, step: float = 0.1) -> T:

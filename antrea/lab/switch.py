@@ -36,7 +36,7 @@ def start(record: Record, underlay: Path, bridges: Sequence[str]) -> None:
     socket = directory / "db.sock"
     server: list[str | Path] = ["ovsdb-server", directory / "conf.db", f"--remote=punix:{socket}", *quiet]
     launch(record, "switch-ovsdb", namespace.inside(underlay, server), env=env)
-    wait_for("the switch's database", socket.exists, seconds=10, step=0.02)
+    wait_for("the switch's database", socket.exists, seconds=60, step=0.02)
     # one handler and one revalidator: a lab has few cores
     few = "other_config:n-handler-threads=1 other_config:n-revalidator-threads=1"
     setup = [f"{vsctl(record)} --no-wait init -- set Open_vSwitch . {few}"]

@@ -116,8 +116,8 @@ def set_link(record: Record, machine: Machine, nic: Nic, *, up: bool) -> None:
     )
 
 
-def set_loss(record: Record, machine: Machine, nic: Nic, percent: float) -> None:
-    """Lose that share of the packets in each direction; 0 removes the rule.
+def set_loss(record: Record, machine: Machine, nic: Nic, percent: float, burst: int = 1) -> None:
+    """Lose that share of the packets in each direction, so many in a row, one at random; 0 removes the rule.
 
     Both ends drop at egress: what userspace OVS sends through a packet socket passes that hook too, whereas it would read
     a packet before an ingress hook drops it (nft(8), netdev family).
@@ -131,6 +131,8 @@ def set_loss(record: Record, machine: Machine, nic: Nic, percent: float) -> None
         if percent:
             chain = f'chain loss {{ type filter hook egress device "{dev}" priority 0; '
             share = round(percent * 100)
-            rule = f"numgen random mod 10000 < {share} drop; }};" if share < 10000 else "drop; };"
+            lost = f"numgen random mod 10000 < {share} drop; }};" if share < 10000 else "drop; };"
+            in_a_row = f"numgen inc mod {round(100 * burst / percent)} < {burst} drop; }};"
+            rule = lost if burst == 1 else in_a_row
             rules.append(f"nft 'table netdev {table} {{ {chain}{rule} }}'")
         namespace.script(record, file, rules)

@@ -47,13 +47,14 @@ exec $b switch_root /mnt $s
 
 # ovsdb-server truncates its temporary files, which 9p cannot: /tmp and /run are tmpfs. The kernel's modules are not in
 # the machine's /lib/modules and nothing shall be written there: modprobe, the kernel's own calls of it too, is told where.
+# The kernel also asks for a module of the name of each device that is missing, and ovs-vswitchd asks for br-int all the time.
 STAGE2 = """#!/bin/bash
 export PATH=/run/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root IN_VM=1
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp
 mount -t devtmpfs dev /dev; mkdir -p /dev/pts /run/netns /run/lock /run/modules
 mount -t devpts devpts /dev/pts; mount -t cgroup2 cgroup /sys/fs/cgroup
 ip link set lo up
-mkdir -p /run/bin; printf '#!/bin/sh\\nexec /sbin/modprobe -d %s "$@"\\n' {kernel} >/run/bin/modprobe; chmod +x /run/bin/modprobe
+mkdir -p /run/bin; printf '#!/bin/sh\\ncase "$3" in netdev-*|br-*|antrea-*) exit 1;; esac\\nexec /sbin/modprobe -d %s "$@"\\n' {kernel} >/run/bin/modprobe; chmod +x /run/bin/modprobe
 echo /run/bin/modprobe >/proc/sys/kernel/modprobe
 cd {cwd} || {{ echo "the working directory is not visible in the guest (is it under /tmp or /run?)"; exit 125; }}
 {command}

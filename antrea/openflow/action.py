@@ -63,6 +63,10 @@ def meter(meter_id: int) -> Action:
     return Action(f"meter:{meter_id}")
 
 
+CONJUNCTIONS = 4000
+"""Of one flow: each takes 16 bytes of an OpenFlow message, which has 64 KiB; in a longer one OVS may read another flow."""
+
+
 @lru_cache(8192)  # each member of a group has the same one, and 10,000 of them need no copies
 def conjunction(conjunction_id: int, clause: int, clauses: int) -> Action:
     """This match satisfies clause `clause` (from 1) of `clauses`; two clauses at least (ovs-actions(7))."""

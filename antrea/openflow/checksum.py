@@ -12,3 +12,8 @@ def checksum(data: bytes) -> int:
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
+
+
+def summed(text: bytes, at: int, beside: bytes) -> bytes:
+    """`text` with the checksum of it and of `beside` in two bytes `at`."""
+    return text[:at] + struct.pack("!H", checksum(beside + text)) + text[at + 2 :]

@@ -119,7 +119,7 @@ FROM_EXTERNAL_REG_MARK = FROM_EXTERNAL(1)
 FROM_LOCAL = Field("FromLocal", "reg4", 28, 28, "The source is a local Pod or the Node.")
 FROM_LOCAL_REG_MARK = FROM_LOCAL(1)
 
-# reg5 to reg9, xxreg3
+# reg5 to reg11, xxreg3
 TF_EGRESS_CONJ_ID = Field("TFEgressConjID", "reg5", 0, 31, "Egress rule that let the packet pass.")
 TF_INGRESS_CONJ_ID = Field("TFIngressConjID", "reg6", 0, 31, "Ingress rule that let the packet pass.")
 SERVICE_GROUP_ID = Field("ServiceGroupID", "reg7", 0, 31, "Group of the Service that the packet was sent to.")
@@ -130,6 +130,23 @@ IPV6_CT_ZONE_TYPE_REG_MARK = CT_ZONE_TYPE(3, "IPv6")
 CT_ZONE = Field("CtZone", "reg8", 0, 15, "Zone of connection tracking when the uplink is bridged.")
 TRAFFIC_CONTROL_TARGET_OF_PORT = Field(
     "TrafficControlTargetOFPort", "reg9", 0, 31, "Port to which a TrafficControl mirrors or redirects."
+)
+CONJUNCTION_SHARE = Field(
+    "ConjunctionShare",
+    "reg10",
+    0,
+    31,
+    "Always 0: matches on some of its bits tell flows apart that would be one, too large for a message.",
+)
+PEER_CLASS = Field(
+    "PeerClass",
+    "reg11",
+    0,
+    31,
+    "Groups of peers, those that many rules share, that the packet's other end is in; 0 is none.",
+)
+SENDER_CLASS = Field(
+    "SenderClass", "reg11", 31, 31, "The other end is the sender: the packet is asked what it may enter."
 )
 ENDPOINT_IP6 = Field(
     "EndpointIP6", "xxreg3", 0, 127, "IPv6 address of the selected Endpoint; takes reg12 to reg15."

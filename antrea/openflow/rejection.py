@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
-from antrea.openflow.checksum import checksum
+from antrea.openflow.checksum import summed
 from antrea.openflow.packet import ICMP, ICMPV6, IPV4, IPV6, TCP, Packet
 
 HOPS = 128
@@ -60,14 +60,14 @@ def _reset(packet: Packet) -> bytes:
         taken = sequence + data + bool(flags & _SYN) + bool(flags & _FIN)
         number, acknowledged, said = 0, taken & 0xFFFFFFFF, _RST | _ACK
     head = struct.pack("!HHIIBBHHH", destination, source, number, acknowledged, 5 << 4, said, 0, 0, 0)
-    return _summed(head, 16, _pseudo(packet, TCP, len(head)))
+    return summed(head, 16, _pseudo(packet, TCP, len(head)))
 
 
 def _prohibited(packet: Packet) -> bytes:
     """With the header of what it answers and the 8 bytes after it, which tell whose it was."""
     kind, code = _PROHIBITED_V6 if packet.ipv6 else _PROHIBITED
     body = struct.pack("!BBHI", kind, code, 0, 0) + packet.header + packet.payload[:_QUOTED]
-    return _summed(body, 2, _pseudo(packet, ICMPV6, len(body)) if packet.ipv6 else b"")
+    return summed(body, 2, _pseudo(packet, ICMPV6, len(body)) if packet.ipv6 else b"")
 
 
 def _ip(packet: Packet, protocol: int, body: bytes) -> bytes:
@@ -75,7 +75,7 @@ def _ip(packet: Packet, protocol: int, body: bytes) -> bytes:
     if packet.ipv6:
         return struct.pack("!IHBB", 6 << 28, len(body), protocol, HOPS) + ends + body
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0, HOPS, protocol, 0) + ends
-    return _summed(head, 10, b"") + body
+    return summed(head, 10, b"") + body
 
 
 def _pseudo(packet: Packet, protocol: int, length: int) -> bytes:
@@ -84,8 +84,3 @@ def _pseudo(packet: Packet, protocol: int, length: int) -> bytes:
     return ends + (
         struct.pack("!II", length, protocol) if packet.ipv6 else struct.pack("!HH", protocol, length)
     )
-
-
-def _summed(text: bytes, at: int, beside: bytes) -> bytes:
-    """`text` with the Internet checksum of it and of `beside` in two bytes `at`."""
-    return text[:at] + struct.pack("!H", checksum(beside + text)) + text[at + 2 :]

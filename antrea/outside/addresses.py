@@ -54,13 +54,13 @@ def _drain(news: socket.socket) -> None:
 
 
 def local_addresses() -> list[LocalAddress]:
-    """Of all interfaces that still are there. Raises OSError."""
+    """Of all interfaces that still are there, without those that the kernel does not use as another host has them. Raises OSError."""
     names = dict(socket.if_nameindex())
     with Rtnl() as kernel:
         found = [address_of(reply) for reply in kernel.ask(get_addresses())]
     rows: dict[str, LocalAddress] = {}
     for address in found:
-        if address.is_global and address.index in names:
+        if address.is_global and not address.has_other and address.index in names:
             found_ip = ipaddress.ip_interface(address.cidr)
             row = LocalAddress(str(found_ip.ip), names[address.index], found_ip.network.prefixlen)
             rows.setdefault(row.ip, row)

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from antrea.errors import Unavailable
-from antrea.openflow.checksum import checksum
 from antrea.outside import klog
+from antrea.outside.neighbour_frame import BROADCAST, arp_request, icmpv6
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -29,10 +29,7 @@ TIMES, GAP_SECONDS = 3, 0.05
 PAUSES = (0.0, 0.05, 0.05, 0.4, 0.5, 1.0, 3.0)
 """Seconds before each announcement of an address that moves: the last one goes 5 s after the first."""
 
-_ETH_P_ARP, _ETH_P_IPV6 = 0x0806, 0x86DD
-_BROADCAST = b"\xff" * 6
 _ALL_NODES = ipaddress.IPv6Address("ff02::1").packed
-_ALL_NODES_MAC = bytes.fromhex("333300000001")
 
 
 class _Background:
@@ -156,17 +153,13 @@ def gratuitous_arp(mac: bytes, ip: bytes) -> bytes:
 
     # parity: pkg/agent/util/arping/arping_linux.go newARPRequest, target hardware address included
     """
-    header = struct.pack("!6s6sH", _BROADCAST, mac, _ETH_P_ARP)
-    return header + struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, mac, ip, _BROADCAST, ip)
+    return arp_request(mac, ip, BROADCAST, ip)
 
 
 def unsolicited_na(mac: bytes, ip: bytes) -> bytes:
     """A neighbour advertisement to all nodes with the override flag (RFC 4861, 4.4 and 7.2.6)."""
-    body = struct.pack("!BBHI16sBB6s", 136, 0, 0, 1 << 29, ip, 2, 1, mac)
-    pseudo = ip + _ALL_NODES + struct.pack("!II", len(body), socket.IPPROTO_ICMPV6)
-    body = body[:2] + struct.pack("!H", checksum(pseudo + body)) + body[4:]
-    header = struct.pack("!IHBB", 6 << 28, len(body), socket.IPPROTO_ICMPV6, 255) + ip + _ALL_NODES
-    return struct.pack("!6s6sH", _ALL_NODES_MAC, mac, _ETH_P_IPV6) + header + body
+    advertisement = struct.pack("!BBHI16sBB6s", 136, 0, 0, 1 << 29, ip, 2, 1, mac)
+    return icmpv6(mac, ip, _ALL_NODES, advertisement)
 
 
 def _bound(if_name: str) -> socket.socket:

@@ -1,4 +1,4 @@
-"""A certificate authority with a serving certificate of it, and when a certificate ends.
+"""A certificate authority with a serving certificate of it, and when a certificate begins and ends.
 
 Both are asked of a program of its own, antrea.outside.authority_program, so that nobody who serves keeps cryptography's
 13 MiB in memory.
@@ -22,9 +22,15 @@ def make(names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) ->
     return Certificate(chain, mark + key)
 
 
+def term(certificate_pem: str) -> tuple[float, float]:
+    """When the first certificate of `certificate_pem` begins and ends, in Unix seconds. Raises Unavailable if it is none."""
+    begin, end = _run("term", stdin=certificate_pem).split()
+    return float(begin), float(end)
+
+
 def ends(certificate_pem: str) -> float:
-    """When the first certificate of `certificate_pem` ends, in Unix seconds. Raises Unavailable if it is none."""
-    return float(_run("ends", stdin=certificate_pem))
+    """When it ends."""
+    return term(certificate_pem)[1]
 
 
 def _run(*words: str, stdin: str = "") -> str:

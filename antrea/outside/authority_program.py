@@ -1,4 +1,4 @@
-"""Makes a certificate authority and a serving certificate of it, or reads when a certificate ends.
+"""Makes a certificate authority and a serving certificate of it, or reads when a certificate begins and ends.
 
 The authority's key is thrown away: a new serving certificate comes with a new authority, as upstream's does.
 parity: k8s.io/client-go/util/cert GenerateSelfSignedCertKey
@@ -92,9 +92,10 @@ def _main(action: str, *words: str) -> None:
     if action == "make":
         names, addresses, days = words
         sys.stdout.write(_made(names.split(","), addresses.split(",") if addresses else [], int(days)))
-    elif action == "ends":
+    elif action == "term":
         found = x509.load_pem_x509_certificate(sys.stdin.read().encode())
-        sys.stdout.write(str(found.not_valid_after_utc.timestamp()))
+        begin, end = found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp()
+        sys.stdout.write(f"{begin} {end}")
 
 
 if __name__ == "__main__":

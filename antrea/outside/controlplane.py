@@ -20,8 +20,9 @@ from antrea.errors import AntreaError, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.outside import klog
 from antrea.outside.config_map import ConfigMap
-from antrea.outside.kube import Kube, Pause
+from antrea.outside.kube import Kube
 from antrea.outside.kube_access import Access, kubeconfig
+from antrea.outside.pause import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,6 +35,8 @@ log = klog.logger(__name__)
 NOTHING, ALL = -1.0, math.inf
 SERVICE, CA = "antrea", "antrea-ca"
 WATCH_SECONDS = 3600.0
+LONGEST_PAUSE = 2.5
+"""Seconds, stretched up to twofold, until the next try: within 5 s of its return agents are connected, as upstream's are."""
 """After which a watch is begun anew, so that a lost change would not stay lost for ever."""
 
 
@@ -47,7 +50,7 @@ async def controller_access(kube: Kube, namespace: str, chance: Callable[[int], 
     places = [
         (address, part.ports[0].port)
         for part in found
-        for endpoint in part.endpoints
+        for endpoint in part.endpoints or ()
         if endpoint.conditions.ready and part.ports
         for address in endpoint.addresses
     ]
@@ -222,7 +225,7 @@ class Controlplane:
 
     async def run(self, facts: Facts) -> None:
         """Until cancelled: connect, watch, and connect again."""
-        pause = Pause(asyncio.sleep, random.uniform)
+        pause = Pause(asyncio.sleep, random.uniform, longest=LONGEST_PAUSE)
         while True:
             try:
                 async with Kube(await self._access()) as controller:

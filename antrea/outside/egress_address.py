@@ -35,10 +35,17 @@ TRIES = 4
 """Of one Egress whose status others write, too."""
 
 
+class HeadSpec(CrdStruct, frozen=True):
+    """A pool's has nothing of it."""
+
+    egress_ips: tuple[str, ...] = ()
+
+
 class Head(CrdStruct, frozen=True):
     """What is read of an Egress or a pool before something is written."""
 
     metadata: Metadata = Metadata()
+    spec: HeadSpec = HeadSpec()
 
 
 class EgressAddressSink:
@@ -48,7 +55,7 @@ class EgressAddressSink:
         self._kube = kube
         self._facts = facts
         self._unknown_until: dict[str, float] = {}
-        """Name of an Egress -> when a write of unknown outcome has come through or never will, by the loop's clock."""
+        """Key of an entry -> when a write of unknown outcome has come through or never will, by the loop's clock."""
 
     async def apply(self, put: Sequence[EgressAddress], drop: Sequence[EgressAddress]) -> None:
         """Raises Refused naming all that were, with the words about the first; Unavailable."""
@@ -84,12 +91,10 @@ class EgressAddressSink:
 
     def _promise(self, entry: EgressAddress) -> str:
         """Promise the address to the Egress; why not, if it cannot be."""
-        facts, owner = self._facts, f"Egress/{entry.egress}"
+        facts, owner = self._facts, entry.owner
         if not entry.address:
             return ""
-        if others := [
-            r.name for r in facts.by(EgressRow, "address", entry.address) if r.name != entry.egress
-        ]:
+        if others := [r.name for r in facts.by(EgressRow, "address", entry.address) if r.key != entry.key]:
             # it was named by hand after it was promised: another is looked for
             self._break(entry)
             return f"{entry.address} is named by Egress {others[0]}"
@@ -104,9 +109,9 @@ class EgressAddressSink:
 
     def _break(self, entry: EgressAddress) -> None:
         """It is not fulfilled, unless a write may still come through whose outcome nobody knows."""
-        if asyncio.get_running_loop().time() >= self._unknown_until.get(entry.egress, 0.0):
-            self._unknown_until.pop(entry.egress, None)
-            self._facts.drop(Promise, f"Egress/{entry.egress}")
+        if asyncio.get_running_loop().time() >= self._unknown_until.get(entry.key, 0.0):
+            self._unknown_until.pop(entry.key, None)
+            self._facts.drop(Promise, entry.owner)
 
     def _stands(self, promise: Promise) -> bool:
         egress = self._facts.get(EgressRow, promise.owner.removeprefix("Egress/"))
@@ -128,7 +133,7 @@ class EgressAddressSink:
             if why := self._promise(entry):
                 return why
             try:
-                await self._patch(path, entry, version)
+                await self._patch(path, entry, version, held.spec.egress_ips)
             except Refused as no:
                 why = no.why
             else:
@@ -137,14 +142,21 @@ class EgressAddressSink:
         self._break(entry)
         return why
 
-    async def _patch(self, path: str, entry: EgressAddress, version: dict[str, str]) -> None:
-        """Raises Refused, Unavailable."""
-        body: dict[str, Any] = {"metadata": version, "spec": {"egressIP": entry.address or None}}
+    async def _patch(
+        self, path: str, entry: EgressAddress, version: dict[str, str], listed: Sequence[str]
+    ) -> None:
+        """`listed` are its addresses now. Raises Refused, Unavailable."""
+        spec: dict[str, Any] = {"egressIP": entry.address or None}
+        if entry.of:
+            ips = [*listed, *[""] * entry.of][: entry.of]
+            ips[entry.slot] = entry.address
+            spec = {"egressIPs": ips}
+        body = {"metadata": version, "spec": spec}
         try:
             await self._kube.patch(path, body, within=WITHIN_SECONDS)
         except Unavailable:
             later = asyncio.get_running_loop().time() + WITHIN_SECONDS
-            self._unknown_until[entry.egress] = later
+            self._unknown_until[entry.key] = later
             raise
 
     async def _judged_by(self, entry: EgressAddress) -> bool:

@@ -10,10 +10,10 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
-from antrea.outside.metrics import Metric, Sample
+from antrea.outside.metrics import Histogram, Metric, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Iterator
+    from collections.abc import Awaitable, Collection
 
 T = TypeVar("T")
 KINDS = ("add", "modify", "delete")
@@ -38,8 +38,7 @@ class FlowOperations:
     def __init__(self) -> None:
         self._done: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
-        self._milliseconds: Counter[str] = Counter()
-        self._within: Counter[tuple[str, float]] = Counter()
+        self._milliseconds = {kind: Histogram(BOUNDS) for kind in KINDS}
 
     async def measured(self, kinds: Collection[str], bundle: Awaitable[T | None]) -> T | None:
         """The outcome of `bundle`, which has operations of these kinds; anything but None is an error."""
@@ -54,9 +53,7 @@ class FlowOperations:
     def _note(self, kinds: Collection[str], milliseconds: float, *, failed: bool) -> None:
         for kind in kinds:
             (self._failed if failed else self._done)[kind] += 1
-            self._milliseconds[kind] += int(milliseconds)
-            for bound in BOUNDS:
-                self._within[kind, bound] += milliseconds <= bound
+            self._milliseconds[kind].note(milliseconds, int(milliseconds))
 
     def text(self) -> str:
         """In Prometheus' format."""
@@ -64,15 +61,10 @@ class FlowOperations:
             (
                 COUNT.text(Sample(self._done[kind], {"operation": kind}) for kind in KINDS),
                 ERRORS.text(Sample(self._failed[kind], {"operation": kind}) for kind in KINDS),
-                LATENCY.text(self._histogram()),
+                LATENCY.text(
+                    sample
+                    for kind in KINDS
+                    for sample in self._milliseconds[kind].samples({"operation": kind})
+                ),
             )
         )
-
-    def _histogram(self) -> Iterator[Sample]:
-        for kind in KINDS:
-            own, total = {"operation": kind}, self._done[kind] + self._failed[kind]
-            for bound in BOUNDS:
-                yield Sample(self._within[kind, bound], {**own, "le": f"{bound:g}"}, "_bucket")
-            yield Sample(total, {**own, "le": "+Inf"}, "_bucket")
-            yield Sample(self._milliseconds[kind], own, "_sum")
-            yield Sample(total, own, "_count")

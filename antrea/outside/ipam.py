@@ -59,6 +59,10 @@ class _Reservation(msgspec.Struct, frozen=True):
     settled: bool
     """It was old enough that another change would have got another stamp."""
 
+    @property
+    def container(self) -> str:
+        return self.owner.split("\n")[0].strip()
+
 
 class Range:
     """The addresses of one Pod CIDR that Pods can have: not the network, not the gateway, not IPv4's broadcast."""
@@ -123,13 +127,16 @@ class Ipam:
         """The addresses reserved for this interface, in the order of the ranges (for CNI CHECK)."""
         return await asyncio.to_thread(self._held, container_id, if_name)
 
-    async def gc(self, known: Collection[str]) -> tuple[str, ...]:
-        """Give back the addresses of containers not in `known` (container ids), and return those.
+    async def containers(self) -> frozenset[str]:
+        """Ids of those that hold addresses; empty for an address whose owner cannot be read."""
+        return await asyncio.to_thread(self._containers)
 
-        To be called before CNI requests are served: an ADD under way is not known yet.
+    async def gc(self, lost: Collection[str]) -> tuple[str, ...]:
+        """Give back the addresses of containers in `lost`, of those that `containers` named, and return them.
+
         # parity: pkg/agent/cniserver/ipam/hostlocal/gc.go GarbageCollectContainerIPs
         """
-        return await asyncio.to_thread(self._gc, frozenset(known))
+        return await asyncio.to_thread(self._gc, frozenset(lost))
 
     def _allocate(self, container_id: str, if_name: str) -> Allocation:
         with self._locked():
@@ -165,12 +172,16 @@ class Ipam:
             mine = self._find(container_id, if_name)
         return tuple(str(ip) for space in self._ranges for ip in mine if space.holds(ip))
 
-    def _gc(self, known: frozenset[str]) -> tuple[str, ...]:
+    def _containers(self) -> frozenset[str]:
         with self._locked():
-            lost = [one.ip for one in self._reservations() if one.owner.split("\n")[0].strip() not in known]
-            for ip in lost:
+            return frozenset(one.container for one in self._reservations())
+
+    def _gc(self, lost: frozenset[str]) -> tuple[str, ...]:
+        with self._locked():
+            gone = [one.ip for one in self._reservations() if one.container in lost]
+            for ip in gone:
                 self._remove(ip)
-        return tuple(str(ip) for ip in lost)
+        return tuple(str(ip) for ip in gone)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

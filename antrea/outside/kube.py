@@ -12,6 +12,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping  # noqa: TC003 (msgspec reads annotations)
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -22,6 +23,7 @@ from antrea.apis.core import Event, EventSource, ListMeta, ObjectMeta, ObjectRef
 from antrea.errors import Refused, Unavailable
 from antrea.outside import klog, kube_access, tls_buffer
 from antrea.outside.clock import stamp
+from antrea.outside.pause import Busy, Pause
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -37,8 +39,6 @@ PAGE = 250
 TLS_BUFFER = 32 << 10
 LIST_TRIES = 3
 REQUEST_SECONDS = 30.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
-"""Seconds between tries, doubled each time and stretched by chance up to twofold: client-go's reflector."""
 
 
 class PatchKind(enum.Enum):
@@ -53,7 +53,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     """One answer to a list."""
 
     metadata: ListMeta = ListMeta()
-    items: tuple[T, ...] = ()
+    items: tuple[T, ...] | None = ()  # null: a list of metadata without any
 
 
 class Listed(msgspec.Struct, Generic[T], frozen=True):
@@ -68,6 +68,8 @@ class Some(msgspec.Struct, Generic[T], frozen=True):
     objects: tuple[T, ...]
     first: bool
     last: bool
+    version: str = ""
+    """resourceVersion of the whole list."""
 
 
 class Put(msgspec.Struct, Generic[T], frozen=True):
@@ -95,45 +97,6 @@ class _Gone(Exception):
     """410: what we ask to continue is no longer kept; list again."""
 
 
-class _Busy(Unavailable):
-    """429: the server asks to come again, as it does while it begins to serve a new kind of object."""
-
-
-class Pause:
-    """Grows from try to try; `sleep` and `chance` are the clock and the dice."""
-
-    def __init__(
-        self, sleep: Callable[[float], Awaitable[None]], chance: Callable[[float, float], float]
-    ) -> None:
-        self._sleep = sleep
-        self._chance = chance
-        self._seconds = FIRST_PAUSE
-        self.interrupted = False
-        """There was no server to talk to, and what it knows has not been asked since."""
-
-    async def wait(self) -> None:
-        seconds = min(self._seconds, LONGEST_PAUSE)
-        self._seconds = min(self._seconds * 2, LONGEST_PAUSE)
-        await self._sleep(self._chance(seconds, seconds * 2))
-
-    def reset(self) -> None:
-        self._seconds = FIRST_PAUSE
-
-    def interrupts(self, path: str, why: Exception) -> None:
-        """Say so, unless the server only asks to come again and has not asked for long."""
-        self.interrupted = True
-        if isinstance(why, _Busy) and self._seconds < LONGEST_PAUSE:
-            log.v(2).info("A watch has to wait for kube-apiserver", path=path, err=str(why))
-        else:
-            log.warning("Watch is interrupted", path=path, err=str(why))
-
-    def forgotten(self) -> None:
-        """All has to be asked anew: how long a server was away is no reason to wait as long for it."""
-        if self.interrupted:
-            self.interrupted = False
-            self.reset()
-
-
 class Kube:
     """One server, one identity, one pool of connections; use it as `async with Kube(...) as kube`."""
 
@@ -143,11 +106,13 @@ class Kube:
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[float, float], float] = random.uniform,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.access = access
         self._tls = access.tls()
         self._sleep = sleep
         self._chance = chance
+        self._now = now
         self._opened: aiohttp.ClientSession | None = None
 
     @classmethod
@@ -191,7 +156,7 @@ class Kube:
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:  # fmt: skip
         headers = {"Accept": "application/json", "User-Agent": "antrea", **self.access.authorization()}
         if content:
-            headers["Content-Type"] = content
+            headers["Content-Type" if body else "Accept"] = content
         return self._session.request(
             method,
             self.access.url + path,
@@ -287,25 +252,25 @@ class Kube:
         await self.create(f"/api/v1/namespaces/{namespace}/events", event)
 
     async def list(
-        self, path: str, kind: type[T], query: Mapping[str, str] = NO_QUERY
+        self, path: str, kind: type[T], query: Mapping[str, str] = NO_QUERY, content: str = ""
     ) -> tuple[tuple[T, ...], str]:
         """All objects of the collection `path`, read page by page, and the resourceVersion to watch from.
 
-        Raises Unavailable, Refused.
+        `content` is the type that is asked for, unless JSON. Raises Unavailable, Refused.
         """
         objects: list[T] = []
         version = ""
-        async for page, version in self._list(path, kind, query):  # noqa: B007 (that of the last page)
+        async for page, version in self._list(path, kind, query, content):  # noqa: B007 (that of the last page)
             objects = [*(() if page.first else objects), *page.objects]
         return tuple(objects), version
 
     async def _list(
-        self, path: str, kind: type[T], query: Mapping[str, str]
+        self, path: str, kind: type[T], query: Mapping[str, str], content: str = ""
     ) -> AsyncIterator[tuple[Some[T], str]]:
         """Pages, each with its resourceVersion. Raises Unavailable, Refused."""
         for _ in range(LIST_TRIES):
             try:
-                async for found in self._pages(path, kind, query):
+                async for found in self._pages(path, kind, query, content):
                     yield found
             except _Gone:
                 log.v(2).info("List took longer than the server keeps its pages", path=path)
@@ -314,11 +279,12 @@ class Kube:
         raise Unavailable(f"{path}: list expired {LIST_TRIES} times")
 
     async def _pages(
-        self, path: str, kind: type[T], query: Mapping[str, str]
+        self, path: str, kind: type[T], query: Mapping[str, str], content: str
     ) -> AsyncIterator[tuple[Some[T], str]]:
         token: dict[str, str] = {}
         while True:
-            status, answer = await self._answer("GET", path, {**query, "limit": str(PAGE), **token})
+            asked = {**query, "limit": str(PAGE), **token}
+            status, answer = await self._answer("GET", path, asked, content=content)
             if status == 404:
                 raise Refused([path], _message(answer) or f"{path} not found")
             # others have their turn between the parts of a large page: read, decoded, taken in
@@ -326,7 +292,7 @@ class Kube:
             page = _decoded(answer, Page[kind], path)  # type: ignore[valid-type]
             await asyncio.sleep(0)
             more, version = page.metadata.continue_, page.metadata.resource_version
-            yield Some(page.items, first=not token, last=not more), version
+            yield Some(page.items or (), first=not token, last=not more, version=version), version
             if not more:
                 return
             token = {"continue": more}
@@ -363,8 +329,9 @@ class Kube:
         trouble: Callable[[str], None] = lambda _: None,
     ) -> AsyncIterator[Some[T] | Put[T] | Drop[T]]:
         """As `watch`, but a list comes in pages, so that a large one is never in memory whole, nor taken in at once."""
-        pause = Pause(self._sleep, self._chance)
+        pause = Pause(self._sleep, self._chance, self._now)
         version = ""
+
         while True:
             try:
                 if not version:
@@ -373,7 +340,9 @@ class Kube:
                         version = listed if page.last else ""
                     trouble("")
                 before = version
-                async for change, seen in self._watch_once(path, kind, before, query, lambda: trouble("")):
+                async for change, seen in self._watch_once(
+                    path, kind, before, query, partial(pause.opened, trouble)
+                ):
                     version = seen
                     pause.reset()
                     if change is not None:
@@ -479,7 +448,7 @@ def _raise_for(status: int, answer: bytes, path: str) -> None:
         raise _Gone
     message = _message(answer) or f"{path}: answer {status}"
     if status == 429:
-        raise _Busy(message)
+        raise Busy(message)
     if status >= 500:
         raise Unavailable(message)
     raise Refused([path], message)

@@ -8,8 +8,6 @@ parity: pkg/agent/controller/networkpolicy/filestore.go, which has a file per ob
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import time
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from antrea.outside import klog
+from antrea.outside.exchange import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -113,18 +112,7 @@ class LastWord:
         for record in records:
             digest.update(record)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
-        try:
-            with fresh.open("wb") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.writelines((FORMAT, digest.digest(), *records))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
-            raise
+        exchange(self._path, (FORMAT, digest.digest(), *records), sync=True)
 
     def _decoded(self, data: bytes) -> Kept:
         """Raises ValueError, msgspec.DecodeError."""

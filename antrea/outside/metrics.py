@@ -7,12 +7,13 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -38,6 +39,30 @@ class Metric(msgspec.Struct, frozen=True):
             labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
             lines.append(f"{self.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {sample.value:g}")
         return "\n".join(lines) + "\n"
+
+
+class Histogram:
+    """How many observations were at most as large as each of `bounds`, and their sum."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._within = dict.fromkeys(bounds, 0)
+        self._sum = 0.0
+        self._count = 0
+
+    def note(self, value: float, added: float | None = None) -> None:
+        """One more; the sum grows by `added` instead, where that is given."""
+        self._count += 1
+        self._sum += value if added is None else added
+        for bound in self._within:
+            self._within[bound] += value <= bound
+
+    def samples(self, labels: Mapping[str, str] = MappingProxyType({})) -> Iterator[Sample]:
+        """Its lines, each with these labels."""
+        for bound, number in self._within.items():
+            yield Sample(number, {**labels, "le": f"{bound:g}"}, "_bucket")
+        yield Sample(self._count, {**labels, "le": "+Inf"}, "_bucket")
+        yield Sample(round(self._sum, 3), labels, "_sum")
+        yield Sample(self._count, labels, "_count")
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""Makes tables `inet antrea` and `netdev antrea` of nftables be what is wanted, each change in one transaction."""
+"""Makes our tables of nftables, all called `antrea`, be what is wanted, each change in one transaction."""
 
 from __future__ import annotations
 
@@ -10,16 +10,31 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.errors import Refused
-from antrea.host.nft import SHIELD_TABLE, TABLE, NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
+from antrea.host.nft import (
+    ARP_TABLE,
+    IPV4_TABLE,
+    IPV6_TABLE,
+    SHIELD_TABLE,
+    TABLE,
+    NftChain,
+    NftElement,
+    NftRelay,
+    NftRule,
+    NftSet,
+    NftShield,
+    NftSilence,
+    NftTag,
+)
 from antrea.outside import nft_text
 from antrea.outside.libnftables import Nft, NftError, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_ADDS = (NftSet, NftChain, NftElement, NftShield, NftTag)
+_ADDS = (NftSet, NftChain, NftElement, NftShield, NftTag, NftRelay, NftSilence)
 """In the order in which they can be added; rules come after all of them, and deletes after rules, in reverse."""
-KINDS = (NftSet, NftChain, NftElement, NftRule, NftShield, NftTag)
+KINDS = (NftSet, NftChain, NftElement, NftRule, NftShield, NftTag, NftRelay, NftSilence)
+_TABLES = (TABLE, SHIELD_TABLE, IPV4_TABLE, IPV6_TABLE, ARP_TABLE)
 _FIXED = (NftSet, NftChain)
 """What nft cannot change in place."""
 _NOT_THERE = os.strerror(errno.ENOENT)
@@ -155,7 +170,7 @@ class NftSink:
     def _tables(self) -> set[str]:
         """Ours, of those that stand."""
         listed = self._nft.run("list tables\n").splitlines()
-        return {table for table in (TABLE, SHIELD_TABLE) if f"table {table}" in listed}
+        return {table for table in _TABLES if f"table {table}" in listed}
 
     def _list(self, table: str) -> Iterator[Any]:
         return nft_text.parse(self._nft.run(f"list table {table}\n"))
@@ -215,6 +230,8 @@ def _place(rule: NftRule) -> tuple[int, str]:
 
 
 def _table(entry: Any) -> str:
+    if isinstance(entry, NftRelay | NftSilence):
+        return entry.table
     return SHIELD_TABLE if isinstance(entry, NftShield | NftTag) else TABLE
 
 

@@ -7,17 +7,22 @@ what an earlier one left, and for which purpose.
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from antrea.host.nft import (
+    RELAY_PREFIX,
     SHIELD_TABLE,
+    SILENCE_PREFIX,
     TABLE,
     TAG_PREFIX,
     NftChain,
     NftElement,
+    NftRelay,
     NftRule,
     NftSet,
     NftShield,
+    NftSilence,
     NftTag,
 )
 
@@ -53,6 +58,8 @@ def add(entry: Any) -> str:
             rule = f"add rule {chain} meta mark & {entry.bit:#x} != 0 ether saddr set {entry.mac}"
             made = f"add chain {chain} {{ {hook} }}; flush chain {chain}"
             return f"{made}; {rule}" if entry.bit else made
+        case NftRelay() | NftSilence():
+            return _own_chain(entry)
     raise TypeError(type(entry).__name__)
 
 
@@ -67,7 +74,32 @@ def delete(entry: Any) -> str:
             return f"delete element {TABLE} {entry.set} {{ {entry.value} }}"
         case NftShield() | NftTag():
             return f"delete chain {SHIELD_TABLE} {entry.chain}"
+        case NftRelay() | NftSilence():
+            return f"delete chain {entry.table} {entry.chain}"
     raise TypeError(type(entry).__name__)
+
+
+def _own_chain(entry: NftRelay | NftSilence) -> str:
+    """A chain for one address, filled anew."""
+    chain, hook = (
+        f"{entry.table} {entry.chain}",
+        "type filter hook prerouting priority mangle; policy accept;",
+    )
+    match entry:
+        case NftRelay(via=""):
+            rule = ""
+        case NftRelay():
+            family = "ip6" if ":" in entry.ip else "ip"
+            match = f'iifname != "{entry.dev}" {family} daddr {entry.ip} ct state {{ invalid, new }}'
+            rule = f'{match} meta mark set {entry.mark:#010x} dup to {entry.via} device "{entry.dev}" drop'
+        case _ if ":" in entry.ip:
+            # nft 1.0.6 has no name for the target of a neighbour solicitation
+            rule = f"icmpv6 type nd-neighbor-solicit @th,64,128 {int(ip_address(entry.ip)):#034x} drop"
+        case _:
+            hook = "type filter hook input priority 0; policy accept;"
+            rule = f"arp operation request arp daddr ip {entry.ip} drop"
+    made = f"add chain {chain} {{ {hook} }}; flush chain {chain}"
+    return f"{made}; add rule {chain} {rule}" if rule else made
 
 
 def flush(chain: str) -> str:
@@ -88,6 +120,11 @@ def parse(listing: str) -> Iterator[Any]:
 
 
 def _chain(name: str, body: list[str]) -> Iterator[Any]:
+    for prefix in (RELAY_PREFIX, SILENCE_PREFIX):
+        if name.startswith(prefix):
+            ip = str(ip_address(bytes.fromhex(name.removeprefix(prefix))))
+            yield NftRelay(ip=ip) if prefix == RELAY_PREFIX else NftSilence(ip)
+            return
     hook = next((line.strip() for line in body if line.startswith("\t\ttype ")), "")
     if device := re.search(r' device "([^"]+)"', hook):
         yield NftTag(dev=device[1]) if name.startswith(TAG_PREFIX) else NftShield(device[1])

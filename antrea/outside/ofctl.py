@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.errors import Refused, Unavailable
+from antrea.openflow.action import CONJUNCTIONS
 from antrea.openflow.cookie import CATEGORY_MASK, LEARNED_ROUND, cookie
 from antrea.openflow.group import Group
 from antrea.outside.flow_operations import FlowOperations
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from antrea.openflow.pipeline import Pipeline
     from antrea.outside.ofctl_run import Ofctl
 
-BUNDLE = 5000
-"""Messages in one bundle: it holds the switch's main loop for about 100 ms."""
-ACTIONS = 4000
-"""Conjunctions, of 16 bytes each, that fit an OpenFlow message of 64 KiB; a longer one may be mistaken for another."""
 _SLICE = 200
 """Entries rendered before others get the loop."""
 
@@ -48,6 +45,8 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
 class FlowSink:
     """Applies `Flow` and `Group` entries to one bridge, flows under the cookie round of this start."""
 
+    whole = True
+
     def __init__(self, ofctl: Ofctl, pipeline: Pipeline, cookie_round: int) -> None:
         self._ofctl = ofctl
         self._pipeline = pipeline
@@ -56,20 +55,13 @@ class FlowSink:
         self.operations = FlowOperations()
 
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
-        """Add and delete in bundles of at most 5,000 messages, of which each is applied whole or not at all.
+        """Add and delete in one bundle, however large: it is applied whole or not at all, so that no packet meets a part.
 
-        Raises Refused with an entry that the switch or ovs-ofctl does not take, and its words; those beside it in the
-        bundle are then not applied (their owners may be held back), those of earlier bundles are. Raises Unavailable
-        when nothing is known.
+        A bundle holds the switch's main loop for about 8 us for each message, and has no limit but memory. Raises Refused
+        with an entry that the switch or ovs-ofctl does not take, and its words; those beside it are then not applied
+        (their owners may be held back). Raises Unavailable when nothing is known.
         """
-        pending, size = list[Sent](), 0
-        for sent in await self._rendered(put, drop):
-            if pending and size + len(sent.lines) > BUNDLE:
-                await self._send(pending)
-                pending, size = [], 0
-            pending.append(sent)
-            size += len(sent.lines)
-        await self._send(pending)
+        await self._send(await self._rendered(put, drop))
 
     async def resync(self, entries: Sequence[Any]) -> None:
         """Replay everything in one bundle under this round.
@@ -140,9 +132,9 @@ class FlowSink:
     def _put(self, entry: Flow | Group) -> tuple[str, ...]:
         if isinstance(entry, Group):
             return self._groups.put(entry)
-        if len(entry.actions) > ACTIONS:
+        if len(entry.actions) > CONJUNCTIONS:
             raise ValueError(
-                f"{len(entry.actions)} actions do not fit an OpenFlow message, which holds {ACTIONS}"
+                f"{len(entry.actions)} actions do not fit an OpenFlow message, which holds {CONJUNCTIONS}"
             )
         return (f"flow add {entry.text(self._pipeline, self._round)}",)
 

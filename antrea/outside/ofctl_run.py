@@ -47,6 +47,9 @@ _SAME = re.compile(r"\b(table|priority|group_id)[=:](\d+)")
 _ANY_ERROR = re.compile(r"^Error (OFP\w+) for: (.*)", re.MULTILINE)
 
 
+BROKEN = "a line of flow syntax has a line break"
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """Why the whole bundle was not applied, and for which line (from 0), if that can be told."""
 
@@ -100,7 +103,8 @@ class Ofctl:
         Raises Unavailable if the outcome is unknown: no switch, no answer in time, or a tool that was killed.
         """
         with os.fdopen(os.memfd_create("bundle"), "w+b") as file:
-            await _write(file, lines)
+            if (broken := await _write(file, lines)) is not None:
+                return Refusal(BROKEN, broken)
             within = _GRACE + _PER_LINE * len(lines)
             code, complaint = await self._run("bundle", "-", "--no-names", stdin=file, within=within)
         if code == 0:
@@ -182,12 +186,20 @@ async def _within_grace(answer: Awaitable[T]) -> T:
         return await answer
 
 
-async def _write(file: BinaryIO, lines: Sequence[str]) -> None:
-    """All lines into memory before the tool starts: if we die half-way, no half bundle is applied."""
+async def _write(file: BinaryIO, lines: Sequence[str]) -> int | None:
+    """All lines into memory before the tool starts: if we die half-way, no half bundle is applied.
+
+    Returns the number of a line that is more than one, of which the tool would make other flows; None if there is none.
+    """
     for start in range(0, len(lines), 1000):
-        file.write("".join(f"{line}\n" for line in lines[start : start + 1000]).encode())
+        some = lines[start : start + 1000]
+        text = "\n".join(some)
+        if text.count("\n") >= len(some):
+            return next(number for number, line in enumerate(some, start) if "\n" in line)
+        file.write(f"{text}\n".encode())
         await asyncio.sleep(0)
     file.seek(0)
+    return None
 
 
 def _opened(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:

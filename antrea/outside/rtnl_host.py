@@ -56,6 +56,8 @@ class DeviceAddress(msgspec.Struct, frozen=True):
     cidr: str
     is_global: bool
     protocol: int
+    has_other: bool = False
+    """IPv6: another host said that it has the address, so that the kernel does not use it."""
 
 
 class KernelRoute(msgspec.Struct, frozen=True):
@@ -114,11 +116,12 @@ def drop_address(index: int, address: Address) -> Request:
 
 def address_of(reply: Reply) -> DeviceAddress:
     """What `rtnl_message.get_addresses` brings."""
-    _, prefix, _, scope, index = wire.ADDRESS.unpack_from(reply.body)
+    _, prefix, flags, scope, index = wire.ADDRESS.unpack_from(reply.body)
     found = attributes(reply.body[wire.ADDRESS.size :])
     ip = _ip(found.get(wire.IFA_LOCAL) or found[wire.IFA_ADDRESS])
     protocol = found.get(wire.IFA_PROTO, b"\0")[0]
-    return DeviceAddress(index, f"{ip}/{prefix}", scope == _SCOPE_GLOBAL, protocol)
+    other = bool(flags & wire.IFA_F_DADFAILED)
+    return DeviceAddress(index, f"{ip}/{prefix}", scope == _SCOPE_GLOBAL, protocol, other)
 
 
 def put_route(index: int, route: Route) -> Request:

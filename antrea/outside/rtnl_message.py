@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Interface, IPv6Interface
 
 IFF_UP = 0x1
-IFA_F_NODAD = 0x02
+IFA_F_NODAD, IFA_F_DADFAILED = 0x02, 0x08
 UNICAST, ONLINK = 1, 0x4
 
 _REQUEST, _ACK, _DUMP, _REPLACE, _EXCL, _CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400

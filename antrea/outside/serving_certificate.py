@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 log = klog.logger(__name__)
+FIRST_SECONDS = 0.1
+"""Between looks until there is a certificate, for which others wait."""
 LOOK_SECONDS = 1.0
 """Between looks at the files; a file system watch would miss kubelet's exchange of whole directories."""
 
@@ -34,13 +36,18 @@ class ServingCertificate:
         deadline = time.monotonic() + seconds
         while not self.look():
             if time.monotonic() > deadline:
-                raise Unavailable(f"no serving certificate in {self._certificate} after {seconds:g} s")
-            await asyncio.sleep(LOOK_SECONDS / 10)
+                raise Unavailable(f"{self.lacks} after {seconds:g} s")
+            await asyncio.sleep(FIRST_SECONDS)
+
+    @property
+    def lacks(self) -> str:
+        """Why the context has no certificate of the files yet; empty: it has one."""
+        return "" if self._loaded else f"no serving certificate in {self._certificate}"
 
     async def run(self) -> None:
         """Follow the files, until cancelled. What cannot be used is said once, and the last good one goes on."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS if self._loaded else FIRST_SECONDS)
             self.look()
 
     def look(self) -> bool:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antrea.apis.core import ObjectMeta
-from antrea.errors import Refused
+from antrea.errors import Refused, Unavailable
 from antrea.outside import klog
 from antrea.outside.clock import stamp
 from antrea.outside.kube import PatchKind
 
 if TYPE_CHECKING:
     from antrea.apis.crd.part import Condition
-    from antrea.apis.status import Status
+    from antrea.apis.status import Items, Status
     from antrea.outside.kube import Kube
 
 log = klog.logger(__name__)
@@ -30,6 +30,8 @@ AT_ONCE = 8
 """Objects that are written at the same time."""
 TRIES = 4
 """Of one object that others write, too."""
+UNDECLARED = "field not declared in schema"
+"""What the API server says, with 500, of an applied field that the CRD does not have."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -49,6 +51,8 @@ class StatusSink:
         self._now = now
         self.written: Counter[str] = Counter()
         """How often the status of an object of each kind was written since this process started."""
+        self._older: set[str] = set()
+        """Kinds whose schema in this cluster lacks what we would keep."""
 
     async def apply(self, put: Sequence[Status], drop: Sequence[Status]) -> None:
         """Raises Refused naming all that were, with the server's words about the first; Unavailable."""
@@ -84,11 +88,7 @@ class StatusSink:
             held = await self._kube.get(entry.path, Held)
             if held is None:
                 raise Refused([entry], f"{entry.path} not found")
-            status = _nested(entry)
-            if entry.conditions:
-                status["conditions"] = merged(
-                    held.status.get("conditions", ()), entry.conditions, self._now()
-                )
+            status = self._wanted(entry, held)
             if _within(status, held.status):
                 return
             version = held.metadata.resource_version
@@ -104,11 +104,27 @@ class StatusSink:
                 )
             except Refused as no:
                 why = no
+            except Unavailable as no:
+                if UNDECLARED not in str(no) or entry.kind in self._older or not entry.keeps:
+                    raise
+                log.warning("A CRD is older than this program", kind=entry.kind, lacks=entry.keeps)
+                self._older.add(entry.kind)
+                seen = ""
             else:
                 self.written[entry.kind] += 1
                 log.v(2).info("Updated status", kind=entry.kind, object=entry.path.rpartition("/")[2])
                 return
         raise why or Refused([entry], f"{entry.path} is changed by others all the time")
+
+    def _wanted(self, entry: Status, held: Held) -> dict[str, Any]:
+        older = entry.kind in self._older
+        status = {name: held.status[name] for name in entry.keeps if name in held.status} | _nested(entry)
+        status = {name: value for name, value in status.items() if not older or name not in entry.keeps}
+        if entry.conditions:
+            status["conditions"] = merged(held.status.get("conditions", ()), entry.conditions, self._now())
+        if entry.items:
+            status[entry.items.name] = together(held.status.get(entry.items.name, ()), entry.items)
+        return status
 
 
 def merged(standing: Sequence[dict[str, Any]], ours: Sequence[Condition], now: str) -> list[dict[str, Any]]:
@@ -123,6 +139,13 @@ def merged(standing: Sequence[dict[str, Any]], ours: Sequence[Condition], now: s
             same = new.status == old.get("status")
             result.append(_condition(new, old.get("lastTransitionTime", now) if same else now))
     return result + [_condition(new, now) for new in wanted.values() if new.status]
+
+
+def together(standing: Sequence[dict[str, Any]], ours: Items) -> list[dict[str, Any]]:
+    """The list with `ours` in it."""
+    found = {item.get(ours.by): item for item in standing}
+    found |= {fields[ours.by]: fields for fields in map(dict[str, Any], ours.items)}
+    return [found[value] for value in ours.known if value in found]
 
 
 def _condition(condition: Condition, time: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Namespaces:
 
     def run(self, command: str, name: str | None = None) -> subprocess.CompletedProcess[str]:
         words = ["ip", "netns", "exec", name or self.home, "sh", "-c", command]
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
 
     def remove(self) -> None:
         for name in self.made:

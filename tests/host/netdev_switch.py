@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 
 
-def until(true: Callable[[], object], what: str, seconds: float = 15.0) -> None:
+def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Wait for a condition, with a deadline."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -72,7 +72,7 @@ class NetdevSwitch:
         shutil.rmtree(self.directory)
 
     def vsctl(self, *arguments: str) -> str:
-        return self._output("ovs-vsctl", f"--db=unix:{self.socket}", "--timeout=10", *arguments)
+        return self._output("ovs-vsctl", f"--db=unix:{self.socket}", "--retry", "--timeout=60", *arguments)
 
     def ofctl(self, command: str, bridge: str, *arguments: str) -> str:
         return self._output(
@@ -86,7 +86,7 @@ class NetdevSwitch:
         return set(self.vsctl("list-ports", bridge).split())
 
     def _output(self, *command: str) -> str:
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
     def _start(self, daemon: str, *arguments: str) -> None:
         own = {f"OVS_{kind}DIR": str(self.directory) for kind in ("RUN", "LOG", "SYSCONF", "DB")}

@@ -7,7 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from netdev_switch import NetdevSwitch, until
 
@@ -29,8 +29,17 @@ class SwitchNode:
         self.pods: dict[str, str] = {}
         self.facts = Facts()
 
-    def start_switch(self) -> None:
-        """With br-int and its gateway."""
+    @contextlib.contextmanager
+    def standing(self) -> Iterator[Self]:
+        """Started, as long as the block lasts."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.switch.stop()
+
+    def start(self) -> None:
+        """The switch with br-int and its gateway."""
         self.switch.start()
         self.switch.add_bridge("br-int")
         internal = ("--", "set", "interface", "antrea-gw0", "type=internal")
@@ -86,7 +95,7 @@ class SwitchNode:
         """Wait for a condition on the rows."""
         news = asyncio.Event()
         self.facts.listeners.append(news.set)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while not true():
                 news.clear()
                 await news.wait()

@@ -34,12 +34,14 @@ async def test_an_address_is_announced_again_until_it_is_lost(netns: Namespaces)
 
         def many() -> int:
             with contextlib.suppress(BlockingIOError):
-                heard.append(there.recv(2048))
+                while True:
+                    heard.append(there.recv(2048))
             return heard.count(wanted)
 
         await announcer.announce(Taken("here", MAC, IP))
-        await asyncio.to_thread(until, lambda: many() == 4, "announcements", 5)
+        await asyncio.to_thread(until, lambda: many() >= 4, "announcements", 30)
         held.clear()
+        before = many()
         await asyncio.sleep(PAUSES[4] + 0.2)  # when the next one is due
-        assert many() == 4
+        assert many() == before
     await announcer.close()

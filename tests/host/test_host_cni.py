@@ -48,7 +48,7 @@ def test_pods_reach_each_other_after_add_and_nothing_is_left_after_del(node: Cni
     a, b = node.pod("a"), node.pod("b")
     node.add(a)
     address = node.add(b)["ips"][0]["address"].split("/")[0]
-    node.spaces.sh(f"ping -c 1 -W 2 {address}", a.space)
+    node.spaces.sh(f"ping -c 1 -W 10 {address}", a.space)
     assert node.call("DEL", a).stdout == b""
     assert node.call("DEL", b).stdout == b""
     assert node.left() == NOTHING
@@ -74,7 +74,7 @@ def test_a_repeated_add_repairs_what_was_broken_and_keeps_the_address(node: CniN
     assert second["ips"] == first["ips"]
     assert node.check(pod, second).code == 0
     assert [len(left) for left in node.left()] == [2, 2, 4]
-    node.spaces.sh("ping -c 1 -W 2 10.244.1.2", pod.space)
+    node.spaces.sh("ping -c 1 -W 10 10.244.1.2", pod.space)
 
 
 def test_del_of_the_unknown_and_a_repeated_del_succeed(node: CniNode) -> None:

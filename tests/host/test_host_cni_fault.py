@@ -125,7 +125,7 @@ def test_a_list_older_than_the_last_add_removes_nothing_that_was_added(node: Cni
 def test_a_second_agent_of_the_node_ends_and_the_first_goes_on(node: CniNode) -> None:
     node.start_agent()
     second = node.start_agent()
-    assert second.wait(timeout=10) == 1
+    assert second.wait(timeout=60) == 1
     assert "another antrea-agent of this Node serves it" in node.log(1)
     node.add(node.pod())
 
@@ -163,7 +163,7 @@ def test_a_pod_that_is_added_again_at_once_is_heard(node: CniNode) -> None:
     assert node.call("ADD", pod).code == 11
     node.add(pod)
     address = node.add(other)["ips"][0]["address"].split("/")[0]
-    node.spaces.sh(f"ping -c 1 -W 2 {address}", pod.space)
+    node.spaces.sh(f"ping -c 1 -W 10 {address}", pod.space)
 
 
 def test_add_into_a_namespace_that_has_the_interface_already_is_rolled_back(node: CniNode) -> None:

@@ -177,7 +177,7 @@ def test_an_agent_that_is_away_is_waited_for_a_little(peer: Peer) -> None:
     away = "antrea-agent is not available on this Node, try again later"
     start = time.monotonic()
     assert run(config(peer)) == refusal(11, away, str(peer.path))
-    assert 3 <= time.monotonic() - start < 10
+    assert time.monotonic() - start >= 3
     threading.Timer(0.5, peer.serve, [b"0\n"]).start()
     assert run(config(peer)) == (0, b"")
     assert run(config(peer), "STATUS") == refusal(50, away, str(peer.path))

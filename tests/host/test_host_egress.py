@@ -5,167 +5,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import subprocess
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from egress_node import EGRESS, FAR, GATEWAYS, NODES, OUTSIDE, SERVER, Node
 from netdev_switch import until
-from switch_node import SwitchNode
 
-from antrea.agent.assembly import OWN_PORTS, active, pipeline_of
-from antrea.config.agent import AgentConfig
-from antrea.engine import Engine
-from antrea.facts.egress import Egress, EgressOwner, EgressPod
+from antrea.agent.failback import IdleFeed
+from antrea.facts.egress import Egress, EgressOwner, EgressPod, Limit, Unused
 from antrea.facts.member import PoolSelector
-from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.facts.node import LocalAddress
 from antrea.facts.ovs import OvsPort
-from antrea.features.egress.address import Announce, Assigned
-from antrea.features.egress.owner import FEATURE as PLACEMENT
-from antrea.features.feature import Realised
-from antrea.features.gate import EnabledGates
 from antrea.host.carrier import mark_mac
-from antrea.host.ovs_port import Port
-from antrea.openflow.flow import Flow
-from antrea.openflow.group import Group
-from antrea.openflow.meter import Meter
-from antrea.outside.addresses import AddressFeed
-from antrea.outside.announcement import NodeAnnouncer
-from antrea.outside.netlink import NetlinkSink
-from antrea.outside.nft import KINDS as NFT_KINDS
-from antrea.outside.nft import NftSink
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
-from antrea.outside.ovsdb import Ovsdb
-from antrea.outside.ovsdb_sink import PortSink
-from antrea.outside.rtnetlink import KINDS
+from antrea.outside.conntrack import connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from conftest import Namespaces
 
-    from antrea.engine import Act, Sink
-
-CONFIG = AgentConfig(ovs_datapath_type="netdev")
-NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
-OUTSIDE, EGRESS = {4: "192.0.2.10", 6: "2001:db8:2::10"}, {4: "192.0.2.50", 6: "2001:db8:2::50"}
-NODES = {4: "192.0.2.1", 6: "2001:db8:2::1"}
-PORT = 8099
-SERVER = """
-import socket
-server = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True)
-print("listening", flush=True)
-while True:
-    client, peer = server.accept()
-    client.sendall(peer[0].removeprefix("::ffff:").encode())
-    client.close()
-"""
-CLIENT = """
-import socket, sys
-with socket.create_connection((sys.argv[1], 8099), timeout=int(sys.argv[2])) as stream:
-    print(stream.recv(99).decode())
-"""
-
-
-class Node(SwitchNode):
-    """OVS, a host outside on eth0, Pods `web` and `plain`, and the agent's units with the sinks that it has."""
-
-    def __init__(self, netns: Namespaces) -> None:
-        super().__init__(netns)
-        self.outside = netns.make()
-        self.assigned: list[str] = []
-
-    def start(self) -> None:
-        self.start_switch()
-        self.cable("eth0", self.outside, [f"{NODES[4]}/24", f"{NODES[6]}/64"])
-        self.netns.sh(
-            f"ip addr add {OUTSIDE[4]}/24 dev eth0; ip addr add {OUTSIDE[6]}/64 dev eth0 nodad", self.outside
-        )
-        self.mac = self.mac_of("eth0")
-        addresses = (f"{NODES[4]}/24", f"{NODES[6]}/64")
-        self.facts.put(Transport("eth0", "eth0", self.mac, 1500, addresses))
-        for number, name in enumerate(("web", "plain"), 7):
-            self.connect(name, number)
-
-    def plug_vlan(self, vlan: int) -> None:
-        """A second card, br-phy on it, and behind a switch with VLANs a router that is in this one."""
-        for bridge in ("br-phy", "br-sw"):
-            self.switch.vsctl("add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev")
-        self.netns.sh("ip link add eth1 type veth peer name sw1; ip link set eth1 up; ip link set sw1 up")
-        self.netns.sh("ethtool -K eth1 tx off; ethtool -K sw1 tx off")
-        self.switch.vsctl("add-port", "br-phy", "eth1", "--", "add-port", "br-sw", "sw1")
-        self.router = self.netns.make()
-        self.cable("r0", self.router)
-        self.switch.vsctl("add-port", "br-sw", "r0", f"tag={vlan}")
-        # a Node has a default route: replies from where no route leads are martians
-        self.netns.sh(f"ip link set br-phy up; ip route add default via {OUTSIDE[4]}")
-        self.facts.put(Transport("eth1", "br-phy", self.mac_of("br-phy"), 1500, ()))
-        for addresses in (GATEWAYS, FAR):
-            for ip in addresses.values():
-                what = f"{ip}/24 dev eth0" if "." in ip else f"{ip}/64 dev eth0 nodad"
-                self.netns.sh(f"ip addr add {what}", self.router)
-
-    @contextlib.asynccontextmanager
-    async def agent(self) -> AsyncIterator[None]:
-        # the tests say who holds which address
-        features = tuple(one for one in active({"Egress"}) if one is not PLACEMENT)
-        pipeline = pipeline_of(features, CONFIG, NODE)
-        ofctl = Ofctl(Path(self.switch.directory, "br-int.mgmt"))
-        sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
-        sinks[Meter] = MeterSink(ofctl)
-        sinks |= dict.fromkeys(KINDS, NetlinkSink())
-        sinks |= dict.fromkeys(NFT_KINDS, NftSink())
-        db = await Ovsdb.connect(self.switch.socket)
-        sinks[Port] = PortSink(db, "br-int", ofctl, OWN_PORTS)
-        announcer = NodeAnnouncer(lambda ip: self.facts.get(LocalAddress, ip) is not None)
-        acts: dict[type[Act], Callable[[Any], Awaitable[None]]] = {
-            Announce: announcer.announce,
-            Assigned: self.told,
-        }
-        engine = Engine(self.facts, [unit for feature in features for unit in feature.units], sinks, acts)
-        gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
-        for row in (CONFIG, NODE, gates, Realised(pipeline)):
-            self.facts.put(row)
-        async with asyncio.TaskGroup() as tasks:
-            work = [tasks.create_task(engine.run()), tasks.create_task(AddressFeed().run(self.facts))]
-            await self.until(lambda: self.facts.feeds.has(LocalAddress))
-            await engine.quiet()
-            self.engine = engine
-            yield
-            for task in work:
-                task.cancel()
-            await announcer.close()
-            await db.close()
-
-    async def told(self, act: Assigned) -> None:
-        self.assigned.append(act.ip)
-
-    async def source(self, pod: str, version: int, to: str = "", seconds: int = 5) -> str:
-        """The address that the host outside, or `to`, sees when this Pod connects to it."""
-        words = (sys.executable, "-c", CLIENT, to or OUTSIDE[version], str(seconds))
-        run = await asyncio.create_subprocess_exec(
-            *("ip", "netns", "exec", self.pods[pod], *words), stdout=-1, stderr=-1
-        )
-        out, err = await run.communicate()
-        assert run.returncode == 0, err.decode()
-        return out.decode().strip()
-
-    async def seen(self) -> dict[tuple[str, int], str]:
-        return {(pod, version): await self.source(pod, version) for pod in self.pods for version in (4, 6)}
-
 
 @pytest.fixture
 def node(netns: Namespaces) -> Iterator[Node]:
-    there = Node(netns)
-    try:
-        there.start()
-        with there.serving(there.outside, SERVER):
-            yield there
-    finally:
-        there.switch.stop()
+    with Node(netns).standing() as there, there.serving(there.outside, SERVER):
+        yield there
 
 
 PLAIN = {(pod, version): NODES[version] for pod in ("web", "plain") for version in (4, 6)}
@@ -254,7 +120,7 @@ LISTENER = """
 import socket, sys
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 link.bind(("eth0", 0))
-link.settimeout(10)
+link.settimeout(30)
 print("listening", flush=True)
 while True:
     frame = link.recv(2000)
@@ -271,7 +137,7 @@ def frame_source(node: Node, sender: str | None) -> str:
         try:
             assert listener.stdout is not None
             assert listener.stdout.readline() == "listening\n"
-            node.netns.sh("ping -c 1 -W 5 10.10.0.7", sender)
+            node.netns.sh("ping -c 1 -W 20 10.10.0.7", sender)
             return listener.stdout.readline().strip()
         finally:
             listener.kill()
@@ -292,8 +158,6 @@ async def test_ovs_knows_what_a_process_of_the_node_sends_from_what_passes_it(no
 
 
 VLAN_IPS = {4: "172.16.181.40", 6: "fd00:181::40"}
-GATEWAYS = {4: "172.16.181.1", 6: "fd00:181::1"}
-FAR = {4: "198.51.100.9", 6: "2001:db8:51::9"}
 
 
 async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_goes_with_it(
@@ -321,3 +185,182 @@ async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_
             assert "antrea-ext.181" not in node.switch.ports("br-phy")
             rules = node.netns.sh("ip rule; ip -6 rule")
             assert "lookup 10" not in rules
+
+
+COUNTER = """
+import select, socket
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
+datagrams.bind(("", 8098))
+door = socket.create_server(("::", 8098), family=socket.AF_INET6, dualstack_ipv6=True)
+print("listening", flush=True)
+bits, clients = {}, []
+while True:
+    ready = select.select([datagrams, door, *clients], [], [])[0]
+    if datagrams in ready:
+        frame, (who, _) = datagrams.recvfrom(2000)
+        bits[who] = bits.get(who, 0) + 8 * (len(frame) + 42)
+    elif door in ready:
+        clients.append(door.accept()[0])
+    else:
+        client = ready[0]
+        if client.recv(1):
+            who = client.getpeername()[0].removeprefix("::ffff:")
+            client.sendall(f"{who} {bits.pop(who, 0)}\\n".encode())
+        else:
+            clients.remove(client)
+            client.close()
+"""
+SENDER = """
+import socket, sys, time
+there = (sys.argv[1], 8098)
+control = socket.create_connection(there)
+answers = control.makefile()
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for line in sys.stdin:
+    sent, began = 0, time.monotonic()
+    while time.monotonic() < began + float(line):
+        for _ in range(3):
+            datagrams.sendto(bytes(958), there)
+        sent += 3 * 8000
+        time.sleep(0.001)
+    within = time.monotonic() - began
+    control.sendall(b"?")
+    print(sent, within, answers.readline().strip(), flush=True)
+"""
+
+
+class Flood(NamedTuple):
+    """Frames of 1000 bytes that a Pod sent to the host outside: bits that left it, in how many seconds, and that came."""
+
+    sent: int
+    seconds: float
+    source: str
+    came: int
+
+    @property
+    def free(self) -> bool:
+        """Whether nearly all of it came."""
+        return self.came > 0.9 * self.sent
+
+    def fits(self, limit: Limit) -> bool:
+        """Whether much more was sent than came, which is what the limit lets through."""
+        most = 1000 * (limit.burst + limit.rate * self.seconds)
+        return self.sent > 1.5 * most and 0.6 * most < self.came < 1.25 * most
+
+
+@contextlib.asynccontextmanager
+async def sender(
+    node: Node, pod: str
+) -> AsyncIterator[Callable[[Callable[[Flood], bool]], Awaitable[Flood]]]:
+    """Floods for a second when it is asked, until that is right; one TCP connection stays the whole time.
+
+    Twenty seconds at most: on a busy machine both ends may lie still for a part of one.
+    """
+    words = ("ip", "netns", "exec", node.pods[pod], sys.executable, "-c", SENDER, OUTSIDE[4])
+    run = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert run.stdin is not None
+    assert run.stdout is not None
+    stdin, stdout = run.stdin, run.stdout
+
+    async def flood(right: Callable[[Flood], bool]) -> Flood:
+        for _ in range(20):
+            stdin.write(b"1\n")
+            sent, seconds, source, came = (await stdout.readline()).split()
+            found = Flood(int(sent), float(seconds), source.decode(), int(came))
+            if right(found):
+                break
+        return found
+
+    try:
+        yield flood
+    finally:
+        run.kill()
+        await run.communicate()
+
+
+def meters(node: Node) -> list[str]:
+    """Their rates."""
+    said = node.switch.ofctl("dump-meters", "br-int").splitlines()
+    return [line.split()[1] for line in said if line.strip().startswith("type=")]
+
+
+async def test_a_pod_sends_with_its_egress_ip_what_the_bandwidth_lets_through_and_others_what_they_like(
+    node: Node,
+) -> None:
+    def limit(rate: int) -> Limit | None:
+        found = Limit(rate, 50) if rate else None
+        node.facts.put(Egress("limited", "u1", EGRESS[4], limit=found))
+        return found
+
+    free = "192.0.2.51"
+    for ip in (EGRESS[4], free):
+        node.netns.sh(f"ip addr add {ip}/32 dev eth0")
+    for name, pod in (("limited", "web"), ("free", "plain")):
+        node.facts.put(EgressPod(name, f"shop/{pod}"))
+    node.facts.put(Egress("free", "u2", free))
+    slow, fast = limit(200), Limit(800, 50)
+    assert slow
+    with node.serving(node.outside, COUNTER):
+        async with (
+            node.agent("EgressTrafficShaping"),
+            sender(node, "web") as web,
+            sender(node, "plain") as plain,
+        ):
+            first = await web(lambda flood: flood.fits(slow))
+            assert (first.source, first.fits(slow)) == (EGRESS[4], True), first
+            other = await plain(lambda flood: flood.free)
+            assert (other.source, other.free) == (free, True), other
+
+            limit(fast.rate)
+            await node.engine.quiet()
+            second = await web(lambda flood: flood.fits(fast))
+            assert second.fits(fast), second
+
+            limit(0)
+            await node.engine.quiet()
+            third = await web(lambda flood: flood.free)
+            assert third.free, third
+            assert "rate=800" not in meters(node)
+            limit(slow.rate)
+            await node.engine.quiet()
+        # no agent runs, and another one takes over
+        async with sender(node, "web") as web:
+            left = await web(lambda flood: flood.fits(slow))
+            assert left.fits(slow), left
+            async with node.agent("EgressTrafficShaping"):
+                again = await web(lambda flood: flood.fits(slow))
+                assert again.fits(slow), again
+                assert "rate=200" in meters(node)
+
+
+async def test_an_address_that_waits_is_idle_when_its_last_connection_has_ended_and_not_before(
+    node: Node,
+) -> None:
+    ip = EGRESS[4]
+    node.facts.put(EgressPod("e", "shop/web"))
+    node.facts.put(Egress("e", "u", ip, pool="p"))
+    node.facts.put(EgressOwner("e", "n1", home="n2"))
+    with node.serving(node.outside, COUNTER):
+        async with node.agent():
+            await node.until(lambda: node.facts.get(LocalAddress, ip))
+            await node.engine.quiet()
+            async with sender(node, "web") as web:
+                feed = asyncio.create_task(IdleFeed("n1", idle_seconds=1).run(node.facts))
+                for _ in range(3):  # seconds
+                    assert (await web(bool)).source == ip
+                    assert node.facts.get(Unused, ip) is None
+                assert connected({*EGRESS.values(), NODES[4]}) == {ip}
+                assert connected({ip}) == {ip}
+                assert connected({NODES[4]}) == set()
+                with socket.create_connection((OUTSIDE[6], 8098), source_address=(NODES[6], 0)):
+                    assert connected({ip, NODES[6], EGRESS[6]}) == {ip, NODES[6]}
+                    assert connected({NODES[6]}) == {NODES[6]}
+                    assert connected({EGRESS[6]}) == set()
+            await node.until(lambda: node.facts.get(Unused, ip))
+            async with sender(node, "web"):
+                await node.until(lambda: node.facts.get(Unused, ip) is None)
+            await node.until(lambda: node.facts.get(Unused, ip))
+            node.facts.put(EgressOwner("e", "n1"))
+            await node.until(lambda: node.facts.get(Unused, ip) is None)
+            feed.cancel()

@@ -106,8 +106,8 @@ async def test_a_batch_in_any_order_is_applied_and_applying_it_again_changes_not
 
 async def test_packets_take_the_onlink_route_through_the_gateway(node: Namespaces) -> None:
     await NetlinkSink().apply(ENTRIES, ())
-    node.sh("ping -c1 -W2 10.244.2.1")
-    node.sh("ping -c1 -W2 -I 10.9.9.9 10.244.2.1")
+    node.sh("ping -c1 -W10 10.244.2.1")
+    node.sh("ping -c1 -W10 -I 10.9.9.9 10.244.2.1")
 
 
 async def test_a_put_changes_what_stands_under_its_key(node: Namespaces) -> None:

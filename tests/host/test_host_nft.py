@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antrea.errors import Refused
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
+from antrea.host.nft import (
+    NftChain,
+    NftElement,
+    NftRelay,
+    NftRule,
+    NftSet,
+    NftShield,
+    NftSilence,
+    NftTag,
+)
 from antrea.outside.libnftables import Library, Nft, NftError, Program
 from antrea.outside.netns import NetnsWorker
 from antrea.outside.nft import NftSink
@@ -128,7 +137,7 @@ class Outside:
         )
         with server, client:
             server.bind(("192.0.2.2", 0))
-            server.settimeout(5)
+            server.settimeout(30)
             client.sendto(b"?", server.getsockname())
             return str(server.recvfrom(16)[1][0])
 
@@ -188,7 +197,7 @@ async def test_a_change_of_many_things_is_one_generation_of_the_ruleset(netns: N
                 break
         await NftSink(nft).apply(ENTRIES, ())
         netns.sh("nft add table ip end")
-        lines = await asyncio.wait_for(heard(monitor.stdout, "end"), 10)
+        lines = await asyncio.wait_for(heard(monitor.stdout, "end"), 60)
     finally:
         monitor.terminate()
         await monitor.wait()
@@ -280,7 +289,7 @@ async def test_a_shield_hides_packets_from_the_kernel_and_not_from_ovs(netns: Na
     await sink.apply((NftShield("p0"),), ())
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003)) as copy:
         copy.bind(("p0", 0))
-        copy.settimeout(5)
+        copy.settimeout(30)
         assert netns.run(ping, pod).returncode == 1
         # a new link has things of its own to say, too
         while copy.recv(2048)[12:14] not in (b"\x08\x00", b"\x08\x06"):
@@ -347,3 +356,24 @@ async def test_a_tag_stands_once_however_often_it_is_put_and_may_go_with_its_int
     await left.sweep(0)
     await later.apply((), (tag,))
     assert "tag-gw0" not in netns.sh("nft list ruleset")
+
+
+@pytest.mark.parametrize("ip", ["192.0.2.9", "2001:db8::9"])
+async def test_what_takes_packets_from_an_address_for_a_moment_is_swept_after_a_restart(
+    netns: Namespaces, nft: Nft, ip: str
+) -> None:
+    netns.sh("ip link add gw0 type veth peer name gw1")
+    via = "fd00::1" if ":" in ip else "10.244.1.1"
+    entries = (NftRelay(ip=ip, via=via, dev="gw0", category=EGRESS), NftSilence(ip, EGRESS))
+    sink = NftSink(nft)
+    await sink.apply((*ENTRIES, *entries), ())
+    shown = netns.sh("nft -s list ruleset")
+    await sink.apply(entries, ())
+    assert netns.sh("nft -s list ruleset") == shown
+    later = NftSink(nft)
+    await later.resync(ENTRIES)
+    assert netns.sh("nft list ruleset").count("chain silence-") == 1
+    await later.sweep(0)
+    assert "chain relay-" not in netns.sh("nft list ruleset")
+    await sink.apply((), entries)
+    assert "silence-" not in netns.sh("nft list ruleset")

@@ -18,7 +18,7 @@ def create(lab: Lab, manifest: dict[str, Any] | str, *flags: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=180,
     )
     return (done.stdout + done.stderr).strip()
 

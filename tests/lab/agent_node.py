@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +26,15 @@ CNI_CONFIG = '{"cniVersion":"1.0.0","name":"antrea","type":"antrea","ipam":{"typ
 CALL = "ip netns list | grep -qw {space} || ip netns add {space}; cd /tmp; echo '{config}' | {environment} /opt/cni/bin/antrea"
 
 
+AGENT_SECONDS = 180
+"""Within which an agent has started, or has been rebuilt three times, where it gets a tenth of a processor."""
+
+
 class Answer(msgspec.Struct):
     """What the CNI plugin printed; `code` 0 is success."""
 
     code: int
     body: dict[str, Any]
-    seconds: float
 
 
 def antctl(lab: Lab, where: str, *words: str) -> str:
@@ -52,7 +54,7 @@ def in_agent(lab: Lab, where: str, *words: str) -> str:
 def health(lab: Lab, where: str, path: str = "readyz") -> str:
     """The agent's own answer to a probe; empty while nobody answers."""
     with contextlib.suppress(Unavailable):
-        words = ("curl", "-sk", "-m", "2", f"https://127.0.0.1:10350/{path}")
+        words = ("curl", "-sk", "-m", "10", f"https://127.0.0.1:10350/{path}")
         return node.execute(lab.record, where, *words).strip()
     return ""
 
@@ -65,7 +67,9 @@ def ready(lab: Lab, where: str) -> bool:
 def wait_ready(lab: Lab, where: str) -> None:
     """Fails with what the agent says it waits for."""
     try:
-        wait_for(f"readiness of the agent of {where}", lambda: ready(lab, where), seconds=30, step=0.05)
+        wait_for(
+            f"readiness of the agent of {where}", lambda: ready(lab, where), seconds=AGENT_SECONDS, step=0.05
+        )
     except Unavailable as late:
         late.add_note(health(lab, where))
         raise
@@ -108,7 +112,7 @@ def restart_agent(lab: Lab, where: str) -> None:
     """kill -9; returns once the next one runs."""
     before = pid_of(lab, where, "antrea-agent")
     kill(before)
-    wait_for("a new agent", lambda: pid_of(lab, where, "antrea-agent") not in (0, before), seconds=20)
+    wait_for("a new agent", lambda: pid_of(lab, where, "antrea-agent") not in (0, before), seconds=60)
 
 
 def fresh_agent(lab: Lab, where: str) -> None:
@@ -116,19 +120,13 @@ def fresh_agent(lab: Lab, where: str) -> None:
     words = ("-n", "kube-system", "delete", "pod", "-l", "component=antrea-agent", "--grace-period=1")
     before = pid_of(lab, where, "antrea-agent")
     lab.api.kubectl(*words, f"--field-selector=spec.nodeName={where}")
-    wait_for("a new agent", lambda: pid_of(lab, where, "antrea-agent") not in (0, before), seconds=30)
+    wait_for("a new agent", lambda: pid_of(lab, where, "antrea-agent") not in (0, before), seconds=60)
     wait_ready(lab, where)
 
 
 def pod_namespace(lab: Lab, where: str, address: str) -> list[str]:
     """The words that bring a command into the network namespace of the Pod with this address."""
-    folder = Path(f"/proc/{node.init_pid(lab.record, where)}/root/run/netns")
-    for file in folder.iterdir():
-        words = ["nsenter", f"--net={file}", "--"]
-        shown = subprocess.run([*words, "ip", "-o", "addr"], capture_output=True, text=True, check=False)
-        if f" {address}/" in shown.stdout:
-            return words
-    raise LookupError(f"no network namespace on {where} has {address}")
+    return node.inside_pod(lab.record, where, address)
 
 
 PLACED = """
@@ -166,7 +164,6 @@ class Sandbox:
         }
         words = " ".join(f"{name}={value}" for name, value in given.items())
         script = CALL.format(space=self.space, config=CNI_CONFIG, environment=words)
-        began = time.monotonic()
         done = subprocess.run(
             node.inside(self._lab.record, self._node, ["sh", "-c", script]),
             capture_output=True,
@@ -175,7 +172,7 @@ class Sandbox:
             timeout=60,
         )
         body = json.loads(done.stdout) if done.stdout.strip() else {}
-        return Answer(body.get("code", 0), body, time.monotonic() - began)
+        return Answer(body.get("code", 0), body)
 
     def vanish(self) -> None:
         """Pod and namespace end, and nobody calls DEL."""

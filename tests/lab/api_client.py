@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import socket
-import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from antrea.lab import control_plane, namespace
+from antrea.errors import Unavailable
+from antrea.lab.api import Connection
 
 if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
@@ -24,20 +22,20 @@ class Answer(NamedTuple):
     warnings: tuple[str, ...]
 
 
-class ApiClient(http.client.HTTPSConnection):
-    """The administrator's HTTPS connection from within the control plane's network."""
+def takes(lab: Lab, text: str) -> bool:
+    """Whether `kubectl apply` of it went through: the API server may not know yet where the controller is by now."""
+    try:
+        lab.api.apply(text)
+    except Unavailable:
+        return False
+    return True
+
+
+class ApiClient(Connection):
+    """With a minute for each answer: reviewing what one request deletes takes a while on a busy machine."""
 
     def __init__(self, lab: Lab, port: int = 6443) -> None:
-        files = control_plane.pki(lab.record)
-        self._tls = ssl.create_default_context(cafile=str(files / "ca.crt"))
-        self._tls.load_cert_chain(files / "admin.crt", files / "admin.key")
-        self._netns = namespace.path(lab.record, lab.topology.control_plane.name)
-        super().__init__(control_plane.endpoint(lab.topology), port, timeout=30, context=self._tls)
-
-    def connect(self) -> None:
-        plain = namespace.connect(self._netns, (self.host, self.port), seconds=5)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body are two writes
-        self.sock = self._tls.wrap_socket(plain, server_hostname=self.host)
+        super().__init__(lab.record, lab.topology, port, seconds=60)
 
     def call(
         self,

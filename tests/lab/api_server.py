@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import time
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,15 +21,22 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
+COMPLETE = "ResponseComplete"
+"""The last stage of a request. Source: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"""
+
 
 class Request(NamedTuple):
-    """One line of the audit log; `at` is when it came, in seconds since 1970; `who` is an account and an address."""
+    """One of the audit log; `at` is when it came, in seconds since 1970; `who` is an account and an address.
+
+    `code` is that of the answer, `over` says that the answer has ended.
+    """
 
     at: float
     who: tuple[str, str]
     verb: str
     what: str
     code: int
+    over: bool
 
 
 def requests(lab: Lab) -> list[Request]:
@@ -41,8 +51,19 @@ def requests(lab: Lab) -> list[Request]:
             what += f"={name[1]}"
         came = datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
         code = event.get("responseStatus", {}).get("code", 0)
-        found[event["auditID"]] = Request(came, (account, event["sourceIPs"][0]), event["verb"], what, code)
+        over = event["stage"] == COMPLETE
+        found[event["auditID"]] = Request(
+            came, (account, event["sourceIPs"][0]), event["verb"], what, code, over
+        )
     return sorted(found.values())
+
+
+def followed(lab: Lab) -> Counter[tuple[tuple[str, str], str]]:
+    """How often each of our programs follows what: the watches that the API server holds now."""
+    ticks = lab.record.processes()["kube-apiserver"].start
+    up = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    held = (r for r in requests(lab) if r.verb == "watch" and r.code == 200 and r.at > up and not r.over)
+    return Counter((r.who, r.what) for r in held)
 
 
 @contextlib.contextmanager

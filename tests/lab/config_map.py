@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import yaml
-from agent_node import antctl, wait_ready
+from agent_node import AGENT_SECONDS, antctl, wait_ready
 
 from antrea.lab.process import wait_for
 
@@ -49,6 +49,6 @@ def wait_value(lab: Lab, key: str, wanted: object) -> None:
         except Exception:
             return False
 
-    wait_for(f"{key} {wanted} in effect", there, seconds=20)
+    wait_for(f"{key} {wanted} in effect", there, seconds=AGENT_SECONDS)
     for machine in lab.topology.nodes:
         wait_ready(lab, machine.name)

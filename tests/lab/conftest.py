@@ -48,7 +48,8 @@ def _none_left() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    yield from SHARED.use(request, partial(own_lab, "t", Settings(nodes=2)))
+    settings = Settings(nodes=2, agent={"networkPolicyStatsInterval": "2s"})
+    yield from SHARED.use(request, partial(own_lab, "t", settings))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from admission_object import decided
 from api_client import ApiClient
 
 from antrea.errors import Unavailable
@@ -244,13 +245,14 @@ class ControllerProcess:
             wait_for("our certificate", self.certified, seconds=60, step=0.3)
             self.lab.api.apply(yaml.safe_dump_all(api_services()))
             wait_for("our APIs to be available", self.available, seconds=60, step=0.3)
+            wait_for("our webhooks to decide", lambda: decided(self.lab), seconds=60, step=0.3)
         except Unavailable as e:
             e.add_note(self.log.read_text()[-4000:])
             raise
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def curl(self, *arguments: str, path: str = "/", seconds: float = 20) -> str:
         """Ask the program itself, from where the API server is."""

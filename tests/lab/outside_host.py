@@ -17,7 +17,7 @@ SERVER = """
 import socket, sys
 address, port = sys.argv[1], int(sys.argv[2])
 server = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
-server.settimeout(15)
+server.settimeout(60)
 print("listening", flush=True)
 client, peer = server.accept()
 client.close()

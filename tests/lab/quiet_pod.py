@@ -40,7 +40,8 @@ def quiet_pods(lab: Lab, places: Mapping[str, str], args: str = "pause") -> Iter
 def standing(lab: Lab, text: str, names: Collection[str], kinds: str = "pod") -> Iterator[dict[str, str]]:
     """Ready Pods `names` of the manifest; yields their addresses by name, and lets all `kinds` of these names go."""
     lab.api.apply(text.replace("IMAGE", AGNHOST))
-    lab.api.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=60s")
+    pods = [f"pod/{name}" for name in names]
+    lab.api.kubectl("wait", "--for=condition=Ready", *pods, "--timeout=180s", seconds=200)
     found = [json.loads(lab.api.kubectl("get", "pod", name, "-o", "json")) for name in names]
     yield {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}
     lab.api.kubectl("delete", kinds, *names, "--wait=false")

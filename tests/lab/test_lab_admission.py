@@ -55,9 +55,16 @@ def test_a_policy_may_come_with_its_tier_in_one_file(controller: ControllerProce
     both = yaml.safe_dump_all([tier("together", 77), policy("with-tier", "together")])
     said = create(controller.lab, both)
     controller.lab.api.kubectl("delete", "acnp", "with-tier")
-    wait_for("the tier to be free", lambda: _deleted(controller.lab, "together"), seconds=10)
+    wait_for("the tier to be free", lambda: _deleted(controller.lab, "together"), seconds=60)
     assert "tier.crd.antrea.io/together created" in said
     assert "clusternetworkpolicy.crd.antrea.io/with-tier created" in said
+
+
+def _said_yes(lab: Lab, *words: str) -> bool:
+    """kubectl fails where it says no."""
+    with contextlib.suppress(Unavailable):
+        return lab.api.kubectl(*words).strip() == "yes"
+    return False
 
 
 def _deleted(lab: Lab, name: str) -> bool:
@@ -73,7 +80,7 @@ def test_the_default_tiers_are_there_and_stay(controller: ControllerProcess) -> 
         return {item["metadata"]["name"]: item["spec"]["priority"] for item in items}
 
     wanted = {tier.metadata.name: tier.spec.priority for tier in DEFAULT_TIERS}
-    wait_for("the default Tiers", lambda: tiers() == wanted, seconds=15)
+    wait_for("the default Tiers", lambda: tiers() == wanted, seconds=60)
     with pytest.raises(Unavailable, match=r"metadata\.name: cannot delete reserved tier baseline"):
         controller.lab.api.kubectl("delete", "tier", "baseline")
 
@@ -115,6 +122,8 @@ def test_only_who_may_read_the_secret_may_have_it_sent(controller: ControllerPro
     head = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: captures}\n"
     api.apply(head + role)
     api.kubectl("create", "clusterrolebinding", "captures", "--clusterrole=captures", "--user=eve")
+    may = ("auth", "can-i", "create", "packetcaptures.crd.antrea.io", "--as=eve")
+    wait_for("her right", lambda: _said_yes(controller.lab, *may), seconds=60)
     denied, said = create(controller.lab, capture, "--as=eve"), create(controller.lab, capture)
     api.kubectl("delete", "packetcapture", "c")
     assert denied.endswith(

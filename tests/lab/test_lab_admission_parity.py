@@ -31,6 +31,8 @@ pytestmark = [
 INPUTS = ("00-base", "20-groups", "30-tiers", "40-acnp", "41-annp", "50-pools-egress", "60-other")
 CASES = sorted(path.stem for path in (GOLDEN / "inputs" / "reject").glob("*.yaml"))
 GATES_OFF = ("ipp-", "sb-", "l7-")
+BUILT = ("eg-egressips",)
+"""What upstream does not support yet."""
 NEWER = {"eip-shrink", "eip-overlap-other-pool", "cg-two-fields"}
 """Sentences that main has changed."""
 DENIED = re.compile(r'admission webhook "(\S+)" denied the request: (.*)')
@@ -55,7 +57,7 @@ def filled(controller: ControllerProcess) -> Iterator[dict[str, str]]:
     wait_for(
         "the default Tiers",
         lambda: len(lab.api.items("/apis/crd.antrea.io/v1beta1/tiers")) == 6,
-        seconds=20,
+        seconds=60,
     )
     said = {}
     for name in INPUTS:
@@ -97,7 +99,7 @@ def test_what_upstream_took_is_taken(filled: dict[str, str], name: str) -> None:
     assert lines(filled[name]) == lines((GOLDEN / "raw" / "apply" / f"{name}.txt").read_text())
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(GATES_OFF)])
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(GATES_OFF + BUILT)])
 def test_what_upstream_refused_is_refused(filled: dict[str, str], api: ApiClient, case: str) -> None:
     method, path, status, message = recorded(case)
     text = (GOLDEN / "inputs" / "reject" / f"{case}.yaml").read_text()

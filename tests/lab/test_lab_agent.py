@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,7 +108,7 @@ def test_a_pod_reaches_services_also_the_one_that_leads_back_to_it(lab: Lab, pod
                 return lab.api.kubectl("exec", "app-node-1", "--", *words)
             return ""
 
-        assert wait_for(f"an answer from Service {name}", answer, seconds=20) == name
+        assert wait_for(f"an answer from Service {name}", answer, seconds=60) == name
 
 
 def test_a_pod_cannot_send_with_an_address_of_another(lab: Lab, pods: dict[str, str]) -> None:
@@ -118,9 +119,11 @@ def test_a_pod_cannot_send_with_an_address_of_another(lab: Lab, pods: dict[str, 
     inside = pod_namespace(lab, "node-1", pods["app-node-1"])
     subprocess.run([*inside, "ip", "addr", "add", f"{other}/24", "dev", "eth0"], check=True)
     try:
-        ping = [*inside, "ping", "-c", "1", "-W", "1"]
-        honest = subprocess.run([*ping, gateway], capture_output=True, check=False).returncode
-        spoofed = subprocess.run([*ping, "-I", other, gateway], capture_output=True, check=False).returncode
+        ping = [*inside, "ping", "-c", "1"]
+        honest = subprocess.run([*ping, "-W", "30", gateway], capture_output=True, check=False).returncode
+        spoofed = subprocess.run(
+            [*ping, "-W", "1", "-I", other, gateway], capture_output=True, check=False
+        ).returncode
     finally:
         subprocess.run([*inside, "ip", "addr", "del", f"{other}/24", "dev", "eth0"], check=True)
     assert (honest, spoofed) == (0, 1)
@@ -162,13 +165,14 @@ def test_antctl_shows_what_the_controller_sent_to_the_node_of_a_policys_pods(
 
     lab.api.apply(POLICY)
     try:
-        wait_for("the policy on its Node", lambda: sent("node-1"), seconds=15, step=0.5)
+        wait_for("the policy on its Node", lambda: sent("node-1"), seconds=60, step=0.5)
         assert not sent("node-2")
-        assert pods["app-node-2"] in antctl(lab, "node-1", "get", "addressgroup")
-        assert "default/app-node-1" in antctl(lab, "node-1", "get", "appliedtogroup")
+        for kind, member in (("addressgroup", pods["app-node-2"]), ("appliedtogroup", "default/app-node-1")):
+            told = partial(antctl, lab, "node-1", "get", kind)  # each comes over a watch of its own
+            wait_for(f"its {kind}", lambda told=told, member=member: member in told(), seconds=60, step=0.5)  # type: ignore[misc]
     finally:
         lab.api.kubectl("delete", "networkpolicy", "sent")
-    wait_for("its end", lambda: not sent("node-1"), seconds=15, step=0.5)
+    wait_for("its end", lambda: not sent("node-1"), seconds=60, step=0.5)
 
 
 @pytest.mark.parametrize("time", [1, *(pytest.param(n, marks=pytest.mark.wide) for n in range(2, 11))])

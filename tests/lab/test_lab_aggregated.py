@@ -122,8 +122,13 @@ def test_agents_read_with_their_own_token_and_nothing_else(controller: Controlle
     )
     token = api.kubectl("create", "token", "reader", "-n", "default").strip()
     bearer = ("-H", f"Authorization: Bearer {token}")
-    listed = json.loads(controller.curl(*bearer, path=f"{CP}/addressgroups"))
-    assert listed["kind"] == "AddressGroupList"
+
+    def kind() -> bool:
+        # kube-apiserver, which we ask, has not heard of a new right at once
+        listed = json.loads(controller.curl(*bearer, path=f"{CP}/addressgroups"))
+        return bool(listed["kind"] == "AddressGroupList")
+
+    wait_for("the right", kind, seconds=60)
     denied = json.loads(controller.curl(*bearer, path=f"{CP}/networkpolicies"))
     assert denied["message"] == (
         'networkpolicies.controlplane.antrea.io is forbidden: User "system:serviceaccount:default:reader" cannot list'

@@ -24,7 +24,7 @@ def wait_controller(lab: Lab) -> None:
     words = ("-n", "kube-system", "rollout", "status", "deployment/antrea-controller", "--timeout=60s")
     lab.api.kubectl(*words)
     told = ("get", "antreacontrollerinfos", "-o", "jsonpath={.items[*].nodeRef.name}")
-    wait_for("the controller's Node", lambda: lab.api.kubectl(*told).strip(), seconds=30)
+    wait_for("the controller's Node", lambda: lab.api.kubectl(*told).strip(), seconds=60)
 
 
 def test_antctl_prints_both_versions(lab: Lab) -> None:

@@ -60,7 +60,7 @@ def check(lab: Lab, name: str) -> Done:
         during = space[1] in namespaces(lab)
         if name == "interrupted":
             process.send_signal(signal.SIGINT)
-        rest, complaint = process.communicate(timeout=60)
+        rest, complaint = process.communicate(timeout=300)
     return Done(process.returncode, "".join(lines) + rest, complaint, (during, space[1] in namespaces(lab)))
 
 

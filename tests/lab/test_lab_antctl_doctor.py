@@ -143,7 +143,7 @@ def test_a_wrong_clock_is_found_while_it_is_wrong(lab: Lab) -> None:
 def skew(lab: Lab, environment: dict[str, str]) -> list[tuple[str, str]]:
     """What is said of the clock."""
     words = workstation.command(lab, "doctor", "-o", "json")
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30, env=environment)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=180, env=environment)
     rows = json.loads(done.stdout)
     return [(row["severity"], row["finding"]) for row in rows if row["check"] == "time-skew"]
 

@@ -39,7 +39,7 @@ def test_the_proxy_reaches_the_program_that_is_named(lab: Lab, words: tuple[str,
         else:
             assert {row["component"] for row in gates} == {"agent", "controller"}
         proxy.send_signal(signal.SIGTERM)
-        assert proxy.wait(timeout=5) == 0
+        assert proxy.wait(timeout=60) == 0
 
 
 def test_the_proxy_names_a_node_that_is_not_there(lab: Lab) -> None:

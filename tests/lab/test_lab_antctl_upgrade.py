@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import workstation
+
+from antrea.errors import Unavailable
+from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,12 +57,21 @@ def objects(lab: Lab) -> dict[str, tuple[Any, str]]:
     return {item["metadata"]["name"]: (item["spec"], item["metadata"]["resourceVersion"]) for item in items}
 
 
+def known(lab: Lab) -> bool:
+    """A definition is established before kube-apiserver's discovery has it."""
+    with contextlib.suppress(Unavailable):
+        lab.api.kubectl("get", NAME)
+        return True
+    return False
+
+
 @pytest.fixture
 def outdated(controller: ControllerProcess) -> Iterator[Lab]:
     """Three objects stored as v1 of a CRD that stores v2 now."""
     lab = controller.lab
     lab.api.apply(definition("v1", "v2", stored="v1"))
-    lab.api.kubectl("wait", "--for=condition=Established", "crd", NAME, "--timeout=10s")
+    lab.api.kubectl("wait", "--for=condition=Established", "crd", NAME, "--timeout=50s")
+    wait_for("kubectl to know the kind", lambda: known(lab), seconds=60)
     for number in range(3):
         thing = {
             "apiVersion": f"{GROUP}/v1",

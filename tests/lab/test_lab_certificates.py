@@ -56,7 +56,7 @@ def ca_published(lab: Lab) -> str:
 
 def test_a_deleted_secret_is_made_anew_and_webhooks_go_on(ours: ControllerProcess) -> None:
     api = ours.lab.api
-    before = wait_for("the CA everywhere", lambda: ca_published(ours.lab), seconds=20)
+    before = wait_for("the CA everywhere", lambda: ca_published(ours.lab), seconds=60)
     api.kubectl("-n", "kube-system", "delete", "secret", SECRET)
 
     # from here on every single question must be decided, also while certificates change
@@ -64,7 +64,7 @@ def test_a_deleted_secret_is_made_anew_and_webhooks_go_on(ours: ControllerProces
         assert decided(ours.lab)
         return (now := ca_published(ours.lab)) not in ("", before) and now.count("BEGIN CERTIFICATE") == 2
 
-    wait_for("a new CA everywhere", rotated, seconds=40, step=0.2)
+    wait_for("a new CA everywhere", rotated, seconds=60, step=0.2)
     made = json.loads(api.kubectl("-n", "kube-system", "get", "secret", SECRET, "-o", "json"))
     assert base64.b64decode(made["data"]["tls.crt"]).decode() == ca_published(ours.lab)
     assert decided(ours.lab)
@@ -73,12 +73,12 @@ def test_a_deleted_secret_is_made_anew_and_webhooks_go_on(ours: ControllerProces
 
 def test_a_ca_that_somebody_wrote_over_ours_is_put_right(ours: ControllerProcess) -> None:
     name = "validatingwebhookconfiguration/crdvalidator.antrea.io"
-    before = wait_for("the CA everywhere", lambda: ca_published(ours.lab), seconds=20)
+    before = wait_for("the CA everywhere", lambda: ca_published(ours.lab), seconds=60)
     ours.lab.api.kubectl(
         "patch", name, "--type=json",
         "-p", '[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]',
     )  # fmt: skip
-    assert wait_for("the CA everywhere again", lambda: ca_published(ours.lab), seconds=20) == before
+    assert wait_for("the CA everywhere again", lambda: ca_published(ours.lab), seconds=60) == before
 
 
 def write_files(directory: Path) -> str:
@@ -99,11 +99,11 @@ def test_files_of_the_user_are_served_and_followed(control_plane: Lab, tmp_path:
     running = ControllerProcess(control_plane, tmp_path, selfSignedCert=False)
     try:
         first = write_files(files)
-        wait_for("our webhooks to decide", lambda: decided(control_plane), seconds=40)
-        assert wait_for("its CA everywhere", lambda: ca_published(control_plane), seconds=20) == first
+        wait_for("our webhooks to decide", lambda: decided(control_plane), seconds=60)
+        assert wait_for("its CA everywhere", lambda: ca_published(control_plane), seconds=60) == first
         second = write_files(files)
-        wait_for("the new CA everywhere", lambda: ca_published(control_plane) == second, seconds=20)
-        wait_for("our webhooks to decide", lambda: decided(control_plane), seconds=40)
+        wait_for("the new CA everywhere", lambda: ca_published(control_plane) == second, seconds=60)
+        wait_for("our webhooks to decide", lambda: decided(control_plane), seconds=60)
         assert running.process.poll() is None
     finally:
         running.stop()

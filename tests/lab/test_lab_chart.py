@@ -37,7 +37,7 @@ def call(helm: Path, *words: str, lab: Lab | None = None) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "HELM_DRIVER": "secret"},
     )
 

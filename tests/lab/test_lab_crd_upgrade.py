@@ -24,7 +24,10 @@ SOURCE = os.environ.get("ANTREA_SRC", "")
 MANIFEST = "build/yamls/antrea-crds.yml"
 OURS = (Path(__file__).parents[2] / MANIFEST).read_text()
 OLD_RELEASE = "v1.15.1"
-pytestmark = pytest.mark.skipif(not SOURCE, reason="ANTREA_SRC names no checkout of upstream")
+pytestmark = [
+    pytest.mark.wide,
+    pytest.mark.skipif(not SOURCE, reason="ANTREA_SRC names no checkout of upstream"),
+]
 
 
 def shown(release: str) -> str:

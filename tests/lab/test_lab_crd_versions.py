@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from controller_process import ControllerProcess
+
+    from antrea.lab.cluster import Lab
 
 OLD, NEW = "/apis/crd.antrea.io/v1alpha2", "/apis/crd.antrea.io/v1beta1"
 LIMIT = {"rate": "500k", "burst": "1M"}
@@ -46,9 +49,11 @@ def spec_and_annotations(found: dict[str, Any]) -> tuple[Any, Any]:
     return found["spec"], found["metadata"].get("annotations")
 
 
-def test_an_older_version_shows_what_it_lacks_in_an_annotation(api: ApiClient, limited: str) -> None:
+def test_an_older_version_shows_what_it_lacks_in_an_annotation(
+    controller: ControllerProcess, api: ApiClient, limited: str
+) -> None:
     (listed,) = api.call("GET", f"{OLD}/egresses").body["items"]
-    (watched,) = events(api, f"{OLD}/egresses")
+    watched = first_told(controller.lab, f"{OLD}/egresses", limited)
     wanted = {"appliedTo": {"podSelector": {}}, "egressIP": "10.77.0.1"}
     kept = {
         "team": "web",
@@ -61,11 +66,12 @@ def test_an_older_version_shows_what_it_lacks_in_an_annotation(api: ApiClient, l
     )
 
 
-def events(api: ApiClient, path: str) -> list[dict[str, Any]]:
-    """Objects of the first second of a watch."""
-    api.request("GET", f"{path}?watch=true&resourceVersion=0&timeoutSeconds=1")
-    lines = api.getresponse().read().decode().splitlines()
-    return [event["object"] for event in map(json.loads, lines) if event["type"] == "ADDED"]
+def first_told(lab: Lab, path: str, name: str) -> dict[str, Any]:
+    """The object of this name as a new watch tells of it first."""
+    with contextlib.closing(ApiClient(lab)) as api:
+        api.request("GET", f"{path}?watch=true&resourceVersion=0&timeoutSeconds=60")
+        told = (json.loads(line)["object"] for line in iter(api.getresponse().readline, b""))
+        return next(found for found in told if found["metadata"].get("name") == name)
 
 
 @pytest.mark.parametrize("how", ["patch", "put", "status"])

@@ -89,7 +89,7 @@ def test_a_daemon_is_in_the_record_before_it_runs_and_does_not_hold_the_lab() ->
         with record.locked():
             process = launch(record, "reader", ["sh", "-c", f"cat {record.file}; exec sleep 600"])
         log = record.directory / "logs/reader.log"
-        wait_for("the record in the daemon's log", log.read_text, seconds=5)
+        wait_for("the record in the daemon's log", log.read_text, seconds=60)
 
         assert log.read_text() == record.file.read_text()
         assert record.processes() == {"reader": process}

@@ -40,6 +40,12 @@ def status(lab: Lab) -> Any:
     return json.loads(lab.api.kubectl("get", "egress", "web", "-o", "json")).get("status")
 
 
+def counts(lab: Lab) -> list[int]:
+    """Packets and bytes; empty: there is no entry."""
+    row = lab.api.kubectl("get", "egressstats", "web", "--no-headers", "--ignore-not-found").split()
+    return [int(cell) for cell in row[1:3]]
+
+
 def source(lab: Lab, pod: str) -> str:
     """The address that the host outside sees; empty while the Pod does not get there."""
     with contextlib.suppress(Unavailable):
@@ -56,16 +62,17 @@ def test_pods_of_every_node_leave_with_a_static_egress_ip_until_the_egress_is_de
     wait_for(
         "status of the Egress",
         lambda: status(lab) == {"egressNode": "node-2", "egressIP": IP},
-        seconds=10,
+        seconds=60,
     )
-    wait_for("the Egress at node-1", lambda: source(lab, "far") == IP, seconds=10)
-    assert {pod: source(lab, pod) for pod in ("near", "other")} == {
-        "near": IP,
-        "other": NODES["node-1"],
-    }
+    for pod in ("near", "far"):
+        wait_for(f"the Egress IP of {pod}", lambda pod=pod: source(lab, pod) == IP, seconds=60)  # type: ignore[misc]
+    assert source_of(lab, "other", 4) == NODES["node-1"]
+    # of both connections at least SYN and ACK, each with headers of Ethernet, IPv4 and TCP
+    wait_for("what its Pods sent", lambda: counts(lab) >= [4, 4 * 54], seconds=60)
     lab.api.kubectl("delete", "egress", "web")
+    wait_for("an end of its counts", lambda: counts(lab) == [], seconds=60)
     nodes = {pod: NODES[where] for pod, where in PODS.items()}
-    wait_for("the Nodes' own addresses", lambda: {p: source(lab, p) for p in PODS} == nodes, seconds=10)
+    wait_for("the Nodes' own addresses", lambda: {p: source(lab, p) for p in PODS} == nodes, seconds=60)
 
 
 def test_an_address_of_a_pool_is_held_by_one_node_for_pods_of_all_and_given_back(
@@ -75,23 +82,23 @@ def test_an_address_of_a_pool_is_held_by_one_node_for_pods_of_all_and_given_back
     lab.api.apply(json.dumps(crd("ExternalIPPool", "shop", pool)))
     selector = {"podSelector": {"matchLabels": {"egress": "web"}}}
     lab.api.apply(json.dumps(crd("Egress", "shop", {"appliedTo": selector, "externalIPPool": "shop"})))
-    wait_for("an assigned address", lambda: "IPAssigned" in conditions(lab, "shop"), seconds=15)
-    assert conditions(lab, "shop") == {"IPAllocated": "True", "IPAssigned": "True"}
+    both = {"IPAllocated": "True", "IPAssigned": "True"}
+    wait_for("an assigned address", lambda: conditions(lab, "shop") == both, seconds=60)
     holders = [name for name in NODES if POOLED in addresses(lab, name)]
     assert holders == [
         json.loads(lab.api.kubectl("get", "egress", "shop", "-o", "json"))["status"]["egressNode"]
     ]
     for pod in ("near", "far"):
-        wait_for(f"the Egress IP of {pod}", lambda pod=pod: source(lab, pod) == POOLED, seconds=10)  # type: ignore[misc]
-    assert source(lab, "other") == NODES["node-1"]
+        wait_for(f"the Egress IP of {pod}", lambda pod=pod: source(lab, pod) == POOLED, seconds=60)  # type: ignore[misc]
+    assert source_of(lab, "other", 4) == NODES["node-1"]
 
     lab.api.kubectl("delete", "egress", "shop")
     wait_for(
         "the end of its device",
         lambda: not any("antrea-egress0" in addresses(lab, name) for name in NODES),
-        seconds=10,
+        seconds=60,
     )
-    assert source(lab, "far") == NODES["node-1"]
+    wait_for("the Node's own address", lambda: source(lab, "far") == NODES["node-1"], seconds=60)
 
 
 def conditions(lab: Lab, name: str) -> dict[str, str]:

@@ -110,7 +110,7 @@ def static(vlan_lab: Lab, egress: dict[str, str]) -> Iterator[str]:
     selector = {"podSelector": {"matchLabels": {"egress": "vlan"}}}
     lab.api.apply(json.dumps(crd("Egress", "static", {"appliedTo": selector, "egressIP": STATIC})))
     for pod in ("near", "far"):
-        wait_for(f"the Egress IP of {pod}", lambda pod=pod: seen(lab).get((pod, 4)) == STATIC, seconds=15)  # type: ignore[misc]
+        wait_for(f"the Egress IP of {pod}", lambda pod=pod: seen(lab).get((pod, 4)) == STATIC, seconds=60)  # type: ignore[misc]
     yield STATIC
     lab.api.kubectl("delete", "egress", "static")
     spec = {"appliedTo": selector, "externalIPPool": "vlan4"}
@@ -162,7 +162,7 @@ def test_a_device_goes_with_its_last_address(vlan_lab: Lab, egress: dict[str, st
     wait_for(
         "the end of the device",
         lambda: "antrea-ext.181" not in node.execute(lab.record, "node-2", "ip", "-br", "link"),
-        seconds=15,
+        seconds=60,
     )
     nodes = {("near", 4): "172.30.0.12", ("far", 4): "172.30.0.11"}
-    wait_for("the Nodes' addresses", lambda: nodes.items() <= seen(lab).items(), seconds=15)
+    wait_for("the Nodes' addresses", lambda: nodes.items() <= seen(lab).items(), seconds=60)

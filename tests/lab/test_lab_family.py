@@ -96,13 +96,13 @@ def test_a_policy_holds_for_every_address_of_a_pod(shown: Shown) -> None:
     def closed() -> list[bool]:
         return [_closed(lab, place) for place in places]
 
-    assert not any(closed())
+    wait_for("an open way", lambda: not any(closed()), seconds=60)
     lab.api.apply(CLOSED)
     try:
-        wait_for("the policy", lambda: all(closed()), seconds=15, step=0.05)
+        wait_for("the policy", lambda: all(closed()), seconds=60, step=0.05)
     finally:
         kubectl("delete", "networkpolicy", "closed")
-    wait_for("its end", lambda: not any(closed()), seconds=15, step=0.05)
+    wait_for("its end", lambda: not any(closed()), seconds=60, step=0.05)
 
 
 def _closed(lab: Lab, place: str) -> bool:

@@ -44,8 +44,8 @@ def test_a_node_that_starts_anew_without_a_controller_enforces_what_that_said_la
         lab.api.apply(yaml.safe_dump(POLICY))
         uid = json.loads(kubectl("get", "networkpolicy", "shut", "-o", "json"))["metadata"]["uid"]
         try:
-            wait_for("the policy", lambda: not answers(inside, other), seconds=10)
-            wait_for("the last word", lambda: kept(lab, uid), seconds=10)
+            wait_for("the policy", lambda: not answers(inside, other), seconds=60)
+            wait_for("the last word", lambda: kept(lab, uid), seconds=60)
             kubectl("scale", *CONTROLLER, "--replicas=0")
             gone = ("-n", "kube-system", "get", "pods", "-l", "component=antrea-controller", "-o", "name")
             wait_for("the controller's end", lambda: not kubectl(*gone).strip(), seconds=60)
@@ -58,4 +58,4 @@ def test_a_node_that_starts_anew_without_a_controller_enforces_what_that_said_la
             kubectl("scale", *CONTROLLER, "--replicas=1")
             kubectl("rollout", "status", *CONTROLLER, "--timeout=60s")
             kubectl("delete", "networkpolicy", "shut")
-        wait_for("an open way", lambda: answers(inside, other), seconds=20)
+        wait_for("an open way", lambda: answers(inside, other), seconds=60)

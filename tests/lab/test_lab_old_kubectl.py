@@ -77,7 +77,9 @@ def filled(controller: ControllerProcess) -> Iterator[Lab]:
     kubectl = controller.lab.api.kubectl
     for body in OBJECTS:
         controller.lab.api.apply(json.dumps(body))
-    wait_for("the default Tiers", lambda: "baseline" in kubectl("get", "tiers"), seconds=30)
+    wait_for("the default Tiers", lambda: "baseline" in kubectl("get", "tiers"), seconds=60)
+    used = ("get", "externalippool", "old", "-o", "jsonpath={.status.usage.used}")
+    wait_for("the count of the pool, which is shown", lambda: kubectl(*used) == "1", seconds=60)
     yield controller.lab
     for body in reversed(OBJECTS):
         kubectl("delete", str(body["kind"]), "old")

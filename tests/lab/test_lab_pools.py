@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
+from api_client import takes
 
 from antrea.lab.process import wait_for
 
@@ -65,7 +67,7 @@ def lacks(why: str) -> Given:
 def becomes(lab: Lab, **wanted: Given) -> None:
     """By the last letters of names."""
     expected = {f"pools-{letter}": one for letter, one in wanted.items()}
-    wait_for(f"{expected}", lambda: given(lab) == expected, seconds=30, step=0.2)
+    wait_for(f"{expected}", lambda: given(lab) == expected, seconds=60, step=0.2)
 
 
 def events(lab: Lab, name: str) -> list[str]:
@@ -95,27 +97,26 @@ def test_addresses_are_given_told_freed_and_kept_over_a_new_controller(lab: Lab)
     gone = lacks(f"ExternalIPPool {POOL} does not exist")
     try:
         lab.api.apply(yaml.safe_dump(pool(first)))
-        wait_for("an empty pool", lambda: usage(lab) == [POOL, "2", "0"], seconds=20, step=0.2)
+        wait_for("an empty pool", lambda: usage(lab) == [POOL, "2", "0"], seconds=60, step=0.2)
         lab.api.apply(yaml.safe_dump_all([egress("pools-a"), egress("pools-b")]))
         becomes(lab, a=has("10.99.0.1"), b=has("10.99.0.2"))
         lab.api.apply(yaml.safe_dump(egress("pools-c", "v1alpha2")))
         becomes(lab, a=has("10.99.0.1"), b=has("10.99.0.2"), c=none)
-        assert usage(lab) == [POOL, "2", "2"]
+        wait_for("a full pool", lambda: usage(lab) == [POOL, "2", "2"], seconds=60, step=0.2)
         assert kubectl("get", "egress", "pools-a").split()[:4] == ["NAME", "EGRESSIP", "AGE", "NODE"]
 
         kubectl("delete", "egress", "pools-a")
         becomes(lab, b=has("10.99.0.2"), c=has("10.99.0.1"))
         told = [none.message, f"EgressIP 10.99.0.1 is allocated from ExternalIPPool {POOL}"]
-        wait_for("both Events", lambda: sorted(events(lab, "pools-c")) == told, seconds=10, step=0.2)
+        wait_for("both Events", lambda: sorted(events(lab, "pools-c")) == told, seconds=60, step=0.2)
 
         before = controller(lab)
         kubectl("-n", "kube-system", "delete", "pod", "-l", "component=antrea-controller", "--grace-period=1")
         wait_for("a new controller", lambda: controller(lab) not in ("", before), seconds=60, step=0.2)
-        lab.api.apply(
-            yaml.safe_dump_all([pool(first, {"start": "10.99.1.1", "end": "10.99.1.1"}), egress("pools-d")])
-        )
+        more = [pool(first, {"start": "10.99.1.1", "end": "10.99.1.1"}), egress("pools-d")]
+        wait_for("more", partial(takes, lab, yaml.safe_dump_all(more)), seconds=60, step=0.2)
         becomes(lab, b=has("10.99.0.2"), c=has("10.99.0.1"), d=has("10.99.1.1"))
-        assert usage(lab) == [POOL, "3", "3"]
+        wait_for("a full pool again", lambda: usage(lab) == [POOL, "3", "3"], seconds=60, step=0.2)
 
         kubectl("delete", "externalippool", POOL)
         becomes(lab, b=gone, c=gone, d=gone)

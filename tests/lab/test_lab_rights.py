@@ -29,6 +29,11 @@ ONLY_WHEN = {
         "create",
         "networkpolicies/status.controlplane.antrea.io",
     ): "it realised a policy of Antrea's own; asked of the controller itself",
+    (
+        "antrea-agent",
+        "create",
+        "nodestatssummaries.controlplane.antrea.io",
+    ): "a policy matched something; asked of the controller itself",
     ("antrea-agent", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token to the agent",
     ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
     ("antrea-controller", "patch", "secrets/antrea-memberlist-keys"): "somebody took the key out of it",
@@ -130,7 +135,7 @@ def exercised(lab: Lab) -> Lab:
     config.change(rightsTest=True)
     try:
         wait_for(
-            "an Event of the unknown key", lambda: said(lab, "UnknownConfigKey", "rightsTest"), seconds=20
+            "an Event of the unknown key", lambda: said(lab, "UnknownConfigKey", "rightsTest"), seconds=60
         )
     finally:
         config.write(config.text)

@@ -26,7 +26,7 @@ UNCONVERTED = re.compile(
     "conversion webhook for crd.antrea.io/v1alpha2, Kind=IPPool failed: "
     "(is empty, so there is no subnet|.* the original ipRanges have different subnet information)"
 )
-SECONDS = 5.0
+SECONDS = 9.0
 """In which the API server has to have an answer; a webhook that hangs costs it 10."""
 
 

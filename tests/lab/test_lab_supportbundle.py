@@ -65,7 +65,7 @@ def remote(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBE")}
     return subprocess.run(
         cluster.enter(lab, "control", command),
-        capture_output=True, text=True, check=False, timeout=60, env=environment,
+        capture_output=True, text=True, check=False, timeout=300, env=environment,
     )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def test_bundles_of_a_cluster_have_logs_and_state_and_no_secrets(planted: Lab, t
     wait_controller(lab)
     # the controller makes the object of a Node, and the agent fills it in
     told = ("get", "antreaagentinfos", "-o", "jsonpath={.items[*].nodeRef.name}")
-    wait_for("what agents say of themselves", lambda: len(lab.api.kubectl(*told).split()) == 2, seconds=30)
+    wait_for("what agents say of themselves", lambda: len(lab.api.kubectl(*told).split()) == 2, seconds=60)
     done = remote(lab, "supportbundle", "-d", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     happened = ("-n", "kube-system", "get", "events", "--sort-by=.lastTimestamp")
@@ -169,7 +169,8 @@ def test_the_agents_api_asks_kube_apiserver_who_may(lab: Lab) -> None:
     try:
         token = lab.api.kubectl("create", "token", name, "-n", "default").strip()
         bearer = ("-H", f"Authorization: Bearer {token}")
-        assert status(lab, "/metrics", *bearer) == "200"
+        # what kube-apiserver itself has not heard of at once
+        wait_for("the right", lambda: status(lab, "/metrics", *bearer) == "200", seconds=60)
         assert status(lab, "/podinterfaces", *bearer) == "403"
     finally:
         lab.api.kubectl("delete", "clusterrolebinding,clusterrole", name)

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -142,9 +143,9 @@ def test_a_packet_is_explained_as_both_switches_and_the_network_treat_it(
     lab.api.kubectl("label", "pod", "trace-far", "explained=far")
     lab.api.apply(EXPLAINED)
     try:
-        wait_for("the policy holds", lambda: sent(80) == "dropped", seconds=20)
+        wait_for("the policy holds", lambda: sent(80) == "dropped", seconds=60)
         closed, opened = explained(lab, 80, 3), explained(lab, 81, 0)
-        assert sent(81) == "arrived"
+        wait_for("a packet on another port", lambda: sent(81) == "arrived", seconds=60)
     finally:
         lab.api.kubectl("delete", "networkpolicy", "explained")
     assert (closed["verdict"], closed["direction"], opened["verdict"]) == ("Drop", "Ingress", "Allow")
@@ -157,4 +158,5 @@ def test_a_packet_is_explained_as_both_switches_and_the_network_treat_it(
 
 def test_an_agent_shows_the_policies_and_groups_that_it_was_sent(lab: Lab) -> None:
     for kind in ("networkpolicy", "appliedtogroup", "addressgroup", "fqdncache"):
-        assert antctl(lab, "node-1", "get", kind) == "\n"
+        told = partial(antctl, lab, "node-1", "get", kind)
+        wait_for(f"the end of every {kind} of before", lambda told=told: told() == "\n", seconds=60)  # type: ignore[misc]

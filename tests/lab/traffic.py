@@ -22,14 +22,19 @@ INTERVAL = 0.01
 """Seconds between two datagrams, and two lines of the stream."""
 UDP_PORT, TCP_PORT = 9001, 9002
 LINE = 8
-PATIENCE = 15.0
+PATIENCE = 60.0
 """Seconds within which one end has to hear of the other."""
+ROOM = 8 << 20
+"""Bytes that wait for an end which does not run for a while, as on a busy machine."""
+SO_RCVBUFFORCE = 33
+"""Linux's, which Python does not name."""
 
 
 def serve(address: str) -> None:
     """Count datagrams until one says how many there were; send every line of the stream back."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     udp = socket.socket(family, socket.SOCK_DGRAM)
+    udp.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
     udp.bind((address, UDP_PORT))
     listener = socket.create_server((address, TCP_PORT), family=family)
     listener.settimeout(PATIENCE)
@@ -55,7 +60,7 @@ def send(address: str) -> None:
     """Send until standard input ends; then say what was sent and how much of the stream came back."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     udp = socket.socket(family, socket.SOCK_DGRAM)
-    stream = socket.create_connection((address, TCP_PORT), timeout=10)
+    stream = socket.create_connection((address, TCP_PORT), timeout=PATIENCE)
     print("connected", flush=True)
     number = echoed = 0
     due = time.monotonic()
@@ -106,7 +111,7 @@ class End:
             raise AssertionError(f"{self.name}: said nothing within {seconds:.0f} s")
         return out.readline().removesuffix("\n") or self._fail("ended without a word")
 
-    def result(self, word: str = "", seconds: float = 30) -> Any:
+    def result(self, word: str = "", seconds: float = 2 * PATIENCE) -> Any:
         """What it says at its end, decoded; `word` is what it is told before."""
         try:
             out, err = self.process.communicate(word, timeout=seconds)

@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KUBE")}
 
 
-def run(lab: Lab, *words: str, code: int = 0, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+def run(lab: Lab, *words: str, code: int = 0, seconds: float = 180) -> subprocess.CompletedProcess[str]:
     """It ends with `code` within `seconds`."""
     done = subprocess.run(
         command(lab, *words),

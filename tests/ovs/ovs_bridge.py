@@ -14,7 +14,7 @@ from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from antrea.openflow.pipeline import Pipeline
 
@@ -87,6 +87,11 @@ class OvsBridge:
 
     def vsctl(self, *arguments: str) -> str:
         return self.process.vsctl(*arguments)
+
+    def add_ports(self, ports: Mapping[str, int]) -> None:
+        """Each by its name, with this number."""
+        for name, number in ports.items():
+            self.add_port(name, number)
 
     def add_port(self, name: str, number: int) -> None:
         """A port that packets can be traced from."""

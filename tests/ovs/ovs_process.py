@@ -19,7 +19,7 @@ _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _QUIET = ("-vconsole:off", "-vsyslog:off", "-vfile:off")
 
 
-def until(true: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Wait for a condition, with a deadline."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -66,7 +66,7 @@ class OvsProcess:
             self.kill(daemon)
 
     def vsctl(self, *arguments: str) -> str:
-        return self.run("ovs-vsctl", f"--db=unix:{self.socket}", "--timeout=10", *arguments)
+        return self.run("ovs-vsctl", f"--db=unix:{self.socket}", "--retry", "--timeout=60", *arguments)
 
     def ofctl(self, command: str, bridge: str, *arguments: str) -> str:
         target = f"unix:{self.directory}/{bridge}.mgmt"
@@ -76,7 +76,7 @@ class OvsProcess:
         return self.run("ovs-appctl", "-t", str(self.directory / "ovs-vswitchd.ctl"), *arguments)
 
     def run(self, *command: str) -> str:
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
     def _start(self, daemon: str, *arguments: str) -> None:
         own = {f"OVS_{kind}DIR": str(self.directory) for kind in ("RUN", "LOG", "SYSCONF", "DB")}

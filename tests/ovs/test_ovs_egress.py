@@ -11,7 +11,7 @@ from antrea.agent.assembly import active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.egress import Egress, EgressPod, Limit
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.feature import Realised
@@ -42,6 +42,14 @@ def pod(name: str, number: int) -> PodInterface:
 
 
 NEAR, REMOTE, PLAIN = pod("near", 11), pod("remote", 12), pod("plain", 13)
+SELECTIVE = pod("selective", 14), pod("afar", 15)
+"""Of Egresses with destinations, whose address is here, and on the other Node."""
+PORTS = {"antrea-tun0": 1, "antrea-gw0": 2} | {
+    one.name: one.ofport for one in (NEAR, REMOTE, PLAIN, *SELECTIVE)
+}
+INSIDE, OUTLYING = {4: "203.0.114.9", 6: "fd00:14::9"}, {4: "203.0.114.200", 6: "fd00:14:1::9"}
+CIDRS = ("203.0.114.0/24", "203.0.115.0/24", "fd00:14::/31")
+EXCEPTS = ("203.0.114.128/25", "fd00:14:1::/48")
 
 
 Datapath = Literal["system", "netdev"]
@@ -50,34 +58,43 @@ Datapath = Literal["system", "netdev"]
 class Switch:
     """A bridge with all flows of a Node that has the addresses HERE, and `traced`, which follows one packet."""
 
-    def __init__(self, ovs: OvsBridge, datapath: Datapath) -> None:
-        self.ovs, self.marks = ovs, datapath == "system"
+    def __init__(self, ovs: OvsBridge, datapath: Datapath, limit: Limit | None) -> None:
+        """`limit` is that of the Egresses whose address is here; None: the gate of bandwidths is off, too."""
+        self.ovs, self.marks, self.limit = ovs, datapath == "system", limit
         config = AgentConfig(ovs_datapath_type=datapath, egress=EgressSection(except_cidrs=EXCEPT))
-        features, facts = active({"Egress"}), Facts()
+        gates = {"Egress", "EgressTrafficShaping"} if limit else {"Egress"}
+        features, facts = active(gates), Facts()
         pipeline = pipeline_of(features, config, NODE)
-        for row in (config, NODE, PEER, GATEWAY, TUNNEL, NEAR, REMOTE, PLAIN, Realised(pipeline)):
+        for row in (config, NODE, PEER, GATEWAY, TUNNEL, NEAR, REMOTE, PLAIN, *SELECTIVE, Realised(pipeline)):
             facts.put(row)
         for version in (4, 6):
             facts.put(LocalAddress(HERE[version], "eth0"))
             for who, ip in (("near", HERE[version]), ("remote", THERE[version])):
-                facts.put(Egress(f"{who}{version}", "u", ip, node="n2" if who == "remote" else "n1"))
+                place = "n2" if who == "remote" else "n1"
+                facts.put(Egress(f"{who}{version}", "u", ip, node=place, limit=limit))
                 facts.put(EgressPod(f"{who}{version}", f"shop/{who}"))
-        engine = Engine(facts, [unit for feature in features for unit in feature.units])
-        engine.plan()
+            for one, ip, place in ((SELECTIVE[0], HERE[version], "n1"), (SELECTIVE[1], THERE[version], "n2")):
+                name = f"{one.name}{version}"
+                facts.put(Egress(name, "u", ip, node=place, cidrs=CIDRS, excepts=EXCEPTS))
+                facts.put(EgressPod(name, one.pod))
+        self.pipeline = pipeline
+        self.engine = Engine(facts, [unit for feature in features for unit in feature.units])
+        self.engine.plan()
         ovs.clear()
-        ovs.install(engine.standing().values(), pipeline)
+        ovs.install(self.engine.standing().values(), pipeline)
         self.number = {version: facts.ids.number("egress-mark", HERE[version]) for version in (4, 6)}
 
+    def metered(self, packet: str, state: str = NEW) -> int:
+        """How many meters it passes."""
+        return trace(self.ovs, packet, state).count("meter(")
+
+    def away(self, ip: str) -> Way:
+        """To the Node that has the address: where the tunnel ends says which one it is, or else the source MAC."""
+        source = GATEWAY.mac if self.marks and ":" not in ip else ip_mac(ip)
+        return Way("1", 0, source, ip if self.marks else FAR_END)
+
     def traced(self, packet: str, state: str = NEW) -> Way:
-        next_states = [word for _ in range(4) for word in ("--ct-next", state)]
-        said = self.ovs.appctl("ofproto/trace", "br-int", packet, *next_states)
-        ports = re.findall(r"output port is (\d+)", said)
-        fields = [line for line in said.splitlines() if line.startswith("Final flow: ") and "=" in line][-1]
-        found = dict(re.findall(r"[:, ]([a-z0-9_]+)=([^,]+)", fields))
-        ends = {found.get("tun_dst", "0.0.0.0"), found.get("tun_ipv6_dst", "::")} - {"0.0.0.0", "::"}
-        end = ",".join(ends) if ports == ["1"] else ""
-        mark = int(found.get("pkt_mark", "0"), 0)
-        return Way(ports[-1] if ports else "", mark, found["dl_src"], end)
+        return traced(self.ovs, packet, state)
 
 
 class Way(NamedTuple):
@@ -89,16 +106,39 @@ class Way(NamedTuple):
     end: str
 
 
+def trace(ovs: OvsBridge, packet: str, state: str) -> str:
+    next_states = [word for _ in range(4) for word in ("--ct-next", state)]
+    return ovs.appctl("ofproto/trace", "br-int", packet, *next_states)
+
+
+def traced(ovs: OvsBridge, packet: str, state: str = NEW) -> Way:
+    """How the packet leaves the switch."""
+    said = trace(ovs, packet, state)
+    ports = re.findall(r"output port is (\d+)", said)
+    fields = [line for line in said.splitlines() if line.startswith("Final flow: ") and "=" in line][-1]
+    found = dict(re.findall(r"[:, ]([a-z0-9_]+)=([^,]+)", fields))
+    ends = {found.get("tun_dst", "0.0.0.0"), found.get("tun_ipv6_dst", "::")} - {"0.0.0.0", "::"}
+    end = ",".join(ends) if ports == ["1"] else ""
+    mark = int(found.get("pkt_mark", "0"), 0)
+    return Way(ports[-1] if ports else "", mark, found["dl_src"], end)
+
+
 @pytest.fixture(scope="module")
 def ports(ovs: OvsBridge) -> OvsBridge:
-    for name, number in (("antrea-tun0", 1), ("antrea-gw0", 2), ("near", 11), ("remote", 12), ("plain", 13)):
-        ovs.add_port(name, number)
+    ovs.add_ports(PORTS)
     return ovs
 
 
-@pytest.fixture(scope="module", params=["system", "netdev"])
+WAYS: list[tuple[Datapath, Limit | None]] = [
+    (datapath, limit) for datapath in ("system", "netdev") for limit in (None, Limit(1000, 100))
+]
+
+
+@pytest.fixture(
+    scope="module", params=WAYS, ids=[f"{name}{' limited' * bool(limit)}" for name, limit in WAYS]
+)
 def switch(request: pytest.FixtureRequest, ports: OvsBridge) -> Switch:
-    return Switch(ports, request.param)
+    return Switch(ports, *request.param)
 
 
 def from_pod(sender: PodInterface, to: str) -> str:
@@ -114,7 +154,7 @@ def from_tunnel(ip: str, *, marks: bool) -> str:
     family, name = ("ipv6", "ipv6") if version == 6 else ("ip", "nw")
     # where no tunnel ends at an Egress IP, it ends at the Node's address
     tunnel = f"tun_{'ipv6_' if version == 6 else ''}dst={ip}" if marks else f"tun_dst={MINE[4]}"
-    source = "0a:00:00:00:00:99" if marks else ip_mac(ip)
+    source = "0a:00:00:00:00:99" if marks and version == 4 else ip_mac(ip)
     macs = f"dl_src={source},dl_dst=aa:bb:cc:dd:ee:ff"
     return f"in_port=1,{tunnel},{family},{macs},{name}_src={FAR_POD[version]},{name}_dst={OUT[version]},nw_ttl=64"
 
@@ -153,11 +193,7 @@ def test_pods_of_the_cluster_are_reached_without_a_detour(switch: Switch, versio
 @VERSIONS
 def test_a_pod_goes_to_the_node_that_has_its_egress_ip_by_the_tunnel(switch: Switch, version: int) -> None:
     way = switch.traced(from_pod(REMOTE, OUT[version]))
-    ip = THERE[version]
-    if switch.marks:
-        assert way == Way("1", 0, GATEWAY.mac, ip)
-    else:
-        assert way == Way("1", 0, ip_mac(ip), FAR_END)
+    assert way == switch.away(THERE[version])
 
 
 @VERSIONS
@@ -169,3 +205,48 @@ def test_a_pod_of_another_node_goes_out_with_an_egress_ip_that_is_here_and_else_
     assert (way.port, way.mark) == ("2", number if switch.marks else 0)
     assert switch.marks or way.source == mark_mac(number)
     assert switch.traced(from_tunnel(THERE[version], marks=switch.marks)).port == ""
+
+
+@VERSIONS
+@pytest.mark.parametrize("state", [NEW, "trk,est"])
+def test_no_packet_is_compared_with_tunnels_of_the_other_family(
+    switch: Switch, version: int, state: str
+) -> None:
+    """The kernel refuses a flow that looks at both, and all packets of the tunnel would go through ovs-vswitchd."""
+    said = trace(switch.ovs, from_tunnel(HERE[version], marks=switch.marks), state)
+    seen = [line for line in said.splitlines() if line.startswith("Megaflow: ")]
+    other = "tun_dst" if version == 6 and switch.marks else "tun_ipv6_dst"
+    assert (bool(seen), [line for line in seen if other in line]) == (True, [])
+
+
+@VERSIONS
+def test_one_meter_limits_what_leaves_with_an_egress_ip_of_this_node_whichever_node_it_comes_from(
+    switch: Switch, version: int
+) -> None:
+    once = 1 if switch.limit else 0
+    assert switch.metered(from_pod(NEAR, OUT[version])) == once
+    assert switch.metered(from_pod(NEAR, OUT[version]), "trk,est") == once
+    assert switch.metered(from_tunnel(HERE[version], marks=switch.marks)) == once
+    for packet in (
+        from_pod(REMOTE, OUT[version]),  # its own Node limits it
+        from_pod(PLAIN, OUT[version]),
+        from_pod(NEAR, EXCEPTED[version]),
+        from_pod(NEAR, FAR_POD[version]),
+    ):
+        assert switch.metered(packet) == 0
+    assert switch.metered(from_pod(NEAR, OUT[version]), REPLY) == 0
+
+
+@VERSIONS
+def test_an_egress_with_destinations_is_for_these_alone_and_not_for_what_they_except(
+    switch: Switch, version: int
+) -> None:
+    here, afar = SELECTIVE
+    number = switch.number[version]
+    marked = (number, here.mac) if switch.marks else (0, mark_mac(number))
+    assert switch.traced(from_pod(here, INSIDE[version])) == Way("2", *marked, "")
+    assert switch.traced(from_pod(afar, INSIDE[version])) == switch.away(THERE[version])
+    for sender in SELECTIVE:
+        for to in (OUTLYING, OUT, EXCEPTED, THEIRS):
+            assert switch.traced(from_pod(sender, to[version])) == Way("2", 0, sender.mac, "")
+        assert switch.traced(from_pod(sender, FAR_POD[version])) == Way("1", 0, GATEWAY.mac, FAR_END)

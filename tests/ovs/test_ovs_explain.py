@@ -30,8 +30,7 @@ PACKETS = 40
 
 @pytest.fixture(scope="module")
 def switch(ovs: OvsBridge) -> Iterator[Switch]:
-    for name, number in ports().items():
-        ovs.add_port(name, number)
+    ovs.add_ports(ports())
     found = Switch(ovs.process.directory)
     yield found
     found.close()

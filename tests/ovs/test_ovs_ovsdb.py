@@ -89,7 +89,7 @@ async def test_a_port_gets_its_number_and_keeps_it_when_it_is_brought_in_line(db
         row = db.row("Interface", "gw0")
         return row if row and row["mac_in_use"] == "02:00:00:00:00:07" else None
 
-    interface = await db.until(in_use, "new MAC", within=10)
+    interface = await db.until(in_use, "new MAC", within=60)
     port = db.row("Port", "gw0")
     assert port is not None
     assert (port["tag"], port["external_ids"]) == (5, {"antrea-type": "gateway", "more": "1"})
@@ -206,7 +206,7 @@ class Written:
         self.news.set()
 
     async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not true():
                 await self.news.wait()
                 self.news.clear()
@@ -326,7 +326,7 @@ async def test_a_database_that_restarts_does_not_take_the_gateways_address(
         switch.pause("ovs-vswitchd")
         switch.kill("ovsdb-server")
         switch.start_database()
-        await db.until(without_mac, "list without MAC addresses", within=10)
+        await db.until(without_mac, "list without MAC addresses", within=60)
         async with fed(db) as late:
             assert late.rows == {}
             switch.resume("ovs-vswitchd")
@@ -412,8 +412,8 @@ async def test_an_old_server_without_resume_is_followed_too(db: Ovsdb, switch: O
         assert client.rows("Bridge") == db.rows("Bridge")
         await ensure_port(client, "br-int", Port(name="p1", type="dummy"))
         await db.until(
-            lambda: db.row("Port", "p1") == client.row("Port", "p1") or None, "the same p1", within=5
+            lambda: db.row("Port", "p1") == client.row("Port", "p1") or None, "the same p1", within=60
         )
         await drop_ports(db, "br-int", ["p1"])
-        await client.until(lambda: client.row("Port", "p1") is None or None, "drop of p1", within=5)
+        await client.until(lambda: client.row("Port", "p1") is None or None, "drop of p1", within=60)
         await client.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ async def connected(bridge: OvsBridge, handler: Callable[[Received], None]) -> A
     packets.deliver(PacketIn.NETWORK_POLICY, handler)
     running = asyncio.create_task(packets.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await packets.connected.wait()
             yield packets
     finally:
@@ -104,13 +105,13 @@ async def test_a_packet_goes_out_of_a_port_or_with_its_mark_through_a_table(brid
 
 async def test_what_comes_too_fast_is_counted_and_what_is_for_nobody_too(bridge: OvsBridge) -> None:
     heard: list[Received] = []
-    many = 1000
+    many, began = 1000, time.monotonic()
     async with connected(bridge, heard.append) as packets:
         for _ in range(8):
             await receive(bridge, TCP, *[TCP] * (many // 8 - 1))
         await receive(bridge, UDP)
         await until(lambda: packets.dropped[UNREADABLE])
-        assert 2 * RATE <= len(heard) < many / 2
+        assert 2 * RATE <= len(heard) <= (2 + time.monotonic() - began) * RATE
         assert packets.dropped["NETWORK_POLICY"] > 0
         lines = packets.text().splitlines()
     assert lines[2].startswith('antrea_agent_packet_in_dropped_count{category="NETWORK_POLICY"} ')

@@ -29,8 +29,7 @@ NAMES = [pod.name for pod in LOCAL]
 
 @pytest.fixture(scope="module")
 def bridge(ovs: OvsBridge) -> OvsBridge:
-    for name, number in ports().items():
-        ovs.add_port(name, number)
+    ovs.add_ports(ports())
     return ovs
 
 

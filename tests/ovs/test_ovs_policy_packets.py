@@ -53,7 +53,7 @@ async def test_groups_and_meters_are_there_again_before_the_flows_that_name_them
     engine = Engine(facts, (*POD_CONNECTIVITY.units, *POLICY.units), sinks, pace=Pace(first=0.02))
     running = asyncio.create_task(engine.run())
     try:
-        await asyncio.wait_for(engine.quiet(), 20)
+        await asyncio.wait_for(engine.quiet(), 60)
         assert standing(ovs) == (4, 1, 7 + 1)
         ovs.process.kill("ovs-vswitchd")
         (ovs.process.directory / "br-int.mgmt").unlink()
@@ -62,7 +62,7 @@ async def test_groups_and_meters_are_there_again_before_the_flows_that_name_them
         assert standing(ovs) == (0, 0, 0)
         for sink in (flows, meters):
             engine.resync(sink)
-        await asyncio.wait_for(engine.quiet(), 20)
+        await asyncio.wait_for(engine.quiet(), 60)
         assert standing(ovs) == (4, 1, 7 + 1)
         assert not engine.errors.counts
     finally:

@@ -27,7 +27,7 @@ def test_a_bundle_asks_the_switch_by_its_sockets_because_its_pid_is_of_another_c
             check=False,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
         )
         for command in switch(str(directory), "br-int")
     }

@@ -13,6 +13,7 @@ import yaml
 from antrea.apis import core
 from antrea.controller.compute import FEATURES
 from antrea.engine import Engine, Facts
+from antrea.facts.fact import each
 from antrea.features.grouping.row import namespace_row, node_row, pod_row
 
 if TYPE_CHECKING:
@@ -84,9 +85,10 @@ def world() -> tuple[Facts, Engine]:
             facts.put(row)
     for name, watch in RECORDED.items():
         for one in recorded(f"get/{name}.yaml"):
-            found = watch.row(msgspec.convert(one, watch.kind))
-            assert found is not None
-            facts.put(found)
+            found = each(watch.row(msgspec.convert(one, watch.kind)))
+            assert found
+            for fact in found:
+                facts.put(fact)
     for node in nodes():
         facts.put(node_row(node))
     for watched in (one for feature in FEATURES for one in feature.watched):

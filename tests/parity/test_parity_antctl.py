@@ -66,6 +66,12 @@ DIFFERENT = (
         r'^Error: unknown command "podinterface" for "antctl get"\n',
     ),
     Difference(
+        r"antctl/log-level",
+        "ours says where the command is to be had",
+        1,
+        r'^Error: unknown command "log-level" for "antctl"\nPods of the agent have it: kubectl exec .*\nRun ',
+    ),
+    Difference(
         r"get-appliedtogroup\.(table|no-node-group\.table)",
         "upstream's panics on a group with a Node or a Service",
         0,

@@ -39,7 +39,35 @@ def difference(kinds: str, paths: str, why: str) -> Difference:
 
 SCHEMA = "versions/v1[a-z0-9]+/schema/openAPIV3Schema"
 MATCH_LABELS = r".*[sS]elector/properties/matchLabels/(type|additionalProperties/.*|x-kubernetes-preserve-.*)"
+DESTINATIONS = difference(
+    "Egress",
+    r".*/properties/spec/properties/destinations/.*",
+    "a field of our own: the only destinations that the address is for",
+)
+ADDRESSES = difference(
+    "Egress",
+    r".*/properties/status/properties/addresses/.*",
+    "where each of several addresses is; upstream refuses the lists that have them",
+)
+LISTS = difference(
+    "Egress",
+    r".*/properties/spec/properties/(egressIPs|externalIPPools)/minItems",
+    "an Egress whose list is empty has no address, which its user should hear at once; upstream refuses all lists",
+)
+GATEWAY = difference(
+    "ExternalIPPool",
+    r".*/properties/status/properties/conditions/.*",
+    "whether the pool's gateway answers in its VLAN, a field of our own",
+)
 DIFFERENCES = [
+    difference(
+        "ClusterNetworkPolicy NetworkPolicy",
+        r".*/properties/status/properties/realizedGeneration/type",
+        "a field of our own: the last generation that all Nodes have realized",
+    ),
+    DESTINATIONS,
+    LISTS,
+    GATEWAY,
     difference(
         "AntreaNodeConfig BGPPolicy Group SupportBundleCollection TrafficControl",
         f"spec/{SCHEMA}/{MATCH_LABELS}",
@@ -66,6 +94,7 @@ DIFFERENCES = [
         r"spec/versions/v1alpha2/.*|spec/versions|spec/conversion/.*|metadata/labels/served-by",
         "v1alpha2, which upstream served up to v1.15, is served and converted",
     ),
+    ADDRESSES,
     difference(
         "AntreaAgentInfo AntreaControllerInfo",
         f"spec/{SCHEMA}/properties/(agent|controller)Conditions/items/properties/type/enum",
@@ -73,11 +102,15 @@ DIFFERENCES = [
     ),
 ]
 OLD_DIFFERENCES = [
+    ADDRESSES,
+    LISTS,
+    GATEWAY,
+    DESTINATIONS,
     difference(
         "Egress ExternalIPPool",
         MATCH_LABELS,
         "upstream kept anything under matchLabels; main's v1beta1, which is stored, does not",
-    )
+    ),
 ]
 
 

@@ -20,6 +20,7 @@ from antrea.controller.front_process import Publisher
 from antrea.controller.publish import PublishSink
 from antrea.controller.stores import Computing, publish
 from antrea.facts.cluster import Pod
+from antrea.facts.fact import each
 from antrea.features.grouping.publication import ENTRIES
 from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.network_policy.native_policy import NamespacedPolicy
@@ -52,7 +53,8 @@ def changed(file: str, name: str, change: Callable[[dict[str, Any]], None]) -> A
     watch = RECORDED[file]
     (one,) = [one for one in recorded(f"get/{file}.yaml") if one["metadata"]["name"] == name]
     change(one)
-    return watch.row(msgspec.convert(one, watch.kind))
+    (row,) = each(watch.row(msgspec.convert(one, watch.kind)))
+    return row
 
 
 def space(name: str, **labels: str) -> Any:

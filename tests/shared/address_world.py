@@ -18,7 +18,7 @@ from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import Leads
 from antrea.features.egress.allocation import UNITS
-from antrea.features.egress.controller import egress_row
+from antrea.features.egress.controller import egress_rows
 from antrea.features.external_ip_pool.address import given
 from antrea.features.external_ip_pool.controller import FEATURE
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 POOL_OF = {"p": "10.0.0.", "q": "10.0.1."}
+
+
+def addresses(spec: Object) -> list[str]:
+    """All that an Egress names."""
+    return [ip for ip in (spec.get("egressIP"), *spec.get("egressIPs", ())) if ip]
 
 
 class Api:
@@ -131,15 +136,13 @@ class World:
         meta = body["metadata"]
         if found is None or any(found["metadata"][key] != meta[key] for key in ("uid", "resourceVersion")):
             return False
-        name, address = path.rpartition("/")[2], body["spec"]["egressIP"]
-        spec = {**found["spec"]}
-        if address is None:
-            spec.pop("egressIP", None)
-        else:
-            spec["egressIP"] = address
+        name = path.rpartition("/")[2]
+        spec = {key: value for key, value in (found["spec"] | body["spec"]).items() if value is not None}
+        for address in addresses(spec):
             for other, theirs in self.api.egresses().items():
                 unheard = other in self.api.hand and other not in knew
-                if other != name and theirs.get("egressIP") == address and not unheard:
+                mine = addresses(spec) if other == name else [address, *addresses(theirs)]
+                if address not in addresses(found["spec"]) and mine.count(address) > 1 and not unheard:
                     self.twice.append(f"{address}: {name} and {other}")
         self.api.hand.discard(name)
         self.api.make(path, spec)
@@ -181,7 +184,9 @@ class Wire(Kube):
             return (200, json.dumps(found).encode()) if found else (404, b"{}")
         assert replica.leads, "a write of one that does not lead"
         asked = json.loads(body)
-        knew = [row.name for row in replica.facts.by(EgressRow, "address", asked["spec"]["egressIP"])]
+        knew = [
+            row.name for ip in addresses(asked["spec"]) for row in replica.facts.by(EgressRow, "address", ip)
+        ]
         outcome = world.outcomes.pop(0) if world.outcomes else "now"
         if outcome == "late":
             world.api.late.append(lambda: void(world.write(path, asked, knew)))
@@ -215,17 +220,22 @@ class Replica:
             self.heard += 1
             collection, _, name = path.rpartition("/")
             ours = collection == EGRESSES
-            if found is None:
-                self.facts.drop(EgressRow if ours else PoolRow, name)
-            elif ours:
-                self.facts.put(egress_row(msgspec.convert(found, Egress)))
+            if ours:
+                rows = egress_rows(msgspec.convert(found, Egress)) if found else ()
+                gone = {row.key for row in self.facts.all(EgressRow) if row.name == name}
+                for row in rows:
+                    self.facts.put(row)
+                for key in gone - {row.key for row in rows}:
+                    self.facts.drop(EgressRow, key)
+            elif found is None:
+                self.facts.drop(PoolRow, name)
             else:
                 self.facts.put(pool_row(msgspec.convert(found, ExternalIPPool)))
 
     def step(self) -> None:
         """Units run, and what they want is written, or tried."""
         plan = self.engine.plan()
-        self.todo |= {one.egress: one for one in plan.put if isinstance(one, EgressAddress)}
+        self.todo |= {one.key: one for one in plan.put if isinstance(one, EgressAddress)}
         standing = self.engine.standing()
         self.todo = {
             name: standing[EgressAddress, name] for name in self.todo if (EgressAddress, name) in standing
@@ -233,7 +243,7 @@ class Replica:
         try:
             self._world.loop.run_until_complete(self.sink.apply([*self.todo.values()], []))
         except Refused as no:
-            self.todo = {one.egress: one for one in no.entries}
+            self.todo = {one.key: one for one in no.entries}
         except Unavailable:
             pass
         else:

@@ -39,9 +39,10 @@ def made(
     ca: bool = False,
     groups: tuple[str, ...] = (),
     days: int = 1,
+    ago: int = 10,
     usage: ObjectIdentifier | None = CLIENT,
 ) -> Made:
-    """Signed by `by`, or by itself; `days` below 0 is expired."""
+    """Signed by `by`, or by itself, `ago` days ago; `days` below 0 is expired."""
     key = ec.generate_private_key(ec.SECP256R1())
     names = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
     names += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -51,7 +52,7 @@ def made(
         .issuer_name(by.certificate.subject if by else x509.Name(names))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(NOW - timedelta(days=10))
+        .not_valid_before(NOW - timedelta(days=ago))
         .not_valid_after(NOW + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )

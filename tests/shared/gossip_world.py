@@ -90,15 +90,24 @@ class World:
         self.is_cut = lambda one, other: of.get(one) != of.get(other)
 
     def see(
-        self, node: str, up: bool | None, *observers: str, within: tuple[float, float] = (0.0, 0.0)
+        self,
+        node: str,
+        up: bool | None,
+        *observers: str,
+        unsure: bool = False,
+        within: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """BFD of these, by default all others, finds the switch of `node` up or down, after such a time."""
+        """BFD of these, by default all others, finds the switch of `node` up or down, or is unsure, after such a time."""
         for observer in observers or [name for name in self.names if name != node]:
-            self._at(self.random.uniform(*within), lambda observer=observer: self._saw(observer, node, up))  # type: ignore[misc]
+            self._at(
+                self.random.uniform(*within),
+                lambda observer=observer: self.saw(observer, node, up, unsure=unsure),  # type: ignore[misc]
+            )
 
-    def _saw(self, observer: str, node: str, up: bool | None) -> None:
+    def saw(self, observer: str, node: str, up: bool | None, *, unsure: bool = False) -> None:
+        """One does so now."""
         if observer in self.machines and observer != node:
-            self.machines[observer].saw(self.now, node, up)
+            self.machines[observer].saw(self.now, node, up, unsure=unsure)
             self._flush(observer, self.machines[observer])
 
     def run(self, seconds: float) -> None:

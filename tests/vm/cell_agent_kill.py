@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kernel_egress import egress_node
+from kernel_lab import OUTSIDE
 from kernel_traffic import Arrived, Stream
 
 from antrea.errors import Unavailable
@@ -24,9 +26,15 @@ LEAST = 100
 
 
 def test_no_packet_is_lost_over_a_kill_of_the_agents(kernel: KernelLab) -> None:
+    """Between Pods, and of a Pod whose Egress IP is in a VLAN of the other Node; the controller is killed before."""
     nodes = [kernel.nodes[name] for name in ON_THE_WAY]
+    egress_node(kernel)
     before = [node.rounds() for node in nodes]
-    with _crossing(kernel) as more:
+    heard = [_connections(node) for node in nodes]
+    with _crossing(kernel, ("client", "server"), ("vlan", OUTSIDE)) as more:
+        kernel.restart_controller()
+        for node, times in zip(nodes, heard, strict=True):
+            node.wait_for("the new controller", partial(_found, node, times))
         for node in nodes:
             node.kill_agent()
         more()
@@ -40,7 +48,7 @@ def test_no_packet_is_lost_over_a_kill_of_ovsdb(kernel: KernelLab) -> None:
     """The kernel forwards; the agents go on with what they know until OVSDB, which comes back without MACs, has them again."""
     nodes = [kernel.nodes[name] for name in ON_THE_WAY]
     flows = [sorted(node.flows().splitlines()) for node in nodes]
-    with _crossing(kernel) as more:
+    with _crossing(kernel, ("client", "server")) as more:
         for node in nodes:
             node.run("sh", "-c", "kill -9 $(cat /run/openvswitch/ovsdb-server.pid)")
         more()
@@ -53,7 +61,7 @@ def test_no_packet_is_lost_while_links_of_a_node_change(kernel: KernelLab) -> No
     """As a changed MTU and new Pods change them; userspace OVS may lose one at each (docs/datapaths.md)."""
     nodes = [kernel.nodes[name] for name in ON_THE_WAY]
     before = [_mtu(node) for node in nodes]
-    with _crossing(kernel) as more:
+    with _crossing(kernel, ("client", "server")) as more:
         for mtu in (1300, 1310, *before[:1]):
             for node in nodes:
                 node.run("ovs-vsctl", "set", "Interface", "antrea-gw0", f"mtu_request={mtu}")
@@ -66,16 +74,21 @@ def test_no_packet_is_lost_while_links_of_a_node_change(kernel: KernelLab) -> No
 
 
 @contextmanager
-def _crossing(kernel: KernelLab) -> Iterator[Callable[[], None]]:
-    """Datagrams and a connection in each family, before, in and after the block; it is given what waits for more of them."""
-    source, target, addresses = kernel.netns("client"), kernel.netns("server"), kernel.addresses("server")
-    streams = {version: Stream(source, target, addresses[version]) for version in (4, 6)}
-    with streams[4], streams[6]:
+def _crossing(kernel: KernelLab, *ways: tuple[str, str]) -> Iterator[Callable[[], None]]:
+    """Datagrams and a connection of each way in each family, before, in and after the block; it is given what waits for more of them."""
+    with ExitStack() as ends:
+        streams = [
+            ends.enter_context(
+                Stream(kernel.netns(source), kernel.netns(target), kernel.addresses(target)[version])
+            )
+            for source, target in ways
+            for version in (4, 6)
+        ]
         _more(streams)
         yield partial(_more, streams)
         _more(streams)
 
-    for stream in streams.values():
+    for stream in streams:
         sent = stream.arrived.sent
         assert stream.arrived == Arrived(sent, sent, sent)
         print(f"{sent} datagrams and lines, none lost")
@@ -101,15 +114,27 @@ def _mac(node: KernelNode) -> bool:
         return False
 
 
+def _connections(node: KernelNode) -> int:
+    """How often the node's agents have found a controller."""
+    return node.log("agent", lines=10_000).count("Connected to antrea-controller")
+
+
+def _found(node: KernelNode, before: int) -> bool:
+    return _connections(node) > before
+
+
 def _replaced(node: KernelNode, before: set[int]) -> bool:
-    now = node.rounds()
+    try:
+        now = node.rounds()
+    except Unavailable:  # ovs-vswitchd is busy
+        return False
     return len(now) == 1 and not now & before
 
 
-def _more(streams: dict[int, Stream]) -> None:
-    until = {version: stream.arrived.sent + LEAST for version, stream in streams.items()}
+def _more(streams: list[Stream]) -> None:
+    until = [stream.arrived.sent + LEAST for stream in streams]
     wait_for(
         "more packets",
-        lambda: all(streams[v].arrived.sent >= sent for v, sent in until.items()),
+        lambda: all(stream.arrived.sent >= sent for stream, sent in zip(streams, until, strict=True)),
         seconds=120,
     )

@@ -5,6 +5,7 @@ The machine itself is the switch and the router between the nodes, the external 
 
 from __future__ import annotations
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from kernel_node import KernelNode, Pod
-from vm_shape import API_SERVER, MACHINES, TOPOLOGY
+from vm_shape import API_SERVER, CONTROLLER_PORT, GATEWAYS, MACHINES, RESTART_PORT, TOPOLOGY, VLAN
 
 from antrea.lab import vm
 from antrea.lab.process import run, wait_for
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 
 MODULES = ("virtio_net", "openvswitch", "geneve", "vport-geneve", "8021q", "dummy")
 OUTSIDE = "outside"
+TRUNK = f"nodes.{VLAN}"
+"""The machine's end of the VLAN, on the Nodes' cable."""
 MADE = (*(machine.name for machine in MACHINES), OUTSIDE)
 """Network namespaces, one per machine."""
 API_NAT = f"""
 table ip api {{
   chain in {{
     type nat hook prerouting priority dstnat
-    ip daddr {API_SERVER} tcp dport 6443 dnat to {vm.HOST}
+    ip daddr {API_SERVER} tcp dport {{ 6443, {CONTROLLER_PORT} }} dnat to {vm.HOST}
   }}
   chain out {{
     type nat hook postrouting priority srcnat
@@ -57,6 +60,11 @@ class KernelLab(msgspec.Struct, frozen=True):
         if name.startswith("gateway of "):
             return self.nodes[name.removeprefix("gateway of ")].gateway
         return {version: TOPOLOGY.machine(name).address("eth0", version) for version in (4, 6)}
+
+    def restart_controller(self) -> None:
+        """It is killed, and another one starts; agents lose their connections."""
+        with socket.create_connection((vm.HOST, RESTART_PORT), timeout=60) as asked:
+            assert asked.recv(64) == b"started\n"
 
 
 @contextmanager
@@ -98,6 +106,8 @@ def _wires() -> None:
     here += [f"link add {OUTSIDE} type veth peer name eth0 netns {OUTSIDE}", f"link set {OUTSIDE} up"]
     ends = {nic.switch: nic for nic in gateway.nics}
     here += [*_addresses(ends["nodes"], "nodes"), *_addresses(ends[OUTSIDE], OUTSIDE)]
+    here += [f"link add link nodes name {TRUNK} type vlan id {VLAN}", f"link set {TRUNK} up"]
+    here += [f"address add {GATEWAYS[4]}/24 dev {TRUNK}", f"address add {GATEWAYS[6]}/64 dev {TRUNK} nodad"]
     here += [*_addresses(control.nics[0], "nodes"), f"address add {vm.CARD} dev eth0", "link set eth0 up"]
     wait_for("QEMU's card", Path("/sys/class/net/eth0").exists, seconds=10)
     run(["ip", "-batch", "-"], stdin="\n".join(here))

@@ -28,7 +28,8 @@ CONFIG = {
     "ovsDatapathType": "system",
     "trafficEncapMode": "encap",
     "hostProcPathPrefix": "/",
-    "policyFailOpen": True,  # there is no antrea-controller
+    "policyFailOpen": True,  # Pods need not wait for the controller
+    "egress": {"uniqueMACForSubInterfaces": False},  # as all users of v1.15 have it
 }
 # What the programs of a node write lies in its own memory, at the paths that they have in our Pods.
 HOLD = """
@@ -92,8 +93,8 @@ class KernelNode:
             f"KUBERNETES_SERVICE_HOST={API_SERVER}",
             "KUBERNETES_SERVICE_PORT=6443",
         ]
-        program = Path(sys.executable).with_name("antrea-agent")
-        argv = self.words("env", *env, program, "--config=/run/antrea/antrea-agent.conf")
+        program = (sys.executable, Path(__file__).with_name("patient_agent.py"))
+        argv = self.words("env", *env, *program, "--config=/run/antrea/antrea-agent.conf")
         self._agent = self._popen(argv, log="agent")
 
     def kill_agent(self) -> None:

@@ -1,27 +1,38 @@
-"""The cluster of the vm tier: its Nodes and Pods, and a real API server that runs beside QEMU, where it is fast.
+"""The cluster of the vm tier: its Nodes, Pods and Egresses; the real API server and our controller run beside QEMU, where they are fast.
 
-The machine inside hands connections to the API server's address on to QEMU's user network, which ends at the loopback of
-the namespace that QEMU and the API server run in.
+The machine inside hands connections to their address on to QEMU's user network, which ends at the loopback of the namespace
+that they and QEMU run in.
 """
 
 from __future__ import annotations
 
+import json
+import socket
+import sys
+import threading
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from vm_shape import API_SERVER, MACHINES, TOKEN, TOPOLOGY
+from vm_shape import API_SERVER, CHOSEN, CONTROLLER_PORT, MACHINES, POOLS, RESTART_PORT, TOKEN, TOPOLOGY
 
+import antrea
 from antrea.lab import artifacts, control_plane, namespace
 from antrea.lab.antrea import MANIFEST
 from antrea.lab.api import Api
-from antrea.lab.process import wait_for
+from antrea.lab.process import end, launch, wait_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from antrea.lab.record import Record
 
-AGENT = "antrea-agent"
+AGENT, CONTROLLER = "antrea-agent", "antrea-controller"
+CRD = "crd.antrea.io/v1beta1"
+ACCOUNTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
 def serve(record: Record) -> Path:
@@ -33,18 +44,77 @@ def serve(record: Record) -> Path:
     api = Api(record, TOPOLOGY, binaries.kubectl)
     control_plane.start_server(record, TOPOLOGY, binaries, api)
     wait_for("namespaces", lambda: len(api.items("/api/v1/namespaces")) >= 4, seconds=20)
-    api.apply(yaml.safe_dump_all([*_rights(), *_nodes(), *_pods()]))
-    token = api.kubectl("create", "token", AGENT, "--namespace=kube-system")
-    (record.directory / TOKEN).write_text(token.strip())
+    api.apply(yaml.safe_dump_all(_manifest("CustomResourceDefinition")))
+    api.apply(yaml.safe_dump_all([*_manifest(*ACCOUNTS), *_nodes(), *_pods(), _endpoint()]))
+    (record.directory / TOKEN).write_text(_token(api, AGENT))
+    _prepare_controller(record, api)
+    start_controller(record, home, CONTROLLER)
+    api.kubectl("wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=30s")
+    api.apply(yaml.safe_dump_all(_egresses()))
     return home
 
 
-def _rights() -> list[dict[str, Any]]:
-    """The agent's account with exactly what our manifest allows it; and the account that Pods have."""
-    manifest = [o for o in yaml.safe_load_all(MANIFEST.read_text()) if o]
-    kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
-    own = [o for o in manifest if o["kind"] in kinds and o["metadata"]["name"] == AGENT]
-    return [*own, _object("ServiceAccount", "default", {})]
+def _prepare_controller(record: Record, api: Api) -> None:
+    """What it reads as it starts; it has its own ServiceAccount."""
+    directory = record.directory / CONTROLLER
+    directory.mkdir()
+    kubeconfig = yaml.safe_load(control_plane.kubeconfig(record).read_text())
+    kubeconfig["users"][0]["user"] = {"token": _token(api, CONTROLLER)}
+    config = {
+        "apiPort": CONTROLLER_PORT,
+        "clientConnection": {"kubeconfig": str(directory / "kubeconfig")},
+    }
+    (directory / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    (directory / "config").write_text(json.dumps(config))
+
+
+def start_controller(record: Record, home: Path, name: str) -> None:
+    """The program that our image has, as a process of this name. The caller holds the record."""
+    directory = record.directory / CONTROLLER
+    words = [sys.executable, "-m", "antrea.controller.main", f"--config={directory / 'config'}"]
+    words += [f"--token-file={directory / 'token'}", f"--certificate-dir={directory / 'certificates'}"]
+    about = {"POD_NAME": name, "POD_NAMESPACE": "kube-system", "NODE_NAME": "node-1"}
+    tree = {"PYTHONPATH": str(Path(antrea.__path__[0]).parent)}
+    launch(record, name, namespace.inside(home, words), env=about | tree)
+
+
+@contextmanager
+def restarting(record: Record, home: Path) -> Iterator[None]:
+    """While its block lasts, each connection to RESTART_PORT has the controller killed and another one started."""
+    with namespace.entered(home):
+        listener = socket.create_server(("127.0.0.1", RESTART_PORT))
+    thread = threading.Thread(target=_restart, args=(record, home, listener), name="restarting")
+    thread.start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)  # ends accept
+        thread.join()
+        listener.close()
+
+
+def _restart(record: Record, home: Path, listener: socket.socket) -> None:
+    name = CONTROLLER
+    for number in count(2):
+        try:
+            asked, _ = listener.accept()
+        except OSError:
+            return
+        with asked, record.locked():
+            end([record.processes()[name]])
+            name = f"{CONTROLLER}-{number}"
+            start_controller(record, home, name)
+            asked.sendall(b"started\n")
+
+
+def _token(api: Api, account: str) -> str:
+    return api.kubectl("create", "token", account, "--namespace=kube-system").strip()
+
+
+def _manifest(*kinds: str) -> list[dict[str, Any]]:
+    """What of these kinds our manifest has; and the account that Pods have."""
+    found = [o for o in yaml.safe_load_all(MANIFEST.read_text()) if o and o["kind"] in kinds]
+    return [*found, _object("ServiceAccount", "default", {})] if "ServiceAccount" in kinds else found
 
 
 def _nodes() -> list[dict[str, Any]]:
@@ -56,6 +126,7 @@ def _nodes() -> list[dict[str, Any]]:
                 "spec": {"podCIDR": machine.pod_cidrs[0], "podCIDRs": list(machine.pod_cidrs)},
                 "status": {"addresses": [{"type": "InternalIP", "address": a} for a in machine.addresses]},
             },
+            {"egress": machine.egress},
         )
         for machine in MACHINES
     ]
@@ -64,11 +135,62 @@ def _nodes() -> list[dict[str, Any]]:
 def _pods() -> list[dict[str, Any]]:
     container = {"name": "main", "image": "none"}
     return [
-        _object("Pod", pod, {"spec": {"nodeName": machine.name, "containers": [container]}})
+        _object(
+            "Pod",
+            pod,
+            {"spec": {"nodeName": machine.name, "containers": [container]}},
+            dict.fromkeys(CHOSEN.get(pod, {}).values(), "selects"),
+        )
         for machine in MACHINES
         for pod in machine.pods
     ]
 
 
-def _object(kind: str, name: str, rest: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **rest}
+def _endpoint() -> dict[str, Any]:
+    """Where agents find the controller."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": CONTROLLER,
+            "namespace": "kube-system",
+            "labels": {"kubernetes.io/service-name": "antrea"},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": CONTROLLER_PORT, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [API_SERVER], "conditions": {"ready": True}}],
+    }
+
+
+def _egresses() -> list[dict[str, Any]]:
+    pools: list[dict[str, Any]] = [
+        {
+            "apiVersion": CRD,
+            "kind": "ExternalIPPool",
+            "metadata": {"name": pool.name},
+            "spec": {
+                "ipRanges": [{"start": pool.first, "end": pool.first}],
+                "nodeSelector": {"matchLabels": {"egress": "gateway"}},
+                **({"subnetInfo": pool.subnet} if pool.subnet else {}),
+            },
+        }
+        for pool in POOLS
+    ]
+    return pools + [
+        {
+            "apiVersion": CRD,
+            "kind": "Egress",
+            "metadata": {"name": pool.name},
+            "spec": {
+                "appliedTo": {"podSelector": {"matchLabels": {pool.name: "selects"}}},
+                "externalIPPool": pool.name,
+            },
+        }
+        for pool in POOLS
+    ]
+
+
+def _object(
+    kind: str, name: str, rest: dict[str, Any], labels: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": dict(labels)}, **rest}

@@ -12,6 +12,10 @@ from antrea.lab.topology import Family
 SETTINGS = Settings(nodes=3, family="dual")
 TOPOLOGY = SETTINGS.topology()
 API_SERVER = TOPOLOGY.control_plane.address("eth0", 4)
+CONTROLLER_PORT = 10349
+"""Of our controller, at the API server's address."""
+RESTART_PORT = 10340
+"""Where the controller is killed and started again for whoever connects, on the loopback that the API server has."""
 DIRECTORY = "VM_CLUSTER"
 """Environment variable: where the machine finds `pki/ca.crt` and the agent's token."""
 TOKEN = "agent.token"
@@ -23,6 +27,8 @@ class Machine(msgspec.Struct, frozen=True):
     name: str
     family: Family
     pods: tuple[str, ...]
+    egress: str = ""
+    """Value of its label `egress`; `gateway`: pools have their addresses there."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -41,8 +47,44 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 MACHINES = (
-    Machine("node-1", "dual", ("web", "client")),
-    Machine("node-2", "dual", ("server",)),
+    Machine("node-1", "dual", ("web", "client", "vlan", "flat")),
+    Machine("node-2", "dual", ("server", "near"), "gateway"),
     Machine("node-3", "ipv6", ("six",)),
 )
 """Between two of both families tunnels run over IPv4; to the one that has only IPv6 they run over IPv6."""
+
+VLAN = 181
+GATEWAYS = {4: "172.18.181.1", 6: "fd00:172:18:181::1"}
+"""Routers in the VLAN, which the machine is; the cable of the Nodes is a trunk that has it tagged."""
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """An ExternalIPPool of one address; in a VLAN, or of the Nodes' own network."""
+
+    name: str
+    first: str
+    subnet: dict[str, str | int] | None = None
+
+
+def _in_vlan(version: int, first: str, prefix: int) -> Pool:
+    return Pool(f"vlan{version}", first, {"gateway": GATEWAYS[version], "prefixLength": prefix, "vlan": VLAN})
+
+
+POOLS = (
+    _in_vlan(4, "172.18.181.40", 24),
+    _in_vlan(6, "fd00:172:18:181::40", 64),
+    Pool("flat4", "172.30.0.240"),
+    Pool("flat6", "fd00:172:30::240"),
+)
+CHOSEN = {
+    "vlan": {4: "vlan4", 6: "vlan6"},
+    "flat": {4: "flat4", 6: "flat6"},
+    "near": {4: "vlan4", 6: "flat6"},
+}
+"""Egresses that select a Pod, by IP version; each has the name of its pool. `near` is on the Egress Node, the others are not."""
+_FIRST = {pool.name: pool.first for pool in POOLS}
+EGRESS_IPS = {
+    pod: {version: _FIRST[name] for version, name in chosen.items()} for pod, chosen in CHOSEN.items()
+}
+HELD = tuple(_FIRST.values())
+"""All Egress IPs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from bfd_world import BurstWorld
 from gossip_world import World
 
 HOURS = 0.5
@@ -29,3 +30,19 @@ def test_wide_gossip_loses_nobody_at_5_percent_loss(count: int, *, bursts: bool)
         short += not all(machine.swim.majority.has for machine in world.machines.values())
     assert world.events[since:] == []
     assert short == 0
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("stalls", [False, True])
+def test_wide_gossip_and_bfd_part_with_nobody_where_ten_packets_in_a_row_are_lost(
+    seed: int, *, stalls: bool
+) -> None:
+    world = BurstWorld([f"node-{number}" for number in range(3)], seed, stalls=stalls)
+    world.run(20)
+    assert world.agree(*world.names)
+    since = len(world.events)
+    world.loses = True
+    world.run(HOURS * 3600)
+    assert [whom for _, _, whom, alive in world.events[since:] if not alive] == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from antrea.apis.crd.part import Address, AppliedToPods, Condition, CrdStruct, Metadata
+from antrea.apis.crd.part import Address, AppliedToPods, Cidr, Condition, CrdStruct, Metadata
 from antrea.apis.schema import Schema, doc
 
 ONE_OR_MANY = [
@@ -15,12 +15,26 @@ ONE_OR_MANY = [
     {"anyOf": [{"required": ["egressIPs"]}, {"required": ["externalIPPools"]}]},
 ]
 
+MOST_CIDRS = 64
+"""Each costs a flow for each Pod."""
+
 
 class Bandwidth(CrdStruct, frozen=True):
     """Limits for all traffic of the Egress together."""
 
     rate: Annotated[str, doc("Bits per second, a quantity such as 500k or 10M.")]
     burst: Annotated[str, doc("Bits above the rate, a quantity such as 500k or 10M.")]
+
+
+class Destinations(CrdStruct, frozen=True):
+    """What outside the cluster the address is for."""
+
+    cidrs: Annotated[
+        tuple[Cidr, ...], doc("Packets to these leave with the address; none: to all.", maxItems=MOST_CIDRS)
+    ] = ()
+    except_: Annotated[
+        tuple[Cidr, ...], doc("Packets to these leave as without the Egress.", maxItems=MOST_CIDRS)
+    ] = ()
 
 
 class EgressSpec(CrdStruct, frozen=True):
@@ -32,21 +46,42 @@ class EgressSpec(CrdStruct, frozen=True):
     egress_ip: Annotated[Address, doc("The address; chosen from `externalIPPool` if not given.")] = ""
     egress_ips: Annotated[
         tuple[Annotated[str, doc(oneOf=[{"maxLength": 0}, {"format": "ipv4"}, {"format": "ipv6"}])], ...],
-        doc("Several addresses (not supported yet)."),
+        doc(
+            "Several addresses, of which each Pod leaves with one of each family; an entry of a pool is empty until it is given.",
+            minItems=1,
+        ),
     ] = ()
     external_ip_pool: Annotated[
         str, doc("ExternalIPPool of the address; if empty, a Node must have the address already.")
     ] = ""
-    external_ip_pools: Annotated[tuple[str, ...], doc("Pools of `egressIPs` (not supported yet).")] = ()
+    external_ip_pools: Annotated[
+        tuple[str, ...], doc("Pools of `egressIPs`, entry by entry.", minItems=1)
+    ] = ()
     bandwidth: Bandwidth | None = None
+    destinations: Destinations | None = None
+
+
+class AddressStatus(CrdStruct, frozen=True):
+    """Where one of several addresses is."""
+
+    egress_ip: Annotated[str, doc("One of the Egress's addresses.")]
+    egress_node: Annotated[str, doc("Node that has it; empty: none has.")] = ""
+    failback: Annotated[
+        str, doc("waits while connections keep it from a better Node, idle when none does any more.")
+    ] = ""
+    conflict: Annotated[str, doc("Which other host of the network has it, too.")] = ""
+    unanswered: Annotated[str, doc("Which gateway of its pool does not answer its Node.")] = ""
 
 
 class EgressStatus(CrdStruct, frozen=True):
     """Where the address is."""
 
     egress_node: Annotated[str, doc("Node that has the address.")] = ""
-    egress_ip: Annotated[str, doc("Address that the traffic leaves with.")] = ""
+    egress_ip: Annotated[str, doc("Address that the traffic leaves with; of several the first.")] = ""
     conditions: Annotated[tuple[Condition, ...], doc("IPAllocated, IPAssigned.")] = ()
+    addresses: Annotated[
+        tuple[AddressStatus, ...], doc("Of an Egress with `egressIPs`: where each of them is.")
+    ] = ()
 
 
 class Egress(CrdStruct, frozen=True):

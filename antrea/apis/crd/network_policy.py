@@ -165,6 +165,9 @@ class PolicyStatus(CrdStruct, frozen=True):
     observed_generation: Annotated[int, doc("Generation that the status speaks of.")] = 0
     current_nodes_realized: Annotated[int, doc("Nodes that have realized the policy.")] = 0
     desired_nodes_realized: Annotated[int, doc("Nodes that should realize the policy.")] = 0
+    realized_generation: Annotated[
+        int, doc("The last generation that all Nodes have realized which should at that time.")
+    ] = 0
     conditions: Annotated[tuple[Condition, ...], doc("Realizable, RealizationFailure.")] = ()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from antrea.apis.crd.part import Address, Cidr, CrdStruct, LabelSelector, Metadata, Vlan, selector
+from antrea.apis.crd.part import Address, Cidr, Condition, CrdStruct, LabelSelector, Metadata, Vlan, selector
 from antrea.apis.schema import Schema, cel, doc, one_of
 
 
@@ -50,6 +50,7 @@ class ExternalIPPoolStatus(CrdStruct, frozen=True):
     """How full the pool is."""
 
     usage: PoolUsage = PoolUsage()
+    conditions: Annotated[tuple[Condition, ...], doc("GatewayAnswers, while its gateway does not.")] = ()
 
 
 class ExternalIPPool(CrdStruct, frozen=True):

@@ -14,13 +14,13 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Entry
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
-from antrea.features.egress.handover import giver, is_kept, is_ours, parting
+from antrea.features.egress.duplicate import may_use, probes
+from antrea.features.egress.handover import Receive, giver, is_awaited, is_kept, is_ours, parting
 from antrea.features.egress.mark import CATEGORY
-from antrea.features.egress.subnet import PREFIX, mac_of, route_entries, subnet_of, vlan_entries
+from antrea.features.egress.subnet import PREFIX, mac_of, route_entries, subnet_of, vlan_device
 from antrea.features.egress.takeover import TookOver, took_over
 from antrea.host import carrier
 from antrea.host.address import Address
-from antrea.host.link import Dummy, Link
 from antrea.host.rank import RECEIVES
 from antrea.host.route import ProxyNeighbour
 from antrea.host.sysctl import Sysctl
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
+    from antrea.features.egress.duplicate import Conflict, Probe
     from antrea.features.egress.handover import Part
+    from antrea.host.link import Dummy, Link
     from antrea.host.ovs_port import Port
 
 DEVICE: Final = "antrea-egress0"
@@ -72,31 +74,53 @@ def neighbours_of(facts: Facts, ip: str, link: Transport) -> str:
     return max(near)[1] if near else link.device
 
 
-def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Dummy | Link]:
-    """There is one as soon as there is a pool, so that an address need not wait for it."""
+def node_device(facts: Facts, node: ThisNode) -> Iterator[Dummy]:
+    """The kernel's is there from the beginning, and down as upstream's: its addresses are reached all the same."""
+    config = facts.get(AgentConfig)
+    if config is not None:
+        yield from carrier.kernel_holder(config.ovs_datapath_type, DEVICE, CATEGORY)
+
+
+def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Link]:
+    """A port of OVS, which others see, is there as soon as there is a pool, so that an address need not wait for it."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     subnet = subnet_of(facts, egress)
     if not egress.pool or config is None or node is None or (subnet and subnet.device):
         return
-    yield from carrier.holder(config.ovs_datapath_type, DEVICE, CATEGORY)
-    yield Link(DEVICE, 0, category=CATEGORY)
+    yield from carrier.switch_holder(config.ovs_datapath_type, DEVICE, CATEGORY)
 
 
-def held_address(facts: Facts, egress: Egress) -> Iterator[Entry | Part]:
-    """Of a pool, if this Node is to hold it, or as long as it hands it over."""
+def held_address(facts: Facts, egress: Egress) -> Iterator[Entry | Part | Probe | Conflict]:
+    """Of a pool, if this Node is to hold it and no other host has it, or as long as it hands it over."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     if node is None or link is None:
         return
     yield from parting(facts, egress, node)
-    if not is_ours(facts, egress, node) and not is_kept(facts, egress, node):
+    ours = is_ours(facts, egress, node)
+    if not ours and not is_kept(facts, egress, node):
         return
     subnet = subnet_of(facts, egress)
+    device = subnet.device if subnet else ""
+    if subnet and device:
+        yield from vlan_device(facts, subnet)
+    near = device or neighbours_of(facts, egress.ip, link)
+    if ours:
+        yield from probes(facts, egress, node, near)
+        if not may_use(facts, egress):
+            return
     if subnet:
-        yield from route_entries(facts, subnet, subnet.device or link.device)
-    if subnet and subnet.device:
-        yield from vlan_entries(facts, subnet, egress.ip)
+        yield from route_entries(facts, subnet, device or link.device)
+    if subnet and device:
+        yield Address(device, f"{egress.ip}/{subnet.prefix}", CATEGORY)
     else:
-        yield from plain_entries(egress, neighbours_of(facts, egress.ip, link))
+        yield from plain_entries(egress, near)
+
+
+def own_address(facts: Facts, egress: Egress) -> Iterator[Probe | Conflict]:
+    """Without a pool its user put it here, and somebody else may have it, too."""
+    node, link = facts.get(ThisNode), facts.get(Transport)
+    if node and link and not egress.pool and egress.ip and facts.get(LocalAddress, egress.ip):
+        yield from probes(facts, egress, node, neighbours_of(facts, egress.ip, link))
 
 
 def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
@@ -109,10 +133,10 @@ def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
         yield ProxyNeighbour(dev=device, ip=egress.ip, rank=RECEIVES, category=CATEGORY)
 
 
-def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned | TookOver]:
+def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned | Receive | TookOver]:
     """Once the address stands, and the flows and translations with it: an act waits for what its pass puts.
 
-    What another Node hands over is announced when Pods' packets have turned here, so that answers come where they left.
+    What another Node hands over is announced before Pods' packets turn here: answers to what still leaves there go back.
     """
     node, link = facts.get(ThisNode), facts.get(Transport)
     here = facts.get(LocalAddress, egress.ip) if egress.ip else None
@@ -123,10 +147,12 @@ def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned 
     if not is_ours(facts, egress, node):
         return
     yield from took_over(facts, egress, node)
-    if not giver(facts, egress, node):
-        plain = (neighbours_of(facts, egress.ip, link), "")
-        dev, mac = (device, mac_of(facts, node, link, device)) if device else plain
-        yield Announce(egress.ip, (dev, mac), dev=dev, mac=mac, ip=egress.ip)
+    plain = (neighbours_of(facts, egress.ip, link), "")
+    dev, mac = (device, mac_of(facts, node, link, device)) if device else plain
+    yield Announce(egress.ip, (dev, mac), dev=dev, mac=mac, ip=egress.ip)
+    if not (before := giver(facts, egress, node)):
         yield Assigned(
-            egress.name, egress.ip, egress=egress.name, uid=egress.uid, ip=egress.ip, node=node.name
+            egress.key, egress.ip, egress=egress.name, uid=egress.uid, ip=egress.ip, node=node.name
         )
+    elif is_awaited(facts, egress, node):
+        yield Receive(egress.key, (egress.ip, before), egress=egress.key, ip=egress.ip, before=before)

@@ -1,48 +1,55 @@
-"""What an Egress may ask for: one address, of a pool that has it.
+"""What an Egress may ask for: one address, or lists of them, of pools that have them.
+
+Upstream has the lists in its API and refuses them; by its words entries of one index belong together.
 
 parity: pkg/controller/egress/validate.go
 """
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from antrea.apis.annotation import PREFERRED_NODES
 from antrea.apis.crd.egress import Egress, EgressStatus
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
+from antrea.facts.family import is_ipv6
 from antrea.features.admission import Find, Patch, Warn, Webhook
+from antrea.features.egress.bandwidth import KILO, MOST
+from antrea.features.egress.places import Place, check_lists, places
 from antrea.features.egress.preference import doubts
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
-from antrea.features.quantity import fault
+from antrea.features.quantity import fault, whole
 
 if TYPE_CHECKING:
-    from antrea.apis.crd.egress import EgressSpec
+    from antrea.apis.crd.egress import Bandwidth, Destinations
     from antrea.engine import Facts
     from antrea.features.admission import Review, Steps
+
+FRAME = 1514
+"""Bytes of a full one on Ethernet."""
 
 
 def validate_egress(facts: Facts, review: Review[Egress]) -> Steps:
     """Raises Invalid."""
     egress = review.new
     spec = egress.spec
-    if spec.egress_ips:
-        raise Invalid("spec.egressIPs", "spec.egressIPs is not supported yet")
-    if spec.external_ip_pools:
-        raise Invalid("spec.externalIPPools", "spec.externalIPPools is not supported yet")
-    if spec.bandwidth is not None:
-        for field, text in (("rate", spec.bandwidth.rate), ("burst", spec.bandwidth.burst)):
-            if why := fault(text):
-                name = f"{field.capitalize()} {text} in Egress {egress.metadata.name}"
-                raise Invalid(f"spec.bandwidth.{field}", f"{name} is invalid: {why}")
+    check_lists(spec)
     old = review.old.spec if review.old is not None else None
-    before = (old.egress_ip, old.external_ip_pool) if old is not None else ("", "")
-    if (spec.egress_ip, spec.external_ip_pool) != before and spec.egress_ip and spec.external_ip_pool:
-        yield from _check_in_pool(facts, spec)
+    if spec.bandwidth is not None:
+        is_new = old is None or old.bandwidth != spec.bandwidth
+        yield from _check_bandwidth(egress.metadata.name, spec.bandwidth, is_new=is_new)
+    if spec.destinations is not None:
+        yield from _check_destinations(spec.destinations, spec.egress_ip)
+    before = {place.named: place for place in places(old)} if old is not None else {}
+    for place in places(spec):
+        if place.address and place.pool and place.named not in before:
+            yield from _check_in_pool(facts, place)
     before_that = review.old.metadata.annotations if review.old is not None else {}
     if egress.metadata.annotations != before_that:
-        yield from doubts(egress.metadata.annotations, spec.external_ip_pool)
+        pooled = next((place.pool for place in places(spec) if place.pool), "")
+        yield from doubts(egress.metadata.annotations, pooled)
 
 
 def warn_of_status(_: Facts, review: Review[Egress]) -> Steps:
@@ -58,27 +65,57 @@ def _unchanged(_: Facts, __: Review[Egress]) -> tuple[Patch, ...]:
     return ()
 
 
-def _check_in_pool(facts: Facts, spec: EgressSpec) -> Steps:
+def _check_bandwidth(name: str, bandwidth: Bandwidth, *, is_new: bool) -> Steps:
+    """Beyond upstream, which takes any quantity: a new one is of a size that a meter can count."""
+    for field, text in (("rate", bandwidth.rate), ("burst", bandwidth.burst)):
+        what = f"{field.capitalize()} {text} in Egress {name} is invalid"
+        if why := fault(text):
+            raise Invalid(f"spec.bandwidth.{field}", f"{what}: {why}")
+        if is_new and not KILO <= whole(text) < (MOST + 1) * KILO:
+            raise Invalid(f"spec.bandwidth.{field}", f"{what}: it must be 1k to {MOST}k")
+    if is_new and whole(bandwidth.burst) < 8 * FRAME:
+        yield Warn(
+            f"spec.bandwidth.burst: frames of more than {whole(bandwidth.burst) // 8} bytes never pass,"
+            f" 13k is room for one of {FRAME}"
+        )
+
+
+def _check_destinations(wanted: Destinations, address: str) -> Steps:
+    """A field of our own."""
+    for field, cidrs in (("cidrs", wanted.cidrs), ("except", wanted.except_)):
+        for number, cidr in enumerate(cidrs):
+            path = f"spec.destinations.{field}[{number}]"
+            try:
+                network = ip_network(cidr, strict=False)
+            except ValueError as why:
+                raise Invalid(path, f"invalid cidr {cidr}") from why
+            if address and is_ipv6(address) != is_ipv6(cidr):
+                yield Warn(f"{path}: {network} is not of the family of {address}, it changes nothing")
+    if wanted.cidrs and address and all(is_ipv6(cidr) != is_ipv6(address) for cidr in wanted.cidrs):
+        yield Warn(f"spec.destinations.cidrs: none is of the family of {address}, so nothing leaves with it")
+
+
+def _check_in_pool(facts: Facts, place: Place) -> Steps:
     try:
-        address = ip_address(spec.egress_ip)
+        address = ip_address(place.address)
     except ValueError as why:
-        raise Invalid("spec.egressIP", f"IP {spec.egress_ip} is not valid") from why
-    pool = facts.get(PoolRow, spec.external_ip_pool)
+        raise Invalid(place.address_field, f"IP {place.address} is not valid") from why
+    pool = facts.get(PoolRow, place.pool)
     if pool is None:
         # an Egress may come right behind its pool, before our watch has seen that
-        found = yield Find(f"{POOLS}/{spec.external_ip_pool}", ExternalIPPool)
+        found = yield Find(f"{POOLS}/{place.pool}", ExternalIPPool)
         pool = found and pool_row(found)
     if pool is None:
-        raise Invalid("spec.externalIPPool", f"ExternalIPPool {spec.external_ip_pool} does not exist")
+        raise Invalid(place.pool_field, f"ExternalIPPool {place.pool} does not exist")
     if not any(span.holds(address) for span in pool.spans):
-        raise Invalid("spec.egressIP", f"IP {spec.egress_ip} is not within the IP range")
+        raise Invalid(place.address_field, f"IP {place.address} is not within the IP range")
 
 
 WEBHOOKS = (
     Webhook(
         "egressvalidator.antrea.io", "/validate/egress", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1beta1",),
         "egresses", "Cluster", Egress,
-        "one address only; bandwidth in quantities; a new address lies in a pool that exists; warns of annotations that do nothing",
+        "lists of addresses and pools fit each other; bandwidth in quantities, destinations in CIDRs; a new address lies in a pool that exists; warns of annotations that do nothing",
         validate=validate_egress, gates=("Egress",),
     ),
     # a mutating one, because those that validate see the object after the API server has dropped its status

@@ -6,7 +6,7 @@ parity: pkg/agent/controller/egress/egress_controller.go, pkg/agent/openflow/egr
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from antrea.apis.annotation import FAILBACK
@@ -18,11 +18,27 @@ from antrea.facts.node import LocalAddress, OnLink, PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.admission import Watched
 from antrea.features.controlplane import GroupKind
-from antrea.features.egress.address import egress_device, held_address, on_link, taken_address
+from antrea.features.egress.address import (
+    egress_device,
+    held_address,
+    node_device,
+    on_link,
+    own_address,
+    taken_address,
+)
+from antrea.features.egress.bandwidth import LIMITED, limit_of
+from antrea.features.egress.duplicate import conflicts
+from antrea.features.egress.failback import waiting_of
 from antrea.features.egress.flow import local_flows, node_flows, peer_flows, pod_flows
+from antrea.features.egress.gateway import unanswered
+from antrea.features.egress.handover import given_up
+from antrea.features.egress.list_status import list_status
+from antrea.features.egress.lost import lost_elements, lost_rule, resets
 from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
-from antrea.features.egress.preference import NEVER, preferred_nodes
-from antrea.features.egress.status import egress_status
+from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
+from antrea.features.egress.relay import accepted_answers, relayed_answers, silent_address
+from antrea.features.egress.several import listed
+from antrea.features.egress.status import IP_ASSIGNED, egress_status
 from antrea.features.egress.subnet import MOST_TABLES, TABLE_POOL, mark_rule
 from antrea.features.external_ip_pool.address import canonical
 from antrea.features.feature import AgentFeature, Families
@@ -45,19 +61,40 @@ def egress_pod(egress: str, member: GroupMember) -> EgressPod:
     return EgressPod(egress, f"{pod.namespace}/{pod.name}")
 
 
+def _networks(cidrs: tuple[str, ...]) -> tuple[str, ...]:
+    """As flows name them, each once."""
+    return tuple(dict.fromkeys(str(ip_network(cidr, strict=False)) for cidr in cidrs))
+
+
+def egress_rows(found: crd.Egress) -> tuple[Egress, ...]:
+    """One for each of its addresses."""
+    one = egress_row(found)
+    return listed(one, found) or (one,)
+
+
 def egress_row(found: crd.Egress) -> Egress:
-    """An Egress by what agents need of it."""
-    text = found.spec.egress_ip
+    """An Egress by what agents need of it, with its one address."""
+    text, failback = found.spec.egress_ip, found.metadata.annotations.get(FAILBACK, "").strip()
     return Egress(
         name=found.metadata.name,
         uid=found.metadata.uid,
-        ip=str(ip_address(text)) if text else "",
+        ip=canonical(text),
         pool=found.spec.external_ip_pool,
         created=found.metadata.creation_timestamp,
         node=found.status.egress_node,
         held=canonical(found.status.egress_ip),
         preferred=preferred_nodes(found.metadata.annotations),
-        stays=found.metadata.annotations.get(FAILBACK, "").strip() == NEVER,
+        stays=failback == NEVER,
+        waits=failback == WHEN_IDLE,
+        waiting=waiting_of(found.status.conditions),
+        resets=resets(found.metadata.annotations),
+        limit=limit_of(found.spec.bandwidth),
+        cidrs=_networks(found.spec.destinations.cidrs) if found.spec.destinations else (),
+        excepts=_networks(found.spec.destinations.except_) if found.spec.destinations else (),
+        failed=any(one.type == IP_ASSIGNED and one.status == "False" for one in found.status.conditions),
+        unanswered=bool(unanswered(found.status.conditions)),
+        conflicts=conflicts(found.status.conditions),
+        judged=any(one.type == LIMITED for one in found.status.conditions),
     )
 
 
@@ -66,21 +103,30 @@ FEATURE = AgentFeature(
     tables=tables,
     gate="Egress",
     limits=((POOL, MOST), (TABLE_POOL, MOST_TABLES)),
-    watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", crd.Egress, Egress, egress_row),),
+    watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", crd.Egress, Egress, egress_rows),),
     watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
     units=(
         Unit(LocalAddress, address_mark, yields=(EgressMark,)),
         Unit(LocalAddress, on_link, yields=(OnLink,)),
         Unit(ThisNode, host_rules),
         Unit(EgressMark, mark_elements),
+        Unit(ThisNode, lost_rule),
+        Unit(EgressMark, lost_elements),
         Unit(ThisNode, node_flows),
         Unit(PeerNode, peer_flows),
         Unit(EgressMark, mark_rule),
         Unit(EgressMark, local_flows),
         Unit(PodInterface, pod_flows),
+        Unit(ThisNode, node_device),
         Unit(Egress, egress_device),
         Unit(Egress, held_address),
+        Unit(Egress, own_address),
         Unit(Egress, taken_address),
+        Unit(Egress, given_up),
+        Unit(EgressMark, accepted_answers),
+        Unit(Egress, relayed_answers),
+        Unit(Egress, silent_address),
         Unit(Egress, egress_status),
+        Unit(Egress, list_status),
     ),
 )

@@ -1,4 +1,4 @@
-"""The address of an Egress that has an ExternalIPPool: which it names, which it is given, and what its status says of it.
+"""The addresses of an Egress that has ExternalIPPools: which it names, which it is given, and what its status says of them.
 
 parity: pkg/controller/egress/controller.go syncEgressIP, updateEgressAllocatedCondition
 """
@@ -19,7 +19,7 @@ from antrea.features.external_ip_pool.controller import MANAGER, first
 from antrea.features.external_ip_pool.pool import PoolRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from antrea.engine import Facts
 
@@ -42,24 +42,46 @@ def egress_claim(facts: Facts, egress: EgressRow) -> Iterator[Named | Seeker]:
 
 
 def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | Status | Tell]:
-    """Nothing while another replica leads."""
+    """Nothing while another replica leads. The status of all addresses is told with the first."""
     if facts.get(Leads) is None:
         return
-    if not egress.pool:
+    if egress.pool:
+        yield from _written(facts, egress)
+    if egress.slot:
+        return
+    rows = all_of(facts, egress)
+    pooled = [row for row in rows if row.pool]
+    if not pooled:
         if egress.judged:
             yield _status(egress, Condition(ALLOCATED))
-        return
-    pool = facts.get(PoolRow, egress.pool)
+    elif not any(_offered(facts, row) for row in pooled):
+        why = next(filter(None, (_why_not(facts, row, facts.get(Offer, row.owner)) for row in pooled)), "")
+        yield from _told(rows, why)
+
+
+def all_of(facts: Facts, egress: EgressRow) -> list[EgressRow]:
+    """The rows of the same Egress."""
+    if not egress.of:
+        return [egress]
+    return sorted(facts.by(EgressRow, "name", egress.name), key=lambda row: row.slot)
+
+
+def _offered(facts: Facts, egress: EgressRow) -> str:
     offer = facts.get(Offer, egress.owner)
+    return offer.address if offer else ""
+
+
+def _written(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress]:
+    """What its spec is to say in place of what it says."""
+    pool, offer = facts.get(PoolRow, egress.pool), facts.get(Offer, egress.owner)
     wanted = offer.address if offer else ""
     if wanted or (egress.address and (pool is None or offer)):
         yield EgressAddress(
             egress=egress.name, uid=egress.uid, generation=egress.generation, address=wanted,
             takes=bool(egress.address), pool=egress.pool,
             pool_uid=pool.uid if pool else "", pool_generation=pool.generation if pool else 0,
+            slot=egress.slot, of=egress.of,
         )  # fmt: skip
-    if not wanted:
-        yield from _told(egress, _why_not(facts, egress, offer))
 
 
 def _why_not(facts: Facts, egress: EgressRow, offer: Offer | None) -> str:
@@ -76,15 +98,18 @@ def _why_not(facts: Facts, egress: EgressRow, offer: Offer | None) -> str:
     return f"{why}: cannot allocate {what} in any range{whose}"
 
 
-def _told(egress: EgressRow, why: str) -> Iterator[Status | Tell]:
+def _told(rows: Sequence[EgressRow], why: str) -> Iterator[Status | Tell]:
     """The condition, and an Event when it turns."""
+    egress = rows[0]
     message = f"Cannot allocate EgressIP from ExternalIPPool: {why}"
     condition = Condition(ALLOCATED, "False", reason="AllocationError", message=message)
     event = message
     if not why:
         message = "EgressIP is successfully allocated"
         condition = Condition(ALLOCATED, "True", reason="Allocated", message=message)
-        event = f"EgressIP {egress.address} is allocated from ExternalIPPool {egress.pool}"
+        event = "; ".join(
+            f"EgressIP {row.address} is allocated from ExternalIPPool {row.pool}" for row in rows if row.pool
+        )
     yield _status(egress, condition)
     if condition.status != egress.judged:
         yield Tell(

@@ -1,4 +1,4 @@
-"""Egress in the controller: the group of Pods that each Egress selects, and its address.
+"""Egress in the controller: the group of Pods that each Egress selects, and its addresses.
 
 parity: pkg/controller/egress/controller.go
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from antrea.apis.crd.egress import Egress
 from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
@@ -14,7 +16,11 @@ from antrea.facts.egress import EgressRow
 from antrea.facts.group import Group, GroupSelector
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
+from antrea.features.egress import gateway, selection
 from antrea.features.egress.allocation import ALLOCATED, UNITS
+from antrea.features.egress.gateway import unanswered
+from antrea.features.egress.selection import TYPES
+from antrea.features.egress.several import lists
 from antrea.features.external_ip_pool.address import canonical
 from antrea.features.grouping.selector import group_selector
 
@@ -26,8 +32,21 @@ if TYPE_CHECKING:
 GROUPS = "egressgroups"
 
 
+def egress_rows(found: Egress) -> tuple[EgressRow, ...]:
+    """One for each of its addresses."""
+    one, listed = egress_row(found), lists(found.spec)
+    silent = {canonical(row.egress_ip): row.unanswered for row in found.status.addresses}
+    return tuple(
+        msgspec.structs.replace(
+            one, address=(address := canonical(ip)), pool=pool, slot=slot, of=len(listed),
+            unanswered=silent.get(address, ""),
+        )
+        for slot, (ip, pool) in enumerate(listed)
+    ) or (one,)  # fmt: skip
+
+
 def egress_row(found: Egress) -> EgressRow:
-    """An Egress by what the controller needs of it."""
+    """An Egress by what the controller needs of it, with its one address."""
     applied, meta = found.spec.applied_to, found.metadata
     return EgressRow(
         meta.name,
@@ -38,11 +57,15 @@ def egress_row(found: Egress) -> EgressRow:
         found.spec.external_ip_pool,
         canonical(found.spec.egress_ip),
         next((one.status for one in found.status.conditions if one.type == ALLOCATED), ""),
+        tuple(one.type for one in found.status.conditions if one.type in TYPES),
+        unanswered=unanswered(found.status.conditions),
     )
 
 
 def egress_group(_: Facts, egress: EgressRow) -> Iterator[Group | GroupSelector]:
     """Named after its Egress."""
+    if egress.slot:
+        return
     selector = egress.selector
     if selector is not None:
         yield selector
@@ -51,8 +74,13 @@ def egress_group(_: Facts, egress: EgressRow) -> Iterator[Group | GroupSelector]
 
 FEATURE = ControllerFeature(
     name="Egress",
-    watched=(Watched(EGRESSES, Egress, EgressRow, egress_row),),
-    units=(Unit(EgressRow, egress_group, yields=(Group, GroupSelector)), *UNITS),
+    watched=(Watched(EGRESSES, Egress, EgressRow, egress_rows),),
+    units=(
+        Unit(EgressRow, egress_group, yields=(Group, GroupSelector)),
+        *UNITS,
+        *selection.UNITS,
+        *gateway.UNITS,
+    ),
     publishes=(GROUPS,),
     gate="Egress",
 )

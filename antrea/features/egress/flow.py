@@ -8,14 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
-from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod
+from antrea.facts.egress import EgressMark, EgressOwner
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features import carrier
+from antrea.features.egress.bandwidth import limited
 from antrea.features.egress.handover import giver, is_taken
 from antrea.features.egress.mark import POOL
+from antrea.features.egress.several import egresses_of
 from antrea.features.node_route.agent import tunnel_end
+from antrea.host.carrier import crosses
 from antrea.openflow.action import DROP, goto, set_eth_dst
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
@@ -36,9 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
+    from antrea.facts.egress import Egress
     from antrea.facts.ovs import PodInterface
+    from antrea.openflow.field import Match
 
 flow = flows_of(Category.EGRESS)
+EXCEPT = Priority.NORMAL + 1
+"""What the Egress of a Pod is not for."""
+BY_MAC = Priority.NORMAL + 1
+"""Found before flows that look at IPv4 tunnels, which a packet by an IPv6 tunnel must not be compared with."""
 LEAVE = (TO_GATEWAY_REG_MARK.load, goto(Stage.SWITCHING))
 """With the address that the host gives it."""
 
@@ -106,39 +115,43 @@ def local_flows(facts: Facts, mark: EgressMark) -> Iterator[Flow]:
     datapath = config.ovs_datapath_type
     yield flow(
         EGRESS_MARK,
-        Priority.NORMAL,
+        BY_MAC if crosses(datapath) and is_ipv6(mark.ip) else Priority.NORMAL,
         family(mark.ip),
         ct_state("+trk"),
         *carrier.arrived(datapath, mark.ip),
-        then=[*carrier.marked(datapath, facts.id(POOL, mark.ip)), *LEAVE],
+        then=[*carrier.marked(datapath, facts.id(POOL, mark.ip)), *limited(facts)],
     )
 
 
 def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """One flow for each family in which an Egress with an address selects the Pod."""
-    found = [facts.get(Egress, row.egress) for row in facts.by(EgressPod, "pod", pod.pod)]
-    chosen: dict[bool, Egress] = {}
-    for egress in sorted((e for e in found if e and e.ip), key=lambda e: (e.created, e.name)):
-        chosen.setdefault(is_ipv6(egress.ip), egress)
     families = {is_ipv6(ip) for ip in pod.ips}
-    for version6, egress in chosen.items():
+    for egress in egresses_of(facts, pod.pod):
+        version6 = is_ipv6(egress.ip)
         if version6 in families:
-            yield from pod_flow(facts, pod, egress)
+            for cidr in egress.cidrs:
+                if is_ipv6(cidr) == version6:
+                    yield from pod_flow(facts, pod, egress, dst(cidr))
+            if not egress.cidrs:
+                yield from pod_flow(facts, pod, egress, family(egress.ip))
+            for cidr in egress.excepts:
+                if is_ipv6(cidr) == version6:
+                    yield flow(EGRESS_MARK, EXCEPT, dst(cidr), in_port(pod.ofport), then=LEAVE)
 
 
-def pod_flow(facts: Facts, pod: PodInterface, egress: Egress) -> Iterator[Flow]:
+def pod_flow(facts: Facts, pod: PodInterface, egress: Egress, to: Match) -> Iterator[Flow]:
     """Its Egress IP is here, or at another Node, or here but has no mark, as there are 255: then nothing leaves."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or node is None or gateway is None:
         return
     ip, datapath = egress.ip, config.ovs_datapath_type
-    mine = (family(ip), in_port(pod.ofport))
+    mine = (to, in_port(pod.ofport))
     elsewhere = is_taken(facts, egress, node) or giver(facts, egress, node) not in ("", node.name)
     here = facts.get(LocalAddress, ip) and not elsewhere
     if here and facts.get(EgressMark, ip):
         mark = facts.id(POOL, ip)
-        then = [*carrier.marked(datapath, mark), *LEAVE]
+        then = [*carrier.marked(datapath, mark), *limited(facts)]
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=then)
     elif here:
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
@@ -154,7 +167,7 @@ def end_of(facts: Facts, node: ThisNode, egress: Egress) -> str:
     As long as no Node is found to hold it (this agent has just begun to gossip), whoever had it may have it still; and
     who hands it over does, until the next one has it.
     """
-    owner = facts.get(EgressOwner, egress.name) if egress.pool else None
+    owner = facts.get(EgressOwner, egress.key) if egress.pool else None
     wanted = owner.node if owner and owner.node else egress.node
     peer = facts.get(PeerNode, giver(facts, egress, node) or wanted)
     return (peer and tunnel_end(node, peer)) or ""

@@ -11,11 +11,14 @@ from antrea.apis.crd.pool import ExternalIPPool, SubnetInfo
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.egress import Egress, EgressOwner
+from antrea.facts.family import is_ipv6
 from antrea.facts.member import ClusterNode, Leaving, Member, PoolMembers, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
 from antrea.features.admission import Watched
 from antrea.features.egress.bfd import UNITS as BFD_UNITS
+from antrea.features.egress.failback import stays_at
 from antrea.features.egress.placement import Wish, place
+from antrea.features.egress.spread import homes_of
 from antrea.features.external_ip_pool.pool import POOLS
 from antrea.features.feature import AgentFeature
 from antrea.features.grouping.selector import meets, requirements
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 ROOM = 255
-"""Addresses of one Node, if nobody says: as many as there are marks."""
+"""Addresses of one Node, if nobody says less: as many as there are marks."""
 NO_ROOM = "no Node is eligible: none of the pool's Nodes is alive and has room"
 NO_MAJORITY = "this Node is not with the majority of agents"
 
@@ -57,6 +60,7 @@ def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
         tuple(node.name for node in stay if not node.cordoned),
         tuple(node.name for node in stay if node.cordoned),
         tuple(node.name for node in nodes if node.name in leaving),
+        tuple(node.name for node in nodes),
     )
 
 
@@ -71,26 +75,36 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
 
     def most(node: str) -> int:
         said = own.get(node)
-        return room if said is None else said
+        return min(room if said is None else said, ROOM)
 
+    rows = [egress for egress in facts.all(Egress) if egress.pool and egress.ip]
     wishes = [
-        Wish(egress.created, egress.name, egress.ip, egress.pool, egress.preferred, _stays_at(egress))
-        for egress in facts.all(Egress)
-        if egress.pool and egress.ip
+        Wish(
+            egress.created,
+            egress.key,
+            egress.ip,
+            egress.pool,
+            egress.preferred,
+            stays_at(egress),
+            f"{egress.name} {is_ipv6(egress.ip)}" if egress.of else "",
+        )
+        for egress in rows
     ]
-    pools = {row.pool: row.tiers for row in facts.all(PoolMembers)}
-    for egress, node in place(wishes, pools, most).items():
+    members = facts.all(PoolMembers)
+    apart = homes_of(wishes, {row.pool: row.selected for row in members})
+    pools = {row.pool: row.tiers for row in members}
+    placed = place(wishes, pools, most, apart)
+    waiting = {egress.key for egress in rows if egress.waits and stays_at(egress)}
+    free = [wish._replace(stays="") if wish.name in waiting else wish for wish in wishes]
+    homes = place(free, pools, most, apart) if waiting else {}
+    for egress, node in placed.items():
         if not node:
             yield EgressOwner(egress, "", NO_ROOM)
         elif this and node == this.name and not quorum.has:
             yield EgressOwner(egress, "", NO_MAJORITY)
         else:
-            yield EgressOwner(egress, node)
-
-
-def _stays_at(egress: Egress) -> str:
-    """By its status, which all agents read."""
-    return egress.node if egress.stays and egress.held == egress.ip else ""
+            home = homes.get(egress, "") if egress in waiting else ""
+            yield EgressOwner(egress, node, home=home if home != node else "")
 
 
 FEATURE = AgentFeature(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -34,6 +35,16 @@ class Wish(NamedTuple):
     """Nodes that come before the ring's choice, in this order."""
     stays: str = ""
     """The Node that has it and keeps it as long as it can; empty: none."""
+    apart: str = ""
+    """Of these each is to have a Node of its own; empty: it does not matter."""
+
+
+class Home(NamedTuple):
+    """Where an address is that is to be apart from others, as long as its Node can hold it."""
+
+    node: str
+    others: frozenset[str]
+    """Nodes of the others, where it goes only if there is no other."""
 
 
 class Ring:
@@ -74,12 +85,13 @@ def place(
     wishes: Iterable[Wish],
     pools: Mapping[str, Sequence[Iterable[str]]],
     most: Callable[[str], int],
+    homes: Mapping[str, Home] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Name of each Egress -> its Node, empty if none has room. `pools` are their living Nodes, in groups of which the
     next counts if none of the one before has room; `most` is a Node's room.
 
     An address counts once on its Node, and has one, however many Egresses share it. An Egress whose pool is unknown is
-    left out. What stays where it is comes before what is to be placed.
+    left out. What stays where it is comes before what is to be placed. `homes` are those of Wishes that are to be apart.
     """
     held: dict[str, set[str]] = defaultdict(set)
     at: dict[tuple[str, str], str] = {}
@@ -100,11 +112,19 @@ def place(
             put(wish, at.get((wish.pool, wish.address), wish.stays))
     for wish in order:
         if (wish.pool, wish.address) not in at:
-            picks = (_pick(wish, group, has_room) for group in known[wish.pool])
+            picks = (_pick(wish, group, has_room, homes.get(wish.name)) for group in known[wish.pool])
             put(wish, next(filter(None, picks), ""))
     return {wish.name: at.get((wish.pool, wish.address), "") for wish in order}
 
 
-def _pick(wish: Wish, group: frozenset[str], has_room: Callable[[str], bool]) -> str:
+def _pick(
+    wish: Wish, group: frozenset[str], has_room: Callable[[str], bool], home: Home | None = None
+) -> str:
+    if home:
+        if home.node in group and has_room(home.node):
+            return home.node
+        alone = _pick(wish, group, lambda node: node not in home.others and has_room(node))
+        if alone:
+            return alone
     better = (node for node in (wish.stays, *wish.preferred) if node in group and has_room(node))
     return next(better, "") or ring(group).pick(wish.address, has_room)

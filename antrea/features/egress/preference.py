@@ -1,4 +1,4 @@
-"""What a user may wish of the place of an Egress IP, by annotations of the Egress: preferred Nodes, and when to go back.
+"""What a user may wish by annotations of an Egress: preferred Nodes, when to go back, the end of lost connections.
 
 Beyond upstream, where the ring of hashes alone decides.
 """
@@ -9,9 +9,10 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from antrea.apis.annotation import FAILBACK, PREFERRED_NODES
+from antrea.apis.annotation import FAILBACK, LOST_CONNECTIONS, PREFERRED_NODES
 from antrea.apis.core import Node
 from antrea.features.admission import Find, Warn
+from antrea.features.egress.lost import CONTINUE, RESET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,20 +39,22 @@ def doubts(annotations: Mapping[str, str], pool: str) -> Steps:
     if not pool and (PREFERRED_NODES in annotations or FAILBACK in annotations):
         yield Warn("annotations egress.antrea.io/... have no effect without spec.externalIPPool")
     value = annotations.get(FAILBACK, IMMEDIATE).strip()
-    if value == WHEN_IDLE:
-        yield Warn(f"annotation {FAILBACK}: {WHEN_IDLE} is not built yet, it counts as {IMMEDIATE}")
-    elif value not in (IMMEDIATE, NEVER):
+    if value not in (IMMEDIATE, WHEN_IDLE, NEVER):
+        known = f"{IMMEDIATE}, {WHEN_IDLE} or {NEVER}"
+        yield Warn(f"annotation {FAILBACK}: {value!r} is not {known}, it counts as {IMMEDIATE}")
+    lost = annotations.get(LOST_CONNECTIONS, CONTINUE).strip()
+    if lost not in (CONTINUE, RESET):
         yield Warn(
-            f"annotation {FAILBACK}: {value!r} is not {IMMEDIATE} or {NEVER}, it counts as {IMMEDIATE}"
+            f"annotation {LOST_CONNECTIONS}: {lost!r} is not {CONTINUE} or {RESET}, it counts as {CONTINUE}"
         )
     for name in preferred_nodes(annotations)[:MOST_LOOKED_UP]:
-        known = _NAME.fullmatch(name) and (yield Find(f"/api/v1/nodes/{name}", Node))
-        if not known:
+        found = _NAME.fullmatch(name) and (yield Find(f"/api/v1/nodes/{name}", Node))
+        if not found:
             yield Warn(f"annotation {PREFERRED_NODES}: there is no Node {name!r}")
 
 
 def _unknown(annotations: Mapping[str, str]) -> Iterator[str]:
-    known = {key.partition("/")[2]: key for key in (PREFERRED_NODES, FAILBACK)}
+    known = {key.partition("/")[2]: key for key in (PREFERRED_NODES, FAILBACK, LOST_CONNECTIONS)}
     group = PREFERRED_NODES.partition("/")[0]
     for key in sorted(annotations):
         whose, _, name = key.partition("/")

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
-from antrea.facts.egress import EgressOwner
+from antrea.facts.egress import EgressMark, EgressOwner
 from antrea.facts.member import Member, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
+from antrea.features.egress.bandwidth import limit_conditions
+from antrea.features.egress.duplicate import CONFLICT, conflict_conditions, other_host, sentence
+from antrea.features.egress.failback import failback_conditions
+from antrea.features.egress.gateway import gateway_conditions
+from antrea.features.egress.handover import is_awaited, is_ours
+from antrea.features.egress.mark import MOST
 from antrea.features.egress.placement import ring
 
 if TYPE_CHECKING:
@@ -26,27 +32,50 @@ ASSIGNED: Final = Condition(
     IP_ASSIGNED, "True", reason="Assigned", message="EgressIP is successfully assigned to EgressNode"
 )
 
+FULL: Final = f"translates {MOST} Egress IPs already, as many as there are marks: its Pods get no packet out"
+
 
 def egress_status(facts: Facts, egress: Egress) -> Iterator[Status]:
-    """Only of an address that is on this Node; with a pool, only if this Node is to hold it, or if none can."""
+    """Of an Egress of one address, only if that is on this Node; with a pool, only if this Node is to hold it, or if none can."""
     node = facts.get(ThisNode)
-    if node is None or not egress.ip:
+    if node is None or not egress.ip or egress.of:
         return
     here = facts.get(LocalAddress, egress.ip) is not None
+    limits = limit_conditions(facts, egress, node.name) if here else ()
+    if here and facts.get(EgressMark, egress.ip) is None:
+        if not egress.pool or is_ours(facts, egress, node):
+            yield said(egress, node.name, node.name, failed(f"Node {node.name} {FULL}"), *limits)
+        return
     if not egress.pool:
         if here:
-            yield said(egress, node.name, node.name)
+            again = (Condition(IP_ASSIGNED),) if egress.failed else ()
+            conflict = conflict_conditions(facts, egress) or _of_the_dead(facts, egress)
+            yield said(egress, node.name, node.name, *again, *conflict, *limits)
         return
-    owner = facts.get(EgressOwner, egress.name)
+    owner = facts.get(EgressOwner, egress.key)
     if owner is None:
         return
-    if owner.node == node.name and here:
-        yield said(egress, node.name, node.name, ASSIGNED)
+    conflict = conflict_conditions(facts, egress) if owner.node == node.name else ()
+    if owner.node == node.name and here and not is_awaited(facts, egress, node):
+        waits = failback_conditions(facts, egress, owner)
+        router = gateway_conditions(facts, egress, node.name)
+        yield said(egress, node.name, node.name, ASSIGNED, *conflict, *router, *waits, *limits)
+    elif not here and (mac := other_host(facts, egress) if owner.node == node.name else ""):
+        yield said(egress, node.name, "", failed(sentence(egress.ip, mac)), *conflict)
     elif not owner.node and teller(facts, egress, node.name) == node.name:
-        why = f"Failed to assign the IP to EgressNode: {owner.why}"
-        yield said(
-            egress, node.name, "", Condition(IP_ASSIGNED, "False", reason="AssignmentError", message=why)
-        )
+        yield said(egress, node.name, "", failed(owner.why))
+
+
+def _of_the_dead(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
+    """Of an address that this Node has while the status names one that died: with this the status is said anew."""
+    member = facts.get(Member, egress.node) if egress.node else None
+    return () if member is None or member.alive else (Condition(CONFLICT),)
+
+
+def failed(why: str) -> Condition:
+    """That no Node can hold an address, or translate it."""
+    message = f"Failed to assign the IP to EgressNode: {why}"
+    return Condition(IP_ASSIGNED, "False", reason="AssignmentError", message=message)
 
 
 def said(egress: Egress, node: str, holder: str, *conditions: Condition) -> Status:
@@ -55,9 +84,14 @@ def said(egress: Egress, node: str, holder: str, *conditions: Condition) -> Stat
         path=f"{EGRESSES}/{egress.name}",
         kind="Egress",
         manager=f"antrea-agent-{node}",
-        fields=(("egressNode", holder), ("egressIP", egress.ip if holder else "")),
+        fields=holder_fields(egress.ip, holder),
         conditions=conditions,
     )
+
+
+def holder_fields(ip: str, node: str) -> tuple[tuple[str, str], ...]:
+    """As upstream's status has them."""
+    return (("egressNode", node), ("egressIP", ip if node else ""))
 
 
 def teller(facts: Facts, egress: Egress, me: str) -> str:

@@ -18,7 +18,6 @@ from antrea.facts.node import ThisNode, Transport
 from antrea.features.egress.mark import CATEGORY, POOL
 from antrea.features.gate import EnabledGates
 from antrea.host import carrier
-from antrea.host.address import Address
 from antrea.host.link import Link, Vlan
 from antrea.host.rank import RECEIVES
 from antrea.host.route import Route, Rule
@@ -73,8 +72,8 @@ def mac_of(facts: Facts, node: ThisNode, link: Transport, device: str) -> str:
     return carrier.own_mac(node.name, device) if unique else link.mac
 
 
-def vlan_entries(facts: Facts, subnet: Subnet, ip: str) -> Iterator[Port | Vlan | Link | Sysctl | Address]:
-    """The device, and the address on it with the subnet's prefix, so that the kernel answers for it there."""
+def vlan_device(facts: Facts, subnet: Subnet) -> Iterator[Port | Vlan | Link | Sysctl]:
+    """On which the addresses are, with the subnet's prefix, so that the kernel answers for them there."""
     config, node, link = facts.get(AgentConfig), facts.get(ThisNode), facts.get(Transport)
     if config is None or node is None or link is None:
         return
@@ -83,7 +82,6 @@ def vlan_entries(facts: Facts, subnet: Subnet, ip: str) -> Iterator[Port | Vlan 
     yield Link(device, 0, mac=mac, category=CATEGORY)
     # replies come in here, though the way back to their sender may be another
     yield Sysctl(f"net/ipv4/conf/{device}/rp_filter", "2", CATEGORY)
-    yield Address(device, f"{ip}/{subnet.prefix}", CATEGORY)
 
 
 def route_entries(facts: Facts, subnet: Subnet, device: str) -> Iterator[Route]:

@@ -46,7 +46,7 @@ def took_over(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[TookOver
     if before in ("", node.name):
         return
     yield TookOver(
-        egress.name,
+        egress.key,
         (egress.ip, before),
         egress=egress.name,
         uid=egress.uid,

@@ -20,10 +20,12 @@ BLOCK = 256
 
 
 def read(text: str) -> Address | None:
-    """One address, an IPv4 address in IPv6 form as what it is; None if it is none."""
+    """One address, an IPv4 address in IPv6 form as what it is; None if it is none, or has a zone, which may be any text."""
     try:
         found = ip_address(text)
     except ValueError:
+        return None
+    if "%" in text:
         return None
     return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
 

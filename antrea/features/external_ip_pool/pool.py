@@ -25,6 +25,8 @@ class PoolRow(Fact, frozen=True):
     spans: tuple[Span, ...]
     uid: str = ""
     generation: int = 0
+    unanswered: bool = False
+    """Whether its status tells of a gateway that does not answer."""
 
     @property
     def key(self) -> str:
@@ -45,7 +47,8 @@ def pool_row(pool: ExternalIPPool) -> PoolRow:
         except Invalid:
             # it was stored before ranges were checked: nothing can lie in it
             continue
-    return PoolRow(pool.metadata.name, tuple(spans), pool.metadata.uid, pool.metadata.generation)
+    meta = pool.metadata
+    return PoolRow(meta.name, tuple(spans), meta.uid, meta.generation, bool(pool.status.conditions))
 
 
 WATCHED = (Watched(POOLS, ExternalIPPool, PoolRow, pool_row),)

@@ -147,7 +147,7 @@ FEATURE = ControllerFeature(
     name="Grouping",
     watched=(
         Watched("/api/v1/pods", core.Pod, Pod, pod_row),
-        Watched("/api/v1/namespaces", core.Namespace, Namespace, namespace_row),
+        Watched("/api/v1/namespaces", core.Namespace, Namespace, namespace_row, guards="its Pods"),
     ),
     units=(
         Unit(Pod, matches, by="labels", yields=(Matches,)),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     Network = IPv4Network | IPv6Network
 
 PORTS = 1 << 16
+IPV4, IPV6 = 32, 128
+"""Bits of an address."""
 PROTOCOLS: dict[str, tuple[Match, Match]] = {
     "TCP": (match.tcp, match.tcp6),
     "UDP": (match.udp, match.udp6),
@@ -34,8 +36,17 @@ def address_text(packed: bytes) -> str:
 
 
 def network(net: IPNet) -> Network:
-    """Raises ValueError."""
-    return ip_network(f"{address_text(net.ip)}/{net.prefix_length}", strict=False)
+    """Raises ValueError.
+
+    Where a controller of upstream was told IPv4 as IPv6, the length of its prefix is that of IPv6.
+    """
+    text = address_text(net.ip)
+    if net.prefix_length > IPV4 and ":" not in text:
+        found = IPv6Network((net.ip, net.prefix_length), strict=False)
+        if found.network_address.ipv4_mapped is None:
+            return found
+        return IPv4Network((text, net.prefix_length - IPV6 + IPV4), strict=False)
+    return ip_network(f"{text}/{net.prefix_length}", strict=False)
 
 
 def networks(block: IPBlock) -> list[Network]:

@@ -26,7 +26,15 @@ from antrea.features.network_policy.conjunction import (
     peer_flows,
     target_flows,
 )
+from antrea.features.network_policy.cut import Severed, looks, severed_flows
 from antrea.features.network_policy.packet_in import packet_in_entries
+from antrea.features.network_policy.peer_class import (
+    PeerClass,
+    Shared,
+    SharedAddress,
+    class_flows,
+    shared_groups,
+)
 from antrea.features.network_policy.place import IN, OUT, RANKS, Placed, placed_rules
 from antrea.features.network_policy.rule import (
     Conjunction,
@@ -161,11 +169,15 @@ FEATURE = AgentFeature(
         Unit(Rule, placed_rules, yields=(Placed,)),
         Unit(Rule, rule_conjunctions, yields=(Conjunction,)),
         Unit(PodInterface, target_conjunctions, yields=(Conjunction,)),
-        Unit(SentAddressMember, peer_conjunctions, yields=(Conjunction,)),
+        Unit(SentAddressMember, peer_conjunctions, yields=(Conjunction,), by="group"),
         Unit(PodInterface, isolation_flows),
         Unit(PodInterface, target_flows),
-        Unit(SentAddressMember, peer_flows),
+        Unit(Rule, shared_groups, yields=(Shared,), by="peer"),
+        Unit(SentAddressMember, peer_flows, yields=(SharedAddress,)),
+        Unit(SharedAddress, class_flows, yields=(PeerClass,), by="end"),
         Unit(Conjunction, conjunction_flows, yields=(Numbered,)),
+        Unit(PodInterface, looks),
+        Unit(Severed, severed_flows),
     ),
     watches=(
         ObjectKind("networkpolicies", SentPolicy, cp.NetworkPolicy, SentPolicy),

@@ -13,6 +13,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.address import address_text, networks, service_matches
 from antrea.features.network_policy.packet_in import told_drop
+from antrea.features.network_policy.peer_class import Shared, SharedAddress, class_matches
 from antrea.features.network_policy.place import (
     CLOSED,
     IN,
@@ -26,13 +27,21 @@ from antrea.features.network_policy.place import (
     rule_table,
     side,
 )
-from antrea.features.network_policy.rule import ALLOW, Conjunction, Rule, own_conjunctions, resolved, targets
+from antrea.features.network_policy.rule import (
+    ALLOW,
+    SIDES,
+    Conjunction,
+    Rule,
+    own_conjunctions,
+    resolved,
+    targets,
+)
 from antrea.features.network_policy.unenforced import missing, why_not
 from antrea.features.network_policy.verdict import verdict_flows
 from antrea.openflow import action
 from antrea.openflow.action import DROP
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import TARGET_OF_PORT
+from antrea.openflow.fields import CONJUNCTION_SHARE, TARGET_OF_PORT
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import dst, src
 from antrea.openflow.priority import Priority
@@ -85,7 +94,17 @@ def number(facts: Facts, found: Conjunction) -> int:
 def part(facts: Facts, rule: Rule, found: Conjunction, clause: int, *match: Match) -> Part:
     """`match` satisfies a clause of `rule`; every port is no clause."""
     here, clauses = place(facts, rule), SERVICE if found.services else TO
-    return Part(here.table, here.match, match, action.conjunction(number(facts, found), clause, clauses))
+    own = number(facts, found)
+    return Part(here.table, here.match, (*match, *share(own)), action.conjunction(own, clause, clauses))
+
+
+def share(own: int) -> tuple[Match, ...]:
+    """What all flows with conjunctions of this number match beside: no flow has more of them than a message holds.
+
+    They differ in nothing but the mask, under which every packet has 0: it meets one flow of each, and has the conjunctions of all.
+    """
+    mask = own // action.CONJUNCTIONS
+    return (CONJUNCTION_SHARE.within(0, mask),) if mask else ()
 
 
 def united(parts: Iterable[Part]) -> Iterator[Flow]:
@@ -152,12 +171,20 @@ def target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     )
 
 
-def peer_flows(facts: Facts, row: SentAddressMember) -> Iterator[Flow]:
-    """A member of a group of peers in the conjunctions of the rules that name the group."""
+def peer_flows(facts: Facts, row: SentAddressMember) -> Iterator[Flow | SharedAddress]:
+    """A member of a group of peers in the conjunctions of the rules that name the group; not of those that share it."""
     addresses = [address_text(packed) for packed in row.member.ips]
+    rules: list[Rule] = []
+    for direction in SIDES:
+        named = f"{row.group} {direction}"
+        if facts.get(Shared, named) is None:
+            rules += facts.by(Rule, "peer", named)
+            continue
+        for address in addresses:
+            yield SharedAddress(named, direction, address)
     yield from united(
         part(facts, rule, found, side(rule).peer, dst(address) if rule.egress else src(address))
-        for rule in facts.by(Rule, "peer", row.group)
+        for rule in rules
         if has_place(facts, rule)
         for found in own_conjunctions(facts, rule, row.member, target=False)
         for address in addresses
@@ -165,14 +192,14 @@ def peer_flows(facts: Facts, row: SentAddressMember) -> Iterator[Flow]:
 
 
 def conjunction_flows(facts: Facts, found: Conjunction) -> Iterator[Flow | Numbered]:
-    """What a conjunction has beside Pods: its networks and ports, what it does, and its counters."""
+    """What a conjunction has beside Pods: its networks, ports and shared peers, what it does, and its counters."""
     rule = facts.get(Rule, found.rule)
     if rule is None or not has_place(facts, rule):
         return
     versions = families(facts)
-    yield from united(
-        (*_network_parts(facts, rule, found, versions), *_port_parts(facts, rule, found, versions))
-    )
+    shared = (part(facts, rule, found, side(rule).peer, match) for match in class_matches(facts, rule))
+    networks, ports = _network_parts(facts, rule, found, versions), _port_parts(facts, rule, found, versions)
+    yield from united((*shared, *networks, *ports))
     yield from verdict_flows(facts, rule, number(facts, found), versions)
     yield Numbered(number(facts, found), rule.name, place(facts, rule).verdict)
 

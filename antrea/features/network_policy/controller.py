@@ -21,7 +21,7 @@ from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
 from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
 from antrea.features.grouping.selector import group_selector
-from antrea.features.network_policy.internal import Internal
+from antrea.features.network_policy.internal import Internal, cuts, told_annotations
 from antrea.features.network_policy.peer import ALL, group, has_named_port, peer, services
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class KubePolicy(Fact, frozen=True):
     uid: str
     generation: int
     spec: networking.NetworkPolicySpec
+    cuts: bool = False
+    """What it comes to forbid is cut."""
 
     @property
     def key(self) -> str:
@@ -84,7 +86,9 @@ class InternalKubePolicy(Internal, frozen=True):
 def policy_row(found: networking.NetworkPolicy) -> KubePolicy:
     """All of it counts."""
     meta = found.metadata
-    return KubePolicy(meta.namespace, meta.name, meta.uid, meta.generation, found.spec)
+    return KubePolicy(
+        meta.namespace, meta.name, meta.uid, meta.generation, found.spec, cuts=cuts(meta.annotations)
+    )
 
 
 def sides(spec: networking.NetworkPolicySpec) -> list[Side]:
@@ -128,7 +132,12 @@ def internal_policy(facts: Facts, policy: KubePolicy) -> Iterator[InternalKubePo
     chosen = {one.key: one for draft in drafts for one in draft.groups}
     yield from chosen.values()
     told = cp.NetworkPolicy(
-        metadata=ObjectMetadata(name=policy.uid, uid=policy.uid, generation=policy.generation),
+        metadata=ObjectMetadata(
+            name=policy.uid,
+            uid=policy.uid,
+            generation=policy.generation,
+            annotations=told_annotations(cuts=policy.cuts),
+        ),
         rules=tuple(_rules(policy, drafts, logging=home is not None and home.logs_policies)),
         applied_to_groups=(target.name,),
         source_ref=reference(policy),
@@ -182,7 +191,11 @@ FEATURE = ControllerFeature(
     name="NetworkPolicy",
     watched=(
         Watched(
-            "/apis/networking.k8s.io/v1/networkpolicies", networking.NetworkPolicy, KubePolicy, policy_row
+            "/apis/networking.k8s.io/v1/networkpolicies",
+            networking.NetworkPolicy,
+            KubePolicy,
+            policy_row,
+            guards="its own",
         ),
     ),
     units=(

@@ -14,6 +14,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import ClusterNode, Entity, Namespace, Pod
 from antrea.facts.group import Matches
 from antrea.features.grouping.member import address_member, entity_member, node_member, packed
+from antrea.features.network_policy.peer import MAPPED
 from antrea.features.network_policy.source_group import (
     ClusterGroupObject,
     GroupObject,
@@ -32,8 +33,8 @@ READS: frozenset[type[Fact]] = frozenset(
     (Pod, Namespace, ClusterNode, Entity, GroupObject, ClusterGroupObject)
 )
 BITS = 128
-MAPPED = packed("::ffff:0:0")[:12]
-"""How addresses of IPv4 begin."""
+DIGITS = 18
+"""Of a number of members or of a page, and of what is shown of one that is none."""
 
 
 def members(
@@ -70,9 +71,9 @@ def members(
 
 def _number(query: Mapping[str, str], key: str) -> int:
     value = query.get(key, "0") or "0"
-    if not value.isdecimal():
+    if not value.isdecimal() or len(value) > DIGITS:
         what = "number" if key == "page" else key
-        raise Invalid(key, f"received invalid page {what} {value} for pagination")
+        raise Invalid(key, f"received invalid page {what} {value[:DIGITS]} for pagination")
     return int(value)
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from antrea.apis import controlplane as cp
+from antrea.apis.annotation import FLUSH, ON_DENY
 from antrea.facts.fact import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Internal(Fact, frozen=True):
@@ -18,3 +24,13 @@ class Internal(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.found.metadata.name
+
+
+def cuts(found: Mapping[str, str]) -> bool:
+    """Whether a policy with these annotations cuts connections that it comes to forbid."""
+    return found.get(ON_DENY) == FLUSH
+
+
+def told_annotations(*, cuts: bool) -> dict[str, str]:
+    """Those that agents are told."""
+    return {ON_DENY: FLUSH} if cuts else {}

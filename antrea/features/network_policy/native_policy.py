@@ -19,7 +19,7 @@ from antrea.apis.crd.network_policy import (
 from antrea.apis.meta import ObjectMetadata
 from antrea.facts.fact import Fact
 from antrea.features.admission import Watched
-from antrea.features.network_policy.internal import Internal
+from antrea.features.network_policy.internal import Internal, cuts, told_annotations
 from antrea.features.network_policy.native_namespace import related
 from antrea.features.network_policy.native_peer import Chosen, applications, services, side, targets
 from antrea.features.network_policy.tier import CRD, DEFAULT, DEFAULT_TIERS, STATIC, TierRow
@@ -46,6 +46,8 @@ class NamespacedPolicy(Fact, frozen=True):
     spec: ClusterNetworkPolicySpec | NetworkPolicySpec
     created: str = ""
     """RFC 3339 in UTC; of policies that are equal otherwise, the older goes first."""
+    cuts: bool = False
+    """What it comes to forbid is cut."""
 
     @property
     def key(self) -> str:
@@ -96,7 +98,11 @@ def internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Fact]:
     )
     found = cp.NetworkPolicy(
         metadata=ObjectMetadata(
-            name=policy.uid, uid=policy.uid, generation=policy.generation, creation_timestamp=policy.created
+            name=policy.uid,
+            uid=policy.uid,
+            generation=policy.generation,
+            creation_timestamp=policy.created,
+            annotations=told_annotations(cuts=policy.cuts),
         ),
         rules=tuple(draft.rule for draft in drafts),
         applied_to_groups=_names(own),
@@ -161,13 +167,16 @@ def _rule(
 def _row(kind: type[NamespacedPolicy]) -> Callable[[Any], NamespacedPolicy]:
     def row(found: Any) -> NamespacedPolicy:
         meta = found.metadata
-        return kind(meta.namespace, meta.name, meta.uid, meta.generation, found.spec, meta.creation_timestamp)
+        born, cut = meta.creation_timestamp, cuts(meta.annotations)
+        return kind(meta.namespace, meta.name, meta.uid, meta.generation, found.spec, born, cut)
 
     return row
 
 
 cluster_policy_row, policy_row = _row(ClusterPolicy), _row(NamespacedPolicy)
 WATCHED = (
-    Watched(f"{CRD}/clusternetworkpolicies", ClusterNetworkPolicy, ClusterPolicy, cluster_policy_row),
-    Watched(f"{CRD}/networkpolicies", NetworkPolicy, NamespacedPolicy, policy_row),
+    Watched(
+        f"{CRD}/clusternetworkpolicies", ClusterNetworkPolicy, ClusterPolicy, cluster_policy_row, guards="all"
+    ),
+    Watched(f"{CRD}/networkpolicies", NetworkPolicy, NamespacedPolicy, policy_row, guards="its own"),
 )

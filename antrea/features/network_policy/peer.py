@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from functools import lru_cache
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from antrea.apis.controlplane import IPBlock, IPNet, NetworkPolicyPeer, Service
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 UUIDS = uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115").bytes
 """Upstream's name space of what is named after its content."""
 RECENT = 1024
+MAPPED = packed("::ffff:0:0")[:12]
+"""What IPv4 addresses begin with in 16 bytes, and in IPv6."""
+BEFORE_IPV4 = 8 * len(MAPPED)
 ALL = NetworkPolicyPeer(
     ip_blocks=(IPBlock(cidr=IPNet(ip=packed("::ffff:0:0"))), IPBlock(cidr=IPNet(ip=packed("::"))))
 )
@@ -48,9 +52,18 @@ def uuid_of(content: str) -> str:
 
 
 def network(cidr: str) -> IPNet:
-    """A CIDR, its host bits as they were written. Raises ValueError."""
+    """A CIDR, its host bits as they were written. Raises ValueError.
+
+    IPv4 that is written as IPv6 (`::ffff:10.0.0.0/104`) is IPv4, as Go's net.IPNet takes it; what is wider has other
+    addresses, too, and is IPv6.
+    """
     ip, _, length = cidr.partition("/")
-    return IPNet(ip=packed(ip), prefix_length=int(length))
+    found, bits = packed(ip), int(length)
+    if ":" not in ip or not found.startswith(MAPPED):
+        return IPNet(ip=found, prefix_length=bits)
+    if bits < BEFORE_IPV4:
+        return IPNet(ip=ip_network(cidr, strict=False).network_address.packed, prefix_length=bits)
+    return IPNet(ip=found, prefix_length=bits - BEFORE_IPV4)
 
 
 def block(found: networking.IPBlock | CrdBlock) -> IPBlock:

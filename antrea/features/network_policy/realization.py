@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MANAGER = "antrea-controller"
 LONGEST = 256
 """Characters of a message that tells of failures."""
+REALIZED = "realizedGeneration"
 NESTED = "ChildGroupsNestingExceeded"
 
 
@@ -76,7 +77,10 @@ def noted(facts: Facts, found: report.NetworkPolicyStatus) -> None:
 
 
 def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
-    """Phase, numbers of Nodes and conditions; reports on other generations do not count."""
+    """Phase, numbers of Nodes and conditions; reports on other generations do not count.
+
+    `realizedGeneration` (ours) is written when a generation is realized, and stays while a later one is under way.
+    """
     source, nodes = span.source, frozenset(span.nodes)
     told = [
         one
@@ -85,6 +89,7 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
     ]
     failed = sorted(f'"{one.node}":"{one.message}"' for one in told if one.failure)
     current = len(told) - len(failed)
+    phase = _phase(span, current, len(failed))
     collection = (
         f"namespaces/{source.namespace}/networkpolicies" if source.namespace else "clusternetworkpolicies"
     )
@@ -93,11 +98,13 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
         kind="NetworkPolicy" if source.namespace else "ClusterNetworkPolicy",
         manager=MANAGER,
         fields=(
-            ("phase", _phase(span, current, len(failed))),
+            ("phase", phase),
             ("observedGeneration", span.generation),
             ("currentNodesRealized", current),
             ("desiredNodesRealized", len(span.nodes)),
+            *(((REALIZED, span.generation),) if phase == "Realized" else ()),
         ),
+        keeps=(REALIZED,),
         conditions=(_realizable(span.stranger), _failure(failed)),
     )
 

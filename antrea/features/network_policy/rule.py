@@ -16,6 +16,7 @@ import msgspec
 from antrea.apis import controlplane as cp
 from antrea.facts.fact import Fact
 from antrea.features.feature import Realised
+from antrea.features.network_policy.internal import cuts
 from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember, SentPolicy
 from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from antrea.facts.ovs import PodInterface
 
 EGRESS, ALLOW = "Out", "Allow"
+NAMED = "named"
+"""Beside a group, in place of the direction: rules whose ports have the numbers that its members give them."""
+SIDES = ("In", EGRESS, NAMED)
 LONGEST = 36
 """Characters of a UID."""
 
@@ -66,9 +70,11 @@ class Rule(Fact, frozen=True):
     """None: a rule of Kubernetes, where all that is allowed is, and the rest is not."""
     logging: bool = False
     """Whether the agent hears of connections that it decides."""
+    cuts: bool = False
+    """Whether connections that stand are cut when it forbids them."""
     indexes: ClassVar[Mapping[str, Callable[[Rule], Iterable[Hashable]]]] = {
         "applied": lambda row: row.applied,
-        "peer": lambda row: row.peer.address_groups,
+        "peer": lambda row: row.peers,
     }
 
     @property
@@ -94,6 +100,17 @@ class Rule(Fact, frozen=True):
     def named(self) -> bool:
         """Whether it has a port that each Pod may give another number."""
         return any(isinstance(service.port, str) for service in self.services)
+
+    @property
+    def by_member(self) -> bool:
+        """Whether its ports have the numbers that its peers give them."""
+        return self.egress and self.named
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The groups of its peers, with what tells apart rules that may share their addresses."""
+        side = NAMED if self.by_member else self.direction
+        return tuple(f"{group} {side}" for group in self.peer.address_groups)
 
 
 class Stated(Fact, frozen=True):
@@ -203,8 +220,9 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[Rule | Stated]:
             _order(found, rule),
             rule.enable_logging,
         )
-        name = digest(*content)
-        yield Rule(name, *content)
+        cut = cuts(found.metadata.annotations)
+        name = digest(*content, *(["cuts"] if cut else ()))
+        yield Rule(name, *content, cuts=cut)
         yield Stated(policy.key, number, name)
 
 
@@ -235,8 +253,10 @@ def target_conjunctions(facts: Facts, pod: PodInterface) -> Iterator[Conjunction
             yield from _of_ports(rule, member.ports)
 
 
-def peer_conjunctions(facts: Facts, row: SentAddressMember) -> Iterator[Conjunction]:
-    """Of rules on what is sent to this peer, for the numbers it gives to the ports that they name."""
-    for rule in facts.by(Rule, "peer", row.group):
-        if rule.named and rule.egress:
-            yield from _of_ports(rule, row.member.ports)
+def peer_conjunctions(facts: Facts, group: str) -> Iterator[Conjunction]:
+    """Of rules on what is sent to peers of this group, for the numbers they give to the ports that rules name."""
+    found = facts.by(Rule, "peer", f"{group} {NAMED}")
+    members = facts.by(SentAddressMember, "group", group) if found else []
+    for ports in dict.fromkeys(row.member.ports for row in members):
+        for rule in found:
+            yield from _of_ports(rule, ports)

@@ -191,8 +191,8 @@ def _row(kind: type[GroupObject]) -> Callable[[Any], GroupObject]:
 
 cluster_group_row, group_row = _row(ClusterGroupObject), _row(GroupObject)
 WATCHED = (
-    Watched(f"{CRD}/clustergroups", ClusterGroup, ClusterGroupObject, cluster_group_row),
-    Watched(f"{CRD}/groups", Group, GroupObject, group_row),
+    Watched(f"{CRD}/clustergroups", ClusterGroup, ClusterGroupObject, cluster_group_row, guards="all"),
+    Watched(f"{CRD}/groups", Group, GroupObject, group_row, guards="its own"),
 )
 UNITS = (
     Unit(ClusterGroupObject, source_group, yields=(SourceGroup, GroupSelector)),

@@ -94,7 +94,11 @@ def _use(kind: type[TierUse]) -> Callable[[Any], TierUse]:
     return lambda policy: kind(policy.metadata.namespace, policy.metadata.name, policy.spec.tier)
 
 
-TIERS = Watched(f"{CRD}/tiers", Tier, TierRow, lambda tier: TierRow(tier.metadata.name, tier.spec.priority))
+def _row(tier: Tier) -> TierRow:
+    return TierRow(tier.metadata.name, tier.spec.priority)
+
+
+TIERS = Watched(f"{CRD}/tiers", Tier, TierRow, _row, guards="all")
 WATCHED = (
     TIERS,
     Watched(f"{CRD}/clusternetworkpolicies", _PolicyRef, TierUse, _use(TierUse)),

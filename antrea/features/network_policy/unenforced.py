@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.facts.lacking import Lacking
 from antrea.facts.ovs import PodInterface
+from antrea.features.network_policy.peer_class import SharedAddress
 from antrea.features.network_policy.place import has_place
 from antrea.features.network_policy.rule import Conjunction
 from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember
@@ -35,6 +36,7 @@ def missing(facts: Facts) -> Missing:
         "conjunction_flows": _conjunction,
         "target_flows": _target,
         "peer_flows": _peer,
+        "class_flows": _class,
     }
     for row in facts.all(Lacking):
         if row.unit in note:
@@ -56,6 +58,11 @@ def _target(facts: Facts, found: Missing, row: Lacking) -> None:
 def _peer(facts: Facts, found: Missing, row: Lacking) -> None:
     if (member := facts.get(SentAddressMember, row.row)) is not None:
         found.peers[member.group] = row.why
+
+
+def _class(facts: Facts, found: Missing, row: Lacking) -> None:
+    known = facts.by(SharedAddress, "end", row.row)
+    found.peers.update((one.named.rpartition(" ")[0], row.why) for one in known)
 
 
 def why_not(facts: Facts, lacks: Missing, rule: Rule, interface: str | None = None) -> str:

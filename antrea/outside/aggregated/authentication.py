@@ -175,7 +175,7 @@ class Authentication:
 
     async def _reviewed(self, token: str) -> User:
         kube = self._kube
-        if kube is None:
+        if kube is None or not token.isascii():
             raise Answered(401, "Unauthorized")
         try:
             known = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -1,7 +1,8 @@
 """Accepts TLS connections of a bounded number, and drops those that do not get to their first request in time.
 
-Who has not asked anything yet costs others nothing: of too many such connections the oldest goes. A connection's TLS
-buffers are small, because thousands of watches are open and idle (asyncio's own take 256 KiB each).
+Who has not asked anything yet costs others nothing: of too many such connections the oldest goes. One that is ready to be
+asked over may wait as long as any idle one: clients keep spare connections. A connection's TLS buffers are small, because
+thousands of watches are open and idle (asyncio's own take 256 KiB each).
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Limits(msgspec.Struct, frozen=True):
     new: int = 1000
     """Connections without a request so far."""
     first_request_seconds: float = 10.0
-    """From the TCP handshake to the end of the first request's headers."""
+    """From the handshake of TCP to the end of that of TLS; from the first byte of the first request to its last header."""
+    idle_seconds: float = 120.0
+    """Longer than clients keep an idle connection (90 s in Go), so that none asks over one that is just being closed."""
 
 
 class _Connection:
@@ -83,7 +86,7 @@ class Listener:
         self._new.pop(peer, None)
 
     async def run(self) -> None:
-        """Until cancelled; then all connections end."""
+        """Until cancelled; then those end over which nothing was asked."""
         tls_buffer.keep_small(TLS_BUFFER)
         _many_files()
         loop = asyncio.get_running_loop()
@@ -103,9 +106,14 @@ class Listener:
                 self._take(plain, peer, loop.time())
         finally:
             sweeping.cancel()
-            for connection in list(self._all.values()):
-                connection.abort()
             self._listening.close()
+            for connection in list(self._new.values()):
+                connection.abort()
+
+    def end(self) -> None:
+        """Drop all connections, whatever is going on over them."""
+        for connection in list(self._all.values()):
+            connection.abort()
 
     def _take(self, plain: socket.socket, peer: Peer, now: float) -> None:
         if len(self._new) >= self._limits.new or (len(self._all) >= self._limits.connections and self._new):
@@ -137,7 +145,7 @@ class Listener:
 
         def inside() -> asyncio.Protocol:
             connection.plain = None
-            return _Inside(self._protocol(), connection, lambda: self._forget(peer, connection))
+            return _Inside(self._protocol(), connection, self._limits, lambda: self._forget(peer, connection))
 
         try:
             _tuned(plain)
@@ -165,19 +173,20 @@ class Listener:
         while True:
             await asyncio.sleep(min(1.0, self._limits.first_request_seconds))
             for peer, connection in list(self._new.items()):
-                if connection.deadline > loop.time():
-                    break
-                self._drop(peer)
+                if connection.deadline <= loop.time():
+                    self._drop(peer)
 
 
 class _Inside(asyncio.Protocol):
-    """The protocol inside TLS, and a word when its connection is lost."""
+    """The protocol inside TLS, the time that its connection has, and a word when that is lost."""
 
-    def __init__(self, inner: asyncio.Protocol, connection: _Connection, lost: Callable[[], None]) -> None:
+    def __init__(
+        self, inner: asyncio.Protocol, connection: _Connection, limits: Limits, lost: Callable[[], None]
+    ) -> None:
         self._inner = inner
         self._connection = connection
+        self._limits = limits
         self._lost = lost
-        self.data_received = inner.data_received  # type: ignore[method-assign]
         self.eof_received = inner.eof_received  # type: ignore[method-assign]
         self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
         self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
@@ -185,8 +194,18 @@ class _Inside(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # before anybody hears of it: closed instead of aborted, it would wait 30 s for the client's farewell
         self._connection.transport = made = cast("asyncio.Transport", transport)
+        self._has(self._limits.idle_seconds)
         made.set_write_buffer_limits(high=WRITE_BUFFER)
         self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._has(self._limits.first_request_seconds)
+        # from now on without a detour
+        self.data_received = self._inner.data_received  # type: ignore[method-assign]
+        self._inner.data_received(data)
+
+    def _has(self, seconds: float) -> None:
+        self._connection.deadline = asyncio.get_running_loop().time() + seconds
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._inner.connection_lost(exc)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
+from antrea.apis.null import without_nulls
 from antrea.outside.aggregated.form import Json, Metadata, Table
 from antrea.outside.aggregated.status import Answered
 
@@ -97,10 +98,18 @@ def read(text: bytes, content_type: str, struct: type[Any]) -> Any:
         )
     try:
         if media in (JSON, ""):
-            return msgspec.json.decode(text, type=struct)
-        return msgspec.yaml.decode(_without_aliases(text), type=struct)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as why:
+            return _json(text, struct)
+        return msgspec.convert(without_nulls(msgspec.yaml.decode(_without_aliases(text))), struct)
+    except (msgspec.DecodeError, ValueError, RecursionError, yaml.YAMLError) as why:
         raise Answered(400, f"{struct.__name__}: the body is not understood: {why}") from why
+
+
+def _json(text: bytes, struct: type[Any]) -> Any:
+    """Clients in Go write nulls, `creationTimestamp` above all."""
+    try:
+        return msgspec.json.decode(text, type=struct)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(msgspec.json.decode(text)), struct)
 
 
 def _without_aliases(text: bytes) -> bytes:

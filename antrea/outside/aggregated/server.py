@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from aiohttp import web
@@ -41,9 +41,9 @@ LINE, HEADERS = 16 << 10, 64 << 10
 REQUEST_SECONDS = 60.0
 DOWNLOAD = "download"
 """A part of a resource that is large."""
+END_SECONDS = 5.0
+"""For what is being answered when the server ends: longer than a webhook may take."""
 DEFAULT = Limits()
-IDLE_SECONDS = 120.0
-"""Longer than clients keep an idle connection (90 s in Go), so that none asks over one that is just being closed."""
 
 
 class Answers(Protocol):
@@ -82,6 +82,8 @@ class Server:
         self._openapi = openapi
         self._limits = limits
         self._listener: Listener | None = None
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._ends = False
 
     @property
     def connections(self) -> int:
@@ -89,19 +91,19 @@ class Server:
         return self._listener.connections if self._listener else 0
 
     async def run(self, listening: socket.socket, tls: ssl.SSLContext) -> None:
-        """Serve until cancelled."""
+        """Serve until cancelled; then requests that are being answered have a little time, and watches none."""
         app = web.Application(client_max_size=MOST_BODY, handler_args={"access_log": None})
         app.router.add_route("*", "/{path:.*}", self._handle)
-        app.on_response_prepare.append(_for_its_caller_alone)
+        app.on_response_prepare.append(self._headed)
         runner = web.AppRunner(
             app,
             access_log=None,
             handler_cancellation=True,
-            keepalive_timeout=IDLE_SECONDS,
+            keepalive_timeout=self._limits.idle_seconds,
             max_line_size=LINE,
             max_field_size=HEADERS,
             lingering_time=1,
-            shutdown_timeout=2,
+            shutdown_timeout=END_SECONDS,
         )
         await runner.setup()
         assert runner.server is not None  # noqa: S101 (made by setup)
@@ -109,7 +111,29 @@ class Server:
         try:
             await self._listener.run()
         finally:
+            self._end_streams()
             await runner.cleanup()
+            self._listener.end()
+
+    async def farewell(self, seconds: float) -> None:
+        """Go on for so long, for callers that do not know yet: watches end, and after an answer its connection does."""
+        self._ends = True
+        self._end_streams()
+        await asyncio.sleep(seconds)
+
+    def _end_streams(self) -> None:
+        for stream in self._streams:
+            stream.cancel()
+
+    async def _stream(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
+        """What ends by itself."""
+        stream = asyncio.current_task()
+        assert stream is not None  # noqa: S101 (it runs)
+        self._streams.add(stream)
+        try:
+            return await self._answered(request, asked)
+        finally:
+            self._streams.discard(stream)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         transport = request.transport
@@ -119,8 +143,7 @@ class Server:
             self._listener.asked(transport.get_extra_info("peername"))
         asked = attributes(request.method, request.path, request.query)
         if asked.verb == "watch" or asked.subresource == DOWNLOAD:
-            # they end by themselves
-            return await self._answered(request, asked)
+            return await self._stream(request, asked)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 response = await self._answered(request, asked)
@@ -169,8 +192,19 @@ class Server:
         if method == "GET" and (known := self._document(request, path)):
             return known
         if asked.resource:
+            if self._ends:
+                raise Unavailable("this replica of the server ends, try again")
             return await self._objects.answer(request, asked)
         return web.Response(status=404, text="404 page not found\n")
+
+    async def _headed(self, _: web.Request, response: web.StreamResponse) -> None:
+        """No cache keeps it, no browser guesses what it is, and nobody learns what serves; as upstream's API machinery has it."""
+        response.headers.setdefault("Cache-Control", "no-cache, private")
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers.popall("Server", None)
+        if self._ends:
+            response.force_close()
+            response.headers["Connection"] = "close"
 
     def _document(self, request: web.Request, path: str) -> web.Response | None:
         accept = request.headers.get("Accept", "")
@@ -192,13 +226,6 @@ class Server:
             paths = sorted({*self._paths, *self._discovery, *self._openapi})
             return _constant(request, msgspec.json.encode({"paths": paths}), "application/json")
         return None
-
-
-async def _for_its_caller_alone(_: web.Request, response: web.StreamResponse) -> None:
-    """No cache keeps it, no browser guesses what it is, and nobody learns what serves; as upstream's API machinery has it."""
-    response.headers.setdefault("Cache-Control", "no-cache, private")
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers.popall("Server", None)
 
 
 def _constant(request: web.Request, body: bytes, media: str) -> web.Response:

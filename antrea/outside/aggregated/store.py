@@ -43,6 +43,8 @@ class Store:
         self._processed: dict[str, int] = {}
         """By Node."""
         self._waiting: list[Callable[[], None]] = []
+        self.listeners: list[Callable[[str, Any], None]] = []
+        """Called with the key and what is put; with None once it is dropped."""
 
     def put(self, key: str, found: Any, span: frozenset[str] = NOBODY, places: Sequence[str] = ()) -> None:
         """`found` is what there is now, and the Nodes `span` need it.
@@ -54,6 +56,8 @@ class Store:
         after = (GroupRow if self.resource.members else Row).of(self.resource, found, span, places)
         self._rows[key] = after
         self._publish(key, before, after, after.since(before) if before else None)
+        for tell in self.listeners:
+            tell(key, found)
 
     def change(
         self,
@@ -77,6 +81,8 @@ class Store:
         if before is not None:
             self.version += 1
             self._publish(key, before, None, None)
+            for tell in self.listeners:
+                tell(key, None)
 
     def sync(self) -> None:
         """A whole pass has filled it: what waits for that may begin."""

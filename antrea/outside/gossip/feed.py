@@ -55,7 +55,7 @@ class GossipFeed:
         """What runs now."""
         self._keys: Sequence[bytes] = ()
         self._peers: Mapping[str, str] = {}
-        self._seen: dict[str, bool] = {}
+        self._seen: dict[str, bool | None] = {}
         """What BFD said of switches."""
         self._lock = threading.Lock()
         self._thread: asyncio.AbstractEventLoop | None = None
@@ -73,15 +73,15 @@ class GossipFeed:
         self._keys = keys
         self._in_thread(self._arm)
 
-    def saw(self, node: str, up: bool | None) -> None:
-        """BFD found a switch up or down; None: it looks there no more."""
+    def saw(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
+        """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
 
         def see() -> None:
             self._seen.pop(node, None)
-            if up is not None:
+            if up is not None or unsure:
                 self._seen[node] = up
             if self.gossip:
-                self.gossip.saw(node, up)
+                self.gossip.saw(node, up, unsure=unsure)
 
         self._in_thread(see)
 
@@ -138,7 +138,7 @@ class GossipFeed:
         self.gossip = Gossip(self._me, self._address, self._port, changed=self._changed)
         self._arm()
         for node, up in self._seen.items():
-            self.gossip.saw(node, up)
+            self.gossip.saw(node, up, unsure=up is None)
         try:
             await self.gossip.run()
         except Unavailable as why:
@@ -191,10 +191,8 @@ class GossipFeed:
 
     async def _follow(self, facts: Facts) -> None:
         """Tell the thread of Nodes that come and go."""
-        heard = asyncio.Event()
-        facts.listeners.append(heard.set)
         before: Mapping[str, str] | None = None
-        try:
+        with facts.news() as heard:
             while True:
                 heard.clear()
                 now = addresses(facts.all(ClusterNode), self._me, self._address)
@@ -205,8 +203,6 @@ class GossipFeed:
                         facts.drop(Member, gone, urgent=True)
                 await heard.wait()
                 await asyncio.sleep(LOOK_SECONDS)
-        finally:
-            facts.listeners.remove(heard.set)
 
 
 def _gone(facts: Facts, row: Member) -> None:

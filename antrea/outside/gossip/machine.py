@@ -69,9 +69,9 @@ class Machine:
         self.swim.tick(now)
         self._seal(now)
 
-    def saw(self, now: float, name: str, up: bool | None) -> None:
-        """BFD found a switch up or down; None: it looks there no more."""
-        self.swim.saw(name, up)
+    def saw(self, now: float, name: str, up: bool | None, *, unsure: bool = False) -> None:
+        """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
+        self.swim.saw(name, up, unsure=unsure)
         self._seal(now)
 
     def leave(self, now: float) -> None:

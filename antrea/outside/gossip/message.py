@@ -44,7 +44,9 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     node: Name
     number: Count
     up: bool | None
-    """None: nothing any more."""
+    """None: it says nothing of that."""
+    unsure: bool = False
+    """It looks, and may say soon."""
 
 
 Views: TypeAlias = Annotated[tuple[View, ...], Meta(max_length=20_000)]

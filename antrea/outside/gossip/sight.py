@@ -11,6 +11,7 @@ restarting. So a member counts by what most of its observers see, and by whether
 | down | has just begun to listen | the same, without delay |
 | nobody sees it | any | gossip alone decides |
 
+Who is unsure, because his session comes up again, is one of the observers: one who errs beside him is not most of them.
 If so many are down that they are no minority of those seen, it is BFD that fails: nobody is set aside.
 """
 
@@ -48,10 +49,10 @@ class Sights:
         self.aside: frozenset[str] = frozenset()
         """Members whose switch has been down for long though their agent answers."""
 
-    def own(self, node: str, up: bool | None) -> None:
-        """This member sees a switch, sees it no longer (False), or looks there no more (None)."""
+    def own(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
+        """This member sees a switch, sees it no longer (False), is `unsure`, or looks there no more (None)."""
         self._number += 1
-        self._keep(View(self._me, node, self._number, up))
+        self._keep(View(self._me, node, self._number, up, unsure))
 
     def hear(self, view: View) -> None:
         """Somebody's view, perhaps one of our own from an earlier life, which we override."""
@@ -60,7 +61,7 @@ class Sights:
         if view.observer == self._me:
             if known is None or known.number < view.number:
                 self._number = max(self._number, view.number)
-                self.own(view.node, known.up if known else None)
+                self.own(view.node, known.up if known else None, unsure=bool(known and known.unsure))
         elif (known.number < view.number) if known else len(held) < OBSERVERS:
             self._keep(view)
 
@@ -102,19 +103,21 @@ class Sights:
 
     def is_up(self, node: str, counts: Callable[[str], bool]) -> bool:
         """Whether most observers that count see its switch."""
-        up, down = self._count(node, counts)
+        up, down, _ = self._count(node, counts)
         return up > down
 
     def look(self, now: float, counts: Callable[[str], bool]) -> Iterator[tuple[str, float]]:
         """Members whose switch is down, and since when; `counts` says whose views are current."""
         before = self._down
         tally = {node: self._count(node, counts) for node in self._views}
-        self._down = {node: before.get(node, now) for node, (up, down) in tally.items() if down > up}
-        self._seen_up |= {node for node, (up, down) in tally.items() if up > down}
+        self._down = {
+            node: before.get(node, now) for node, (up, down, unsure) in tally.items() if down > up + unsure
+        }
+        self._seen_up |= {node for node, (up, down, _) in tally.items() if up > down}
         long = {node for node, since in self._down.items() if now - since >= self._timing.switch}
         # nobody sees a switch down that he has not seen up: who has only just begun to listen came too late for that
         long |= self._down.keys() - self._seen_up
-        seen = sum(up + down > 0 for up, down in tally.values())
+        seen = sum(up + down > 0 for up, down, _ in tally.values())
         self.aside = frozenset(long) if 2 * len(self._down) < seen else frozenset()
         yield from self._down.items()
 
@@ -126,6 +129,8 @@ class Sights:
         self._views.setdefault(view.node, {})[view.observer] = view
         self._telling[view.node, view.observer] = 0
 
-    def _count(self, node: str, counts: Callable[[str], bool]) -> tuple[int, int]:
-        seen = [view.up for view in self._views.get(node, {}).values() if counts(view.observer)]
-        return seen.count(True), seen.count(False)
+    def _count(self, node: str, counts: Callable[[str], bool]) -> tuple[int, int, int]:
+        """How many see its switch up, how many down, and how many are unsure."""
+        views = [view for view in self._views.get(node, {}).values() if counts(view.observer)]
+        seen = [view.up for view in views]
+        return seen.count(True), seen.count(False), sum(view.unsure for view in views)

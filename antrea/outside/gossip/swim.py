@@ -140,9 +140,9 @@ class Swim:
         self._is_counted = False
         self.sights.keep_only({self.me, *wanted})
 
-    def saw(self, name: str, up: bool | None) -> None:
-        """BFD found a switch up or down; None: it looks there no more."""
-        self.sights.own(name, up)
+    def saw(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
+        """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
+        self.sights.own(name, up, unsure=unsure)
         self._is_counted = False
         self._tell_views(self._some(TOLD_AT_ONCE))
 

@@ -67,9 +67,9 @@ class Gossip:
         """Shared keys, the first one for sealing."""
         self.machine.keys(keys)
 
-    def saw(self, name: str, up: bool | None) -> None:
-        """BFD found a switch up or down; None: it looks there no more."""
-        self.machine.saw(now(), name, up)
+    def saw(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
+        """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
+        self.machine.saw(now(), name, up, unsure=unsure)
         self._changed(self, self._flush())
 
     def leave(self) -> None:

@@ -241,7 +241,7 @@ async def test_agent_api_knows_clients_by_a_certificate_of_the_cluster(
         reviews((tmp_path / "ca.crt").read_text()) as (_, kube),
         served(view, tmp_path / "token", kube, auditor) as session,
     ):
-        deadline = asyncio.get_running_loop().time() + 10
+        deadline = asyncio.get_running_loop().time() + 60
         while (status := (await session.get("/metrics"))[0]) != 200:
             # the connection before the CA was known is not asked for a certificate
             assert (status, asyncio.get_running_loop().time() < deadline) == (403, True)

@@ -15,13 +15,14 @@ from antrea.apis.core import ObjectMeta
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.facts.egress import Egress, EgressOwner, Parted
+from antrea.facts.egress import Announced, Egress, EgressOwner, Parted
 from antrea.facts.member import ClusterNode, Leaving, Member
 from antrea.facts.node import LocalAddress
-from antrea.features.egress.handover import Part
+from antrea.features.egress.handover import Part, Receive
 from antrea.features.egress.takeover import Cause, TookOver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 NODE = ClusterNode("n1", ("192.0.2.1",), ("192.0.2.1",))
@@ -41,20 +42,41 @@ class Api:
         return kind(self.pod) if self.pod else None
 
 
-class Gossip:
-    """Stands where gossip stands: it counts goodbyes, after which another Node takes the address over."""
+class Clock:
+    """Time that passes only while the agent sleeps; what is due by then happens before it wakes."""
 
-    def __init__(self, facts: Facts, file: Path) -> None:
-        self.facts, self.file = facts, file
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._due: list[tuple[float, Callable[[], None]]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def later(self, seconds: float, do: Callable[[], None]) -> None:
+        self._due.append((self.now + seconds, do))
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        while self._due and self._due[0][0] <= self.now:
+            self._due.pop(0)[1]()
+
+
+class Gossip:
+    """Stands where gossip stands: it counts goodbyes, after which another Node is found, and takes the address over."""
+
+    def __init__(self, facts: Facts, file: Path, clock: Clock) -> None:
+        self.facts, self.file, self.clock = facts, file, clock
         self.left = 0
+        self.finds = self.takes = True
 
     def leave(self) -> None:
         assert self.facts.get(Leaving)
         assert self.file.exists()
         self.left += 1
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.1, self.facts.put, EgressOwner("web", "n2"))
-        loop.call_later(0.5, self.facts.drop, LocalAddress, IP)
+        if self.finds:
+            self.clock.later(0.1, lambda: self.facts.put(EgressOwner("web", "n2")))
+        if self.takes:
+            self.clock.later(0.5, lambda: self.facts.drop(LocalAddress, IP))
 
 
 STAYS, ENDS = (
@@ -83,9 +105,18 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Ending) -> tuple
     config = AgentConfig(ovs_run_dir=str(tmp_path), ovs_datapath_type=end.datapath)
     kube: Any = Api(end.pod, away=end.away)
     mine = Handover(facts, kube, config, "n1")
-    gossip: Any = Gossip(facts, tmp_path / handover.ENDING)
+    gossip: Any = Gossip(facts, tmp_path / handover.ENDING, Clock())
     mine.gossip = gossip
     return mine, gossip
+
+
+async def farewell(mine: Handover, gossip: Gossip, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Seconds that it takes by the clock of these two."""
+    with monkeypatch.context() as patch:
+        patch.setattr(handover, "time", gossip.clock)
+        patch.setattr(asyncio, "sleep", gossip.clock.sleep)
+        await mine.farewell()
+    return gossip.clock.now
 
 
 CORDONED = msgspec.structs.replace(NODE, cordoned=True)
@@ -108,20 +139,21 @@ async def test_an_agent_says_goodbye_if_its_node_is_to_do_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Ending, goodbyes: int
 ) -> None:
     mine, gossip = agent(tmp_path, monkeypatch, end)
-    began = time.monotonic()
-    await mine.farewell()
-    taken = time.monotonic() - began
+    taken = await farewell(mine, gossip, monkeypatch)
     assert (gossip.left, gossip.file.exists()) == (goodbyes, False)
-    assert taken < 0.4 if not goodbyes else 0.5 <= taken < handover.FAREWELL_SECONDS
+    assert 0.5 <= taken < handover.FAREWELL_SECONDS if goodbyes else taken == 0
     assert (mine._facts.get(LocalAddress, IP) is None) == bool(goodbyes)
 
 
+@pytest.mark.parametrize(
+    ("finds", "at_least"), [(True, handover.FAREWELL_SECONDS), (False, handover.THINK_SECONDS)]
+)
 async def test_an_agent_whose_addresses_nobody_takes_ends_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finds: bool, at_least: float
 ) -> None:
-    monkeypatch.setattr(handover, "FAREWELL_SECONDS", 0.45)
     mine, gossip = agent(tmp_path, monkeypatch, Ending(node=CORDONED))
-    await mine.farewell()
+    gossip.finds, gossip.takes = finds, False
+    assert at_least <= await farewell(mine, gossip, monkeypatch) < at_least + 3 * handover.LOOK_SECONDS
     assert (gossip.left, mine._facts.get(LocalAddress, IP)) == (1, LocalAddress(IP, "antrea-egress0"))
 
 
@@ -140,16 +172,89 @@ async def test_an_address_is_given_up_after_a_moment_that_is_forgotten_later(
     monkeypatch.setattr(handover, "LINGER_SECONDS", 0.05)
     monkeypatch.setattr(handover, "FORGET_SECONDS", 0.2)
     mine, _ = agent(tmp_path, monkeypatch, Ending())
-    heard = asyncio.Event()
-    mine._facts.listeners.append(heard.set)
+    mine._facts.put(Egress("web", "u", IP, "pool", node="n2"))
     seen: list[Parted | None] = [mine._facts.get(Parted, "web")]
-    async with asyncio.timeout(10):
+    forgotten = asyncio.Event()
+
+    def heard() -> None:
+        seen.append(mine._facts.get(Parted, "web"))
+        if seen[-1] is None:
+            forgotten.set()
+
+    mine._facts.listeners.append(heard)
+    async with asyncio.timeout(30):
         await mine.part(Part("web", (IP, "n2"), egress="web", ip=IP, to="n2"))
-        for _ in "ab":
-            await heard.wait()
-            heard.clear()
-            seen.append(mine._facts.get(Parted, "web"))
+        await forgotten.wait()
     assert seen == [None, Parted("web", IP, "n2"), None]
+
+
+async def test_an_address_that_comes_back_is_not_parted_with_any_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "LINGER_SECONDS", 0.05)
+    mine, _ = agent(tmp_path, monkeypatch, Ending())
+    facts, part = mine._facts, Part("web", (IP, "n2"), egress="web", ip=IP, to="n2")
+    facts.put(Egress("web", "u", IP, "pool", node="n1"))
+    await mine.part(part)
+    await mine.part(msgspec.structs.replace(part, egress="end"))
+    facts.put(Egress("end", "u", IP, "pool", node="n2"))
+    news = asyncio.Event()
+    facts.listeners.append(news.set)
+    async with asyncio.timeout(30):
+        await news.wait()
+    assert facts.get(Parted, "end")
+    assert facts.get(Parted, "web") is None
+    facts.put(Parted("web", IP, "n2"))
+    await mine.receive(Receive("web", (IP, "n2"), egress="web", ip=IP, before="n2"))
+    assert facts.get(Parted, "web") is None
+
+
+async def test_an_address_that_was_announced_is_known_so_until_late_answers_have_come_or_it_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "HERALD_SECONDS", 0.05)
+    monkeypatch.setattr(handover, "RELAY_SECONDS", 0.1)
+    mine, _ = agent(tmp_path, monkeypatch, Ending())
+    facts, row = mine._facts, Announced("web", IP, "n2")
+    act = Receive("web", (IP, "n2"), egress="web", ip=IP, before="n2")
+
+    news = asyncio.Event()
+    facts.listeners.append(news.set)
+
+    async def until(stands: Announced | None) -> None:
+        async with asyncio.timeout(30):
+            while facts.get(Announced, "web") != stands:
+                await news.wait()
+                news.clear()
+
+    for end in (Egress("web", "u", IP, "pool", node="n1"), Egress("web", "u", "203.0.113.10", "pool")):
+        facts.put(Egress("web", "u", IP, "pool", node="n2"))
+        await mine.receive(act)
+        assert facts.get(Announced, "web") is None
+        await until(row)
+        await asyncio.sleep(3 * handover.LOOK_SECONDS)  # for as long as the status names the other Node
+        assert facts.get(Announced, "web") == row
+        facts.put(end)
+        await until(None)
+
+
+def test_while_the_api_server_says_nothing_looks_become_rare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, _ = agent(tmp_path, monkeypatch, Ending())
+    mine._facts.put(Egress("web", "u", IP, "pool", node="n2"))
+    due: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+
+    class Loop:
+        def call_later(self, seconds: float, do: Callable[..., None], *args: Any) -> None:
+            due.append((seconds, do, args))
+
+    monkeypatch.setattr(asyncio, "get_running_loop", Loop)
+    mine._await_answers(Announced("web", IP, "n2"))
+    for number in range(5):
+        _, do, args = due[number]
+        do(*args)
+    assert [seconds for seconds, *_ in due] == [0.05, 0.1, 0.2, 0.4, 0.4, 0.4]
 
 
 def test_the_event_of_a_takeover_says_how_long_ago_its_cause_was_known() -> None:

@@ -110,7 +110,7 @@ async def test_agent_bundle_is_served_without_secrets_of_its_configuration(
             body = {"metadata": {"name": "agent"}}
             async with session.post(url, json=body, ssl=False) as answer:
                 assert answer.status == 201
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not await collected(session, url):  # noqa: ASYNC110 (of another process)
                     await asyncio.sleep(0.05)
             async with session.get(f"{url}/agent/download", ssl=False) as answer:

@@ -104,7 +104,7 @@ async def test_an_image_that_cannot_be_pulled_is_told_once(
 
     async with answering(unready) as url:
         with pytest.raises(Failure, match="did not become ready"):
-            await asyncio.to_thread(wait, Server(Access(url=url), 5.0))
+            await asyncio.to_thread(wait, Server(Access(url=url), 60.0))
     assert capsys.readouterr().out.splitlines() == [
         '[c] Waiting for Deployment "d" to become ready...',
         '[c] Waiting for Deployment "d": 0 of 1 updated replicas are available... (ErrImagePull: from port 1)',
@@ -148,7 +148,7 @@ async def test_kubernetes_has_to_be_new_enough(told: str, why: str) -> None:
     async with answering(version) as url:
         try:
             await asyncio.to_thread(
-                kubernetes_version, Checker(Room(Server(Access(url=url), 5.0), Report("x")))
+                kubernetes_version, Checker(Room(Server(Access(url=url), 60.0), Report("x")))
             )
         except Failure as failure:
             found = failure.format_message()

@@ -200,7 +200,7 @@ async def test_antctl_explain_says_so_if_an_agent_cannot_be_reached(shop: Shop) 
 async def test_antctl_explain_says_the_same_of_a_support_bundle(shop: Shop) -> None:
     folder = shop.folder / "bundle"
     folder.mkdir()
-    server = Server(kubeconfig(shop.kubeconfig, plugins=True), 5)
+    server = Server(kubeconfig(shop.kubeconfig, plugins=True), 60)
     await asyncio.to_thread(write_cluster, server, "kube-system", folder / "clusterinfo")
     live = await shop.explain(*ENDS, "--no-switches", "-o", "yaml")
     shop.lists.clear()

@@ -150,6 +150,34 @@ def test_antctl_an_unknown_command_is_answered_in_upstreams_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "words", "where"),
+    [
+        (mode.REMOTE, "get podinterface", "Pods of the agent have it: kubectl exec -n kube-system ds/antrea-agent -c antrea-agent -- antctl get podinterface"),
+        (mode.REMOTE, "get of", "Pods of the agent have it: kubectl exec -n kube-system ds/antrea-agent -c antrea-agent -- antctl get of"),
+        (mode.REMOTE, "log-level", "Pods of the agent have it: kubectl exec -n kube-system ds/antrea-agent -c antrea-agent -- antctl log-level"),
+        (mode.AGENT, "get controllerinfo", "Pods of the controller have it: kubectl exec -n kube-system deploy/antrea-controller -c antrea-controller -- antctl get controllerinfo"),
+        (mode.AGENT, "explain", "It needs a kubeconfig: run 'antctl explain' on a workstation."),
+    ],
+)  # fmt: skip
+def test_antctl_says_where_a_command_is_that_this_program_does_not_have(
+    program: mode.Mode, words: str, where: str
+) -> None:
+    result = CliRunner().invoke(antctl(program), words.split(), prog_name="antctl")
+    *path, last = ["antctl", *words.split()]
+    assert (result.exit_code, result.stderr.splitlines()) == (
+        1,
+        [f'Error: unknown command "{last}" for "{" ".join(path)}"', where, f"Run '{' '.join(path)} --help' for usage."],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ["", "get", "query", "check", "upgrade"])
+def test_antctl_without_a_command_shows_the_help_once(words: str) -> None:
+    bare = CliRunner().invoke(antctl(mode.REMOTE), words.split(), prog_name="antctl")
+    helped = CliRunner().invoke(antctl(mode.REMOTE), [*words.split(), "--help"], prog_name="antctl")
+    assert (bare.exit_code, bare.stdout, bare.stderr) == (0, helped.stdout, "")
+
+
+@pytest.mark.parametrize(
     ("pod", "found"),
     [
         ("antrea-agent-abcde", mode.AGENT),

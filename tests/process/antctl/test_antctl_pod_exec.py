@@ -53,7 +53,7 @@ async def execs(*messages: tuple[int, str], refuse: int = 0, hold: bool = False)
         yield Server(Access(url=url, token="t"), None)
 
 
-async def run(server: Server, seconds: float = 5.0) -> Done:
+async def run(server: Server, seconds: float = 60.0) -> Done:
     return await asyncio.to_thread(
         lambda: run_in_pod(server, "ns/p", ["echo", "hi"], container="c", seconds=seconds)
     )

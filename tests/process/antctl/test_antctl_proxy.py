@@ -100,7 +100,7 @@ async def test_a_request_goes_on_as_it_is_with_our_credentials() -> None:
 
 async def test_an_answer_streams_and_one_cut_short_is_seen_to_be() -> None:
     async with listening(told) as url, proxied(url) as at, aiohttp.ClientSession() as client:
-        async with asyncio.timeout(5), client.get(f"{at}/watch") as answer:
+        async with asyncio.timeout(30), client.get(f"{at}/watch") as answer:
             assert await answer.content.readline() == b"first\n"
         async with client.get(f"{at}/cut") as answer:
             with pytest.raises(aiohttp.ClientError):

@@ -58,6 +58,16 @@ def test_antctl_names_the_kubeconfig_that_it_cannot_read(tmp_path: Path) -> None
     )
 
 
+def test_antctl_says_how_another_kubeconfig_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(Failure) as failure:
+        cluster(None, None, {})
+    assert str(failure.value) == (
+        f"{tmp_path}/.kube/config: cannot be read: No such file or directory"
+        " (-k or KUBECONFIG names another kubeconfig)"
+    )
+
+
 def test_antctl_takes_the_external_address_of_a_node_first_and_ipv4_before_ipv6() -> None:
     def node(*addresses: tuple[str, str]) -> dict[str, object]:
         rows = [{"type": kind, "address": address} for kind, address in addresses]

@@ -59,7 +59,7 @@ class Api:
 @asynccontextmanager
 async def serving(api: Api) -> AsyncIterator[Server]:
     async with answering(api.answer) as url:
-        yield Server(Access(url=url), 5.0)
+        yield Server(Access(url=url), 60.0)
 
 
 async def ran(api: Api) -> None:

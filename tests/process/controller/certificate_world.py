@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 def merged(old: Any, patch: Any) -> Any:
     """RFC 7386; lists of named things are merged by name, as a strategic merge patch does with webhooks."""
-    if isinstance(patch, list) and isinstance(old, list):
+    if isinstance(patch, list) and isinstance(old, list) and all(isinstance(one, dict) for one in old):
         return [merged(one, next((p for p in patch if p["name"] == one["name"]), {})) for one in old]
     if not isinstance(patch, dict):
         return patch
@@ -131,7 +131,7 @@ async def api_server(objects: dict[str, Object]) -> AsyncIterator[tuple[ApiServe
         yield server, kube
 
 
-async def until(condition: Any, seconds: float = 10) -> None:
+async def until(condition: Any, seconds: float = 30) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -287,7 +287,8 @@ TRACE = {"metadata": {"name": "t"}, "spec": {"source": {"namespace": "n", "pod":
 async def test_while_the_api_server_does_not_answer_the_user_is_told_to_try_again(
     why: Exception | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "SECONDS", 0.05)
+    if why is None:
+        monkeypatch.setattr(admission, "SECONDS", 0.05)
     answer = await told("/validate/traceflow", body(TRACE), outside=Away(why))
     assert answer.status
     assert (answer.allowed, answer.status.message, answer.status.code) == (False, said, 503)
@@ -390,7 +391,7 @@ REVIEWS = st.fixed_dictionaries(
 async def test_whatever_is_reviewed_gets_a_verdict_of_every_webhook(tree: Any) -> None:
     sent, facts = json.dumps(tree).encode(), listed()
     for one in WEBHOOKS:
-        answer = await asyncio.wait_for(told(one.path, sent, facts), 5)
+        answer = await asyncio.wait_for(told(one.path, sent, facts), 30)
         assert answer.allowed or (answer.status is not None and answer.status.message), one.path
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from certificate_world import ApiServer, api_server, until
+from certificates import SERVER, made
 
 from antrea.controller import certificates, tiers
 from antrea.controller.certificates import Provided, SelfSigned
@@ -98,7 +99,7 @@ async def publisher(kube: Kube) -> AsyncIterator[CaPublisher]:
 async def test_a_ca_goes_to_all_who_call_us_and_to_nobody_else() -> None:
     async with api_server(CALLERS) as (server, kube), publisher(kube) as ours:
         ours.trust("PEM 1")
-        await asyncio.wait_for(ours.settled(), 10)
+        await asyncio.wait_for(ours.settled(), 30)
         assert everywhere(server, "PEM 1")
         assert server.objects[CONFIG_MAP]["metadata"]["labels"] == {"app": "antrea"}
         assert server.objects[f"{CRDS}/tiers.crd.antrea.io"]["spec"] == {}
@@ -109,7 +110,7 @@ async def test_a_ca_goes_to_all_who_call_us_and_to_nobody_else() -> None:
 async def test_what_holds_the_ca_is_not_written_again() -> None:
     async with api_server(CALLERS) as (server, kube), publisher(kube) as ours:
         ours.trust("PEM 1")
-        await asyncio.wait_for(ours.settled(), 10)
+        await asyncio.wait_for(ours.settled(), 30)
         server.writes.clear()
         server.put(f"{MUTATING}/crdmutator.antrea.io", {"webhooks": []})
         server.drop(CONFIG_MAP)
@@ -120,9 +121,9 @@ async def test_what_holds_the_ca_is_not_written_again() -> None:
 async def test_a_new_ca_and_a_new_caller_are_both_seen_to() -> None:
     async with api_server(CALLERS) as (server, kube), publisher(kube) as ours:
         ours.trust("PEM 1")
-        await asyncio.wait_for(ours.settled(), 10)
+        await asyncio.wait_for(ours.settled(), 30)
         ours.trust("PEM 2")
-        await asyncio.wait_for(ours.settled(), 10)
+        await asyncio.wait_for(ours.settled(), 30)
         assert everywhere(server, "PEM 2")
         late = f"{API_SERVICES}/v1alpha1.stats.antrea.io"
         server.put(late, {"spec": {}})
@@ -136,7 +137,7 @@ async def test_writes_that_are_refused_are_tried_again(monkeypatch: pytest.Monke
         ours.trust("PEM 1")
         await until(lambda: len(server.writes) > 1)
         server.refuse = ""
-        await asyncio.wait_for(ours.settled(), 10)
+        await asyncio.wait_for(ours.settled(), 30)
         assert everywhere(server, "PEM 1")
 
 
@@ -148,6 +149,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PAIR = authority.make(("antrea",), ())
 EXPIRING = authority.make(("antrea",), (), days=89)
+LATER = made("antrea", ago=-30, days=395, usage=SERVER)
 
 
 async def test_an_empty_cluster_gets_a_secret_a_file_and_a_published_ca(tmp_path: Path) -> None:
@@ -185,8 +187,9 @@ async def test_a_pair_that_stands_in_the_secret_is_taken(tmp_path: Path) -> None
         {"data": {"tls.crt": "%%%", "tls.key": "%%%"}},
         secret(Certificate(PAIR.certificate_pem, EXPIRING.key_pem)),
         secret(EXPIRING),
+        secret(Certificate(LATER.pem, LATER.key_pem)),
     ],
-    ids=["empty", "no base64", "another key", "expiring"],
+    ids=["empty", "no base64", "another key", "expiring", "made by a clock ahead"],
 )
 async def test_a_secret_of_no_use_is_filled_anew(tmp_path: Path, bad: dict[str, Any]) -> None:
     async with (
@@ -290,7 +293,7 @@ async def test_a_replica_that_does_not_lead_serves_a_new_certificate_once_its_ca
     world = {**CALLERS, SECRET: secret(PAIR)}
     async with api_server(world) as (server, kube), publisher(kube) as leader:
         leader.trust(PAIR.certificate_pem)
-        await asyncio.wait_for(leader.settled(), 10)
+        await asyncio.wait_for(leader.settled(), 30)
         ours = CaPublisher(kube, "kube-system", turn.lead)
         async with running(ours.run(), SelfSigned(kube, ours, "kube-system", file).run()):
             await until(lambda: file.exists() and PAIR.key_pem in file.read_text())

@@ -21,6 +21,8 @@ EGRESS = {
     "metadata": {"name": "e"},
     "spec": {"appliedTo": {}, "egressIP": "10.0.0.1"},
 }
+HUGE = f"0x{'f' * 5000}"
+"""A number that YAML reads, and nobody writes."""
 
 
 def review(*objects: Any, wanted: str = OLD, version: str = "v1") -> dict[str, Any]:
@@ -83,6 +85,9 @@ async def test_one_object_that_cannot_be_converted_fails_them_all() -> None:
         (b"a: [", "application/yaml", 400),
         (b"a: !!python/object:os.system x", "application/yaml", 400),
         (json.dumps({**review(), "apiVersion": "v7"}).encode(), "application/json", 400),
+        (json.dumps(review(EGRESS)).replace('"e"', "9" * 5000).encode(), "application/json", 400),
+        (json.dumps(review(EGRESS)).replace('"e"', "9" * 5000).encode(), "application/yaml", 400),
+        (json.dumps(review({**EGRESS, "x": "HEX"})).replace('"HEX"', HUGE).encode(), "application/yaml", 400),
         (b"{}", "text/plain", 415),
     ],
 )

@@ -148,3 +148,18 @@ async def test_promises_of_egresses_that_say_what_became_of_them_are_forgotten()
         facts.put(Promise("Egress/gone", "u-gone", 1, "10.0.0.6"))
         await sink.apply([], [])
         assert facts.all(Promise) == []
+
+
+async def test_one_of_several_addresses_is_written_into_its_place_in_the_list() -> None:
+    second = msgspec.structs.replace(GIVES, slot=1, of=3)
+    async with world(web=egress(externalIPPools=["q", "p", ""], egressIPs=["10.9.0.1"])) as (
+        server,
+        facts,
+        sink,
+    ):
+        await sink.apply([second], [])
+        assert server.objects[WEB]["spec"]["egressIPs"] == ["10.9.0.1", "10.0.0.1", ""]
+        assert facts.all(Promise) == [Promise("Egress/web 1", "u1", 1, "10.0.0.1")]
+        facts.put(msgspec.structs.replace(row("web"), uid="u1", slot=1, of=3))
+        with pytest.raises(Refused, match=r"^10.0.0.1 is promised to Egress/web 1$"):
+            await sink.apply([msgspec.structs.replace(GIVES, slot=2, of=3)], [])

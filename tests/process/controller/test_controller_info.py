@@ -31,7 +31,7 @@ async def test_counts_of_nothing_are_left_out_since_the_definition_takes_no_null
         info = ControllerInfo(front, publisher, Replica(kube), "v1")
         info.counts = lambda: NetworkPolicyControllerInfo(network_policy_num=3)
         task = asyncio.create_task(info.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             first = await written.get()
             info.counts = NetworkPolicyControllerInfo
             front.changed()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/antrea-controller"
 TERMS = Terms(lease=1.0, lead=0.6, renew=0.1)
+LONG = Terms(lease=60.0, lead=40.0, renew=0.1)
+"""None of these ends by itself while a test runs."""
+RELEASED = {"spec": {"holderIdentity": "", "leaseDurationSeconds": 60, "leaseTransitions": 4}}
+"""A Lease that is there already: who makes one leads only a term later."""
 
 
 class Cable(Kube):
@@ -40,10 +43,10 @@ class Cable(Kube):
 
 
 class Replica:
-    def __init__(self, kube: Kube, name: str) -> None:
+    def __init__(self, kube: Kube, name: str, terms: Terms) -> None:
         self.kube = Cable(kube.access)
         self.keeper = LeaseKeeper(
-            self.kube, "kube-system", "antrea-controller", me=name, address=f"{name}:1", terms=TERMS
+            self.kube, "kube-system", "antrea-controller", me=name, address=f"{name}:1", terms=terms
         )
         self.name = name
         self.lead = self.keeper.lead
@@ -56,9 +59,9 @@ class Replica:
 
 
 @asynccontextmanager
-async def replicas(*names: str) -> AsyncIterator[tuple[ApiServer, list[Replica]]]:
-    async with api_server({}) as (server, kube):
-        made = [Replica(kube, name) for name in names]
+async def replicas(*names: str, terms: Terms = TERMS) -> AsyncIterator[tuple[ApiServer, list[Replica]]]:
+    async with api_server({PATH: RELEASED} if terms is LONG else {}) as (server, kube):
+        made = [Replica(kube, name, terms) for name in names]
         try:
             yield server, made
         finally:
@@ -84,79 +87,83 @@ async def agreed(made: list[Replica]) -> tuple[Replica, Replica]:
 
 
 async def test_one_leads_and_the_others_know_where() -> None:
-    async with replicas("a", "b") as (server, made):
+    async with replicas("a", "b", terms=LONG) as (server, made):
         leader, other = await agreed(made)
         name = leader.name
         assert (other.lead.leads(), other.lead.address) == (False, f"{name}:1")
-        meta = server.objects[PATH]["metadata"]
-        assert (meta["labels"], meta["annotations"]) == (
-            {"app": "antrea"},
-            {"antrea.io/address": f"{name}:1"},
-        )
-        assert (spec(server)["leaseDurationSeconds"], spec(server)["leaseTransitions"]) == (1, 1)
+        assert server.objects[PATH]["metadata"]["annotations"] == {"antrea.io/address": f"{name}:1"}
+        assert (spec(server)["leaseDurationSeconds"], spec(server)["leaseTransitions"]) == (60, 5)
         before = spec(server)["renewTime"]
         await until(lambda: spec(server)["renewTime"] > before)
         assert leader.lead.leads()
 
 
 async def test_a_leader_that_ends_releases_the_lease_and_the_other_leads_at_once() -> None:
-    async with replicas("a", "b") as (server, made):
+    async with replicas("a", "b", terms=LONG) as (server, made):
         leader, other = await agreed(made)
-        began = time.monotonic()
         await leader.stop()
         assert not leader.lead.leads()
-        await until(other.lead.leads)
-        assert time.monotonic() - began < TERMS.lease
-        assert spec(server)["leaseTransitions"] == 2
+        await until(other.lead.leads, LONG.lead / 2)
+        assert spec(server)["leaseTransitions"] == 6
 
 
 async def test_a_leader_without_a_network_stops_before_another_begins() -> None:
     async with replicas("a", "b") as (_, made):
         leader, other = await agreed(made)
-        moments: list[tuple[str, float]] = []
-        leader.lead.listeners.append(lambda: moments.append(("ends", time.monotonic())))
-        other.lead.listeners.append(lambda: moments.append(("begins", time.monotonic())))
+        moments: list[tuple[str, bool]] = []
+        for one in made:
+            one.lead.listeners.append(lambda one=one: moments.append((one.name, one.lead.leads())))  # type: ignore[misc]
         leader.kube.cut = True
         await until(other.lead.leads)
-        ended = next(at for what, at in moments if what == "ends")
-        began = [at for what, at in moments if what == "begins"][-1]
-        assert ended < began
+        assert moments.index((leader.name, False)) < moments.index((other.name, True))
         leader.kube.cut = False
         # it follows, and takes nothing back
-        await until(lambda: leader.lead.address == f"{other.name}:1")
-        assert other.lead.leads()
+        await until(lambda: leader.lead.address == f"{other.name}:1" and other.lead.leads())
 
 
 async def test_a_deleted_lease_ends_the_leading_until_it_is_made_anew() -> None:
     async with replicas("a") as (server, (only,)):
-        await until(only.lead.leads)
+        told: list[bool] = []
+        only.lead.listeners.append(lambda: told.append(only.lead.leads()))
+        await until(lambda: told == [True])
         server.drop(PATH)
-        await until(lambda: not only.lead.leads())
-        await until(only.lead.leads)
-        assert spec(server)["holderIdentity"] == "a"
+        await until(lambda: False in told and told[-1])
+        meta = server.objects[PATH]["metadata"]
+        assert (meta["labels"], meta["annotations"]) == ({"app": "antrea"}, {"antrea.io/address": "a:1"})
+        assert {
+            key: spec(server)[key] for key in ("holderIdentity", "leaseDurationSeconds", "leaseTransitions")
+        } == {
+            "holderIdentity": "a",
+            "leaseDurationSeconds": 1,
+            "leaseTransitions": 1,
+        }
 
 
 async def test_work_of_the_leader_goes_on_only_while_it_leads() -> None:
     async with replicas("a", "b") as (_, made):
-        running: list[str] = []
+        story: list[tuple[str, str]] = []
 
         async def work(name: str) -> None:
-            running.append(name)
+            story.append(("begins", name))
             try:
                 await asyncio.Event().wait()
             finally:
-                running.remove(name)
+                story.append(("ends", name))
 
         tasks = [asyncio.create_task(one.lead.meanwhile(partial(work, one.name))) for one in made]
         leader, other = await agreed(made)
-        await until(lambda: running == [leader.name])
+        await until(lambda: story == [("begins", leader.name)])
         leader.kube.cut = True
-        await until(lambda: running == [])
-        await until(lambda: running == [other.name])
+        await until(lambda: len(story) == 3)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        assert running == []
+    assert story == [
+        ("begins", leader.name),
+        ("ends", leader.name),
+        ("begins", other.name),
+        ("ends", other.name),
+    ]
 
 
 async def test_work_that_fails_ends_who_waits_for_it_and_work_that_is_done_is_not_done_twice() -> None:

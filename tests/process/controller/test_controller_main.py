@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -25,29 +27,47 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.features.accept import accept_controller
 from antrea.outside.configuration import Configuration
+from antrea.outside.tls import Certificate, self_signed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.controller.wire import Start
 
 
 def places(directory: Path) -> Places:
     return Places(directory / "token", directory / "certificates")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+@pytest.fixture
+def port() -> Iterator[int]:
+    """That nobody else is given meanwhile, and that a server may listen at."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def get(port: int, path: str, token: str = "") -> tuple[int, str]:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:
         connection.close()
+
+
+def deliver(frame: Start, made: Certificate) -> None:
+    """Into the files that the front looks at."""
+    certificate, key = Path(frame.certificate_file), frame.key_file
+    certificate.parent.mkdir()
+    if key:
+        Path(key).write_text(made.key_pem)
+    certificate.write_text(made.certificate_pem + ("" if key else made.key_pem))
 
 
 def started(tmp_path: Path, text: str) -> subprocess.Popen[str]:
@@ -64,11 +84,10 @@ def started(tmp_path: Path, text: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
-def test_controller_serves_until_sigterm_and_warns_of_unknown_keys(tmp_path: Path) -> None:
-    port = free_port()
+def test_controller_serves_until_sigterm_and_warns_of_unknown_keys(tmp_path: Path, port: int) -> None:
     program = started(tmp_path, f"apiPort: {port}\nnodeIpam: {{}}\n")
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
                 assert get(port, "/readyz") == (200, "ok")
@@ -92,7 +111,7 @@ def test_controller_serves_until_sigterm_and_warns_of_unknown_keys(tmp_path: Pat
         assert get(port, "/endpoint", token) == (400, "pod must be provided\n")
         assert json.loads(get(port, "/version", token)[1])["gitVersion"].startswith("v")
         program.send_signal(signal.SIGTERM)
-        _, err = program.communicate(timeout=20)
+        _, err = program.communicate(timeout=60)
     finally:
         program.kill()
         program.wait()
@@ -110,12 +129,11 @@ def test_controller_serves_until_sigterm_and_warns_of_unknown_keys(tmp_path: Pat
 )
 def test_controller_bad_configuration_is_one_line_and_exit_1(tmp_path: Path, text: str, line: str) -> None:
     program = started(tmp_path, text)
-    _, err = program.communicate(timeout=20)
+    _, err = program.communicate(timeout=60)
     assert (program.returncode, err) == (1, line)
 
 
-async def test_controller_metrics_show_what_the_computing_process_counts(tmp_path: Path) -> None:
-    port = free_port()
+async def test_controller_metrics_show_what_the_computing_process_counts(tmp_path: Path, port: int) -> None:
     file = tmp_path / "antrea-controller.conf"
     file.write_text(f"apiPort: {port}\n")
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
@@ -131,14 +149,51 @@ async def test_controller_metrics_show_what_the_computing_process_counts(tmp_pat
     assert (status, "antrea_controller_network_policy_processed 7" in text.splitlines()) == (200, True)
 
 
-async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path) -> None:
-    port = free_port()
+async def test_controller_is_ready_once_it_has_the_certificate_that_the_api_server_verifies(
+    tmp_path: Path, port: int
+) -> None:
+    """With the one for its probes, calls of webhooks failed for a moment after each start."""
+    file, kubeconfig, made = tmp_path / "conf", tmp_path / "kubeconfig", self_signed(("antrea",), ())
+    file.write_text(f"apiPort: {port}\n")
+    cluster = {"server": "https://127.0.0.1:1"}  # nobody
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "a",
+                "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+                "clusters": [{"name": "a", "cluster": cluster}],
+                "users": [{"name": "a", "user": {"token": "t"}}],
+            }
+        )
+    )
+    configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
+    frame = start_frame(*configuration.now.same_for_the_program, places(tmp_path))
+    front = FrontProcess(Facts())
+    await front.start(msgspec.structs.replace(frame, kubeconfig=str(kubeconfig)))
+    hearing = asyncio.create_task(front.run())
+    try:
+        status, text = await asyncio.to_thread(get, port, "/readyz")
+        assert status == 500
+        assert (
+            f"[-]certificate failed: no serving certificate in {frame.certificate_file}" in text.splitlines()
+        )
+        assert (await asyncio.to_thread(get, port, "/livez"))[0] == 200
+        deliver(frame, made)
+        async with asyncio.timeout(60):
+            while (await asyncio.to_thread(get, port, "/readyz")) != (200, "ok"):  # noqa: ASYNC110 (no event)
+                await asyncio.sleep(0.05)
+    finally:
+        hearing.cancel()
+        await front.stop()
+
+
+async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path, port: int) -> None:
     file = tmp_path / "antrea-controller.conf"
     file.write_text(f"apiPort: {port}\nunheardOf: 1\n")
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
     config, gates = configuration.now.same_for_the_program
     running = asyncio.create_task(run(configuration, places(tmp_path)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await asyncio.to_thread(answers, port):  # noqa: ASYNC110 (a port has no event)
             await asyncio.sleep(0.01)
         token = (tmp_path / "token").read_text()
@@ -158,16 +213,15 @@ def answers(port: int) -> bool:
         return False
 
 
-def test_controller_ends_with_one_line_when_the_process_that_serves_dies(tmp_path: Path) -> None:
-    port = free_port()
+def test_controller_ends_with_one_line_when_the_process_that_serves_dies(tmp_path: Path, port: int) -> None:
     program = started(tmp_path, f"apiPort: {port}\n")
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not answers(port) and time.monotonic() < deadline:
             time.sleep(0.05)
         (child,) = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
         os.kill(int(child), signal.SIGKILL)
-        _, err = program.communicate(timeout=20)
+        _, err = program.communicate(timeout=60)
     finally:
         program.kill()
         program.wait()
@@ -175,18 +229,19 @@ def test_controller_ends_with_one_line_when_the_process_that_serves_dies(tmp_pat
     assert err.splitlines()[-1] == "antrea-controller: the serving process has ended with status -9"
 
 
-def test_controller_the_process_that_serves_ends_with_the_one_that_computes(tmp_path: Path) -> None:
-    port = free_port()
+def test_controller_the_process_that_serves_ends_with_the_one_that_computes(
+    tmp_path: Path, port: int
+) -> None:
     program = started(tmp_path, f"apiPort: {port}\n")
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not answers(port) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert answers(port)
     finally:
         program.kill()
         # the child holds the other end of this pipe
-        program.communicate(timeout=20)
+        program.communicate(timeout=60)
     assert not answers(port)
 
 

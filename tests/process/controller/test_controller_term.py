@@ -6,10 +6,12 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import msgspec
+from aiohttp import web
 from certificate_world import ApiServer, api_server, until
+from loopback import client_of
 
 from antrea.apis.egress_address import EGRESSES
+from antrea.controller import term as module
 from antrea.controller.term import term
 from antrea.engine import Facts
 from antrea.facts.egress import EgressRow
@@ -72,16 +74,22 @@ async def test_an_object_that_goes_meanwhile_is_not_waited_for() -> None:
 
 
 async def test_while_the_api_server_refuses_nothing_is_decided_and_it_is_said_once(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = Facts()
     facts.put(row("new", "u-new", 2))
     facts.put(row("old", "u-old", 2))
-    async with api_server({}) as (_, kube):
-        kube.access = msgspec.structs.replace(kube.access, url="http://127.0.0.1:1")
+    asked: list[str] = []
+
+    async def refuse(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.json_response({"message": "starting"}, status=503)
+
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
+    async with client_of(refuse) as kube:
         with caplog.at_level("INFO", "antrea"):
             task = asyncio.create_task(term(kube, facts, FEATURE.watched, fence=0.0))
-            await asyncio.sleep(1.5)
+            await until(lambda: len(asked) > 3)
             task.cancel()
             await asyncio.wait({task})
     said = [one for one in caplog.records if one.message.startswith("Waiting for the API server")]

@@ -186,7 +186,7 @@ def test_go_builds_all_missing_programs_at_once_and_only_once(
             "two": "built\n",
         }
     command, settings = log.read_text().splitlines()
-    assert command.startswith("build -trimpath -v -ldflags -s -o ")
+    assert command.startswith("build -v -trimpath -ldflags -s -o ")
     assert command.endswith("/ example.org/x/one example.org/x/two")
     assert settings == f"0|-buildvcs=false -mod=readonly|local|off|{module.folder}"
     assert lines[0] == "build src v1 with Go (minutes, once) ..."

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts, Unit
-from antrea.facts.egress import Egress
+from antrea.facts.egress import Egress, Probed
 from antrea.facts.member import ClusterNode, PoolSelector
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.egress import owner
 from antrea.features.egress.address import held_address
+from antrea.features.egress.duplicate import Probe
 from antrea.features.egress.handover import Part
 from antrea.host.address import Address
 from antrea.host.ovs_port import Port
@@ -60,7 +61,11 @@ async def main(name: str, address: str, port: int, key: bytes) -> None:
 
     async def part(_: Part) -> None: ...
 
-    engine = Engine(facts, units, {Address: Say(), Port: Say()}, {Part: part})
+    async def probe(act: Probe) -> None:
+        """No other host has it."""
+        facts.put(Probed(act.egress, act.ip))
+
+    engine = Engine(facts, units, {Address: Say(), Port: Say()}, {Part: part, Probe: probe})
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(gossip.run(facts))
         tasks.create_task(engine.run())

@@ -16,9 +16,6 @@ from antrea.engine import Facts
 from antrea.facts.member import ClusterNode, Member
 from antrea.outside.gossip.feed import GossipFeed
 
-BOUND = 0.5
-"""Seconds from when it runs again; 0.05 s of them until gossip looks at the clock, the rest for a busy machine."""
-
 
 async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_address_at_once() -> None:
     with socket.socket() as one:
@@ -47,9 +44,8 @@ async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_
             runs = time.monotonic()
             agent.send_signal(signal.SIGCONT)
             assert await agent.stdout.readline() == b"drop\n"
-        taken = time.monotonic() - runs
-        print(f"{1000 * taken:.0f} ms from the end of the pause")
-        assert taken < BOUND
+        # test_outside_gossip.py has the bound, in virtual time
+        print(f"{1000 * (time.monotonic() - runs):.0f} ms from the end of the pause")
     finally:
         agent.kill()
         await agent.wait()

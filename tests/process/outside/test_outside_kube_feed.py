@@ -55,14 +55,14 @@ class Cluster:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 (rows have no event to wait for)
             await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
 async def fed(
-    cluster: Cluster, row: Callable[[Node], PeerNode | None] = row, *before: PeerNode
+    cluster: Cluster, row: Callable[[Node], PeerNode | tuple[PeerNode, ...] | None] = row, *before: PeerNode
 ) -> AsyncIterator[tuple[Facts, KindFeed[Node]]]:
     """Facts that a feed of the cluster's Nodes writes; `before` are there already."""
     facts = Facts()
@@ -102,6 +102,26 @@ async def test_kube_feed_rows_follow_the_objects_and_a_row_that_is_none_drops_th
         cluster.happens("BOOKMARK", node("", "16"))
         await until(lambda: feed.trouble == "")
         assert PeerNode in facts.feeds.synced | facts.feeds.marked
+
+
+async def test_an_object_may_give_several_rows_which_come_and_go_with_what_it_says() -> None:
+    def rows(found: Node) -> tuple[PeerNode, ...]:
+        return tuple(PeerNode(f"{found.metadata.name} {cidr}", (), (), ()) for cidr in found.spec.pod_cidrs)
+
+    cluster = Cluster()
+    cluster.nodes = [node("a", "1", "10.1.0.0/24", "10.2.0.0/24"), node("b", "2")]
+    left = PeerNode("a 10.9.0.0/24", (), (), ())
+    async with fed(cluster, rows, left) as (facts, _):
+
+        def names() -> list[str]:
+            return [peer.name for peer in facts.all(PeerNode)]
+
+        await until(lambda: names() == ["a 10.1.0.0/24", "a 10.2.0.0/24"])
+        cluster.happens("MODIFIED", node("a", "11", "10.2.0.0/24", "10.3.0.0/24"))
+        await until(lambda: names() == ["a 10.2.0.0/24", "a 10.3.0.0/24"])
+        cluster.happens("MODIFIED", node("b", "12", "10.4.0.0/24"))
+        cluster.happens("DELETED", node("a", "13", "10.2.0.0/24", "10.3.0.0/24"))
+        await until(lambda: names() == ["b 10.4.0.0/24"])
 
 
 class Pages(Cluster):

@@ -11,7 +11,7 @@ from aiohttp import web
 from loopback import client_of
 
 from antrea.apis.crd.part import Condition
-from antrea.apis.status import Status
+from antrea.apis.status import Items, Status
 from antrea.errors import Refused, Unavailable
 from antrea.outside.status import StatusSink
 
@@ -32,6 +32,8 @@ class Server:
         self.broken = False
         self.forbidden = ""
         """Name of an object whose status nobody may write."""
+        self.undeclared = ""
+        """A field that the schema lacks."""
 
     def has(self, name: str, **status: Any) -> dict[str, Any]:
         metadata = {"name": name, "uid": f"u-{name}", "resourceVersion": "1"}
@@ -51,6 +53,9 @@ class Server:
         body = json.loads(await request.read())
         assert request.content_type == "application/apply-patch+yaml"
         self.patches.append((request.path, dict(request.query), body))
+        if self.undeclared in body["status"]:
+            why = f"failed to create typed patch object: .status.{self.undeclared}: field not declared in schema"
+            return web.json_response({"message": why}, status=500)
         self.before_patch(found)
         if body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
             return web.json_response({"message": "please read it again"}, status=409)
@@ -179,3 +184,54 @@ async def test_what_may_not_be_written_is_a_refusal_of_that_status_and_the_other
             await sink.apply([secret, egress("web", "n1")], [])
     assert no.value.entries == (secret,)
     assert held["status"]["egressNode"] == "n1"
+
+
+async def test_items_of_a_list_stand_beside_those_of_other_managers_in_its_order() -> None:
+    def at(*pairs: tuple[str, str]) -> list[dict[str, str]]:
+        return [{"egressIP": ip, "egressNode": node} for ip, node in pairs]
+
+    async with served() as (sink, server):
+        server.has("web", addresses=at(("::1", "n2"), ("10.0.0.9", "n3"), ("10.0.0.1", "n1")))
+        ours = Items("addresses", "egressIP", ((("egressIP", "10.0.0.1"), ("egressNode", "n4")),), KNOWN)
+        entry = Status(path=f"{EGRESSES}/web", kind="Egress", manager="antrea-agent-n4", items=ours)
+        await sink.apply([entry], [])
+        await sink.apply([entry], [])
+    ((_, _, body),) = server.patches
+    assert body["status"] == {"addresses": at(("10.0.0.1", "n4"), ("::1", "n2"))}
+
+
+KNOWN = ("10.0.0.1", "10.0.0.2", "::1")
+
+
+def progress(name: str, *, done: int | None = None, left: int = 0) -> Status:
+    """What is done stays said when nothing is said of it."""
+    fields = (("left", left), *((("done", done),) if done is not None else ()))
+    return Status(path=f"{EGRESSES}/{name}", kind="Egress", manager="m", fields=fields, keeps=("done",))
+
+
+async def test_a_field_that_is_kept_is_written_along_while_nothing_else_is_said_of_it() -> None:
+    async with served() as (sink, server):
+        server.has("web")
+        await sink.apply([progress("web", left=2)], [])
+        await sink.apply([progress("web", done=1)], [])
+        await sink.apply([progress("web", left=1)], [])
+        await sink.apply([progress("web", left=1)], [])
+        await sink.apply([progress("web", done=2)], [])
+    assert [body["status"] for _, _, body in server.patches] == [
+        {"left": 2},
+        {"done": 1, "left": 0},
+        {"done": 1, "left": 1},
+        {"done": 2, "left": 0},
+    ]
+
+
+async def test_a_field_that_is_kept_is_left_out_where_the_crd_does_not_have_it() -> None:
+    async with served() as (sink, server):
+        held, other = server.has("web"), server.has("other")
+        server.undeclared = "done"
+        await sink.apply([progress("web", done=1)], [])
+        await sink.apply([progress("other", done=1)], [])
+        assert (held["status"], other["status"], len(server.patches)) == ({"left": 0}, {"left": 0}, 3)
+        server.undeclared = "left"
+        with pytest.raises(Unavailable, match="field not declared in schema"):
+            await sink.apply([progress("web", left=1)], [])

@@ -84,6 +84,7 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
         "antrea_agent_pod_start_count": [
             ({"known": when}, 0) for when in ("at once", "in time", "earlier", "never")
         ],
+        "antrea_agent_pod_start_wait_seconds": [({}, 0), ({}, 0)],
         "antrea_agent_unenforced_rule_count": [({}, 0)],
         "antrea_agent_ovs_total_flow_count": [({}, 5)],
         "antrea_agent_ovs_flow_count": [
@@ -142,15 +143,24 @@ async def test_an_operation_whose_outcome_is_unknown_is_an_error() -> None:
 
 async def test_agent_metrics_count_starts_and_rules_that_are_not_enforced() -> None:
     seen = view()
-    seen.starts = {"at once": 3, "never": 1}
+    for known, seconds in (("at once", 0.0), ("in time", 0.05), ("at once", 0.0), ("never", 2.0004)):
+        seen.starts.note(known, seconds)
     seen.facts.put(Rule("r", "In", ("g",), NetworkPolicyPeer(), (), "Drop", Order(250, 5, 0, "", "u")))
     text = await agent_metrics(seen)
     assert [
         line for line in text.splitlines() if line.startswith(("antrea_agent_pod", "antrea_agent_unenf"))
     ] == [
-        'antrea_agent_pod_start_count{known="at once"} 3',
-        'antrea_agent_pod_start_count{known="in time"} 0',
+        'antrea_agent_pod_start_count{known="at once"} 2',
+        'antrea_agent_pod_start_count{known="in time"} 1',
         'antrea_agent_pod_start_count{known="earlier"} 0',
         'antrea_agent_pod_start_count{known="never"} 1',
+        *(f'antrea_agent_pod_start_wait_seconds_bucket{{le="{le}"}} 2' for le in ("0.01", "0.025")),
+        *(
+            f'antrea_agent_pod_start_wait_seconds_bucket{{le="{le}"}} 3'
+            for le in ("0.05", "0.1", "0.25", "0.5", "1", "2")
+        ),
+        *(f'antrea_agent_pod_start_wait_seconds_bucket{{le="{le}"}} 4' for le in ("5", "30", "+Inf")),
+        "antrea_agent_pod_start_wait_seconds_sum 2.05",
+        "antrea_agent_pod_start_wait_seconds_count 4",
         "antrea_agent_unenforced_rule_count 1",
     ]

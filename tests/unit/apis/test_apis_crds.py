@@ -15,7 +15,7 @@ from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
 from antrea.apis.crd.network_policy import ClusterNetworkPolicy
 from antrea.apis.crd.part import CrdStruct, json_name
 from antrea.apis.crds import CRDS
-from antrea.apis.schema import schema_of
+from antrea.apis.schema import place, schema_of
 from antrea.features.gate import GATES
 
 if TYPE_CHECKING:
@@ -94,6 +94,13 @@ def test_one_version_is_stored_and_all_speak_of_the_same_kind(crd: Crd) -> None:
     assert bool(crd.conversion) == (len(crd.versions) > 1)
     assert ("served-by" in crd.labels) == bool(crd.conversion)
     assert set(crd.gates) <= {gate.name for gate in GATES}
+
+
+@pytest.mark.parametrize("name", ["egressIPs", "externalIPPools"])
+def test_both_versions_of_an_egress_want_an_entry_in_a_list_that_is_there(name: str) -> None:
+    (egress,) = (crd for crd in CRDS if crd.kind == "Egress")
+    fields = [place(schema(version), f"spec.{name}") for version in egress.versions]
+    assert [field["minItems"] for field in fields] == [1, 1]
 
 
 def test_no_two_kinds_share_a_name() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,6 @@ from antrea.apis.controlplane_report import (
     NetworkPolicyEvaluation,
     NetworkPolicyEvaluationRequest,
     NetworkPolicyStatus,
-    NodeStatsSummary,
 )
 from antrea.apis.meta import ObjectMetadata, Status
 from antrea.controller import wire
@@ -32,6 +32,7 @@ from antrea.features.network_policy.group_answer import READS
 from antrea.features.registry import RESOURCES
 from antrea.outside.aggregated.objects import Objects, Question
 from antrea.outside.aggregated.status import Answered
+from antrea.outside.knock import Knock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,13 +93,36 @@ async def settled(objects: Objects, resource: str) -> Any:
     store = objects.stores[CP, resource]
     told = asyncio.Event()
     store.when_synced(told.set)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await told.wait()
     return store
 
 
 def member(name: str) -> GroupMember:
     return GroupMember(pod=PodReference(name=name), ips=(bytes(16),))
+
+
+async def test_channel_a_computing_process_that_does_not_hear_is_noticed_and_so_is_one_that_hears_again() -> (
+    None
+):
+    async with channels() as (ours, theirs):
+        computing = Computing(theirs)
+        pulse = Knock("it", partial(computing.knock, 0.01), period=0.001)
+        hears = asyncio.ensure_future(
+            apply(theirs, Objects(RESOURCES, computing), computing, Leading(elected=False))
+        )
+        knocks = asyncio.ensure_future(pulse.run())
+        try:
+            async with asyncio.timeout(60):
+                while not pulse.trouble:
+                    await ours.hear()
+                assert pulse.trouble == "the controller has not answered within 0.01 s"
+                while pulse.trouble:
+                    ours.say(wire.Heard((await ours.hear()).number))
+        finally:
+            for task in (hears, knocks):
+                task.cancel()
+            await asyncio.gather(hears, knocks, return_exceptions=True)
 
 
 async def test_channel_what_is_published_is_in_the_store_member_by_member() -> None:
@@ -145,7 +169,6 @@ async def test_channel_questions_are_answered_by_who_computes() -> None:
     async with connected() as (_, _, computing, _):
         for given, expected in (
             (question("networkpolicyevaluation", "create", found=asked), asked),
-            (question("nodestatssummaries", "create", found=NodeStatsSummary()), NodeStatsSummary()),
             (
                 question("networkpolicies", "create", subresource="status", found=status),
                 Status(status="Success", code=201),
@@ -199,8 +222,9 @@ def test_channel_every_question_that_can_be_asked_has_an_answer() -> None:
     asked = {(row.plural, "", verb) for row in RESOURCES if not row.stored for verb in row.verbs} | {
         (row.plural, part.name, verb) for row in RESOURCES for part in row.subresources for verb in part.verbs
     }
-    # the front collects support bundles itself
-    assert {one for one in asked if one[0] != "supportbundles"} == set(ANSWERS)
+    # the front collects support bundles itself, and adds up statistics
+    own = ("supportbundles", "nodestatssummaries")
+    assert {one for one in asked if one[0] not in own} == set(ANSWERS)
     assert kind_of(ROWS[CP, "networkpolicies"], "status") is NetworkPolicyStatus
 
 

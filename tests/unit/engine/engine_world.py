@@ -214,6 +214,7 @@ class Switch:
 
     def __init__(self) -> None:
         self.state: dict[Hashable, Any] = {}
+        self.whole = False
         self.calls: list[tuple[Any, ...]] = []
         self.on_call: Callable[[], None] = lambda: None
         self.on_entry: Callable[[Any], None] = lambda entry: None
@@ -302,7 +303,7 @@ def from_scratch(facts: Facts, units: Iterable[Unit] = MORE) -> dict[Any, Any]:
     return engine.standing()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for `condition`; raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (any condition, also of a state that has no event)
@@ -315,6 +316,7 @@ class World:
     def __init__(self, units: Iterable[Unit], facts: Facts, **options: Any) -> None:
         self.facts = facts
         self.flows, self.host, self.api = Switch(), Switch(), Switch()
+        self.flows.whole = options.pop("whole", False)
         sinks: dict[type, Sink] = {Flow: self.flows, Snat: self.host, Route: self.host, Status: self.api}
         self.engine = Engine(facts, units, sinks, pace=options.pop("pace", QUICK), **options)
         self.task: asyncio.Task[None] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,9 +25,20 @@ from antrea.engine import Act, Engine, Facts, Pace, Unit
 from antrea.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine_world import Run
+
+
+def failing(*outcomes: Exception | None) -> Callable[[], None]:
+    """Fails, or not, as told at each call; later ones do not."""
+    rest = iter(outcomes)
+
+    def fail() -> None:
+        if (error := next(rest, None)) is not None:
+            raise error
+
+    return fail
 
 
 # 6. and 7. withdrawals, replays, sweeps
@@ -55,13 +67,7 @@ async def test_a_category_is_swept_once_its_feeds_have_synced_and_everything_is_
 
 async def test_no_sweep_before_the_replay_is_confirmed(world: Run) -> None:
     w = world((Unit(Pod, flow),), sweeps={0: (Pod,)}, start=False)
-    failures = iter([TimeoutError(), TimeoutError()])
-
-    def fail() -> None:
-        if (error := next(failures, None)) is not None:
-            raise error
-
-    w.flows.on_call = fail
+    w.flows.on_call = failing(TimeoutError(), TimeoutError())
     w.facts.put(Pod("a", 1))
     w.facts.synced(Pod)
     w.start()
@@ -84,17 +90,22 @@ async def test_what_sends_is_swept_before_what_receives(world: Run) -> None:
 
 async def test_a_failed_sweep_is_tried_again(world: Run) -> None:
     w = world((Unit(Pod, flow),), sweeps={0: (Pod,)}, start=False)
-    failures = iter([None, TimeoutError("busy")])
-
-    def fail() -> None:
-        if (error := next(failures, None)) is not None:
-            raise error
-
-    w.flows.on_call = fail
+    w.flows.on_call = failing(None, TimeoutError("busy"))
     w.facts.synced(Pod)
     w.start()
     await until(lambda: ("sweep", 0) in w.flows.calls)
     assert w.engine.errors.counts == {"sink Switch": 1}
+
+
+async def test_a_sweep_that_becomes_due_while_its_sink_looks_for_work_is_not_forgotten(world: Run) -> None:
+    ticks = itertools.count()
+    pace = Pace(first=0.0015, most=0.0015, clock=lambda: next(ticks) / 1000)
+    w = world((Unit(Pod, flow),), sweeps={0: (Pod,)}, start=False, pace=pace)
+    w.flows.on_call = failing(None, *[TimeoutError("busy")] * 5)
+    w.facts.synced(Pod)
+    w.start()
+    await until(lambda: ("sweep", 0) in w.flows.calls)
+    assert w.engine.errors.counts == {"sink Switch": 5}
 
 
 async def test_a_sink_that_lost_everything_replays_it_in_one_call_and_sweeps_again(world: Run) -> None:
@@ -153,7 +164,7 @@ async def test_a_replay_that_waits_for_a_lower_rank_neither_spins_nor_sleeps_too
     await w.engine.quiet()
     w.flows.refuse("a")
     w.facts.drop(Pod, "a")
-    await until(lambda: w.engine.errors.counts["refused Flow"] >= 1)
+    await until(lambda: w.engine.errors.counts["refused Flow"] >= 1 and not w.host.state)
     w.host.gate.clear()
     w.engine.resync(w.host)
     w.engine.resync(w.flows)

@@ -229,6 +229,26 @@ async def test_a_changed_flow_is_confirmed_before_what_received_its_packets_goes
     assert order == [2, "a", 1]
 
 
+async def test_a_flow_stays_until_the_one_that_takes_its_place_stands_though_that_waits_for_the_host(
+    world: Run,
+) -> None:
+    def way(facts: Facts, pod: Pod) -> Iterator[Any]:
+        yield Snat(pod.port, pod.name)
+        yield Flow(f"{pod.name} by {pod.port}")
+
+    w = world([Unit(Pod, way)])
+    w.facts.put(Pod("a", 1))
+    await w.engine.quiet()
+    w.host.gate.clear()
+    w.facts.put(Pod("a", 2))
+    await until(lambda: w.host.calls[-1] == ("apply", [2], []))
+    assert set(w.flows.state) == {(Flow, "a by 1")}
+    w.host.gate.set()
+    await w.engine.quiet()
+    assert w.flows.calls[-1] == ("apply", ["a by 2"], ["a by 1"])
+    assert set(w.flows.state) == {(Flow, "a by 2")}
+
+
 async def test_nothing_waits_for_what_only_reports(world: Run) -> None:
     w = world((Unit(Pod, status), *CHAIN, Unit(Pod, announce)), acts={Announce: ignore})
     w.api.gate.clear()
@@ -253,11 +273,11 @@ async def test_quiet_waits_for_the_network_alone_if_reports_do_not_matter(world:
     await until(lambda: len(w.flows.calls) == 1)
     assert not quiet.done()
     w.flows.gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await quiet
     assert (len(w.state), w.api.state, every.done()) == (3, {}, False)
     w.api.gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await every
     assert w.api.state == {(Status, "a"): Status("a", "1")}
 

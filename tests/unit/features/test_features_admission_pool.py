@@ -119,10 +119,32 @@ def test_a_pool_in_use_stays() -> None:
 
 NOT_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 EGRESSES: dict[str, tuple[dict[str, Any], str]] = {
-    "several addresses": ({"egressIPs": ["10.6.0.1"]}, "spec.egressIPs: spec.egressIPs is not supported yet"),
-    "several pools": (
-        {"externalIPPools": ["other"]},
-        "spec.externalIPPools: spec.externalIPPools is not supported yet",
+    "several addresses": ({"egressIPs": ["10.6.0.1", "fd00::1"]}, OK),
+    "several pools": ({"externalIPPools": ["other", "other", "nowhere"]}, OK),
+    "one address of its pool, one of none": (
+        {"egressIPs": ["10.6.0.3", "10.9.9.9"], "externalIPPools": ["other", ""]},
+        OK,
+    ),
+    "an address that is to come": ({"egressIPs": ["", "fd00::1"], "externalIPPools": ["other", ""]}, OK),
+    "lists of different lengths": (
+        {"egressIPs": ["10.6.0.1"], "externalIPPools": ["other", "other"]},
+        "spec.egressIPs: 1 addresses and 2 pools: each entry of one belongs to that of the other",
+    ),
+    "an entry without anything": (
+        {"egressIPs": ["10.9.9.9", ""]},
+        "spec.egressIPs[1]: has neither an address nor a pool to be given one of",
+    ),
+    "one address twice": (
+        {"egressIPs": ["fd00::1", "fd00:0::1"]},
+        "spec.egressIPs[1]: IP fd00:0::1 is that of spec.egressIPs[0]",
+    ),
+    "one of several outside its pool": (
+        {"egressIPs": ["10.6.0.3", "10.6.0.4"], "externalIPPools": ["other", "other"]},
+        "spec.egressIPs[1]: IP 10.6.0.4 is not within the IP range",
+    ),
+    "one of several pools that is not there": (
+        {"egressIPs": ["10.6.0.3", "10.6.0.4"], "externalIPPools": ["other", "nowhere"]},
+        "spec.externalIPPools[1]: ExternalIPPool nowhere does not exist",
     ),
     "a rate in words": (
         {"bandwidth": {"rate": "fast", "burst": "1M"}},
@@ -133,6 +155,37 @@ EGRESSES: dict[str, tuple[dict[str, Any], str]] = {
         f"spec.bandwidth.burst: Burst 1 M in Egress x is invalid: {NOT_QUANTITY}",
     ),
     "bandwidth": ({"bandwidth": {"rate": "500k", "burst": "1e6"}}, OK),
+    "destinations": (
+        {"egressIP": "1.1.1.1", "destinations": {"cidrs": ["192.0.2.0/24"], "except": ["192.0.2.9/32"]}},
+        OK,
+    ),
+    "a destination in words": (
+        {"destinations": {"cidrs": ["192.0.2.0/24"], "except": ["192.0.2.0/33"]}},
+        "spec.destinations.except[0]: invalid cidr 192.0.2.0/33",
+    ),
+    "destinations of the other family": (
+        {"egressIP": "1.1.1.1", "destinations": {"cidrs": ["fd00::/8"], "except": ["192.0.2.9/32"]}},
+        (
+            f"{OK}; spec.destinations.cidrs[0]: fd00::/8 is not of the family of 1.1.1.1, it changes nothing;"
+            " spec.destinations.cidrs: none is of the family of 1.1.1.1, so nothing leaves with it"
+        ),
+    ),
+    "a rate of nothing": (
+        {"bandwidth": {"rate": "0", "burst": "1M"}},
+        "spec.bandwidth.rate: Rate 0 in Egress x is invalid: it must be 1k to 4294967295k",
+    ),
+    "a rate below nothing": (
+        {"bandwidth": {"rate": "-5M", "burst": "1M"}},
+        "spec.bandwidth.rate: Rate -5M in Egress x is invalid: it must be 1k to 4294967295k",
+    ),
+    "more than a meter counts": (
+        {"bandwidth": {"rate": "1M", "burst": "5T"}},
+        "spec.bandwidth.burst: Burst 5T in Egress x is invalid: it must be 1k to 4294967295k",
+    ),
+    "a burst without room for a packet": (
+        {"bandwidth": {"rate": "1M", "burst": "8k"}},
+        f"{OK}; spec.bandwidth.burst: frames of more than 1000 bytes never pass, 13k is room for one of 1514",
+    ),
     "an address alone": ({"egressIP": "1.1.1.1"}, OK),
     "a pool alone": ({"externalIPPool": "nowhere"}, OK),
     "an address of the pool": ({"egressIP": "10.6.0.3", "externalIPPool": "other"}, OK),
@@ -171,13 +224,23 @@ WISHES: dict[str, tuple[dict[str, str], list[str]]] = {
     "no such value": (
         {"egress.antrea.io/failback": "later"},
         [
-            "annotation egress.antrea.io/failback: 'later' is not immediate or never, it counts as immediate",
+            (
+                "annotation egress.antrea.io/failback: 'later' is not immediate, when-idle or never,"
+                " it counts as immediate"
+            ),
         ],
     ),
-    "not built": (
-        {"egress.antrea.io/failback": "when-idle"},
-        ["annotation egress.antrea.io/failback: when-idle is not built yet, it counts as immediate"],
+    "an end to lost connections": ({"egress.antrea.io/lost-connections": "reset"}, []),
+    "no such end": (
+        {"egress.antrea.io/lost-connections": "drop"},
+        [
+            (
+                "annotation egress.antrea.io/lost-connections: 'drop' is not continue or reset,"
+                " it counts as continue"
+            ),
+        ],
     ),
+    "back when nobody uses it": ({"egress.antrea.io/failback": "when-idle"}, []),
     "no such annotation": (
         {"egress.antrea.io/prefered-node": "n1", "egress.antrea.io/x": ""},
         [
@@ -204,6 +267,12 @@ def test_wishes_for_an_address_that_no_pool_gives_are_in_vain() -> None:
     wishes["metadata"]["annotations"] = KNOWN
     said = "annotations egress.antrea.io/... have no effect without spec.externalIPPool"
     assert world.decide("/validate/egress", wishes) == f"{OK}; {said}"
+
+
+def test_a_bandwidth_that_stands_is_not_judged_by_its_size_again() -> None:
+    old = named({"appliedTo": {}, "egressIP": "1.1.1.1", "bandwidth": {"rate": "0", "burst": "0"}})
+    new = named({"appliedTo": {}, "egressIP": "1.1.1.2", "bandwidth": {"rate": "0", "burst": "0"}})
+    assert World().decide("/validate/egress", new, old) == OK
 
 
 DROPPED = (

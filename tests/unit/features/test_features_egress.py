@@ -16,12 +16,13 @@ from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
 from antrea.engine.ids import Record
-from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod
+from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod, Probed
 from antrea.facts.member import Member, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.address import Announce, Assigned
 from antrea.features.egress.agent import FEATURE
+from antrea.features.egress.duplicate import Probe
 from antrea.features.gate import EnabledGates
 from antrea.host.address import Address
 from antrea.host.carrier import ip_mac, mark_mac, own_mac
@@ -188,7 +189,7 @@ def test_the_host_translates_by_mark_before_it_falls_back_to_the_nodes_address()
     assert rules[RULE] < NftRule(chain="postrouting", name="", text="").order
     drop = 'iifname "antrea-gw0" oifname != "antrea-gw0" meta mark & 0x000000ff != 0x00000000 drop'
     assert rules[RULE] < rules[drop] < NftRule(chain="postrouting", name="", text="").order
-    assert len(rules) == 3
+    assert len(rules) == 4
     assert agent.wanted(NftChain) == set()
 
 
@@ -223,6 +224,12 @@ def test_an_address_that_moves_away_turns_its_pods_to_the_tunnel_and_frees_its_m
     assert agent.facts.ids.standing() == {}
 
 
+def conditions(agent: Agent) -> dict[str, tuple[Condition, ...]]:
+    """What statuses are to say, by Egress."""
+    found = (one for one in agent.wanted(Status) if isinstance(one, Status))
+    return {one.path.rpartition("/")[2]: one.conditions for one in found}
+
+
 def test_with_all_marks_in_use_a_pods_packets_are_dropped_and_not_sent_with_the_nodes_address() -> None:
     ips = [f"203.0.113.{number}" for number in range(1, 256)]
     agent = Agent(SYSTEM)
@@ -235,10 +242,18 @@ def test_with_all_marks_in_use_a_pods_packets_are_dropped_and_not_sent_with_the_
     assert agent.flows("in_port=7") == {
         "table=EgressMark,priority=200,ct_state=+trk,ip,in_port=7 actions=drop"
     }
+    full = (
+        "Failed to assign the IP to EgressNode: Node n1 translates 255 Egress IPs already,"
+        " as many as there are marks: its Pods get no packet out"
+    )
+    failed = Condition("IPAssigned", "False", reason="AssignmentError", message=full)
+    assert conditions(agent) == dict.fromkeys(ips, ()) | {"203.0.112.1": (failed,)}
+    agent.facts.put(egress("203.0.112.1", "203.0.112.1", failed=True))
     agent.facts.drop(Egress, ips[0])
     for _ in "ab":  # the number is free once what carried it has gone
         agent.engine.plan()
     assert len(agent.flows("in_port=7", "0x1/0xff->pkt_mark")) == 1
+    assert conditions(agent)["203.0.112.1"] == (Condition("IPAssigned"),)
 
 
 def test_the_node_that_has_the_address_says_so() -> None:
@@ -290,7 +305,8 @@ def test_if_no_node_can_hold_an_address_one_agent_says_why() -> None:
 
 
 def test_a_node_that_is_to_hold_an_address_has_it_and_tells_neighbours_when_it_stands() -> None:
-    agent = Agent(NETDEV, CARD, egress("a", THERE, pool="p"), egress("b", THERE6, pool="p"))
+    free = (Probed("a", THERE), Probed("b", THERE6))
+    agent = Agent(NETDEV, CARD, *free, egress("a", THERE, pool="p"), egress("b", THERE6, pool="p"))
     device = {
         Port(
             name="antrea-egress0",
@@ -306,7 +322,7 @@ def test_a_node_that_is_to_hold_an_address_has_it_and_tells_neighbours_when_it_s
     agent.facts.put(EgressOwner("a", "n1"))
     agent.facts.put(EgressOwner("b", "n1"))
     plan = agent.engine.plan()
-    assert plan.acts == []
+    assert {type(act) for act in plan.acts} == {Probe}
     assert {entry for entry in plan.put if isinstance(entry, kinds)} == {
         Address("antrea-egress0", f"{THERE}/32", 4),
         Address("antrea-egress0", f"{THERE6}/128", 4),
@@ -347,21 +363,16 @@ def test_a_held_address_is_answered_for_and_announced_where_its_neighbours_are()
     assert {row.dev for row in agent.wanted(ProxyNeighbour) if isinstance(row, ProxyNeighbour)} == {"eth0"}
 
 
-def test_on_the_kernels_datapath_the_device_is_a_dummy() -> None:
-    agent = Agent(SYSTEM, CARD, egress("a", THERE, pool="p"))
-    assert agent.wanted(Port, Dummy) == {Dummy("antrea-egress0", 4)}
-
-
 GATES = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
 VLAN = PoolSelector("p", (), "203.0.113.254", 24, 181)
-SUBNET_KINDS = (Port, Dummy, Vlan, Link, Address, ProxyNeighbour, Sysctl, Route, Rule)
+SUBNET_KINDS = (Port, Vlan, Link, Address, ProxyNeighbour, Sysctl, Route, Rule)
 
 
 @pytest.mark.parametrize("config", [SYSTEM, NETDEV], ids=["system", "netdev"])
 def test_an_address_of_a_vlan_has_a_device_there_and_leaves_by_a_table_of_its_subnet(
     config: AgentConfig,
 ) -> None:
-    agent = Agent(config, CARD, GATES, VLAN, egress("a", THERE, pool="p"))
+    agent = Agent(config, CARD, GATES, VLAN, Probed("a", THERE), egress("a", THERE, pool="p"))
     assert agent.wanted(*SUBNET_KINDS) == set()
     agent.facts.put(EgressOwner("a", "n1"))
     agent.engine.plan()
@@ -400,7 +411,7 @@ def test_an_address_of_a_vlan_has_a_device_there_and_leaves_by_a_table_of_its_su
 
 def test_an_untagged_subnet_has_its_table_but_no_device_and_each_subnet_has_its_own() -> None:
     other = PoolSelector("q", (), "fd00:9::254", 64, 0)
-    owners = [EgressOwner("a", "n1"), EgressOwner("b", "n1")]
+    owners = [EgressOwner("a", "n1"), EgressOwner("b", "n1"), Probed("a", HERE), Probed("b", HERE6)]
     rows = [CARD, GATES, VLAN, other, egress("a", HERE, pool="p"), egress("b", HERE6, pool="q"), *owners]
     agent = Agent(SYSTEM, *rows)
     routes = {(r.dst, r.dev, r.via, r.table) for r in agent.wanted(Route) if isinstance(r, Route)}

@@ -12,17 +12,21 @@ from hypothesis import strategies as st
 
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
-from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressOwner, EgressPod, Parted
+from antrea.engine import Act, Engine, Facts
+from antrea.facts.egress import Announced, Egress, EgressOwner, EgressPod, Parted, Probed, Unused
 from antrea.facts.member import ClusterNode, Leaving, Member, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress import agent, owner
 from antrea.features.egress.address import DEVICE, Announce
-from antrea.features.egress.handover import Part
+from antrea.features.egress.duplicate import Probe
+from antrea.features.egress.failback import waiting_of
+from antrea.features.egress.handover import Part, Receive
 from antrea.features.egress.placement import Ring
 from antrea.features.egress.takeover import TookOver
 from antrea.host.address import Address
+from antrea.host.carrier import RELAYED_MAC
+from antrea.host.nft import NftRelay, NftSilence
 from antrea.openflow.flow import Flow
 
 if TYPE_CHECKING:
@@ -58,6 +62,7 @@ class Node:
             Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, (f"{at(name)}/24",)),
             AgentConfig(ovs_datapath_type="netdev"),
             OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:01"),
+            OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:03"),
             pod,
             EgressPod("web", "shop/web"),
             POOL,
@@ -88,14 +93,42 @@ class Node:
                 self.has.add(entry.cidr.partition("/")[0])
                 self.facts.put(LocalAddress(IP, DEVICE, 32))
             if isinstance(entry, Status):
-                self.world.write(str(dict(entry.fields)["egressNode"]))
+                self.world.write(str(dict(entry.fields)["egressNode"]), waiting_of(entry.conditions))
         for act in plan.acts:
-            if isinstance(act, Announce):
-                self.world.router = self.name
-            if isinstance(act, TookOver):
-                self.world.took.append((act.before, act.node, act.why.why))
-            if isinstance(act, Part):
-                self.parts.append(act)
+            self.do(act)
+
+    def do(self, act: Act) -> None:
+        if isinstance(act, Probe):
+            self.facts.put(Probed(act.egress, act.ip))
+        if isinstance(act, Announce):
+            self.world.router = self.name
+        if isinstance(act, TookOver):
+            self.world.took.append((act.before, act.node, act.why.why))
+        if isinstance(act, Receive):
+            self.facts.put(Announced(act.egress, act.ip, act.before))
+        if isinstance(act, Part):
+            self.parts.append(act)
+
+    @property
+    def relay(self) -> str:
+        """The Node to which answers go on that come here and are not known; empty: none."""
+        standing = self.engine.standing().values()
+        (via,) = [entry.via for entry in standing if isinstance(entry, NftRelay)] or [""]
+        flows = [one for one in standing if isinstance(one, Flow) and f"nw_dst={IP}" in one.match]
+        sent = [" ".join(one.actions) for one in flows if "in_port=2" in one.match]
+        peer = f"n{via.split('.')[2]}" if via else ""
+        assert [f"set_field:{at(peer)}->tun_dst" in one for one in sent] == ([True] if peer else [])
+        return peer
+
+    @property
+    def takes(self) -> bool:
+        """Whether what another Node hands it reaches its host."""
+        flows = (one for one in self.engine.standing().values() if isinstance(one, Flow))
+        return any({"in_port=1", f"nw_dst={IP}", f"dl_src={RELAYED_MAC}"} <= {*one.match} for one in flows)
+
+    @property
+    def silent(self) -> bool:
+        return any(isinstance(entry, NftSilence) for entry in self.engine.standing().values())
 
     @property
     def end(self) -> str:
@@ -117,8 +150,9 @@ class World:
         self.nodes = {name: Node(name, self) for name in NAMES}
         self.settle()
 
-    def write(self, holder: str) -> None:
-        self.egress = msgspec.structs.replace(self.egress, node=holder, held=IP if holder else "")
+    def write(self, holder: str, waiting: str) -> None:
+        held = IP if holder else ""
+        self.egress = msgspec.structs.replace(self.egress, node=holder, held=held, waiting=waiting)
         self.tell(self.egress)
 
     def tell(self, *rows: Fact, but: str = "") -> None:
@@ -135,7 +169,10 @@ class World:
         node.work()
         if not any(one.news for one in self.nodes.values()):
             for one in self.nodes.values():
-                while one.parts:
+                if one.relay and self.egress.node == one.name:
+                    one.facts.drop(Announced, self.egress.name)
+            for one in self.nodes.values():
+                while one.parts and not any(other.relay == one.name for other in self.nodes.values()):
                     act = one.parts.pop()
                     one.facts.put(Parted(act.egress, act.ip, act.to))
 
@@ -151,6 +188,9 @@ class World:
         ends = {name: node.end for name, node in self.nodes.items()}
         assert {*ends.values(), self.router} <= self.holds(), (ends, self.router)
         assert ends == {name: node.told for name, node in self.nodes.items()}
+        for end in {*ends.values()} - {self.router}:
+            assert (self.nodes[self.router].relay, self.nodes[end].takes) == (end, True)
+        assert not any(self.nodes[node].silent for node in (self.router, self.egress.node))
 
 
 def cordon(world: World) -> None:
@@ -243,6 +283,7 @@ def test_at_every_moment_of_a_drain_packets_and_answers_find_a_node_with_the_add
     world.settle()
     world.check()
     assert world.holds() == {SECOND}
+    assert not any(node.relay or node.silent for node in world.nodes.values())
 
 
 @settings(max_examples=25, deadline=None)
@@ -257,6 +298,69 @@ def test_an_address_goes_home_as_gently_as_it_went(order: list[str]) -> None:
         world.check()
     world.settle()
     assert (world.holds(), world.router) == ({FIRST}, FIRST)
+
+
+def away(world: World) -> None:
+    """The address waits with the second Node until no connection uses it."""
+    world.egress = msgspec.structs.replace(world.egress, waits=True)
+    world.tell(world.egress)
+    cordon(world)
+    world.settle()
+    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
+    world.settle()
+
+
+def test_an_address_that_waits_goes_home_when_who_has_it_sees_no_connection_and_not_before() -> None:
+    world = World()
+    away(world)
+    assert (world.holds(), world.egress.waiting) == ({SECOND}, "True")
+    owners = {name: node.facts.get(EgressOwner, "web") for name, node in world.nodes.items()}
+    assert owners == dict.fromkeys(NAMES, EgressOwner("web", SECOND, home=FIRST))
+    # another Node's word does not count
+    world.nodes[THIRD].facts.put(Unused(IP))
+    world.settle()
+    assert world.holds() == {SECOND}
+    world.nodes[SECOND].news.append(Unused(IP))
+    world.settle()
+    assert (world.holds(), world.egress.node, world.router) == ({FIRST}, FIRST, FIRST)
+    assert world.egress.waiting == ""
+    assert world.nodes[FIRST].facts.get(EgressOwner, "web") == EgressOwner("web", FIRST)
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.lists(st.sampled_from(NAMES), max_size=40))
+def test_on_its_late_way_home_packets_find_a_node_with_the_address_at_every_moment(order: list[str]) -> None:
+    world = World()
+    away(world)
+    world.nodes[SECOND].news.append(Unused(IP))
+    for name in order:
+        world.step(name)
+        world.check()
+    world.settle()
+    assert (world.holds(), world.router) == ({FIRST}, FIRST)
+
+
+def test_an_address_that_waits_still_leaves_a_node_that_is_drained_or_dies() -> None:
+    world = World()
+    away(world)
+    world.tell(ClusterNode(SECOND, (at(SECOND),), (at(SECOND),), YES, cordoned=True))
+    world.settle()
+    assert (world.holds(), world.egress.waiting) == ({FIRST}, "")
+    world = World()
+    away(world)
+    for name in (FIRST, THIRD):
+        world.nodes[name].facts.put(Member(SECOND, alive=False))
+        world.nodes[name].work()
+    assert world.nodes[FIRST].has == {IP}
+
+
+def test_if_the_better_node_is_gone_before_an_idle_address_is_there_it_stays() -> None:
+    world = World()
+    away(world)
+    world.nodes[SECOND].news.append(Unused(IP))
+    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),)))
+    world.settle()
+    assert (world.holds(), world.egress.waiting) == ({SECOND}, "")
 
 
 def test_of_a_node_that_died_nothing_is_awaited() -> None:
@@ -291,7 +395,8 @@ def test_while_the_api_server_is_away_a_drained_node_goes_on_until_it_is_dead() 
         node.work()
         node.work()
     assert world.holds() == {FIRST, SECOND}
-    assert ({node.end for node in world.nodes.values()} - {SECOND}, world.router) == ({FIRST}, FIRST)
+    assert {node.end for node in world.nodes.values()} == {FIRST}
+    world.check()
     world.nodes[SECOND].facts.put(Member(FIRST, alive=False))
     world.nodes[SECOND].work()
     assert world.router == SECOND

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from antrea.agent.membership import cluster_node
 from antrea.apis.core import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
@@ -172,13 +173,23 @@ def test_an_egress_is_read_as_the_api_has_it_its_address_in_one_form() -> None:
             "annotations": {
                 "egress.antrea.io/preferred-nodes": " n2,n1 , n2,",
                 "egress.antrea.io/failback": "never",
+                "egress.antrea.io/lost-connections": " reset",
             },
         },
         "spec": {"appliedTo": {}, "egressIP": "FD00:0::1", "externalIPPool": "p"},
         "status": {"egressNode": "n2", "egressIP": "FD00::0:1"},
     }
     assert egress_row(msgspec.convert(found, crd.Egress)) == Egress(
-        "a", "u", "fd00::1", "p", "2026-01-01T00:00:00Z", "n2", "fd00::1", ("n2", "n1"), stays=True
+        "a",
+        "u",
+        "fd00::1",
+        "p",
+        "2026-01-01T00:00:00Z",
+        "n2",
+        "fd00::1",
+        ("n2", "n1"),
+        stays=True,
+        resets=True,
     )
 
 
@@ -221,3 +232,51 @@ def test_a_node_is_a_member_if_it_runs_linux_and_has_addresses_for_pods() -> Non
     found = cluster_node(cordoned)
     assert found is not None
     assert found.cordoned
+
+
+FLOW = "flow add table=0 priority=65000 actions=normal"
+
+
+@pytest.mark.parametrize(
+    "end", [f"1.2.3.4->tun_dst\n{FLOW}", f"fe80::1%a\n{FLOW}", "fe80::1%eth0", "rubbish", "1.2.3.4 "]
+)
+def test_of_what_a_node_writes_addresses_alone_get_into_the_flows_of_others(end: str) -> None:
+    found = cluster_node(
+        kubernetes_node({}, {"node.antrea.io/transport-addresses": f"{end},FD00::1"}, ("10.10.0.0/24",))
+    )
+    assert found is not None
+    assert found.transport_ips == (("1.2.3.4",) if end == "1.2.3.4 " else ()) + ("fd00::1",)
+    node = kubernetes_node({}, {}, ("10.10.0.0/24",))
+    addresses = (NodeAddress("InternalIP", end), *node.status.addresses, NodeAddress("InternalIP", "FD00::1"))
+    found = cluster_node(msgspec.structs.replace(node, status=NodeStatus(addresses)))
+    assert found is not None
+    assert found.ips == ("192.0.2.1", "fd00::1")
+
+
+@pytest.mark.parametrize("said", ["many", "-1", "9" * 5000])
+def test_a_limit_of_a_node_that_is_no_number_is_none_and_ends_no_agent(said: str) -> None:
+    found = cluster_node(kubernetes_node({}, {"node.antrea.io/max-egress-ips": said}, ("10.10.0.0/24",)))
+    assert found is not None
+    assert found.most_egress_ips is None
+
+
+@pytest.mark.parametrize("said", [None, 300, 10])
+def test_of_300_addresses_that_one_node_is_to_hold_the_oldest_have_room_and_the_others_say_that_there_is_none(
+    said: int | None,
+) -> None:
+    rows = [
+        web(f"e{number}", f"10.9.{number // 100}.{number % 100}", f"2026-{number:03}")
+        for number in range(300)
+    ]
+    agents = [Agent(name, *rows, node("n2", labelled=False), node("n3", labelled=False)) for name in NAMES]
+    for agent in agents:
+        agent.facts.drop(Egress, "web")
+        agent.put(node("n1", most=said))
+    room = min(said or 255, 255)
+    expected = {row.name: EgressOwner(row.name, "n1") for row in rows[:room]}
+    expected |= {row.name: EgressOwner(row.name, "", NO_ROOM) for row in rows[room:]}
+    assert [agent.owners == expected for agent in agents] == [True] * 3
+    # one that goes makes room for the oldest of those that wait
+    agents[0].facts.drop(Egress, "e3")
+    assert agents[0].owners[f"e{room}"] == EgressOwner(f"e{room}", "n1")
+    assert agents[0].owners[f"e{room + 1}"] == EgressOwner(f"e{room + 1}", "", NO_ROOM)

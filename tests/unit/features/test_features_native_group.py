@@ -194,7 +194,11 @@ def test_members_come_in_pages_sorted_by_name() -> None:
     assert page(2, 2) == (["x"], 3, 2, 2)
     assert page(3, 2) == ([], 3, 2, 3)
     assert page(0, 2) == (["v", "w", "x"], 3, 2, 0)
-    for query, wrong in (({"page": "-1"}, "number -1"), ({"limit": "x"}, "limit x")):
+    for query, wrong in (
+        ({"page": "-1"}, "number -1"),
+        ({"limit": "x"}, "limit x"),
+        ({"page": "9" * 5000}, f"number {'9' * 18}"),
+    ):
         with pytest.raises(Invalid, match=f"received invalid page {wrong} for pagination"):
             members(facts, "", "g", query)
     assert members(facts, "", "none", {}) is None

@@ -36,6 +36,7 @@ from antrea.facts.ovs import PodInterface
 from antrea.features.feature import Realised
 from antrea.features.network_policy.address import masked_ports, networks
 from antrea.features.network_policy.agent import FEATURE
+from antrea.openflow.action import CONJUNCTIONS
 from antrea.openflow.flow import Flow
 
 if TYPE_CHECKING:
@@ -78,6 +79,26 @@ def test_rules_that_share_a_match_share_its_flow() -> None:
         node=V4,
     )
     assert found == lines(TWO_EGRESS)
+
+
+def test_what_does_not_fit_one_flow_stands_in_another_that_every_packet_meets_too() -> None:
+    facts, engine = engine_of(V4, WEB, *applied("g", member("web")))
+    facts.ids.start_above("conjunction", CONJUNCTIONS - 4)  # a number in flows is one more
+    for number in range(1, 5):
+        facts.put(policy(f"p{number}", "g", rule("Out", ANY, port(number))))
+        engine.plan()
+    found = [line for line in named(engine.standing().values()) if "conjunction(" in line]
+    table, share = "table=EgressRule,priority=200", "reg10=0x0/0x1"
+    assert found == [
+        f"{table},ip actions=conjunction(3998,2/3),conjunction(3999,2/3)",
+        f"{table},ip,nw_src=10.10.0.7 actions=conjunction(3998,1/3),conjunction(3999,1/3)",
+        f"{table},ip,{share} actions=conjunction(4000,2/3),conjunction(4001,2/3)",
+        f"{table},ip,{share},nw_src=10.10.0.7 actions=conjunction(4000,1/3),conjunction(4001,1/3)",
+        f"{table},tcp,{share},tp_dst=3 actions=conjunction(4000,3/3)",
+        f"{table},tcp,{share},tp_dst=4 actions=conjunction(4001,3/3)",
+        f"{table},tcp,tp_dst=1 actions=conjunction(3998,3/3)",
+        f"{table},tcp,tp_dst=2 actions=conjunction(3999,3/3)",
+    ]
 
 
 INGRESS = """

@@ -58,7 +58,7 @@ class Switch:
 
 
 async def until(condition: Callable[[], bool], engine: Engine) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await engine.moved()
 

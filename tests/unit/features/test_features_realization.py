@@ -93,6 +93,26 @@ def test_a_node_that_fails_is_named_and_the_policy_has_failed_once_all_have_spok
     assert status(reports(told, ("n1", 1), ("n2", 1))) == ("Realized", 1, 2, 2, GOOD)
 
 
+def test_the_generation_that_was_realized_is_named_until_a_later_one_is() -> None:
+    told = world("n1", "n2")
+
+    def realized() -> Any:
+        (found,) = told.of(Status)
+        assert found.keeps == ("realizedGeneration",)
+        return dict(found.fields).get("realizedGeneration", "as it was")
+
+    assert realized() == "as it was"
+    reports(told, ("n1", 1))
+    assert realized() == "as it was"
+    reports(told, ("n2", 1))
+    assert realized() == 1
+    told.put(policy(2))
+    reports(told, ("n1", 2), ("n2", 2, "no room"))
+    assert realized() == "as it was"
+    reports(told, ("n2", 2))
+    assert realized() == 2
+
+
 def test_what_many_nodes_say_is_cut() -> None:
     told = reports(world("n1"), ("n1", 1, "x" * 300))
     message = status(told)[-1][1].message

@@ -6,8 +6,8 @@ import pytest
 
 from antrea.host.address import Address
 from antrea.host.link import Dummy, Link
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
-from antrea.host.rank import RECEIVES, SENDS
+from antrea.host.nft import NftChain, NftElement, NftRelay, NftRule, NftSet, NftShield, NftSilence, NftTag
+from antrea.host.rank import DIVERTS, RECEIVES, SENDS
 from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, ProxyNeighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
 
@@ -24,6 +24,8 @@ ENTRIES = [
     (NftRule(chain="postrouting", name="masquerade", text="masquerade"), ("postrouting", "masquerade")),
     (NftShield("web-0-2f2276"), "web-0-2f2276"),
     (NftTag(dev="antrea-gw0", bit=0x80000000, mac="02:e9:80:00:00:00"), "antrea-gw0"),
+    (NftRelay(ip="192.0.2.9", via="10.244.1.1", dev="antrea-gw0"), "192.0.2.9"),
+    (NftSilence("192.0.2.9"), "192.0.2.9"),
     (Dummy("antrea-egress0", 4), "antrea-egress0"),
     (ProxyNeighbour(dev="eth0", ip="fd00::1"), ("eth0", "fd00::1")),
 ]
@@ -32,7 +34,7 @@ ENTRIES = [
 @pytest.mark.parametrize(("entry", "key"), ENTRIES, ids=lambda value: type(value).__name__)
 def test_an_entry_has_a_key_a_rank_and_a_category_and_can_be_kept_in_a_set(entry: Link, key: object) -> None:
     assert entry.key == key
-    assert entry.rank in {RECEIVES, SENDS}
+    assert entry.rank in {DIVERTS, RECEIVES, SENDS}
     assert 0 <= entry.category < CATEGORIES
     assert {entry, entry} == {entry}
 

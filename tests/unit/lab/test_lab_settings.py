@@ -12,7 +12,7 @@ from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.errors import Invalid
 from antrea.features.accept import accept_agent
-from antrea.lab.cluster import crashing
+from antrea.lab.cluster import advice, crashing
 from antrea.lab.settings import Settings, read
 from antrea.lab.topology import Machine, Nic, StaticRoute
 
@@ -101,3 +101,16 @@ def test_a_container_that_ends_again_and_again_is_named() -> None:
         pod("ill", "CrashLoopBackOff", 3),
     ]
     assert [*crashing(pods)] == [("ns", "ill", "c")]
+
+
+def test_an_up_that_failed_tells_what_helps_and_that_the_machine_is_busy_if_it_is() -> None:
+    assert advice("default", 15.9, 2) == [
+        "`antrea-lab kubectl` and `antrea-lab logs` tell more; `antrea-lab down` removes the lab"
+    ]
+    assert advice("shop", 97.2, 2) == [
+        (
+            "`antrea-lab kubectl --name shop` and `antrea-lab logs --name shop` tell more;"
+            " `antrea-lab down --name shop` removes the lab"
+        ),
+        "the machine is busy, a load of 97 on 2 cores: try `up` again when it is not",
+    ]

@@ -13,6 +13,7 @@ UNIONS = {
     ("ServiceEPState", "EpUnion"),
     ("VLANID", "CtZone"),
     ("CtZoneType", "CtZone"),
+    ("PeerClass", "SenderClass"),
 }
 SHARED = {("Swap", "PacketInTable"), ("EndpointIP", "APConjID")}
 

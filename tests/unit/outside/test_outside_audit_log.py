@@ -35,7 +35,7 @@ async def running(path: Path, limits: AuditLogging) -> AsyncIterator[AuditLog]:
 
 
 async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not true():  # noqa: ASYNC110 (of another thread, or of a clock)
             await asyncio.sleep(0.02)
 
@@ -57,12 +57,13 @@ async def test_what_repeats_within_a_second_is_one_line_with_their_number(tmp_pa
         log.line("once", repeats=True)
         assert lines(path) == ["allowed"] * 3
         await until(lambda: len(lines(path)) == 5)
-        count = re.fullmatch(r"dropped \[3 packets in (1\.\d{6})s\]", lines(path)[3])
+        count = re.fullmatch(r"dropped \[3 packets in (\d+\.\d{6})s\]", lines(path)[3])
         assert count
+        assert float(count[1]) >= 1
         assert lines(path)[4] == "once"
         log.line("dropped", repeats=True)
         log.line("dropped", repeats=True)
-    assert re.fullmatch(r"dropped \[2 packets in 0\.\d{6}s\]", lines(path)[5])
+    assert re.fullmatch(r"dropped \[2 packets in \d+\.\d{6}s\]", lines(path)[5])
     assert TIME.match(path.read_text())
     assert path.stat().st_mode & 0o777 == 0o600
 

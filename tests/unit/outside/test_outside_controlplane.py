@@ -119,6 +119,29 @@ def test_a_policy_and_its_groups_are_known_at_one_moment_whichever_was_listed_fi
     assert facts.feeds.has(SentPolicy)
 
 
+def test_a_policy_of_upstreams_controller_is_read_which_writes_a_null_for_no_time() -> None:
+    (policies,) = (kind for kind in POLICY.watches if kind.plural == "networkpolicies")
+    ours = event(
+        "ADDED",
+        "p",
+        rules=[
+            {
+                "direction": "In",
+                "from": {"ipBlocks": [{"cidr": {"ip": "CgAAAA=="}}]},
+                "to": {},
+                "enableLogging": False,
+            }
+        ],
+    )
+    theirs = ours.replace(b'"metadata":{', b'"metadata":{"creationTimestamp":null,')
+    assert theirs != ours
+    read = [
+        policies.read(msgspec.Raw(msgspec.json.encode(msgspec.json.decode(one)["object"])))
+        for one in (ours, theirs)
+    ]
+    assert read[0] == read[1]
+
+
 def test_a_bookmark_of_later_changes_nothing() -> None:
     lines = [event("ADDED", "e", groupMembers=pods("a")), BOOKMARK, BOOKMARK]
     assert heard(Facts(), Server(lines)) == {"e ns/a"}

@@ -146,6 +146,27 @@ def test_gossip_one_observer_that_errs_changes_nothing() -> None:
     assert changes(world, since) == []
 
 
+def test_gossip_one_observer_that_errs_beside_one_whose_session_comes_up_again_changes_nothing() -> None:
+    """In bursts of loss one was most of those who had a word to say, and addresses moved there and back."""
+    world = whole(3)
+    since = len(world.events)
+    world.see("node-3", None, "node-2", unsure=True)
+    world.see("node-3", False, "node-1")
+    world.run(30)
+    assert changes(world, since) == []
+    world.see("node-3", False, "node-2")
+    world.until(lambda: counted(world, "node-1", "node-2"), within=3)
+
+
+def test_gossip_a_node_that_dies_while_one_observer_is_unsure_is_dead_by_gossip() -> None:
+    world = whole(3)
+    world.see("node-3", None, "node-2", unsure=True)
+    world.run(1)
+    world.kill("node-3")
+    world.see("node-3", False, "node-1", within=NOTICED)
+    world.until(lambda: counted(world, "node-1", "node-2"), within=4.25)
+
+
 @pytest.mark.parametrize("count", [2, 5])
 def test_gossip_tunnels_that_are_blocked_everywhere_set_nobody_aside(count: int) -> None:
     world = whole(count)

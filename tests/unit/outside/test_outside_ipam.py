@@ -94,7 +94,7 @@ async def test_collecting_keeps_known_containers_and_what_is_not_an_address(tmp_
     lost = await ipam.allocate("c2", "eth0")
     (tmp_path / "10.99.0.1").write_bytes(b"c1")
     (tmp_path / "notes").write_text("mine")
-    assert sorted(await ipam.gc({"c1"})) == sorted(lost.ips)
+    assert sorted(await ipam.gc(await ipam.containers() - {"c1"})) == sorted(lost.ips)
     assert set(state(tmp_path)) == {
         *kept.ips,
         "10.99.0.1",
@@ -122,7 +122,7 @@ async def test_bad_files_keep_their_address_cost_a_sentence_and_are_collected(
         "Ignored the owner of an address because its file cannot be read",
         "Started at the first address because the last reserved one cannot be read",
     ]
-    assert await ipam.gc({"c1"}) == ("10.244.1.2", "10.244.1.3")
+    assert await ipam.gc(await ipam.containers() - {"c1"}) == ("10.244.1.2", "10.244.1.3")
 
 
 async def test_a_last_reserved_address_of_another_pod_cidr_starts_at_the_first(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_adds_at_the_same_time_get_different_addresses(tmp_path: Path) -> 
 def age(path: Path) -> None:
     """Let a file be older than a tick of its file system's clock, as far as that can tell."""
     path.chmod(0o600)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while time.time_ns() - path.stat().st_ctime_ns < 2 * TICK:
         assert time.monotonic() < deadline
         time.sleep(0.01)

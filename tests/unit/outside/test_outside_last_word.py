@@ -143,10 +143,10 @@ async def test_changes_are_written_down_and_what_is_not_whole_is_not(
     task = asyncio.create_task(keeper.follow(changed, now, lambda: {"u1"}))
     try:
         changed.set()
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 30)
         assert keeper.read() == Kept([], ())
         rows[0] = ROWS
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while keeper.read() != Kept(ROWS, ("u1",)):
                 changed.set()
                 await asyncio.sleep(0.001)

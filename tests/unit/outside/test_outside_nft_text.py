@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
+from antrea.host.nft import NftChain, NftElement, NftRelay, NftRule, NftSet, NftShield, NftSilence, NftTag
 from antrea.outside import nft_text
 from antrea.outside.libnftables import NftError
 
@@ -101,6 +101,25 @@ def test_a_listing_gives_back_what_we_wrote_and_nothing_of_others() -> None:
                 " add rule netdev antrea tag-gw0 meta mark & 0x80000000 != 0 ether saddr set 02:e9:80:00:00:00"
             ),
             "delete chain netdev antrea tag-gw0",
+        ),
+        (
+            NftRelay(ip="192.0.2.9", via="10.244.1.1", dev="gw0", mark=0x80000000),
+            (
+                "add chain ip antrea relay-c0000209 { type filter hook prerouting priority mangle; policy accept; };"
+                " flush chain ip antrea relay-c0000209;"
+                ' add rule ip antrea relay-c0000209 iifname != "gw0" ip daddr 192.0.2.9 ct state { invalid, new }'
+                ' meta mark set 0x80000000 dup to 10.244.1.1 device "gw0" drop'
+            ),
+            "delete chain ip antrea relay-c0000209",
+        ),
+        (
+            NftSilence("192.0.2.9"),
+            (
+                "add chain arp antrea silence-c0000209 { type filter hook input priority 0; policy accept; };"
+                " flush chain arp antrea silence-c0000209;"
+                " add rule arp antrea silence-c0000209 arp operation request arp daddr ip 192.0.2.9 drop"
+            ),
+            "delete chain arp antrea silence-c0000209",
         ),
     ],
 )

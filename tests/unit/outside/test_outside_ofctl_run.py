@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from antrea.outside.ofctl_run import Refusal, refusal
+from antrea.errors import Refused
+from antrea.openflow.flow import Flow
+from antrea.openflow.pipeline import Pipeline
+from antrea.openflow.tables import CLASSIFIER
+from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_run import BROKEN, Ofctl, Refusal, refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LINES = [
     "flow add cookie=0x1,table=1,priority=1,ip actions=drop",
@@ -59,3 +69,17 @@ def test_without_the_commit_the_numbers_mean_nothing() -> None:
 )
 def test_a_switch_that_is_not_there_refuses_nothing(complaint: str) -> None:
     assert refusal(complaint, LINES) is None
+
+
+async def test_a_line_that_is_more_than_one_is_refused_unsent_and_named(tmp_path: Path) -> None:
+    lines = [LINES[0]] * 2500
+    lines[1700] = f"{LINES[0]}\nflow delete"
+    assert await Ofctl(tmp_path / "none").bundle(lines) == Refusal(BROKEN, 1700)
+
+
+async def test_a_flow_with_a_line_break_is_refused_and_its_owner_held_back(tmp_path: Path) -> None:
+    sink = FlowSink(Ofctl(tmp_path / "none"), Pipeline.realise([CLASSIFIER]), 1)
+    good, bad = (Flow(CLASSIFIER.name, 200, match, (), 0) for match in (("ip",), ("ip\nflow delete",)))
+    with pytest.raises(Refused, match=BROKEN) as refused:
+        await sink.apply([good, bad], [])
+    assert refused.value.entries == (bad,)

@@ -45,7 +45,7 @@ class Api:
     async def told(self, text: str) -> tuple[str, str]:
         """The next Event after this was written."""
         self.texts.put_nowait(text)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             return await self.events.get()
 
 
@@ -134,7 +134,7 @@ async def test_only_a_process_that_is_told_to_end_says_goodbye_and_still_works_t
 
     voice = Voice(ObjectReference("Node", "n1"), "antrea-agent", "n1")
     running = asyncio.create_task(through_changes(configuration, start, voice, end))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await started.acquire()
         if not asked:
             api.texts.put_nowait("defaultMTU: 1400")

@@ -216,16 +216,19 @@ def test_a_device_that_stands_is_read(index: int, flags: int, mtu: int, mac: str
     assert found == Device(index, "gw0", flags, mtu, mac)
 
 
-@given(INDEXES, INTERFACES, st.sampled_from([0, 200, 253, 254]), st.integers(0, 255))
+@given(INDEXES, INTERFACES, st.sampled_from([0, 200, 253, 254]), st.integers(0, 255), st.integers(0, 255))
 def test_an_address_that_stands_is_read_whoever_put_it(
-    index: int, cidr: Interface, scope: int, protocol: int
+    index: int, cidr: Interface, scope: int, protocol: int, flags: int
 ) -> None:
     """IPv6 has no IFA_LOCAL; old kernels have no IFA_PROTO."""
     attrs: list[Any] = [["IFA_LOCAL" if cidr.version == 4 else "IFA_ADDRESS", str(cidr.ip)]]
     attrs += [["IFA_PROTO", protocol]] if protocol else []
     fields = {"family": family(cidr.version), "prefixlen": cidr.network.prefixlen, "scope": scope}
+    fields["flags"] = flags
     found = message.address_of(answer(ifaddrmsg(), index=index, attrs=attrs, **fields))
-    assert found == DeviceAddress(index, f"{cidr.ip}/{cidr.network.prefixlen}", scope == 0, protocol)
+    assert found == DeviceAddress(
+        index, f"{cidr.ip}/{cidr.network.prefixlen}", scope == 0, protocol, flags & 8 != 0
+    )
 
 
 def test_what_others_put_is_not_ours() -> None:

@@ -15,7 +15,7 @@ from antrea.outside.tls import self_signed, server_tls
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SILENT = 20.0
+SILENT = 60.0
 """Seconds after which the client goes in any case."""
 
 
@@ -48,7 +48,7 @@ async def heard() -> bool:
 
     async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
         with socket.create_connection(server.sockets[0].getsockname()), contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(called.wait(), 2)
+            await asyncio.wait_for(called.wait(), 30)
         return called.is_set()
 
 

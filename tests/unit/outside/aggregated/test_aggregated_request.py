@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antrea.apis.controlplane_report import NodeStatsSummary
+from antrea.apis.meta import ObjectMetadata
 from antrea.features.registry import RESOURCES
 from antrea.outside.aggregated.attributes import Attributes, attributes
 from antrea.outside.aggregated.form import Json, Metadata, Table
@@ -189,6 +190,11 @@ def test_request_what_a_table_includes_must_be_known() -> None:
         (b"{}", "application/vnd.kubernetes.protobuf", 415),
         (b"a: [", "application/yaml", 400),
         (b"a: &x [1]\nb: [*x, *x]", "application/yaml", 400),
+        *((b"a: " + b"9" * digits, "application/yaml", 400) for digits in (4301, 100_000)),
+        (b"metadata: {generation: -%s}" % (b"9" * 4301), "application/yaml", 400),
+        (b"a: 2026-13-45", "application/yaml", 400),
+        (b'{"metadata": {"generation": %s}}' % (b"9" * 100_000), "application/json", 400),
+        (b'{"metadata": {"generation": 1e%s}}' % (b"9" * 4301), "application/json", 400),
         (b" " * (MOST_YAML + 1), "application/yaml", 413),
     ],
 )
@@ -204,3 +210,9 @@ def test_request_bodies_are_json_or_yaml() -> None:
         (b"metadata: {name: n1}", "application/yaml"),
     ):
         assert read(body, media, NodeStatsSummary).metadata.name == "n1"
+
+
+@pytest.mark.parametrize("media", ["application/json", "application/yaml"])
+def test_request_a_null_in_a_body_is_an_absent_field_as_clients_in_go_write_it(media: str) -> None:
+    body = b'{"metadata": {"name": "n1", "creationTimestamp": null}, "networkPolicies": null}'
+    assert read(body, media, NodeStatsSummary) == NodeStatsSummary(metadata=ObjectMetadata(name="n1"))

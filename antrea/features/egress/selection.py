@@ -1,0 +1,95 @@
+"""Pods that an Egress selects in vain: those that follow an older Egress, and those in their Node's own network.
+
+Of the Egresses of one family that select a Pod the oldest counts, then the first by name (antrea/features/egress/flow.py).
+Beyond upstream, which says neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.apis.crd.part import Condition
+from antrea.apis.egress_address import EGRESSES
+from antrea.apis.status import Status
+from antrea.engine import Unit
+from antrea.facts.cluster import Pod
+from antrea.facts.egress import EgressRow, Selection
+from antrea.facts.external_ip import Leads
+from antrea.facts.family import is_ipv6
+from antrea.facts.group import Matches
+from antrea.features.egress.allocation import all_of
+from antrea.features.grouping.member import EGRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.engine import Facts
+
+OVERLAPPED: Final = "Overlapped"
+HOST_NETWORK: Final = "HostNetworkPods"
+TYPES: Final = (OVERLAPPED, HOST_NETWORK)
+"""Types of conditions of ours."""
+MANAGER: Final = "antrea-controller-selection"
+MOST_NAMED: Final = 5
+
+
+def egress_selection(facts: Facts, found: Matches) -> Iterator[Selection]:
+    """Of all Pods with these labels at once."""
+    names = dict(found.told).get(EGRESS, ())
+    chosen = (row for name in names if (row := facts.get(EgressRow, name)))
+    older = _older(address for row in chosen for address in all_of(facts, row))
+    if older and all(pod.host_network for pod in facts.by(Pod, "labels", found.labels)):
+        older = ()
+    host = names if names and facts.by(Pod, "host", found.labels) else ()
+    if older or host:
+        yield Selection(found.labels, older, host)
+
+
+def _older(rows: Iterable[EgressRow]) -> tuple[tuple[str, str], ...]:
+    """Each Egress that does not count, and the one of its family that does."""
+    first: dict[bool, str] = {}
+    found: dict[tuple[str, str], None] = {}
+    for row in sorted((row for row in rows if row.address), key=lambda row: (row.since, row.name)):
+        counts = first.setdefault(is_ipv6(row.address), row.name)
+        if counts != row.name:
+            found[row.name, counts] = None
+    return tuple(found)
+
+
+def selection_status(facts: Facts, egress: EgressRow) -> Iterator[Status]:
+    """Nothing while another replica leads."""
+    if facts.get(Leads) is None or egress.slot:
+        return
+    rows = facts.by(Selection, "egress", egress.name)
+    older = {counts for row in rows for name, counts in row.older if name == egress.name}
+    spaces = {row.labels.partition("/")[0] for row in rows if egress.name in row.host}
+    found = {
+        OVERLAPPED: older
+        and ("OlderEgress", f"Pods that it selects follow an older Egress: {_named(older)}"),
+        HOST_NETWORK: spaces
+        and (
+            "NodeAddress",
+            "Pods that it selects are in their Node's network and leave with the Node's address, in Namespaces: "
+            + _named(spaces),
+        ),
+    }
+    conditions = [
+        Condition(kind, "True", reason=said[0], message=said[1]) if said else Condition(kind)
+        for kind, said in found.items()
+        if said or kind in egress.told
+    ]
+    if conditions:
+        path = f"{EGRESSES}/{egress.name}"
+        yield Status(path=path, kind="Egress", manager=MANAGER, conditions=tuple(conditions))
+
+
+def _named(names: set[str]) -> str:
+    told = sorted(names)
+    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+    return ", ".join(told[:MOST_NAMED]) + more
+
+
+UNITS = (
+    Unit(Matches, egress_selection, yields=(Selection,)),
+    Unit(EgressRow, selection_status),
+)

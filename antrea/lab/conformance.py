@@ -1,0 +1,222 @@
+"""Kubernetes' own end-to-end specs against a lab: which, by what command line, and what came of each."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from xml.etree import ElementTree
+
+import msgspec
+
+from antrea.errors import Unavailable
+from antrea.lab import control_plane, namespace
+from antrea.lab.cluster import COMMIT
+from antrea.lab.step import bound, last_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from antrea.lab.cluster import Lab
+
+LIST = Path(__file__).with_name("conformance.yaml")
+LEAF = "[It] "
+PASSED, SKIPPED = "passed", "skipped"
+NO_RESULT = (SKIPPED, "interrupted")
+BEGIN, END = "[sig-", "• "
+"""How the suite begins a line with the name of the spec that runs, and one on its end."""
+
+
+class Skip(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Specs whose name this regular expression finds are not run, and why."""
+
+    match: str
+    why: str
+
+
+class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The specs whose name `focus` finds, without the skipped ones."""
+
+    focus: str
+    skip: tuple[Skip, ...] = ()
+
+    def why_not(self, name: str) -> str:
+        """Why this spec of the focus is not run; empty if it is."""
+        return next((skip.why for skip in self.skip if re.search(skip.match, name)), "")
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What one run of a spec came to: the suite's word (passed, failed, timedout, panicked), seconds, first words of a failure."""
+
+    status: str
+    seconds: float
+    why: str = ""
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """A spec by its full name, with its runs, first to last, and the reason if it is never run."""
+
+    name: str
+    runs: tuple[Outcome, ...] = ()
+    skipped: str = ""
+
+    @property
+    def result(self) -> str:
+        """Of the last run; what came before is told, too."""
+        if not self.runs:
+            return SKIPPED if self.skipped else "not run"
+        last = self.runs[-1].status
+        before = [run.status for run in self.runs[:-1]]
+        return f"{last} (before: {', '.join(before)})" if before else last
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is left to do: it passed, or is skipped."""
+        return bool(self.skipped) or (bool(self.runs) and self.runs[-1].status == PASSED)
+
+
+def selection() -> Selection:
+    """The committed one, conformance.yaml."""
+    return msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
+
+
+def arguments(chosen: Selection, *, seconds: int) -> list[str]:
+    """What e2e.test is told besides kubeconfig and report directory; `seconds` bound the whole run.
+
+    Source: `e2e.test --help`, k8s.io/kubernetes/test/e2e/framework/test_context.go
+    """
+    return [
+        "--provider=skeleton",
+        f"--ginkgo.focus={chosen.focus}",
+        *(f"--ginkgo.skip={skip.match}" for skip in chosen.skip),
+        f"--ginkgo.timeout={seconds}s",
+        "--ginkgo.v",
+        "--ginkgo.no-color",
+        "--dump-logs-on-failure=false",
+    ]
+
+
+def command_line(chosen: Selection, *, seconds: int) -> str:
+    """The same as a person would type it."""
+    words = ["e2e.test", *arguments(chosen, seconds=seconds)]
+    return f"{shlex.join(words)} --kubeconfig=FILE --report-dir=DIRECTORY"
+
+
+def alone(name: str) -> Selection:
+    """Exactly the spec of this name."""
+    return Selection(re.escape(name) + "$")
+
+
+def run(lab: Lab, program: Path, words: Sequence[str], place: Path, say: Callable[[str], None]) -> bool:
+    """Run the suite; its JUnit report, its output and the lab's commit go to the directory `place`. Whether to go on.
+
+    Failed specs are no error; interrupted, it still writes the report. Raises Unavailable when there is no report.
+    """
+    place.mkdir(parents=True)
+    shutil.copy(lab.record.directory / COMMIT, place)
+    where = (f"--kubeconfig={control_plane.kubeconfig(lab.record)}", f"--report-dir={place}")
+    control = namespace.path(lab.record, lab.topology.control_plane.name)
+    argv = bound(namespace.inside(control, [program, *words, *where]))
+    with (
+        (place / "output.log").open("w") as log,
+        # a session of its own: a ^C of the terminal reaches it once, from here; at a second one it would not clean up
+        subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as suite,
+    ):
+        assert suite.stdout is not None
+        try:
+            follow(suite.stdout, log, say)
+            whole = True
+        except KeyboardInterrupt:
+            suite.send_signal(signal.SIGINT)
+            follow(suite.stdout, log, say)
+            whole = False
+    if not (place / "junit_01.xml").exists():
+        raise Unavailable(f"e2e.test ended without a report:\n{last_words(place / 'output.log')}")
+    return whole
+
+
+def follow(lines: Iterable[str], log: IO[str], say: Callable[[str], None]) -> None:
+    """All lines into the log; of each spec that has ended, result, seconds and name are said."""
+    name = ""
+    for line in lines:
+        log.write(line)
+        log.flush()
+        if line.startswith(BEGIN):
+            name = line.strip()
+        elif line.startswith(END):
+            say(f"{line.strip()} {name}")
+
+
+def read(reports: Iterable[Path], chosen: Selection) -> list[Spec]:
+    """The specs of the focus by name, with their runs in the order of the reports."""
+    names, runs = set[str](), dict[str, list[Outcome]]()
+    for report in reports:
+        for case in ElementTree.parse(report).iter("testcase"):
+            name = case.get("name", "")
+            if not name.startswith(LEAF) or not re.search(chosen.focus, name):
+                continue
+            name = name.removeprefix(LEAF)
+            names.add(name)
+            if (status := case.get("status", "")) not in NO_RESULT:
+                runs.setdefault(name, []).append(Outcome(status, float(case.get("time", 0)), _why(case)))
+    return [Spec(name, tuple(runs.get(name, ())), chosen.why_not(name)) for name in sorted(names)]
+
+
+def _why(case: ElementTree.Element) -> str:
+    for kind in ("failure", "error"):
+        if (found := case.find(kind)) is not None:
+            lines = ((found.text or "").strip() or found.get("message", "")).splitlines()
+            return lines[0] if lines else ""
+    return ""
+
+
+def suite(
+    lab: Lab, program: Path, chosen: Selection, *, place: Path, seconds: int, say: Callable[[str], None]
+) -> list[Spec]:
+    """All specs of the selection that have not passed in `place` yet, then each one that failed once more, alone."""
+    before = read(reports(place), chosen)
+    done = [Skip(f"{re.escape(spec.name)}$", "has passed") for spec in before if spec.runs and spec.settled]
+    rest = msgspec.structs.replace(chosen, skip=(*chosen.skip, *done))
+    whole = bool(before) and all(spec.settled for spec in before)
+    if not whole:
+        whole = run(lab, program, arguments(rest, seconds=seconds), _next(place), say)
+    failed = [spec for spec in read(reports(place), chosen) if spec.runs and not spec.settled]
+    for spec in failed if whole else ():
+        say(f"once more, alone: {spec.name}")
+        if not run(lab, program, arguments(alone(spec.name), seconds=seconds), _next(place), say):
+            break
+    return read(reports(place), chosen)
+
+
+def reports(place: Path) -> list[Path]:
+    """The JUnit reports of the runs so far, in their order."""
+    return sorted(place.glob("run-*/junit_01.xml"))
+
+
+def commits(place: Path, chosen: Selection) -> list[str]:
+    """What the labs of the runs that have results were made of, each commit once."""
+    some = [report for report in reports(place) if any(spec.runs for spec in read([report], chosen))]
+    return list(dict.fromkeys((report.parent / COMMIT).read_text() for report in some))
+
+
+def _next(place: Path) -> Path:
+    taken = [int(folder.name.removeprefix("run-")) for folder in place.glob("run-*")]
+    return place / f"run-{max(taken, default=0) + 1:03}"
+
+
+def clear(place: Path) -> None:
+    """Forget earlier runs."""
+    for folder in place.glob("run-*"):
+        shutil.rmtree(folder)

@@ -1,0 +1,78 @@
+"""One conformance run as a person asks for it: programs, specs, page, and whether all is well."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea import VERSION
+from antrea.lab import artifacts, conformance
+from antrea.lab.conformance import PASSED
+from antrea.lab.conformance_page import About, counted, page
+from antrea.lab.images import AGNHOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from antrea.lab.cluster import Lab
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `antrea-lab conformance`."""
+
+    focus: str | None
+    resume: bool
+    seconds: int
+    page: Path | None
+    reports: Path | None
+
+
+def against(lab: Lab, wish: Wish, say: Callable[[str], None]) -> bool:
+    """Run what is wished for and say, and write, what came of it; whether every spec that is not left out has passed."""
+    chosen = conformance.selection()
+    if wish.focus:
+        chosen = msgspec.structs.replace(chosen, focus=wish.focus)
+    program = artifacts.e2e_test(say)
+    place = (wish.reports or lab.record.directory / "logs" / "conformance").absolute()
+    if not wish.resume:
+        conformance.clear(place)
+    specs = conformance.suite(lab, program, chosen, place=place, seconds=wish.seconds, say=say)
+    for spec in specs:
+        if not spec.settled:
+            say(f"{spec.result}: {spec.name}{f': {spec.runs[-1].why}' if spec.runs else ''}")
+    say(f"{counted(specs)}; reports and output: {place}")
+    if wish.page:
+        wish.page.write_text(
+            page(
+                specs,
+                chosen,
+                About(
+                    _rows(lab, conformance.commits(place, chosen)),
+                    conformance.command_line(chosen, seconds=wish.seconds),
+                ),
+            )
+        )
+    return bool(specs) and all(spec.settled for spec in specs) and any(_passed(spec) for spec in specs)
+
+
+def _passed(spec: conformance.Spec) -> bool:
+    return bool(spec.runs) and spec.runs[-1].status == PASSED
+
+
+def _rows(lab: Lab, commits: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    settings = lab.settings
+    return (
+        ("Commit", f"{', '.join(commits)}, version {VERSION}"),
+        ("Date", f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
+        ("Kubernetes and e2e.test", artifacts.KUBERNETES_VERSION),
+        ("Image", AGNHOST),
+        (
+            "Lab",
+            f"{settings.nodes} nodes, {settings.family}, kube-proxy {settings.kube_proxy}, {settings.cni}",
+        ),
+        ("Kernel", platform.release()),
+    )

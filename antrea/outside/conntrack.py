@@ -1,0 +1,99 @@
+"""Asks the kernel which addresses of this Node have connections: Egress translates in the host, whichever datapath there is.
+
+Source: linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+from antrea.errors import Unavailable
+from antrea.outside.rtnl_message import ASK_ALL, Request, attribute, attributes, number, replies
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from ipaddress import IPv4Address, IPv6Address
+
+_NETFILTER: Final = 12
+_GET: Final = 1 << 8 | 1
+"""Subsystem of connection tracking, IPCTNL_MSG_CT_GET."""
+_TUPLE_REPLY, _STATUS, _PROTOCOL_INFO, _FILTER = 2, 3, 4, 25
+_TUPLE_IP, _IP_DESTINATION = 1, {4: 2, 6: 4}
+_ORIGINAL_FLAGS, _REPLY_FLAGS, _BY_DESTINATION = 1, 2, 1 << 1
+_TCP, _TCP_STATE = 1, 1
+_NESTED: Final = 1 << 15
+"""Of the number of an attribute that is made of others; without it the kernel refuses the filter."""
+_FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
+_SEEN_REPLY: Final = 1 << 1
+_OPEN: Final = {2, 3, 4, 5}
+"""States of TCP in which data can come: SYN_RECV, ESTABLISHED, FIN_WAIT, CLOSE_WAIT."""
+_BUFFER: Final = 1 << 18
+_PATIENCE: Final = 5.0
+"""Seconds for a part of the answer."""
+
+
+def connected(addresses: Collection[str]) -> set[str]:
+    """Those that a connection with an answer uses, as the source that others see. Blocks; raises Unavailable.
+
+    Of one address of IPv4 the kernel is asked for its connections alone, which those before 5.8 do not know to do; by one
+    of IPv6 they give all others' (seen of 6.18: it takes addresses that are equal for different ones).
+    """
+    wanted = {ip_address(text) for text in addresses}
+    found: set[IPv4Address | IPv6Address] = set()
+    for version in (4, 6):
+        family = {ip for ip in wanted if ip.version == version}
+        if not family:
+            continue
+        only = next(iter(family)) if len(family) == 1 and version == 4 else None
+        for ip in _destinations(version, only):
+            if ip in family:
+                found.add(ip)
+                if family <= found:
+                    break
+    return {text for text in addresses if ip_address(text) in found}
+
+
+def question(version: int, only: IPv4Address | IPv6Address | None) -> Request:
+    """For the connections of a family, or of one address of it."""
+    body = struct.pack("=BBH", _FAMILY[version], 0, 0)
+    if only is not None:
+        flags = number(_ORIGINAL_FLAGS, 0) + number(_REPLY_FLAGS, _BY_DESTINATION)
+        to = attribute(_IP_DESTINATION[version], only.packed)
+        body += attribute(_NESTED | _FILTER, flags)
+        body += attribute(_NESTED | _TUPLE_REPLY, attribute(_NESTED | _TUPLE_IP, to))
+    return Request(_GET, ASK_ALL, body)
+
+
+def destination(body: bytes, version: int) -> IPv4Address | IPv6Address | None:
+    """Where answers of a connection go to; None: nothing more is to come of it, or it has no answer yet."""
+    found = attributes(body[4:])
+    if not int.from_bytes(found.get(_STATUS, b""), "big") & _SEEN_REPLY:
+        return None
+    tcp = attributes(attributes(found.get(_PROTOCOL_INFO, b"")).get(_TCP, b""))
+    if _TCP_STATE in tcp and tcp[_TCP_STATE][0] not in _OPEN:
+        return None
+    ips = attributes(attributes(found.get(_TUPLE_REPLY, b"")).get(_TUPLE_IP, b""))
+    octets = ips.get(_IP_DESTINATION[version])
+    return ip_address(octets) if octets else None
+
+
+def _destinations(
+    version: int, only: IPv4Address | IPv6Address | None
+) -> Iterator[IPv4Address | IPv6Address]:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
+        kernel.settimeout(_PATIENCE)
+        try:
+            kernel.send(question(version, only).octets(1))
+            while True:
+                for reply in replies(kernel.recv(_BUFFER)):
+                    if reply.errno:
+                        raise Unavailable(f"connections of the kernel: error {reply.errno}")
+                    if reply.ends:
+                        return
+                    if ip := destination(reply.body, version):
+                        yield ip
+        except OSError as why:
+            raise Unavailable(f"connections of the kernel: {why}") from why

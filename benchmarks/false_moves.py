@@ -1,0 +1,105 @@
+"""How often does an Egress IP move though no Node is lost, with all processors at work and every twentieth packet lost?
+
+`python -m benchmarks.false_moves [MINUTES]` (30 unless told): a lab of three Nodes with 30 addresses. For the first half
+packets are lost at random; for the other half ten in a row of each 200.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from antrea.lab import cluster, fault
+from antrea.lab.process import wait_for
+from antrea.lab.record import Record
+from antrea.lab.settings import Settings
+from benchmarks.failover import NODES, has_sessions, thing
+from benchmarks.figure import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+MINUTES = 30.0
+ADDRESSES = 30
+LINK, PERCENT = "eth1", 5.0
+BURST = 10
+"""Packets in a row: a quarter of a second of BFD's and gossip's."""
+SPIN = "while True: pass"
+
+
+def holders(lab: Lab) -> dict[str, str]:
+    """Who has the address of each Egress; empty: nobody."""
+    found = json.loads(lab.api.kubectl("get", "egress", "-o", "json"))["items"]
+    return {one["metadata"]["name"]: one.get("status", {}).get("egressNode", "") for one in found}
+
+
+def takeovers(lab: Lab) -> Counter[str]:
+    """How many Events tell of one, by its cause."""
+    words = ("get", "events", "-A", "--field-selector=reason=EgressTakenOver", "-o", "json")
+    found = json.loads(lab.api.kubectl(*words))["items"]
+    causes: Counter[str] = Counter()
+    for one in found:
+        causes[one["message"].partition(" ms: ")[2]] += one.get("count") or 1
+    return causes
+
+
+@contextlib.contextmanager
+def busy() -> Iterator[None]:
+    """All processors."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1):
+            spinning = stack.enter_context(subprocess.Popen([sys.executable, "-c", SPIN]))
+            stack.callback(spinning.kill)
+        yield
+
+
+def lossy(lab: Lab, seconds: float, burst: int) -> None:
+    """Every twentieth packet of each Node, in each direction, so many in a row."""
+    for name in NODES:
+        fault.lose(lab, name, LINK, PERCENT, burst)
+    time.sleep(seconds)
+    for name in NODES:
+        fault.lose(lab, name, LINK, 0)
+
+
+def main() -> None:
+    seconds = 60 * float(sys.argv[1] if len(sys.argv) > 1 else MINUTES)
+    record = Record(f"falsemoves{os.getpid()}")
+    try:
+        lab = cluster.up(record, Settings(nodes=len(NODES)), lambda _line: None)
+        ranges = [{"start": "172.30.0.200", "end": f"172.30.0.{199 + ADDRESSES}"}]
+        lab.api.apply(thing("ExternalIPPool", "any", {"ipRanges": ranges, "nodeSelector": {}}))
+        for number in range(ADDRESSES):
+            lab.api.apply(thing("Egress", f"e{number}", {"appliedTo": {}, "externalIPPool": "any"}))
+        wait_for("holders", lambda: all(holders(lab).values()), seconds=60)
+        for name in NODES:
+            wait_for(f"BFD of {name}", lambda name=name: has_sessions(lab, name, 2), seconds=60)  # type: ignore[misc]
+        before, told = holders(lab), takeovers(lab)
+        moves: list[float] = []
+        with busy():
+            for burst in (1, BURST):
+                lossy(lab, seconds / 2, burst)
+                news = takeovers(lab) - told
+                told += news
+                moves.append(news.total())
+                for cause, times in news.most_common():
+                    print(f"{times} moves: {cause}", file=sys.stderr, flush=True)
+        now = holders(lab)
+        away = sum(before[name] != now[name] for name in before)
+        show("false_moves_random_loss", "moves", moves[:1], target=0)
+        show("false_moves_bursts", "moves", moves[1:], target=0)
+        show("false_moves_away_at_the_end", "addresses", [away], target=0)
+    finally:
+        cluster.down(record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""A Node of a test with the agent's units on Egress and their sinks, and a host outside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from switch_node import SwitchNode
+
+from antrea.agent.assembly import OWN_PORTS, active, pipeline_of
+from antrea.agent.handover import Handover
+from antrea.agent.means import most_meters
+from antrea.agent.probing import Probing
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine
+from antrea.facts.member import ClusterNode
+from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.facts.ovs import OvsPort
+from antrea.features.egress.address import Announce, Assigned
+from antrea.features.egress.duplicate import Conflict, Probe
+from antrea.features.egress.handover import Part, Receive, Unassigned
+from antrea.features.egress.owner import FEATURE as PLACEMENT
+from antrea.features.egress.takeover import TookOver
+from antrea.features.feature import Realised
+from antrea.features.gate import EnabledGates
+from antrea.features.pod_connectivity.tunnel import tunnel_entry
+from antrea.host.carrier import MOST_MARKS
+from antrea.host.ovs_port import Port
+from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
+from antrea.outside.addresses import AddressFeed
+from antrea.outside.announcement import NodeAnnouncer
+from antrea.outside.netlink import NetlinkSink
+from antrea.outside.nft import KINDS as NFT_KINDS
+from antrea.outside.nft import NftSink
+from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_meters import MeterSink
+from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.ovsdb import Ovsdb
+from antrea.outside.ovsdb_sink import PortSink
+from antrea.outside.rtnetlink import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from conftest import Namespaces
+
+    from antrea.engine import Act, Sink
+
+CONFIG = AgentConfig(ovs_datapath_type="netdev")
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
+OUTSIDE, EGRESS = {4: "192.0.2.10", 6: "2001:db8:2::10"}, {4: "192.0.2.50", 6: "2001:db8:2::50"}
+NODES = {4: "192.0.2.1", 6: "2001:db8:2::1"}
+GATEWAYS = {4: "172.16.181.1", 6: "fd00:181::1"}
+FAR = {4: "198.51.100.9", 6: "2001:db8:51::9"}
+SERVER = """
+import socket
+server = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True)
+print("listening", flush=True)
+while True:
+    client, peer = server.accept()
+    client.sendall(peer[0].removeprefix("::ffff:").encode())
+    client.close()
+"""
+CLIENT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 8099), timeout=int(sys.argv[2])) as stream:
+    print(stream.recv(99).decode())
+"""
+
+PEER = ClusterNode(
+    "n2",
+    ("192.0.2.2", "2001:db8:2::2"),
+    ("192.0.2.2",),
+    pod_cidrs=("10.10.1.0/24", "fd00:10:1::/64"),
+)
+
+
+class Node(SwitchNode):
+    """OVS, a host outside on eth0, Pods `web` and `plain`, and the agent's units with the sinks that it has."""
+
+    def __init__(self, netns: Namespaces) -> None:
+        super().__init__(netns)
+        self.outside = netns.make()
+        self.peer = ""
+        """Namespace to which antrea-tun0 leads, in tests with another Node."""
+        self.assigned: list[str] = []
+        self.unassigned: list[str] = []
+        self.netlink = NetlinkSink()
+        self.conflict: list[str] = []
+
+    def start(self) -> None:
+        super().start()
+        self.cable("eth0", self.outside, [f"{NODES[4]}/24", f"{NODES[6]}/64"])
+        self.netns.sh(
+            f"ip addr add {OUTSIDE[4]}/24 dev eth0; ip addr add {OUTSIDE[6]}/64 dev eth0 nodad", self.outside
+        )
+        self.mac = self.mac_of("eth0")
+        addresses = (f"{NODES[4]}/24", f"{NODES[6]}/64")
+        self.facts.put(Transport("eth0", "eth0", self.mac, 1500, addresses))
+        for number, name in enumerate(("web", "plain"), 7):
+            self.connect(name, number)
+
+    def plug_tunnel(self) -> None:
+        """The test is the other Node's end of the tunnel, in the namespace `peer`."""
+        self.peer = self.netns.make()
+        self.cable("antrea-tun0", self.peer)
+        self.switch.vsctl("add-port", "br-int", "antrea-tun0")
+        number, mac = self.ofport("antrea-tun0"), self.mac_of("antrea-tun0")
+        self.facts.put(OvsPort("antrea-tun0", "tunnel", number, mac))
+        self.facts.put(PEER)
+
+    def plug_vlan(self, vlan: int) -> None:
+        """A second card, br-phy on it, and behind a switch with VLANs a router that is in this one."""
+        for bridge in ("br-phy", "br-sw"):
+            self.switch.vsctl("add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev")
+        self.netns.sh("ip link add eth1 type veth peer name sw1; ip link set eth1 up; ip link set sw1 up")
+        self.netns.sh("ethtool -K eth1 tx off; ethtool -K sw1 tx off")
+        self.switch.vsctl("add-port", "br-phy", "eth1", "--", "add-port", "br-sw", "sw1")
+        self.router = self.netns.make()
+        self.cable("r0", self.router)
+        self.switch.vsctl("add-port", "br-sw", "r0", f"tag={vlan}")
+        # a Node has a default route: replies from where no route leads are martians
+        self.netns.sh(f"ip link set br-phy up; ip route add default via {OUTSIDE[4]}")
+        self.facts.put(Transport("eth1", "br-phy", self.mac_of("br-phy"), 1500, ()))
+        for addresses in (GATEWAYS, FAR):
+            for ip in addresses.values():
+                what = f"{ip}/24 dev eth0" if "." in ip else f"{ip}/64 dev eth0 nodad"
+                self.netns.sh(f"ip addr add {what}", self.router)
+
+    @contextlib.asynccontextmanager
+    async def agent(self, *more: str) -> AsyncIterator[None]:
+        """`more` are further gates that are on."""
+        # the tests say who holds which address
+        features = tuple(one for one in active({"Egress", *more}) if one is not PLACEMENT)
+        pipeline = pipeline_of(features, CONFIG, NODE)
+        ofctl = Ofctl(Path(self.switch.directory, "br-int.mgmt"))
+        sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
+        sinks[Meter] = MeterSink(ofctl)
+        sinks |= dict.fromkeys(KINDS, self.netlink)
+        sinks |= dict.fromkeys(NFT_KINDS, NftSink())
+        db = await Ovsdb.connect(self.switch.socket)
+        sinks[Port] = PortSink(db, "br-int", ofctl, OWN_PORTS)
+        kube: Any = None  # nobody ends
+        announcer = NodeAnnouncer(lambda ip: self.facts.get(LocalAddress, ip) is not None)
+        acts: dict[type[Act], Callable[[Any], Awaitable[None]]] = {
+            Announce: announcer.announce,
+            Assigned: self.told,
+            Unassigned: self.untold,
+            Receive: (moves := Handover(self.facts, kube, CONFIG, NODE.name)).receive,
+            Part: moves.part,
+            Probe: lambda act: probing.probe(self.facts, act),
+            Conflict: self.conflicts,
+            TookOver: self.took,
+        }
+        probing = Probing(NODE.name)
+        units = [unit for feature in features for unit in feature.units]
+        if self.peer:  # a cable is in its place
+            units = [unit for unit in units if unit.entries is not tunnel_entry]
+        engine = Engine(self.facts, units, sinks, acts)
+        assert await most_meters(ofctl) > MOST_MARKS
+        gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet", *more}))
+        for row in (CONFIG, NODE, gates, Realised(pipeline)):
+            self.facts.put(row)
+        async with asyncio.TaskGroup() as tasks:
+            work = [tasks.create_task(engine.run()), tasks.create_task(AddressFeed().run(self.facts))]
+            work.append(tasks.create_task(probing.run(self.facts)))
+            await self.until(lambda: self.facts.feeds.has(LocalAddress))
+            await engine.quiet()
+            self.engine = engine
+            yield
+            for task in work:
+                task.cancel()
+            await announcer.close()
+            await db.close()
+
+    async def told(self, act: Assigned) -> None:
+        self.assigned.append(act.ip)
+
+    async def untold(self, act: Unassigned) -> None:
+        self.unassigned.append(act.ip)
+
+    async def conflicts(self, act: Conflict) -> None:
+        self.conflict.append(act.message)
+
+    async def took(self, act: TookOver) -> None:
+        """Nobody is told of it."""
+
+    async def source(self, pod: str, version: int, to: str = "", seconds: int = 30) -> str:
+        """The address that the host outside, or `to`, sees when this Pod connects to it."""
+        words = (sys.executable, "-c", CLIENT, to or OUTSIDE[version], str(seconds))
+        run = await asyncio.create_subprocess_exec(
+            *("ip", "netns", "exec", self.pods[pod], *words), stdout=-1, stderr=-1
+        )
+        out, err = await run.communicate()
+        assert run.returncode == 0, err.decode()
+        return out.decode().strip()
+
+    async def seen(self) -> dict[tuple[str, int], str]:
+        return {(pod, version): await self.source(pod, version) for pod in self.pods for version in (4, 6)}

@@ -1,0 +1,90 @@
+"""A Node whose agent does what policies need: Pods `web` and `near`, and a host outside that knows the way to Pods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from switch_node import SwitchNode
+
+from antrea.agent.assembly import active, pipeline_of
+from antrea.agent.cutting import Cutting
+from antrea.agent.switch_packets import SwitchPackets
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine
+from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.features.feature import Realised
+from antrea.features.network_policy.cut import Look
+from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
+from antrea.outside.addresses import AddressFeed
+from antrea.outside.netlink import NetlinkSink
+from antrea.outside.nft import KINDS as NFT_KINDS
+from antrea.outside.nft import NftSink
+from antrea.outside.ofctl import FlowSink
+from antrea.outside.ofctl_meters import MeterSink
+from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.ovs_conntrack import Conntrack
+from antrea.outside.ovs_control import Tracer
+from antrea.outside.rtnetlink import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from antrea.engine import Sink
+
+CONFIG = AgentConfig(ovs_datapath_type="netdev")
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
+OUTSIDE, NODES = ("192.0.2.10", "2001:db8:2::10"), ("192.0.2.1", "2001:db8:2::1")
+WEB = ("10.10.0.7", "fd00:10::7")
+
+
+class PolicyNode(SwitchNode):
+    """Its parts are real; rows are written by the test."""
+
+    def start(self) -> None:
+        super().start()
+        self.log = self.switch.directory / "np.log"
+        self.outside = self.netns.make()
+        self.cable("eth0", self.outside, [f"{NODES[0]}/24", f"{NODES[1]}/64"])
+        self.netns.sh(
+            f"ip addr add {OUTSIDE[0]}/24 dev eth0; ip addr add {OUTSIDE[1]}/64 dev eth0 nodad;"
+            f"ip route add 10.10.0.0/24 via {NODES[0]}; ip route add fd00:10::/64 via {NODES[1]}",
+            self.outside,
+        )
+        self.facts.put(Transport("eth0", "eth0", self.mac_of("eth0"), 1500, ()))
+        self.connect("web", 7)
+        self.connect("near", 8)
+        self.pods["outside"] = self.outside
+
+    @contextlib.asynccontextmanager
+    async def agent(self) -> AsyncIterator[Engine]:
+        features = active(())
+        pipeline = pipeline_of(features, CONFIG, NODE)
+        switch = Path(self.switch.directory, "br-int.mgmt")
+        ofctl, packets = Ofctl(switch), SwitchPackets(switch, CONFIG, self.facts, self.log)
+        sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
+        sinks |= {Meter: MeterSink(ofctl)} | dict.fromkeys(KINDS, NetlinkSink())
+        sinks |= dict.fromkeys(NFT_KINDS, NftSink())
+        cutting = Cutting(
+            self.facts,
+            "antrea-gw0",
+            Conntrack(directory := self.switch.directory),
+            Tracer(directory, "br-int"),
+        )
+        units = [unit for feature in features for unit in feature.units]
+        engine = Engine(self.facts, units, sinks, {Look: lambda look: cutting.look(engine, look)})
+        for row in (CONFIG, NODE, Realised(pipeline)):
+            self.facts.put(row)
+        async with asyncio.TaskGroup() as tasks:
+            runs = (engine.run(), packets.run(), AddressFeed().run(self.facts))
+            work = [tasks.create_task(one) for one in runs]
+            await self.until(lambda: self.facts.feeds.has(LocalAddress))
+            await engine.quiet()
+            await packets.connected.wait()
+            yield engine
+            for task in work:
+                task.cancel()

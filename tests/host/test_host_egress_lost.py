@@ -1,0 +1,182 @@
+"""Segments from the middle of a connection whose gateway is lost: the next one passes them on, or answers for the other end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from egress_node import EGRESS, OUTSIDE, SERVER, Node
+from tunnel_frame import frame, segment
+
+from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.node import LocalAddress
+from antrea.facts.ovs import OvsPort
+from antrea.host.carrier import ip_mac
+from antrea.openflow.packet import packet
+from antrea.outside.netns import NetnsWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Namespaces
+
+PODS = {4: "10.10.0.7", 6: "fd00:10::7"}
+FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+PORT, ACK, RST = 4444, 0x10, 0x04
+TO_SERVER = (PORT, 8099)
+FAR_PODS = {4: "10.10.1.9", 6: "fd00:10:1::9"}
+VERSIONS = pytest.mark.parametrize("version", [4, 6])
+
+
+class Segment(NamedTuple):
+    source: str
+    ports: tuple[int, int]
+    sequence: int
+    flags: int
+
+
+def middle(version: int, sequence: int, ack: int, pod: str = "") -> bytes:
+    """What a Pod, `web` of this Node if none is named, sends to a connection of its."""
+    return segment(pod or PODS[version], OUTSIDE[version], TO_SERVER, sequence, ack, ACK)
+
+
+def heard(link: socket.socket, version: int) -> Segment:
+    """The next segment of TCP with that port; an IPv4 socket shows its header, too."""
+    while True:
+        data, who = link.recvfrom(2000)
+        body = data[4 * (data[0] & 15) :] if version == 4 else data
+        found = read(who[0], body)
+        if {PORT, 8099} & {*found.ports}:
+            return found
+
+
+def read(source: str, body: bytes) -> Segment:
+    """A segment as it came."""
+    one, other, sequence, _, _, flags = struct.unpack("!HHIIBB", body[:14])
+    return Segment(source, (one, other), sequence, flags)
+
+
+def carried(peer: socket.socket) -> tuple[bytes, Segment]:
+    """The next segment of that connection that the tunnel carries to the other Node, and its source MAC."""
+    while True:
+        data = peer.recv(2000)
+        if data[12:14] in (b"\x08\x00", b"\x86\xdd"):
+            found = packet(data)
+            if found.protocol == socket.IPPROTO_TCP and PORT in read("", found.payload).ports:
+                return data, read(found.source, found.payload)
+
+
+@pytest.fixture
+def node(netns: Namespaces) -> Iterator[Node]:
+    with Node(netns).standing() as there, there.serving(there.outside, SERVER):
+        yield there
+
+
+@pytest.fixture
+def tunnel(netns: Namespaces) -> Iterator[Node]:
+    """A Node with another one, of which the test is the end of the tunnel."""
+    with Node(netns).standing() as there:
+        there.plug_tunnel()
+        yield there
+
+
+def link() -> socket.socket:
+    one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    one.settimeout(30)
+    one.bind(("eth0", 0))
+    return one
+
+
+def raw(version: int) -> socket.socket:
+    one = socket.socket(FAMILIES[version], socket.SOCK_RAW, socket.IPPROTO_TCP)
+    one.settimeout(30)
+    return one
+
+
+@VERSIONS
+async def test_a_connection_that_the_gateway_does_not_know_is_reset_where_the_egress_says_so(
+    node: Node, version: int
+) -> None:
+    ip = EGRESS[version]
+    life = "/32 dev eth0" if version == 4 else "/128 dev eth0 nodad preferred_lft 0"
+    node.netns.sh(f"ip addr add {ip}{life}")
+    worker = NetnsWorker()
+    with contextlib.ExitStack() as stack:
+        stack.callback(worker.close)
+        path = node.netns.path
+        pod = stack.enter_context(await worker.run(path(node.pods["web"]), lambda: raw(version)))
+        outside = stack.enter_context(await worker.run(path(node.outside), lambda: raw(version)))
+        async with node.agent():
+            node.facts.put(EgressPod("e", "shop/web"))
+            node.facts.put(Egress("e", "u", ip, resets=True))
+            await node.until(lambda: node.facts.get(LocalAddress, ip))
+            await node.engine.quiet()
+            pod.sendto(middle(version, 1000, 5000), (OUTSIDE[version], 0))
+            # the end of a connection in which the other end has sent up to 5000
+            answer = await asyncio.to_thread(heard, pod, version)
+            assert answer == Segment(OUTSIDE[version], (8099, PORT), 5000, RST)
+            # a new connection is none that was lost
+            assert await node.source("web", version) == ip
+
+            node.facts.put(Egress("e", "u", ip))
+            await node.engine.quiet()
+            pod.sendto(middle(version, 2000, 6000), (OUTSIDE[version], 0))
+            async with asyncio.timeout(30):
+                while (found := await asyncio.to_thread(heard, outside, version)).sequence != 2000:
+                    assert found.sequence != 1000
+            assert (found.source, found.flags) == (ip, ACK)
+
+
+@VERSIONS
+async def test_the_gateway_resets_a_connection_of_a_pod_of_another_node_by_the_tunnel(
+    tunnel: Node, version: int
+) -> None:
+    ip, pod = EGRESS[version], FAR_PODS[version]
+    # the other end would answer what it does not know in the same words
+    silence = (
+        "add chain inet t out { type filter hook output priority 0; }; add rule inet t out tcp flags rst drop"
+    )
+    tunnel.netns.sh(f"nft 'add table inet t; {silence}'", tunnel.outside)
+    tunnel.netns.sh(f"ip addr add {ip} dev eth0 {'nodad preferred_lft 0' if version == 6 else ''}")
+    worker = NetnsWorker()
+    with contextlib.ExitStack() as stack:
+        stack.callback(worker.close)
+        peer = stack.enter_context(await worker.run(tunnel.netns.path(tunnel.peer), link))
+        async with tunnel.agent():
+            tunnel.facts.put(Egress("e", "u", ip, resets=True))
+            await tunnel.until(lambda: tunnel.facts.get(LocalAddress, ip))
+            await tunnel.engine.quiet()
+            sent = middle(version, 1000, 5000, pod)
+            peer.send(frame(ip_mac(ip), pod, OUTSIDE[version], socket.IPPROTO_TCP, sent))
+            data, answer = await asyncio.to_thread(carried, peer)
+            assert answer == Segment(OUTSIDE[version], TO_SERVER[::-1], 5000, RST)
+            assert packet(data).destination == pod
+
+
+@VERSIONS
+async def test_a_pod_hears_the_reset_of_a_gateway_on_another_node(tunnel: Node, version: int) -> None:
+    ip, pod = EGRESS[version], PODS[version]
+    worker = NetnsWorker()
+    with contextlib.ExitStack() as stack:
+        stack.callback(worker.close)
+        path = tunnel.netns.path
+        peer = stack.enter_context(await worker.run(path(tunnel.peer), link))
+        web = stack.enter_context(await worker.run(path(tunnel.pods["web"]), lambda: raw(version)))
+        async with tunnel.agent():
+            tunnel.facts.put(EgressPod("e", "shop/web"))
+            tunnel.facts.put(Egress("e", "u", ip, node="n2", held=ip, resets=True))
+            await tunnel.engine.quiet()
+            web.sendto(middle(version, 1000, 5000), (OUTSIDE[version], 0))
+            data, found = await asyncio.to_thread(carried, peer)
+            assert (data[6:12].hex(":"), found) == (ip_mac(ip), Segment(pod, TO_SERVER, 1000, ACK))
+            ends = segment(OUTSIDE[version], pod, TO_SERVER[::-1], 5000, 0, RST)
+            gateway = tunnel.facts.get(OvsPort, "antrea-gw0")
+            assert gateway
+            peer.send(frame(gateway.mac, OUTSIDE[version], pod, socket.IPPROTO_TCP, ends))
+            assert await asyncio.to_thread(heard, web, version) == Segment(
+                OUTSIDE[version], TO_SERVER[::-1], 5000, RST
+            )

@@ -1,0 +1,189 @@
+"""An Egress IP that moves between two Nodes: what a Node does with answers that come to it and belong to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import tunnel_frame
+from egress_node import EGRESS, NODES, OUTSIDE, SERVER, Node
+
+from antrea.agent import handover
+from antrea.facts.egress import Announced, Egress, EgressOwner, EgressPod, Parted
+from antrea.facts.member import Member, Quorum
+from antrea.facts.node import LocalAddress
+from antrea.host.carrier import RELAYED_MAC
+from antrea.openflow.packet import packet
+from antrea.outside.netns import NetnsWorker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from conftest import Namespaces
+
+PODS = {4: "10.10.0.7", 6: "fd00:10::7"}
+SERVED = 7777
+VERSIONS = pytest.mark.parametrize("version", [4, 6])
+FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+
+
+class Place(NamedTuple):
+    """Sockets in the namespaces around the Node."""
+
+    pod: socket.socket
+    outside: socket.socket
+    peer: socket.socket
+    """What the tunnel carries to the other Node, and from it."""
+
+
+@pytest.fixture
+def node(netns: Namespaces) -> Iterator[Node]:
+    with Node(netns).standing() as there:
+        there.plug_tunnel()
+        there.facts.put(Member("n2", alive=True))
+        there.facts.put(Quorum(has=True, alive=2, of=2))
+        with there.serving(there.outside, SERVER):
+            yield there
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No moment of a move ends by itself: how long each lasts is in test_agent_handover.py."""
+    for name in ("RELAY_SECONDS", "LINGER_SECONDS"):
+        monkeypatch.setattr(handover, name, 600.0)
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[NetnsWorker]:
+    worker = NetnsWorker()
+    yield worker
+    worker.close()
+
+
+@contextlib.asynccontextmanager
+async def sockets(node: Node, worker: NetnsWorker, version: int) -> AsyncIterator[Place]:
+    def bound(ip: str, port: int) -> socket.socket:
+        one = socket.socket(FAMILIES[version], socket.SOCK_DGRAM)
+        one.settimeout(30)
+        one.bind((ip, port))
+        return one
+
+    def link() -> socket.socket:
+        one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        one.settimeout(30)
+        one.bind(("eth0", 0))
+        return one
+
+    path = node.netns.path
+    at = Place(
+        await worker.run(path(node.pods["web"]), lambda: bound(PODS[version], 0)),
+        await worker.run(path(node.outside), lambda: bound(OUTSIDE[version], SERVED)),
+        await worker.run(path(node.peer), link),
+    )
+    try:
+        yield at
+    finally:
+        for one in at:
+            one.close()
+
+
+def relayed(peer: socket.socket) -> tuple[str, str, bytes]:
+    """To whom, from whom and what, of the next answer that the tunnel carries."""
+    while True:
+        frame = peer.recv(2000)
+        if frame[6:12].hex(":") == RELAYED_MAC:
+            found = packet(frame)
+            return found.destination, found.source, found.payload[8:]
+
+
+def datagram(version: int, ports: tuple[int, int], data: bytes) -> bytes:
+    """An answer of the host outside to the Egress IP, as the other Node hands it on."""
+    source, target = OUTSIDE[version], EGRESS[version]
+    body = tunnel_frame.datagram(source, target, ports, data)
+    return tunnel_frame.frame(RELAYED_MAC, source, target, socket.IPPROTO_UDP, body)
+
+
+async def moving(node: Node, version: int, holder: str, owner: str) -> None:
+    """`owner` is to take the address that `holder` has by its status."""
+    ip = EGRESS[version]
+    node.facts.put(Egress("web", "u", ip, pool="p", node=holder, held=ip))
+    node.facts.put(EgressPod("web", "shop/web"))
+    node.facts.put(EgressOwner("web", owner))
+    await node.until(lambda: node.facts.get(LocalAddress, ip))
+    await node.engine.quiet()
+
+
+async def read(where: socket.socket) -> tuple[bytes, tuple[str, int]]:
+    data, who = await asyncio.to_thread(where.recvfrom, 99)
+    return data, who[:2]
+
+
+@VERSIONS
+async def test_who_takes_an_address_hands_on_answers_that_it_does_not_know_and_keeps_its_own(
+    node: Node, worker: NetnsWorker, version: int
+) -> None:
+    ip = EGRESS[version]
+    async with node.agent(), sockets(node, worker, version) as at:
+        await moving(node, version, "n2", "n1")
+        # the announcement went out, so answers to what left by n2 come here
+        await node.until(lambda: node.facts.get(Announced, "web"))
+        at.outside.sendto(b"answer", (ip, 4000))
+        assert await asyncio.to_thread(relayed, at.peer) == (ip, OUTSIDE[version], b"answer")
+        await moving(node, version, "n1", "n1")
+        at.pod.sendto(b"question", (OUTSIDE[version], SERVED))
+        data, who = await read(at.outside)
+        assert (data, who[0]) == (b"question", ip)
+        at.outside.sendto(b"mine", who)
+        assert (await read(at.pod))[0] == b"mine"
+        at.outside.sendto(b"late", (ip, 4000))
+        assert (await asyncio.to_thread(relayed, at.peer))[2] == b"late"
+        # and when all have come it is as any other Node with its address
+        node.facts.drop(Announced, "web")
+        await node.engine.quiet()
+        assert "relay-" not in node.netns.sh("nft list ruleset")
+        assert await node.source("web", version) == ip
+
+
+@VERSIONS
+async def test_who_gives_an_address_up_still_knows_the_answers_and_tells_nobody_where_it_is(
+    node: Node, worker: NetnsWorker, version: int
+) -> None:
+    ip = EGRESS[version]
+    async with node.agent(), sockets(node, worker, version) as at:
+        await moving(node, version, "n1", "n1")
+        at.pod.sendto(b"question", (OUTSIDE[version], SERVED))
+        data, who = await read(at.outside)
+        assert (data, who[0]) == (b"question", ip)
+        await moving(node, version, "n2", "n2")
+        # n2 announced itself, got the answer and does not know it
+        at.peer.send(datagram(version, (SERVED, who[1]), b"answer"))
+        assert (await read(at.pod))[0] == b"answer"
+        # a neighbour that has not heard of n2 yet sends here what n2 knows
+        at.outside.sendto(b"not mine", (ip, 4000))
+        assert (await asyncio.to_thread(relayed, at.peer))[2] == b"not mine"
+        # who asks gets no answer here, though this Node answers for its own
+        node.netns.sh("ip neigh flush all; ip -6 neigh flush all", node.outside)
+        ping = f"ping -c 1 -W 10 {NODES[version]}; ping -c 1 -W 1 {ip}; ip neigh show {{}}"
+        assert "lladdr" in node.netns.run(ping.format(NODES[version]), node.outside).stdout
+        assert "lladdr" not in node.netns.run(ping.format(ip), node.outside).stdout.splitlines()[-1]
+        node.facts.put(Parted("web", ip, "n2"))
+        await node.until(lambda: not node.facts.get(LocalAddress, ip))
+        await node.engine.quiet()
+        assert not any(word in node.netns.sh("nft list ruleset") for word in ("relay-", "silence-"))
+        assert node.unassigned == [ip]
+
+
+async def test_what_neither_node_knows_does_not_go_round_between_them(
+    node: Node, worker: NetnsWorker
+) -> None:
+    ip = EGRESS[4]
+    async with node.agent(), sockets(node, worker, 4) as at:
+        await moving(node, 4, "n1", "n1")
+        await moving(node, 4, "n2", "n2")
+        at.outside.connect((ip, 4000))
+        at.peer.send(datagram(4, (SERVED, 4000), b"whose?"))
+        with pytest.raises(ConnectionRefusedError):
+            await read(at.outside)

@@ -1,0 +1,56 @@
+"""A clock that jumps moves no Egress IP and no report: nothing that decides where one is, or when, asks the clock on the wall."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3] / "antrea"
+DECIDES = (
+    *sorted(ROOT.glob("outside/gossip/*.py")),
+    *sorted(ROOT.glob("features/egress/*.py")),
+    *sorted(ROOT.glob("agent/*.py")),
+    *sorted(ROOT.glob("engine/*.py")),
+    *(
+        ROOT / "outside" / f"{name}.py"
+        for name in (
+            "address_probe",
+            "addresses",
+            "announcement",
+            "bfd_session",
+            "conntrack",
+            "link_watch",
+            "ovsdb_bfd",
+            "pause",
+        )
+    ),
+)
+WALL = {"time", "time_ns", "localtime", "gmtime", "ctime", "now", "utcnow", "today", "CLOCK_REALTIME"}
+"""Names in modules `time` and `datetime`; the gossip has a `now` of its own, of the time since boot."""
+
+
+def asked(text: str) -> set[str]:
+    """What of the clock on the wall the module asks."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr in WALL:
+            whose = ast.unparse(node.value)
+            if whose in ("time", "datetime", "datetime.datetime", "date", "datetime.date"):
+                found.add(f"{whose}.{node.attr}")
+        if isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime"):
+            found |= {f"{node.module}.{name.name}" for name in node.names if name.name in WALL}
+    return found
+
+
+@pytest.mark.parametrize("module", DECIDES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_decides_where_an_egress_ip_is_or_when_to_report_knows_no_clock_that_jumps(module: Path) -> None:
+    assert asked(module.read_text()) == set()
+
+
+def test_a_module_that_asks_the_clock_on_the_wall_is_found() -> None:
+    text = "import time\nfrom datetime import datetime\nthen = time.time() < datetime.now()"
+    assert asked(text) == {"time.time", "datetime.now"}
+    assert asked("from time import time, monotonic") == {"time.time"}
+    assert asked("import time\ntime.monotonic()\nclock.now()") == set()

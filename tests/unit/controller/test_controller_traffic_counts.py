@@ -1,0 +1,253 @@
+"""Entries of statistics come and go with their policies and Egresses, and sum up what Nodes report."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from antrea.apis.controlplane import GROUP, EgressGroup, NetworkPolicy, NetworkPolicyReference
+from antrea.apis.controlplane_report import NetworkPolicyStats, NodeStatsSummary
+from antrea.apis.meta import ObjectMetadata
+from antrea.apis.stats import RuleTrafficStats, TrafficStats
+from antrea.controller import wire
+from antrea.controller.forward import Leading
+from antrea.controller.traffic_counts import COUNTED, CountsAside, TrafficCounts
+from antrea.features.registry import RESOURCES
+from antrea.outside.aggregated.objects import Objects, Question
+from antrea.outside.aggregated.status import Answered
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+STATS = "stats.antrea.io"
+KINDS = {
+    "K8sNetworkPolicy": "networkpolicystats",
+    "AntreaClusterNetworkPolicy": "antreaclusternetworkpolicystats",
+    "AntreaNetworkPolicy": "antreanetworkpolicystats",
+}
+
+
+class Nobody:
+    async def answer(self, question: Any) -> Any:
+        raise AssertionError(question)
+
+
+class Front:
+    """The stores of a front, and what is counted into them."""
+
+    def __init__(self, gates: Collection[str] = ("NetworkPolicyStats", "Egress")) -> None:
+        self.aside = CountsAside(Nobody())
+        self.objects = Objects(RESOURCES, self.aside)
+        self.policies = self.objects.stores[GROUP, "networkpolicies"]
+        self.counts = self.aside.counts = TrafficCounts(self.objects.stores, gates)
+
+    def come(self, kind: str, name: str, uid: str, namespace: str = "") -> None:
+        source = NetworkPolicyReference(type=kind, namespace=namespace, name=name, uid=uid)
+        policy = NetworkPolicy(metadata=ObjectMetadata(name=uid, uid=uid), source_ref=source)
+        self.policies.put(uid, policy)
+
+    def egress(self, name: str, uid: str) -> None:
+        group = EgressGroup(metadata=ObjectMetadata(name=name, uid=uid))
+        self.objects.stores[GROUP, "egressgroups"].put(name, group)
+
+    def shown(self) -> dict[tuple[str, str, str], tuple[TrafficStats, dict[str, TrafficStats]]]:
+        """Totals and those of rules, by kind, key and UID."""
+        found = {}
+        for plural in COUNTED:
+            for row, _ in self.objects.stores[STATS, plural].objects():
+                meta = row.metadata
+                key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+                rules = {rule.name: rule.traffic_stats for rule in getattr(row, "rule_traffic_stats", ())}
+                found[plural, key, meta.uid] = row.traffic_stats, rules
+        return found
+
+
+def counted(packets: int, size: int, sessions: int) -> TrafficStats:
+    return TrafficStats(packets=packets, bytes=size, sessions=sessions)
+
+
+def row(uid: str, total: TrafficStats | None = None, **rules: TrafficStats) -> NetworkPolicyStats:
+    return NetworkPolicyStats(
+        network_policy=NetworkPolicyReference(uid=uid),
+        traffic_stats=total or TrafficStats(),
+        rule_traffic_stats=tuple(
+            RuleTrafficStats(name=name, traffic_stats=one) for name, one in rules.items()
+        ),
+    )
+
+
+def summary(**rows: Any) -> NodeStatsSummary:
+    return NodeStatsSummary(
+        metadata=ObjectMetadata(name="n1"), **{key: tuple(one) for key, one in rows.items()}
+    )
+
+
+def test_an_entry_is_there_with_zeros_as_long_as_its_policy() -> None:
+    front = Front()
+    front.come("K8sNetworkPolicy", "p", "u1", "a")
+    front.come("AntreaClusterNetworkPolicy", "p", "u2")
+    front.come("AntreaNetworkPolicy", "p", "u3", "a")
+    front.come("AdminNetworkPolicy", "p", "u4")
+    nothing: tuple[TrafficStats, dict[str, TrafficStats]] = (TrafficStats(), {})
+    assert front.shown() == {
+        ("networkpolicystats", "a/p", "u1"): nothing,
+        ("antreaclusternetworkpolicystats", "p", "u2"): nothing,
+        ("antreanetworkpolicystats", "a/p", "u3"): nothing,
+    }
+    for uid in ("u1", "u2", "u3", "u4", "u5"):
+        front.policies.drop(uid)
+    assert front.shown() == {}
+
+
+def test_a_policy_that_changes_keeps_its_counts_and_one_made_anew_does_not() -> None:
+    front = Front()
+    front.come("K8sNetworkPolicy", "p", "u1", "a")
+    front.counts.add(summary(network_policies=[row("u1", counted(3, 300, 1))]))
+    front.come("K8sNetworkPolicy", "p", "u1", "a")
+    assert front.shown() == {("networkpolicystats", "a/p", "u1"): (counted(3, 300, 1), {})}
+    # the new one is told before the old one is gone
+    front.come("K8sNetworkPolicy", "p", "u2", "a")
+    front.counts.add(summary(network_policies=[row("u1", counted(9, 9, 9))]))
+    front.policies.drop("u1")
+    assert front.shown() == {("networkpolicystats", "a/p", "u2"): (TrafficStats(), {})}
+
+
+def test_reports_of_nodes_are_summed_up_by_policy_and_by_rule() -> None:
+    front = Front()
+    front.come("K8sNetworkPolicy", "p", "u1", "a")
+    front.come("AntreaClusterNetworkPolicy", "p", "u2")
+    first = summary(
+        network_policies=[row("u1", counted(3, 300, 1)), row("gone", counted(1, 1, 1))],
+        antrea_cluster_network_policies=[row("u2", None, b=counted(2, 20, 1), a=counted(1, 10, 1))],
+    )
+    second = summary(
+        network_policies=[row("u1", counted(4, 400, 2))],
+        antrea_cluster_network_policies=[row("u2", None, b=counted(5, 50, 0), c=counted(7, 70, 7))],
+        # of another kind than the policy is
+        antrea_network_policies=[row("u1", counted(1000, 1000, 1000))],
+    )
+    front.counts.add(first)
+    front.counts.add(second)
+    assert front.shown() == {
+        ("networkpolicystats", "a/p", "u1"): (counted(7, 700, 3), {}),
+        ("antreaclusternetworkpolicystats", "p", "u2"): (
+            counted(15, 150, 9),
+            {"a": counted(1, 10, 1), "b": counted(7, 70, 1), "c": counted(7, 70, 7)},
+        ),
+    }
+
+
+def test_of_an_agent_that_counts_no_rules_the_total_is_taken() -> None:
+    front = Front()
+    front.come("AntreaClusterNetworkPolicy", "p", "u2")
+    front.counts.add(summary(antrea_cluster_network_policies=[row("u2", counted(2, 20, 1))]))
+    assert front.shown() == {("antreaclusternetworkpolicystats", "p", "u2"): (counted(2, 20, 1), {})}
+
+
+@pytest.mark.parametrize("wrong", [row("u1", counted(-1, 0, 0)), row("u1", None, a=counted(0, 0, -5))])
+def test_a_report_with_a_negative_count_is_refused_whole(wrong: NetworkPolicyStats) -> None:
+    front = Front()
+    front.come("K8sNetworkPolicy", "p", "u1", "a")
+    with pytest.raises(Answered, match="counts that Node n1 reports are negative"):
+        front.counts.add(summary(network_policies=[row("u1", counted(1, 1, 1)), wrong]))
+    assert front.shown() == {("networkpolicystats", "a/p", "u1"): (TrafficStats(), {})}
+
+
+async def test_what_agents_post_is_counted_and_all_else_is_computed() -> None:
+    front = Front()
+    front.come("K8sNetworkPolicy", "p", "u1", "a")
+    posted = summary(network_policies=[row("u1", counted(3, 300, 1))])
+    question = Question(GROUP, "nodestatssummaries", "", "create", "", "n1", {}, posted)
+    assert await front.aside.answer(question) == NodeStatsSummary()
+    assert front.shown() == {("networkpolicystats", "a/p", "u1"): (counted(3, 300, 1), {})}
+    with pytest.raises(AssertionError):
+        await front.aside.answer(Question(GROUP, "groupmembers", "", "get", "a", "g"))
+
+
+def test_an_egress_has_an_entry_by_its_uid_and_sums_up_what_nodes_report() -> None:
+    front = Front()
+    front.egress("web", "e1")
+    front.come("AntreaClusterNetworkPolicy", "web", "u2")
+    front.counts.add(summary(egresses=[row("e1", counted(3, 300, 0)), row("gone", counted(1, 1, 0))]))
+    front.counts.add(summary(egresses=[row("e1", counted(4, 400, 0)), row("u2", counted(9, 9, 0))]))
+    # its group changes
+    front.egress("web", "e1")
+    policy = "antreaclusternetworkpolicystats", "web", "u2"
+    nothing: tuple[TrafficStats, dict[str, TrafficStats]] = (TrafficStats(), {})
+    assert front.shown() == {("egressstats", "web", "e1"): (counted(7, 700, 0), {}), policy: nothing}
+    # made anew, and a late report of what was before
+    front.egress("web", "e2")
+    front.counts.add(summary(egresses=[row("e1", counted(5, 5, 0))]))
+    assert front.shown() == {("egressstats", "web", "e2"): nothing, policy: nothing}
+    front.objects.stores[GROUP, "egressgroups"].drop("web")
+    assert front.shown() == {policy: nothing}
+    front.egress("web", "e3")
+    assert front.shown() == {("egressstats", "web", "e3"): nothing, policy: nothing}
+
+
+def test_an_egress_shows_no_connections() -> None:
+    front = Front()
+    front.egress("web", "e1")
+    front.counts.add(summary(egresses=[row("e1", counted(7, 700, 0))]))
+    store = front.objects.stores[STATS, "egressstats"]
+    ((found, body),) = store.objects()
+    cells = {one.name: one.cell(found) for one in store.resource.columns[:-1]}
+    assert cells == {"Name": "web", "Packets": 7, "Bytes": 700}
+    assert body.endswith(b'"trafficStats":{"packets":7,"bytes":700}}')
+
+
+def test_without_its_gate_egress_is_not_counted() -> None:
+    front = Front(gates={"NetworkPolicyStats"})
+    front.egress("web", "e1")
+    front.counts.add(summary(egresses=[row("e1", counted(3, 300, 0))]))
+    assert front.shown() == {}
+    with pytest.raises(Answered, match="feature Egress disabled"):
+        front.objects.stores[STATS, "egressstats"].get("web")
+
+
+def test_entries_are_listed_once_all_policies_are_known() -> None:
+    front = Front()
+    stores = [front.objects.stores[STATS, plural] for plural in sorted(COUNTED)]
+    assert [store.synced for store in stores] == [False] * 4
+    front.policies.sync()
+    assert {store.resource.plural for store in stores if not store.synced} == {"egressstats"}
+    front.objects.stores[GROUP, "egressgroups"].sync()
+    assert [store.synced for store in stores] == [True] * 4
+
+
+def test_without_the_gate_nothing_is_counted_and_an_object_is_refused() -> None:
+    front = Front(gates={"Egress"})
+    front.come("K8sNetworkPolicy", "p", "u1", "a")
+    front.policies.sync()
+    front.counts.add(summary(network_policies=[row("u1", counted(3, 300, 1))]))
+    assert front.shown() == {}
+    store = front.objects.stores[STATS, "networkpolicystats"]
+    assert store.synced
+    with pytest.raises(Answered, match="feature NetworkPolicyStats disabled") as no:
+        store.get("a/p")
+    assert no.value.status.code == 400
+
+
+async def test_a_replica_that_begins_to_lead_begins_to_count() -> None:
+    """What it was told when it led before says nothing of the time between."""
+    front, leading = Front(), Leading(elected=True)
+    many = [f"u{number}" for number in range(1200)]
+    for uid in many:
+        front.come("K8sNetworkPolicy", uid, uid, "a")
+    following = asyncio.ensure_future(front.counts.follow(leading))
+    await asyncio.sleep(0)
+    leading.tell(wire.Leader(own=True))
+    front.counts.add(
+        summary(network_policies=[row("u1", counted(3, 300, 1)), row("u1199", counted(1, 1, 1))])
+    )
+    leading.tell(wire.Leader(own=False, address="other"))
+    await asyncio.sleep(0)
+    leading.tell(wire.Leader(own=True))
+    for _ in range(9):
+        await asyncio.sleep(0)
+        front.counts.add(summary(network_policies=[row("u1199", counted(1, 10, 1))]))
+    sums = {uid: front.shown()["networkpolicystats", f"a/{uid}", uid][0] for uid in ("u1", "u1199")}
+    following.cancel()
+    assert sums == {"u1": TrafficStats(), "u1199": counted(9, 90, 9)}

@@ -1,0 +1,106 @@
+"""What an Egress and its pool say of a router that does not answer in the pool's VLAN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from antrea.apis.crd.egress import Egress as EgressObject
+from antrea.apis.crd.part import Condition
+from antrea.apis.crd.pool import ExternalIPPool
+from antrea.apis.status import Status
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress, EgressOwner, EgressRow, Gateway
+from antrea.facts.external_ip import Leads
+from antrea.facts.member import PoolSelector
+from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.features.egress import agent, controller
+from antrea.features.egress.gateway import MANAGER, wanted_gateways
+from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
+
+IP, DEV, ROUTER = "203.0.113.1", "antrea-ext.181", "203.0.113.254"
+WHY = (
+    "gateway 203.0.113.254 does not answer Node n1 on antrea-ext.181:"
+    " the switch port of the Node has to carry VLAN 181, tagged"
+)
+SILENT = Condition("GatewayAnswers", "False", reason="NoAnswer", message=WHY)
+
+
+def said(facts: Facts) -> tuple[Condition, ...]:
+    """Of the Egress, by Node n1 that has its address."""
+    engine = Engine(facts, agent.FEATURE.units)
+    engine.plan()
+    (found,) = (one for one in engine.standing().values() if isinstance(one, Status))
+    return found.conditions[1:]
+
+
+def node(*, answers: bool, unanswered: bool) -> Facts:
+    facts = Facts()
+    for row in (
+        AgentConfig(),
+        ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",)),
+        Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("192.0.2.1/24",)),
+        PoolSelector("p", (), ROUTER, 24, 181),
+        Egress("a", "u", IP, pool="p", node="n1", held=IP, unanswered=unanswered),
+        EgressOwner("a", "n1"),
+        LocalAddress(IP, DEV, 24),
+        Gateway(DEV, ROUTER, answers=answers),
+    ):
+        facts.put(row)
+    return facts
+
+
+def test_who_has_the_address_says_that_its_gateway_does_not_answer_and_when_it_does() -> None:
+    assert said(node(answers=False, unanswered=False)) == (SILENT,)
+    assert said(node(answers=True, unanswered=True)) == (Condition("GatewayAnswers"),)
+    assert said(node(answers=True, unanswered=False)) == ()
+
+
+def test_gateways_are_asked_in_vlans_where_this_node_has_addresses() -> None:
+    facts = node(answers=True, unanswered=False)
+    facts.put(Egress("b", "u2", "203.0.113.2", pool="p"))
+    facts.put(PoolSelector("plain", ()))
+    facts.put(Egress("c", "u3", "203.0.113.3", pool="plain"))
+    facts.put(LocalAddress("203.0.113.3", "antrea-egress0", 32))
+    assert wanted_gateways(facts) == {Gateway(DEV, ROUTER, answers=True)}
+
+
+def judged(egress: str, *conditions: dict[str, Any]) -> EgressRow:
+    found = {"metadata": {"name": egress}, "spec": {"appliedTo": {}, "externalIPPool": "p"}}
+    (row,) = controller.egress_rows(
+        msgspec.convert(found | {"status": {"conditions": list(conditions)}}, EgressObject)
+    )
+    return row
+
+
+def pool(*conditions: dict[str, Any]) -> PoolRow:
+    found = {"metadata": {"name": "p"}, "spec": {"ipRanges": [], "nodeSelector": {}}}
+    return pool_row(msgspec.convert(found | {"status": {"conditions": list(conditions)}}, ExternalIPPool))
+
+
+def test_a_pool_says_what_its_egresses_do_and_when_none_says_it_any_more() -> None:
+    facts = Facts()
+    engine = Engine(facts, controller.FEATURE.units)
+
+    def told() -> list[Condition]:
+        engine.plan()
+        found = [
+            one for one in engine.standing().values() if isinstance(one, Status) and one.manager == MANAGER
+        ]
+        assert {one.path for one in found} <= {f"{POOLS}/p"}
+        return [condition for one in found for condition in one.conditions]
+
+    silent = {"type": "GatewayAnswers", "status": "False", "reason": "NoAnswer", "message": WHY}
+    fine = {"type": "IPAssigned", "status": "True"}
+    for row in (pool(), judged("a", fine), judged("b", fine, silent)):
+        facts.put(row)
+    assert told() == []  # another replica leads
+    facts.put(Leads())
+    assert told() == [SILENT]
+    facts.put(pool(silent))
+    facts.put(judged("b", fine))
+    assert told() == [Condition("GatewayAnswers")]
+    facts.put(pool())
+    assert told() == []

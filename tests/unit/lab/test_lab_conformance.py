@@ -1,0 +1,131 @@
+"""What a lab runs of Kubernetes' e2e suite, and what its reports say."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+from antrea.lab import artifacts, conformance
+from antrea.lab.conformance import Outcome, Selection, Skip, Spec
+from antrea.lab.conformance_page import About, page
+from antrea.lab.go_build import arguments
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DENY = "[sig-network] Netpol NetworkPolicy should support a 'default-deny-ingress' policy [Feature:NetworkPolicy]"
+PORTS = "[sig-network] Netpol NetworkPolicy should enforce policy based on Ports [Feature:NetworkPolicy]"
+SCTP = "[sig-network] Netpol [Feature:SCTPConnectivity] [LinuxOnly] should support a 'default-deny-ingress' policy"
+OTHER = "[sig-network] DNS should provide DNS for services"
+CHOSEN = Selection(r"\[sig-network\] Netpol ", (Skip(r"\[Feature:SCTPConnectivity\]", "no | SCTP"),))
+
+
+def case(name: str, status: str, seconds: float = 0, inner: str = "") -> str:
+    text = name.replace("'", "&#39;")
+    return f'<testcase name="[It] {text}" status="{status}" time="{seconds}">{inner}</testcase>'
+
+
+def report(path: Path, *cases: str) -> Path:
+    path.mkdir()
+    file = path / "junit_01.xml"
+    (path / "commit").write_text(f"of {path.name[:5]}")
+    before = '<testcase name="[SynchronizedBeforeSuite]" status="passed" time="1"></testcase>'
+    file.write_text(f"<testsuites><testsuite>{before}{''.join(cases)}</testsuite></testsuites>")
+    return file
+
+
+FAILURE = "<failure type='failed'>Had 3 wrong results in reachability matrix\nand more</failure>"
+ABSENT = (case(SCTP, "skipped"), case(OTHER, "skipped"))
+
+
+def test_conformance_a_spec_that_failed_and_passed_alone_says_both(tmp_path: Path) -> None:
+    first = report(
+        tmp_path / "run-001", case(DENY, "passed", 61.6), case(PORTS, "failed", 90, FAILURE), *ABSENT
+    )
+    second = report(tmp_path / "run-002", case(DENY, "skipped"), case(PORTS, "passed", 45), *ABSENT)
+    assert conformance.reports(tmp_path) == [first, second]
+    report(tmp_path / "later-003", *ABSENT).parent.rename(tmp_path / "run-003")
+    assert conformance.commits(tmp_path, CHOSEN) == ["of run-0"]
+    found = conformance.read([first, second], CHOSEN)
+    why = "Had 3 wrong results in reachability matrix"
+    assert found == [
+        Spec(PORTS, (Outcome("failed", 90, why), Outcome("passed", 45))),
+        Spec(DENY, (Outcome("passed", 61.6),)),
+        Spec(SCTP, (), "no | SCTP"),
+    ]
+    assert [spec.result for spec in found] == ["passed (before: failed)", "passed", "skipped"]
+    assert all(spec.settled for spec in found)
+
+
+def test_conformance_what_was_interrupted_has_no_result_and_is_not_settled(tmp_path: Path) -> None:
+    error = "<error type='interrupted' message='Interrupted by User'></error>"
+    file = report(tmp_path / "run-001", case(DENY, "interrupted", 3, error), case(PORTS, "skipped"))
+    found = conformance.read([file], CHOSEN)
+    assert found == [Spec(PORTS), Spec(DENY)]
+    assert [(spec.result, spec.settled) for spec in found] == [("not run", False)] * 2
+
+
+def test_conformance_one_spec_alone_is_found_by_its_whole_name_only() -> None:
+    focus = conformance.alone(DENY).focus
+    assert re.search(focus, DENY)
+    assert not re.search(focus, f"{DENY} [Slow]")
+    assert not re.search(focus, PORTS)
+
+
+def test_conformance_the_committed_list_leaves_out_nothing_but_sctp_and_says_why() -> None:
+    chosen = conformance.selection()
+    assert {skip.match for skip in chosen.skip} == {r"\[Feature:SCTPConnectivity\]"}
+    assert all(skip.why for skip in chosen.skip)
+    assert [bool(re.search(chosen.focus, name)) for name in (DENY, PORTS, SCTP, OTHER)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    words = conformance.command_line(chosen, seconds=60)
+    assert r"'--ginkgo.focus=\[sig-network\] Netpol '" in words
+    assert r"'--ginkgo.skip=\[Feature:SCTPConnectivity\]'" in words
+
+
+def test_conformance_the_page_has_a_row_for_each_spec_and_the_reason_of_each_that_is_left_out() -> None:
+    specs = [
+        Spec(DENY, (Outcome("passed", 61.6),)),
+        Spec(PORTS, (Outcome("failed", 90, "Had 3 | wrong results"),)),
+        Spec(SCTP, (), "no | SCTP"),
+    ]
+    text = page(specs, CHOSEN, About((("Commit", "abc"), ("Image", "agnhost")), "e2e.test --x"))
+    lines = text.splitlines()
+    assert "- Commit: abc" in lines
+    assert "- Result: 1 passed, 1 failed, 1 skipped" in lines
+    assert "    e2e.test --x" in lines
+    assert lines[-3:] == [
+        f"| {DENY} | passed | 62 |  |",
+        f"| {PORTS} | failed | 90 | Had 3 \\| wrong results |",
+        f"| {SCTP} | skipped |  | no \\| SCTP |",
+    ]
+    assert "| `\\[Feature:SCTPConnectivity\\]` | no \\| SCTP |" in lines
+
+
+def test_conformance_each_spec_that_ends_is_told_by_its_name_and_everything_is_kept() -> None:
+    lines = [
+        "SSS\n",
+        f"{DENY} [sig-network]\n",
+        "  STEP: one\n",
+        "• [4.2 seconds]\n",
+        f"{PORTS}\n",
+        "• [FAILED] [9 seconds]\n",
+    ]
+    log, said = io.StringIO(), list[str]()
+    conformance.follow(lines, log, said.append)
+    assert said == [f"• [4.2 seconds] {DENY} [sig-network]", f"• [FAILED] [9 seconds] {PORTS}"]
+    assert log.getvalue() == "".join(lines)
+
+
+def test_conformance_tests_are_compiled_and_programs_are_built(tmp_path: Path) -> None:
+    assert arguments(artifacts.E2E, ["e2e.test"], tmp_path)[:3] == ("test", "-c", "-vet=off")
+    assert arguments(artifacts.E2E, ["e2e.test"], tmp_path)[-2:] == (
+        f"{tmp_path}/",
+        "k8s.io/kubernetes/test/e2e",
+    )
+    assert arguments(artifacts.KUBERNETES, ["kubelet"], tmp_path)[:3] == ("build", "-v", "-trimpath")
