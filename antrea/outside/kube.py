@@ -114,6 +114,7 @@ class Kube:
         self._chance = chance
         self._now = now
         self._opened: aiohttp.ClientSession | None = None
+        self._closed = False
 
     @classmethod
     def in_cluster(cls, override: str = "") -> Kube:
@@ -137,13 +138,15 @@ class Kube:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections, which takes a moment; who asks from now on gets Unavailable."""
+        self._closed = True
         if self._opened:
             await self._opened.close()
-            self._opened = None
 
     @property
     def _session(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise Unavailable(f"kube-apiserver {self.access.url}: our connections to it are closed")
         if self._opened is None:
             tls_buffer.keep_small(TLS_BUFFER)
             connector = aiohttp.TCPConnector(ssl=self._tls, limit=0, socket_factory=_kept_alive)

@@ -10,7 +10,7 @@ import asyncio
 import gc
 import os
 import signal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from antrea.errors import AntreaError, Invalid
 from antrea.outside import klog
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from antrea.outside.kube import Kube
     from antrea.outside.voice import Voice
 
+E = TypeVar("E", bound=AntreaError)
 log = klog.logger(__name__)
 PROOF_SECONDS = 30
 """How long a changed configuration may take until the program works with it, before it is taken back."""
@@ -81,34 +82,41 @@ async def through_changes(
 async def _one(
     configuration: Configuration[Any, Any], running: Running, voice: Voice, end: asyncio.Event
 ) -> None:
-    tasks = {
+    # What ends the program counts before what comes of that.
+    tasks = (
         asyncio.create_task(_life(running.work), name="program"),
         asyncio.create_task(_listen(configuration, running, voice), name="configuration"),
         asyncio.create_task(_prove(configuration, running, voice), name="proof of the configuration"),
         asyncio.create_task(end.wait(), name="signal"),
-    }
+    )
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if end.is_set():
         await running.farewell()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
+    for task in tasks:
+        if task in done:
+            task.result()
 
 
 async def _life(work: Coroutine[Any, Any, None]) -> None:
-    """Raises what ended it, if that is one of our sentences, else the group that a bug is in."""
+    """Raises what ended it: what only the user can change, or one of our sentences, else the group that a bug is in."""
     try:
         await work
     except BaseExceptionGroup as group:
+        wrong, rest = group.split(Invalid)
+        if wrong is not None:
+            if rest is not None:
+                log.error("What else failed with a configuration that cannot work", error=rest)
+            raise _first(wrong) from group
         ours, bugs = group.split(AntreaError)
         if ours is None or bugs is not None:
             raise
         raise _first(ours) from group
 
 
-def _first(group: BaseExceptionGroup[AntreaError]) -> AntreaError:
+def _first(group: BaseExceptionGroup[E]) -> E:
     """What went wrong first; the rest was cancelled, or follows from it."""
     found = group.exceptions[0]
     return _first(found) if isinstance(found, BaseExceptionGroup) else found

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 from controller_process import controller_beside
 from own_lab import own_lab
+from post_mortem import post_mortem
 from shared_lab import Shared
 
+from antrea.lab.cluster import Lab
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from controller_process import ControllerProcess
-
-    from antrea.lab.cluster import Lab
 
 SHARED = Shared("empty_plane", "control_plane", "developed", "three_nodes", "controller", "lab")
 
@@ -38,6 +38,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     SHARED.expect(session.items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows the lab as it was then: once the run is over nobody can ask it."""
+    report = yield
+    if report.failed:
+        labs = {id(lab): lab for lab in getattr(item, "funcargs", {}).values() if isinstance(lab, Lab)}
+        report.sections += [("the lab after it", post_mortem(lab)) for lab in labs.values()]
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

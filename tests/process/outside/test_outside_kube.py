@@ -388,3 +388,17 @@ async def test_kube_lists_that_are_forgotten_at_once_are_asked_less_and_less() -
     async with played(*script, page(node("b"), version="20")) as (kube, _, pauses):
         await take(kube, 4)
     assert pauses == [0.8, 1.6, 3.2]
+
+
+async def test_who_asks_while_connections_are_being_closed_or_later_is_told_so() -> None:
+    async with played(page(node("n1")), page(node("n1"))) as (kube, server, _):
+        watching = kube.watch(NODES, Node)
+        await anext(watching)
+        closing = asyncio.create_task(kube.close())
+        await asyncio.sleep(0)
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="closed"):
+                await kube.get(f"{NODES}/n1", Node)
+            await closing
+        assert len(server.asked) == 1
+        await watching.aclose()  # type: ignore[attr-defined]

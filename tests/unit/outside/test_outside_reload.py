@@ -144,3 +144,53 @@ async def test_only_a_process_that_is_told_to_end_says_goodbye_and_still_works_t
         end.set()
         await running
     assert said == ["goodbye", "ended"]
+
+
+@pytest.mark.parametrize("where", ["in the program", "in who listens"])
+async def test_a_configuration_that_cannot_work_is_taken_back_whatever_fails_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Else the process ends, and kubelet waits up to five minutes before it starts the next."""
+    monkeypatch.setenv("POD_NAMESPACE", "kube-system")
+    (tmp_path / "conf").write_text("")
+    api: Any = Api()
+    configuration = Configuration(AgentConfig, accept_agent, tmp_path / "conf", tmp_path / "kept")
+    failing = asyncio.Event()
+
+    async def fails() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("a bug")
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            if configuration.now.config.transport_interface:
+                if where == "in the program":
+                    tasks.create_task(fails())
+                    await asyncio.sleep(0)
+                failing.set()
+                raise Invalid("transportInterface", NONE)
+            await asyncio.Event().wait()
+
+    async def watch(*_: Any) -> AsyncIterator[Listed[ConfigMap]]:
+        if configuration.now.config.transport_interface and where == "in who listens":
+            await failing.wait()
+            raise RuntimeError("Session is closed")
+        async for listed in Api.watch(api):
+            yield listed
+
+    api.watch = watch
+
+    async def ready() -> None:
+        if configuration.now.config.transport_interface:
+            await asyncio.Event().wait()
+
+    voice = Voice(ObjectReference("Node", "n1"), "antrea-agent", "n1")
+    life = through_changes(configuration, lambda: Running(work(), ready, str, api), voice, asyncio.Event())
+    running = asyncio.create_task(life)
+    assert (await api.told("transportInterface: ens9"))[0] == "ConfigRejected Warning"
+    assert not running.done()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
