@@ -188,6 +188,7 @@ def test_a_key_that_the_pod_depends_on_waits_and_says_so(lab: Lab, config: Confi
 def test_a_change_that_fails_at_work_is_taken_back(
     lab: Lab, config: ConfigMap, change: dict[str, object], says: str
 ) -> None:
+    pid = pid_of(lab, "node-1", "antrea-agent")
     config.change(defaultMTU=1330)
     wait_value(lab, "defaultMTU", 1330)
     config.change(defaultMTU=1340, **change)
@@ -195,6 +196,7 @@ def test_a_change_that_fails_at_work_is_taken_back(
         "an Event", lambda: [e for e in events(lab, "ConfigRejected") if says in e], seconds=AGENT_SECONDS
     )
     wait_value(lab, "defaultMTU", 1330)
+    assert pid_of(lab, "node-1", "antrea-agent") == pid
 
 
 ASK = """
