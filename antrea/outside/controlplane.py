@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from antrea.apis.controlplane import GROUP, PROCESSED, VERSION
+from antrea.apis.core import Status
 from antrea.apis.discovery import EndpointSlice
 from antrea.errors import AntreaError, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.outside import klog
 from antrea.outside.config_map import ConfigMap
-from antrea.outside.kube import Kube
+from antrea.outside.kube import UNREADABLE, Kube
 from antrea.outside.kube_access import Access, kubeconfig
 from antrea.outside.pause import Pause
 
@@ -141,11 +142,13 @@ class WatchFeed:
         async for line in kube.stream(self._path, self._query, WATCH_SECONDS, opened):
             try:
                 self.hear(facts, msgspec.json.decode(line, type=_Line))
-            except msgspec.DecodeError as why:
+            except UNREADABLE as why:
                 raise Unavailable(f"{self._path}: answer is not understood: {why}") from why
 
     def hear(self, facts: Facts, event: _Line) -> None:
-        """Take in one event of the watch. Raises msgspec.DecodeError."""
+        """Take in one event of the watch. Raises msgspec.DecodeError; Unavailable for what the server itself gives up with."""
+        if event.type == "ERROR":
+            raise Unavailable(f"{self._path}: {msgspec.json.decode(event.object, type=Status).message}")
         if event.type == "BOOKMARK":
             self.listed = True
             self.processed = _processed(event.object)

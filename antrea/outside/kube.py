@@ -11,6 +11,7 @@ import os
 import random
 import socket
 import time
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping  # noqa: TC003 (msgspec reads annotations)
 from functools import partial
 from types import MappingProxyType
@@ -39,6 +40,8 @@ PAGE = 250
 TLS_BUFFER = 32 << 10
 LIST_TRIES = 3
 REQUEST_SECONDS = 30.0
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for what is no JSON, no UTF-8, of another kind, or too deep."""
 
 
 class PatchKind(enum.Enum):
@@ -93,7 +96,7 @@ class _OnlyMeta(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _Gone(Exception):
+class _Gone(Unavailable):
     """410: what we ask to continue is no longer kept; list again."""
 
 
@@ -233,15 +236,17 @@ class Kube:
 
     async def create_event(
         self, about: ObjectReference, reason: str, message: str, *, warning: bool = False,
-        component: str = "antrea-agent", host: str = "",
+        component: str = "antrea-agent", host: str = "", at: float = 0.0,
     ) -> None:  # fmt: skip
         """Tell the user in `kubectl describe`; Events about Nodes go to the Namespace default.
 
-        Raises Unavailable, Refused.
+        `at` is when it happened, in seconds of the epoch; 0: now. Raises Unavailable; Refused, also if it was told before.
         """
-        now = time.time()
+        at = at or time.time()
         namespace = about.namespace or "default"
-        name = f"{about.name}.{int(now * 1e6):x}{int(self._chance(0, 0xFFFF)):04x}"
+        # the same for the same, so that one that came through without our hearing of it is not there twice
+        mark = zlib.crc32(f"{component}\n{host}\n{reason}\n{message}".encode(errors="replace")) & 0xFFFF
+        name = f"{about.name}.{int(at * 1e6):x}{mark:04x}"
         event = Event(
             metadata=ObjectMeta(name=name, namespace=namespace),
             involved_object=about,
@@ -249,8 +254,8 @@ class Kube:
             message=message[:1024],
             type="Warning" if warning else "Normal",
             source=EventSource(component, host),
-            first_timestamp=stamp(now),
-            last_timestamp=stamp(now),
+            first_timestamp=stamp(at),
+            last_timestamp=stamp(at),
         )
         await self.create(f"/api/v1/namespaces/{namespace}/events", event)
 
@@ -440,16 +445,16 @@ def _change(line: bytes, kind: type[T], path: str) -> tuple[Put[T] | Drop[T] | N
 def _decoded(answer: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(answer, type=kind)
-    except msgspec.DecodeError as why:
+    except UNREADABLE as why:
         raise Unavailable(f"{path}: answer is not understood: {why}") from why
 
 
 def _raise_for(status: int, answer: bytes, path: str) -> None:
     if status < 300:
         return
-    if status == 410:
-        raise _Gone
     message = _message(answer) or f"{path}: answer {status}"
+    if status == 410:
+        raise _Gone(message)
     if status == 429:
         raise Busy(message)
     if status >= 500:
@@ -460,7 +465,7 @@ def _raise_for(status: int, answer: bytes, path: str) -> None:
 def _message(answer: bytes) -> str:
     try:
         return msgspec.json.decode(answer, type=Status).message
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return answer.decode(errors="replace").strip()[:200]
 
 

@@ -59,6 +59,14 @@ def heard(facts: Facts, server: Server, times: int = 1) -> set[str]:
     return {found.key for found in facts.all(EgressPod)}
 
 
+def test_an_error_that_the_server_sends_ends_the_watch_and_is_no_object() -> None:
+    facts = Facts()
+    wrong = msgspec.json.encode({"type": "ERROR", "object": {"code": 500, "message": "too slow"}})
+    with pytest.raises(Unavailable, match="too slow"):
+        heard(facts, Server([event("ADDED", "g", groupMembers=pods("a")), wrong]))
+    assert not facts.all(EgressPod)
+
+
 def test_the_watch_asks_for_this_node() -> None:
     server = Server([BOOKMARK])
     heard(Facts(), server)
