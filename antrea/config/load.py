@@ -64,6 +64,9 @@ def parse(kind: type[S], text: str) -> Loaded[S]:
         tree = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
     except yaml.YAMLError as why:
         raise Invalid(file, f"not YAML: {_place(why)}") from why
+    except (ValueError, LookupError, AttributeError, RecursionError) as why:
+        # what the reader itself trips over: a day that no month has, a number without digits
+        raise Invalid(file, f"a value cannot be read: {why}") from why
     unknown: list[UnknownKey] = []
     known = _Known(kind)
     try:

@@ -117,6 +117,25 @@ def test_config_a_wrong_type_or_value_is_one_clear_line(text: str, line: str | N
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("defaultMTU: 2001-13-45", "month must be in 1..12"),
+        ("defaultMTU: 0x_", "invalid literal for int() with base 16: ''"),
+        ("defaultMTU: !!bool x", "'x'"),
+        ("!!timestamp x", "'NoneType' object has no attribute 'groupdict'"),
+        (
+            "defaultMTU: " + "9" * 5000,
+            "Exceeds the limit (4300 digits) for integer string conversion: value has",
+        ),
+    ],
+)
+def test_config_what_yaml_itself_trips_over_does_not_end_the_program(text: str, why: str) -> None:
+    with pytest.raises(Invalid) as error:
+        parse(AgentConfig, text)
+    assert str(error.value).startswith(f"antrea-agent.conf: a value cannot be read: {why}")
+
+
 def test_config_a_file_that_is_not_yaml_or_not_there_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(
         Invalid, match=r"^antrea-agent.conf: not YAML: did not find .* in line \d, column \d$"
