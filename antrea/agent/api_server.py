@@ -194,12 +194,14 @@ class AgentApi:
 
     async def run(self) -> None:
         """Serve until cancelled. Raises Unavailable if the port is taken."""
-        listening = listen(self._port)
-        self.port = listening.getsockname()[1]
-        self.serves.set()
-        log.info("Serving API", port=self.port)
-        async with contextlib.AsyncExitStack() as last, asyncio.TaskGroup() as tasks:
+        # closed here, too: a server that is cancelled before it has begun would keep the port from the next one
+        async with contextlib.AsyncExitStack() as last:
+            listening = last.enter_context(listen(self._port))
+            self.port = listening.getsockname()[1]
+            self.serves.set()
+            log.info("Serving API", port=self.port)
             last.push_async_callback(self._bundles.close)
+            tasks = await last.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._server.run(listening, self._tls), name="API server")
             if self._kube:
                 trust = follow_trust(self._kube, self._authentication, self._tls, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from antrea.errors import Unavailable
@@ -58,8 +57,10 @@ class Lead:
             finally:
                 task.cancel()
                 end.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+                # neither is to be lost: what work raises as it ends, and that this is cancelled meanwhile
+                ended, _ = await asyncio.gather(task, end, return_exceptions=True)
+                if isinstance(ended, Exception):
+                    raise ended
 
 
 class LeadersKube(Kube):

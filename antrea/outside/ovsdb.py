@@ -118,6 +118,9 @@ class Ovsdb:
         except TimeoutError:
             await db.close()
             raise Unavailable(f"OVSDB at {path}") from None
+        except BaseException:
+            await db.close()
+            raise
         return db
 
     async def close(self) -> None:
