@@ -100,7 +100,7 @@ from antrea.outside.policy_report import PolicyReportSink
 from antrea.outside.rtnetlink import KINDS
 from antrea.outside.status import StatusSink
 from antrea.outside.tunnel_neighbour import TunnelNeighbourSink
-from antrea.outside.voice import Voice
+from antrea.outside.voice import TRIES, Voice
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -272,7 +272,7 @@ class Agent:
 
     async def _database(self) -> Ovsdb:
         path = Path(self.config.ovs_run_dir, "db.sock")
-        self.ready.wait_for(f"OVSDB at {path}")
+        self.ready.wait_for(f"OVSDB at {path}", outside=True)
         while True:
             try:
                 return await Ovsdb.connect(path)
@@ -287,7 +287,7 @@ class Agent:
                 self.features = await within_means(self.features, self.ofctl)
                 return prepared
             except (Unavailable, Refused) as no:
-                self.ready.wait_for(str(no))
+                self.ready.wait_for(str(no), outside=isinstance(no, Unavailable))
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _connect(self, db: Ovsdb, tasks: asyncio.TaskGroup) -> None:
@@ -401,7 +401,7 @@ class Agent:
             with self.facts.news() as heard:
                 async with asyncio.timeout(within):
                     while missing := [kind.__name__ for kind in kinds if not self.facts.feeds.has(kind)]:
-                        self.ready.wait_for(f"first list of {', '.join(missing)}", level=2)
+                        self.ready.wait_for(f"first list of {', '.join(missing)}", level=2, outside=True)
                         heard.clear()
                         await heard.wait()
         except TimeoutError:
@@ -453,7 +453,7 @@ class Agent:
         )
         voice = Voice(about, "antrea-agent", act.node)
         self.tasks.create_task(
-            voice.tell(self.kube, reason, message, warning=warning), name="Event of an Egress"
+            voice.tell(self.kube, reason, message, warning=warning, tries=TRIES), name="Event of an Egress"
         )
 
     def made_anew(self) -> None:
@@ -469,4 +469,5 @@ class Agent:
             f"podCIDR of this Node was {', '.join(before)} and is {', '.join(now)}: new Pods get addresses of it;"
             f" {len(left)} Pods have other addresses, which no longer work, and need to be deleted: {', '.join(left)}"
         )
-        self.tasks.create_task(self.voice.warn(self.kube, "PodCIDRChanged", message), name="Event of podCIDR")
+        told = self.voice.warn(self.kube, "PodCIDRChanged", message, tries=TRIES)
+        self.tasks.create_task(told, name="Event of podCIDR")

@@ -31,6 +31,9 @@ log = klog.logger(__name__)
 KEPT = Path("/var/run/antrea/antrea-agent.conf.good")
 """The last configuration that worked, in a Pod; else it is beside the file."""
 
+WAY = ("client_connection", "kube_api_server_override")
+"""What says where kube-apiserver is."""
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
@@ -73,8 +76,14 @@ async def run(configuration: AgentConfiguration) -> None:
         config = configuration.now.config
         kube = Kube.connect(config.client_connection.kubeconfig, config.kube_api_server_override)
         agent = Agent(configuration, kube, node, pair)
-        work, goodbye = _work(kube, agent), agent.handover.farewell
-        return Running(work, agent.ready.wait, lambda: agent.ready.waiting, kube, farewell=goodbye)
+        return Running(
+            _work(kube, agent),
+            agent.ready.wait,
+            lambda: agent.ready.waiting,
+            kube,
+            farewell=agent.handover.farewell,
+            blameless=lambda: agent.ready.is_outside and configuration.keeps(*WAY),
+        )
 
     await through_changes(configuration, start, node_voice(node), asked_to_end())
     log.info("Stopping antrea-agent")

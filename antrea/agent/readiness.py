@@ -15,14 +15,16 @@ class Readiness(asyncio.Event):
     def __init__(self) -> None:
         super().__init__()
         self._waiting = "start of antrea-agent"
+        self.is_outside = False
+        """What it waits for is away, and nothing is wrong with what was asked of it."""
 
     @property
     def waiting(self) -> str:
         """What it waits for; empty once it is set."""
         return "" if self.is_set() else self._waiting
 
-    def wait_for(self, what: str, *, level: int = 0) -> None:
-        """Say what is missing now; logged once per change, at verbosity `level`."""
+    def wait_for(self, what: str, *, level: int = 0, outside: bool = False) -> None:
+        """Say what is missing now, and whether `outside`; logged once per change, at verbosity `level`."""
         if what != self._waiting:
             log.v(level).info("Waiting", **{"for": what})
-        self._waiting = what
+        self._waiting, self.is_outside = what, outside

@@ -16,7 +16,7 @@ from antrea.errors import Invalid
 from antrea.outside import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 log = klog.logger(__name__)
@@ -33,34 +33,37 @@ class Configuration(Generic[S, G]):
         """What the user has heard of."""
         self._accept = accept
         self._kept = kept
-        self._before: InEffect[S, G] | None = None
         self._failed: str | None = None
         """A text that passed every check and failed at work."""
-        try:
-            # a mounted file is as old as its Pod, and may have been overtaken by what the API told since
-            self.now = begin(kind, accept, read(kept if _newer(kept, file) else file))
-        except Invalid as no:
-            if not kept.exists():
-                raise
-            self.now = msgspec.structs.replace(begin(kind, accept, read(kept)), rejected=str(no))
-            log.error("The configuration is refused, the last good one goes on", error=no, file=kept)
+        self.is_new = False
+        """Whether `now` has overtaken another, and the program has not yet worked with it."""
+        # a mounted file is as old as its Pod, and may have been overtaken by what the API told since
+        self.now, self._before = _begun(kind, accept, (kept, file) if _newer(kept, file) else (file, kept))
+        """`_before`: what to go back to if `now` fails, the latest first; empty once it has worked."""
         self._was_refused = bool(self.now.rejected)
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the program has not yet worked with it."""
-        return self._before is not None
 
     def offer(self, text: str) -> bool:
         """Take what the user wrote; whether the program has to be rebuilt. `now.rejected` says why it was refused."""
         if text == self._failed:
             return False
+        self._failed = None
         before, self.now = self.now, offer(self.now, self._accept, text)
         self._was_refused |= bool(self.now.rejected)
-        changed = self.now.same_for_the_program != before.same_for_the_program
+        changed = not self.runs(before)
         if changed:
-            self._before = before
+            # of those that nobody has seen at work the latest is enough: below it is the one that has worked
+            self._before = [before, *self._before[-1:]]
+            self.is_new = True
         return changed
+
+    def runs(self, ran: InEffect[S, G]) -> bool:
+        """Whether a program that was built for `ran` is the one for `now`."""
+        return self.now.same_for_the_program == ran.same_for_the_program
+
+    def keeps(self, *fields: str) -> bool:
+        """Whether these are in `now` as they are in what there is to go back to in the end."""
+        before, now = (self._before or [self.now])[-1].config, self.now.config
+        return all(getattr(now, field) == getattr(before, field) for field in fields)
 
     def recovers(self) -> bool:
         """Whether the program works with what came after a text that was refused; true once for each time."""
@@ -74,7 +77,7 @@ class Configuration(Generic[S, G]):
 
         A text with keys that wait has not been proven as a whole; a Pod that is made anew reads it from its file.
         """
-        self._before = None
+        self._before, self.is_new = [], False
         if self.now.rejected or self.now.pending:
             return
         fresh = self._kept.with_name(f".{self._kept.name}.part")
@@ -88,12 +91,33 @@ class Configuration(Generic[S, G]):
 
     def fails(self, why: Invalid) -> bool:
         """The program cannot run with `now`; whether there is one before it to go back to, which is then `now`."""
-        if self._before is None:
+        if not self._before:
             return False
         self._failed = self.now.text
-        self.now = msgspec.structs.replace(self._before, rejected=str(why))
-        self._before, self._was_refused = None, True
+        before, *self._before = self._before
+        self.now = msgspec.structs.replace(before, rejected=str(why))
+        self.is_new, self._was_refused = bool(self._before), True
         return True
+
+
+def _begun(
+    kind: type[S], accept: Callable[[S], G], paths: Iterable[Path]
+) -> tuple[InEffect[S, G], list[InEffect[S, G]]]:
+    """What a start takes of these, and what else it may go back to. Raises Invalid if none can work."""
+    found: list[InEffect[S, G]] = []
+    refused: list[Invalid] = []
+    for path in paths:
+        try:
+            found.append(begin(kind, accept, read(path)))
+        except Invalid as no:
+            refused += [] if found else [no]
+    if not found:
+        raise refused[0]
+    now, *others = found
+    if refused:
+        log.error("The configuration is refused, the last good one goes on", error=refused[0])
+        now = msgspec.structs.replace(now, rejected=str(refused[0]))
+    return now, [one for one in others if one.same_for_the_program != now.same_for_the_program]
 
 
 def _newer(kept: Path, file: Path) -> bool:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from antrea.errors import AntreaError, Invalid
+from antrea.errors import AntreaError, Invalid, Unavailable
 from antrea.outside import klog
 from antrea.outside.config_map import contents
 from antrea.outside.environment import own_config_map
+from antrea.outside.voice import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=AntreaError)
 log = klog.logger(__name__)
-PROOF_SECONDS = 30
+PROOF_SECONDS = 30.0
 """How long a changed configuration may take until the program works with it, before it is taken back."""
+LOOK_SECONDS = 1.0
+TRIES, PAUSE_SECONDS = 3, 1.0
+"""How often a program is built for a changed configuration while that cannot go on for another reason."""
 
 ACCEPTED = "ConfigAccepted"
 
@@ -52,6 +57,10 @@ class Running(NamedTuple):
     """Called when a new text was taken or refused."""
     farewell: Callable[[], Awaitable[None]] = nothing
     """What it does while it still works, once the process is asked to end."""
+    blameless: Callable[[], bool] = lambda: False
+    """Whether no configuration could make shorter what it waits for."""
+    patience: float = PROOF_SECONDS
+    """How long a changed configuration may take until it works, but for what it is not to blame for."""
 
 
 def asked_to_end() -> asyncio.Event:
@@ -66,35 +75,61 @@ async def through_changes(
     configuration: Configuration[Any, Any], start: Callable[[], Running], voice: Voice, end: asyncio.Event
 ) -> None:
     """Until `end` is set. Raises what ended the program, but for a changed configuration that is then taken back."""
+    outbox, left = Outbox(voice), TRIES
     while not end.is_set():
+        ran = configuration.now
         try:
-            await _one(configuration, start(), voice, end)
-        except Invalid as no:
-            if not configuration.fails(no):
+            await _one(configuration, start(), outbox, end)
+            left = TRIES
+        except Exception as why:
+            left -= 1
+            if isinstance(why, Unavailable) and left and configuration.is_new and configuration.runs(ran):
+                log.warning("The program cannot go on yet, and is built again", err=str(why))
+                await asyncio.sleep(PAUSE_SECONDS)
+            elif not _outlives(configuration, ran, why):
                 raise
-            # the next one tells the user
-            log.error("The configuration does not work, the one before goes on", error=no)
+            else:
+                left = TRIES
         # the engine keeps the collector away from what lives as long as its program: that one has ended
         gc.unfreeze()
         gc.collect()
 
 
+def _outlives(configuration: Configuration[Any, Any], ran: InEffect[Any, Any], why: Exception) -> bool:
+    """Whether there is a configuration to go on with after a program that was built for `ran` has ended so."""
+    if not configuration.runs(ran):
+        log.error("The program has ended as its configuration was about to be replaced", error=why)
+        return True
+    if not (isinstance(why, Invalid) or configuration.is_new):
+        return False
+    file = type(ran.config).file
+    no = why if isinstance(why, Invalid) else Invalid(file, f"the program ends with it: {why or type(why)}")
+    if not configuration.fails(no):
+        return False
+    # the next program tells the user
+    log.error("The configuration does not work, the one before goes on", error=why)
+    return True
+
+
 async def _one(
-    configuration: Configuration[Any, Any], running: Running, voice: Voice, end: asyncio.Event
+    configuration: Configuration[Any, Any], running: Running, outbox: Outbox, end: asyncio.Event
 ) -> None:
     # What ends the program counts before what comes of that.
     tasks = (
         asyncio.create_task(_life(running.work), name="program"),
-        asyncio.create_task(_listen(configuration, running, voice), name="configuration"),
-        asyncio.create_task(_prove(configuration, running, voice), name="proof of the configuration"),
+        asyncio.create_task(_prove(configuration, running, outbox), name="proof of the configuration"),
+        asyncio.create_task(_listen(configuration, running, outbox), name="configuration"),
+        asyncio.create_task(outbox.run(running.kube), name="Events"),
         asyncio.create_task(end.wait(), name="signal"),
     )
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    if end.is_set():
-        await running.farewell()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if end.is_set():
+            await running.farewell()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     for task in tasks:
         if task in done:
             task.result()
@@ -122,23 +157,37 @@ def _first(group: BaseExceptionGroup[E]) -> E:
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
-async def _prove(configuration: Configuration[Any, Any], running: Running, voice: Voice) -> None:
-    """Keep a configuration that works. Raises Invalid where a changed one does not within PROOF_SECONDS."""
-    try:
-        async with asyncio.timeout(PROOF_SECONDS if configuration.is_new else None):
-            await running.ready()
-    except TimeoutError as why:
-        waits = f"after {PROOF_SECONDS} s the program still waits for {running.waiting()}"
-        raise Invalid(type(configuration.now.config).file, waits) from why
-    configuration.works()
-    await _accepted(configuration, running, voice)
+async def _prove(configuration: Configuration[Any, Any], running: Running, outbox: Outbox) -> None:
+    """Keep a configuration that works. Raises Invalid where a changed one does not within the program's patience."""
+    ran = configuration.now
+    if not await _ready(running, running.patience if configuration.is_new else math.inf):
+        waits = f"after {running.patience:g} s the program still waits for {running.waiting()}"
+        raise Invalid(type(ran.config).file, waits)
+    if configuration.runs(ran):
+        configuration.works()
+        _accepted(configuration, outbox)
     await asyncio.Event().wait()
 
 
-async def _listen(configuration: Configuration[Any, Any], running: Running, voice: Voice) -> None:
+async def _ready(running: Running, seconds: float) -> bool:
+    """Whether it works within so many seconds in which this process had its turn and nothing else was to blame."""
+    ready = asyncio.ensure_future(running.ready())
+    try:
+        while not ready.done() and seconds > 0:
+            look = min(LOOK_SECONDS, seconds)
+            await asyncio.wait({ready}, timeout=look)
+            seconds -= 0 if running.blameless() else look
+        if in_time := ready.done():
+            ready.result()
+        return in_time
+    finally:
+        ready.cancel()
+
+
+async def _listen(configuration: Configuration[Any, Any], running: Running, outbox: Outbox) -> None:
     """Until the program has to be rebuilt for a new configuration; outside of a Pod there is no ConfigMap."""
     namespace = os.environ.get("POD_NAMESPACE", "")
-    await _tell(configuration, running.kube, voice)
+    _tell(configuration, outbox)
     if not namespace or running.kube is None:
         await asyncio.Event().wait()
         return
@@ -148,20 +197,19 @@ async def _listen(configuration: Configuration[Any, Any], running: Running, voic
             continue
         changed = configuration.offer(text)
         running.heard()
-        await _tell(configuration, running.kube, voice)
+        _tell(configuration, outbox)
         if changed:
             log.info("The configuration has changed")
             return
-        await _accepted(configuration, running, voice)
+        _accepted(configuration, outbox)
 
 
-async def _accepted(configuration: Configuration[Any, Any], running: Running, voice: Voice) -> None:
+def _accepted(configuration: Configuration[Any, Any], outbox: Outbox) -> None:
     """Who was told of a refusal is told of its end."""
     if configuration.recovers():
         message = f"{type(configuration.now.config).file}: accepted and in effect, after one that was refused"
         log.info("Configuration", reason=ACCEPTED, message=message)
-        if running.kube is not None:
-            await voice.tell(running.kube, ACCEPTED, message)
+        outbox.tell(ACCEPTED, message)
 
 
 class Sentence(NamedTuple):
@@ -171,13 +219,12 @@ class Sentence(NamedTuple):
     message: str
 
 
-async def _tell(configuration: Configuration[Any, Any], kube: Kube | None, voice: Voice) -> None:
+def _tell(configuration: Configuration[Any, Any], outbox: Outbox) -> None:
     """What was not told yet; a program that is rebuilt does not repeat it."""
     now = configuration.now
     for line in sentences(configuration.told, now):
         log.warning("Configuration", reason=line.reason, message=line.message)
-        if kube is not None:
-            await voice.warn(kube, line.reason, line.message)
+        outbox.tell(line.reason, line.message, warning=True)
     configuration.told = now
 
 

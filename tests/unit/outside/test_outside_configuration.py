@@ -106,3 +106,57 @@ def test_a_disk_that_is_full_is_only_told(tmp_path: Path) -> None:
     (tmp_path / ".kept.part").mkdir()
     mine.works()
     assert not (tmp_path / "kept").exists()
+
+
+def test_a_start_with_what_fails_at_work_goes_back_to_the_last_good_one(tmp_path: Path) -> None:
+    configuration(tmp_path, "defaultMTU: 1300").works()
+    os.utime(tmp_path / "kept", (1000, 1000))
+    again = configuration(tmp_path, "transportInterface: none")
+    assert again.now.config.transport_interface == "none"
+    assert not again.is_new  # nothing was changed: however long it takes to work, it has that time
+
+    assert again.fails(Invalid("transportInterface", "none is no interface"))
+    assert again.now.config.default_mtu == 1300
+    assert again.now.rejected == "transportInterface: none is no interface"
+    assert not again.offer("transportInterface: none")
+    assert not again.fails(Invalid("a", "b"))
+    again.works()
+    assert (tmp_path / "kept").read_text() == "defaultMTU: 1300"
+
+
+def test_a_start_with_a_last_good_text_that_cannot_work_any_more_takes_the_file(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("defaultMTU: many")
+    os.utime(tmp_path / "kept", (4e9, 4e9))
+    mine = configuration(tmp_path, "defaultMTU: 1300")
+    assert (mine.now.config.default_mtu, "defaultMTU" in mine.now.rejected) == (1300, True)
+
+
+def test_one_that_was_overtaken_before_it_worked_is_gone_back_to_and_then_what_worked(tmp_path: Path) -> None:
+    mine = configuration(tmp_path, "defaultMTU: 1300")
+    mine.works()
+    for mtu in (1310, 1320, 1330):
+        assert mine.offer(f"defaultMTU: {mtu}")
+    found = []
+    while mine.fails(Invalid("a", "b")):
+        found.append((mine.now.config.default_mtu, mine.is_new))
+    assert found == [(1320, True), (1300, False)]
+
+
+def test_a_text_that_failed_is_told_again_when_it_is_written_again(tmp_path: Path) -> None:
+    mine = configuration(tmp_path, "")
+    mine.works()
+    assert mine.offer("transportInterface: none")
+    assert mine.fails(Invalid("transportInterface", "none is no interface"))
+    mine.offer("# all is well")
+    mine.works()
+    assert mine.now.rejected == ""
+    assert mine.offer("transportInterface: none")
+
+
+def test_what_leads_to_the_api_server_is_compared_with_what_has_worked(tmp_path: Path) -> None:
+    mine = configuration(tmp_path, "")
+    assert mine.keeps("kube_api_server_override")
+    mine.offer("kubeAPIServerOverride: there")
+    mine.offer("{kubeAPIServerOverride: there, defaultMTU: 1300}")
+    assert not mine.keeps("kube_api_server_override")
+    assert mine.keeps("client_connection")

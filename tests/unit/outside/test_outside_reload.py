@@ -37,7 +37,7 @@ class Api:
             yield Listed((ConfigMap({AgentConfig.file: await self.texts.get()}),))
 
     async def create_event(
-        self, _about: Any, reason: str, message: str, *, warning: bool, component: str, host: str
+        self, _about: Any, reason: str, message: str, *, warning: bool, component: str, host: str, at: float
     ) -> None:
         assert (component, host) == ("antrea-agent", "n1")
         self.events.put_nowait((f"{reason} {'Warning' if warning else 'Normal'}", message))
