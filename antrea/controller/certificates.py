@@ -136,19 +136,21 @@ class Provided:
 
     async def run(self) -> None:
         """Until cancelled. Raises Invalid if the files do not come."""
-        await self._wait()
+        await provided(self._directory)
         while True:
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 self._publisher.trust((self._directory / "ca.crt").read_text(encoding="ascii"))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _wait(self) -> None:
-        files = [self._directory / name for name in ("ca.crt", "tls.crt", "tls.key")]
-        deadline = time.monotonic() + PROVIDED_SECONDS
-        while missing := [file.name for file in files if not file.is_file()]:
-            if time.monotonic() > deadline:
-                raise Invalid("selfSignedCert", f"is false, but {self._directory} lacks {', '.join(missing)}")
-            await asyncio.sleep(LOOK_SECONDS)
+
+async def provided(directory: Path) -> None:
+    """Returns when the user's files are there. Raises Invalid if they do not come."""
+    files = [directory / name for name in ("ca.crt", "tls.crt", "tls.key")]
+    deadline = time.monotonic() + PROVIDED_SECONDS
+    while missing := [file.name for file in files if not file.is_file()]:
+        if time.monotonic() > deadline:
+            raise Invalid("selfSignedCert", f"is false, but {directory} lacks {', '.join(missing)}")
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def write_pair(file: Path, pair: Certificate) -> None:

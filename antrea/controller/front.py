@@ -26,7 +26,7 @@ from antrea.controller.stores import Computing, apply, follow_agents
 from antrea.controller.support_bundle import BundlesAside, contents
 from antrea.controller.traffic_counts import CountsAside, TrafficCounts
 from antrea.controller.webhooks import Webhooks
-from antrea.errors import AntreaError, Unavailable
+from antrea.errors import AntreaError, Invalid, Unavailable
 from antrea.features.admission import wanted_gates
 from antrea.features.definition import definition_name
 from antrea.features.registry import RESOURCES
@@ -227,13 +227,14 @@ async def connect(number: int) -> wire.Channel:
 async def serve(number: int) -> None:
     """Until the other process closes the channel, or something cannot be served, which it is told."""
     channel = await connect(number)
-    start = await channel.hear()
-    klog.set_verbosity(start.verbosity)
     try:
+        start = await channel.hear()
+        klog.set_verbosity(start.verbosity)
         await Front(channel, start).run()
     except* AntreaError as group:
+        wrong = next((one for one in group.exceptions if isinstance(one, Invalid)), None)
         why = "; ".join(str(one) for one in group.exceptions)
-        channel.say(wire.Failed(why))
+        channel.say(wire.Failed(wrong.why, wrong.path) if wrong else wire.Failed(why))
         with contextlib.suppress(OSError):
             await channel.drained()
 

@@ -100,22 +100,32 @@ class FrontProcess:
     async def start(self, start: wire.Start) -> Publisher:
         """Returns when it serves. Raises Unavailable, Invalid in the front's own words."""
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, contextlib.ExitStack() as undone:
+            self._channel = wire.Channel(*await asyncio.open_unix_connection(sock=ours))
+            undone.callback(self._channel.close)
             command = [sys.executable, "-m", "antrea.controller.front", str(theirs.fileno())]
             self._process = await asyncio.create_subprocess_exec(*command, pass_fds=(theirs.fileno(),))
-        self._channel = wire.Channel(*await asyncio.open_unix_connection(sock=ours))
+            undone.pop_all()
+        try:
+            self.port: int = await self._served(start)
+        except BaseException:
+            # cancelled, too: a process that is left behind keeps its port
+            await self.stop()
+            raise
+        return Publisher(self._channel)
+
+    async def _served(self, start: wire.Start) -> int:
+        """The port. Raises Unavailable, Invalid."""
         self._channel.say(start)
         try:
             async with asyncio.timeout(START_SECONDS):
                 first = await self._channel.hear()
         except (TimeoutError, Unavailable) as why:
-            await self.stop()
             raise Unavailable(f"the serving process has not started: {why}") from why
         if isinstance(first, wire.Failed):
-            await self.stop()
-            raise Unavailable(first.why)
-        self.port: int = first.port
-        return Publisher(self._channel)
+            raise _error(first)
+        port: int = first.port
+        return port
 
     @property
     def pid(self) -> int:
@@ -123,7 +133,7 @@ class FrontProcess:
         return self._process.pid
 
     async def run(self) -> None:
-        """Answer questions until cancelled. Raises Unavailable when the front has ended."""
+        """Answer questions until cancelled. Raises Unavailable when the front has ended, Invalid in its words."""
         while True:
             try:
                 frame = await self._channel.hear()
@@ -145,7 +155,7 @@ class FrontProcess:
             elif isinstance(frame, wire.Level):
                 klog.set_verbosity(frame.verbosity)
             elif isinstance(frame, wire.Failed):
-                raise Unavailable(f"the serving process: {frame.why}")
+                raise _error(frame)
 
     async def _catch_up(self, number: int) -> None:
         why = ""
@@ -165,6 +175,11 @@ class FrontProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+
+
+def _error(failed: wire.Failed) -> Invalid | Unavailable:
+    """In the front's own words."""
+    return Invalid(failed.path, failed.why) if failed.path else Unavailable(failed.why)
 
 
 def answer(facts: Facts, ask: wire.Ask) -> wire.Answer:

@@ -16,6 +16,7 @@ from antrea import VERSION
 from antrea.apis.core import ObjectReference
 from antrea.config.controller import ControllerConfig
 from antrea.controller.agent_infos import AgentInfos
+from antrea.controller.certificates import PROVIDED, PROVIDED_SECONDS, provided
 from antrea.controller.compute import Computation, active, published
 from antrea.controller.front_process import FrontProcess, publish_empty
 from antrea.controller.info import ControllerInfo
@@ -33,7 +34,7 @@ from antrea.outside.configuration import Configuration
 from antrea.outside.environment import own_config_map, own_namespace
 from antrea.outside.kube import Kube
 from antrea.outside.loopback_token import TOKEN_FILE
-from antrea.outside.reload import Running, asked_to_end, through_changes
+from antrea.outside.reload import PROOF_SECONDS, Running, asked_to_end, through_changes
 from antrea.outside.voice import Voice
 
 if TYPE_CHECKING:
@@ -103,8 +104,16 @@ async def run(configuration: ControllerConfiguration, places: Places) -> None:
 
     def start() -> Running:
         kube, moments = _kube(configuration.now.config), Moments(asyncio.Event(), asyncio.Event())
-        work = _work(configuration, kube, places, moments)
-        return Running(work, moments.works.wait, lambda: "the process that serves", kube, moments.heard.set)
+        own = configuration.now.config.self_signed_cert or kube is None
+        return Running(
+            _work(configuration, kube, places, moments),
+            moments.works.wait,
+            lambda: "the process that serves",
+            kube,
+            moments.heard.set,
+            # longer than the wait for a certificate, which ends with a word on what is missing
+            patience=PROOF_SECONDS if own else PROOF_SECONDS + PROVIDED_SECONDS,
+        )
 
     about = ObjectReference(
         api_version="v1", kind="ConfigMap", namespace=own_namespace(), name=own_config_map()
@@ -135,7 +144,6 @@ async def _work(
         publisher = await front.start(start_frame(config, gates, places))
         try:
             publish_empty(publisher, but=published(features) | COUNTED)
-            moments.works.set()
             async with asyncio.TaskGroup() as tasks:
                 ours.tells(publisher)
                 info = ControllerInfo(
@@ -148,6 +156,9 @@ async def _work(
                     tasks.create_task(computation.run(), name="computing")
                 for part in (front.run(), info.run(), *_parts(config, ours, places)):
                     tasks.create_task(part)
+                if ours.kube and not config.self_signed_cert:
+                    await provided(places.certificates or PROVIDED)
+                moments.works.set()
         finally:
             await front.stop()
 

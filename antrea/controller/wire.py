@@ -162,9 +162,10 @@ class Started(Frame, frozen=True):
 
 
 class Failed(Frame, frozen=True):
-    """The front cannot serve, and why."""
+    """The front cannot serve, and why; `path` names what the user has to change, if that is it."""
 
     why: str
+    path: str = ""
 
 
 class Agents(Frame, frozen=True):

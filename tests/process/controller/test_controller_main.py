@@ -24,7 +24,7 @@ from antrea.controller.front_process import FrontProcess
 from antrea.controller.main import Places, main, run, start_frame
 from antrea.controller.policy_metrics import policy_metrics
 from antrea.engine import Facts
-from antrea.errors import Unavailable
+from antrea.errors import Invalid, Unavailable
 from antrea.features.accept import accept_controller
 from antrea.outside.configuration import Configuration
 from antrea.outside.tls import Certificate, self_signed
@@ -204,6 +204,41 @@ async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path,
         signal.raise_signal(signal.SIGTERM)
         await running
     assert not await asyncio.to_thread(answers, port)
+
+
+def children() -> list[str]:
+    """Processes that this one has started."""
+    return " ".join(tasks.read_text() for tasks in Path("/proc/self/task").glob("*/children")).split()
+
+
+async def test_controller_that_is_cancelled_while_its_front_starts_leaves_no_process_behind(
+    tmp_path: Path, port: int
+) -> None:
+    """A configuration that changes again would find the port taken, and the controller would end."""
+    file, before = tmp_path / "conf", set(children())
+    file.write_text(f"apiPort: {port}\n")
+    configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
+    frame = start_frame(*configuration.now.same_for_the_program, places(tmp_path))
+    starting = asyncio.create_task(FrontProcess(Facts()).start(frame))
+    async with asyncio.timeout(60):
+        while not set(children()) - before:  # noqa: ASYNC110 (a process has no event)
+            await asyncio.sleep(0.01)
+        starting.cancel()
+        await asyncio.wait({starting})
+    assert starting.cancelled()
+    assert set(children()) == before
+
+
+async def test_controller_what_only_the_user_can_change_is_told_so_by_the_front(
+    tmp_path: Path, port: int
+) -> None:
+    """And is no reason to try the same again."""
+    file = tmp_path / "conf"
+    file.write_text(f"apiPort: {port}\ntlsCipherSuites: NONE_SUCH\n")
+    configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
+    frame = start_frame(*configuration.now.same_for_the_program, places(tmp_path))
+    with pytest.raises(Invalid, match=r"^tlsCipherSuites: 'NONE_SUCH' is no cipher suite"):
+        await FrontProcess(Facts()).start(frame)
 
 
 def answers(port: int) -> bool:
