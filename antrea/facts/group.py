@@ -89,6 +89,11 @@ class Matches(Fact, frozen=True):
     """Made of one of them or more."""
     told: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Of those without a home, the names, by the plural of their kind."""
+    indexes: ClassVar[Mapping[str, Callable[[Matches], Iterable[Hashable]]]] = {
+        "egressgroups": lambda row: (
+            (row.labels,) if any(resource == "egressgroups" for resource, _ in row.told) else ()
+        )
+    }
 
     @property
     def key(self) -> str:

@@ -33,16 +33,17 @@ MANAGER: Final = "antrea-controller-selection"
 MOST_NAMED: Final = 5
 
 
-def egress_selection(facts: Facts, found: Matches) -> Iterator[Selection]:
+def egress_selection(facts: Facts, labels: str) -> Iterator[Selection]:
     """Of all Pods with these labels at once."""
-    names = dict(found.told).get(EGRESS, ())
+    found = facts.get(Matches, labels)
+    names = dict(found.told).get(EGRESS, ()) if found else ()
     chosen = (row for name in names if (row := facts.get(EgressRow, name)))
     older = _older(address for row in chosen for address in all_of(facts, row))
-    if older and all(pod.host_network for pod in facts.by(Pod, "labels", found.labels)):
+    if older and all(pod.host_network for pod in facts.by(Pod, "labels", labels)):
         older = ()
-    host = names if names and facts.by(Pod, "host", found.labels) else ()
+    host = names if names and facts.by(Pod, "host", labels) else ()
     if older or host:
-        yield Selection(found.labels, older, host)
+        yield Selection(labels, older, host)
 
 
 def _older(rows: Iterable[EgressRow]) -> tuple[tuple[str, str], ...]:
@@ -90,6 +91,6 @@ def _named(names: set[str]) -> str:
 
 
 UNITS = (
-    Unit(Matches, egress_selection, yields=(Selection,)),
+    Unit(Matches, egress_selection, yields=(Selection,), by=EGRESS),
     Unit(EgressRow, selection_status),
 )
