@@ -18,8 +18,8 @@ Ref = tuple[type, Hashable]
 class Entry(Protocol):
     """A state of the outside: frozen, comparable, hashable.
 
-    Optional, on the class: `parts` (a sorted or sortable tuple) with `with_parts(parts)`, for entries that unite when
-    several jobs want the same key; `forgets = True`, for entries whose withdrawal must not touch the outside.
+    Optional, on the class: `parts` (a sorted or sortable tuple) with `with_parts(parts)`, for entries, and derived rows,
+    that unite when several jobs want the same key; `forgets = True`, for entries whose withdrawal must not touch the outside.
     """
 
     @property

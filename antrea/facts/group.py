@@ -100,32 +100,21 @@ class Matches(Fact, frozen=True):
         return self.labels
 
 
-class GroupNode(Fact, frozen=True):
-    """A member of this group, which policies are for, is on this Node."""
-
-    group: str
-    """Name of the `Group`."""
-    node: str
-    indexes: ClassVar[Mapping[str, Callable[[GroupNode], Iterable[Hashable]]]] = {
-        "group": lambda row: (row.group,)
-    }
-
-    @property
-    def key(self) -> str:
-        return f"{self.group} {self.node}"
-
-
 class GroupNodes(Fact, frozen=True):
-    """All Nodes that members of this group are on; derived once for all policies that are for it."""
+    """Nodes that members of this group are on, which policies are for; derived: what its members say is united."""
 
     group: str
     """Name of the `Group`."""
-    nodes: tuple[str, ...]
+    parts: tuple[str, ...]
     """Sorted."""
 
     @property
     def key(self) -> str:
         return self.group
+
+    def with_parts(self, parts: tuple[str, ...]) -> GroupNodes:
+        """The same with these Nodes."""
+        return GroupNodes(self.group, parts)
 
 
 class Stranger(Fact, frozen=True):

@@ -16,7 +16,6 @@ from antrea.facts.group import (
     ENTITY,
     NODE,
     Group,
-    GroupNode,
     GroupNodes,
     GroupSelector,
     Matches,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from antrea.apis.controlplane import GroupMember
     from antrea.engine import Facts
 
-    Belongs = Membership | GroupNode | Candidate | Stranger
+    Belongs = Membership | GroupNodes | Candidate | Stranger
 
 
 def matches(facts: Facts, labels: str) -> Iterator[Matches]:
@@ -84,7 +83,8 @@ def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
         if (member := MEMBERS[resource](pod)) is not None:
             told.append((resource, names, member))
             if resource == APPLIED:
-                yield from (GroupNode(name, pod.node) for name in names)
+                node = (pod.node,)
+                yield from (GroupNodes(name, node) for name in names)
     if told:
         yield Memberships(pod.key, pod.node, tuple(told))
     for group in found.groups if found else ():
@@ -121,7 +121,7 @@ def _belongs(group: Group, who: str, member: GroupMember, node: str) -> Iterator
         return
     yield Membership(group.resource, group.name, who, member, node)
     if group.resource == APPLIED:
-        yield GroupNode(group.name, node)
+        yield GroupNodes(group.name, (node,))
 
 
 def among_themselves(facts: Facts, found: Candidate) -> Iterator[Belongs]:
@@ -131,11 +131,9 @@ def among_themselves(facts: Facts, found: Candidate) -> Iterator[Belongs]:
         yield from _belongs(Group(resource, name, ()), found.who, found.member, found.node)
 
 
-def head(facts: Facts, group: Group) -> Iterator[GroupHead | GroupNodes]:
-    """Known to agents also while it has no members; and where those are that policies are for."""
+def head(_: Facts, group: Group) -> Iterator[GroupHead]:
+    """Known to agents also while it has no members."""
     yield GroupHead(group.resource, group.name, group.uid)
-    if group.resource == APPLIED and (rows := facts.by(GroupNode, "group", group.name)):
-        yield GroupNodes(group.name, tuple(row.node for row in rows))
 
 
 def processed(_: Facts, heard: NodeHeard) -> Iterator[Processed]:
@@ -153,11 +151,11 @@ FEATURE = ControllerFeature(
         Unit(Pod, matches, by="labels", yields=(Matches,)),
         Unit(Entity, matches, by="labels", yields=(Matches,)),
         Unit(ClusterNode, matches, by="labels", yields=(Matches,)),
-        Unit(Pod, memberships, yields=(GroupNode, Candidate, Stranger)),
-        Unit(Entity, entity_memberships, yields=(GroupNode, Candidate, Stranger)),
-        Unit(ClusterNode, node_memberships, yields=(GroupNode,)),
-        Unit(Candidate, among_themselves, yields=(GroupNode,)),
-        Unit(Group, head, yields=(GroupNodes,)),
+        Unit(Pod, memberships, yields=(GroupNodes, Candidate, Stranger)),
+        Unit(Entity, entity_memberships, yields=(GroupNodes, Candidate, Stranger)),
+        Unit(ClusterNode, node_memberships, yields=(GroupNodes,)),
+        Unit(Candidate, among_themselves, yields=(GroupNodes,)),
+        Unit(Group, head),
         Unit(NodeHeard, processed),
     ),
 )

@@ -181,7 +181,7 @@ def reference(policy: KubePolicy) -> cp.NetworkPolicyReference:
 def publication(facts: Facts, policy: InternalKubePolicy) -> Iterator[PublishedPolicy | GroupSpan]:
     """The policy for all Nodes that have a Pod it is for, and those Nodes for the groups of its peers."""
     span = facts.get(GroupNodes, policy.target)
-    nodes = span.nodes if span else ()
+    nodes = span.parts if span else ()
     yield PublishedPolicy(policy.found, nodes)
     for name in policy.peers if nodes else ():
         yield GroupSpan(ADDRESS, name, nodes)

@@ -45,7 +45,7 @@ def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolic
     For none of them if one of its groups may not be what a policy is for.
     """
     strange = next((name for name in policy.targets if facts.get(Stranger, f"{APPLIED}/{name}")), "")
-    found = [row.nodes for name in policy.targets if (row := facts.get(GroupNodes, name)) is not None]
+    found = [row.parts for name in policy.targets if (row := facts.get(GroupNodes, name)) is not None]
     nodes = () if strange else _united(found)
     yield PublishedPolicy(policy.found, nodes)
     yield PolicySpan(policy.source, policy.found.metadata.generation, nodes, strange)

@@ -9,6 +9,7 @@ from engine_world import UNITS, Announce, Flow, Member, Pod, Policy, Route, Sett
 
 from antrea.engine import Act, Clash, Engine, Entry, Facts, Plan, Unit
 from antrea.errors import Refused
+from antrea.facts.fact import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +88,38 @@ def test_entries_with_parts_unite_and_part_again() -> None:
     assert engine.plan() == Plan([], [], [])
     engine.facts.drop(Pod, "c")
     assert engine.plan().put == [Flow("shared", ("conj(2)",))]
+
+
+class Ports(Fact, frozen=True):
+    label: str
+    parts: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        return self.label
+
+    def with_parts(self, parts: tuple[int, ...]) -> Ports:
+        return Ports(self.label, parts)
+
+
+def test_derived_rows_with_parts_unite_and_part_again() -> None:
+    def ports(facts: Facts, pod: Pod) -> Iterator[Any]:
+        yield Ports("x", (pod.port,))
+
+    def flow(facts: Facts, found: Ports) -> Iterator[Any]:
+        yield Flow("x", tuple(f"output:{port}" for port in found.parts))
+
+    engine = engine_of(Unit(Pod, ports, (Ports,)), Unit(Ports, flow))
+    for name, port in (("a", 2), ("b", 1), ("c", 1)):
+        engine.facts.put(Pod(name, port))
+    assert engine.plan().put == [Flow("x", ("output:1", "output:2"))]
+    engine.facts.drop(Pod, "b")
+    assert engine.plan() == Plan([], [], [])
+    engine.facts.drop(Pod, "c")
+    assert engine.plan().put == [Flow("x", ("output:2",))]
+    engine.facts.drop(Pod, "a")
+    engine.plan()
+    assert engine.empty
 
 
 def test_one_job_may_yield_the_parts_of_one_key_one_by_one() -> None:
