@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Queue = dict[Unit, dict[Job, None]]
 C = TypeVar("C", tuple[Any, ...], frozenset[Any])
+STRETCH = 32
+"""Entries that a job makes in one go; then the loop may breathe."""
 SMALL = 16
 """Reads or numbers of a job that others may have, too."""
 Cause = tuple[type[Act], Hashable, Hashable]
@@ -123,15 +125,13 @@ class Turns:
         for kind, key, why in rejected:
             self._errors.note(f"index {kind.__name__}", (kind, key), why)
 
-    def _woken_by(self, read: Read) -> Iterator[Job]:
-        if len(read) == 2:
-            kind, key = read
-            for unit in self._graph.over.get(kind, ()):
-                yield self._ledger.job(unit, key)
-        elif len(read) == 4:
-            for unit in self._graph.by[read[:2]]:
-                yield self._ledger.job(unit, read[2])
-        yield from self._facts.readers(read)
+    def _woken_by(self, read: Read) -> Iterable[Job]:
+        found = self._facts.readers(read)
+        if len(read) == 2 and (units := self._graph.over.get(read[0])):
+            return [*(self._ledger.job(unit, read[1]) for unit in units), *found]
+        if len(read) == 4:
+            return [*(self._ledger.job(unit, read[2]) for unit in self._graph.by[read[:2]]), *found]
+        return found
 
     @staticmethod
     def _enqueue(queue: Queue, job: Job) -> None:
@@ -219,16 +219,17 @@ class Turns:
         unit = reading.job.unit
         twice: dict[Ref, Cell] = {}
         self._facts.reading = reading
-        for item in unit.entries(self._facts, row):
+        for count, item in enumerate(unit.entries(self._facts, row), start=1):
             if isinstance(item, Act):
                 acts[type(item), item.key, item.cause] = item
             else:
                 if isinstance(item, Fact) and type(item) not in unit.yields:
                     raise TypeError(f"unit {unit.name} does not declare that it yields {type(item).__name__}")
                 self._make(item, made, twice)
-            self._facts.reading = None
-            yield
-            self._facts.reading = reading
+            if not count % STRETCH:
+                self._facts.reading = None
+                yield
+                self._facts.reading = reading
         for ref, cell in twice.items():
             made[ref] = cell.agreed(ref)
 
