@@ -29,7 +29,8 @@ class Store:
 
     def __init__(self) -> None:
         self.rows: dict[type[Fact], dict[str, Fact]] = {}
-        self.found: dict[Read, dict[str, Fact]] = {}
+        self.found: dict[Read, Fact | dict[str, Fact]] = {}
+        """Most places have one row: it stands for itself."""
         self.followed: Collection[tuple[type, str]] = ()
         """Indexes, by kind and name, over whose values there are units."""
 
@@ -41,7 +42,10 @@ class Store:
         """Raises LookupError if `kind` has no such index."""
         if index not in kind.indexes:
             raise LookupError(f"{kind.__name__} has no index {index!r}")
-        return self.found.get((kind, index, value), {})
+        found = self.found.get((kind, index, value))
+        if found is None:
+            return {}
+        return found if isinstance(found, dict) else {found.key: found}
 
     def all(self, kind: type[Fact]) -> dict[str, Fact]:
         return self.rows.get(kind, {})
@@ -55,25 +59,36 @@ class Store:
         touched: list[Read] = [(kind, key), (kind,), *(before | after)]
         for place in before:
             if place not in after:
-                self._take(self.found, place, key)
+                self._leave(place, key)
                 if place not in self.found and place[:2] in self.followed:
                     touched.append((*place, ANY))
         if row is None:
-            self._take(self.rows, kind, key)
+            rows = self.rows[kind]
+            del rows[key]
+            if not rows:
+                del self.rows[kind]
         else:
             self.rows.setdefault(kind, {})[key] = row
-            for place in after:
-                if (rows := self.found.get(place)) is not None:
-                    rows[key] = row
-                    continue
-                self.found[place] = {key: row}
-                if place[:2] in self.followed:
-                    touched.append((*place, ANY))
+            new = [place for place in after if self._enter(place, old, row)]
+            touched += [(*place, ANY) for place in new if place[:2] in self.followed]
         return touched
 
-    @staticmethod
-    def _take(table: dict[Any, dict[str, Fact]], place: Any, key: str) -> None:
-        rows = table[place]
-        del rows[key]
-        if not rows:
-            del table[place]
+    def _enter(self, place: Read, old: Fact | None, row: Fact) -> bool:
+        """`row` is found there from now on, instead of `old`; is it the first?"""
+        first = self.found.setdefault(place, row)
+        if isinstance(first, dict):
+            first[row.key] = row
+        elif first is old:
+            self.found[place] = row
+        elif first is row:
+            return True
+        else:
+            self.found[place] = {first.key: first, row.key: row}
+        return False
+
+    def _leave(self, place: Read, key: str) -> None:
+        rows = self.found[place]
+        if isinstance(rows, dict) and len(rows) > 1:
+            del rows[key]
+        else:
+            del self.found[place]
