@@ -22,6 +22,7 @@ from antrea.features.egress.gateway import unanswered
 from antrea.features.egress.selection import TYPES
 from antrea.features.egress.several import lists
 from antrea.features.external_ip_pool.address import canonical
+from antrea.features.grouping.publication import GroupHead, known
 from antrea.features.grouping.selector import group_selector
 
 if TYPE_CHECKING:
@@ -62,14 +63,14 @@ def egress_row(found: Egress) -> EgressRow:
     )
 
 
-def egress_group(_: Facts, egress: EgressRow) -> Iterator[Group | GroupSelector]:
+def egress_group(_: Facts, egress: EgressRow) -> Iterator[Group | GroupHead | GroupSelector]:
     """Named after its Egress."""
     if egress.slot:
         return
     selector = egress.selector
     if selector is not None:
         yield selector
-    yield Group(GROUPS, egress.name, (selector.key,) if selector else (), egress.uid)
+    yield from known(Group(GROUPS, egress.name, (selector.key,) if selector else (), egress.uid))
 
 
 FEATURE = ControllerFeature(

@@ -35,7 +35,6 @@ from antrea.features.grouping.member import (
 )
 from antrea.features.grouping.publication import (
     Candidate,
-    GroupHead,
     Membership,
     Memberships,
     Processed,
@@ -131,11 +130,6 @@ def among_themselves(facts: Facts, found: Candidate) -> Iterator[Belongs]:
         yield from _belongs(Group(resource, name, ()), found.who, found.member, found.node)
 
 
-def head(_: Facts, group: Group) -> Iterator[GroupHead]:
-    """Known to agents also while it has no members."""
-    yield GroupHead(group.resource, group.name, group.uid)
-
-
 def processed(_: Facts, heard: NodeHeard) -> Iterator[Processed]:
     """After all that the Pods of that Node changed."""
     yield Processed(heard.node, heard.version)
@@ -155,7 +149,6 @@ FEATURE = ControllerFeature(
         Unit(Entity, entity_memberships, yields=(GroupNodes, Candidate, Stranger)),
         Unit(ClusterNode, node_memberships, yields=(GroupNodes,)),
         Unit(Candidate, among_themselves, yields=(GroupNodes,)),
-        Unit(Group, head),
         Unit(NodeHeard, processed),
     ),
 )

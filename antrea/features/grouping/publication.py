@@ -12,6 +12,8 @@ from antrea.facts.fact import Fact
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from antrea.facts.group import Group
+
 TOLD = 0
 """The one category of what agents are told: a Pod is told with all its groups, whatever their kinds."""
 
@@ -39,6 +41,11 @@ class GroupHead(OfGroup, frozen=True):
     rank: ClassVar[int] = 10
 
     uid: str
+
+
+def known(group: Group) -> tuple[Group, GroupHead]:
+    """A group, of which agents know also while it has no members; whoever needs it yields both."""
+    return group, GroupHead(group.resource, group.name, group.uid)
 
 
 class GroupSpan(OfGroup, frozen=True):

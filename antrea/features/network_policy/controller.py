@@ -19,7 +19,7 @@ from antrea.facts.fact import Fact
 from antrea.facts.group import Group, GroupNodes, GroupSelector
 from antrea.features.admission import Watched
 from antrea.features.controller import ControllerFeature
-from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
+from antrea.features.grouping.publication import GroupHead, GroupSpan, PublishedPolicy, known
 from antrea.features.grouping.selector import group_selector
 from antrea.features.network_policy.internal import Internal, cuts, told_annotations
 from antrea.features.network_policy.peer import ALL, group, has_named_port, peer, services
@@ -118,19 +118,22 @@ def applied(policy: KubePolicy) -> GroupSelector:
     return found
 
 
-def internal_policy(facts: Facts, policy: KubePolicy) -> Iterator[InternalKubePolicy | Group | GroupSelector]:
+def internal_policy(
+    facts: Facts, policy: KubePolicy
+) -> Iterator[InternalKubePolicy | Group | GroupHead | GroupSelector]:
     """The policy, and the groups that it names, which it shares with all policies that select the same."""
     home = facts.get(Namespace, policy.namespace)
     found = applied(policy)
     target = group(APPLIED, found)
     yield found
-    yield target
+    yield from known(target)
     drafts = [Draft(side, selectors(policy, side)) for side in sides(policy.spec)]
     for one in dict.fromkeys(one for draft in drafts for one in draft.selectors):
         if one != found:
             yield one
     chosen = {one.key: one for draft in drafts for one in draft.groups}
-    yield from chosen.values()
+    for other in chosen.values():
+        yield from known(other)
     told = cp.NetworkPolicy(
         metadata=ObjectMetadata(
             name=policy.uid,

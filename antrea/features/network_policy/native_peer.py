@@ -14,6 +14,7 @@ from antrea.apis.crd.part import LabelSelector
 from antrea.facts.fact import Fact
 from antrea.facts.group import Group
 from antrea.features.grouping.member import ADDRESS, APPLIED
+from antrea.features.grouping.publication import GroupHead, known
 from antrea.features.grouping.selector import account_selector, group_selector
 from antrea.features.network_policy.peer import ALL, block, has_named_port, uuid_of
 from antrea.features.network_policy.source_group import GroupUse, WholeGroup, group_key
@@ -36,10 +37,10 @@ STRETCHED = "ClusterSet"
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A group by its name, and the rows that make it."""
+    """A group by its name, and the rows that make it; agents are told of it."""
 
     name: str
-    rows: tuple[Fact, ...]
+    rows: tuple[Fact | GroupHead, ...]
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -53,14 +54,14 @@ def by_selector(resource: str, selector: GroupSelector | None) -> Chosen:
     """Named after the selector, which all policies share that have the same one; None selects nobody."""
     name = uuid_of(selector.name if selector else "")
     if selector is None:
-        return Chosen(name, (Group(resource, name, (), name),))
-    return Chosen(name, (selector, Group(resource, name, (selector.key,), name)))
+        return Chosen(name, known(Group(resource, name, (), name)))
+    return Chosen(name, (selector, *known(Group(resource, name, (selector.key,), name))))
 
 
 def by_service(namespace: str, name: str) -> Chosen:
     """Whoever connects to a NodePort or LoadBalancer Service, at every Node."""
     uid = uuid_of(f"{namespace}/{name}")
-    return Chosen(uid, (Group(APPLIED, uid, (), uid, service=(namespace, name)),))
+    return Chosen(uid, known(Group(APPLIED, uid, (), uid, service=(namespace, name))))
 
 
 def targets(facts: Facts, namespace: str, applied: Iterable[AppliedTo]) -> tuple[Chosen, ...]:

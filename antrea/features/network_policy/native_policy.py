@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from antrea.apis.crd.network_policy import Rule
     from antrea.engine import Facts
+    from antrea.features.grouping.publication import GroupHead
 
 CLUSTER, NAMESPACED = "AntreaClusterNetworkPolicy", "AntreaNetworkPolicy"
 PRIORITIES = {tier.metadata.name: tier.spec.priority for tier in DEFAULT_TIERS}
@@ -76,7 +77,7 @@ class Draft(msgspec.Struct, frozen=True):
     peers: tuple[Chosen, ...]
 
 
-def internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Fact]:
+def internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Fact | GroupHead]:
     """The policy and the groups that it names, which it shares with all that name the same."""
     spec = policy.spec
     own = () if _splits(policy) else targets(facts, policy.namespace, spec.applied_to)

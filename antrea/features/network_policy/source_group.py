@@ -17,6 +17,7 @@ from antrea.facts.group import NODE, GroupSelector
 from antrea.facts.group import Group as ToldGroup
 from antrea.features.admission import Watched
 from antrea.features.grouping.member import APPLIED
+from antrea.features.grouping.publication import GroupHead, known
 from antrea.features.grouping.selector import group_selector, selector_of
 from antrea.features.network_policy.peer import block
 from antrea.features.network_policy.tier import CRD
@@ -168,7 +169,7 @@ def whole_group(facts: Facts, found: SourceGroup) -> Iterator[WholeGroup]:
     )
 
 
-def told_group(facts: Facts, use: GroupUse) -> Iterator[ToldGroup]:
+def told_group(facts: Facts, use: GroupUse) -> Iterator[ToldGroup | GroupHead]:
     """Named after the group, whatever it selects."""
     found = facts.get(WholeGroup, use.group)
     if found is None:
@@ -178,7 +179,7 @@ def told_group(facts: Facts, use: GroupUse) -> Iterator[ToldGroup]:
         selectors = found.applied()
         if any(one.namespace != found.namespace for one in selectors):
             home = found.namespace
-    yield ToldGroup(use.resource, use.group, tuple(one.key for one in selectors), found.uid, home)
+    yield from known(ToldGroup(use.resource, use.group, tuple(one.key for one in selectors), found.uid, home))
 
 
 def _row(kind: type[GroupObject]) -> Callable[[Any], GroupObject]:
