@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from antrea.facts.egress import Probed
 from antrea.features.egress.duplicate import is_asked_for
 from antrea.outside import klog
-from antrea.outside.address_probe import who_has
+from antrea.outside.address_probe import answers_for_all, who_has
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -74,10 +74,19 @@ class Probing:
 
 
 async def _found(act: Probe) -> str:
-    """Empty, too, if nobody can be asked: Pods do not wait for that."""
+    """Who has the address. Empty, too, if nobody can be asked: Pods do not wait for that."""
     for left in reversed(range(TRIES)):
         try:
-            return await who_has(act.dev, act.ip)
+            mac = await who_has(act.dev, act.ip)
+            if mac and await answers_for_all(act.dev, mac, act.strangers):
+                log.info(
+                    "A router answers for all addresses, and has none of them",
+                    ip=act.ip,
+                    mac=mac,
+                    dev=act.dev,
+                )
+                return ""
+            return mac
         except OSError as why:
             if not left:
                 log.warning("Failed to ask who has an address", ip=act.ip, dev=act.dev, err=str(why))

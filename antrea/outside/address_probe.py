@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Final
 from antrea.outside.neighbour_frame import ETH_P_ARP, ETH_P_IPV6, arp_request, icmpv6
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from ipaddress import IPv4Address, IPv6Address
 
 TIMES: Final = 3
 """As often as RFC 5227 asks."""
 GAP_SECONDS: Final = 0.1
 """After each question; RFC 5227 waits for 1 to 2 s, which Pods would wait, too."""
+STRANGERS_SECONDS: Final = 0.5
+"""For all of them together."""
 
 _ATTACH_FILTER: Final = 26
 _HARDWARE_ADDRESS: Final = 0x8927
@@ -53,6 +56,18 @@ async def who_has(dev: str, ip: str) -> str:
     finally:
         # the kernel holds whoever closes a packet socket for 10 to 30 ms
         asyncio.get_running_loop().run_in_executor(None, link.close)
+
+
+async def answers_for_all(dev: str, mac: str, strangers: Sequence[str]) -> bool:
+    """Whether that host, which says it has some address, says so of all these, too: a router that stands in for everybody.
+
+    Raises OSError as `who_has`.
+    """
+    try:
+        async with asyncio.timeout(STRANGERS_SECONDS):
+            return {*await asyncio.gather(*(who_has(dev, ip) for ip in strangers))} == {mac}
+    except TimeoutError:
+        return False
 
 
 async def _answer(link: socket.socket, address: IPv4Address | IPv6Address, own: frozenset[bytes]) -> str:

@@ -6,6 +6,10 @@ And a VLAN whose router does not answer.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +23,11 @@ from antrea.facts.egress import Egress, EgressOwner, EgressPod, Gateway, Probed
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import LocalAddress
 from antrea.outside import address_probe
+from antrea.outside.announcement import unsolicited_na
+from antrea.outside.netns import NetnsWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from conftest import Namespaces
 
@@ -183,6 +189,97 @@ async def test_nobody_but_another_host_on_the_link_answers(node: Node, version: 
     node.netns.sh("ip link set eth0 down")
     with pytest.raises(OSError, match="Network is down"):
         await address_probe.who_has("eth0", EGRESS[version])
+
+
+def stand_in(node: Node) -> None:
+    """The host outside becomes a router with proxy ARP as Linux has it, with a route for everybody else."""
+    node.netns.sh(
+        "ip link add else0 type veth peer name else1; ip link set else0 up; ip link set else1 up",
+        node.outside,
+    )
+    for family, default in (("ipv4", "default"), ("ipv6", "::/0")):
+        for card in ("all", "eth0"):
+            node.netns.sh(f"echo 1 > /proc/sys/net/{family}/conf/{card}/forwarding", node.outside)
+        node.netns.sh(f"ip route add {default} dev else0", node.outside)
+        node.netns.sh(f"echo 0 > /proc/sys/net/{family}/neigh/eth0/proxy_delay", node.outside)
+    for what in ("ipv4/conf/eth0/proxy_arp", "ipv4/conf/eth0/proxy_arp_pvlan", "ipv6/conf/eth0/proxy_ndp"):
+        node.netns.sh(f"echo 1 > /proc/sys/net/{what}", node.outside)
+
+
+async def test_a_linux_router_that_answers_for_others_is_silent_when_nobody_asks(node: Node) -> None:
+    """To a question without a sender it answers for itself alone, as that is one of duplicate address detection."""
+    stand_in(node)
+    router, elsewhere = node.mac_of("eth0", node.outside), "203.0.113.5"
+    node.netns.sh(f"ip route add {elsewhere} dev eth0")
+    for ip in (EGRESS[4], elsewhere):
+        node.netns.run(f"ping -c 1 -W 1 {ip}")
+        assert f"lladdr {router}" in node.netns.sh(f"ip neigh show {ip}")
+        assert await address_probe.who_has("eth0", ip) == ""
+    assert await address_probe.who_has("eth0", OUTSIDE[4]) == router
+
+
+async def test_a_linux_router_answers_for_an_address_of_ipv6_that_it_was_told_of(
+    node: Node, slow_answers: pytest.MonkeyPatch
+) -> None:
+    stand_in(node)
+    node.netns.sh(f"ip neigh add proxy {EGRESS[6]} dev eth0", node.outside)
+    assert await address_probe.who_has("eth0", EGRESS[6]) == node.mac_of("eth0", node.outside)
+    slow_answers.undo()
+    assert await address_probe.who_has("eth0", "2001:db8:2::51") == ""
+
+
+@asynccontextmanager
+async def answering(node: Node, *, to_all: bool) -> AsyncIterator[str]:
+    """The host outside answers every question for an address but the Node's, or only for the Egress IPs; yields its MAC."""
+    worker, mac = NetnsWorker(), node.mac_of("eth0", node.outside)
+
+    def card() -> socket.socket:
+        link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(3))
+        link.bind(("eth0", 0))
+        return link
+
+    async def answer(link: socket.socket) -> None:
+        own = bytes.fromhex(mac.replace(":", ""))
+        while True:
+            frame = await asyncio.get_running_loop().sock_recv(link, 2000)
+            if frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\1":
+                ip = ip_address(frame[38:42])
+                head = frame[6:12] + own + struct.pack("!HHHBBH", 0x0806, 1, 0x0800, 6, 4, 2)
+                reply = head + own + ip.packed + frame[22:32]
+            elif frame[12:14] == b"\x86\xdd" and frame[20] == 58 and frame[54] == 135:
+                ip = ip_address(frame[62:78])
+                reply = unsolicited_na(own, ip.packed)
+            else:
+                continue
+            if str(ip) in EGRESS.values() or (to_all and str(ip) not in NODES.values()):
+                link.send(reply)
+
+    link = await worker.run(node.netns.path(node.outside), card)
+    answers = asyncio.create_task(answer(link))
+    try:
+        yield mac
+    finally:
+        answers.cancel()
+        await asyncio.wait([answers])
+        link.close()
+        worker.close()
+
+
+@VERSIONS
+async def test_a_router_that_answers_for_all_addresses_of_the_network_has_none_of_them(
+    node: Node, version: int, slow_answers: pytest.MonkeyPatch
+) -> None:
+    ip = EGRESS[version]
+    async with node.agent():
+        node.facts.put(EgressOwner("e", "n1"))
+        async with answering(node, to_all=False) as mac:
+            node.facts.put(Egress("e", "u", ip, pool="p"))
+            await node.until(lambda: node.facts.get(Probed, "e"))
+            assert node.facts.get(Probed, "e") == Probed("e", ip, mac)
+        slow_answers.setattr(address_probe, "STRANGERS_SECONDS", 20.0)
+        async with answering(node, to_all=True):
+            await node.until(lambda: node.facts.get(Probed, "e") == Probed("e", ip))
+            await node.until(lambda: node.facts.get(LocalAddress, ip))
 
 
 async def test_another_card_of_the_node_on_the_same_link_is_no_other_host(netns: Namespaces) -> None:

@@ -10,12 +10,15 @@ status names another Node. Each of the two tells of the other, and who keeps it 
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.part import Condition
 from antrea.engine import Act
 from antrea.facts.egress import Egress, EgressOwner, Probed
-from antrea.facts.node import LocalAddress
+from antrea.facts.node import LocalAddress, OnLink
+from antrea.features.egress.subnet import subnet_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -27,6 +30,8 @@ CONFLICT: Final = "AddressConflict"
 """Type of a condition of ours."""
 OWN: Final = ("antrea-egress0", "antrea-ext.")
 """Devices on which Egress IPs of pools are, or what their names begin with."""
+STRANGERS: Final = 3
+"""Addresses by which a router that answers for all is known."""
 
 
 class Probe(Act, frozen=True):
@@ -37,6 +42,8 @@ class Probe(Act, frozen=True):
     ip: str
     before: bool
     """Whether the address waits for the answer."""
+    strangers: tuple[str, ...] = ()
+    """Addresses of its network; who answers for all of these answers for everybody, and has none of them."""
 
 
 class Conflict(Act, frozen=True):
@@ -79,13 +86,29 @@ def probes(facts: Facts, egress: Egress, node: ThisNode, dev: str) -> Iterator[P
     """Of a Node that holds the address, or is to; `dev` leads to its neighbours."""
     other = egress.node if not egress.pool and egress.node != node.name else ""
     cause = (egress.ip, dev, other)
-    before = bool(egress.pool) and is_new(facts, egress)
-    yield Probe(egress.key, cause, egress=egress.key, dev=dev, ip=egress.ip, before=before)
+    yield Probe(
+        egress.key, cause, egress=egress.key, dev=dev, ip=egress.ip,
+        before=bool(egress.pool) and is_new(facts, egress), strangers=strangers(facts, egress, dev),
+    )  # fmt: skip
     if mac := other_host(facts, egress):
         yield Conflict(
             egress.key, (egress.ip, mac), egress=egress.name, uid=egress.uid, node=node.name,
             message=sentence(egress.ip, mac),
         )  # fmt: skip
+
+
+def strangers(facts: Facts, egress: Egress, dev: str) -> tuple[str, ...]:
+    """Far from the address and from each other, as addresses of one host seldom are; none: its network is too small."""
+    address, subnet = ip_address(egress.ip), subnet_of(facts, egress)
+    cidrs = [subnet.network] if subnet else [row.cidr for row in facts.all(OnLink) if row.dev == dev]
+    network = next((found for found in map(ip_network, cidrs) if address in found), None)
+    if network is None:
+        return ()
+    free = range(network.max_prefixlen - network.prefixlen - 1, -1, -1)
+    far = (ip_address(int(address) ^ 1 << bit) for bit in free)
+    ends = (network.network_address, network.broadcast_address)
+    found = tuple(islice((str(one) for one in far if one not in ends), STRANGERS))
+    return found if len(found) == STRANGERS else ()
 
 
 def sentence(ip: str, mac: str) -> str:

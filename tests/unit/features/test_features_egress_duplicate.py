@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Items, Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner, Probed
-from antrea.facts.member import Member, Quorum
-from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.facts.member import Member, PoolSelector, Quorum
+from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.features.egress.agent import FEATURE
-from antrea.features.egress.duplicate import Conflict, Probe
+from antrea.features.egress.duplicate import Conflict, Probe, strangers
+from antrea.features.gate import EnabledGates
 from antrea.host.address import Address
 
 if TYPE_CHECKING:
@@ -170,3 +173,37 @@ def test_a_conflict_that_the_status_tells_of_stands_until_neighbours_were_asked(
     agent.facts.put(Probed("a", IP))
     agent.engine.plan()
     assert (before, agent.said.conditions) == ((), (Condition("AddressConflict"),))
+
+
+@pytest.mark.parametrize(
+    ("network", "ip", "others"),
+    [
+        ("192.0.2.0/24", "192.0.2.50", ("192.0.2.178", "192.0.2.114", "192.0.2.18")),
+        # neither the network nor its broadcast address
+        ("192.0.2.0/24", "192.0.2.128", ("192.0.2.192", "192.0.2.160", "192.0.2.144")),
+        ("192.0.2.48/28", "192.0.2.50", ("192.0.2.58", "192.0.2.54", "192.0.2.51")),
+        ("192.0.2.48/29", "192.0.2.50", ()),
+        ("192.0.2.0/24", "203.0.113.50", ()),
+        (
+            "2001:db8:2::/64",
+            "2001:db8:2::50",
+            ("2001:db8:2:0:8000::50", "2001:db8:2:0:4000::50", "2001:db8:2:0:2000::50"),
+        ),
+    ],
+)
+def test_a_router_that_answers_for_all_is_known_by_addresses_far_from_each_other(
+    network: str, ip: str, others: tuple[str, ...]
+) -> None:
+    facts = Facts()
+    for row in (OnLink("eth0", "198.51.100.0/24"), OnLink("eth1", "203.0.113.0/24"), OnLink("eth0", network)):
+        facts.put(row)
+    assert strangers(facts, Egress("a", "u", ip, pool="p"), "eth0") == others
+
+
+def test_a_router_of_a_pools_subnet_is_known_by_addresses_of_that() -> None:
+    facts = Facts()
+    gates = EnabledGates("agent", frozenset({"EgressSeparateSubnet"}))
+    for row in (gates, PoolSelector("p", (), "203.0.113.254", 26, 181), OnLink("eth0", "203.0.113.0/24")):
+        facts.put(row)
+    found = strangers(facts, Egress("a", "u", IP, pool="p"), "antrea-ext.181")
+    assert found == ("203.0.113.33", "203.0.113.17", "203.0.113.9")
