@@ -1,4 +1,5 @@
-"""An agent of which there is only gossip and the placement of one Egress IP; it says when it takes the address and drops it.
+"""An agent of which there is only gossip and the placement of one Egress IP; it says when it begins, and when it takes the address
+and drops it. At SIGUSR1 it says what its clock on the wall shows, and how many members came and died.
 
 `python lone_agent.py NAME ADDRESS PORT KEY`, the key in hexadecimal: node-1 to node-3 are at 127.0.78.1 to .3.
 """
@@ -6,7 +7,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from antrea.config.agent import AgentConfig
@@ -57,6 +60,10 @@ async def main(name: str, address: str, port: int, key: bytes) -> None:
     facts.synced(ClusterNode)
     gossip = GossipFeed(name, address, port)
     gossip.keys([key])
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGUSR1, lambda: print(int(time.time()), gossip.joins, gossip.deaths, flush=True)
+    )
+    print("begins", flush=True)
     units = [*owner.FEATURE.units, Unit(Egress, held_address)]
 
     async def part(_: Part) -> None: ...
