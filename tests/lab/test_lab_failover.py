@@ -17,6 +17,7 @@ from agent_node import in_agent, pod_namespace, wait_ready
 from newcomers import PORT, connecting
 from outside_host import address, source_of
 from quiet_pod import quiet_pods
+from two_gateways import KEPT_IP, LOST_IP, PODS, two_gateways
 
 from antrea.lab import fault, node
 from antrea.lab.process import wait_for
@@ -113,12 +114,14 @@ def holders(lab: Lab) -> list[str]:
 
 def test_pods_go_on_with_their_egress_ip_when_its_node_loses_power(three: Lab, tmp_path: Path) -> None:
     lab, gone = three, holder(three)
-    where, *_ = (name for name in NODES if name != gone)
+    where, kept = (name for name in NODES if name != gone)
     said = tmp_path / "ping"
-    with quiet_pods(lab, {"web": where}) as pods:
+    with quiet_pods(lab, dict.fromkeys(("web", *PODS), where)) as pods, contextlib.ExitStack() as stack:
+        inside = {pod: pod_namespace(lab, where, pods[pod]) for pod in pods}
+        way = stack.enter_context(two_gateways(lab, gone, kept, inside))
         lab.api.kubectl("label", "pod", "web", "egress=web")
         wait_for("the Egress IP", lambda: source_of(lab, "web", 4) == IP, seconds=60)
-        with pinged(pod_namespace(lab, where, pods["web"]), address(lab, 4), said):
+        with pinged(inside["web"], address(lab, 4), said):
             for name in NODES:  # who asks for the router's MAC tells it its own
                 node.execute(lab.record, name, "ping", "-c", "1", "-W", "10", address(lab, 4))
             fault.inject(lab, gone, "power-off")
@@ -128,8 +131,11 @@ def test_pods_go_on_with_their_egress_ip_when_its_node_loses_power(three: Lab, t
         # benchmarks/failover.py measures
         print(f"{longest_gap(said):.2f} s without an answer")
         wait_for("the next holder's name", lambda: holder(lab) not in ("", gone), seconds=60)
+        # the other gateway keeps its address and its Pod's connections
+        way.moves({LOST_IP: where, KEPT_IP: kept})
 
         fault.inject(lab, gone, "power-on")
         wait_ready(lab, gone)
         wait_for("the address at home", lambda: holder(lab) == gone, seconds=60)
         wait_for("the Egress IP", lambda: source_of(lab, "web", 4) == IP, seconds=60)
+        way.stands({LOST_IP: gone, KEPT_IP: kept})

@@ -1,0 +1,117 @@
+"""One Egress with an address on each of two gateways, and what Pods of both see of it when the first gateway is lost."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import traffic
+from admission_object import crd
+from outside_host import address, source_of
+
+from antrea.lab import namespace
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from antrea.lab.cluster import Lab
+
+RANGE = LOST_IP, KEPT_IP = "172.30.0.211", "172.30.0.212"
+LOST_POD, KEPT_POD = "shop-1", "shop-2"
+"""Each has, by the hash, the address of that name."""
+PODS = (LOST_POD, KEPT_POD)
+PORT = 9004
+SERVER = """
+import socket, sys
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listening", flush=True)
+stream, peer = server.accept()
+print(peer[0], flush=True)
+while stream.recv(99):
+    pass
+"""
+CLIENT = """
+import socket, sys, time
+stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=30)
+try:
+    while True:
+        stream.send(b".")
+        time.sleep(0.05)
+except ConnectionResetError:
+    print("reset", flush=True)
+"""
+
+
+class Way(NamedTuple):
+    """What goes out by the gateways while a block lasts."""
+
+    lab: Lab
+    client: traffic.End
+    """Of a connection of the Pod whose gateway is to be lost."""
+
+    def moves(self, places: Mapping[str, str]) -> None:
+        """A gateway is lost: the connection through it is ended, and addresses are on these Nodes."""
+        self.client.says("reset")
+        self.stands(places)
+
+    def stands(self, places: Mapping[str, str]) -> None:
+        """The addresses are on these Nodes, or will be, and Pods leave with them as ever."""
+        wait_for("the addresses' Nodes", lambda: holders(self.lab) == places, seconds=60)
+        assert seen(self.lab) == {LOST_POD: LOST_IP, KEPT_POD: KEPT_IP}
+
+
+def holders(lab: Lab) -> dict[str, str]:
+    """The Node of each address, as the status has it."""
+    found = json.loads(lab.api.kubectl("get", "egress", "shop", "-o", "json"))
+    rows = found.get("status", {}).get("addresses", ())
+    return {row["egressIP"]: row.get("egressNode", "") for row in rows}
+
+
+def seen(lab: Lab) -> dict[str, str]:
+    return {pod: source_of(lab, pod, 4) for pod in PODS}
+
+
+@contextmanager
+def two_gateways(lab: Lab, lost: str, kept: str, inside: Mapping[str, list[str]]) -> Iterator[Way]:
+    """The Egress with `lost` and `kept` as its gateways, for Pods whose namespaces `inside` leads to.
+
+    The other one's Pod loses no datagram and no byte of its stream until the block ends.
+    """
+    pool = {"ipRanges": [{"start": LOST_IP, "end": KEPT_IP}], "nodeSelector": {}}
+    spec = {
+        "appliedTo": {"podSelector": {"matchLabels": {"egress": "shop"}}},
+        "externalIPPools": ["shop"] * 2,
+    }
+    egress = crd("Egress", "shop", spec)
+    egress["metadata"]["annotations"] = {
+        "egress.antrea.io/preferred-nodes": f"{lost},{kept}",
+        "egress.antrea.io/lost-connections": "reset",
+    }
+    lab.api.apply(json.dumps(crd("ExternalIPPool", "shop", pool)))
+    lab.api.apply(json.dumps(egress))
+    lab.api.kubectl("label", "pod", *PODS, "egress=shop")
+    wait_for("two gateways", lambda: holders(lab) == {LOST_IP: lost, KEPT_IP: kept}, seconds=60)
+    wait_for("both addresses", lambda: seen(lab) == {LOST_POD: LOST_IP, KEPT_POD: KEPT_IP}, seconds=60)
+    target, python = address(lab, 4), [sys.executable]
+    outside = namespace.inside(namespace.path(lab.record, "outside"), python)
+    with ExitStack() as stack:
+
+        def run(name: str, *argv: str) -> traffic.End:
+            return stack.enter_context(traffic.running(name, argv))
+
+        server = run("server", *outside, traffic.__file__, "serve", target)
+        ended = run("lost server", *outside, "-c", SERVER, target, str(PORT))
+        for one in (server, ended):
+            one.says("listening")
+        sender = run("kept", *inside[KEPT_POD], *python, traffic.__file__, "send", target)
+        sender.says("connected")
+        client = run("lost", *inside[LOST_POD], *python, "-c", CLIENT, target, str(PORT))
+        ended.says(LOST_IP)
+        yield Way(lab, client)
+        sent, arrived = sender.result(), server.result()
+    print({"kept": sent | arrived})
+    assert arrived["datagrams"] == sent["echoed"] == sent["sent"]
+    lab.api.kubectl("delete", "egress/shop", "externalippool/shop")
