@@ -7,6 +7,7 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING
 
+from antrea.features.egress.placement import Ring
 from antrea.outside.gossip.machine import Machine
 
 if TYPE_CHECKING:
@@ -182,3 +183,13 @@ class World:
             return
         origin = Connection() if packet.stream or packet.origin else None
         self._at(self.random.uniform(*LATENCY), lambda: self.deliver(packet.to, packet.data, origin))
+
+
+def acting(world: World) -> set[str]:
+    """Who is with a majority, as far as it knows."""
+    return {name for name, machine in world.machines.items() if machine.swim.majority.has}
+
+
+def owners(world: World, address: str = "172.18.181.40") -> set[str]:
+    """Who holds itself for the owner of the address."""
+    return {name for name in acting(world) if Ring(world.view(name)).pick(address) == name}

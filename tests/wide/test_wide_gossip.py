@@ -1,12 +1,22 @@
-"""Half hours of membership in virtual time: nobody is lost while packets are, at random and in bursts."""
+"""Half hours of membership in virtual time: nobody is lost while packets are, at random and in bursts; and all ways to part five."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from bfd_world import BurstWorld
-from gossip_world import World
+from gossip_world import World, acting, owners
+
+from antrea.outside.gossip.majority import is_majority
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOURS = 0.5
+FIVE = [f"node-{number}" for number in range(1, 6)]
+MANY_DEATHS = 12.0
+"""Seconds within which any number of them is found (docs/membership.md)."""
 
 
 @pytest.mark.wide
@@ -46,3 +56,29 @@ def test_wide_gossip_and_bfd_part_with_nobody_where_ten_packets_in_a_row_are_los
     world.loses = True
     world.run(HOURS * 3600)
     assert [whom for _, _, whom, alive in world.events[since:] if not alive] == []
+
+
+def parted(*sides: int) -> Iterator[tuple[int, ...]]:
+    """Every way to part five, as the number of each one's side."""
+    if len(sides) == len(FIVE):
+        yield sides
+        return
+    for side in range(max(sides, default=-1) + 2):
+        yield from parted(*sides, side)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(600)
+def test_wide_gossip_an_address_has_never_two_owners_however_five_are_parted() -> None:
+    for seed, shape in enumerate(parted()):
+        world = World(FIVE, seed)
+        world.until(lambda: world.agree(*FIVE), within=10)  # noqa: B023
+        world.run(2)
+        sides = [{name for name, at in zip(FIVE, shape, strict=True) if at == side} for side in {*shape}]
+        world.part(*sides)
+        for _ in range(int(MANY_DEATHS / 0.05)):
+            world.run(0.05)
+            assert len(owners(world)) <= 1, shape
+        greater = [side for side in sides if is_majority(side, FIVE)]
+        assert acting(world) == set().union(*greater), shape
+        assert len(owners(world)) == len(greater), shape
