@@ -24,7 +24,10 @@ RANGE = LOST_IP, KEPT_IP = "172.30.0.211", "172.30.0.212"
 LOST_POD, KEPT_POD = "shop-1", "shop-2"
 """Each has, by the hash, the address of that name."""
 PODS = (LOST_POD, KEPT_POD)
+SEEN = {LOST_POD: LOST_IP, KEPT_POD: KEPT_IP}
 PORT = 9004
+TUNNEL_LOSS = 10
+"""Datagrams of some 2,000; a gateway that is lost costs a hundred at least."""
 SILENCE = (
     "add table inet t; add chain inet t out { type filter hook output priority 0; };"
     f" add rule inet t out tcp sport {PORT} tcp flags rst drop"
@@ -66,7 +69,7 @@ class Way(NamedTuple):
     def stands(self, places: Mapping[str, str]) -> None:
         """The addresses are on these Nodes, or will be, and Pods leave with them as ever."""
         wait_for("the addresses' Nodes", lambda: holders(self.lab) == places, seconds=60)
-        assert seen(self.lab) == {LOST_POD: LOST_IP, KEPT_POD: KEPT_IP}
+        wait_for("both addresses", lambda: seen(self.lab) == SEEN, seconds=60)
 
 
 def holders(lab: Lab) -> dict[str, str]:
@@ -90,7 +93,7 @@ def seen(lab: Lab) -> dict[str, str]:
 def two_gateways(lab: Lab, lost: str, kept: str, inside: Mapping[str, list[str]]) -> Iterator[Way]:
     """The Egress with `lost` and `kept` as its gateways, for Pods whose namespaces `inside` leads to.
 
-    The other one's Pod loses no datagram and no byte of its stream until the block ends.
+    The other one's Pod loses no byte of its stream until the block ends, and no datagram but to a tunnel in user space.
     """
     pool = {"ipRanges": [{"start": LOST_IP, "end": KEPT_IP}], "nodeSelector": {}}
     spec = {
@@ -106,7 +109,7 @@ def two_gateways(lab: Lab, lost: str, kept: str, inside: Mapping[str, list[str]]
     lab.api.apply(json.dumps(egress))
     lab.api.kubectl("label", "pod", *PODS, "egress=shop")
     wait_for("two gateways", lambda: holders(lab) == {LOST_IP: lost, KEPT_IP: kept}, seconds=60)
-    wait_for("both addresses", lambda: seen(lab) == {LOST_POD: LOST_IP, KEPT_POD: KEPT_IP}, seconds=60)
+    wait_for("both addresses", lambda: seen(lab) == SEEN, seconds=60)
     target, python, there = address(lab, 4), [sys.executable], namespace.path(lab.record, "outside")
     outside = namespace.inside(there, python)
     subprocess.run(namespace.inside(there, ["nft", SILENCE]), check=True)
@@ -131,5 +134,6 @@ def two_gateways(lab: Lab, lost: str, kept: str, inside: Mapping[str, list[str]]
     if causes := [one for one in takeovers(lab) if f" {KEPT_IP} from {kept} " in one]:
         assert all(": dead: " in one for one in causes), causes
     else:
-        assert arrived["datagrams"] == sent["echoed"] == sent["sent"]
+        # whenever links of its Node change, userspace OVS forgets its routes for a moment (docs/datapaths.md)
+        assert sent["echoed"] == sent["sent"] <= arrived["datagrams"] + TUNNEL_LOSS
     lab.api.kubectl("delete", "egress/shop", "externalippool/shop")
