@@ -156,7 +156,7 @@ def test_gossip_an_address_has_one_owner_in_a_majority_and_none_in_a_minority(
 ) -> None:
     world = whole(5, seed)
     for shape, seconds in partitions:
-        world.part(*([name for name, side in zip(FIVE, shape, strict=True) if side == at] for at in range(3)))
+        world.part(*([name for name, side in zip(FIVE, shape, strict=True) if side == at] for at in range(5)))
         world.run(seconds)
     world.run(MANY_DEATHS)
     sides = [
