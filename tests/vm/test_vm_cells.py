@@ -51,7 +51,9 @@ def test_the_cells_pass_on_the_stock_kernel(stock: vm.Kernel, served: tuple[Path
     same += [f"PYTHONPATH={Path(antrea.__path__[0]).parent}"]
     environment = [*same, "ANTREA_LAB_STATE=/run/antrea-lab", f"{DIRECTORY}={directory}"]
 
-    status, console = vm.run(stock, ["env", *environment, *PYTEST, *map(str, CELLS)], timeout=1700, netns=home)
+    status, console = vm.run(
+        stock, ["env", *environment, *PYTEST, *map(str, CELLS)], timeout=1700, netns=home
+    )
 
     print(console[-12000:])
     if status:
