@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,8 @@ CONFIG = AgentConfig(ovs_datapath_type="netdev")
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
 OUTSIDE, EGRESS = {4: "192.0.2.10", 6: "2001:db8:2::10"}, {4: "192.0.2.50", 6: "2001:db8:2::50"}
 NODES = {4: "192.0.2.1", 6: "2001:db8:2::1"}
+PODS = {4: "10.10.0.7", 6: "fd00:10::7"}
+FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 GATEWAYS = {4: "172.16.181.1", 6: "fd00:181::1"}
 FAR = {4: "198.51.100.9", 6: "2001:db8:51::9"}
 SERVER = """
@@ -78,6 +81,14 @@ PEER = ClusterNode(
     ("192.0.2.2",),
     pod_cidrs=("10.10.1.0/24", "fd00:10:1::/64"),
 )
+
+
+def link() -> socket.socket:
+    """All frames of eth0 of the namespace that this is called in."""
+    one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    one.settimeout(30)
+    one.bind(("eth0", 0))
+    return one
 
 
 class Node(SwitchNode):

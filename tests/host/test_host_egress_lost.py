@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from egress_node import EGRESS, OUTSIDE, SERVER, Node
+from egress_node import EGRESS, FAMILIES, OUTSIDE, PODS, SERVER, Node, link
 from tunnel_frame import frame, segment
 
 from antrea.facts.egress import Egress, EgressPod
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
-PODS = {4: "10.10.0.7", 6: "fd00:10::7"}
-FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 PORT, ACK, RST = 4444, 0x10, 0x04
 TO_SERVER = (PORT, 8099)
 FAR_PODS = {4: "10.10.1.9", 6: "fd00:10:1::9"}
@@ -82,13 +80,6 @@ def tunnel(netns: Namespaces) -> Iterator[Node]:
     with Node(netns).standing() as there:
         there.plug_tunnel()
         yield there
-
-
-def link() -> socket.socket:
-    one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-    one.settimeout(30)
-    one.bind(("eth0", 0))
-    return one
 
 
 def raw(version: int) -> socket.socket:

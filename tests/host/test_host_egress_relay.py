@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import tunnel_frame
-from egress_node import EGRESS, NODES, OUTSIDE, SERVER, Node
+from egress_node import EGRESS, FAMILIES, NODES, OUTSIDE, PODS, SERVER, Node, link
 
 from antrea.agent import handover
 from antrea.facts.egress import Announced, Egress, EgressOwner, EgressPod, Parted
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
-PODS = {4: "10.10.0.7", 6: "fd00:10::7"}
 SERVED = 7777
 VERSIONS = pytest.mark.parametrize("version", [4, 6])
-FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Place(NamedTuple):
@@ -69,12 +67,6 @@ async def sockets(node: Node, worker: NetnsWorker, version: int) -> AsyncIterato
         one = socket.socket(FAMILIES[version], socket.SOCK_DGRAM)
         one.settimeout(30)
         one.bind((ip, port))
-        return one
-
-    def link() -> socket.socket:
-        one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-        one.settimeout(30)
-        one.bind(("eth0", 0))
         return one
 
     path = node.netns.path
@@ -121,6 +113,14 @@ async def read(where: socket.socket) -> tuple[bytes, tuple[str, int]]:
     return data, who[:2]
 
 
+async def asked(at: Place, version: int) -> tuple[str, int]:
+    """As whom the host outside sees the Pod: with the Egress IP."""
+    at.pod.sendto(b"question", (OUTSIDE[version], SERVED))
+    data, who = await read(at.outside)
+    assert (data, who[0]) == (b"question", EGRESS[version])
+    return who
+
+
 @VERSIONS
 async def test_who_takes_an_address_hands_on_answers_that_it_does_not_know_and_keeps_its_own(
     node: Node, worker: NetnsWorker, version: int
@@ -133,9 +133,7 @@ async def test_who_takes_an_address_hands_on_answers_that_it_does_not_know_and_k
         at.outside.sendto(b"answer", (ip, 4000))
         assert await asyncio.to_thread(relayed, at.peer) == (ip, OUTSIDE[version], b"answer")
         await moving(node, version, "n1", "n1")
-        at.pod.sendto(b"question", (OUTSIDE[version], SERVED))
-        data, who = await read(at.outside)
-        assert (data, who[0]) == (b"question", ip)
+        who = await asked(at, version)
         at.outside.sendto(b"mine", who)
         assert (await read(at.pod))[0] == b"mine"
         at.outside.sendto(b"late", (ip, 4000))
@@ -154,9 +152,7 @@ async def test_who_gives_an_address_up_still_knows_the_answers_and_tells_nobody_
     ip = EGRESS[version]
     async with node.agent(), sockets(node, worker, version) as at:
         await moving(node, version, "n1", "n1")
-        at.pod.sendto(b"question", (OUTSIDE[version], SERVED))
-        data, who = await read(at.outside)
-        assert (data, who[0]) == (b"question", ip)
+        who = await asked(at, version)
         await moving(node, version, "n2", "n2")
         # n2 announced itself, got the answer and does not know it
         at.peer.send(datagram(version, (SERVED, who[1]), b"answer"))
