@@ -146,6 +146,8 @@ JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
 COUNTERS = "policy-counters"
 """File of what those flows had counted when it was reported last."""
+SEVERED = "severed"
+"""File of the connections that were cut and stay so."""
 COUNTED = {
     policy_statistics.GATE: policy_statistics.COUNTED,
     egress.FEATURE.gate: egress_statistics.COUNTED,
@@ -203,7 +205,8 @@ class Agent:
         self.facts.timed |= {kind: {} for kind in NEWS}
         self.packets = SwitchPackets(switch, config, self.facts)
         tracer, conntrack = Tracer(ovs := Path(config.ovs_run_dir), config.ovs_bridge), Conntrack(ovs)
-        self.cutting = Cutting(self.facts, config.host_gateway, conntrack, tracer)
+        cut = self.run_dir / SEVERED
+        self.cutting = Cutting(self.facts, config.host_gateway, conntrack, tracer, cut)
         self.ready = Readiness()
         self.handover = Handover(self.facts, kube, config, name)
         self.probing = Probing(name)

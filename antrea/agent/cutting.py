@@ -1,6 +1,7 @@
 """Cuts connections that stand, where a policy with `antrea.io/on-deny: flush` has come to forbid them.
 
-What the switch says of a first packet like theirs decides, once the flows of the change stand.
+What the switch says of a first packet like theirs decides, once the flows of the change stand. Which were cut is kept in a file
+beside the journal of ids, so that the next agent does not let their servers take them up again.
 """
 
 from __future__ import annotations
@@ -8,14 +9,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from antrea.errors import Refused, Unavailable
 from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.cut import Connection, Severed, entered, forbids
 from antrea.openflow.fields import Zone
 from antrea.openflow.flow import Flow
 from antrea.outside import klog
+from antrea.outside.exchange import exchange
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from antrea.engine import Engine, Facts
     from antrea.features.network_policy.cut import Look
     from antrea.outside.ovs_conntrack import Tracked
@@ -50,13 +56,18 @@ class Switch(Protocol):
 class Cutting:
     """Of one Node."""
 
-    def __init__(self, facts: Facts, gateway: str, conntrack: Connections, switch: Switch) -> None:
-        """`gateway` is the name of its port."""
+    def __init__(
+        self, facts: Facts, gateway: str, conntrack: Connections, switch: Switch, keep: Path
+    ) -> None:
+        """`gateway` is the name of its port, `keep` the file; what the last agent cut stays cut from now on."""
         self._facts = facts
         self._gateway = gateway
         self._conntrack = conntrack
         self._switch = switch
-        self._kept: dict[str, None] = {}
+        self._keep = keep
+        self._kept: dict[str, Severed] = {}
+        for row in _read(keep)[-MOST:]:
+            self._put(row)
 
     async def look(self, engine: Engine, act: Look) -> None:
         """Look at the connections of one Pod and cut what is forbidden. Raises Unavailable after some tries.
@@ -83,9 +94,10 @@ class Cutting:
             if one.source in pod.ips or one.destination in pod.ips
         ]
         cut = [(one, whose) for one in found if (whose := await self._forbidden(one))]
-        for one, whose in cut:
-            if one.protocol in PORTS:
-                self._keep(Severed(whose.name, connection(one)))
+        if rows := [Severed(whose.name, connection(one)) for one, whose in cut if one.protocol in PORTS]:
+            for row in rows:
+                self._put(row)
+            await self._write()
         await engine.stand(Flow)
         await self._conntrack.forget([one for one, _ in cut])
         if cut:
@@ -103,14 +115,32 @@ class Cutting:
             return None
         return forbids(self._facts, first, trace)
 
-    def _keep(self, row: Severed) -> None:
+    def _put(self, row: Severed) -> None:
         self._facts.put(row)
         self._kept.pop(row.key, None)
-        self._kept[row.key] = None
+        self._kept[row.key] = row
         if len(self._kept) > MOST:
             oldest = next(iter(self._kept))
             del self._kept[oldest]
             self._facts.drop(Severed, oldest)
+
+    async def _write(self) -> None:
+        data = msgspec.msgpack.encode(list(self._kept.values()))
+        try:
+            await asyncio.to_thread(exchange, self._keep, (data,))
+        except OSError as why:
+            log.warning("Which connections were cut is not kept", path=self._keep, err=str(why))
+
+
+def _read(path: Path) -> list[Severed]:
+    """Oldest first; a file that cannot be read is as good as none."""
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=list[Severed])
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.DecodeError) as why:
+        log.warning("Which connections were cut is not known", path=path, err=str(why))
+        return []
 
 
 def connection(one: Tracked) -> Connection:

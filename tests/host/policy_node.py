@@ -74,6 +74,7 @@ class PolicyNode(SwitchNode):
             "antrea-gw0",
             Conntrack(directory := self.switch.directory),
             Tracer(directory, "br-int"),
+            directory / "severed",
         )
         units = [unit for feature in features for unit in feature.units]
         engine = Engine(self.facts, units, sinks, {Look: lambda look: cutting.look(engine, look)})

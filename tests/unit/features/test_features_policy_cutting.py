@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from policy_world import (
     NODE,
     PIPELINE,
@@ -23,7 +24,7 @@ from policy_world import (
 from antrea.agent import cutting
 from antrea.agent.cutting import Cutting
 from antrea.apis.annotation import FLUSH, ON_DENY
-from antrea.engine import Engine, Pace
+from antrea.engine import Engine, Facts, Pace
 from antrea.errors import Refused, Unavailable
 from antrea.facts.ovs import OvsPort
 from antrea.features.network_policy.agent import FEATURE
@@ -36,8 +37,7 @@ from antrea.outside.ovs_conntrack import Tracked, tracked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-
-    import pytest
+    from pathlib import Path
 
     from antrea.engine import Sink
 
@@ -92,8 +92,13 @@ class Switch:
         """The same."""
 
 
+@pytest.fixture
+def keep(tmp_path: Path) -> Path:
+    return tmp_path / "severed"
+
+
 @contextlib.asynccontextmanager
-async def cut(switch: Switch) -> AsyncIterator[Engine]:
+async def cut(switch: Switch, keep: Path) -> AsyncIterator[Engine]:
     """The policy has come, and what follows from that is done."""
     facts, _ = engine_of(
         NODE, POD, OvsPort("gw", "gateway", 2, "aa:aa:aa:aa:aa:aa"), *applied("g", member("web"))
@@ -101,7 +106,7 @@ async def cut(switch: Switch) -> AsyncIterator[Engine]:
     plain = policy("p", "g", rule("In", peer("nobody"))).found
     meta = msgspec.structs.replace(plain.metadata, annotations={ON_DENY: FLUSH})
     facts.put(SentPolicy(msgspec.structs.replace(plain, metadata=meta)))
-    found = Cutting(facts, "gw", switch, switch)
+    found = Cutting(facts, "gw", switch, switch, keep)
     sinks: dict[type, Sink] = dict.fromkeys((Flow, Group, Meter), switch)
 
     async def look(act: Look) -> None:
@@ -124,9 +129,9 @@ FORGOTTEN = [
 ]
 
 
-async def test_cutting_ends_what_is_forbidden_to_the_pod_and_nothing_else() -> None:
+async def test_cutting_ends_what_is_forbidden_to_the_pod_and_nothing_else(keep: Path) -> None:
     switch = Switch()
-    async with cut(switch) as engine:
+    async with cut(switch, keep) as engine:
         assert switch.forgotten == FORGOTTEN
         assert len(switch.asked) == 5
         kept = [row.connection.source for row in engine.facts.all(Severed)]
@@ -134,21 +139,21 @@ async def test_cutting_ends_what_is_forbidden_to_the_pod_and_nothing_else() -> N
         assert not engine.errors.counts
 
 
-async def test_cutting_keeps_the_latest_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cutting_keeps_the_latest_only(keep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cutting, "MOST", 2)
-    async with cut(switch := Switch()) as engine:
+    async with cut(switch := Switch(), keep) as engine:
         assert switch.forgotten == FORGOTTEN
         kept = [row.connection.source for row in engine.facts.all(Severed)]
         assert sorted(kept) == ["10.10.1.2", "10.10.1.3"]
 
 
 async def test_cutting_counts_a_connection_that_is_cut_again_as_a_late_one(
-    monkeypatch: pytest.MonkeyPatch,
+    keep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cutting, "MOST", 2)
     switch = Switch()
     switch.lines = DENIED[:2]
-    async with cut(switch) as engine:
+    async with cut(switch, keep) as engine:
         for number, again in enumerate((DENIED[0], DENIED[2])):
             switch.lines = [again]
             for row in addresses("nobody", member(f"peer-{number}", f"10.10.2.{number}")):
@@ -158,16 +163,39 @@ async def test_cutting_counts_a_connection_that_is_cut_again_as_a_late_one(
         assert sorted(kept) == ["10.10.1.1", "10.10.1.3"]
 
 
-async def test_cutting_goes_on_after_a_connection_that_the_switch_does_not_judge() -> None:
-    async with cut(switch := Switch(refuses="nw_src=10.10.1.2,")) as engine:
+async def test_cutting_goes_on_after_a_connection_that_the_switch_does_not_judge(keep: Path) -> None:
+    async with cut(switch := Switch(refuses="nw_src=10.10.1.2,"), keep) as engine:
         assert switch.forgotten == [FORGOTTEN[0], *FORGOTTEN[2:]]
         kept = [row.connection.source for row in engine.facts.all(Severed)]
         assert sorted(kept) == ["10.10.1.1", "10.10.1.3"]
         assert not engine.errors.counts
 
 
-async def test_cutting_asks_a_switch_that_is_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cutting_asks_a_switch_that_is_away_again(keep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cutting, "PAUSE", 0.01)
-    async with cut(switch := Switch(away=3)) as engine:
+    async with cut(switch := Switch(away=3), keep) as engine:
+        assert switch.forgotten == FORGOTTEN
+        assert not engine.errors.counts
+
+
+async def test_what_one_agent_cut_the_next_one_keeps_cut_from_its_start(keep: Path) -> None:
+    async with cut(switch := Switch(), keep) as engine:
+        rows = {row.key: row for row in engine.facts.all(Severed)}
+    facts = Facts()
+    Cutting(facts, "gw", switch, switch, keep)
+    assert {row.key: row for row in facts.all(Severed)} == rows
+    assert len(rows) == len(DENIED)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"\x93\x01"])
+def test_a_file_of_cut_connections_that_cannot_be_read_is_as_good_as_none(keep: Path, data: bytes) -> None:
+    keep.write_bytes(data)
+    switch, facts = Switch(), Facts()
+    Cutting(facts, "gw", switch, switch, keep)
+    assert not list(facts.all(Severed))
+
+
+async def test_cutting_goes_on_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    async with cut(switch := Switch(), tmp_path / "none" / "severed") as engine:
         assert switch.forgotten == FORGOTTEN
         assert not engine.errors.counts
