@@ -17,7 +17,6 @@ from agent_node import in_agent, pod_namespace, wait_ready
 from newcomers import PORT, connecting
 from outside_host import address, source_of
 from quiet_pod import quiet_pods
-from two_gateways import KEPT_IP, LOST_IP, PODS, two_gateways
 
 from antrea.lab import fault, node
 from antrea.lab.process import wait_for
@@ -134,17 +133,3 @@ def test_pods_go_on_with_their_egress_ip_when_its_node_loses_power(three: Lab, t
         wait_ready(lab, gone)
         wait_for("the address at home", lambda: holder(lab) == gone, seconds=60)
         wait_for("the Egress IP", lambda: source_of(lab, "web", 4) == IP, seconds=60)
-
-
-@pytest.mark.wide  # a Node that stands still for want of a processor may be taken for dead, too
-def test_a_lost_gateway_of_two_moves_its_own_pods_alone_and_ends_their_connections(three: Lab) -> None:
-    lab, gone = three, holder(three)
-    where, kept = (name for name in NODES if name != gone)
-    with quiet_pods(lab, dict.fromkeys(PODS, where)) as pods:
-        inside = {pod: pod_namespace(lab, where, pods[pod]) for pod in pods}
-        with two_gateways(lab, gone, kept, inside) as way:
-            fault.inject(lab, gone, "power-off")
-            way.moves({LOST_IP: where, KEPT_IP: kept})
-            fault.inject(lab, gone, "power-on")
-            wait_ready(lab, gone)
-            way.stands({LOST_IP: gone, KEPT_IP: kept})

@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
-RANGE = LOST_IP, KEPT_IP = "172.30.0.211", "172.30.0.212"
-LOST_POD, KEPT_POD = "shop-1", "shop-2"
-"""Each has, by the hash, the address of that name."""
-PODS = (LOST_POD, KEPT_POD)
-SEEN = {LOST_POD: LOST_IP, KEPT_POD: KEPT_IP}
+LOST_POD, KEPT_POD = PODS = ("shop-1", "shop-2")
+ADDRESSES = {4: ("172.30.0.211", "172.30.0.212"), 6: ("fd00:172:30::211", "fd00:172:30::212")}
+"""By family; each Pod has, by the hash, the address of its place."""
 PORT = 9004
 TUNNEL_LOSS = 10
 """Datagrams of some 2,000; a gateway that is lost costs a hundred at least."""
@@ -35,7 +33,8 @@ SILENCE = (
 """The other end would answer what it does not know in a gateway's words."""
 SERVER = """
 import socket, sys
-server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+address, port = sys.argv[1], int(sys.argv[2])
+server = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
 print("listening", flush=True)
 stream, peer = server.accept()
 print(peer[0], flush=True)
@@ -60,16 +59,24 @@ class Way(NamedTuple):
     lab: Lab
     client: traffic.End
     """Of a connection of the Pod whose gateway is to be lost."""
+    version: int
 
-    def moves(self, places: Mapping[str, str]) -> None:
-        """A gateway is lost: the connection through it is ended, and addresses are on these Nodes."""
+    def moves(self, *places: str) -> None:
+        """A gateway is lost: the connection through it is ended, and the addresses are on these Nodes."""
         self.client.says("reset")
-        self.stands(places)
+        stands(self.lab, self.version, *places)
 
-    def stands(self, places: Mapping[str, str]) -> None:
+    def stands(self, *places: str) -> None:
         """The addresses are on these Nodes, or will be, and Pods leave with them as ever."""
-        wait_for("the addresses' Nodes", lambda: holders(self.lab) == places, seconds=60)
-        wait_for("both addresses", lambda: seen(self.lab) == SEEN, seconds=60)
+        stands(self.lab, self.version, *places)
+
+
+def stands(lab: Lab, version: int, *places: str) -> None:
+    """The two addresses are on these Nodes, or will be, and Pods leave with them."""
+    there = dict(zip(ADDRESSES[version], places, strict=True))
+    wait_for("the addresses' Nodes", lambda: holders(lab) == there, seconds=60)
+    left = dict(zip(PODS, ADDRESSES[version], strict=True))
+    wait_for("both addresses", lambda: seen(lab, version) == left, seconds=60)
 
 
 def holders(lab: Lab) -> dict[str, str]:
@@ -85,17 +92,20 @@ def takeovers(lab: Lab) -> list[str]:
     return lab.api.kubectl("get", "events", "-A", "-o", f"jsonpath={which}").splitlines()
 
 
-def seen(lab: Lab) -> dict[str, str]:
-    return {pod: source_of(lab, pod, 4) for pod in PODS}
+def seen(lab: Lab, version: int) -> dict[str, str]:
+    return {pod: source_of(lab, pod, version) for pod in PODS}
 
 
 @contextmanager
-def two_gateways(lab: Lab, lost: str, kept: str, inside: Mapping[str, list[str]]) -> Iterator[Way]:
+def two_gateways(
+    lab: Lab, version: int, lost: str, kept: str, inside: Mapping[str, list[str]]
+) -> Iterator[Way]:
     """The Egress with `lost` and `kept` as its gateways, for Pods whose namespaces `inside` leads to.
 
     The other one's Pod loses no byte of its stream until the block ends, and no datagram but to a tunnel in user space.
     """
-    pool = {"ipRanges": [{"start": LOST_IP, "end": KEPT_IP}], "nodeSelector": {}}
+    lost_ip, kept_ip = ADDRESSES[version]
+    pool = {"ipRanges": [{"start": lost_ip, "end": kept_ip}], "nodeSelector": {}}
     spec = {
         "appliedTo": {"podSelector": {"matchLabels": {"egress": "shop"}}},
         "externalIPPools": ["shop"] * 2,
@@ -108,9 +118,8 @@ def two_gateways(lab: Lab, lost: str, kept: str, inside: Mapping[str, list[str]]
     lab.api.apply(json.dumps(crd("ExternalIPPool", "shop", pool)))
     lab.api.apply(json.dumps(egress))
     lab.api.kubectl("label", "pod", *PODS, "egress=shop")
-    wait_for("two gateways", lambda: holders(lab) == {LOST_IP: lost, KEPT_IP: kept}, seconds=60)
-    wait_for("both addresses", lambda: seen(lab) == SEEN, seconds=60)
-    target, python, there = address(lab, 4), [sys.executable], namespace.path(lab.record, "outside")
+    stands(lab, version, lost, kept)
+    target, python, there = address(lab, version), [sys.executable], namespace.path(lab.record, "outside")
     outside = namespace.inside(there, python)
     subprocess.run(namespace.inside(there, ["nft", SILENCE]), check=True)
     with ExitStack() as stack:
@@ -126,12 +135,12 @@ def two_gateways(lab: Lab, lost: str, kept: str, inside: Mapping[str, list[str]]
         sender = run("kept", *inside[KEPT_POD], *python, traffic.__file__, "send", target)
         sender.says("connected")
         client = run("lost", *inside[LOST_POD], *python, "-c", CLIENT, target, str(PORT))
-        ended.says(LOST_IP)
-        yield Way(lab, client)
+        ended.says(lost_ip)
+        yield Way(lab, client, version)
         sent, arrived = sender.result(), server.result()
     print({"kept": sent | arrived})
     # a Node that waits long for a processor may itself be taken for dead; nothing else moves its address
-    if causes := [one for one in takeovers(lab) if f" {KEPT_IP} from {kept} " in one]:
+    if causes := [one for one in takeovers(lab) if f" {kept_ip} from {kept} " in one]:
         assert all(": dead: " in one for one in causes), causes
     else:
         # whenever links of its Node change, userspace OVS forgets its routes for a moment (docs/datapaths.md)
