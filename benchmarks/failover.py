@@ -108,7 +108,7 @@ def outage(lab: Lab, candidates: tuple[str, ...], *, bfd: bool) -> float:
     fault.inject(lab, gone, "power-on")
     # the kubelet waits longer before each start of a container that ended; not before that of a new Pod
     lab.api.kubectl("-n", "kube-system", "delete", agent_of(lab, gone), "--force", "--grace-period=0")
-    wait_for("the holder back", lambda: back(lab, gone), seconds=90)
+    wait_for("the holder back", lambda: back(lab, gone), seconds=300)
     return found
 
 
