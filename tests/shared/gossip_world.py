@@ -11,7 +11,7 @@ from antrea.features.egress.placement import Ring
 from antrea.outside.gossip.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from antrea.outside.gossip.machine import Packet
 
@@ -19,6 +19,8 @@ KEY = bytes(range(32))
 TICK = 0.05
 LATENCY = (0.0002, 0.002)
 """Seconds on the way, from and to."""
+NOTICED = (0.26, 0.45)
+"""Seconds after which one switch finds another one silent: three packets, 100 ms apart, and the way to the agent."""
 STREAM_TRIES = 0.2
 """What TCP waits before it sends again what was lost, at the least."""
 
@@ -89,6 +91,13 @@ class World:
         """Only members of one side hear each other; none: all do."""
         of = {name: number for number, side in enumerate(sides) for name in side}
         self.is_cut = lambda one, other: of.get(one) != of.get(other)
+
+    def sever(self, *sides: Collection[str]) -> None:
+        """Part them, and find switches of other sides down."""
+        self.part(*sides)
+        for side in sides:
+            for node in sorted({name for other in sides for name in other} - set(side)):
+                self.see(node, False, *sorted(side), within=NOTICED)
 
     def see(
         self,
@@ -188,6 +197,22 @@ class World:
 def acting(world: World) -> set[str]:
     """Who is with a majority, as far as it knows."""
     return {name for name, machine in world.machines.items() if machine.swim.majority.has}
+
+
+def overlap(world: World, majority: Collection[str], seconds: float) -> float:
+    """How much later the last of the others gives up than the first of a majority takes one of them for dead."""
+    since, end = len(world.events), world.now + seconds
+    gave_up = world.now
+    while world.now < end:
+        if acting(world) - set(majority):
+            gave_up = world.now
+        world.run(TICK / 5)
+    deaths = [
+        when
+        for when, who, whom, alive in world.events[since:]
+        if who in majority and whom not in majority and not alive
+    ]
+    return gave_up - min(deaths)
 
 
 def owners(world: World, address: str = "172.18.181.40") -> set[str]:

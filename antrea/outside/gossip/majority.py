@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from antrea.outside.gossip.suspicion import Timing
-    from antrea.outside.gossip.swim import Row
+    from antrea.outside.gossip.row import Row
 
 
 def is_majority(some: Collection[str], everyone: Collection[str]) -> bool:
@@ -33,13 +33,19 @@ class Majority:
         self._sure_at = now
         """When there was a majority of unsuspected members last."""
         self._sure = self._maybe = self._sole = True
-        """Whether these are a majority: unsuspected members, all living ones, this one."""
+        """Whether these are a majority: unsuspected members, all living ones that are not silent, this one."""
 
-    def count(self, me: str, rows: Mapping[str, Row], is_sure: Callable[[str], bool]) -> None:
-        """Members have changed; of some that live there is doubt."""
+    def count(
+        self,
+        me: str,
+        rows: Mapping[str, Row],
+        is_sure: Callable[[str], bool],
+        is_silent: Callable[[str], bool],
+    ) -> None:
+        """Members have changed; of some that live there is doubt, and some do not answer."""
         everyone = {me, *rows}
         sure = {me, *filter(is_sure, rows)}
-        maybe = {me, *(name for name, row in rows.items() if row.lives)}
+        maybe = {me, *(name for name, row in rows.items() if row.lives and not is_silent(name))}
         self._sure, self._maybe, self._sole = (is_majority(some, everyone) for some in (sure, maybe, {me}))
 
     def look(self, now: float) -> None:

@@ -36,6 +36,13 @@ class Rumour(msgspec.Struct, frozen=True, array_like=True):
     standing: Standing
     witness: Annotated[str, Meta(max_length=253)] = ""
 
+    @property
+    def says(self) -> str:
+        """Whose word it is."""
+        if self.standing == Standing.LEFT:
+            return "says goodbye"
+        return f"says {self.witness}" if self.witness else "says itself"
+
 
 class View(msgspec.Struct, frozen=True, array_like=True):
     """What `observer` sees of a member's switch by BFD; of one observer and member, the greater number wins."""

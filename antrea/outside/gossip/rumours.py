@@ -51,8 +51,8 @@ class Rumours:
         """Tell nothing of it any more."""
         self._told.pop(node, None)
 
-    def take(self, room: int, members: int) -> list[Rumour]:
-        """What fits into `room` bytes, told once more to one of `members`."""
+    def take(self, room: int, members: int, *, is_told: bool = True) -> list[Rumour]:
+        """What fits into `room` bytes, told once more to one of `members`, if that one counts."""
         if not self._told:
             return []
         most = often(members)
@@ -62,7 +62,7 @@ class Rumours:
                 continue
             room -= told.size
             found.append(told.rumour)
-            told.times += 1
+            told.times += is_told
             if told.times >= most:
                 self._done(told.rumour)
         return found

@@ -84,6 +84,16 @@ class Sights:
         """Whatever is known, for who knows nothing."""
         return tuple(view for held in self._views.values() for view in held.values())
 
+    @property
+    def lost(self) -> set[str]:
+        """Members whose switch this one saw, and sees no longer."""
+        return {node for node, held in self._views.items() if self._me in held and held[self._me].up is False}
+
+    def sees(self, node: str) -> bool:
+        """Whether this member sees its switch."""
+        view = self._views.get(node, {}).get(self._me)
+        return view is not None and view.up is True
+
     def __bool__(self) -> bool:
         """Whether there is anything to tell."""
         return bool(self._telling)

@@ -44,7 +44,10 @@ class Timing(msgspec.Struct, frozen=True):
     answer: float = 0.3
     """How long a member whose switch is down may take to show that it lives."""
     urgent: float = 0.1
-    """Between probes of such a member."""
+    """Between probes of such a member, or of all."""
+    doubt: float = 0.2
+    """How long most may leave it unanswered that all are asked, until this member holds itself for cut off; shorter than
+    `answer` and `suspicion_least`, after which the others act."""
     switch: float = 2.0
     """How long a switch may be down whose agent answers."""
     restart: float = 60.0

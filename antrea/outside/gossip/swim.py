@@ -7,12 +7,13 @@ the accused as well, who refutes it with a new incarnation.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from antrea.outside.gossip.majority import Majority
 from antrea.outside.gossip.message import Ack, Gossip, Ping, Relay, Rumour, Standing, Sync, size
+from antrea.outside.gossip.questions import Questions
+from antrea.outside.gossip.row import Row, place
 from antrea.outside.gossip.rumours import Rumours
 from antrea.outside.gossip.sight import Sights
 from antrea.outside.gossip.suspicion import Suspicion, Timing
@@ -27,6 +28,8 @@ ROOM = 1160
 """Bytes of names and rumours in a packet: with all headers it fits the least MTU of IPv6, 1280."""
 RELAYED_MOST = 1024
 """Pings at a time that go for others."""
+ASKED_MOST = 64
+"""Members at once. Where there are more, it takes longer to find out who is cut off."""
 SYNCS_PER_SECOND = 3
 TOLD_AT_ONCE = 64
 """Members that are told of a view before the next round of rumours."""
@@ -62,33 +65,11 @@ class Change(NamedTuple):
     """It said goodbye itself."""
 
 
-class Row:
-    """What is held of one peer; before anything is known of it, it is dead."""
-
-    __slots__ = ("heard", "incarnation", "place", "standing", "suspicion", "synced")
-
-    def __init__(self, name: str) -> None:
-        self.incarnation = -1
-        self.standing = Standing.DEAD
-        self.suspicion: Suspicion | None = None
-        self.heard = self.synced = float("-inf")
-        self.place = place(name)
-
-    @property
-    def lives(self) -> bool:
-        return self.standing <= Standing.SUSPECT
-
-
 class _Probe:
     __slots__ = ("again", "since", "target")
 
     def __init__(self, target: str, since: float) -> None:
         self.target, self.since, self.again = target, since, False
-
-
-def place(name: str) -> bytes:
-    """Where a member stands on the ring."""
-    return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
 class Swim:
@@ -105,8 +86,13 @@ class Swim:
         self.sights = Sights(me, timing)
         self._shown: set[str] = set()
         """Members that live in what `changes` said so far."""
-        self._asked: dict[str, float] = {}
-        """When a member whose switch is down was probed last."""
+        self._questions = Questions(timing, now)
+        self._doubted: set[str] = set()
+        """Members that may be lost, if it is not this one that is."""
+        self._silent: frozenset[str] = frozenset()
+        """Members that were asked because of them, and do not answer."""
+        self._deaths: dict[str, Rumour] = {}
+        """That others told of, of members of which there was no doubt before: they are asked first."""
         self._random = random
         self._timing = timing
         self._rumours = Rumours()
@@ -193,7 +179,7 @@ class Swim:
             self._overdue(now, number, probe)
         for number in [one for one, (_, _, until) in self._relayed.items() if until <= now]:
             del self._relayed[number]
-        for name in list(self._suspects):
+        for name in sorted(self._suspects):
             row = self.rows[name]
             is_over = row.suspicion and row.suspicion.ends <= now and not self._restarts(now, row, name)
             if is_over and not self._asks_itself(now, row, name):
@@ -201,9 +187,11 @@ class Swim:
         self._judge(now)
         if not self.left:
             self._start_probes(now)
+        self._ask(now)
+        self._believe(now)
         self._spread(now)
         if not self._is_counted:
-            self.majority.count(self.me, self.rows, self._is_sure)
+            self.majority.count(self.me, self.rows, self._is_sure, self._is_silent)
             self._is_counted = True
         self.majority.look(now)
 
@@ -219,14 +207,15 @@ class Swim:
         if rumour.standing == Standing.DEAD and row.lives and self._restarts(now, row, rumour.node):
             rumour = Rumour(rumour.node, rumour.incarnation, Standing.SUSPECT, rumour.witness)
         if (rumour.incarnation, rumour.standing) > (row.incarnation, row.standing):
-            is_doubtful = synced or now - row.heard < self._timing.period
-            if rumour.standing == Standing.DEAD and row.standing == Standing.ALIVE and is_doubtful:
-                # it is for the one spoken of to refute what we know, or what is old: nothing changes before
+            is_sudden = row.suspicion is None or now - row.suspicion.since < self._timing.answer
+            if rumour.standing == Standing.DEAD and row.lives and is_sudden:
+                # it may be old, or of those who were parted from it: it is for the one spoken of to refute it
+                self._deaths[rumour.node] = rumour
+                self._questions.ask(now, [rumour.node])
                 self._send(rumour.node, Gossip(self.incarnation, (rumour,)))
                 return
             first = row.incarnation < 0
-            says = f"says {rumour.witness}" if rumour.witness else "says itself"
-            self._set(now, row, rumour, "says goodbye" if rumour.standing == Standing.LEFT else says)
+            self._set(now, row, rumour, rumour.says)
             if synced and first:
                 self._rumours.forget(rumour.node)
         elif (
@@ -275,23 +264,44 @@ class Swim:
 
     def _judge(self, now: float) -> None:
         """By what most observers see, and whether the agent answers."""
-        before, timing = self.sights.aside, self._timing
-        down = dict(self.sights.look(now, self._is_current))
-        self._asked = {name: at for name, at in self._asked.items() if name in down}
-        for name, since in down.items():
+        before = self.sights.aside
+        for name, since in self.sights.look(now, self._is_current):
             row = self.rows.get(name)
             if row is None or not row.lives or row.heard > since:
                 continue
-            if now - since >= timing.answer:
+            if now - since >= self._timing.answer:
                 dead = Rumour(name, row.incarnation, Standing.DEAD, self.me)
                 self._set(now, row, dead, "neither its agent nor its switch gives a sign of life")
-            elif now - self._asked.get(name, since - timing.urgent) >= timing.urgent:
-                self._asked[name] = now
-                self._number += 1
-                self._send(name, Ping(self._number, self.incarnation))
-                self._send(name, Ping(self._number, self.incarnation), stream=True)
-        for name in before ^ self.sights.aside:
+            else:
+                self._questions.ask(now, [name])
+        for name in sorted(before ^ self.sights.aside):
             self._show(name, "its switch is down" if name in self.sights.aside else "its switch is up")
+
+    def _ask(self, now: float) -> None:
+        """Whoever is in doubt, and all if it may be this member that is cut off; what follows from no answer."""
+        lost = {name for name in self.sights.lost if name in self.rows and self.rows[name].lives}
+        # one suspect may as well be dead
+        doubted = lost | self._suspects if len(self._suspects) > 1 else lost
+        if doubted - self._doubted:
+            self._questions.ask(now, [*sorted(doubted), *self._some(ASKED_MOST)])
+        self._doubted = doubted
+        for name in self._questions.look(now, self.rows):
+            self._number += 1
+            ping = Ping(self._number, self.incarnation, self._telling(name))
+            self._send(name, ping)
+            self._send(name, ping, stream=True)
+        before, self._silent = self._silent, self._questions.silent(now, self._timing.doubt)
+        self._is_counted &= before == self._silent
+
+    def _believe(self, now: float) -> None:
+        """Deaths that others told of, if those spoken of were asked and do not answer."""
+        dead = self._questions.silent(now, self._timing.answer)
+        for name, rumour in list(self._deaths.items()):
+            row = self.rows.get(name)
+            if row is None or row.incarnation > rumour.incarnation or not self._questions.is_open(name):
+                del self._deaths[name]
+            elif name in dead:
+                self._set(now, row, rumour, rumour.says)
 
     def _show(self, name: str, why: str) -> None:
         """Say so if a member counts, or does so no longer."""
@@ -309,6 +319,10 @@ class Swim:
         """Not suspected, or only for an agent that restarts."""
         row = self.rows[name]
         return row.standing == Standing.ALIVE or (row.lives and self.sights.is_up(name, self._is_current))
+
+    def _is_silent(self, name: str) -> bool:
+        """Neither its agent answers, though all are asked, nor does this member see its switch."""
+        return name in self._silent and not self.sights.sees(name)
 
     def _restarts(self, now: float, row: Row, name: str) -> bool:
         """Whether its agent may be silent a while longer, since its switch is there."""
@@ -452,7 +466,11 @@ class Swim:
         if row.standing != Standing.ALIVE and row.incarnation >= 0:
             first = (Rumour(to, row.incarnation, row.standing),)
         room = ROOM - used - sum(map(size, first))
-        return (*first, *self._rumours.take(room, len(self.rows) + 1))
+        # one that may not hear it is not one that was told
+        return (
+            *first,
+            *self._rumours.take(room, len(self.rows) + 1, is_told=row.standing != Standing.SUSPECT),
+        )
 
     def _some(self, most: int, but: str = "") -> list[str]:
         living = self._living()[0]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
-from gossip_world import World
+from gossip_world import NOTICED, World, acting, overlap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.untraced
 
-NOTICED = (0.26, 0.45)
-"""Seconds after which one switch finds another one silent: three packets, 100 ms apart, and the way to the agent."""
 GONE = 1.0
 """Seconds from a power-off until all know, of three Nodes or more."""
 
@@ -136,6 +136,33 @@ def test_gossip_an_agent_that_comes_back_before_its_switch_is_seen_waits_for_tha
     world.until(
         lambda: acts(world, "node-3") and all(counts(world, name, "node-3") for name in rest), within=1
     )
+
+
+@pytest.mark.parametrize(("count", "least"), [(2, 1), (3, 1), (5, 1), (5, 2), (9, 4)])
+def test_gossip_a_minority_whose_switches_are_cut_off_gives_up_before_the_majority_takes_over(
+    count: int, least: int
+) -> None:
+    names = [f"node-{number}" for number in range(1, count + 1)]
+    # of two the first is the majority
+    for seed, minority in enumerate(list(combinations(names[1:], least))[:8]):
+        world = whole(count, seed)
+        rest = [name for name in names if name not in minority]
+        world.sever(minority, rest)
+        assert overlap(world, rest, 2) < 0
+        assert acting(world) == set(rest)
+
+
+def test_gossip_members_that_answer_though_no_switch_sees_another_act_on() -> None:
+    world = whole(5)
+    for _ in range(20):
+        for name in world.names:
+            world.see(name, False, within=NOTICED)
+        for _ in range(10):
+            world.run(0.1)
+            assert acting(world) == set(world.names)
+        for name in world.names:
+            world.see(name, True)
+        world.run(1)
 
 
 def test_gossip_one_observer_that_errs_changes_nothing() -> None:
