@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from antrea.outside.gossip.suspicion import Timing
     from antrea.outside.gossip.row import Row
+    from antrea.outside.gossip.suspicion import Timing
 
 
 def is_majority(some: Collection[str], everyone: Collection[str]) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from antrea.outside.gossip.suspicion import Timing
     from antrea.outside.gossip.row import Row
+    from antrea.outside.gossip.suspicion import Timing
 
 
 class _Question:
