@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gossip_world import World, acting, overlap, owners
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from antrea.outside.gossip.majority import is_majority
@@ -151,6 +151,7 @@ def test_gossip_a_member_that_is_cut_off_gives_up_before_anybody_takes_it_for_de
     ),
     st.integers(0, 1000),
 )
+@example([([4, 0, 2, 4, 1], 6.3), ([4, 4, 2, 3, 2], 7.1), ([1, 4, 3, 2, 3], 10.3)], 547)
 def test_gossip_an_address_has_one_owner_in_a_majority_and_none_in_a_minority(
     partitions: Sequence[tuple[Sequence[int], float]], seed: int
 ) -> None:
