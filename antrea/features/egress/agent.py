@@ -35,11 +35,12 @@ from antrea.features.egress.handover import given_up
 from antrea.features.egress.list_status import list_status
 from antrea.features.egress.lost import lost_elements, lost_rule, resets
 from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
+from antrea.features.egress.placement import MOST_SUBNETS
 from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
 from antrea.features.egress.relay import accepted_answers, relayed_answers, silent_address
 from antrea.features.egress.several import listed
 from antrea.features.egress.status import IP_ASSIGNED, egress_status
-from antrea.features.egress.subnet import MOST_TABLES, TABLE_POOL, mark_rule
+from antrea.features.egress.subnet import TABLE_POOL, mark_rule
 from antrea.features.external_ip_pool.address import canonical
 from antrea.features.feature import AgentFeature, Families
 from antrea.openflow.tables import EGRESS_MARK
@@ -102,7 +103,7 @@ FEATURE = AgentFeature(
     name="Egress",
     tables=tables,
     gate="Egress",
-    limits=((POOL, MOST), (TABLE_POOL, MOST_TABLES)),
+    limits=((POOL, MOST), (TABLE_POOL, MOST_SUBNETS)),
     watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", crd.Egress, Egress, egress_rows),),
     watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
     units=(

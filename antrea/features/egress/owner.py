@@ -19,6 +19,7 @@ from antrea.features.egress.bfd import UNITS as BFD_UNITS
 from antrea.features.egress.failback import stays_at
 from antrea.features.egress.placement import Wish, place
 from antrea.features.egress.spread import homes_of
+from antrea.features.egress.subnet import are_apart, name_of
 from antrea.features.external_ip_pool.pool import POOLS
 from antrea.features.feature import AgentFeature
 from antrea.features.grouping.selector import meets, requirements
@@ -78,6 +79,8 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
         return min(room if said is None else said, ROOM)
 
     rows = [egress for egress in facts.all(Egress) if egress.pool and egress.ip]
+    apart_pools = facts.all(PoolSelector) if are_apart(facts) else ()
+    subnets = {row.pool: name_of(row.gateway, row.prefix, row.vlan) for row in apart_pools if row.gateway}
     wishes = [
         Wish(
             egress.created,
@@ -87,6 +90,7 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
             egress.preferred,
             stays_at(egress),
             f"{egress.name} {is_ipv6(egress.ip)}" if egress.of else "",
+            subnets.get(egress.pool, ""),
         )
         for egress in rows
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 REPLICAS = 50
 RINGS = 64
 """Rings that are kept made: they cost about 2 ms per 100 Nodes."""
+MOST_SUBNETS = 20
+"""Of one Node, each with a routing table of its own. # parity: pkg/agent/types/net.go"""
 
 
 class Wish(NamedTuple):
@@ -37,6 +39,8 @@ class Wish(NamedTuple):
     """The Node that has it and keeps it as long as it can; empty: none."""
     apart: str = ""
     """Of these each is to have a Node of its own; empty: it does not matter."""
+    subnet: str = ""
+    """Where it lives; empty: in the Nodes' own."""
 
 
 class Home(NamedTuple):
@@ -92,27 +96,33 @@ def place(
 
     An address counts once on its Node, and has one, however many Egresses share it. An Egress whose pool is unknown is
     left out. What stays where it is comes before what is to be placed. `homes` are those of Wishes that are to be apart.
+    Room is for addresses and for MOST_SUBNETS.
     """
     held: dict[str, set[str]] = defaultdict(set)
+    subnets: dict[str, set[str]] = defaultdict(set)
     at: dict[tuple[str, str], str] = {}
     known = {pool: [frozenset(nodes) for nodes in groups if nodes] for pool, groups in pools.items()}
     order = [wish for wish in sorted(wishes) if wish.pool in known]
 
-    def has_room(node: str) -> bool:
-        return len(held[node]) < most(node)
+    def has_room(wish: Wish, node: str) -> bool:
+        known = subnets[node]
+        fits = not wish.subnet or wish.subnet in known or len(known) < MOST_SUBNETS
+        return fits and len(held[node]) < most(node)
 
     def put(wish: Wish, node: str) -> None:
         if node:
             at[wish.pool, wish.address] = node
             held[node].add(wish.address)
+            subnets[node] |= {wish.subnet} - {""}
 
     for wish in order:
         groups = known[wish.pool]
-        if wish.stays and groups and wish.stays in groups[0] and has_room(wish.stays):
+        if wish.stays and groups and wish.stays in groups[0] and has_room(wish, wish.stays):
             put(wish, at.get((wish.pool, wish.address), wish.stays))
     for wish in order:
         if (wish.pool, wish.address) not in at:
-            picks = (_pick(wish, group, has_room, homes.get(wish.name)) for group in known[wish.pool])
+            room = partial(has_room, wish)
+            picks = (_pick(wish, group, room, homes.get(wish.name)) for group in known[wish.pool])
             put(wish, next(filter(None, picks), ""))
     return {wish.name: at.get((wish.pool, wish.address), "") for wish in order}
 

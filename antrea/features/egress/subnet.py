@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "antrea-ext."
 TABLE_POOL: Final = "egress-table"
-MOST_TABLES: Final = 20
 FIRST_TABLE: Final = 101
 """# parity: pkg/agent/types/net.go MinEgressRouteTable"""
 RULE_PRIORITY: Final = 300
@@ -55,11 +54,21 @@ class Subnet(msgspec.Struct, frozen=True):
         return f"{PREFIX}{self.vlan}" if self.vlan else ""
 
 
+def are_apart(facts: Facts) -> bool:
+    """Whether pools may have a subnet of their own."""
+    gates = facts.get(EnabledGates)
+    return gates is not None and GATE in gates
+
+
+def name_of(gateway: str, prefix: int, vlan: int) -> str:
+    """Two pools with one subnet share its table, unless they leave it by different gateways."""
+    return f"{gateway}/{prefix} {vlan}"
+
+
 def subnet_of(facts: Facts, egress: Egress) -> Subnet | None:
     """None: the address is one of the Nodes' subnet."""
     pool = facts.get(PoolSelector, egress.pool) if egress.pool and egress.ip else None
-    gates = facts.get(EnabledGates)
-    if pool is None or not pool.gateway or gates is None or GATE not in gates:
+    if pool is None or not pool.gateway or not are_apart(facts):
         return None
     network = ip_interface(f"{egress.ip}/{pool.prefix}").network
     return Subnet(str(network), pool.prefix, pool.gateway, pool.vlan)
@@ -94,7 +103,7 @@ def route_entries(facts: Facts, subnet: Subnet, device: str) -> Iterator[Route]:
 
 def table_of(facts: Facts, subnet: Subnet) -> int:
     """One for each subnet of this Node."""
-    return FIRST_TABLE - 1 + facts.id(TABLE_POOL, f"{subnet.network} {subnet.vlan}")
+    return FIRST_TABLE - 1 + facts.id(TABLE_POOL, name_of(subnet.gateway, subnet.prefix, subnet.vlan))
 
 
 def mark_rule(facts: Facts, mark: EgressMark) -> Iterator[Rule]:

@@ -21,12 +21,14 @@ from antrea.facts.node import ThisNode
 from antrea.features.egress.agent import egress_row
 from antrea.features.egress.owner import FEATURE, NO_MAJORITY, NO_ROOM, pool_selector
 from antrea.features.egress.placement import Ring
+from antrea.features.gate import EnabledGates
 
 if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
 NAMES = ["n1", "n2", "n3"]
 POOL = PoolSelector("pool", (("egress", "=", ("yes",)),))
+GATES = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
 ADDRESS = "172.18.181.40"
 FIRST = Ring(NAMES).pick(ADDRESS)
 SECOND = Ring([name for name in NAMES if name != FIRST]).pick(ADDRESS)
@@ -148,6 +150,22 @@ def test_egress_owner_has_room_by_configuration_or_by_the_nodes_annotation() -> 
     assert sorted(row.node for row in agent.owners.values()) == ["", "n1", "n2", "n2", "n3"]
     agent.put(node("n3", most=0))
     assert sorted(row.node for row in agent.owners.values()) == ["", "", "n1", "n2", "n2"]
+
+
+def test_egress_owner_of_a_subnet_has_a_routing_table_left_for_it() -> None:
+    pools = [PoolSelector(f"p{n}", POOL.nodes, f"10.{n}.0.1", 24, 181) for n in range(21)]
+    rows = [Egress(f"e{n:02}", f"u{n}", f"10.{n}.0.9", f"p{n}", f"{n:02}") for n in range(21)]
+    others = [node(name, labelled=False) for name in NAMES[1:]]
+    agent = Agent("n1", GATES, *pools, *rows, *others)
+    agent.facts.drop(Egress, "web")
+    expected = {row.name: EgressOwner(row.name, "n1") for row in rows}
+    assert agent.owners == expected | {"e20": EgressOwner("e20", "", NO_ROOM)}
+    agent.put(node("n2"))
+    assert agent.owners.keys() == expected.keys()
+    assert {row.node for row in agent.owners.values()} == {"n1", "n2"}
+    # without the gate all of them are of the Nodes' own subnet
+    agent.put(node("n2", labelled=False), EnabledGates("agent", frozenset({"Egress"})))
+    assert agent.owners == expected
 
 
 def test_egress_owner_is_a_preferred_node_or_who_has_it_if_it_stays() -> None:

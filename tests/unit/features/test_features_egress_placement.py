@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antrea.features.egress.placement import Ring, Wish, place
+from antrea.features.egress.placement import MOST_SUBNETS, Ring, Wish, place
 
 NODES = [f"w{number}" for number in range(100)]
 ADDRESSES = [f"10.{number // 250}.7.{number % 250}" for number in range(1000)]
@@ -64,6 +64,29 @@ def test_placement_counts_an_address_that_two_egresses_share_once() -> None:
     ]
     found = place(wishes, {"pool": [["a"]]}, lambda _: 1)
     assert found == {"first": "a", "second": "a", "third": ""}
+
+
+def test_placement_fills_a_node_with_twenty_subnets_and_looks_for_another_one_for_the_next() -> None:
+    wishes = [
+        Wish(
+            f"{number:02}", f"{half}{number}", f"10.{number}.0.{half}", "pool", subnet=f"10.{number}.0.1/24 0"
+        )
+        for number in range(25)
+        for half in (2, 3)
+    ]
+    alone = place(wishes, {"pool": [["a"]]}, plenty)
+    assert [alone[f"{half}{number}"] for number in (19, 20) for half in (2, 3)] == ["a", "a", "", ""]
+    full = [*wishes[:40], Wish("99", "late", "10.3.0.4", "pool", subnet="10.3.0.1/24 0")]
+    assert {*place([*full, *wishes[40:]], {"pool": [["a"]]}, plenty).values()} == {"a", ""}
+    assert place(full, {"pool": [["a"]]}, plenty)["late"] == "a"
+    both = place(wishes, {"pool": [["a", "b"]]}, plenty)
+    subnets = {node: {wish.subnet for wish in wishes if both[wish.name] == node} for node in both.values()}
+    assert {node: len(found) <= MOST_SUBNETS for node, found in subnets.items()} == {"a": True, "b": True}
+    # what stays has a table already, and the Nodes' own subnet needs none
+    stays = [wish._replace(stays="a") for wish in wishes[-2:]]
+    plain = Wish("99", "plain", "10.99.0.1", "pool")
+    found = place([*wishes[:-2], *stays, plain], {"pool": [["a"]]}, plenty)
+    assert [found[name] for name in ("219", "224", "plain")] == ["", "a", "a"]
 
 
 def test_placement_leaves_an_egress_of_an_unknown_pool_alone() -> None:
