@@ -15,8 +15,9 @@ from ipaddress import (
     IPv6Interface,
     ip_address,
     ip_interface,
+    ip_network,
 )
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Address = IPv4Address | IPv6Address
+NOBODYS: Final = tuple(
+    (kind, ip_network(cidr))
+    for kind, cidr in (
+        ("unspecified", "0.0.0.0/8"),
+        ("loopback", "127.0.0.0/8"),
+        ("multicast", "224.0.0.0/4"),
+        ("broadcast", "255.255.255.255/32"),
+        ("unspecified", "::/128"),
+        ("loopback", "::1/128"),
+        ("IPv4-mapped", "::ffff:0:0/96"),
+        ("link-local", "fe80::/10"),
+        ("multicast", "ff00::/8"),
+    )
+)
+"""Addresses with which no Node can send to outside."""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -41,6 +57,20 @@ class Span(msgspec.Struct, frozen=True):
 
     def holds(self, address: Address) -> bool:
         return self.family == address.version and self.first <= int(address) <= self.last
+
+
+def alone(address: Address) -> Span:
+    """The range of one address."""
+    return Span(str(address), address.version, int(address), int(address))
+
+
+def nobodys(one: Span) -> str:
+    """Which of its addresses are of no use outside; empty: none."""
+    for kind, network in NOBODYS:
+        first, last = int(network[0]), int(network[-1])
+        if one.overlaps(Span("", network.version, first, last)):
+            return f"{kind} addresses ({network}), with which no Node can send"
+    return ""
 
 
 def prefix(cidr: str) -> IPv4Interface | IPv6Interface:

@@ -68,6 +68,8 @@ done
 PODS = "/api/v1/namespaces/default/pods"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 MERGE = "application/merge-patch+json"
+TOGETHER = 40
+"""Pods that are being connected at a time."""
 CHANGE_SECONDS = 0.02
 """Between two changes of others."""
 
@@ -78,23 +80,20 @@ def target(lab: Lab) -> Iterator[str]:
         yield found["listener"]
 
 
-def test_no_packet_of_twenty_starting_pods_gets_past_the_policies_that_come_just_before_them(
-    lab: Lab, target: str
-) -> None:
-    with others_change(lab):
-        starts(lab, target, [f"start-{number}" for number in range(20)])
-
-
-@pytest.mark.wide
-def test_no_packet_of_a_thousand_starting_pods_gets_past_the_policies_that_come_just_before_them(
-    lab: Lab, target: str
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("number", [200, pytest.param(1000, marks=pytest.mark.wide)])
+def test_no_packet_of_starting_pods_gets_past_the_policies_that_come_just_before_them(
+    lab: Lab, target: str, number: int
 ) -> None:
     seconds: list[float] = []
     with others_change(lab):
-        for turn in range(50):
-            seconds += starts(lab, target, [f"start-{turn}-{number}" for number in range(20)])
+        for turn in range(number // TOGETHER):
+            began = time.monotonic()
+            seconds += starts(lab, target, [f"start-{turn}-{place}" for place in range(TOGETHER)])
             cuts = statistics.quantiles(seconds, n=100)
-            print(f"{len(seconds)} starts, from Pod to network: p50 {cuts[49]:.3f} s, p99 {cuts[98]:.3f} s")
+            print(
+                f"{len(seconds)} starts, from Pod to network: p50 {cuts[49]:.3f} s, p99 {cuts[98]:.3f} s, turn {time.monotonic() - began:.1f}"
+            )
 
 
 def starts(lab: Lab, target: str, names: list[str]) -> list[float]:

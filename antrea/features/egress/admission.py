@@ -7,23 +7,26 @@ parity: pkg/controller/egress/validate.go
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from antrea.apis.annotation import PREFERRED_NODES
 from antrea.apis.crd.egress import Egress, EgressStatus
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
-from antrea.facts.family import is_ipv6
 from antrea.features.admission import Find, Patch, Warn, Webhook
 from antrea.features.egress.bandwidth import KILO, MOST
+from antrea.features.egress.destination import check_destinations
 from antrea.features.egress.places import Place, check_lists, places
 from antrea.features.egress.preference import doubts
+from antrea.features.external_ip_pool.address import read
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
+from antrea.features.ip_range import alone, nobodys
 from antrea.features.quantity import fault, whole
+from antrea.features.selector_doubt import selector_doubts
 
 if TYPE_CHECKING:
-    from antrea.apis.crd.egress import Bandwidth, Destinations
+    from antrea.apis.crd.egress import Bandwidth, EgressSpec
     from antrea.engine import Facts
     from antrea.features.admission import Review, Steps
 
@@ -41,11 +44,13 @@ def validate_egress(facts: Facts, review: Review[Egress]) -> Steps:
         is_new = old is None or old.bandwidth != spec.bandwidth
         yield from _check_bandwidth(egress.metadata.name, spec.bandwidth, is_new=is_new)
     if spec.destinations is not None:
-        yield from _check_destinations(spec.destinations, spec.egress_ip)
-    before = {place.named: place for place in places(old)} if old is not None else {}
+        yield from check_destinations(spec.destinations, spec.egress_ip)
+    before = {place.named for place in places(old)} if old is not None else set()
     for place in places(spec):
-        if place.address and place.pool and place.named not in before:
-            yield from _check_in_pool(facts, place)
+        if place.address and place.named not in before:
+            yield from _check_address(facts, place)
+    if old != spec:
+        yield from _spec_doubts(spec)
     before_that = review.old.metadata.annotations if review.old is not None else {}
     if egress.metadata.annotations != before_that:
         pooled = next((place.pool for place in places(spec) if place.pool), "")
@@ -80,19 +85,23 @@ def _check_bandwidth(name: str, bandwidth: Bandwidth, *, is_new: bool) -> Steps:
         )
 
 
-def _check_destinations(wanted: Destinations, address: str) -> Steps:
-    """A field of our own."""
-    for field, cidrs in (("cidrs", wanted.cidrs), ("except", wanted.except_)):
-        for number, cidr in enumerate(cidrs):
-            path = f"spec.destinations.{field}[{number}]"
-            try:
-                network = ip_network(cidr, strict=False)
-            except ValueError as why:
-                raise Invalid(path, f"invalid cidr {cidr}") from why
-            if address and is_ipv6(address) != is_ipv6(cidr):
-                yield Warn(f"{path}: {network} is not of the family of {address}, it changes nothing")
-    if wanted.cidrs and address and all(is_ipv6(cidr) != is_ipv6(address) for cidr in wanted.cidrs):
-        yield Warn(f"spec.destinations.cidrs: none is of the family of {address}, so nothing leaves with it")
+def _spec_doubts(spec: EgressSpec) -> Steps:
+    if not any(place.address or place.pool for place in places(spec)):
+        yield Warn(
+            "spec: names neither an address nor an ExternalIPPool to be given one of, so it does nothing"
+        )
+    yield from selector_doubts(spec)
+
+
+def _check_address(facts: Facts, place: Place) -> Steps:
+    """Beyond upstream, which looks at addresses of pools alone."""
+    if place.pool:
+        yield from _check_in_pool(facts, place)
+    address = read(place.address)
+    if address is None:
+        raise Invalid(place.address_field, f"IP {place.address} is not valid")
+    if why := nobodys(alone(address)):
+        raise Invalid(place.address_field, f"IP {place.address} is one of {why}")
 
 
 def _check_in_pool(facts: Facts, place: Place) -> Steps:
@@ -115,7 +124,7 @@ WEBHOOKS = (
     Webhook(
         "egressvalidator.antrea.io", "/validate/egress", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1beta1",),
         "egresses", "Cluster", Egress,
-        "lists of addresses and pools fit each other; bandwidth in quantities, destinations in CIDRs; a new address lies in a pool that exists; warns of annotations that do nothing",
+        "lists of addresses and pools fit each other; bandwidth in quantities, destinations in CIDRs; a new address is one that a Node can send with, in a pool that exists; warns of annotations, selectors and destinations that do nothing",
         validate=validate_egress, gates=("Egress",),
     ),
     # a mutating one, because those that validate see the object after the API server has dropped its status

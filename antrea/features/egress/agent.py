@@ -6,7 +6,6 @@ parity: pkg/agent/controller/egress/egress_controller.go, pkg/agent/openflow/egr
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from antrea.apis.annotation import FAILBACK
@@ -43,6 +42,7 @@ from antrea.features.egress.status import IP_ASSIGNED, egress_status
 from antrea.features.egress.subnet import TABLE_POOL, mark_rule
 from antrea.features.external_ip_pool.address import canonical
 from antrea.features.feature import AgentFeature, Families
+from antrea.features.ip_range import prefix
 from antrea.openflow.tables import EGRESS_MARK
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def egress_pod(egress: str, member: GroupMember) -> EgressPod:
 
 def _networks(cidrs: tuple[str, ...]) -> tuple[str, ...]:
     """As flows name them, each once."""
-    return tuple(dict.fromkeys(str(ip_network(cidr, strict=False)) for cidr in cidrs))
+    return tuple(dict.fromkeys(str(prefix(cidr).network) for cidr in cidrs))
 
 
 def egress_rows(found: crd.Egress) -> tuple[Egress, ...]:

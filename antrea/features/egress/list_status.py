@@ -12,7 +12,6 @@ from antrea.apis.status import Items, Status
 from antrea.facts.egress import Egress, EgressMark, EgressOwner
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.bandwidth import limit_conditions
-from antrea.features.egress.duplicate import other_host, sentence
 from antrea.features.egress.failback import failback_word
 from antrea.features.egress.handover import is_awaited, is_ours
 from antrea.features.egress.status import (
@@ -22,6 +21,7 @@ from antrea.features.egress.status import (
     IP_ASSIGNED,
     failed,
     holder_fields,
+    not_taken,
     teller,
 )
 from antrea.features.egress.trouble import shared_conditions, troubles
@@ -42,14 +42,11 @@ def list_status(facts: Facts, first: Egress) -> Iterator[Status]:
     speaks = teller(facts, first, node.name) == node.name
     if not speaks:
         lost = {}
-    taken = {
-        row.ip: sentence(row.ip, mac)
+    lost |= {
+        row.ip: why
         for row in rows
-        if is_ours(facts, row, node)
-        and (mac := other_host(facts, row))
-        and not facts.get(LocalAddress, row.ip)
+        if not facts.get(LocalAddress, row.ip) and (why := not_taken(facts, row, node))
     }
-    lost |= taken
     here = {row.ip for row in rows if _is_here(facts, row, node)}
     items = {row.ip: _item(facts, row, node, here) for row in rows if row.ip in here or row.ip in lost}
     conditions = _conditions(facts, rows, lost, node)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.facts.egress import EgressMark, EgressOwner
+from antrea.facts.lacking import Lacking
 from antrea.facts.member import Member, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
+from antrea.features.egress.address import held_address
 from antrea.features.egress.bandwidth import limit_conditions
 from antrea.features.egress.duplicate import CONFLICT, conflict_conditions, other_host, sentence
 from antrea.features.egress.failback import failback_conditions
@@ -60,10 +62,20 @@ def egress_status(facts: Facts, egress: Egress) -> Iterator[Status]:
         waits = failback_conditions(facts, egress, owner)
         router = gateway_conditions(facts, egress, node.name)
         yield said(egress, node.name, node.name, ASSIGNED, *conflict, *router, *waits, *limits)
-    elif not here and (mac := other_host(facts, egress) if owner.node == node.name else ""):
-        yield said(egress, node.name, "", failed(sentence(egress.ip, mac)), *conflict)
+    elif not here and (why := not_taken(facts, egress, node)):
+        yield said(egress, node.name, "", failed(why), *conflict)
     elif not owner.node and teller(facts, egress, node.name) == node.name:
         yield said(egress, node.name, "", failed(owner.why))
+
+
+def not_taken(facts: Facts, egress: Egress, node: ThisNode) -> str:
+    """Why an address is not here that this Node is to hold; empty: nothing is known against it."""
+    if not is_ours(facts, egress, node):
+        return ""
+    if mac := other_host(facts, egress):
+        return sentence(egress.ip, mac)
+    lacking = facts.get(Lacking, f"{held_address.__name__} {egress.key}")
+    return f"Node {node.name} cannot take {egress.ip}: {lacking.why}" if lacking else ""
 
 
 def _of_the_dead(facts: Facts, egress: Egress) -> tuple[Condition, ...]:

@@ -1,21 +1,26 @@
 """What an ExternalIPPool may hold: ranges of one subnet that overlap with no other, of any pool.
 
+Beyond upstream, a new range has only addresses with which a Node can send, and a new gateway is one that a router can have.
+
 parity: pkg/controller/externalippool/validate.go
 """
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_interface
 from typing import TYPE_CHECKING
 
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
-from antrea.features.admission import Webhook
+from antrea.features.admission import Warn, Webhook
 from antrea.features.external_ip_pool.pool import WATCHED, PoolRow, pool_row, spans_of
-from antrea.features.ip_range import Taken, check_inside, check_kept, subnet
+from antrea.features.ip_range import Taken, alone, check_inside, check_kept, nobodys, subnet
+from antrea.features.selector_doubt import selector_doubts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
+    from antrea.apis.crd.pool import ExternalIPPoolSpec, SubnetInfo
     from antrea.engine import Facts
     from antrea.features.admission import Review, Steps
     from antrea.features.ip_range import Span
@@ -31,9 +36,45 @@ def validate_pool(facts: Facts, review: Review[ExternalIPPool]) -> Steps:
     spans = spans_of(spec.ip_ranges)
     check_inside(spans, within)
     _check_alone(facts, review.new.metadata.name, spans)
+    before = pool_row(review.before).spans if review.old is not None else ()
     if review.operation == "UPDATE":
-        check_kept(pool_row(review.before).spans, spans)
-    yield from ()
+        check_kept(before, spans)
+    _check_useful(spans, before)
+    old = review.old.spec if review.old is not None else None
+    if info and (old is None or old.subnet_info != info):
+        _check_gateway(info)
+    if old != spec:
+        yield from _doubts(spec, spans)
+
+
+def _check_useful(spans: Sequence[Span], before: Collection[Span]) -> None:
+    for index, one in enumerate(spans):
+        if one not in before and (why := nobodys(one)):
+            raise Invalid(f"spec.ipRanges[{index}]", f"range [{one.text}] has {why}")
+
+
+def _check_gateway(info: SubnetInfo) -> None:
+    found = ip_interface(f"{info.gateway}/{info.prefix_length}")
+    path = "spec.subnetInfo.gateway"
+    if why := nobodys(alone(found.ip)):
+        raise Invalid(path, f"{info.gateway} is one of {why}")
+    ends = (found.network.network_address, found.network.broadcast_address)
+    if found.version == 4 and info.prefix_length < 31 and found.ip in ends:
+        raise Invalid(
+            path, f"{info.gateway} is the first or last address of {found.network}: no router has it"
+        )
+
+
+def _doubts(spec: ExternalIPPoolSpec, spans: Sequence[Span]) -> Iterator[Warn]:
+    if not spans:
+        yield Warn("spec.ipRanges: is empty, so the pool has no address to give")
+    gateway = spec.subnet_info and ip_address(spec.subnet_info.gateway)
+    for index, one in enumerate(spans):
+        if gateway and one.holds(gateway):
+            yield Warn(
+                f"spec.subnetInfo.gateway: {gateway} lies in spec.ipRanges[{index}]: no Egress is given it"
+            )
+    yield from selector_doubts(spec)
 
 
 def _check_alone(facts: Facts, name: str, spans: Sequence[Span]) -> None:
@@ -53,7 +94,7 @@ WEBHOOKS = (
     Webhook(
         "externalippoolvalidator.antrea.io", "/validate/externalippool", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1beta1",), "externalippools", "Cluster", ExternalIPPool,
-        "ranges of one family each, inside the subnet, overlapping with none of any pool; none may go or change",
+        "ranges of one family each, inside the subnet, overlapping with none of any pool, of addresses that Nodes can send with; none may go or change; warns of selectors that select nothing",
         validate=validate_pool, gates=("Egress", "ServiceExternalIP"), reads=(PoolRow,), anew=WATCHED,
     ),
 )  # fmt: skip

@@ -49,7 +49,7 @@ def first(facts: Facts, pool: str, address: str) -> str:
 
 
 def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:
-    """To each seeker what it was promised, or else, the oldest first, the lowest address that nobody names."""
+    """To each seeker what it was promised, or else, the oldest first, the lowest address that nobody names, nor the router has."""
     seekers = facts.by(Seeker, "pool", pool.name)
     if not seekers:
         return  # and is not woken by those that have theirs
@@ -58,7 +58,7 @@ def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:
         row = facts.get(Taken, Taken(family, number).key)
         return frozenset(row.parts if row else ())
 
-    left = free(pool.spans, block)
+    left = (address for address in free(pool.spans, block) if address != pool.gateway)
     for seeker in sorted(seekers, key=lambda row: (row.since, row.owner)):
         promised = facts.by(Named, "promised", seeker.owner)
         address = promised[0].address if promised else next(left, "")

@@ -8,6 +8,7 @@ from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
 from antrea.facts.fact import Fact
 from antrea.features.admission import Watched
+from antrea.features.external_ip_pool.address import canonical
 from antrea.features.ip_range import Span, span
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class PoolRow(Fact, frozen=True):
     spans: tuple[Span, ...]
     uid: str = ""
     generation: int = 0
+    gateway: str = ""
+    """Router of its subnet, which nobody is given; empty: none."""
     unanswered: bool = False
     """Whether its status tells of a gateway that does not answer."""
 
@@ -47,8 +50,9 @@ def pool_row(pool: ExternalIPPool) -> PoolRow:
         except Invalid:
             # it was stored before ranges were checked: nothing can lie in it
             continue
-    meta = pool.metadata
-    return PoolRow(meta.name, tuple(spans), meta.uid, meta.generation, bool(pool.status.conditions))
+    meta, subnet = pool.metadata, pool.spec.subnet_info
+    gateway = canonical(subnet.gateway) if subnet else ""
+    return PoolRow(meta.name, tuple(spans), meta.uid, meta.generation, gateway, bool(pool.status.conditions))
 
 
 WATCHED = (Watched(POOLS, ExternalIPPool, PoolRow, pool_row),)

@@ -26,10 +26,12 @@ from antrea.features.network_policy.tier import NamespacedTierUse, TierRow, Tier
 GROUP, VERSIONS, GATES = "crd.antrea.io", ("v1beta1",), ("AntreaPolicy",)
 _POLICY_RULES = (
     "the tier exists and suits the actions; names of rules are unique; appliedTo, peers, ports and protocols fit"
-    " together; warns of labels too long for the kernel's log"
+    " together; warns of ports and selectors that match otherwise than they look, and of labels too long for the kernel's log"
 )
 _NAME_RULES = "names unnamed rules, fills in the tier application"
-_GROUP_RULES = "one way to choose members; valid labels and CIDRs; children have no children"
+_GROUP_RULES = (
+    "one way to choose members; valid labels and CIDRs; children have no children; warns of selectors that select nothing"
+)
 
 WEBHOOKS = (
     Webhook(

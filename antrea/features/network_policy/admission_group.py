@@ -14,6 +14,7 @@ from antrea.facts.fact import Fact
 from antrea.features.admission import Watched
 from antrea.features.network_policy.admission_peer import check_block, check_labels, fields_set, interface
 from antrea.features.network_policy.tier import CRD
+from antrea.features.selector_doubt import selector_doubts
 
 if TYPE_CHECKING:
     from typing import Any
@@ -47,7 +48,7 @@ def validate_cluster_group(facts: Facts, review: Review[ClusterGroup]) -> Steps:
     ways = "podSelector, nodeSelector, externalEntitySelector, serviceReference, ipBlock, ipBlocks or childGroups"
     _check_spec(review.new.spec, f"At most one of {ways} can be set for a ClusterGroup")
     _check_children(facts, GroupRow, review.new)
-    yield from ()
+    yield from selector_doubts(review.new.spec)
 
 
 def validate_group(facts: Facts, review: Review[Group]) -> Steps:
@@ -55,7 +56,7 @@ def validate_group(facts: Facts, review: Review[Group]) -> Steps:
     ways = "podSelector, externalEntitySelector, serviceReference, ipBlocks or childGroups"
     _check_spec(review.new.spec, f"At most one of {ways} can be set for a Group")
     _check_children(facts, NamespacedGroupRow, review.new)
-    yield from ()
+    yield from selector_doubts(review.new.spec)
 
 
 def _check_spec(spec: GroupSpec, several: str) -> None:

@@ -17,6 +17,7 @@ from antrea.features.network_policy.admission_rule import (
     check_l7,
     check_multicast,
     check_ports,
+    port_doubts,
 )
 from antrea.features.network_policy.admission_unbuilt import unbuilt_parts
 from antrea.features.network_policy.rule_name import rule_name
@@ -28,6 +29,7 @@ from antrea.features.network_policy.tier import (
     TierRow,
     tier_path,
 )
+from antrea.features.selector_doubt import selector_doubts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,6 +67,8 @@ def validate_policy(facts: Facts, review: Review[ClusterNetworkPolicy] | Review[
     check_l7(facts, spec.ingress, spec.egress)
     check_ports(spec.ingress, spec.egress)
     yield from _long_labels(spec)
+    yield from port_doubts(spec.ingress, spec.egress)
+    yield from selector_doubts(spec)
     yield from unbuilt_parts(spec)
 
 

@@ -6,11 +6,12 @@ validateL7Protocols, validatePort
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid
-from antrea.features.admission import Installation
+from antrea.features.admission import Installation, Warn
 from antrea.features.network_policy.admission_peer import interface
 
 if TYPE_CHECKING:
@@ -116,13 +117,43 @@ def _check_below_http(rule: Rule, path: str) -> None:
 
 
 def check_ports(ingress: Sequence[Rule], egress: Sequence[Rule]) -> None:
-    """Ranges of ports have both ends, in order. Raises Invalid."""
+    """Ports are 16 bits; ranges of them have both ends, in order. Raises Invalid."""
     for path, rule in _rules(ingress, egress):
         for index, port in enumerate(rule.ports):
             _check_port(port, f"{path}.ports[{index}]")
 
 
+MOST_PORT = 65535
+NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
+
+
+def port_doubts(ingress: Sequence[Rule], egress: Sequence[Rule]) -> Iterator[Warn]:
+    """Ports that match other packets than their author may think."""
+    for path, rule in _rules(ingress, egress):
+        for index, port in enumerate(rule.ports):
+            at = f"{path}.ports[{index}].port"
+            if port.port == 0:
+                yield Warn(f"{at}: 0 means every port")
+            elif isinstance(port.port, str) and port.port.isdigit():
+                yield Warn(f"{at}: {port.port!r} is the name of a port; its number is written without quotes")
+            elif isinstance(port.port, str) and not NAME.fullmatch(port.port):
+                yield Warn(f"{at}: no container's port has the name {port.port!r}, so it matches nothing")
+
+
+def _check_number(number: object, path: str) -> None:
+    """Beyond upstream, which stores it, and whose agents fail with it."""
+    if isinstance(number, int) and not 0 <= number <= MOST_PORT:
+        raise Invalid(path, f"{number} is no port: it must be 1 to {MOST_PORT}")
+
+
 def _check_port(port: RulePort, path: str) -> None:
+    for name, number in (
+        ("port", port.port),
+        ("endPort", port.end_port),
+        ("sourcePort", port.source_port),
+        ("sourceEndPort", port.source_end_port),
+    ):
+        _check_number(number, f"{path}.{name}")
     if port.end_port is not None:
         where = f"{path}.endPort"
         if port.port is None:

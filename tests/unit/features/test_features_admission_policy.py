@@ -64,6 +64,36 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         "spec.ingress[1].action: `Pass` action should not be set for Baseline Tier policy rules",
     ),
     "pass above the baseline": (spec([{"action": "Pass"}], tier="application"), OK),
+    "a port above all": (
+        ports(port=65536),
+        "spec.ingress[0].ports[0].port: 65536 is no port: it must be 1 to 65535",
+    ),
+    "a port below all": (ports(port=-1), "spec.ingress[0].ports[0].port: -1 is no port: it must be 1 to 65535"),
+    "a range that ends above all": (
+        ports(port=80, endPort=70000),
+        "spec.ingress[0].ports[0].endPort: 70000 is no port: it must be 1 to 65535",
+    ),
+    "a source port above all": (
+        ports(sourcePort=65536),
+        "spec.ingress[0].ports[0].sourcePort: 65536 is no port: it must be 1 to 65535",
+    ),
+    "port 0": (ports(port=0), f"{OK}; spec.ingress[0].ports[0].port: 0 means every port"),
+    "a number in quotes": (
+        ports(port="80"),
+        f"{OK}; spec.ingress[0].ports[0].port: '80' is the name of a port; its number is written without quotes",
+    ),
+    "a name that no port has": (
+        ports(port="http s"),
+        f"{OK}; spec.ingress[0].ports[0].port: no container's port has the name 'http s', so it matches nothing",
+    ),
+    "a port's name": (ports(port="http-2"), OK),
+    "a selector of no value": (
+        spec([{"from": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}]}]),
+        (
+            f"{OK}; spec.ingress[0].from[0].podSelector.matchExpressions[0].values:"
+            " In without values: nothing is selected"
+        ),
+    ),
     "names used twice": (
         spec([{"name": "a"}], [{}, {"name": "a"}]),
         "spec.egress[1].name: rules names must be unique within the policy",

@@ -21,7 +21,7 @@ from antrea.features.ip_range import Span, Taken, check_inside
 if TYPE_CHECKING:
     from types import FrameType
 
-INFO = {"gateway": "10.5.0.1", "prefixLength": 24}
+INFO = {"gateway": "10.5.0.254", "prefixLength": 24}
 NET = {"cidr": "10.5.0.0/28"}
 SOME = {"start": "10.5.0.20", "end": "10.5.0.29"}
 
@@ -37,7 +37,7 @@ def external(*ranges: dict[str, Any], info: dict[str, Any] | None = None) -> dic
 OTHER = pool_row(msgspec.convert(named(external({"cidr": "10.6.0.0/30"}), "other"), ExternalIPPool))
 RANGES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
     "good ones": ([NET, SOME], INFO, OK),
-    "of IPv6": ([{"cidr": "fd00::/120"}], {"gateway": "fd00::1", "prefixLength": 64}, OK),
+    "of IPv6": ([{"cidr": "fd00::/120"}], {"gateway": "fd00::ffff", "prefixLength": 64}, OK),
     "no gateway": ([NET], {"gateway": "x", "prefixLength": 24}, "spec.subnetInfo.gateway: invalid gateway address x"),
     "a host's prefix": (
         [NET], {"gateway": "10.5.0.1", "prefixLength": 32}, "spec.subnetInfo.prefixLength: invalid prefixLength 32",
@@ -59,7 +59,7 @@ RANGES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
     "outside": (
         [NET, {"start": "10.5.0.250", "end": "10.5.1.1"}],
         INFO,
-        "spec.ipRanges[1]: range [10.5.0.250-10.5.1.1] must be a strict subset of the subnet 10.5.0.1/24",
+        "spec.ipRanges[1]: range [10.5.0.250-10.5.1.1] must be a strict subset of the subnet 10.5.0.254/24",
     ),
     "overlapping": (
         [NET, SOME, {"cidr": "10.5.0.8/30"}],
@@ -92,6 +92,47 @@ def test_pools_of_external_addresses_do_not_overlap() -> None:
         "spec.ipRanges[1]: range [10.6.0.3-10.6.0.3] overlaps with range [10.6.0.0/30] of ExternalIPPool other",
         OK,
     )
+
+
+def test_a_pool_has_addresses_with_which_nodes_can_send_and_a_gateway_that_a_router_can_have() -> None:
+    def said(info: dict[str, Any] | None, *ranges: dict[str, Any]) -> str:
+        return World().decide("/validate/externalippool", named(external(*ranges, info=info)))
+
+    useless = {
+        "0.0.0.0/0": "unspecified addresses (0.0.0.0/8)",
+        "127.7.0.0/24": "loopback addresses (127.0.0.0/8)",
+        "255.255.255.0/24": "broadcast addresses (255.255.255.255/32)",
+        "fe80::/64": "link-local addresses (fe80::/10)",
+        "::ffff:10.0.0.0/120": "IPv4-mapped addresses (::ffff:0:0/96)",
+    }
+    for cidr, what in useless.items():
+        assert said(None, {"cidr": cidr}) == (
+            f"spec.ipRanges[0]: range [{cidr}] has {what}, with which no Node can send"
+        )
+    gateways = {
+        "10.5.0.0": "10.5.0.0 is the first or last address of 10.5.0.0/24: no router has it",
+        "10.5.0.255": "10.5.0.255 is the first or last address of 10.5.0.0/24: no router has it",
+    }
+    for gateway, why in gateways.items():
+        assert said({"gateway": gateway, "prefixLength": 24}, SOME) == f"spec.subnetInfo.gateway: {why}"
+    inside = said({"gateway": "10.5.0.21", "prefixLength": 24}, NET, SOME)
+    assert inside == (
+        f"{OK}; spec.subnetInfo.gateway: 10.5.0.21 lies in spec.ipRanges[1]: no Egress is given it"
+    )
+    assert said(None) == f"{OK}; spec.ipRanges: is empty, so the pool has no address to give"
+
+
+def test_what_a_pool_had_before_it_was_looked_at_stays() -> None:
+    stored = named(external({"cidr": "224.7.0.0/24"}, info={"gateway": "224.7.0.0", "prefixLength": 24}))
+    grown = named(external({"cidr": "224.7.0.0/24"}, {"cidr": "224.7.0.0/30"}))
+    pool = World().decide(
+        "/validate/externalippool", {**stored, "metadata": {"name": "x", "labels": {}}}, stored
+    )
+    assert pool == OK
+    assert "overlaps" in World().decide("/validate/externalippool", grown, stored)
+    egress = named({"appliedTo": {}, "egressIP": "224.7.0.1"})
+    wider = named({"appliedTo": {"podSelector": {}}, "egressIP": "224.7.0.1"})
+    assert World().decide("/validate/egress", wider, egress) == OK
 
 
 @pytest.mark.parametrize("path", ["/validate/externalippool", "/validate/ippool"])
@@ -154,7 +195,64 @@ EGRESSES: dict[str, tuple[dict[str, Any], str]] = {
         {"bandwidth": {"rate": "1.5Gi", "burst": "1 M"}},
         f"spec.bandwidth.burst: Burst 1 M in Egress x is invalid: {NOT_QUANTITY}",
     ),
-    "bandwidth": ({"bandwidth": {"rate": "500k", "burst": "1e6"}}, OK),
+    "bandwidth": ({"egressIP": "1.1.1.1", "bandwidth": {"rate": "500k", "burst": "1e6"}}, OK),
+    "nothing": (
+        {"externalIPPool": ""},
+        f"{OK}; spec: names neither an address nor an ExternalIPPool to be given one of, so it does nothing",
+    ),
+    "an address that is none": ({"egressIP": "01.2.3.4"}, "spec.egressIP: IP 01.2.3.4 is not valid"),
+    "an address of a group": (
+        {"egressIP": "224.0.0.1"},
+        "spec.egressIP: IP 224.0.0.1 is one of multicast addresses (224.0.0.0/4), with which no Node can send",
+    ),
+    "an address of one link": (
+        {"egressIPs": ["1.1.1.1", "fe80::1"]},
+        "spec.egressIPs[1]: IP fe80::1 is one of link-local addresses (fe80::/10), with which no Node can send",
+    ),
+    "a selector without sense": (
+        {
+            "egressIP": "1.1.1.1",
+            "appliedTo": {
+                "podSelector": {"matchLabels": {"a b": "c"}},
+                "namespaceSelector": {
+                    "matchExpressions": [
+                        {"key": "a", "operator": "In"},
+                        {"key": "a/b/c", "operator": "Exists", "values": ["x"]},
+                        {"key": "a", "operator": "NotIn", "values": ["x"]},
+                    ]
+                },
+            },
+        },
+        (
+            f"{OK}; spec.appliedTo.podSelector.matchLabels: no label has the key 'a b', so it selects nothing;"
+            " spec.appliedTo.namespaceSelector.matchExpressions[0].values: In without values: nothing is selected;"
+            " spec.appliedTo.namespaceSelector.matchExpressions[1].key: no label has the key 'a/b/c';"
+            " spec.appliedTo.namespaceSelector.matchExpressions[1].values: they count for nothing with Exists"
+        ),
+    ),
+    "a destination with bits of a host": (
+        {"egressIP": "1.1.1.1", "destinations": {"cidrs": ["192.0.2.9/24"]}},
+        f"{OK}; spec.destinations.cidrs[0]: 192.0.2.9/24 counts as 192.0.2.0/24",
+    ),
+    "a destination with a zone": (
+        {"egressIP": "1.1.1.1", "destinations": {"cidrs": ["fe80::%a,b/64"]}},
+        "spec.destinations.cidrs[0]: invalid cidr fe80::%a,b/64",
+    ),
+    "exceptions from everything": (
+        {"egressIP": "1.1.1.1", "destinations": {"except": ["0.0.0.0/0"]}},
+        f"{OK}; spec.destinations.except: leaves nothing that the Egress is for",
+    ),
+    "exceptions from all destinations": (
+        {
+            "externalIPPool": "other",
+            "destinations": {"cidrs": ["192.0.2.0/24", "fd00::/64"], "except": ["192.0.0.0/16", "fd00::/8"]},
+        },
+        f"{OK}; spec.destinations.except: leaves nothing that the Egress is for",
+    ),
+    "exceptions from some": (
+        {"externalIPPool": "other", "destinations": {"except": ["0.0.0.0/0"]}},
+        OK,
+    ),
     "destinations": (
         {"egressIP": "1.1.1.1", "destinations": {"cidrs": ["192.0.2.0/24"], "except": ["192.0.2.9/32"]}},
         OK,
@@ -183,7 +281,7 @@ EGRESSES: dict[str, tuple[dict[str, Any], str]] = {
         "spec.bandwidth.burst: Burst 5T in Egress x is invalid: it must be 1k to 4294967295k",
     ),
     "a burst without room for a packet": (
-        {"bandwidth": {"rate": "1M", "burst": "8k"}},
+        {"egressIP": "1.1.1.1", "bandwidth": {"rate": "1M", "burst": "8k"}},
         f"{OK}; spec.bandwidth.burst: frames of more than 1000 bytes never pass, 13k is room for one of 1514",
     ),
     "an address alone": ({"egressIP": "1.1.1.1"}, OK),

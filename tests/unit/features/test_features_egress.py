@@ -425,27 +425,6 @@ def test_an_untagged_subnet_has_its_table_but_no_device_and_each_subnet_has_its_
     }
 
 
-def test_pools_of_one_subnet_share_its_table_unless_their_gateways_differ() -> None:
-    pools = [
-        PoolSelector(name, (), f"203.0.113.{last}", 24, 181)
-        for name, last in (("p", 254), ("q", 254), ("r", 253))
-    ]
-    ips = dict(zip("pqr", (THERE, "203.0.113.3", "203.0.113.4"), strict=True))
-    rows = [
-        row
-        for name, ip in ips.items()
-        for row in (egress(name, ip, pool=name), EgressOwner(name, "n1"), Probed(name, ip))
-    ]
-    here = [LocalAddress(ip, "antrea-ext.181", 24) for ip in ips.values()]
-    agent = Agent(SYSTEM, CARD, GATES, *pools, *rows, *here)
-    assert not agent.engine.errors.standing
-    ways = {r.table: r.via for r in agent.wanted(Route) if isinstance(r, Route) and r.via}
-    number = {mark.mark: mark.ip for mark in agent.facts.all(EgressMark)}
-    found = {number[r.mark]: ways[r.table] for r in agent.wanted(Rule) if isinstance(r, Rule)}
-    assert found == {ips["p"]: "203.0.113.254", ips["q"]: "203.0.113.254", ips["r"]: "203.0.113.253"}
-    assert sorted(ways) == [101, 102]
-
-
 def test_a_device_in_a_vlan_may_have_the_mac_address_of_its_card() -> None:
     config = AgentConfig(egress=EgressSection(unique_mac_for_sub_interfaces=False))
     agent = Agent(config, CARD, GATES, VLAN, egress("a", THERE, pool="p"), EgressOwner("a", "n1"))

@@ -11,6 +11,7 @@ from antrea.apis.status import Items, Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner, Probed
+from antrea.facts.lacking import Lacking
 from antrea.facts.member import Member, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.features.egress.agent import FEATURE
@@ -96,6 +97,19 @@ def test_an_address_that_another_host_has_is_not_taken_and_its_host_is_named() -
     )
     agent.facts.put(EgressOwner("a", "n2"))
     assert agent.acts() == []
+
+
+def test_an_address_that_the_host_does_not_take_says_why_until_it_does() -> None:
+    lacking = Lacking("held_address", "a", "Cannot assign requested address")
+    agent = Agent(NEW, Probed("a", IP), lacking)
+    agent.acts()
+    why = f"Failed to assign the IP to EgressNode: Node n1 cannot take {IP}: Cannot assign requested address"
+    failed = Condition("IPAssigned", "False", reason="AssignmentError", message=why)
+    assert agent.said.conditions == (failed,)
+    agent.facts.drop(Lacking, lacking.key)
+    agent.facts.put(LocalAddress(IP, "antrea-egress0", 32))
+    agent.acts()
+    assert [one.status for one in agent.said.conditions] == ["True"]
 
 
 def test_an_address_in_use_is_kept_though_another_host_has_it_and_the_end_of_that_is_told() -> None:

@@ -12,13 +12,15 @@ from antrea.apis.crd.pool import ExternalIPPool
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressOwner, EgressRow, Gateway
+from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressRow, Gateway
 from antrea.facts.external_ip import Leads
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.egress import agent, controller
 from antrea.features.egress.gateway import MANAGER, wanted_gateways
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
+from antrea.features.gate import EnabledGates
+from antrea.host.route import Route, Rule
 
 IP, DEV, ROUTER = "203.0.113.1", "antrea-ext.181", "203.0.113.254"
 WHY = (
@@ -104,3 +106,24 @@ def test_a_pool_says_what_its_egresses_do_and_when_none_says_it_any_more() -> No
     assert told() == [Condition("GatewayAnswers")]
     facts.put(pool())
     assert told() == []
+
+
+def test_pools_of_one_subnet_share_its_table_unless_their_gateways_differ() -> None:
+    gateways = {"p": ROUTER, "q": ROUTER, "r": "203.0.113.253"}
+    ips = {name: f"203.0.113.{number}" for number, name in enumerate(gateways, 1)}
+    facts = node(answers=True, unanswered=False)
+    facts.put(EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"})))
+    for name, ip in ips.items():
+        facts.put(PoolSelector(name, (), gateways[name], 24, 181))
+        facts.put(Egress(name, f"u{name}", ip, pool=name, node="n1", held=ip))
+        facts.put(EgressOwner(name, "n1"))
+        facts.put(LocalAddress(ip, DEV, 24))
+    engine = Engine(facts, agent.FEATURE.units)
+    engine.plan()
+    assert not engine.errors.standing
+    standing = list(engine.standing().values())
+    ways = {route.table: route.via for route in standing if isinstance(route, Route) and route.via}
+    marks = {mark.mark: mark.ip for mark in facts.all(EgressMark)}
+    found = {marks[rule.mark]: ways[rule.table] for rule in standing if isinstance(rule, Rule)}
+    assert found == {ips[name]: gateways[name] for name in ips}
+    assert sorted(ways) == [101, 102]

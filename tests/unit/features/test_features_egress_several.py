@@ -16,6 +16,7 @@ from antrea.apis.status import Items, Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod, Unused
+from antrea.facts.lacking import Lacking
 from antrea.facts.member import ClusterNode, Member, PoolSelector, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress import owner
@@ -277,6 +278,17 @@ def test_one_node_says_that_an_address_is_nowhere() -> None:
     assert (condition.status, condition.message) == (
         "False",
         f"Failed to assign the IP to EgressNode: {FOURS[0]}: {NO_ROOM}",
+    )
+
+
+def test_a_node_says_which_of_several_addresses_its_host_does_not_take() -> None:
+    rows = described(FOURS[:2], POOLS[:2])
+    owners = EgressOwner("web", "n2"), EgressOwner("web 1", "n1")
+    (said,) = stated(*rows, *owners, Lacking("held_address", "web 1", "no"))
+    assert said.items == shown((), (FOURS[1], "")).items
+    (condition,) = said.conditions
+    assert condition.message == (
+        f"Failed to assign the IP to EgressNode: {FOURS[1]}: Node n1 cannot take {FOURS[1]}: no"
     )
 
 

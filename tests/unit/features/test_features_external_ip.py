@@ -142,6 +142,16 @@ def test_the_oldest_gets_the_lowest_and_the_pool_says_how_full_it_is() -> None:
     }  # fmt: skip
 
 
+def test_the_address_of_the_pools_router_is_given_to_nobody_unless_it_asks_for_it() -> None:
+    one = msgspec.structs.replace(pool("p", "10.0.0.0/29"), gateway="10.0.0.1")
+    rows = [egress("a", "p", since="1"), egress("asks", "p", "10.0.0.1", since="2")]
+    assert wanted(one, rows[0]) == {gives("a", "10.0.0.2"), full("p", 6, 0)}
+    assert wanted(one, *rows) == {gives("a", "10.0.0.2"), about("asks", ALLOCATED), full("p", 6, 1)}
+    subnet = {"gateway": "FD00::1", "prefixLength": 64}
+    found = {"metadata": {"name": "p"}, "spec": {"ipRanges": [], "nodeSelector": {}, "subnetInfo": subnet}}
+    assert pool_row(msgspec.convert(found, ExternalIPPool)).gateway == "fd00::1"
+
+
 def test_a_pool_of_both_families_is_used_range_by_range() -> None:
     rows = [egress("a", "p", since="1"), egress("b", "p", since="2")]
     found = wanted(pool("p", "10.0.0.1-10.0.0.1", "fd00::/126"), *rows)
