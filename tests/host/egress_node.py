@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from switch_node import SwitchNode
 
+from antrea.agent import lacking
 from antrea.agent.assembly import OWN_PORTS, active, pipeline_of
 from antrea.agent.handover import Handover
 from antrea.agent.means import most_meters
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
+    from antrea.config.agent_sections import Egress as EgressSection
     from antrea.engine import Act, Sink
 
 CONFIG = AgentConfig(ovs_datapath_type="netdev")
@@ -144,11 +147,12 @@ class Node(SwitchNode):
                 self.netns.sh(f"ip addr add {what}", self.router)
 
     @contextlib.asynccontextmanager
-    async def agent(self, *more: str) -> AsyncIterator[None]:
+    async def agent(self, *more: str, egress: EgressSection = CONFIG.egress) -> AsyncIterator[None]:
         """`more` are further gates that are on."""
         # the tests say who holds which address
         features = tuple(one for one in active({"Egress", *more}) if one is not PLACEMENT)
-        pipeline = pipeline_of(features, CONFIG, NODE)
+        config = msgspec.structs.replace(CONFIG, egress=egress)
+        pipeline = pipeline_of(features, config, NODE)
         ofctl = Ofctl(Path(self.switch.directory, "br-int.mgmt"))
         sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
         sinks[Meter] = MeterSink(ofctl)
@@ -162,7 +166,7 @@ class Node(SwitchNode):
             Announce: announcer.announce,
             Assigned: self.told,
             Unassigned: self.untold,
-            Receive: (moves := Handover(self.facts, kube, CONFIG, NODE.name)).receive,
+            Receive: (moves := Handover(self.facts, kube, config, NODE.name)).receive,
             Part: moves.part,
             Probe: lambda act: probing.probe(self.facts, act),
             Conflict: self.conflicts,
@@ -175,11 +179,12 @@ class Node(SwitchNode):
         engine = Engine(self.facts, units, sinks, acts)
         assert await most_meters(ofctl) > MOST_MARKS
         gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet", *more}))
-        for row in (CONFIG, NODE, gates, Realised(pipeline)):
+        for row in (config, NODE, gates, Realised(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(engine.run()), tasks.create_task(AddressFeed().run(self.facts))]
             work.append(tasks.create_task(probing.run(self.facts)))
+            work.append(tasks.create_task(lacking.follow(engine, self.facts)))
             await self.until(lambda: self.facts.feeds.has(LocalAddress))
             await engine.quiet()
             self.engine = engine

@@ -15,11 +15,13 @@ from egress_node import EGRESS, FAR, GATEWAYS, NODES, OUTSIDE, SERVER, Node
 from netdev_switch import until
 
 from antrea.agent.failback import IdleFeed
-from antrea.facts.egress import Egress, EgressOwner, EgressPod, Limit, Unused
+from antrea.apis.status import Status
+from antrea.config.agent_sections import Egress as EgressSection
+from antrea.facts.egress import Egress, EgressOwner, EgressPod, Limit, Probed, Unused
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import LocalAddress
 from antrea.facts.ovs import OvsPort
-from antrea.host.carrier import mark_mac
+from antrea.host.carrier import mark_mac, own_mac
 from antrea.outside.conntrack import connected
 
 if TYPE_CHECKING:
@@ -63,6 +65,62 @@ async def test_a_pod_leaves_with_its_egress_ip_as_long_as_the_egress_stands_and_
         node.facts.drop(Egress, "e6")
         await node.engine.quiet()
         assert await node.seen() == PLAIN
+
+
+async def test_what_the_configuration_or_the_egress_excepts_leaves_with_the_nodes_address(node: Node) -> None:
+    others = {
+        "except": {4: "192.0.2.11", 6: "2001:db8:2::11"},
+        "hole": {4: "192.0.2.12", 6: "2001:db8:2::12"},
+        "elsewhere": {4: "192.0.2.130", 6: "2001:db8:2:0:8000::"},
+    }
+    for ips in others.values():
+        node.netns.sh(
+            f"ip addr add {ips[4]}/24 dev eth0; ip addr add {ips[6]}/64 dev eth0 nodad", node.outside
+        )
+    cidrs, holes = (
+        ("192.0.2.0/25", "2001:db8:2::/65"),
+        (f"{others['hole'][4]}/32", f"{others['hole'][6]}/128"),
+    )
+    clear = EgressSection(except_cidrs=("192.0.2.11/32", "2001:db8:2::11/128"))
+    for ip, life in ((EGRESS[4], "/32 dev eth0"), (EGRESS[6], "/128 dev eth0 nodad preferred_lft 0")):
+        node.netns.sh(f"ip addr add {ip}{life}")
+    async with node.agent(egress=clear):
+        for version, ip in EGRESS.items():
+            node.facts.put(Egress(f"e{version}", f"u{version}", ip))
+            node.facts.put(EgressPod(f"e{version}", "shop/web"))
+        await node.until(lambda: all(node.facts.get(LocalAddress, ip) for ip in EGRESS.values()))
+        await node.engine.quiet()
+
+        async def seen() -> dict[str, list[str]]:
+            ends = {"inside": OUTSIDE, **others}
+            return {name: [await node.source("web", v, ips[v]) for v in (4, 6)] for name, ips in ends.items()}
+
+        ours, nodes = [*EGRESS.values()], [*NODES.values()]
+        assert await seen() == {"inside": ours, "except": nodes, "hole": ours, "elsewhere": ours}
+        for version, ip in EGRESS.items():
+            node.facts.put(Egress(f"e{version}", f"u{version}", ip, cidrs=cidrs, excepts=holes))
+        await node.engine.quiet()
+        assert await seen() == {"inside": ours, "except": nodes, "hole": nodes, "elsewhere": nodes}
+
+
+async def test_an_address_that_the_host_refuses_is_told_of_with_its_words(node: Node) -> None:
+    group = "ff05::77"
+    async with node.agent():
+        node.facts.put(Egress("e", "u", group, pool="p"))
+        node.facts.put(EgressOwner("e", "n1"))
+        node.facts.put(Probed("e", group))
+
+        def told() -> list[str]:
+            standing = node.engine.standing().values()
+            said = (one for entry in standing if isinstance(entry, Status) for one in entry.conditions)
+            return [one.message for one in said if (one.type, one.status) == ("IPAssigned", "False")]
+
+        async with asyncio.timeout(60):
+            while not told():
+                await node.engine.moved()
+        (why,) = told()
+        assert f"Node n1 cannot take {group}: " in why
+        assert "Cannot assign requested address" in why
 
 
 async def test_addresses_are_known_when_they_come_and_forgotten_when_they_go(node: Node) -> None:
@@ -160,12 +218,13 @@ async def test_ovs_knows_what_a_process_of_the_node_sends_from_what_passes_it(no
 VLAN_IPS = {4: "172.16.181.40", 6: "fd00:181::40"}
 
 
+@pytest.mark.parametrize("unique", [True, False], ids=["own MAC", "the card's MAC"])
 async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_goes_with_it(
-    node: Node,
+    node: Node, *, unique: bool
 ) -> None:
     node.plug_vlan(181)
     with node.serving(node.router, SERVER):
-        async with node.agent():
+        async with node.agent(egress=EgressSection(unique_mac_for_sub_interfaces=unique)):
             for version, prefix in ((4, 24), (6, 64)):
                 pool = f"p{version}"
                 node.facts.put(PoolSelector(pool, (), GATEWAYS[version], prefix, 181))
@@ -175,7 +234,12 @@ async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_
             await node.until(lambda: all(node.facts.get(LocalAddress, ip) for ip in VLAN_IPS.values()))
             await node.engine.quiet()
             assert "antrea-ext.181" in node.switch.ports("br-phy")
+            mac = own_mac("n1", "antrea-ext.181") if unique else node.mac_of("br-phy")
+            assert node.mac_of("antrea-ext.181") == mac
             assert {v: await node.source("web", v, FAR[v]) for v in (4, 6)} == VLAN_IPS
+            shown = json.loads(node.netns.sh("ip -j neigh show dev eth0", node.router))
+            heard = {row["dst"]: row.get("lladdr") for row in shown}
+            assert {ip: heard.get(ip) for ip in VLAN_IPS.values()} == dict.fromkeys(VLAN_IPS.values(), mac)
             assert await node.source("plain", 4) == NODES[4]
 
             for version in (4, 6):
@@ -189,17 +253,19 @@ async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_
 
 COUNTER = """
 import select, socket
-datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 datagrams.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
-datagrams.bind(("", 8098))
+datagrams.bind(("::", 8098))
 door = socket.create_server(("::", 8098), family=socket.AF_INET6, dualstack_ipv6=True)
 print("listening", flush=True)
 bits, clients = {}, []
 while True:
     ready = select.select([datagrams, door, *clients], [], [])[0]
     if datagrams in ready:
-        frame, (who, _) = datagrams.recvfrom(2000)
-        bits[who] = bits.get(who, 0) + 8 * (len(frame) + 42)
+        text, (who, *_) = datagrams.recvfrom(2000)
+        is_mapped = who.startswith("::ffff:")
+        who = who.removeprefix("::ffff:")
+        bits[who] = bits.get(who, 0) + 8 * (len(text) + (42 if is_mapped else 62))
     elif door in ready:
         clients.append(door.accept()[0])
     else:
@@ -216,12 +282,14 @@ import socket, sys, time
 there = (sys.argv[1], 8098)
 control = socket.create_connection(there)
 answers = control.makefile()
-datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+v6 = ":" in there[0]
+datagrams = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM)
+text = bytes(938 if v6 else 958)
 for line in sys.stdin:
     sent, began = 0, time.monotonic()
     while time.monotonic() < began + float(line):
         for _ in range(3):
-            datagrams.sendto(bytes(958), there)
+            datagrams.sendto(text, there)
         sent += 3 * 8000
         time.sleep(0.001)
     within = time.monotonic() - began
@@ -251,13 +319,13 @@ class Flood(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def sender(
-    node: Node, pod: str
+    node: Node, pod: str, version: int = 4
 ) -> AsyncIterator[Callable[[Callable[[Flood], bool]], Awaitable[Flood]]]:
     """Floods for a second when it is asked, until that is right; one TCP connection stays the whole time.
 
     Twenty seconds at most: on a busy machine both ends may lie still for a part of one.
     """
-    words = ("ip", "netns", "exec", node.pods[pod], sys.executable, "-c", SENDER, OUTSIDE[4])
+    words = ("ip", "netns", "exec", node.pods[pod], sys.executable, "-c", SENDER, OUTSIDE[version])
     run = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert run.stdin is not None
     assert run.stdout is not None
@@ -332,6 +400,23 @@ async def test_a_pod_sends_with_its_egress_ip_what_the_bandwidth_lets_through_an
                 again = await web(lambda flood: flood.fits(slow))
                 assert again.fits(slow), again
                 assert "rate=200" in meters(node)
+
+
+async def test_a_bandwidth_limits_ipv6_as_well(node: Node) -> None:
+    slow = Limit(200, 50)
+    node.netns.sh(f"ip addr add {EGRESS[6]}/128 dev eth0 nodad preferred_lft 0")
+    node.facts.put(Egress("limited", "u1", EGRESS[6], limit=slow))
+    node.facts.put(EgressPod("limited", "shop/web"))
+    with node.serving(node.outside, COUNTER):
+        async with (
+            node.agent("EgressTrafficShaping"),
+            sender(node, "web", 6) as web,
+            sender(node, "plain", 6) as plain,
+        ):
+            first = await web(lambda flood: flood.fits(slow))
+            assert (first.source, first.fits(slow)) == (EGRESS[6], True), first
+            other = await plain(lambda flood: flood.free)
+            assert (other.source, other.free) == (NODES[6], True), other
 
 
 async def test_an_address_that_waits_is_idle_when_its_last_connection_has_ended_and_not_before(

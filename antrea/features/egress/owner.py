@@ -25,7 +25,7 @@ from antrea.features.feature import AgentFeature
 from antrea.features.grouping.selector import meets, requirements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from antrea.engine import Facts
 
@@ -65,6 +65,22 @@ def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
     )
 
 
+def _wishes(facts: Facts, rows: Iterable[Egress]) -> Iterator[Wish]:
+    apart = facts.all(PoolSelector) if are_apart(facts) else ()
+    subnets = {row.pool: name_of(row.gateway, row.prefix, row.vlan) for row in apart if row.gateway}
+    for egress in rows:
+        yield Wish(
+            egress.created,
+            egress.key,
+            egress.ip,
+            egress.pool,
+            egress.preferred,
+            stays_at(egress),
+            f"{egress.name} {is_ipv6(egress.ip)}" if egress.of else "",
+            subnets.get(egress.pool, ""),
+        )
+
+
 def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
     """Of all Egresses with an address and a pool: of those that share a Node's room, one's place depends on the others'.
 
@@ -79,21 +95,7 @@ def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
         return min(room if said is None else said, ROOM)
 
     rows = [egress for egress in facts.all(Egress) if egress.pool and egress.ip]
-    apart_pools = facts.all(PoolSelector) if are_apart(facts) else ()
-    subnets = {row.pool: name_of(row.gateway, row.prefix, row.vlan) for row in apart_pools if row.gateway}
-    wishes = [
-        Wish(
-            egress.created,
-            egress.key,
-            egress.ip,
-            egress.pool,
-            egress.preferred,
-            stays_at(egress),
-            f"{egress.name} {is_ipv6(egress.ip)}" if egress.of else "",
-            subnets.get(egress.pool, ""),
-        )
-        for egress in rows
-    ]
+    wishes = list(_wishes(facts, rows))
     members = facts.all(PoolMembers)
     apart = homes_of(wishes, {row.pool: row.selected for row in members})
     pools = {row.pool: row.tiers for row in members}

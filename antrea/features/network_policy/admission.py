@@ -29,9 +29,7 @@ _POLICY_RULES = (
     " together; warns of ports and selectors that match otherwise than they look, and of labels too long for the kernel's log"
 )
 _NAME_RULES = "names unnamed rules, fills in the tier application"
-_GROUP_RULES = (
-    "one way to choose members; valid labels and CIDRs; children have no children; warns of selectors that select nothing"
-)
+_GROUP_RULES = "one way to choose members; valid labels and CIDRs; children have no children; warns of selectors that select nothing"
 
 WEBHOOKS = (
     Webhook(
