@@ -134,9 +134,10 @@ def pair(replicas: Replicas) -> Pair:
 class Agent(threading.Thread):
     """Watches what agents watch, at any replica that answers, and notes what it was told and for how long it was without."""
 
-    def __init__(self, replicas: list[ControllerProcess]) -> None:
+    def __init__(self, replicas: list[ControllerProcess], plural: str = "addressgroups") -> None:
         super().__init__(daemon=True)
         self.replicas = replicas
+        self.plural = plural
         self.events: list[str] = []
         self.gaps: list[float] = []
         self.refusals: set[int] = set()
@@ -154,7 +155,7 @@ class Agent(threading.Thread):
                 contextlib.closing(Direct(replica)) as client,
             ):
                 client.timeout = 1.0
-                client.request("GET", f"{CP}/addressgroups?watch=true")
+                client.request("GET", f"{CP}/{self.plural}?watch=true")
                 answer = client.getresponse()
                 if answer.status == 200:
                     self._read(answer, lost)
@@ -338,6 +339,126 @@ def test_a_killed_leader_is_replaced_while_a_hundred_objects_change_and_nothing_
     with contextlib.closing(ApiClient(lab)) as client:
         for name in left:
             client.call("DELETE", f"/api/v1/nodes/{name}")
+
+
+SPACE, POLICIES = "computed", 80
+NAMESPACE = f"/api/v1/namespaces/{SPACE}"
+KUBE_POLICIES = f"/apis/networking.k8s.io/v1/namespaces/{SPACE}/networkpolicies"
+TOLD = [
+    (plural, node)
+    for plural in ("networkpolicies", "appliedtogroups", "addressgroups")
+    for node in ("", "n1", "n2")
+]
+
+
+@pytest.fixture
+def space(pair: Pair) -> Iterator[Lab]:
+    """A Namespace with the account that Pods need, and two Nodes, without which Pods are deleted."""
+    lab = pair.leader.lab
+    with contextlib.closing(ApiClient(lab)) as client:
+        client.call("POST", "/api/v1/namespaces", {"metadata": {"name": SPACE}})
+        for name in ("n1", "n2"):
+            client.call("POST", "/api/v1/nodes", node(name))
+        wait_for(
+            "its account",
+            lambda: client.call("GET", f"{NAMESPACE}/serviceaccounts/default").status == 200,
+            seconds=60,
+        )
+    yield lab
+    with contextlib.closing(ApiClient(lab)) as client:
+        for path in (
+            f"{NAMESPACE}/pods",
+            f"/api/v1/namespaces/{SPACE}",
+            "/api/v1/nodes/n1",
+            "/api/v1/nodes/n2",
+        ):
+            client.call("DELETE", f"{path}?gracePeriodSeconds=0")
+
+
+def write(lab: Lab, numbers: range) -> None:
+    """A Pod and a policy that lets the one before it in, each: two of three groups are those of the policy before."""
+    with contextlib.closing(ApiClient(lab)) as client:
+        for number in numbers:
+            ip = f"10.244.9.{number + 1}"
+            pod = {
+                "metadata": {"name": f"p{number}", "labels": {"app": f"a{number}"}},
+                "spec": {"nodeName": f"n{1 + number % 2}", "containers": [{"name": "c", "image": "none"}]},
+            }
+            assert client.call("POST", f"{NAMESPACE}/pods", pod).status == 201
+            status = {"status": {"podIP": ip, "podIPs": [{"ip": ip}]}}
+            kind = "application/merge-patch+json"
+            assert client.call("PATCH", f"{NAMESPACE}/pods/p{number}/status", status, kind=kind).status == 200
+            selectors = [{"podSelector": {"matchLabels": {"app": f"a{one}"}}} for one in (number, number - 1)]
+            spec = {**selectors[0], "policyTypes": ["Ingress"], "ingress": [{"from": [selectors[1]]}]}
+            policy = {"metadata": {"name": f"p{number}"}, "spec": spec}
+            assert client.call("POST", KUBE_POLICIES, policy).status == 201
+
+
+def told(replica: ControllerProcess, plural: str, node: str = "") -> dict[str, Any]:
+    """What a new watch begins with, for one Node or for all: objects by name."""
+    found: dict[str, Any] = {}
+    query = f"watch=true&timeoutSeconds=30{f'&fieldSelector=nodeName%3D{node}' if node else ''}"
+    with contextlib.closing(Direct(replica)) as client:
+        client.request("GET", f"{CP}/{plural}?{query}")
+        answer = client.getresponse()
+        while line := answer.readline():
+            event = json.loads(line)
+            if event["type"] == "BOOKMARK":
+                return found
+            one = event["object"]
+            one["metadata"].pop("resourceVersion", None)
+            one.get("groupMembers", []).sort(key=json.dumps)
+            found[one["metadata"]["name"]] = one
+    return {}
+
+
+def world(replica: ControllerProcess) -> dict[tuple[str, str], dict[str, Any]]:
+    """All that agents of both Nodes, and one of every Node, are told."""
+    return {key: told(replica, *key) for key in TOLD}
+
+
+def test_who_follows_a_leader_that_is_killed_while_it_computes_computes_the_same_and_so_does_who_starts_anew(
+    pair: Pair, space: Lab, replicas: Replicas
+) -> None:
+    def names(replica: ControllerProcess) -> set[str]:
+        return {
+            one["sourceRef"]["name"]
+            for one in told(replica, "networkpolicies").values()
+            if one["sourceRef"]["namespace"] == SPACE
+        }
+
+    half = POLICIES // 2
+    agent = Agent([pair.leader, pair.other], "networkpolicies")
+    agent.start()
+    try:
+        write(space, range(half))
+        wait_for("the first half", lambda: len(names(pair.leader)) == half, seconds=60)
+        before = world(pair.leader)
+        write(space, range(half, POLICIES))
+        pair.leader.process.kill()  # the last of them it has just heard of
+        pair.leader.process.wait()
+        wait_for("all policies", lambda: len(names(pair.other)) == POLICIES, seconds=60)
+        after: dict[tuple[str, str], dict[str, Any]] = {}
+
+        def quiet() -> bool:
+            """Once nothing changes any more."""
+            last = dict(after)
+            after.update(world(pair.other))
+            return after == last
+
+        wait_for("quiet", quiet, seconds=60, step=0.5)
+    finally:
+        agent.ended.set()
+        agent.join(10)
+    assert "DELETED" not in agent.events
+    uids = {one["metadata"]["uid"]: one["metadata"]["name"] for one in after["networkpolicies", ""].values()}
+    assert all(uid == name for uid, name in uids.items())
+    assert len(after["networkpolicies", "n1"]) == len(after["networkpolicies", "n2"]) == half
+    for key, objects in before.items():
+        assert {name: after[key].get(name) for name in objects} == objects, key
+    fresh = replicas.pair()
+    for replica in fresh:
+        wait_for("all of it", lambda replica=replica: world(replica) == after, seconds=60)  # type: ignore[misc]
 
 
 def test_a_leader_that_is_told_to_end_hands_over_at_once(pair: Pair) -> None:

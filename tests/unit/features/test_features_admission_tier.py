@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,18 @@ CREATED: list[tuple[str, int, tuple[Fact, ...], str]] = [
 @pytest.mark.parametrize(("priority", "rows", "said"), [c[1:] for c in CREATED], ids=[c[0] for c in CREATED])
 def test_a_new_tier_gets_this_answer(priority: int, rows: tuple[Fact, ...], said: str) -> None:
     assert World(*rows).decide("/validate/tier", named({"priority": priority}, "t")) == said
+
+
+def test_of_a_thousand_tiers_asked_for_there_are_twenty() -> None:
+    made: list[TierRow] = []
+    said = Counter[str]()
+    for number in range(1000):
+        priority = number % 250
+        answer = World(*made).decide("/validate/tier", named({"priority": priority}, f"t{number}"))
+        said[answer] += 1
+        if answer == OK:
+            made.append(TierRow(f"t{number}", priority))
+    assert said == {OK: 20, "spec: maximum number of Tiers supported: 20": 980}
 
 
 def test_upstreams_admin_tier_is_reserved_with_its_gate() -> None:
