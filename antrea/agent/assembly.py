@@ -197,7 +197,7 @@ class Agent:
         self.config = config = configuration.now.config
         self.kube = kube
         self.name, self.voice = name, node_voice(name)
-        self.run_dir = Path(config.cni_socket).parent
+        self.run_dir = (socket := Path(config.cni_socket)).parent
         switch = Path(config.ovs_run_dir, f"{config.ovs_bridge}.mgmt")
         self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
         self.journal, self.netns = FileJournal(self.run_dir / JOURNAL), NetnsWorker()
@@ -221,7 +221,6 @@ class Agent:
             host_proc_prefix=config.host_proc_path_prefix,
             tx_off=config.ovs_datapath_type == "netdev" or config.disable_tx_checksum_offload,
         )
-        socket = Path(config.cni_socket)
         self.cni = CniServer(wiring, self.ready, socket, waits_for=lambda: self.ready.waiting)
         self.features = active(configuration.now.gates.names)
         watches = [kind for feature in self.features for kind in feature.watches]
