@@ -47,6 +47,8 @@ class World:
         self.udp_blocked = set(udp_blocked)
         """Whom only TCP reaches, and whose datagrams reach nobody."""
         self.paused: set[str] = set()
+        self.bare: set[str] = set()
+        """Whose kernel runs without an agent, and refuses connections."""
         self.tapped: list[tuple[str, bytes]] = []
         """Every packet that was sent, and to whom."""
         self.sent, self.octets = 0, 0
@@ -70,12 +72,21 @@ class World:
         machine.peers(self.now, self.names)
         self.machines[name] = machine
         self.paused.discard(name)
+        self.bare.discard(name)
         self._late.pop(name, None)
         self._at(self.random.random() * TICK, lambda: self._tick(name, machine))
 
     def kill(self, name: str) -> None:
         """Power-off."""
-        del self.machines[name]
+        self.machines.pop(name, None)
+        self.bare.discard(name)
+
+    def roll(self, name: str) -> None:
+        """Its Pod is exchanged: it says so, ends 0.3 s later, and its kernel stays; `start` begins the next."""
+        self.saw(name, name, None, unsure=True)
+        self.run(0.3)
+        self.kill(name)
+        self.bare.add(name)
 
     def pause(self, name: str) -> None:
         """It stops; what arrives waits."""
@@ -116,7 +127,7 @@ class World:
 
     def saw(self, observer: str, node: str, up: bool | None, *, unsure: bool = False) -> None:
         """One does so now."""
-        if observer in self.machines and observer != node:
+        if observer in self.machines and (observer != node or unsure):
             self.machines[observer].saw(self.now, node, up, unsure=unsure)
             self._flush(observer, self.machines[observer])
 
@@ -189,6 +200,11 @@ class World:
         if blocked or self.is_cut(sender, packet.to) or self.random.random() < self.loss:
             if again and again < 5:
                 self._at(again, lambda: self._try(sender, packet, 2 * again))
+            return
+        if packet.stream and packet.to in self.bare:
+            self._at(
+                2 * self.random.uniform(*LATENCY), lambda: self.machines[sender].reached(self.now, packet.to)
+            )
             return
         origin = Connection() if packet.stream or packet.origin else None
         self._at(self.random.uniform(*LATENCY), lambda: self.deliver(packet.to, packet.data, origin))

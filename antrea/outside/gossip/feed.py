@@ -65,6 +65,8 @@ class GossipFeed:
         """What the thread is to do as soon as it runs."""
         self._tell: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
         self._told: Quorum | None = None
+        self._away: frozenset[str] = frozenset()
+        """Members that said they are back in a moment, as far as the log has it."""
         self.deaths = self.joins = 0
         """Changes seen since the start."""
 
@@ -84,6 +86,10 @@ class GossipFeed:
                 self.gossip.saw(node, up, unsure=unsure)
 
         self._in_thread(see)
+
+    def return_soon(self) -> None:
+        """Tell the others that this member goes, switch and all, and is back in a moment: nothing is to move."""
+        self.saw(self._me, None, unsure=True)
 
     def leave(self) -> None:
         """Say goodbye to the others, who then need not find out."""
@@ -153,6 +159,10 @@ class GossipFeed:
     def _changed(self, gossip: Gossip, changes: Sequence[Change]) -> None:
         has, alive, of = gossip.machine.swim.census
         quorum = Quorum(has, alive, of)
+        if (away := frozenset(gossip.machine.swim.sights.away)) != self._away:
+            for node in sorted(away - self._away):
+                log.info("Member says that it is back in a moment", node=node)
+            self._away = away
         if changes or quorum != self._told:
             self._told = quorum
             self._tell(changes, quorum)

@@ -74,6 +74,11 @@ class Machine:
         self.swim.saw(name, up, unsure=unsure)
         self._seal(now)
 
+    def reached(self, now: float, name: str) -> None:
+        """The kernel of a member refused a connection, or took it."""
+        if self.swim.sights.reached(now, name):
+            self.swim.majority.heard = now
+
     def leave(self, now: float) -> None:
         """Say goodbye, so that nobody has to suspect."""
         self.swim.leave()

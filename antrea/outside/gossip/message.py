@@ -45,7 +45,10 @@ class Rumour(msgspec.Struct, frozen=True, array_like=True):
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):
-    """What `observer` sees of a member's switch by BFD; of one observer and member, the greater number wins."""
+    """What `observer` sees of a member's switch by BFD; of one observer and member, the greater number wins.
+
+    Of the observer's own switch, `unsure` says that he is back in a moment, with it.
+    """
 
     observer: Name
     node: Name

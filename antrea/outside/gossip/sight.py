@@ -9,26 +9,45 @@ restarting. So a member counts by what most of its observers see, and by whether
 | down | silent | it is dead, after Timing.answer |
 | down | answers | its switch is restarting: it is set aside after Timing.switch, until the switch is up |
 | down | has just begun to listen | the same, without delay |
+| down | said before that it is back in a moment, switch and all | it lives for Timing.restart, as long as its kernel answers |
 | nobody sees it | any | gossip alone decides |
 
 Who is unsure, because his session comes up again, is one of the observers: one who errs beside him is not most of them.
 If so many are down that they are no minority of those seen, it is BFD that fails: nobody is set aside.
+
+Who says that he is back in a moment says so as a view of himself in which he is unsure: for members of before this word
+that is one more observer who may say soon. It is over when his switch was down and is up again (graceful restart, RFC 3623).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from antrea.outside.gossip.message import View, size
 from antrea.outside.gossip.rumours import often
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from antrea.outside.gossip.suspicion import Timing
 
 OBSERVERS = 16
 """Of one member, at most: each is seen by its neighbours on a ring (antrea/features/egress/bfd.py)."""
+
+
+class Away:
+    """A member that is back in a moment."""
+
+    __slots__ = ("asked", "fell", "sign", "since")
+
+    def __init__(self, now: float) -> None:
+        self.since = self.sign = now
+        """When this member heard so, and when it heard anything of the other one's kernel last."""
+        self.asked = float("-inf")
+        self.fell = False
+        """Its switch has been seen down since."""
 
 
 class Sights:
@@ -48,6 +67,8 @@ class Sights:
         """Members that most observers saw up since this process started."""
         self.aside: frozenset[str] = frozenset()
         """Members whose switch has been down for long though their agent answers."""
+        self.away: dict[str, Away] = {}
+        """Members that said they are back in a moment; their switches are not down."""
 
     def own(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
         """This member sees a switch, sees it no longer (False), is `unsure`, or looks there no more (None)."""
@@ -58,11 +79,13 @@ class Sights:
         """Somebody's view, perhaps one of our own from an earlier life, which we override."""
         held = self._views.get(view.node, {})
         known = held.get(view.observer)
-        if view.observer == self._me:
+        if view.observer == self._me != view.node:
             if known is None or known.number < view.number:
                 self._number = max(self._number, view.number)
                 self.own(view.node, known.up if known else None, unsure=bool(known and known.unsure))
         elif (known.number < view.number) if known else len(held) < OBSERVERS:
+            if view.observer == self._me:
+                self._number = max(self._number, view.number)
             self._keep(view)
 
     def keep_only(self, members: Collection[str]) -> None:
@@ -73,6 +96,7 @@ class Sights:
             for observer in [one for one in held if one not in members]:
                 del held[observer]
         self._seen_up &= set(members)
+        self.away = {node: away for node, away in self.away.items() if node in self._views}
         self._telling = {
             (node, observer): times
             for (node, observer), times in self._telling.items()
@@ -90,9 +114,9 @@ class Sights:
         return {node for node, held in self._views.items() if self._me in held and held[self._me].up is False}
 
     def sees(self, node: str) -> bool:
-        """Whether this member sees its switch."""
+        """Whether this member sees its switch, or it is back in a moment."""
         view = self._views.get(node, {}).get(self._me)
-        return view is not None and view.up is True
+        return node in self.away or (view is not None and view.up is True)
 
     def __bool__(self) -> bool:
         """Whether there is anything to tell."""
@@ -111,18 +135,18 @@ class Sights:
                 del self._telling[node, observer]
         return tuple(found)
 
-    def is_up(self, node: str, counts: Callable[[str], bool]) -> bool:
-        """Whether most observers that count see its switch."""
+    def is_there(self, node: str, counts: Callable[[str], bool]) -> bool:
+        """Whether most observers that count see its switch, or it is back in a moment."""
         up, down, _ = self._count(node, counts)
-        return up > down
+        return up > down or node in self.away
 
     def look(self, now: float, counts: Callable[[str], bool]) -> Iterator[tuple[str, float]]:
         """Members whose switch is down, and since when; `counts` says whose views are current."""
         before = self._down
         tally = {node: self._count(node, counts) for node in self._views}
-        self._down = {
-            node: before.get(node, now) for node, (up, down, unsure) in tally.items() if down > up + unsure
-        }
+        down = {node for node, (up, down, unsure) in tally.items() if down > up + unsure}
+        self._await(now, tally, down)
+        self._down = {node: before.get(node, now) for node in down - self.away.keys()}
         self._seen_up |= {node for node, (up, down, _) in tally.items() if up > down}
         long = {node for node, since in self._down.items() if now - since >= self._timing.switch}
         # nobody sees a switch down that he has not seen up: who has only just begun to listen came too late for that
@@ -131,9 +155,44 @@ class Sights:
         self.aside = frozenset(long) if 2 * len(self._down) < seen else frozenset()
         yield from self._down.items()
 
+    def knock(self, now: float) -> list[str]:
+        """Members that are back in a moment, each once a period: their kernels refuse a connection, if they are there."""
+        due = [node for node, one in self.away.items() if now >= one.asked + self._timing.period]
+        for node in due:
+            self.away[node].asked = now
+        return [node for node in due if node != self._me]
+
+    def reached(self, now: float, node: str) -> bool:
+        """Its kernel shows that it lives; whether that matters, since its agent may not."""
+        if away := self.away.get(node):
+            away.sign = now
+        return away is not None
+
     def stalled(self, gap: float) -> None:
         """This process did not run for `gap` seconds."""
         self._down = {node: since + gap for node, since in self._down.items()}
+        for away in self.away.values():
+            away.since, away.sign = away.since + gap, away.sign + gap
+
+    def _await(self, now: float, tally: Mapping[str, tuple[int, int, int]], down: Collection[str]) -> None:
+        """Those that are back in a moment, until they are, or it is over with that."""
+        for node, held in self._views.items():
+            word = held.get(node)
+            if word is None or not word.unsure:
+                self.away.pop(node, None)
+                continue
+            away = self.away.setdefault(node, Away(now))
+            away.fell |= node in down
+            is_up = away.fell and tally[node][0] > tally[node][1]
+            is_silent = node != self._me and now - away.sign >= self._timing.lifeless
+            if now - away.since >= self._timing.restart:
+                # for the others, too, and for the member itself, who may have heard it later
+                self._keep(View(node, node, word.number + 1, None))
+                del self.away[node]
+            elif is_up or is_silent:
+                # it is kept for its number, so that it counts once
+                held[node] = msgspec.structs.replace(word, unsure=False)
+                del self.away[node]
 
     def _keep(self, view: View) -> None:
         self._views.setdefault(view.node, {})[view.observer] = view
@@ -141,6 +200,10 @@ class Sights:
 
     def _count(self, node: str, counts: Callable[[str], bool]) -> tuple[int, int, int]:
         """How many see its switch up, how many down, and how many are unsure."""
-        views = [view for view in self._views.get(node, {}).values() if counts(view.observer)]
+        views = [
+            view
+            for view in self._views.get(node, {}).values()
+            if view.observer != node and counts(view.observer)
+        ]
         seen = [view.up for view in views]
         return seen.count(True), seen.count(False), sum(view.unsure for view in views)

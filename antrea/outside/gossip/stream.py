@@ -53,11 +53,15 @@ class Streams:
     """Connections with peers: those that they open, and one to each that we have something for."""
 
     def __init__(
-        self, receive: Callable[[bytes, Stream], None], connect: Callable[[str], tuple[str, int]]
+        self,
+        receive: Callable[[bytes, Stream], None],
+        connect: Callable[[str], tuple[str, int]],
+        reached: Callable[[str], None],
     ) -> None:
-        """`connect` names a peer's address and port; raises KeyError."""
+        """`connect` names a peer's address and port; raises KeyError. `reached`: its kernel took a connection, or refused it."""
         self._receive = receive
         self._connect = connect
+        self._reached = reached
         self._incoming: deque[Stream] = deque()
         self._outgoing: dict[str, Stream | deque[bytes]] = {}
         """To each peer, or what waits until it is there."""
@@ -94,11 +98,14 @@ class Streams:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 stream = Stream(*await asyncio.open_connection(*self._connect(peer)))
+            self._reached(peer)
             waiting, self._outgoing[peer] = self._outgoing[peer], stream
             for data in waiting if isinstance(waiting, deque) else ():
                 stream.send(data)
             async for data in stream.packets():
                 self._receive(data, stream)
+        except ConnectionRefusedError:
+            self._reached(peer)
         except (OSError, TimeoutError, KeyError):
             # the datagrams that go beside it may arrive, and if not, there is a next probe
             return

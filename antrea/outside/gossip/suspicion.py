@@ -51,7 +51,9 @@ class Timing(msgspec.Struct, frozen=True):
     switch: float = 2.0
     """How long a switch may be down whose agent answers."""
     restart: float = 60.0
-    """How long an agent may be silent whose switch is up."""
+    """How long an agent may be silent whose switch is up, or that said it is back in a moment."""
+    lifeless: float = 3.0
+    """How long the kernel of one that said so may answer nothing."""
 
 
 class Suspicion:

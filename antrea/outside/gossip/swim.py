@@ -152,6 +152,7 @@ class Swim:
             return
         met = not row.lives
         row.heard = self.majority.heard = now
+        self.sights.reached(now, sender)
         self._hear(now, Rumour(sender, message.incarnation, Standing.ALIVE))
         synced = isinstance(message, Sync)
         for rumour in message.rumours:
@@ -264,7 +265,7 @@ class Swim:
 
     def _judge(self, now: float) -> None:
         """By what most observers see, and whether the agent answers."""
-        before = self.sights.aside
+        before, away = self.sights.aside, set(self.sights.away)
         for name, since in self.sights.look(now, self._is_current):
             row = self.rows.get(name)
             if row is None or not row.lives or row.heard > since:
@@ -274,6 +275,10 @@ class Swim:
                 self._set(now, row, dead, "neither its agent nor its switch gives a sign of life")
             else:
                 self._questions.ask(now, [name])
+        for name in self.sights.knock(now):
+            self._number += 1
+            self._send(name, Ping(self._number, self.incarnation), stream=True)
+        self._is_counted &= away == self.sights.away.keys()
         for name in sorted(before ^ self.sights.aside):
             self._show(name, "its switch is down" if name in self.sights.aside else "its switch is up")
 
@@ -318,16 +323,16 @@ class Swim:
     def _is_sure(self, name: str) -> bool:
         """Not suspected, or only for an agent that restarts."""
         row = self.rows[name]
-        return row.standing == Standing.ALIVE or (row.lives and self.sights.is_up(name, self._is_current))
+        return row.standing == Standing.ALIVE or (row.lives and self.sights.is_there(name, self._is_current))
 
     def _is_silent(self, name: str) -> bool:
         """Neither its agent answers, though all are asked, nor does this member see its switch."""
         return name in self._silent and not self.sights.sees(name)
 
     def _restarts(self, now: float, row: Row, name: str) -> bool:
-        """Whether its agent may be silent a while longer, since its switch is there."""
+        """Whether its agent may be silent a while longer, since its switch is there, or back in a moment."""
         since = row.suspicion.since if row.suspicion else now
-        return now - since < self._timing.restart and self.sights.is_up(name, self._is_current)
+        return now - since < self._timing.restart and self.sights.is_there(name, self._is_current)
 
     # probes
 
@@ -452,9 +457,9 @@ class Swim:
 
     def _all(self, *, asks: bool) -> Sync:
         rows = [
-            Rumour(name, row.incarnation, row.standing)
+            Rumour(name, row.incarnation, Standing.ALIVE if self._is_sure(name) else row.standing)
             for name, row in self.rows.items()
-            if row.incarnation >= 0 and row.standing != Standing.SUSPECT
+            if row.incarnation >= 0 and (row.standing != Standing.SUSPECT or self._is_sure(name))
         ]
         table = (Rumour(self.me, self.incarnation, Standing.ALIVE), *rows)
         return Sync(self.incarnation, asks, table, self.sights.all)

@@ -56,7 +56,7 @@ class Gossip:
         self._addresses: dict[str, str] = {}
         self._family = socket.AF_INET6 if is_ipv6(address) else socket.AF_INET
         self._socket = socket.socket(self._family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._streams = Streams(self._packet, self._place)
+        self._streams = Streams(self._packet, self._place, self._reached)
 
     def peers(self, addresses: Mapping[str, str]) -> None:
         """Every other Node and its address, of our own family."""
@@ -134,6 +134,9 @@ class Gossip:
                 with contextlib.suppress(OSError, KeyError):
                     self._socket.sendto(packet.data, self._place(packet.to))
         return changes
+
+    def _reached(self, peer: str) -> None:
+        self.machine.reached(now(), peer)
 
     def _place(self, peer: str) -> tuple[str, int]:
         return self._addresses[peer], self.port

@@ -17,11 +17,15 @@ from antrea.facts.member import ClusterNode, Member, Quorum
 from antrea.outside.gossip import feed
 from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.gossip.stream import INCOMING_MOST
+from antrea.outside.gossip.suspicion import Timing
+from antrea.outside.gossip.transport import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEY = os.urandom(32)
+LONGEST = Timing().suspicion_most
+"""A suspicion lasts no longer."""
 
 
 def free_port() -> int:
@@ -68,6 +72,31 @@ async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (real sockets tell nobody)
             await asyncio.sleep(0.02)
+
+
+async def test_gossip_feed_waits_for_a_member_that_is_back_in_a_moment_while_its_kernel_refuses_connections() -> (
+    None
+):
+    agents = Agents(3)
+    names = [node.name for node in agents.nodes]
+    for name in names:
+        agents.start(name)
+    await until(lambda: all(agents.living(name) == set(names) - {name} for name in names))
+    gossips = [agents.feeds[name].gossip for name in names[:2]]
+    agents.feeds["node-3"].return_soon()
+    await until(lambda: all(one and "node-3" in one.machine.swim.sights.away for one in gossips))
+    await agents.stop("node-3")
+
+    def is_silent_for_long() -> bool:
+        rows = [one.machine.swim.rows["node-3"] for one in gossips if one]
+        return all(row.suspicion and now() > row.suspicion.since + 2 * LONGEST for row in rows)
+
+    await until(is_silent_for_long)
+    assert all("node-3" in agents.living(name) for name in names[:2])
+    agents.start("node-3")
+    await until(lambda: agents.living("node-3") == {"node-1", "node-2"})
+    for name in names:
+        await agents.stop(name)
 
 
 async def test_gossip_feed_tells_of_members_that_live_and_die_and_of_the_majority() -> None:

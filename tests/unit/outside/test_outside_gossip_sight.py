@@ -9,6 +9,8 @@ from gossip_world import NOTICED, World, acting, overlap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antrea.outside.gossip.message import Gossip, Rumour, Standing
+
 pytestmark = pytest.mark.untraced
 
 GONE = 1.0
@@ -40,6 +42,19 @@ def counted(world: World, *names: str) -> bool:
         for other in world.names
         if other != one
     )
+
+
+def rolled(world: World, name: str, *, switch: bool = True) -> None:
+    """Its Pod was exchanged within 20 s; `switch`: others see that."""
+    world.roll(name)
+    if switch:
+        world.see(name, False, within=NOTICED)
+    world.run(20)
+    world.start(name)
+    world.run(5)
+    if switch:
+        world.see(name, True, within=(0.0, 1.0))
+    world.run(5)
 
 
 def changes(world: World, since: int) -> list[tuple[str, str, bool]]:
@@ -163,6 +178,157 @@ def test_gossip_members_that_answer_though_no_switch_sees_another_act_on() -> No
         for name in world.names:
             world.see(name, True)
         world.run(1)
+
+
+@pytest.mark.parametrize(("count", "loss"), [(2, 0.0), (3, 0.0), (5, 0.0), (3, 0.05), (9, 0.05)])
+def test_gossip_a_pod_that_is_exchanged_moves_nothing_if_it_said_so(count: int, loss: float) -> None:
+    for seed in range(2):
+        world = whole(count, seed)
+        world.loss = loss
+        gone, *rest = world.names if seed else reversed(world.names)
+        since = len(world.events)
+        world.roll(gone)
+        world.see(gone, False, within=NOTICED)
+        for seconds in range(20):
+            world.run(1)
+            assert all(acts(world, name) for name in rest), seconds
+        world.start(gone)
+        world.run(8)
+        assert all(acts(world, name) for name in world.names)
+        world.see(gone, True, within=(0.0, 1.0))
+        world.run(30)
+        assert [one for one in changes(world, since) if one[0] != gone] == []
+        assert [one for one in changes(world, since) if not one[2]] == []
+
+
+def test_gossip_the_word_of_a_pod_that_is_exchanged_is_over_when_its_switch_is_back() -> None:
+    world = whole(5)
+    for _ in range(2):
+        rolled(world, "node-3")
+    world.kill("node-3")
+    world.see("node-3", False, within=NOTICED)
+    world.until(lambda: counted(world, "node-1", "node-2", "node-4", "node-5"), within=GONE)
+
+
+def test_gossip_the_word_of_a_pod_that_is_exchanged_counts_once() -> None:
+    world = whole(5)
+    machine = world.machines["node-3"]
+    rolled(world, "node-3")
+    (word,) = (view for view in machine.swim.sights.all if view.observer == view.node == "node-3")
+    world.kill("node-3")
+    for name in world.machines:
+        world.machines[name].swim.received(world.now, "node-1", Gossip(0, (), (word,)))
+    world.see("node-3", False, within=NOTICED)
+    world.until(lambda: counted(world, "node-1", "node-2", "node-4", "node-5"), within=GONE)
+
+
+def test_gossip_a_pod_that_does_not_come_back_as_it_said_is_waited_for_as_long_as_for_an_agent() -> None:
+    world = whole(5)
+    since = len(world.events)
+    world.roll("node-3")
+    world.see("node-3", False, within=NOTICED)
+    world.run(55)
+    assert changes(world, since) == []
+    rest = [name for name in world.names if name != "node-3"]
+    world.until(lambda: counted(world, *rest), within=7)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_gossip_a_node_that_loses_its_power_after_it_said_it_is_back_in_a_moment_is_dead_soon(
+    count: int,
+) -> None:
+    for seconds in (0, 10):
+        world = whole(count)
+        world.roll("node-2")
+        world.see("node-2", False, within=NOTICED)
+        world.run(seconds)
+        world.kill("node-2")
+        rest = [name for name in world.names if name != "node-2"]
+        world.until(lambda rest=rest, world=world: counted(world, *rest), within=4)  # type: ignore[misc]
+
+
+def test_gossip_an_agent_that_is_back_as_it_said_without_its_switch_is_set_aside_in_the_end() -> None:
+    world = whole(5)
+    since = len(world.events)
+    world.roll("node-3")
+    world.see("node-3", False, within=NOTICED)
+    world.run(10)
+    world.start("node-3")
+    world.run(45)
+    assert [one for one in changes(world, since) if one[0] != "node-3"] == []
+    assert acts(world, "node-3")
+    rest = [name for name in world.names if name != "node-3"]
+    world.until(lambda: counted(world, *rest) and not acts(world, "node-3"), within=10)
+
+
+def test_gossip_pods_are_exchanged_without_any_session() -> None:
+    """Its word is all that a member says then, and still has a greater number each time."""
+    world = World([f"node-{number}" for number in range(1, 6)])
+    world.run(5)
+    since = len(world.events)
+    for _ in range(2):
+        rolled(world, "node-3", switch=False)
+        world.run(45)
+    assert [one for one in changes(world, since) if one[0] != "node-3"] == []
+
+
+def test_gossip_who_does_not_know_the_word_and_takes_such_a_member_for_dead_convinces_nobody() -> None:
+    """Members of a version before this word; and one whom it passed by."""
+    world = whole(5)
+    world.roll("node-3")
+    world.see("node-3", False, within=NOTICED)
+    world.run(1)
+    since = len(world.events)
+    for name in ("node-2", "node-4", "node-5"):
+        said = Rumour("node-3", world.machines[name].swim.rows["node-3"].incarnation, Standing.DEAD, "node-1")
+        world.machines[name].swim.received(world.now, "node-1", Gossip(0, (said,)))
+    world.run(30)
+    assert changes(world, since) == []
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_gossip_who_starts_meanwhile_knows_of_a_member_that_is_waited_for(says: bool) -> None:
+    world = whole(5)
+    if says:
+        world.roll("node-3")
+        world.see("node-3", False, within=NOTICED)
+    else:
+        world.kill("node-3")
+    world.run(20)
+    world.kill("node-1")
+    world.start("node-1")
+    for name in ("node-2", "node-4", "node-5"):
+        world.see(name, True, "node-1", within=(2.0, 3.0))
+    world.until(lambda: world.view("node-1") == set(world.names) and acts(world, "node-1"), within=3)
+    since = len(world.events)
+    world.run(20)
+    assert changes(world, since) == []
+
+
+def test_gossip_members_of_whom_one_is_back_in_a_moment_are_as_many_as_before() -> None:
+    world = whole(3)
+    world.roll("node-2")
+    world.see("node-2", False, within=NOTICED)
+    world.run(2)
+    world.kill("node-3")
+    world.see("node-3", False, "node-1", within=NOTICED)
+    world.run(5)
+    assert acts(world, "node-1")
+    world.kill("node-2")
+    world.until(lambda: not acts(world, "node-1"), within=4)
+
+
+def test_gossip_who_was_paused_does_not_blame_such_a_member() -> None:
+    world = whole(5)
+    world.roll("node-3")
+    world.see("node-3", False, within=NOTICED)
+    world.run(2)
+    since = len(world.events)
+    world.pause("node-1")
+    world.run(5)
+    world.resume("node-1")
+    world.run(20)
+    assert [one for one in changes(world, since) if one[1] == "node-3"] == []
 
 
 def test_gossip_one_observer_that_errs_changes_nothing() -> None:
