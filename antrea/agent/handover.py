@@ -1,8 +1,9 @@
 """What takes its time when Egress IPs go to another Node: giving them up a moment later, and the goodbye of an agent.
 
 An agent that is told to end does not know whether the next one is to start at once. It says goodbye if its Node is to do
-without it: the Node is cordoned or deleted, or the whole Pod ends and takes the userspace switch along. A container that is
-restarted and a configuration that changes keep their addresses, and established connections their Node.
+without it: the Node is cordoned or deleted, or the whole Pod ends and takes the userspace switch along. Of the kernel's
+switch connections go on without a Pod, so it says that the next one is there in a moment. A container that is restarted and
+a configuration that changes keep their addresses, and established connections their Node.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ FAREWELL_SECONDS: Final = 4.0
 """How long others may take to take over; shorter than antrea.outside.gossip.feed.LEFT_SECONDS."""
 ASK_SECONDS: Final = 1.0
 """How long the API server may take to say what becomes of this Pod."""
+TELL_SECONDS: Final = 0.3
+"""Until others have heard that the next Pod is there in a moment: at once, and told again every 0.1 s."""
 THINK_SECONDS: Final = 0.3
 """Until this agent has found who is next."""
 LOOK_SECONDS: Final = 0.05
@@ -137,8 +140,14 @@ class Handover:
     async def farewell(self) -> None:
         """Before this process ends; returns when others have what this Node held, or after FAREWELL_SECONDS."""
         with _marked(Path(self._config.ovs_run_dir, ENDING)):
+            if self.gossip is None:
+                return
             why = await self.why()
-            if not why or self.gossip is None:
+            if not why and self._config.ovs_datapath_type == "system" and await self._pod_ends():
+                log.info("The next Pod is there in a moment: Egress IPs stay")
+                self.gossip.return_soon()
+                await asyncio.sleep(TELL_SECONDS)
+            if not why:
                 return
             log.info("Saying goodbye: Egress IPs of this Node go to others", why=why)
             self._facts.put(Leaving(), urgent=True)

@@ -66,8 +66,13 @@ class Gossip:
 
     def __init__(self, facts: Facts, file: Path, clock: Clock) -> None:
         self.facts, self.file, self.clock = facts, file, clock
-        self.left = 0
+        self.left = self.returns = 0
         self.finds = self.takes = True
+
+    def return_soon(self) -> None:
+        assert self.file.exists()
+        assert not self.facts.get(Leaving)
+        self.returns += 1
 
     def leave(self) -> None:
         assert self.facts.get(Leaving)
@@ -127,7 +132,6 @@ CORDONED = msgspec.structs.replace(NODE, cordoned=True)
     [
         (Ending(), 0),
         (Ending(away=True), 0),
-        (Ending(pod=ENDS, datapath="system"), 0),
         (Ending(pod=ENDS), 1),
         (Ending(pod=None), 1),
         (Ending(node=CORDONED), 1),
@@ -143,6 +147,32 @@ async def test_an_agent_says_goodbye_if_its_node_is_to_do_without_it(
     assert (gossip.left, gossip.file.exists()) == (goodbyes, False)
     assert 0.5 <= taken < handover.FAREWELL_SECONDS if goodbyes else taken == 0
     assert (mine._facts.get(LocalAddress, IP) is None) == bool(goodbyes)
+
+
+@pytest.mark.parametrize(
+    ("end", "returns"),
+    [
+        (Ending(pod=ENDS, datapath="system"), 1),
+        (Ending(pod=None, datapath="system"), 1),
+        (
+            Ending(datapath="system"),
+            0,
+        ),  # a container of it, or a Node that shuts down: its Pods are not deleted
+        (Ending(datapath="system", away=True), 0),
+        (Ending(pod=ENDS, datapath="system", node=CORDONED), 0),
+        (Ending(pod=ENDS, datapath="system", node=None), 0),
+        (Ending(pod=ENDS), 0),
+    ],
+)
+async def test_an_agent_says_that_it_is_back_in_a_moment_if_its_pod_is_exchanged_and_the_kernel_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Ending, returns: int
+) -> None:
+    mine, gossip = agent(tmp_path, monkeypatch, end)
+    taken = await farewell(mine, gossip, monkeypatch)
+    assert (gossip.returns, gossip.file.exists()) == (returns, False)
+    if returns:
+        assert (taken, gossip.left) == (handover.TELL_SECONDS, 0)
+        assert mine._facts.get(LocalAddress, IP)
 
 
 @pytest.mark.parametrize(
