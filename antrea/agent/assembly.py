@@ -138,8 +138,10 @@ SWEEPS: dict[int, tuple[type[Fact], ...]] = {
 OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE, BFD})}
 """antrea-types of the ports that the sweep of a category may take away."""
 SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
-EGRESS_KINDS = (Egress, EgressPod, LocalAddress, Member, PoolSelector)
-"""The same of Egress, where its gate is on."""
+EGRESS_FLOWS: tuple[type[Fact], ...] = (Egress, EgressPod, LocalAddress, PoolSelector)
+"""What flows of Egress are made of, where its gate is on."""
+EGRESS_KINDS: tuple[type[Fact], ...] = (*EGRESS_FLOWS, Member)
+"""The same as of the others, of Egress."""
 STATE = Path("/var/lib/antrea")
 """Where what outlives a reboot is kept."""
 JOURNAL = "ids"
@@ -172,6 +174,17 @@ def sweeps(gates: Collection[str]) -> dict[int, tuple[type[Fact], ...]]:
     if egress.FEATURE.gate not in gates:
         return SWEEPS
     return SWEEPS | {int(Category.EGRESS): (*SWEEPS[Category.EGRESS], *EGRESS_KINDS)}
+
+
+def first_lists(gates: Collection[str], cookie_round: int) -> tuple[type[Fact], ...]:
+    """Kinds to wait for before the first replay.
+
+    What the switch has, or the kernel's datapath has of one that ended, is not to be replaced by flows of half the
+    policies and without Egresses.
+    """
+    if cookie_round == FIRST_ROUND:
+        return FIRST_LISTS
+    return FIRST_LISTS + POLICY_KINDS + (EGRESS_FLOWS if egress.FEATURE.gate in gates else ())
 
 
 def pipeline_of(features: Collection[AgentFeature], config: AgentConfig, node: ThisNode) -> Pipeline:
@@ -324,8 +337,7 @@ class Agent:
         tasks.create_task(self.report.run(), name="AntreaAgentInfo")
         for name, feed in self._feeds(db, prepared).items():
             tasks.create_task(feed.run(self.facts), name=f"feed of {name}")
-        # Flows that stand are not to be replaced by those of half the policies.
-        first = FIRST_LISTS + (POLICY_KINDS if prepared.cookie_round > FIRST_ROUND else ())
+        first = first_lists(self.view.now.gates.names, prepared.cookie_round)
         await self._listed(first, within=FIRST_LIST_SECONDS)
         self.ready.wait_for("flows and routes of this Node, not all in place")
         self._work(tasks, prepared.transport, netlink)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antrea.agent.assembly import active, pipeline_of, sweeps
+from antrea.agent.assembly import FIRST_ROUND, active, first_lists, pipeline_of, sweeps
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
@@ -437,6 +437,12 @@ def test_without_the_gate_there_is_no_table_and_no_sweep_waits_for_an_egress() -
     assert "EgressMark" in pipeline_of(active({"Egress"}), SYSTEM, NODE).ids
     assert Egress not in sweeps(())[Category.EGRESS]
     assert {Egress, EgressPod, LocalAddress} <= {*sweeps({"Egress"})[Category.EGRESS]}
+
+
+def test_the_first_replay_of_a_switch_whose_datapath_has_flows_waits_for_egresses() -> None:
+    flows = {Egress, EgressPod, PoolSelector}
+    assert flows <= {*first_lists({"Egress"}, FIRST_ROUND + 1)}
+    assert not flows & {*first_lists({"Egress"}, FIRST_ROUND), *first_lists((), FIRST_ROUND + 1)}
 
 
 ROWS: tuple[Fact, ...] = (
