@@ -82,14 +82,28 @@ class KernelNode:
         account = self.root / ACCOUNT
         (account / "token").write_text((cluster / TOKEN).read_text())
         (account / "ca.crt").write_text((cluster / "pki/ca.crt").read_text())
-        self._popen(self.words(ROOT / "build/image/start_ovs"), log="ovs")
+        self.start_pod()
+
+    def start_pod(self) -> None:
+        """Its two containers at once."""
+        self._switch = self._popen(self.words(ROOT / "build/image/start_ovs"), log="ovs")
         self.start_agent()
+
+    def end_pod(self) -> None:
+        """As kubelet ends one that is deleted: both containers are told at once."""
+        containers = (self._agent, self._switch)
+        for process in containers:
+            process.terminate()
+        for process in containers:
+            process.wait(timeout=60)
 
     def start_agent(self, **config: Any) -> None:
         """With these keys of antrea-agent.conf on top."""
         (self.root / "run/antrea/antrea-agent.conf").write_text(yaml.safe_dump(CONFIG | config))
         env = [
             f"NODE_NAME={self.name}",
+            "POD_NAMESPACE=kube-system",
+            f"POD_NAME=antrea-agent-{self.name}",  # which the API server does not have: it is deleted
             f"KUBERNETES_SERVICE_HOST={API_SERVER}",
             "KUBERNETES_SERVICE_PORT=6443",
         ]

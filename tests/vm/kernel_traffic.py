@@ -61,15 +61,15 @@ class Arrived(msgspec.Struct, frozen=True):
 class Stream:
     """While its block lasts: numbered datagrams to `address`, and the same numbers there and back on one TCP connection."""
 
-    def __init__(self, source: Path, target: Path, address: str) -> None:
+    def __init__(self, source: Path, target: Path, address: str, port: int = PORT) -> None:
         with namespace.entered(target):
             self._sink = socket.socket(_family(address), socket.SOCK_DGRAM)
-            self._sink.bind((address, PORT))
-            listener = socket.create_server((address, PORT), family=_family(address))
+            self._sink.bind((address, port))
+            listener = socket.create_server((address, port), family=_family(address))
         with namespace.entered(source):
             self._udp = socket.socket(_family(address), socket.SOCK_DGRAM)
-        self._udp.connect((address, PORT))
-        self._near = namespace.connect(source, (address, PORT), seconds=PATIENCE)
+        self._udp.connect((address, port))
+        self._near = namespace.connect(source, (address, port), seconds=PATIENCE)
         with listener:
             self._far = listener.accept()[0]
         self._seen: set[bytes] = set()
@@ -88,6 +88,11 @@ class Stream:
         self._thread.join()
         for end in (self._sink, self._udp, self._near, self._far):
             end.close()
+
+    @property
+    def missing(self) -> list[int]:
+        """Numbers of the datagrams that did not arrive."""
+        return [number for number in range(self._sent) if b"%08d" % number not in self._seen]
 
     @property
     def arrived(self) -> Arrived:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+from antrea.agent import assembly
 from antrea.agent.main import main
 from antrea.outside.gossip import feed, machine
 from antrea.outside.gossip.suspicion import Timing
@@ -25,6 +26,8 @@ LATE = (
     "alone",
     "grace",
     "answer",
+    "restart",
+    "lifeless",
 )
 """What passes while somebody is merely slow; what has to last stays as it is."""
 
@@ -33,4 +36,5 @@ if __name__ == "__main__":
     patient = partial(Timing, **{name: SLOWER * getattr(usual, name) for name in LATE})
     setattr(machine, "Timing", patient)  # noqa: B010 (a class, which mypy does not let us assign to)
     feed.SYNC_SECONDS *= SLOWER
+    assembly.FIRST_LIST_SECONDS *= SLOWER
     sys.exit(main())
