@@ -45,9 +45,10 @@ class Timing(msgspec.Struct, frozen=True):
     """How long a member whose switch is down may take to show that it lives."""
     urgent: float = 0.1
     """Between probes of such a member, or of all."""
-    doubt: float = 0.2
-    """How long most may leave it unanswered that all are asked, until this member holds itself for cut off; shorter than
-    `answer` and `suspicion_least`, after which the others act."""
+    doubt: float = 0.4
+    """How long most may leave it unanswered that all are asked, until this member holds itself for cut off."""
+    blind: float = 0.2
+    """The same where a switch is seen no longer: shorter than `answer`, after which the others act."""
     switch: float = 2.0
     """How long a switch may be down whose agent answers."""
     restart: float = 60.0

@@ -295,7 +295,8 @@ class Swim:
             ping = Ping(self._number, self.incarnation, self._telling(name))
             self._send(name, ping)
             self._send(name, ping, stream=True)
-        before, self._silent = self._silent, self._questions.silent(now, self._timing.doubt)
+        patience = self._timing.blind if lost else self._timing.doubt
+        before, self._silent = self._silent, self._questions.silent(now, patience)
         self._is_counted &= before == self._silent
 
     def _believe(self, now: float) -> None:
