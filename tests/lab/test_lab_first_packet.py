@@ -57,7 +57,7 @@ until echo 'CONFIG' | CNI_COMMAND=ADD /opt/cni/bin/antrea > /dev/null; do
 done
 date +%s.%N
 echo $CNI_CONTAINERID > /tmp/@
-ip netns exec @ bash -c 'exec 9<> <(:); for n in {1..40}; do echo -n @ > /dev/udp/TARGET/PORT; read -t 0.02 -u 9; done; true'
+ip netns exec @ bash -c 'for n in $(seq 40); do echo -n @ > /dev/udp/TARGET/PORT; sleep 0.02; done'
 """
 END = """
 for name in NAMES; do
