@@ -32,6 +32,7 @@ EXCEPT = ("198.18.0.0/15", "fd00:18::/32")
 HERE, THERE = {4: "203.0.113.1", 6: "fd00:9::1"}, {4: "203.0.113.2", 6: "fd00:9::2"}
 OUT, EXCEPTED = {4: "198.51.100.9", 6: "2001:db8::9"}, {4: "198.18.0.9", 6: "fd00:18::9"}
 MINE, THEIRS = {4: "192.0.2.1", 6: "fd00:2::1"}, {4: "192.0.2.2", 6: "fd00:2::2"}
+SERVICE, SERVICES_V6 = {4: "10.96.0.10", 6: "fd00:96::a"}, "fd00:96::/112"
 FAR_POD, FAR_END = {4: "10.10.1.9", 6: "fd00:10:1::9"}, "192.0.2.2"
 NEW, REPLY = "trk,new", "trk,est,rpl"
 
@@ -61,7 +62,8 @@ class Switch:
     def __init__(self, ovs: OvsBridge, datapath: Datapath, limit: Limit | None) -> None:
         """`limit` is that of the Egresses whose address is here; None: the gate of bandwidths is off, too."""
         self.ovs, self.marks, self.limit = ovs, datapath == "system", limit
-        config = AgentConfig(ovs_datapath_type=datapath, egress=EgressSection(except_cidrs=EXCEPT))
+        section = EgressSection(except_cidrs=EXCEPT)
+        config = AgentConfig(ovs_datapath_type=datapath, egress=section, service_cidr_v6=SERVICES_V6)
         gates = {"Egress", "EgressTrafficShaping"} if limit else {"Egress"}
         features, facts = active(gates), Facts()
         pipeline = pipeline_of(features, config, NODE)
@@ -176,6 +178,15 @@ def test_a_pod_goes_out_by_the_gateway_with_the_mark_of_its_egress_ip(switch: Sw
 def test_what_is_excepted_goes_out_without_a_mark(switch: Switch, version: int, to: dict[int, str]) -> None:
     assert switch.traced(from_pod(NEAR, to[version])) == Way("2", 0, NEAR.mac, "")
     assert switch.traced(from_pod(REMOTE, to[version])) == Way("2", 0, REMOTE.mac, "")
+
+
+@VERSIONS
+@pytest.mark.parametrize("state", [NEW, "trk,est"])
+def test_no_packet_to_a_service_leaves_its_node_before_kube_proxy_has_served_it(
+    switch: Switch, version: int, state: str
+) -> None:
+    for sender in (NEAR, REMOTE, PLAIN):
+        assert switch.traced(from_pod(sender, SERVICE[version]), state) == Way("2", 0, sender.mac, "")
 
 
 @VERSIONS

@@ -18,6 +18,7 @@ from antrea.features.egress.handover import giver, is_taken
 from antrea.features.egress.mark import POOL
 from antrea.features.egress.several import egresses_of
 from antrea.features.node_route.agent import tunnel_end
+from antrea.features.proxy.agent import handed_over
 from antrea.host.carrier import crosses
 from antrea.openflow.action import DROP, goto, set_eth_dst
 from antrea.openflow.cookie import Category
@@ -53,7 +54,7 @@ LEAVE = (TO_GATEWAY_REG_MARK.load, goto(Stage.SWITCHING))
 
 
 def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What leaves the cluster asks for its Egress IP, except to this Node and to `egress.exceptCIDRs`."""
+    """What leaves the cluster asks for its Egress IP, except to this Node, to Services and to `egress.exceptCIDRs`."""
     config = facts.get(AgentConfig)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or gateway is None:
@@ -85,7 +86,9 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
             FROM_TUNNEL_REG_MARK.match,
             then=DROP,
         )
-    for place in (*node.node_ips, *config.egress.except_cidrs):
+    # kube-proxy of this Node serves what the Pod of a connection to a Service sends, the first packet and all others
+    services = (cidr for cidr, _ in handed_over(facts, node))
+    for place in (*node.node_ips, *config.egress.except_cidrs, *services):
         if is_ipv6(place) in families:
             yield unmarked(place)
     yield flow(EGRESS_MARK, Priority.MISS, then=LEAVE)

@@ -91,6 +91,7 @@ table=L3Forwarding,priority=190,ct_state=-rpl+trk,ipv6,reg0=0x1/0xf actions=set_
 table=EgressMark,priority=210,ip,nw_dst=192.0.2.1 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
 table=EgressMark,priority=210,ip,nw_dst=192.0.2.2 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
 table=EgressMark,priority=210,ip,nw_dst=198.18.0.0/15 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+table=EgressMark,priority=210,ip,nw_dst=10.96.0.0/12 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
 table=EgressMark,priority=210,ipv6,ipv6_dst=fd00:2::1 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
 table=EgressMark,priority=210,ipv6,ipv6_dst=fd00:2::2 actions=set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
 table=EgressMark,priority=190,ct_state=+new+trk,ip,reg0=0x1/0xf actions=drop
@@ -99,7 +100,7 @@ table=EgressMark,priority=0 actions=set_field:0x20/0xf0->reg0,goto_table:L2Forwa
 """
 
 
-def test_what_leaves_the_cluster_asks_for_its_egress_ip_except_to_nodes_and_to_except_cidrs() -> None:
+def test_what_leaves_the_cluster_asks_for_its_egress_ip_except_to_nodes_services_and_except_cidrs() -> None:
     config = AgentConfig(egress=EgressSection(except_cidrs=("198.18.0.0/15",)))
     assert Agent(config).flows() == lines(NODE_FLOWS)
 
@@ -170,8 +171,7 @@ def test_each_family_follows_its_own_egress_and_of_two_the_oldest() -> None:
 
 def test_an_egress_without_an_address_does_nothing_yet() -> None:
     agent = Agent(SYSTEM, egress("a", ""), EgressPod("a", "shop/web"))
-    assert agent.flows("priority=200") == set()
-    assert agent.wanted(Status) == set()
+    assert agent.flows("priority=200") == agent.wanted(Status) == set()
 
 
 RULE = 'oifname != "antrea-gw0" meta nfproto ipv4 snat ip to meta mark & 0x000000ff map @egress-snat fully-random'
