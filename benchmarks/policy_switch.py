@@ -24,8 +24,10 @@ from antrea.features.network_policy.agent import FEATURE as POLICY
 from antrea.features.network_policy.conjunction import number
 from antrea.features.network_policy.rule import Conjunction, Rule
 from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember, SentPolicy
+from antrea.features.network_policy.service import service_row
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
+from antrea.features.proxy.agent import FEATURE as PROXY
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
@@ -42,12 +44,12 @@ if TYPE_CHECKING:
     from antrea.facts.fact import Fact
     from benchmarks.policy_cluster import Cluster, Question
 
-CONFIG = AgentConfig(ovs_datapath_type="netdev")
+CONFIG = AgentConfig(ovs_datapath_type="netdev", service_cidr_v6="fd00:96::/112")
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.2.1",))
 PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/64"), ("192.0.2.2",), ("192.0.2.2",))
 GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
 TUNNEL = OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:01")
-FEATURES = (POD_CONNECTIVITY, NODE_ROUTE, POLICY)
+FEATURES = (POD_CONNECTIVITY, NODE_ROUTE, PROXY, POLICY)
 PIPELINE = Pipeline.realise(
     table for feature in FEATURES for table in feature.tables(CONFIG, Families.of(NODE.pod_cidrs))
 )
@@ -78,7 +80,7 @@ def ports() -> dict[str, int]:
 
 
 def told(found: Objects) -> Iterator[Fact]:
-    """What the controller tells the agent of Node n1 of these objects."""
+    """What the controller tells the agent of Node n1 of these objects, and the Services that it hears of itself."""
     facts = Facts()
     rows = {one.kind: one.row for feature in COMPUTED for one in feature.watched}
     for kind in KINDS:
@@ -88,6 +90,7 @@ def told(found: Objects) -> Iterator[Fact]:
     engine = Engine(facts, [unit for feature in COMPUTED for unit in feature.units])
     plan = engine.plan()
     assert not engine.errors.standing, engine.errors.standing
+    yield from filter(None, map(service_row, found.services))
     members = (one for entry in plan.put if isinstance(entry, Memberships) for one in entry.each())
     for entry in (*plan.put, *members):
         if isinstance(entry, PublishedPolicy) and NODE.name in entry.nodes:

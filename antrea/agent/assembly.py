@@ -43,6 +43,7 @@ from antrea.facts.member import ClusterNode, Member, PoolSelector
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
+from antrea.facts.service import Service
 from antrea.features.egress import agent as egress
 from antrea.features.egress import bandwidth
 from antrea.features.egress import owner as egress_placement
@@ -57,7 +58,8 @@ from antrea.features.feature import Families, Realised
 from antrea.features.network_policy import agent as network_policy
 from antrea.features.network_policy import statistics as policy_statistics
 from antrea.features.network_policy.cut import Look
-from antrea.features.network_policy.sent import KINDS as POLICY_KINDS
+from antrea.features.network_policy.sent import KINDS
+from antrea.features.network_policy.service import Keep, named_services
 from antrea.features.node_network import agent as node_network
 from antrea.features.node_route import agent as node_route
 from antrea.features.pod_connectivity import agent as pod_connectivity
@@ -97,7 +99,7 @@ from antrea.outside.ovsdb_bfd import BfdFeed
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
 from antrea.outside.policy_report import PolicyReportSink
-from antrea.outside.rtnetlink import KINDS
+from antrea.outside.rtnetlink import KINDS as NETLINK_KINDS
 from antrea.outside.status import StatusSink
 from antrea.outside.tunnel_neighbour import TunnelNeighbourSink
 from antrea.outside.voice import TRIES, Voice
@@ -137,6 +139,7 @@ SWEEPS: dict[int, tuple[type[Fact], ...]] = {
 }
 OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE, BFD})}
 """antrea-types of the ports that the sweep of a category may take away."""
+POLICY_KINDS: tuple[type[Fact], ...] = (*KINDS, Service)
 SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
 EGRESS_FLOWS: tuple[type[Fact], ...] = (Egress, EgressPod, LocalAddress, PoolSelector)
 """What flows of Egress are made of, where its gate is on."""
@@ -275,15 +278,24 @@ class Agent:
     def _remember(self, tasks: asyncio.TaskGroup) -> None:
         """Begin with what the controller said last; keep what it will say."""
         kinds = [kind for feature in self.features for watch in feature.watches for kind in watch.facts]
+        kinds.append(Service)
         last_word = LastWord(STATE / "last-word", kinds)
         last = last_word.read()
         for row in last.rows:
             self.facts.put(row)
         self.word.earlier = frozenset(last.covered)
-        changed = asyncio.Event()
-        self.controlplane.listeners.append(changed.set)
-        keeps = last_word.follow(changed, self.controlplane.rows, self.word.all_covered)
+        self.changed = asyncio.Event()
+        self.controlplane.listeners.append(self.changed.set)
+        keeps = last_word.follow(self.changed, self._kept, self.word.all_covered)
         tasks.create_task(keeps, name="last word")
+
+    def _kept(self) -> list[Fact] | None:
+        """All that the controller says, and the Services that it names."""
+        rows = self.controlplane.rows()
+        return None if rows is None else [*rows, *named_services(self.facts)]
+
+    async def _keep(self, _: Keep) -> None:
+        self.changed.set()
 
     async def _database(self) -> Ovsdb:
         path = Path(self.config.ovs_run_dir, "db.sock")
@@ -321,7 +333,7 @@ class Agent:
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, OWN_PORTS)
         units = [unit for feature in self.features for unit in feature.units]
         sinks: dict[type, Sink] = {Flow: flows, Group: flows, Meter: meters, Port: ports}
-        sinks |= dict.fromkeys(KINDS, netlink)
+        sinks |= dict.fromkeys(NETLINK_KINDS, netlink)
         sinks |= dict.fromkeys(NFT_KINDS, nft := NftSink())
         sinks |= {NodeAnnotation: self.annotations, Status: StatusSink(self.kube)}
         sinks[PolicyReport] = reports = PolicyReportSink(self.controlplane)
@@ -383,6 +395,7 @@ class Agent:
             TookOver: self._took_over,
             Probe: lambda act: self.probing.probe(self.facts, act),
             Conflict: self._conflict,
+            Keep: self._keep,
             Part: self.handover.part,
             Look: lambda look: self.cutting.look(self.engine, look),
             Receive: self.handover.receive,

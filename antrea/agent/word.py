@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from antrea.agent.starts import Starts
 from antrea.errors import Unavailable
 from antrea.facts.pod import LocalPod
+from antrea.features.network_policy.service import lacks_services
 from antrea.outside import klog
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class Word:
             return f"word of antrea-controller on policies for Pod {pod}" + (
                 f" ({trouble})" if trouble else ""
             )
+        if lacks_services(self._facts):
+            return "word of kube-apiserver on Services, which policies name"
         self._remember(row.uid)
         return ""
 

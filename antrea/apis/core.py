@@ -112,10 +112,40 @@ class Pod(CoreStruct, frozen=True):
     status: PodStatus = PodStatus()
 
 
+class ServicePort(CoreStruct, frozen=True):
+    """A port of a Service."""
+
+    port: int = 0
+    protocol: str = "TCP"
+
+
 class ServiceSpec(CoreStruct, frozen=True):
-    """Which Pods are behind a Service."""
+    """Which Pods are behind a Service, and by what it is reached; `cluster_ips` of a headless one is `("None",)`."""
 
     selector: dict[str, str] = {}
+    type: str = "ClusterIP"
+    cluster_ips: tuple[str, ...] = msgspec.field(default=(), name="clusterIPs")
+    external_ips: tuple[str, ...] = msgspec.field(default=(), name="externalIPs")
+    ports: tuple[ServicePort, ...] = ()
+
+
+class LoadBalancerIngress(CoreStruct, frozen=True):
+    """An address of a load balancer; `ip_mode` Proxy: packets to it are the load balancer's alone."""
+
+    ip: str = ""
+    ip_mode: str = "VIP"
+
+
+class LoadBalancerStatus(CoreStruct, frozen=True):
+    """Addresses that a load balancer gave a Service."""
+
+    ingress: tuple[LoadBalancerIngress, ...] = ()
+
+
+class ServiceStatus(CoreStruct, frozen=True):
+    """What became of a Service outside the cluster."""
+
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
 
 
 class Service(CoreStruct, frozen=True):
@@ -123,6 +153,7 @@ class Service(CoreStruct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus = ServiceStatus()
 
 
 class Namespace(CoreStruct, frozen=True):

@@ -118,6 +118,15 @@ FROM_EXTERNAL = Field(
 FROM_EXTERNAL_REG_MARK = FROM_EXTERNAL(1)
 FROM_LOCAL = Field("FromLocal", "reg4", 28, 28, "The source is a local Pod or the Node.")
 FROM_LOCAL_REG_MARK = FROM_LOCAL(1)
+SERVICE_RULES_PASSED = Field(
+    "ServiceRulesPassed",
+    "reg4",
+    31,
+    31,
+    "A rule on Services passed the packet on: of such rules only those of the baseline tier are left.",
+)
+SERVICE_RULES_PASSED_REG_MARK = SERVICE_RULES_PASSED(1)
+NOT_SERVICE_RULES_PASSED_REG_MARK = SERVICE_RULES_PASSED(0)
 
 # reg5 to reg11, xxreg3
 TF_EGRESS_CONJ_ID = Field("TFEgressConjID", "reg5", 0, 31, "Egress rule that let the packet pass.")

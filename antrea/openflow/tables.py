@@ -79,7 +79,12 @@ DSR_SERVICE_MARK = Table(
 ENDPOINT_DNAT = Table(
     "EndpointDNAT", _IP, Stage.PRE_ROUTING, "Translates the destination to the selected Endpoint."
 )
-DNAT = Table("DNAT", _IP, Stage.PRE_ROUTING, "Sends Service traffic to the host when AntreaProxy is off.")
+DNAT = Table(
+    "DNAT",
+    _IP,
+    Stage.PRE_ROUTING,
+    "Sends Service traffic to the host when AntreaProxy is off, after the egress rules that name Services.",
+)
 
 # IP: egress policy
 EGRESS_SECURITY_CLASSIFIER = Table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from switch_node import SwitchNode
 
@@ -17,6 +17,7 @@ from antrea.engine import Engine
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.feature import Realised
 from antrea.features.network_policy.cut import Look
+from antrea.features.network_policy.service import Keep
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
@@ -32,14 +33,20 @@ from antrea.outside.ovs_control import Tracer
 from antrea.outside.rtnetlink import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from antrea.engine import Sink
+    from antrea.engine import Act, Sink
+
+    Doing = Callable[[Any], Awaitable[None]]
 
 CONFIG = AgentConfig(ovs_datapath_type="netdev")
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
 OUTSIDE, NODES = ("192.0.2.10", "2001:db8:2::10"), ("192.0.2.1", "2001:db8:2::1")
 WEB = ("10.10.0.7", "fd00:10::7")
+
+
+async def _forget(_: object) -> None:
+    """No start comes after this one."""
 
 
 class PolicyNode(SwitchNode):
@@ -77,7 +84,8 @@ class PolicyNode(SwitchNode):
             directory / "severed",
         )
         units = [unit for feature in features for unit in feature.units]
-        engine = Engine(self.facts, units, sinks, {Look: lambda look: cutting.look(engine, look)})
+        acts: dict[type[Act], Doing] = {Look: lambda look: cutting.look(engine, look), Keep: _forget}
+        engine: Engine = Engine(self.facts, units, sinks, acts)
         for row in (CONFIG, NODE, Realised(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:

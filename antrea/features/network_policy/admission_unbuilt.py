@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.features.admission import Warn
+from antrea.features.network_policy.native_peer import STRETCHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,8 +44,9 @@ def _targets(path: str, applied: Sequence[AppliedTo]) -> Iterator[tuple[str, str
 
 
 def _parts(path: str, rule: Rule) -> Iterator[tuple[str, str]]:
-    if rule.to_services:
-        yield f"{path}.toServices", NOTHING
+    for number, service in enumerate(rule.to_services):
+        if service.scope == STRETCHED:
+            yield f"{path}.toServices[{number}].scope", NOTHING
     if rule.l7_protocols:
         yield f"{path}.l7Protocols", "all that the rule names is dropped"
     for number, protocol in enumerate(rule.protocols):

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.apis import controlplane as cp
+from antrea.apis import core
 from antrea.apis.policy_report import PolicyReport
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
+from antrea.facts.service import Service
+from antrea.features.admission import Watched
 from antrea.features.carrier import told
 from antrea.features.controlplane import GroupKind, ObjectKind
 from antrea.features.feature import AgentFeature, Families, Realised
@@ -52,6 +55,7 @@ from antrea.features.network_policy.sent import (
     SentAppliedMember,
     SentPolicy,
 )
+from antrea.features.network_policy.service import kept_services, service_flows, service_row
 from antrea.features.network_policy.unenforced import missing, why_not
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
@@ -174,11 +178,14 @@ FEATURE = AgentFeature(
         Unit(PodInterface, target_flows),
         Unit(Rule, shared_groups, yields=(Shared,), by="peer"),
         Unit(SentAddressMember, peer_flows, yields=(SharedAddress,)),
+        Unit(Service, service_flows),
+        Unit(Service, kept_services),
         Unit(SharedAddress, class_flows, yields=(PeerClass,), by="end"),
         Unit(Conjunction, conjunction_flows, yields=(Numbered,)),
         Unit(PodInterface, looks),
         Unit(Severed, severed_flows),
     ),
+    watched=(Watched("/api/v1/services", core.Service, Service, service_row),),
     watches=(
         ObjectKind("networkpolicies", SentPolicy, cp.NetworkPolicy, SentPolicy),
         GroupKind("addressgroups", SentAddressMember, SentAddressMember, SentAddressGroup),

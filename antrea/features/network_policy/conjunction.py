@@ -23,6 +23,7 @@ from antrea.features.network_policy.place import (
     TO,
     Side,
     has_place,
+    is_baseline,
     place,
     rule_table,
     side,
@@ -41,7 +42,11 @@ from antrea.features.network_policy.verdict import verdict_flows
 from antrea.openflow import action
 from antrea.openflow.action import DROP
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import CONJUNCTION_SHARE, TARGET_OF_PORT
+from antrea.openflow.fields import (
+    CONJUNCTION_SHARE,
+    NOT_SERVICE_RULES_PASSED_REG_MARK,
+    TARGET_OF_PORT,
+)
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import dst, src
 from antrea.openflow.priority import Priority
@@ -49,6 +54,7 @@ from antrea.openflow.priority import Priority
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from antrea.apis import controlplane as cp
     from antrea.engine import Facts
     from antrea.facts.ovs import PodInterface
     from antrea.features.network_policy.sent import SentAddressMember
@@ -129,6 +135,18 @@ def target_matches(here: Side, pod: PodInterface) -> list[tuple[Match, ...]]:
     return [(TARGET_OF_PORT(pod.ofport).match,)]
 
 
+def asked(facts: Facts, pod: PodInterface) -> list[tuple[Rule, cp.GroupMember]]:
+    """The rules that are for a Pod; of one that policies of Kubernetes isolate, none on Services that comes after these."""
+    found = list(targets(facts, pod))
+    isolated = any(rule.isolates and rule.egress for rule, _ in found)
+    return [one for one in found if not (isolated and one[0].to_services and is_baseline(one[0]))]
+
+
+def unpassed(rule: Rule) -> tuple[Match, ...]:
+    """What a packet has beside while rules like this one are asked."""
+    return (NOT_SERVICE_RULES_PASSED_REG_MARK.match,) if rule.to_services and not is_baseline(rule) else ()
+
+
 def closing_table(facts: Facts, lacks: Missing, rule: Rule, pod: PodInterface) -> Table | None:
     """Where the Pod, which the rule is for, is closed to what nothing before allows; None if it is not, for its sake."""
     if rule.isolates:
@@ -147,7 +165,7 @@ def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """
     lacks = missing(facts)
     closed: dict[tuple[Side, Table], bool] = {}
-    for rule, _ in targets(facts, pod):
+    for rule, _ in asked(facts, pod):
         if (table := closing_table(facts, lacks, rule, pod)) is not None:
             closed[side(rule), table] = closed.get((side(rule), table), False) or (
                 rule.isolates and rule.logging
@@ -163,8 +181,8 @@ def target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """The Pod in the conjunctions of the rules that are for it."""
     matches = {here: target_matches(here, pod) for here in (OUT, IN)}
     yield from united(
-        part(facts, rule, found, side(rule).target, *match)
-        for rule, member in targets(facts, pod)
+        part(facts, rule, found, side(rule).target, *match, *unpassed(rule))
+        for rule, member in asked(facts, pod)
         if has_place(facts, rule)
         for found in own_conjunctions(facts, rule, member, target=True)
         for match in matches[side(rule)]

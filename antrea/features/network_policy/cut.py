@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from antrea.engine import Act
 from antrea.facts.fact import Fact
 from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.facts.service import Service
 from antrea.features.feature import Realised
 from antrea.features.network_policy.address import PROTOCOLS
 from antrea.features.network_policy.conjunction import Numbered
@@ -76,7 +77,9 @@ def looks(facts: Facts, pod: PodInterface) -> Iterator[Look]:
             names = frozenset(rule.name for rule in rules)
             groups = sorted({group for rule in rules for group in rule.peer.address_groups})
             peers = frozenset(row for group in groups for row in facts.by(SentAddressMember, "group", group))
-            cause.append((egress, names, hash(peers)))
+            named = sorted({name for rule in rules for name in rule.to_services})
+            services = tuple(facts.get(Service, name) for name in named)
+            cause.append((egress, names, hash((peers, services))))
     if cause:
         yield Look((pod.name, pod.ofport), (*cause, pod.ips), interface=pod.name)
 

@@ -29,7 +29,7 @@ from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.group import Bucket, Group, GroupType
 from antrea.openflow.meter import Meter, PacketInMeter, packet_in_meter
 from antrea.openflow.priority import Priority
-from antrea.openflow.tables import EGRESS_METRIC, EGRESS_RULE, INGRESS_METRIC, INGRESS_RULE, OUTPUT
+from antrea.openflow.tables import DNAT, EGRESS_METRIC, EGRESS_RULE, INGRESS_METRIC, INGRESS_RULE, OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ GROUPS = "group"
 """Pool of the numbers of groups, of all features."""
 LOG, REJECT = PACKET_IN_LOGGING_REG_MARK.value, PACKET_IN_REJECT_REG_MARK.value
 ALL = LOG | REJECT | PACKET_IN_STORE_DENY_REG_MARK.value
-NEXT_TABLES = (EGRESS_RULE, EGRESS_METRIC, INGRESS_RULE, INGRESS_METRIC)
+NEXT_TABLES = (EGRESS_RULE, EGRESS_METRIC, INGRESS_RULE, INGRESS_METRIC, DNAT)
 """Where the other copy goes on."""
 flow = flows_of(Category.NETWORK_POLICY)
 
@@ -86,7 +86,7 @@ def packet_in_entries(facts: Facts, realised: Realised) -> Iterator[Flow | Group
         return
     category = Category.NETWORK_POLICY
     to_agent = (OUTPUT_TO_CONTROLLER_REG_MARK.load, resubmit(OUTPUT))
-    for onward in NEXT_TABLES:
+    for onward in filter(realised.pipeline.has, NEXT_TABLES):
         buckets = (Bucket(0, (resubmit(onward),)), Bucket(1, to_agent))
         yield Group(_number(facts, onward), GroupType.ALL, buckets, category)
     yield packet_in_meter(PacketInMeter.NETWORK_POLICY, config.packet_in_rate, category)

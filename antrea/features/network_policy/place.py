@@ -20,6 +20,7 @@ from antrea.openflow.priority import Priority
 from antrea.openflow.tables import (
     ANTREA_POLICY_EGRESS_RULE,
     ANTREA_POLICY_INGRESS_RULE,
+    DNAT,
     EGRESS_DEFAULT_RULE,
     EGRESS_METRIC,
     EGRESS_RULE,
@@ -48,6 +49,7 @@ RANKS = (
     (ANTREA_POLICY_INGRESS_RULE.name, 100, CLOSED - 1),
     (EGRESS_DEFAULT_RULE.name, 10, 180),
     (INGRESS_DEFAULT_RULE.name, 10, 180),
+    (DNAT.name, Priority.HIGH + 1, CLOSED - 1),
 )
 """Priorities that rules with an order have in each table."""
 
@@ -114,11 +116,24 @@ def placed_rules(facts: Facts, rule: Rule) -> Iterator[Placed]:
 
 
 def rule_table(rule: Rule) -> Table:
-    """The table of its flows."""
+    """The table of its flows.
+
+    A packet to a Service leaves the switch before any other rule is asked, and comes back with an Endpoint as its destination.
+    """
+    return DNAT if rule.to_services else tier_table(rule)
+
+
+def tier_table(rule: Rule) -> Table:
+    """The table for rules of its tier and direction, by which the agent's log names it."""
     here = side(rule)
     if rule.order is None:
         return here.rule
-    return here.default if rule.order.tier in BASELINE_TIERS else here.antrea
+    return here.default if is_baseline(rule) else here.antrea
+
+
+def is_baseline(rule: Rule) -> bool:
+    """Whether it is asked only of Pods that no policy of Kubernetes isolates."""
+    return rule.order is not None and rule.order.tier in BASELINE_TIERS
 
 
 def has_place(facts: Facts, rule: Rule) -> bool:

@@ -75,6 +75,7 @@ class Rule(Fact, frozen=True):
     indexes: ClassVar[Mapping[str, Callable[[Rule], Iterable[Hashable]]]] = {
         "applied": lambda row: row.applied,
         "peer": lambda row: row.peers,
+        "service": lambda row: row.to_services,
     }
 
     @property
@@ -94,7 +95,12 @@ class Rule(Fact, frozen=True):
     @property
     def selects(self) -> bool:
         """Whether there can be a peer: without, the Pods are isolated, and that is all."""
-        return bool(self.peer.address_groups or self.peer.ip_blocks)
+        return bool(self.peer.address_groups or self.peer.ip_blocks or self.peer.to_services)
+
+    @property
+    def to_services(self) -> tuple[str, ...]:
+        """Namespace and name of each Service that it names."""
+        return tuple(f"{one.namespace}/{one.name}" for one in self.peer.to_services)
 
     @property
     def named(self) -> bool:
@@ -242,7 +248,7 @@ def _order(policy: cp.NetworkPolicy, rule: cp.NetworkPolicyRule) -> Order | None
 
 def rule_conjunctions(_: Facts, rule: Rule) -> Iterator[Conjunction]:
     """That of a rule without named ports; of one on what Pods send, also that of peers which are no Pods."""
-    if not rule.named or (rule.egress and rule.peer.ip_blocks):
+    if not rule.named or (rule.egress and (rule.peer.ip_blocks or rule.peer.to_services)):
         yield from _of_ports(rule, ())
 
 

@@ -13,10 +13,18 @@ class SentPolicy(Fact, frozen=True):
     """A policy for Pods of this Node."""
 
     found: cp.NetworkPolicy
+    indexes = {"services": lambda row: (True,) if row.services else ()}  # noqa: RUF012
 
     @property
     def key(self) -> str:
         return self.found.metadata.name
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Namespace and name of each Service that its rules name."""
+        return tuple(
+            f"{one.namespace}/{one.name}" for rule in self.found.rules for one in rule.to.to_services
+        )
 
 
 class SentGroup(Fact, frozen=True):

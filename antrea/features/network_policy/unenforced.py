@@ -21,22 +21,24 @@ FULL = "no priority is free"
 
 
 class Missing(NamedTuple):
-    """What was refused, and why: of rules by name, of interfaces, of groups that rules are for, of groups of peers."""
+    """What was refused, and why: of rules by name, of interfaces, of groups that rules are for, of groups of peers, of Services."""
 
     rules: dict[str, str]
     interfaces: dict[str, str]
     applied: dict[str, str]
     peers: dict[str, str]
+    services: dict[str, str]
 
 
 def missing(facts: Facts) -> Missing:
     """All there is: mostly nothing."""
-    found = Missing({}, {}, {}, {})
+    found = Missing({}, {}, {}, {}, {})
     note: dict[str, Callable[[Facts, Missing, Lacking], None]] = {
         "conjunction_flows": _conjunction,
         "target_flows": _target,
         "peer_flows": _peer,
         "class_flows": _class,
+        "service_flows": _service,
     }
     for row in facts.all(Lacking):
         if row.unit in note:
@@ -65,6 +67,10 @@ def _class(facts: Facts, found: Missing, row: Lacking) -> None:
     found.peers.update((one.named.rpartition(" ")[0], row.why) for one in known)
 
 
+def _service(_: Facts, found: Missing, row: Lacking) -> None:
+    found.services[row.row] = row.why
+
+
 def why_not(facts: Facts, lacks: Missing, rule: Rule, interface: str | None = None) -> str:
     """Why `rule` is not enforced, for one Pod's interface or for any Pod; empty if it is."""
     if not has_place(facts, rule):
@@ -72,4 +78,5 @@ def why_not(facts: Facts, lacks: Missing, rule: Rule, interface: str | None = No
     if why := lacks.rules.get(rule.name):
         return why
     here = [lacks.interfaces.get(interface)] if interface else map(lacks.applied.get, rule.applied)
-    return next(filter(None, (*here, *map(lacks.peers.get, rule.peer.address_groups))), "")
+    others = (*map(lacks.peers.get, rule.peer.address_groups), *map(lacks.services.get, rule.to_services))
+    return next(filter(None, (*here, *others)), "")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import ThisNode
 from antrea.features.network_policy import packet_in
 from antrea.features.network_policy.packet_in import copied, noted, told_allow
-from antrea.features.network_policy.place import place, side
-from antrea.openflow.action import DROP, goto
+from antrea.features.network_policy.place import place, side, tier_table
+from antrea.features.proxy.agent import handed_over
+from antrea.openflow.action import DROP, goto, resubmit
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import ct
 from antrea.openflow.fields import (
@@ -20,10 +23,11 @@ from antrea.openflow.fields import (
     DISPOSITION_DROP_REG_MARK,
     DISPOSITION_PASS_REG_MARK,
     DISPOSITION_REJ_REG_MARK,
+    SERVICE_RULES_PASSED_REG_MARK,
     Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import conj_id, ct_state, ip, ipv6
+from antrea.openflow.match import conj_id, ct_state, dst, ip, ipv6
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT
 
@@ -50,12 +54,15 @@ def verdict_flows(facts: Facts, rule: Rule, number: int, families: Iterable[bool
 
 
 def _passed(facts: Facts, rule: Rule, number: int) -> Flow:
-    """On to the rules of Kubernetes."""
+    """On to the rules of Kubernetes; of a rule on Services, to the others on these, of which those of the baseline are left."""
     here, found = side(rule), place(facts, rule)
-    then, onward = [here.register(number).load], goto(here.rule)
+    then, table, onward = [here.register(number).load], here.rule, goto(here.rule)
+    if rule.to_services:
+        then.append(SERVICE_RULES_PASSED_REG_MARK.load)
+        table, onward = found.table, resubmit(found.table)
     if rule.logging:
-        then += [DISPOSITION_PASS_REG_MARK.load, *noted(facts, found.table, packet_in.LOG)]
-        onward = copied(facts, here.rule)
+        then += [DISPOSITION_PASS_REG_MARK.load, *noted(facts, tier_table(rule), packet_in.LOG)]
+        onward = copied(facts, table)
     return flow(found.table, found.verdict, conj_id(number), then=[*then, onward])
 
 
@@ -68,7 +75,7 @@ def _denied(facts: Facts, rule: Rule, number: int) -> Iterator[Flow]:
         operations |= packet_in.LOG
         then.append((DISPOSITION_REJ_REG_MARK if rule.action == REJECT else DISPOSITION_DROP_REG_MARK).load)
     if operations:
-        then += noted(facts, found.table, operations)
+        then += noted(facts, tier_table(rule), operations)
         onward = copied(facts, here.metric)
     yield flow(found.table, found.verdict, conj_id(number), then=[*then, onward])
     yield flow(here.metric, Priority.NORMAL, AP_DENY_REG_MARK.match, who.match, then=DROP)
@@ -82,7 +89,11 @@ def _allowed(facts: Facts, rule: Rule, number: int, *, v6: bool) -> Iterator[Flo
     remember = ct(zone, commit=True, table=here.metric, then=[label.load])
     then = [here.register(number).load, remember]
     if rule.logging:
-        then += told_allow(facts, found.table)
+        then += told_allow(facts, tier_table(rule))
     yield flow(found.table, found.verdict, family, conj_id(number), then=then)
     for state in ("+new", "-new"):
         yield flow(here.metric, Priority.NORMAL, family, ct_state(state), label.match, then=[goto(NEXT)])
+    node = facts.get(ThisNode) if rule.to_services else None
+    for cidr, onward in handed_over(facts, node) if node else ():
+        if is_ipv6(cidr) == v6:
+            yield flow(here.metric, Priority.HIGH, dst(cidr), ct_state("+new"), label.match, then=onward)

@@ -9,9 +9,13 @@ import pytest
 
 from antrea.agent import word
 from antrea.agent.word import Word
+from antrea.apis import controlplane as cp
+from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Engine, Facts
 from antrea.errors import Unavailable
 from antrea.facts.pod import LocalPod
+from antrea.facts.service import Service
+from antrea.features.network_policy.sent import SentPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +101,26 @@ async def test_a_pod_of_the_same_name_before_it_says_nothing_of_a_pod() -> None:
     assert await world.covers(uid="u0") == ""
     assert await world.covers(uid="u1") == f"word of kube-apiserver on Pod ns/a{LATE}"
     assert await world.covers(uid="") == ""
+
+
+async def test_a_pod_waits_for_the_list_of_services_if_policies_name_any() -> None:
+    world = World()
+    world.facts.put(LocalPod("ns", "a", "u1", 7))
+    world.facts.put(LocalPod("ns", "b", "u2", 7))
+    world.controller.says(7)
+    assert await world.covers() == ""
+    to = cp.NetworkPolicyPeer(to_services=(cp.ServiceReference(name="web", namespace="ns"),))
+    rule = cp.NetworkPolicyRule(
+        direction="Out", from_=cp.NetworkPolicyPeer(), to=to, action="Drop", enable_logging=False
+    )
+    world.facts.put(SentPolicy(cp.NetworkPolicy(metadata=ObjectMetadata(name="p"), rules=(rule,))))
+    assert (
+        await world.covers("ns/b", "u2") == f"word of kube-apiserver on Services, which policies name{LATE}"
+    )
+    waits = asyncio.create_task(world.covers("ns/b", "u2"))
+    await asyncio.sleep(0)
+    world.facts.synced(Service)
+    assert await waits == ""
 
 
 async def test_what_is_missing_is_said_after_a_bounded_time_with_the_trouble_there_is() -> None:

@@ -310,7 +310,15 @@ L7: dict[str, tuple[dict[str, Any], str]] = {
 }
 PARTS = spec(
     [],
-    [{"to": [{"fqdn": "a.b"}]}, {"toServices": [{"name": "s", "namespace": "n"}]}],
+    [
+        {"to": [{"fqdn": "a.b"}]},
+        {
+            "toServices": [
+                {"name": "s", "namespace": "n"},
+                {"name": "t", "namespace": "n", "scope": "ClusterSet"},
+            ]
+        },
+    ],
     applied_to=[{"externalEntitySelector": {}}],
 )
 TIERS = (TierRow("application", 250), TierRow("baseline", 253))
@@ -321,7 +329,7 @@ def test_what_is_not_built_is_said_part_by_part_with_what_happens_instead() -> N
         OK,
         "spec.appliedTo[0].externalEntitySelector is not built yet: the policy does not hold there",
         "spec.egress[0].to[0].fqdn is not built yet: it matches nothing",
-        "spec.egress[1].toServices is not built yet: it matches nothing",
+        "spec.egress[1].toServices[1].scope is not built yet: it matches nothing",
     ]
 
 

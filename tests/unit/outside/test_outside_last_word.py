@@ -12,7 +12,9 @@ import pytest
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.facts.pod import LocalPod
-from antrea.features.network_policy.sent import KINDS, SentAppliedGroup, SentAppliedMember, SentPolicy
+from antrea.facts.service import Service
+from antrea.features.network_policy.sent import KINDS as SENT
+from antrea.features.network_policy.sent import SentAppliedGroup, SentAppliedMember, SentPolicy
 from antrea.outside import last_word
 from antrea.outside.last_word import Kept, LastWord
 
@@ -40,7 +42,9 @@ POLICY = cp.NetworkPolicy(
     priority=5.0,
     tier_priority=250,
 )
-ROWS: list[Fact] = [SentPolicy(POLICY), SentAppliedGroup("g"), SentAppliedMember("g", MEMBER)]
+KINDS: tuple[type[Fact], ...] = (*SENT, Service)
+SERVICE = Service("ns", "web", ("10.96.0.10", "fd00:96::a"), (("TCP", 80),))
+ROWS: list[Fact] = [SentPolicy(POLICY), SentAppliedGroup("g"), SentAppliedMember("g", MEMBER), SERVICE]
 WORD = Kept(ROWS, ("u1", "u2"))
 
 
