@@ -35,6 +35,14 @@ BLOCKS = (
     ("0.0.0.0/0", ()),
     ("192.0.2.0/24", ()),
 )
+SERVICES = (
+    ("svc", "b", "10.96.0.10", "fd00:96::10"),
+    ("twin", "b", "10.96.0.11", "fd00:96::11"),
+    ("own", "a", "10.96.0.12"),
+    ("headless", "a", "None"),
+    ("elsewhere", "b", ""),
+)
+"""Name, Namespace, cluster IPs."""
 TIERS = ("", "emergency", "Emergency", "mine", "application", "late", "baseline", "Baseline", "baseline")
 GROUPS = ("g1", "g2", "g3")
 
@@ -126,7 +134,7 @@ def cluster(rnd: random.Random) -> Cluster:
         "namespaces": [_namespace(draw, name) for name in SPACES],
         "pods": [*(_pod(draw, *place) for place in PLACES), *_quiet_pods()],
         "nodes": [_node(draw, name, number) for number, name in enumerate(("n1", "n2"))],
-        "services": [_meta("svc", "b", spec={"selector": draw.labels()})],
+        "services": [_service(draw, name, space, *ips) for name, space, *ips in SERVICES],
         "entities": [_entity(draw)],
         "tiers": [_meta("mine", spec={"priority": 120}), _meta("late", spec={"priority": 252})],
         "cluster_groups": [_meta(name, spec=_group(draw, "")) for name in GROUPS if draw.chance(90)],
@@ -192,6 +200,28 @@ def _node(draw: Draw, name: str, number: int) -> Object:
     cidrs = [f"10.10.{number}.0/24", "fd00:10:1::/64" if number else "fd00:10::/64"]
     found["spec"] = {"podCIDR": cidrs[0], "podCIDRs": cidrs}
     found["status"] = {"addresses": [{"type": "InternalIP", "address": HOSTS[number][0]}]}
+    return found
+
+
+def _service(draw: Draw, name: str, space: str, *ips: str) -> Object:
+    """Those of an address outside are reached there, too."""
+    ports = [
+        (80, "TCP"),
+        *draw.some(lambda: draw.rnd.choice(((8080, "TCP"), (53, "UDP"), (80, "SCTP"))), 0, 2),
+    ]
+    spec: Object = {
+        "type": "ExternalName" if name == "elsewhere" else "ClusterIP",
+        "selector": draw.labels(),
+        "clusterIPs": [ip for ip in ips if ip],
+        "ports": [{"port": port, "protocol": protocol} for port, protocol in dict.fromkeys(ports)],
+    }
+    found = _meta(name, space, spec=spec)
+    if draw.chance(30):
+        spec["externalIPs"] = [draw.rnd.choice(OUTSIDE[0])]
+    if draw.chance(30):
+        mode = draw.rnd.choice(("VIP", "VIP", "Proxy"))
+        ingress = [{"ip": draw.rnd.choice(OUTSIDE[1]), "ipMode": mode}, {"hostname": "lb.example.com"}]
+        found["status"] = {"loadBalancer": {"ingress": ingress}}
     return found
 
 
@@ -267,8 +297,10 @@ def _native(draw: Draw, space: str, number: int) -> Object:
     spec: Object = {"priority": draw.rnd.choice((1, 5, 5, 5.5)), "tier": tier}
     if not own:
         spec["appliedTo"] = draw.some(lambda: _applied(draw, space), 1, 2)
+    services = 80 if draw.chance(40) else 10
     for side in ("ingress", "egress"):
-        spec[side] = [_native_rule(draw, space, side, tier, own=own) for _ in range(draw.rnd.randint(0, 3))]
+        rules = range(draw.rnd.randint(0, 3))
+        spec[side] = [_native_rule(draw, space, side, tier, own=own, services=services) for _ in rules]
     return _dated(draw, _meta(f"{'d' if space else 'c'}{number}", space, spec=spec))
 
 
@@ -297,7 +329,8 @@ def _applied(draw: Draw, space: str) -> Object:
     return found
 
 
-def _native_rule(draw: Draw, space: str, side: str, tier: str, *, own: bool) -> Object:
+def _native_rule(draw: Draw, space: str, side: str, tier: str, *, own: bool, services: int) -> Object:
+    """`services` is the chance in percent that what is sent is told by Services."""
     actions = (
         ("Allow", "Drop", "Reject") if tier.lower() == "baseline" else ("Allow", "Drop", "Pass", "Reject")
     )
@@ -309,13 +342,24 @@ def _native_rule(draw: Draw, space: str, side: str, tier: str, *, own: bool) -> 
         rule["enableLogging"] = True
     if own:
         rule["appliedTo"] = draw.some(lambda: _applied(draw, space), 1, 2)
-    if side == "egress" and draw.chance(5):
-        rule["toServices"] = [{"name": "svc", "namespace": "b"}]
+    if side == "egress" and draw.chance(services):
+        if draw.chance(90):
+            rule |= {"ports": [], "protocols": []}
+        rule["toServices"] = draw.some(lambda: _to_service(draw, space), 1, 3)
         return rule
     rule["from" if side == "ingress" else "to"] = draw.some(lambda: _peer(draw, space, side), 0, 2)
     if draw.chance(4):
         rule["l7Protocols"] = [{"http": {"method": "GET"}}]
     return rule
+
+
+def _to_service(draw: Draw, space: str) -> Object:
+    """One that is there; one that is not; one of several clusters, which nobody has built."""
+    name, home, *_ = draw.rnd.choice((*SERVICES, *SERVICES[:2], *SERVICES[:2], ("gone", "a")))
+    found = {"name": name, "namespace": home}
+    if space == home and draw.chance(50):
+        del found["namespace"]
+    return {**found, "scope": "ClusterSet"} if draw.chance(5) else found
 
 
 def _peer(draw: Draw, space: str, side: str) -> Object:
@@ -362,9 +406,14 @@ def question(rnd: random.Random) -> Question:
     outside = [pair[family] for pair in OUTSIDE]
     hosts: Sequence[str] = [pair[family] for pair in HOSTS if pair[family]]
     source = rnd.choice((*here, *here, *there, *outside, HOSTS[3][family]))
+    services = [ip for _, _, *ips in SERVICES for ip in ips if ip != "None" and (":" in ip) == family and ip]
     choices = here if source not in here else (*here, *there, *outside, *hosts)
     destination = rnd.choice([one for one in choices if one != source])
     protocol = rnd.choice(("TCP", "TCP", "TCP", "UDP", "SCTP", "ICMP"))
+    if source in here and rnd.random() < 0.25:
+        destination = rnd.choice((*services, *outside))
+        if rnd.random() < 0.5:
+            return Question(source, destination, v, "TCP", 80, 33000, None)
     if protocol == "ICMP":
         kind = rnd.choice((128, 1, 3)) if family else rnd.choice((8, 3, 11))
         return Question(source, destination, v, protocol, None, None, (kind, rnd.choice((0, 1))))

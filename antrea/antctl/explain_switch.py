@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SECONDS = 15.0
 STEP = re.compile(r"^ *\d+\. (\w+): (.*)$")
 TABLES = {
-    "Egress": ("AntreaPolicyEgressRule", "EgressRule", "EgressDefaultRule", "EgressMetric"),
+    "Egress": ("DNAT", "AntreaPolicyEgressRule", "EgressRule", "EgressDefaultRule", "EgressMetric"),
     "Ingress": (
         "IngressSecurityClassifier",
         "AntreaPolicyIngressRule",
@@ -33,7 +33,7 @@ TABLES = {
     ),
 }
 """Of policies, in each direction."""
-AFTER = {"Egress": ("L3Forwarding",), "Ingress": ("ConntrackCommit", "Output")}
+AFTER = {"Egress": ("L3Forwarding", "ConntrackCommit"), "Ingress": ("ConntrackCommit", "Output")}
 """Who gets there has passed all policies of the direction."""
 
 

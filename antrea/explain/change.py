@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from antrea.apis import networking
+from antrea.apis.crd import network_policy as crd
 from antrea.apis.crd.part import LabelSelector, Metadata
 from antrea.explain.packet import PORTED, family, pod_name
 from antrea.explain.policy import kube_policies
@@ -82,7 +83,8 @@ def _candidates(world: World, packet: Packet, now: Half) -> Iterator[Change]:
     if now.reason == "isolation":
         yield from _openings(world, packet, now)
     elif now.reason == "nothing":
-        yield _closed(world, packet, now)
+        closed = now.direction == EGRESS and packet.destination.service
+        yield _service_closed(world, packet) if closed else _closed(world, packet, now)
     elif rule is not None and rule.tier:
         yield from _of_antrea(world, rule)
     elif rule is not None:
@@ -195,6 +197,25 @@ def _closed(world: World, packet: Packet, now: Half) -> Change:
     return Change(
         f"Create a NetworkPolicy in Namespace {meta.namespace} with podSelector {words(selector)}, policyTypes"
         f" [{now.direction}] and no rule: it isolates Pod {pod_name(pod)}.",
+        objects,
+    )
+
+
+def _service_closed(world: World, packet: Packet) -> Change:
+    pod = packet.source.pod
+    assert pod is not None  # noqa: S101 (exempt otherwise)
+    meta = pod.metadata
+    selector = LabelSelector(match_labels=meta.labels)
+    space, _, name = packet.destination.service.partition("/")
+    rule = crd.Rule(action="Drop", to_services=(crd.PeerService(name, space),))
+    spec = crd.NetworkPolicySpec(
+        priority=1, applied_to=(crd.AppliedTo(pod_selector=selector),), egress=(rule,)
+    )
+    policy = crd.NetworkPolicy(Metadata(name="new", namespace=meta.namespace), spec)
+    objects = msgspec.structs.replace(world.objects, policies=(*world.objects.policies, policy))
+    return Change(
+        f"Create an Antrea NetworkPolicy in Namespace {meta.namespace} with podSelector {words(selector)} in appliedTo"
+        f" and an egress rule that drops toServices {packet.destination.service}.",
         objects,
     )
 

@@ -22,6 +22,8 @@ class End(msgspec.Struct, frozen=True):
     """A Pod with a network of its own, whose address this is."""
     host: str = ""
     """The Node whose own processes have this address, among them Pods on the host's network."""
+    service: str = ""
+    """namespace/name of the Service whose cluster IP this is: kube-proxy makes the address of a Pod of it."""
 
     @property
     def name(self) -> str:

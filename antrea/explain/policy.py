@@ -125,10 +125,14 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
                 why = f"Group {strange} selects Pods of other Namespaces, so that the policy holds nowhere"
                 yield Silent(ref, why)
                 continue
-            found = weigh(
-                ref, packet, own, native_traffic(rule), _native_ways(world, home, rule, own, other, direction)
+            services = direction == EGRESS and bool(rule.to_services)
+            ways_there = (
+                _service_ways(world, home, rule, packet)
+                if services
+                else _native_ways(world, home, rule, own, other, direction)
             )
-            yield found._replace(unbuilt=tuple(unbuilt(rule)))
+            found = weigh(ref, packet, own, native_traffic(rule), ways_there)
+            yield found._replace(unbuilt=tuple(unbuilt(rule)), services=services)
 
 
 def native_ref(world: World, policy: Native, direction: str, number: int) -> RuleRef:
@@ -152,11 +156,15 @@ def native_ref(world: World, policy: Native, direction: str, number: int) -> Rul
     )
 
 
+def _service_ways(world: World, home: str, rule: crd.Rule, packet: Packet) -> Iterator[Names]:
+    """Services give no names to the ports of rules."""
+    if any(world.serves(home, one, packet) for one in rule.to_services):
+        yield ()
+
+
 def _native_ways(
     world: World, home: str, rule: crd.Rule, own: Member, other: End, direction: str
 ) -> Iterator[Names]:
-    if direction == EGRESS and rule.to_services:
-        return
     peers = rule.to if direction == EGRESS else rule.from_
     if not peers:
         yield from everybody(world, other)

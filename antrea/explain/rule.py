@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from antrea.explain.packet import PORTED
-from antrea.explain.world import in_block
+from antrea.explain.world import STRETCHED, in_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -92,6 +92,8 @@ class Weighed(NamedTuple):
     matches: bool
     unbuilt: tuple[str, ...] = ()
     """What the rule says and nothing enforces yet."""
+    services: bool = False
+    """Whether it is on Services, so that it is asked before kube-proxy translates the packet, and others after that."""
 
 
 def weigh(
@@ -177,8 +179,8 @@ def unbuilt(rule: crd.Rule) -> Iterator[str]:
     """What the rule says that no switch knows yet."""
     if rule.l7_protocols:
         yield "l7Protocols are not built yet: all that the rule names is dropped"
-    if rule.to_services:
-        yield "toServices is not built yet: the rule matches nothing by it"
+    if any(one.scope == STRETCHED for one in rule.to_services):
+        yield "toServices of scope ClusterSet is not built yet: the rule matches nothing by it"
     if any(peer.fqdn for peer in rule.to):
         yield "fqdn is not built yet: the rule matches nothing by it"
     if any(one.igmp is not None for one in rule.protocols):

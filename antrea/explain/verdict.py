@@ -4,6 +4,9 @@ A packet is judged where it leaves a Pod (egress), then where it enters one (ing
 Antrea's own policies come first, by tier, priority of the policy, number of the rule, then the older policy, then the
 smaller UID; Pass leaves the packet to Kubernetes NetworkPolicies, of which any may allow it; a Pod that one of them
 isolates drops the rest; rules of the baseline tier come last, and what nobody speaks of is allowed.
+
+Rules on Services (`toServices`) are asked before all others, of the packet to the Service. If none of them drops it,
+kube-proxy makes a packet to a Pod of it, which all other rules judge.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ if TYPE_CHECKING:
     from antrea.explain.packet import Packet
     from antrea.explain.policy import Isolating
     from antrea.explain.rule import Weighed
-    from antrea.explain.world import Member, World
+    from antrea.explain.world import World
 
 Verdict = Literal["Allow", "Drop", "Reject"]
 Reason = Literal["rule", "isolation", "nothing", "exempt"]
+ISOLATED = "the Pod is isolated by Kubernetes NetworkPolicies before the baseline tier is asked"
+AFTER_PROXY = "it is asked of what kube-proxy makes of the packet: name a Pod behind the Service"
 
 
 class Told(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -97,8 +102,30 @@ def half(world: World, packet: Packet, direction: str) -> Half:
         for one in native
         for text in ((one.why,) if isinstance(one, Silent) else one.unbuilt)
     )
-    found = _decided(weighed, list(kube_policies(world, packet, own, direction)), own, direction)
+    kube = list(kube_policies(world, packet, own, direction))
+    made = _Making(direction, f"{own.namespace}/{own.name}", tuple(policy.ref for policy in kube))
+    others = [one for one in weighed if not one.services]
+    found, skipped = _by_service([one for one in weighed if one.services], made)
+    later = [Lost(one.ref, AFTER_PROXY) for one in others if one.matches]
+    if found is not None:
+        found = msgspec.structs.replace(found, lost=(*found.lost, *later))
+    elif direction == EGRESS and packet.destination.service:
+        found = made.translated(packet.destination.service, [*skipped, *later])
+    else:
+        found = _decided(others, kube, made)
+        found = msgspec.structs.replace(found, lost=(*skipped, *found.lost))
     return msgspec.structs.replace(found, silent=silent)
+
+
+def _by_service(weighed: Sequence[Weighed], made: _Making) -> tuple[Half | None, list[Lost]]:
+    """The half that one of these rules decides; if none does, what they say."""
+    early, late = _matching(weighed)
+    if early and early[0].action != "Pass":
+        return made.by_rule(early[0], [*_later(early[0], early[1:]), *_after_antrea(early[0], late)]), []
+    skipped = list(_passed(early[0], early[1:])) if early else []
+    if late and not made.isolating:
+        return made.by_rule(late[0], [*skipped, *_later(late[0], late[1:])]), []
+    return None, [*skipped, *(Lost(ref, ISOLATED) for ref in late)]
 
 
 def _exemption(packet: Packet, direction: str) -> str:
@@ -109,26 +136,33 @@ def _exemption(packet: Packet, direction: str) -> str:
     side = "source" if direction == EGRESS else "destination"
     if end.pod is None:
         what = f"belongs to Node {end.host}" if end.host else "is no Pod of this cluster"
+        if end.service:
+            what = f"is Service {end.service}"
         return f"The {side} {end.ip} {what}: no policy is for it."
     if direction == INGRESS and source.host and source.host == end.pod.spec.node_name:
         return f"Processes of Node {source.host} reach its own Pods whatever policies say."
     return ""
 
 
-def _decided(weighed: Sequence[Weighed], kube: Sequence[Isolating], own: Member, direction: str) -> Half:
-    """The rule that decides, by the order of all that match."""
+def _matching(weighed: Sequence[Weighed]) -> tuple[list[RuleRef], list[RuleRef]]:
+    """In their order: those before the rules of Kubernetes, and those of the baseline."""
     matching = sorted((one.ref for one in weighed if one.matches), key=lambda ref: ref.order)
-    early = [ref for ref in matching if ref.tier_priority not in BASELINE]
-    late = [ref for ref in matching if ref.tier_priority in BASELINE]
+    return (
+        [ref for ref in matching if ref.tier_priority not in BASELINE],
+        [ref for ref in matching if ref.tier_priority in BASELINE],
+    )
+
+
+def _decided(weighed: Sequence[Weighed], kube: Sequence[Isolating], made: _Making) -> Half:
+    """The rule that decides, by the order of all that match."""
+    early, late = _matching(weighed)
     allowing = sorted(
         (one.ref for policy in kube for one in policy.rules if one.matches),
         key=lambda ref: (ref.policy, ref.index),
     )
-    isolating = tuple(policy.ref for policy in kube)
     first = early[0] if early else None
     passed = first if first is not None and first.action == "Pass" else None
     rest = early[1:]
-    made = _Making(direction, f"{own.namespace}/{own.name}", isolating)
     if first is not None and passed is None:
         lost = [*_later(first, rest), *_after_antrea(first, allowing), *_after_antrea(first, late)]
         return made.by_rule(first, lost)
@@ -140,9 +174,8 @@ def _decided(weighed: Sequence[Weighed], kube: Sequence[Isolating], own: Member,
         ]
         why = "a rule of a Kubernetes NetworkPolicy allows the packet before the baseline tier is asked"
         return made.by_rule(allowing[0], [*skipped, *also, *(Lost(ref, why) for ref in late)])
-    if isolating:
-        why = "the Pod is isolated by Kubernetes NetworkPolicies before the baseline tier is asked"
-        return made.isolated([*skipped, *(Lost(ref, why) for ref in late)])
+    if made.isolating:
+        return made.isolated([*skipped, *(Lost(ref, ISOLATED) for ref in late)])
     if late:
         return made.by_rule(late[0], [*skipped, *_later(late[0], late[1:])])
     return made.open(skipped)
@@ -166,6 +199,10 @@ class _Making(msgspec.Struct, frozen=True):
         names = ", ".join(dict.fromkeys(f"{ref.namespace}/{ref.policy}" for ref in self.isolating))
         text = f"Pod {self.pod} is isolated for {self.direction.lower()} by NetworkPolicy {names}, and no rule allows it."
         return self._half("Drop", "isolation", text, lost)
+
+    def translated(self, service: str, lost: Sequence[Lost]) -> Half:
+        text = f"No rule on Services refuses it; kube-proxy makes a packet to a Pod of Service {service}, which all others judge."
+        return self._half("Allow", "nothing", text, lost)
 
     def open(self, lost: Sequence[Lost]) -> Half:
         text = f"No policy isolates Pod {self.pod} for {self.direction.lower()}, and no rule matches."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 from ipaddress import ip_address, ip_network
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from ipaddress import IPv4Network, IPv6Network
 
-    from antrea.apis.core import Node, Pod
+    from antrea.apis.core import Node, Pod, Service
     from antrea.apis.crd.group import GroupSpec
-    from antrea.apis.crd.network_policy import AppliedTo, Peer
+    from antrea.apis.crd.network_policy import AppliedTo, Peer, PeerService
     from antrea.apis.crd.part import IPBlock, LabelSelector
     from antrea.apis.networking import IPBlock as KubeBlock
     from antrea.explain.objects import Objects
@@ -36,6 +37,8 @@ TIERS = {
 """Those that always exist; policies may write them in capitals."""
 SYSTEM = frozenset(("Emergency", "SecurityOps", "NetworkOps", "Platform", "Application", "Baseline"))
 TRANSPORT = "node.antrea.io/transport-addresses"
+STRETCHED = "ClusterSet"
+"""Scope of a Service of several clusters, which nobody has built."""
 
 
 class Member(NamedTuple):
@@ -97,6 +100,13 @@ class World:
         self._pods = {(one.namespace, one.name): one for one in self.members if one.kind == "pod"}
         self._groups = {(one.metadata.namespace, one.metadata.name): one.spec for one in objects.groups}
         self._groups |= {("", one.metadata.name): one.spec for one in objects.cluster_groups}
+        self._services = {(one.metadata.namespace, one.metadata.name): one for one in objects.services}
+        self._cluster_ips = {
+            ip(text): f"{space}/{name}"
+            for (space, name), one in self._services.items()
+            if _has_addresses(one)
+            for text in one.spec.cluster_ips
+        }
         self._whole = self
         self._strangers: dict[tuple[str, str], bool] = {}
 
@@ -144,7 +154,7 @@ class World:
             if not pod.spec.host_network and address in pod_ips(pod):
                 return End(address, pod)
         host = next((name for name, node in self.nodes.items() if address in node_ips(node)), "")
-        return End(address, host=host)
+        return End(address, host=host, service=self._cluster_ips.get(address, ""))
 
     def families(self, text: str) -> set[int]:
         """Families in which an end has an address. Raises Invalid."""
@@ -245,17 +255,15 @@ class World:
         )
 
     def _behind(self, namespace: str, name: str) -> tuple[Member, ...]:
-        for one in self.objects.services:
-            if (one.metadata.namespace, one.metadata.name) == (namespace, name) and one.spec.selector:
-                wanted = one.spec.selector.items()
-                return tuple(
-                    member
-                    for member in self.members
-                    if member.kind == "pod"
-                    and member.namespace == namespace
-                    and wanted <= member.labels.items()
-                )
-        return ()
+        one = self._services.get((namespace, name))
+        if one is None or not one.spec.selector:
+            return ()
+        wanted = one.spec.selector.items()
+        return tuple(
+            member
+            for member in self.members
+            if member.kind == "pod" and member.namespace == namespace and wanted <= member.labels.items()
+        )
 
     # what policies of Antrea say
 
@@ -278,6 +286,14 @@ class World:
                     entities=one.external_entity_selector,
                     nodes=one.node_selector,
                 )
+
+    def serves(self, home: str, wanted: PeerService, packet: Packet) -> bool:
+        """Whether the packet is for an address and port of this Service, in a policy of Namespace `home`."""
+        one = self._services.get((wanted.namespace or home, wanted.name))
+        if one is None or wanted.scope == STRETCHED or not _has_addresses(one):
+            return False
+        found = any((port.protocol, port.port) == (packet.protocol, packet.port) for port in one.spec.ports)
+        return found and packet.destination.ip in _service_ips(one)
 
     def strange(self, home: str, applied: Iterable[AppliedTo]) -> str:
         """The name of a Group that selects somebody of another Namespace, which no policy of `home` can be for."""
@@ -351,6 +367,22 @@ def _pod_member(pod: Pod) -> Member:
         ),
         pod.spec.service_account_name,
     )
+
+
+def _has_addresses(service: Service) -> bool:
+    """Not if it is headless, or another name of something else."""
+    spec = service.spec
+    return spec.type != "ExternalName" and bool(spec.cluster_ips) and "None" not in spec.cluster_ips
+
+
+def _service_ips(service: Service) -> set[str]:
+    """Addresses at which kube-proxy serves it."""
+    balanced = (one.ip for one in service.status.load_balancer.ingress if one.ip_mode != "Proxy")
+    found = set()
+    for text in (*service.spec.cluster_ips, *service.spec.external_ips, *balanced):
+        with contextlib.suppress(ValueError):
+            found.add(ip(text))
+    return found
 
 
 def pod_ips(pod: Pod) -> list[str]:

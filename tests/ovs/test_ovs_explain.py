@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from ovs_bridge import OvsBridge
 
+    from antrea.explain.policy import Native
     from antrea.explain.verdict import Half
+    from antrea.explain.world import World
     from benchmarks.policy_cluster import Cluster
 
 PACKETS = 40
@@ -66,6 +68,7 @@ def test_what_a_failure_shows_is_the_least_cluster_that_has_it() -> None:
 
 
 KINDS = ("AntreaClusterNetworkPolicy", "AntreaNetworkPolicy")
+BY_SERVICE = "toServices"
 WANTED = {
     (direction, *decision)
     for direction in ("Egress", "Ingress")
@@ -76,12 +79,17 @@ WANTED = {
         ("nothing", "", "", "Allow"),
         ("exempt", "", "", "Allow"),
     )
-}  # fmt: skip
-"""Direction, what decides, of which kind of policy, in a tier before Kubernetes (T) or in the baseline (B), and how."""
+} | {("Egress", "rule", BY_SERVICE, early, action) for early in "TB" for action in ("Allow", "Drop", "Reject")}  # fmt: skip
+"""Direction, what decides, of which kind of policy or on Services, in a tier before Kubernetes (T) or in the baseline (B), and how."""
 
 
-def decision(half: Half) -> tuple[str, ...]:
+def decision(world: World, half: Half) -> tuple[str, ...]:
     kind, tier = (half.rule.type, half.rule.tier) if half.rule else ("", "")
+    policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
+    for one in policies:
+        rules = one.spec.egress if half.direction == "Egress" else ()
+        if half.rule and half.rule.uid == one.metadata.uid and rules and rules[half.rule.index].to_services:
+            kind = BY_SERVICE
     early = "B" if tier == "baseline" else "T" if tier else ""
     return (half.direction, half.reason, kind, early, half.verdict)
 
@@ -95,5 +103,5 @@ def test_the_packets_meet_rules_of_all_kinds_and_actions() -> None:
         world = world_of(cluster(rnd))
         for _ in range(PACKETS):
             found = judged(world, packet_of(world, question(rnd)))
-            missing -= {decision(found.egress), decision(found.ingress)}
+            missing -= {decision(world, found.egress), decision(world, found.ingress)}
     assert missing == set()

@@ -186,6 +186,22 @@ async def test_antctl_explain_ends_with_3_for_what_is_refused_and_4_where_the_sw
     assert "Switch of Node n1 (ingress): DOES OTHERWISE, by these flows:" in otherwise.stdout
 
 
+async def test_antctl_explain_takes_a_packet_to_a_service_to_pass_where_it_goes_to_the_host(
+    shop: Shop,
+) -> None:
+    spec = {"clusterIPs": ["10.96.0.10"], "ports": [{"port": 80, "protocol": "TCP"}]}
+    shop.lists["/api/v1/services"] = [{"metadata": {"namespace": "shop", "name": "web"}, "spec": spec}]
+    asks = ("--from", "shop/client", "--to", "10.96.0.10", "--port", "80/tcp")
+    shop.trace = (
+        " 8. DNAT: ip,nw_dst=10.96.0.0/12, priority 200, cookie 0x1\n22. ConntrackCommit: ct_state=+new\n"
+    )
+    found = await shop.explain(*asks)
+    assert found.exit_code == 0
+    assert "does the same, by these flows:\n  DNAT: ip,nw_dst=10.96.0.0/12" in found.stdout
+    shop.trace = " 8. DNAT: conj_id=2, priority 300, cookie 0x1\n12. EgressMetric: reg3=0x2\n    drop\n"
+    assert (await shop.explain(*asks)).exit_code == 4
+
+
 async def test_antctl_explain_says_so_if_an_agent_cannot_be_reached(shop: Shop) -> None:
     shop.lists[f"{CRD}/antreaagentinfos"] = []
     result = await shop.explain(*ENDS)

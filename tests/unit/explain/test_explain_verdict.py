@@ -157,7 +157,7 @@ def test_what_is_not_built_says_so_and_application_protocols_are_dropped() -> No
         "far",
         egress=[
             rule("Drop", to=[{"fqdn": "a.example"}]),
-            rule("Drop", toServices=[{"name": "s", "namespace": "a"}]),
+            rule("Drop", toServices=[{"name": "s", "namespace": "a", "scope": "ClusterSet"}]),
         ],
         appliedTo=[{"podSelector": {}}],
     )
@@ -165,7 +165,7 @@ def test_what_is_not_built_says_so_and_application_protocols_are_dropped() -> No
     assert found.verdict == "Drop"
     assert [one.why for one in (*found.egress.silent, *found.ingress.silent)] == [
         "fqdn is not built yet: the rule matches nothing by it",
-        "toServices is not built yet: the rule matches nothing by it",
+        "toServices of scope ClusterSet is not built yet: the rule matches nothing by it",
         "l7Protocols are not built yet: all that the rule names is dropped",
     ]
 
