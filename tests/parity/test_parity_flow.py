@@ -29,6 +29,8 @@ OURS_ALONE = {
     "packetinstoredenyregmark",
     "egressreturnpktmark",
     "hostlocalsourcepktmark",
+    "servicerulespassedregmark",
+    "notservicerulespassedregmark",
 }
 
 
