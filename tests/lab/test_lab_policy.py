@@ -272,3 +272,68 @@ def test_what_policies_let_pass_and_drop_is_counted_over_a_restart_of_the_agent(
         lambda: not any(kubectl("get", kind, "-A", "--no-headers", "-o", "name") for kind in shown),
         seconds=60,
     )
+
+
+SERVICES = """
+apiVersion: v1
+kind: Service
+metadata: {name: NAME}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 9001}]}
+---
+"""
+
+
+def to_services(*rules: tuple[str, tuple[str, ...]]) -> str:
+    """A ClusterNetworkPolicy on what `near` and `far` send: action and Services of each rule."""
+    egress = [
+        {
+            "name": f"rule-{number}",
+            "action": action,
+            "enableLogging": True,
+            "toServices": [{"name": name, "namespace": "default"} for name in names],
+        }
+        for number, (action, names) in enumerate(rules)
+    ]
+    spec = {"tier": "application", "priority": 5, "appliedTo": [pod("near"), pod("far")], "egress": egress}
+    found = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "ClusterNetworkPolicy"}
+    return yaml.safe_dump({**found, "metadata": {"name": "services"}, "spec": spec})
+
+
+def test_a_rule_on_a_service_is_not_for_another_one_with_the_same_pods_behind_it(pods: Cluster) -> None:
+    apply, kubectl = pods.lab.api.apply, pods.lab.api.kubectl
+    listen = [*pods.inside["web"], sys.executable, "-c", LISTEN, pods.addresses["web"]]
+    try:
+        apply("".join(SERVICES.replace("NAME", name) for name in ("one", "two")))
+        ips = {
+            name: kubectl("get", "service", name, "-o", "jsonpath={.spec.clusterIP}")
+            for name in ("one", "two")
+        }
+        cluster = pods._replace(addresses=pods.addresses | ips)
+        one, far_one, two, web = (
+            ("near", "one", 80),
+            ("far", "one", 80),
+            ("near", "two", 80),
+            ("near", "web", 9001),
+        )
+        with traffic.running("server", listen) as server:
+            server.says("listening")
+            cluster.becomes(dict.fromkeys((one, far_one, two, web), CONNECTED))
+            apply(to_services(("Drop", ("one",))))
+            cluster.becomes({one: CLOSED, far_one: CLOSED, two: CONNECTED, web: CONNECTED})
+            line = (
+                "AntreaPolicyEgressRule AntreaClusterNetworkPolicy:services rule-0 Egress Drop [0-9]* default/near"
+                f" {pods.addresses['near']} [0-9]* {ips['one']} 80 TCP 60"
+            )
+            search = f"until grep -q '{line}' /var/log/antrea/networkpolicy/np.log; do sleep 0.1; done"
+            node.execute(pods.lab.record, "node-1", "timeout", "50", "sh", "-c", search)
+            moved = json.dumps([{"op": "replace", "path": "/spec/ports/0/port", "value": 81}])
+            kubectl("patch", "service", "one", "--type=json", "-p", moved)
+            cluster.becomes({("near", "one", 81): CLOSED, two: CONNECTED})
+            apply(to_services(("Reject", ("two",))))
+            cluster.becomes({("near", "one", 81): CONNECTED, two: "refused"})
+            apply(to_services(("Allow", ("one",)), ("Drop", ("one", "two"))))
+            cluster.becomes({("near", "one", 81): CONNECTED, two: CLOSED, web: CONNECTED})
+            kubectl("delete", "service", "two")
+    finally:
+        kubectl("delete", "acnp", "services", "--ignore-not-found")
+        kubectl("delete", "service", "one", "two", "--ignore-not-found")
