@@ -54,7 +54,7 @@ async def test_groups_and_meters_are_there_again_before_the_flows_that_name_them
     running = asyncio.create_task(engine.run())
     try:
         await asyncio.wait_for(engine.quiet(), 60)
-        assert standing(ovs) == (4, 1, 7 + 1)
+        assert standing(ovs) == (5, 1, 7 + 1)
         ovs.process.kill("ovs-vswitchd")
         (ovs.process.directory / "br-int.mgmt").unlink()
         ovs.process.start_switch()
@@ -63,7 +63,7 @@ async def test_groups_and_meters_are_there_again_before_the_flows_that_name_them
         for sink in (flows, meters):
             engine.resync(sink)
         await asyncio.wait_for(engine.quiet(), 60)
-        assert standing(ovs) == (4, 1, 7 + 1)
+        assert standing(ovs) == (5, 1, 7 + 1)
         assert not engine.errors.counts
     finally:
         running.cancel()
