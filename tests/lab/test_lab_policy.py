@@ -32,6 +32,8 @@ except ConnectionRefusedError:
     print("refused")
 except TimeoutError:
     print("timeout")
+except OSError as why:  # a Service's new port is unreachable until kube-proxy has it
+    print(why.strerror)
 """
 
 ECHO = """
