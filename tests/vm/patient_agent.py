@@ -28,6 +28,8 @@ LATE = (
     "answer",
     "restart",
     "lifeless",
+    "doubt",
+    "blind",
 )
 """What passes while somebody is merely slow; what has to last stays as it is."""
 
