@@ -135,7 +135,7 @@ class KernelNode:
         found = {round_of(int(cookie, 16)) for cookie in re.findall(r"cookie=(0x[0-9a-f]+)", self.flows())}
         return found - {LEARNED_ROUND}
 
-    def wait_for(self, what: str, condition: Callable[[], object], *, seconds: float = 300) -> None:
+    def wait_for(self, what: str, condition: Callable[[], object], *, seconds: float = 500) -> None:
         """Raises Unavailable, with the ends of this node's logs."""
         try:
             wait_for(f"{what} on {self.name}", condition, seconds=seconds, step=1)
