@@ -16,11 +16,13 @@ import traffic
 import yaml
 from agent_node import CNI_CONFIG, PLACED, pod_namespace
 from api_client import ApiClient
+from own_lab import own_lab
 from quiet_pod import quiet_pods
 
 from antrea.errors import Unavailable
 from antrea.lab import node
 from antrea.lab.process import wait_for
+from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +33,7 @@ PORT = 9000
 LISTEN = """
 import select, socket, sys
 heard = set()
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
 udp.bind((sys.argv[1], int(sys.argv[2])))
 print("listening", flush=True)
 while True:
@@ -85,6 +87,20 @@ def target(lab: Lab) -> Iterator[str]:
 def test_no_packet_of_starting_pods_gets_past_the_policies_that_come_just_before_them(
     lab: Lab, target: str, number: int
 ) -> None:
+    start_many(lab, target, number)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(3600)
+def test_nor_does_one_in_ipv6() -> None:
+    """In a lab whose Pods have no other addresses."""
+    settings = Settings(nodes=2, family="ipv6")
+    with own_lab("first", settings) as lab, quiet_pods(lab, {"listener": "node-1"}) as found:
+        start_many(lab, found["listener"], 200)
+
+
+def start_many(lab: Lab, target: str, number: int) -> None:
+    """Starts so many Pods, while others change."""
     seconds: list[float] = []
     with others_change(lab):
         for turn in range(number // TOGETHER):
