@@ -164,7 +164,8 @@ class Ids:
             self._write(Record(pool, key, 0))
         except Exception as why:
             # harmless: the next start takes the number for unclaimed and frees it again; a later owner's line wins
-            log.warning("Journalling a freed number failed", extra={"pool": pool, "key": key}, exc_info=why)
+            fields = {"pool": pool, "key": key, "err": str(why)}
+            log.warning("Journalling a freed number failed", extra={"fields": fields})
 
     def _load(self, journal: Journal) -> None:
         owners: dict[tuple[str, int], str] = {}

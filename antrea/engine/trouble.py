@@ -6,6 +6,8 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from antrea.errors import AntreaError
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -24,15 +26,20 @@ class Errors:
         text = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
         self.counts[source] += 1
         if self.standing.get(subject) != text:
-            error = why if isinstance(why, BaseException) else None
-            log.warning("Reconciling failed", extra={"source": source, "subject": subject}, exc_info=error)
+            _warn("Reconciling failed", {"source": source, "subject": subject, "err": text}, why)
         self.standing[subject] = text
 
     def once(self, source: str, why: BaseException) -> None:
         """Count what is not going to be tried again, such as an act."""
         self.counts[source] += 1
-        log.warning("Act failed", extra={"source": source}, exc_info=why)
+        _warn("Act failed", {"source": source, "err": f"{type(why).__name__}: {why}"}, why)
 
     def clear(self, subject: Hashable) -> None:
         """It works again, or is gone."""
         self.standing.pop(subject, None)
+
+
+def _warn(sentence: str, fields: dict[str, object], why: object) -> None:
+    """One line; of what is a bug with its traceback."""
+    bug = why if isinstance(why, BaseException) and not isinstance(why, AntreaError) else None
+    log.warning(sentence, extra={"fields": fields}, exc_info=bug)
