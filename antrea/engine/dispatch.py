@@ -79,6 +79,10 @@ class Courier:
         self._not_before = 0.0
         """When a failed replay or sweep may be tried again."""
 
+    def __str__(self) -> str:
+        """As the log names it."""
+        return self._name
+
     async def run(self, shared: Round, told: Callable[[], None]) -> None:
         """For ever. `told()` is called after every answer of the sink."""
         while True:
