@@ -84,7 +84,7 @@ lab-second:
 	$(PYTEST) tests/lab $(LAB_FIRST:%=--ignore=%) -m "not wide" --timeout 600
 
 vm: ## the kernel datapath on a stock kernel under QEMU (root)
-	$(PYTEST) tests/vm --timeout 2300
+	$(PYTEST) tests/vm -m "not wide" --timeout 2300
 
 parity: ## against upstream's own expectations ($$ANTREA_SRC) and recorded answers ($$ANTREA_GOLDEN)
 	$(PYTEST) tests/parity

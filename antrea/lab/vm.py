@@ -45,11 +45,13 @@ for a in $($b cat /proc/cmdline); do case $a in stage2=*) s=${{a#stage2=}};; esa
 exec $b switch_root /mnt $s
 """
 
+PATH = "/run/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""In the guest."""
 # ovsdb-server truncates its temporary files, which 9p cannot: /tmp and /run are tmpfs. The kernel's modules are not in
 # the machine's /lib/modules and nothing shall be written there: modprobe, the kernel's own calls of it too, is told where.
 # The kernel also asks for a module of the name of each device that is missing, and ovs-vswitchd asks for br-int all the time.
 STAGE2 = """#!/bin/bash
-export PATH=/run/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root IN_VM=1
+export PATH={path} HOME=/root IN_VM=1
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp
 mount -t devtmpfs dev /dev; mkdir -p /dev/pts /run/netns /run/lock /run/modules
 mount -t devpts devpts /dev/pts; mount -t cgroup2 cgroup /sys/fs/cgroup
@@ -144,6 +146,7 @@ def run(
         stage2, status = Path(folder, "stage2"), Path(folder, "status")
         stage2.write_text(
             STAGE2.format(
+                path=PATH,
                 kernel=shlex.quote(str(stock.folder)),
                 cwd=shlex.quote(str(Path.cwd())),
                 command=shlex.join(argv),

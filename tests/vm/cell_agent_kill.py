@@ -50,7 +50,11 @@ def test_no_connection_ends_over_an_image_roll_of_the_egress_node(kernel: Kernel
     """The address stays. Of this Node's Pods no packet is lost; of another Node's what crosses the tunnel at one moment."""
     node, other = egress_node(kernel), kernel.nodes["node-1"]
     before, stood = node.rounds(), addresses(node)
-    with _crossing(kernel, ("near", OUTSIDE)) as more, _crossing(kernel, ("vlan", OUTSIDE), new_tunnel=True):
+    anew = _version(node) < (3, 1, 1)
+    with (
+        _crossing(kernel, ("near", OUTSIDE)) as more,
+        _crossing(kernel, ("vlan", OUTSIDE), port=PORT + 1, new_tunnel=anew),
+    ):
         node.end_pod()
         more()
         node.start_pod()
@@ -94,7 +98,7 @@ def test_no_packet_is_lost_while_links_of_a_node_change(kernel: KernelLab) -> No
 
 @contextmanager
 def _crossing(
-    kernel: KernelLab, *ways: tuple[str, str], new_tunnel: bool = False
+    kernel: KernelLab, *ways: tuple[str, str], port: int = PORT, new_tunnel: bool = False
 ) -> Iterator[Callable[[], None]]:
     """Datagrams and a connection of each way in each family, before, in and after the block; it is given what waits for more of them.
 
@@ -107,7 +111,7 @@ def _crossing(
                     kernel.netns(source),
                     kernel.netns(target),
                     kernel.addresses(target)[version],
-                    PORT + new_tunnel,
+                    port,
                 )
             )
             for source, target in ways
@@ -123,6 +127,10 @@ def _crossing(
         assert stream.arrived == Arrived(sent, sent - len(lost), sent)
         assert lost == [*range(min(lost, default=0), sent)][: min(len(lost), GAP)]
         print(f"{sent} datagrams and lines, {len(lost)} datagrams lost")
+
+
+def _version(node: KernelNode) -> tuple[int, ...]:
+    return tuple(map(int, node.run("ovs-vswitchd", "--version").splitlines()[0].split()[-1].split(".")))
 
 
 def _mtu(node: KernelNode) -> int:

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def stock() -> vm.Kernel:
-    cache = os.environ.get("ANTREA_LAB_CACHE") or Path(
-        os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "antrea-lab"
-    )
-    return vm.kernel(Path(cache))
+def cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
+    return Path(os.environ.get("ANTREA_LAB_CACHE") or Path(home, "antrea-lab"))
+
+
+@pytest.fixture(scope="session")
+def stock(cache: Path) -> vm.Kernel:
+    return vm.kernel(cache)
 
 
 @pytest.fixture(scope="session")
