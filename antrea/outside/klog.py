@@ -99,8 +99,12 @@ def _value(value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, list | tuple | set | frozenset | dict):
         ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-        return json.dumps(ordered, ensure_ascii=False, default=str)
-    return _quoted(str(value))
+        return json.dumps(ordered, ensure_ascii=False, default=_word)
+    return _quoted(_word(value))
+
+
+def _word(value: object) -> str:
+    return value.__name__ if isinstance(value, type) else str(value)
 
 
 def verbosity() -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
 
 LOST_POD, KEPT_POD = PODS = ("shop-1", "shop-2")
-ADDRESSES = {4: ("172.30.0.211", "172.30.0.212"), 6: ("fd00:172:30::211", "fd00:172:30::212")}
+ADDRESSES = {4: ("172.30.0.211", "172.30.0.212"), 6: ("fd00:172:30::212", "fd00:172:30::213")}
 """By family; each Pod has, by the hash, the address of its place."""
 PORT = 9004
 TUNNEL_LOSS = 10

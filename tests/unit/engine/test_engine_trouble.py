@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from antrea.engine.trouble import Errors
 from antrea.errors import Refused
+from antrea.openflow.flow import Flow
 from antrea.outside.klog import KlogFormatter
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_refusal_is_one_line_that_names_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     errors = Errors()
     for _ in range(3):
-        errors.note("sink FlowSink", ("Flow", "classifier"), Refused([1], "OFPFMFC_TABLE_FULL"))
-    errors.note("sink FlowSink", ("Flow", "output"), "it is not there")
+        errors.note("sink FlowSink", (Flow, "classifier"), Refused([1], "OFPFMFC_TABLE_FULL"))
+    errors.note("sink FlowSink", (Flow, "output"), "it is not there")
     assert errors.counts == {"sink FlowSink": 4}
     assert lines(caplog) == [
         '"Reconciling failed" source="sink FlowSink" subject=["Flow", "classifier"] err="Refused: OFPFMFC_TABLE_FULL"',
