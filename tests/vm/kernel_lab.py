@@ -23,7 +23,7 @@ from antrea.lab.topology import Nic  # noqa: TC001
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MODULES = ("virtio_net", "openvswitch", "geneve", "vport-geneve", "8021q", "dummy")
+MODULES = ("virtio_net", "openvswitch", "geneve", "vport-geneve", "8021q", "dummy", "sctp")
 OUTSIDE = "outside"
 TRUNK = f"nodes.{VLAN}"
 """The machine's end of the VLAN, on the Nodes' cable."""

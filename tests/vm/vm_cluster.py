@@ -17,7 +17,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from vm_shape import API_SERVER, CHOSEN, CONTROLLER_PORT, MACHINES, POOLS, RESTART_PORT, TOKEN, TOPOLOGY
+from vm_shape import (
+    API_SERVER,
+    CHOSEN,
+    CONTROLLER_PORT,
+    MACHINES,
+    POOLS,
+    RESTART_PORT,
+    SCTP_PORTS,
+    TOKEN,
+    TOPOLOGY,
+)
 
 import antrea
 from antrea.lab import artifacts, control_plane, namespace
@@ -50,7 +60,7 @@ def serve(record: Record) -> Path:
     _prepare_controller(record, api)
     start_controller(record, home, CONTROLLER)
     api.kubectl("wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=30s")
-    api.apply(yaml.safe_dump_all(_egresses()))
+    api.apply(yaml.safe_dump_all([*_egresses(), _policy()]))
     return home
 
 
@@ -139,7 +149,7 @@ def _pods() -> list[dict[str, Any]]:
             "Pod",
             pod,
             {"spec": {"nodeName": machine.name, "containers": [container]}},
-            dict.fromkeys(CHOSEN.get(pod, {}).values(), "selects"),
+            dict.fromkeys(CHOSEN.get(pod, {}).values(), "selects") | {"name": pod},
         )
         for machine in MACHINES
         for pod in machine.pods
@@ -188,6 +198,21 @@ def _egresses() -> list[dict[str, Any]]:
         }
         for pool in POOLS
     ]
+
+
+def _policy() -> dict[str, Any]:
+    """Says nothing of anything but SCTP to one port of `server`."""
+
+    def pod(name: str) -> dict[str, Any]:
+        return {"podSelector": {"matchLabels": {"name": name}}}
+
+    ports = [{"protocol": "SCTP", "port": SCTP_PORTS["judged"]}]
+    rules = [
+        {"name": "client", "action": "Allow", "from": [pod("client")], "ports": ports},
+        {"name": "others", "action": "Drop", "ports": ports},
+    ]
+    spec = {"priority": 5, "tier": "application", "appliedTo": [pod("server")], "ingress": rules}
+    return {"apiVersion": CRD, "kind": "ClusterNetworkPolicy", "metadata": {"name": "sctp"}, "spec": spec}
 
 
 def _object(

@@ -1,0 +1,66 @@
+"""Runs in the virtual machine: SCTP between Pods of two nodes, and what a policy allows and drops of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from kernel_traffic import PATIENCE
+from vm_shape import SCTP_PORTS
+
+from antrea.lab import namespace
+
+if TYPE_CHECKING:
+    from kernel_lab import KernelLab
+
+DROPPED_SECONDS = 8.0
+"""In which its first packet goes out three times."""
+JUDGED = {
+    ("client", "free"): True,
+    ("web", "free"): True,
+    ("client", "judged"): True,
+    ("web", "judged"): False,
+}
+"""By source and port: whether it gets through to `server`. Both Pods are on node-1."""
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize(("source", "port"), JUDGED)
+def test_sctp_is_judged_by_its_port_and_whom_it_comes_from(
+    kernel: KernelLab, source: str, port: str, version: int
+) -> None:
+    through = JUDGED[source, port]
+    seen = _talks(kernel, source, SCTP_PORTS[port], version, PATIENCE if through else DROPPED_SECONDS)
+    assert seen == (kernel.addresses(source)[version] if through else "")
+
+
+def _talks(kernel: KernelLab, source: str, port: int, version: int, seconds: float) -> str:
+    """The address that the server sees of whom it gets a line from; empty if no association comes up."""
+    mine, other = kernel.addresses(source)[version], kernel.addresses("server")[version]
+    with ExitStack() as both:
+        listener = both.enter_context(_socket(kernel, "server", other, port))
+        listener.listen()
+        listener.settimeout(PATIENCE)
+        sender = both.enter_context(_socket(kernel, source, mine, 0))
+        sender.settimeout(seconds)
+        with contextlib.suppress(TimeoutError):
+            sender.connect((other, port))
+            sender.sendall(b"line")
+            stream, peer = listener.accept()
+            stream.settimeout(PATIENCE)
+            with stream:
+                assert stream.recv(64) == b"line"
+            return str(peer[0])
+    return ""
+
+
+def _socket(kernel: KernelLab, where: str, address: str, port: int) -> socket.socket:
+    """Bound to this address alone: an association may have several."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with namespace.entered(kernel.netns(where)):
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
+    made.bind((address, port))
+    return made
