@@ -1,4 +1,4 @@
-"""Runs in the virtual machine: SCTP between Pods of two nodes, and what a policy allows and drops of it."""
+"""Runs in the virtual machine: SCTP between Pods of one node and of two, and what a policy allows and drops of it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DROPPED_SECONDS = 8.0
 """In which its first packet goes out three times."""
 JUDGED = {
     ("client", "free"): True,
-    ("web", "free"): True,
+    ("near", "free"): True,
     ("client", "judged"): True,
-    ("web", "judged"): False,
+    ("near", "judged"): False,
 }
-"""By source and port: whether it gets through to `server`. Both Pods are on node-1."""
+"""By source and port: whether it gets through to `server`. `client` is on node-1, both others are on node-2."""
 
 
 @pytest.mark.parametrize("version", [4, 6])

@@ -201,17 +201,15 @@ def _egresses() -> list[dict[str, Any]]:
 
 
 def _policy() -> dict[str, Any]:
-    """Says nothing of anything but SCTP to one port of `server`."""
-
-    def pod(name: str) -> dict[str, Any]:
-        return {"podSelector": {"matchLabels": {"name": name}}}
-
+    """Says nothing of anything but SCTP to one port of `server`. By block: no kubelet says which addresses Pods have."""
     ports = [{"protocol": "SCTP", "port": SCTP_PORTS["judged"]}]
+    there = [{"ipBlock": {"cidr": cidr}} for cidr in MACHINES[0].pod_cidrs]
     rules = [
-        {"name": "client", "action": "Allow", "from": [pod("client")], "ports": ports},
+        {"name": "node-1", "action": "Allow", "from": there, "ports": ports},
         {"name": "others", "action": "Drop", "ports": ports},
     ]
-    spec = {"priority": 5, "tier": "application", "appliedTo": [pod("server")], "ingress": rules}
+    server = [{"podSelector": {"matchLabels": {"name": "server"}}}]
+    spec = {"priority": 5, "tier": "application", "appliedTo": server, "ingress": rules}
     return {"apiVersion": CRD, "kind": "ClusterNetworkPolicy", "metadata": {"name": "sctp"}, "spec": spec}
 
 

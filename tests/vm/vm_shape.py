@@ -87,6 +87,6 @@ EGRESS_IPS = {
     pod: {version: _FIRST[name] for version, name in chosen.items()} for pod, chosen in CHOSEN.items()
 }
 SCTP_PORTS = {"free": 7001, "judged": 7002}
-"""Of Pod `server`; what comes to the second is allowed from `client` and dropped from everybody else."""
+"""Of Pod `server`; what comes to the second is allowed from Pods of node-1 and dropped from everybody else."""
 HELD = tuple(_FIRST.values())
 """All Egress IPs."""
