@@ -170,10 +170,12 @@ class CniNode:
         return self.call("CHECK", pod, self.config(prevResult=result))
 
     @contextlib.contextmanager
-    def listen(self, pod: Pod) -> Iterator[Callable[[], str]]:
-        """Frames that arrive in a Pod, as tcpdump prints them."""
-        path = self.directory / "frames"
-        words = ["ip", "netns", "exec", pod.space, "tcpdump", "-lni", "eth0", "arp or icmp6"]
+    def listen(self, pod: Pod | None = None) -> Iterator[Callable[[], str]]:
+        """Frames that arrive in a Pod, or from any Pod before the switch has them, as tcpdump prints them."""
+        path = self.directory / f"frames-{pod.space if pod else 'all'}"
+        words = ["tcpdump", "-lnQ", "in", "-i", "eth0" if pod else "any", "arp or icmp6"]
+        if pod:
+            words = ["ip", "netns", "exec", pod.space, *words]
         with path.open("wb") as stdout:
             process = subprocess.Popen(words, stdout=stdout, stderr=subprocess.STDOUT)
             try:

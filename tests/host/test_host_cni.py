@@ -122,11 +122,13 @@ def test_neighbours_hear_of_a_new_pod(node: CniNode) -> None:
     node.start_agent()
     listener, pod = node.pod("a"), node.pod("b")
     node.add(listener)
-    with node.listen(listener) as heard:
+    with node.listen() as said, node.listen(listener) as heard:
         ipv4, ipv6 = (ip["address"].split("/")[0] for ip in node.add(pod)["ips"])
         until(lambda: heard().count(f"Request who-has {ipv4}") >= 2, "gratuitous ARP requests")
         advertised = f"{ipv6} > ff02::1: ICMP6, neighbor advertisement"
         until(lambda: heard().count(advertised) >= 2, "neighbour advertisements")
+        until(lambda: said().count(f"Request who-has {ipv4}") == 3, "three gratuitous ARP requests")
+        until(lambda: said().count(advertised) == 3, "three neighbour advertisements")
 
 
 BREAKS = {
