@@ -142,12 +142,11 @@ class Handover:
         with _marked(Path(self._config.ovs_run_dir, ENDING)):
             if self.gossip is None:
                 return
-            why = await self.why()
-            if not why and self._config.ovs_datapath_type == "system" and await self._pod_ends():
-                log.info("The next Pod is there in a moment: Egress IPs stay")
-                self.gossip.return_soon()
-                await asyncio.sleep(TELL_SECONDS)
-            if not why:
+            if not (why := await self.why()):
+                if self._config.ovs_datapath_type == "system" and await self._pod_ends():
+                    log.info("The next Pod is there in a moment: Egress IPs stay")
+                    self.gossip.return_soon()
+                    await asyncio.sleep(TELL_SECONDS)
                 return
             log.info("Saying goodbye: Egress IPs of this Node go to others", why=why)
             self._facts.put(Leaving(), urgent=True)

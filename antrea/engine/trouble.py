@@ -23,7 +23,7 @@ class Errors:
 
     def note(self, source: str, subject: Hashable, why: object) -> None:
         """Count it; logged when it is new or reads differently from last time."""
-        text = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
+        text = _text(why)
         self.counts[source] += 1
         if self.standing.get(subject) != text:
             _warn("Reconciling failed", {"source": source, "subject": subject, "err": text}, why)
@@ -32,11 +32,15 @@ class Errors:
     def once(self, source: str, why: BaseException) -> None:
         """Count what is not going to be tried again, such as an act."""
         self.counts[source] += 1
-        _warn("Act failed", {"source": source, "err": f"{type(why).__name__}: {why}"}, why)
+        _warn("Act failed", {"source": source, "err": _text(why)}, why)
 
     def clear(self, subject: Hashable) -> None:
         """It works again, or is gone."""
         self.standing.pop(subject, None)
+
+
+def _text(why: object) -> str:
+    return f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
 
 
 def _warn(sentence: str, fields: dict[str, object], why: object) -> None:

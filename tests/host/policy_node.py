@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +46,37 @@ NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:
 OUTSIDE, NODES = ("192.0.2.10", "2001:db8:2::10"), ("192.0.2.1", "2001:db8:2::1")
 WEB = ("10.10.0.7", "fd00:10::7")
 
+SERVER = """
+import socket, threading
+tcp = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True)
+udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+udp.bind(("::", 8099))
+print("listening", flush=True)
+def echo():
+    while True:
+        data, peer = udp.recvfrom(99)
+        udp.sendto(data, peer)
+threading.Thread(target=echo, daemon=True).start()
+while True:
+    tcp.accept()[0].close()
+"""
+"""Answers to TCP and UDP at port 8099, in both families."""
+CLIENT = """
+import errno, socket, sys
+address, kind, port = sys.argv[1], getattr(socket, sys.argv[2]), int(sys.argv[3])
+with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as client:
+    client.settimeout(float(sys.argv[4]))
+    try:
+        client.connect((address, port))
+        if kind == socket.SOCK_DGRAM:
+            client.send(b"hello")
+            client.recv(99)
+        print("answered")
+    except OSError as no:
+        print(errno.errorcode.get(no.errno, "timeout"))
+"""
+"""Says `answered`, or the name of what the kernel tells."""
+
 
 async def _forget(_: object) -> None:
     """No start comes after this one."""
@@ -66,6 +99,12 @@ class PolicyNode(SwitchNode):
         self.connect("web", 7)
         self.connect("near", 8)
         self.pods["outside"] = self.outside
+
+    def hears(self, client: str, ip: str, kind: str, *, port: int = 8099, seconds: float = 30) -> str:
+        """What a Pod, or `outside`, hears of an address by this kind of socket."""
+        words = ["ip", "netns", "exec", self.pods[client], sys.executable, "-c", CLIENT]
+        asked = [*words, ip, kind, str(port), str(seconds)]
+        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
     @contextlib.asynccontextmanager
     async def agent(self) -> AsyncIterator[Engine]:

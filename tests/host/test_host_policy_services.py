@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from policy_node import PolicyNode
+from policy_node import SERVER, PolicyNode
 
 from antrea.apis import controlplane as cp
 from antrea.facts.service import Service
@@ -30,34 +29,6 @@ add table inet kp
 add chain inet kp prerouting { type nat hook prerouting priority dstnat; }
 add rule inet kp prerouting ip daddr 10.96.0.0/16 meta l4proto { tcp, udp } th dport 80 dnat ip to 10.10.0.7:8099
 add rule inet kp prerouting ip6 daddr fd00:96::/112 meta l4proto { tcp, udp } th dport 80 dnat ip6 to [fd00:10::7]:8099
-"""
-SERVER = """
-import socket, threading
-tcp = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True)
-udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-udp.bind(("::", 8099))
-print("listening", flush=True)
-def echo():
-    while True:
-        data, peer = udp.recvfrom(99)
-        udp.sendto(data, peer)
-threading.Thread(target=echo, daemon=True).start()
-while True:
-    tcp.accept()[0].close()
-"""
-CLIENT = """
-import errno, socket, sys
-address, port, kind = sys.argv[1], int(sys.argv[2]), getattr(socket, sys.argv[3])
-with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as client:
-    client.settimeout(float(sys.argv[4]))
-    try:
-        client.connect((address, port))
-        if kind == socket.SOCK_DGRAM:
-            client.send(b"hello")
-            client.recv(99)
-        print("answered")
-    except OSError as no:
-        print(errno.errorcode.get(no.errno, "timeout"))
 """
 ONE = Service("shop", "one", ("10.96.0.1", "fd00:96::1"), (("TCP", 80),))
 TWO = Service("shop", "two", ("10.96.0.2", "fd00:96::2"), (("TCP", 80), ("UDP", 80)))
@@ -83,7 +54,9 @@ class Node(PolicyNode):
     ) -> tuple[str, ...]:
         """Of an address in each family."""
         return tuple(
-            await asyncio.gather(*(asyncio.to_thread(self._heard, ip, port, kind, seconds) for ip in to))
+            await asyncio.gather(
+                *(asyncio.to_thread(self.hears, "near", ip, kind, port=port, seconds=seconds) for ip in to)
+            )
         )
 
     async def becomes(self, wanted: tuple[str, ...], to: tuple[str, ...], *, seconds: float = LONG) -> None:
@@ -91,11 +64,6 @@ class Node(PolicyNode):
         deadline = time.monotonic() + LONG
         while (found := await self.heard(to, seconds=seconds)) != wanted:
             assert time.monotonic() < deadline, (found, wanted)
-
-    def _heard(self, ip: str, port: int, kind: str, seconds: float) -> str:
-        words = ["ip", "netns", "exec", self.pods["near"], sys.executable, "-c", CLIENT]
-        asked = [*words, ip, str(port), kind, str(seconds)]
-        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
 
 @pytest.fixture

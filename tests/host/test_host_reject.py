@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from policy_node import OUTSIDE, WEB, PolicyNode
+from policy_node import OUTSIDE, SERVER, WEB, PolicyNode
 
 from antrea.apis import controlplane as cp
 from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
@@ -22,34 +20,6 @@ if TYPE_CHECKING:
     from conftest import Namespaces
 
 
-SERVER = """
-import socket, threading
-tcp = socket.create_server(("::", 8099), family=socket.AF_INET6, dualstack_ipv6=True)
-udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-udp.bind(("::", 8099))
-print("listening", flush=True)
-def echo():
-    while True:
-        data, peer = udp.recvfrom(99)
-        udp.sendto(data, peer)
-threading.Thread(target=echo, daemon=True).start()
-while True:
-    tcp.accept()[0].close()
-"""
-CLIENT = """
-import errno, socket, sys
-address, kind = sys.argv[1], getattr(socket, sys.argv[2])
-with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as client:
-    client.settimeout(30)
-    try:
-        client.connect((address, 8099))
-        if kind == socket.SOCK_DGRAM:
-            client.send(b"hello")
-            client.recv(99)
-        print("answered")
-    except OSError as no:
-        print(errno.errorcode.get(no.errno, "timeout"))
-"""
 OPEN = {"SOCK_STREAM": ("answered", "answered"), "SOCK_DGRAM": ("answered", "answered")}
 REJECTED = {"SOCK_STREAM": ("ECONNREFUSED", "ECONNREFUSED"), "SOCK_DGRAM": ("EHOSTUNREACH", "EACCES")}
 """In IPv4 and in IPv6; for the sender of a datagram a host is prohibited."""
@@ -62,13 +32,9 @@ class Node(PolicyNode):
         """What a client hears of these addresses, one of each family, by kind of socket."""
         kinds = ("SOCK_STREAM", "SOCK_DGRAM")
         found = await asyncio.gather(
-            *(asyncio.to_thread(self._heard, client, ip, kind) for kind in kinds for ip in addresses)
+            *(asyncio.to_thread(self.hears, client, ip, kind) for kind in kinds for ip in addresses)
         )
         return {"SOCK_STREAM": tuple(found[:2]), "SOCK_DGRAM": tuple(found[2:])}
-
-    def _heard(self, client: str, address: str, kind: str) -> str:
-        words = ["ip", "netns", "exec", self.pods[client], sys.executable, "-c", CLIENT, address, kind]
-        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
 
 @pytest.fixture

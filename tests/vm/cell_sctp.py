@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from kernel_traffic import PATIENCE
+from kernel_traffic import PATIENCE, family
 from vm_shape import SCTP_PORTS
 
 from antrea.lab import namespace
@@ -59,8 +59,7 @@ def _talks(kernel: KernelLab, source: str, port: int, version: int, seconds: flo
 
 def _socket(kernel: KernelLab, where: str, address: str, port: int) -> socket.socket:
     """Bound to this address alone: an association may have several."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with namespace.entered(kernel.netns(where)):
-        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
+        made = socket.socket(family(address), socket.SOCK_STREAM, socket.IPPROTO_SCTP)
     made.bind((address, port))
     return made

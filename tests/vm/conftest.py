@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import kernel_lab
 import pytest
 
-from antrea.lab import vm
+from antrea.lab import cache, vm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")
-def cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
-    return Path(os.environ.get("ANTREA_LAB_CACHE") or Path(home, "antrea-lab"))
-
-
-@pytest.fixture(scope="session")
-def stock(cache: Path) -> vm.Kernel:
-    return vm.kernel(cache)
+def stock() -> vm.Kernel:
+    return vm.kernel(cache.folder())
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ INTERVAL = 0.02
 LINE = 8
 
 
-def _family(address: str) -> socket.AddressFamily:
+def family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
@@ -33,7 +33,7 @@ def carry(source: Path, target: Path, address: str, size: int) -> tuple[str, boo
     """Send `size` bytes by TCP; the peer's address that the server saw, and whether all came as they were sent."""
     data = os.urandom(size)
     with namespace.entered(target):
-        listener = socket.create_server((address, PORT), family=_family(address))
+        listener = socket.create_server((address, PORT), family=family(address))
     listener.settimeout(PATIENCE)
     with listener, ThreadPoolExecutor(1) as pool:
         received = pool.submit(_receive, listener)
@@ -63,11 +63,11 @@ class Stream:
 
     def __init__(self, source: Path, target: Path, address: str, port: int = PORT) -> None:
         with namespace.entered(target):
-            self._sink = socket.socket(_family(address), socket.SOCK_DGRAM)
+            self._sink = socket.socket(family(address), socket.SOCK_DGRAM)
             self._sink.bind((address, port))
-            listener = socket.create_server((address, port), family=_family(address))
+            listener = socket.create_server((address, port), family=family(address))
         with namespace.entered(source):
-            self._udp = socket.socket(_family(address), socket.SOCK_DGRAM)
+            self._udp = socket.socket(family(address), socket.SOCK_DGRAM)
         self._udp.connect((address, port))
         self._near = namespace.connect(source, (address, port), seconds=PATIENCE)
         with listener:

@@ -14,7 +14,7 @@ import vm_cluster
 from vm_shape import DIRECTORY
 
 import antrea
-from antrea.lab import artifacts, cluster, image_recipe, images, vm
+from antrea.lab import artifacts, cache, cluster, image_recipe, images, vm
 from antrea.lab.process import tail
 from antrea.lab.record import Record
 
@@ -54,10 +54,10 @@ def test_the_cells_pass_on_the_stock_kernel(stock: vm.Kernel, served: tuple[Path
 
 @pytest.mark.wide
 def test_an_image_roll_loses_nothing_with_an_ovs_that_keeps_its_tunnel(
-    stock: vm.Kernel, cache: Path, served: tuple[Path, Path]
+    stock: vm.Kernel, served: tuple[Path, Path]
 ) -> None:
     """That of Debian 12 makes the tunnel's device anew when it starts; from 3.1.1 on none does."""
-    path = f"PATH={newer_switch.first_in_path(cache)}:{vm.PATH}"
+    path = f"PATH={newer_switch.first_in_path(cache.folder())}:{vm.PATH}"
     in_the_machine(stock, served, "tests/vm/cell_agent_kill.py", "-k", "image_roll", environment=[path])
 
 

@@ -6,13 +6,13 @@ parity: pkg/agent/controller/networkpolicy/pod_reconciler.go svcRefsToGroupIDs; 
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from antrea.apis import controlplane as cp
 from antrea.engine import Act
 from antrea.facts.family import is_ipv6
 from antrea.facts.service import Service
+from antrea.features.external_ip_pool.address import canonical
 from antrea.features.network_policy.address import PROTOCOLS
 from antrea.features.network_policy.conjunction import part, united
 from antrea.features.network_policy.place import OUT, has_place
@@ -44,19 +44,10 @@ def service_row(found: core.Service) -> Service | None:
         return None
     balanced = (one.ip for one in found.status.load_balancer.ingress if one.ip_mode != PROXY)
     texts = (*spec.cluster_ips, *spec.external_ips, *balanced)
-    ips = dict.fromkeys(ip for text in texts if (ip := _address(text)))
+    ips = dict.fromkeys(ip for text in texts if (ip := canonical(text)))
     return Service(
         meta.namespace, meta.name, tuple(ips), tuple((one.protocol, one.port) for one in spec.ports)
     )
-
-
-def _address(text: str) -> str:
-    """As flows and traces write it; empty for what is none."""
-    try:
-        found = ip_address(text)
-    except ValueError:
-        return ""
-    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def service_matches(service: Service) -> Iterator[tuple[Match, ...]]:
