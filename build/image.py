@@ -32,8 +32,9 @@ HOOKS = ROOT / "build/image"
 OUT = ROOT / "build/out/antrea.tar"
 LOCK = ROOT / "requirements/runtime.txt"
 NAMES = ("antrea/antrea-agent-ubuntu:latest", "antrea/antrea-controller-ubuntu:latest")
-SUITE = "bookworm"
+SUITE = "trixie"
 PYTHON = (3, 11)
+OLDER = "bookworm"  # has that Python, the one that this project is tested with, and gives nothing else
 SITE = "usr/local/lib/python3.11/dist-packages"  # where Debian's Python looks for what Debian did not install
 PACKAGES = (
     "ca-certificates",
@@ -45,7 +46,8 @@ PACKAGES = (
     "libpython3.11-stdlib",
     "nftables",
     "openvswitch-switch",
-    "python3-minimal",
+    "python3.11-minimal",
+    "systemd-standalone-sysusers",  # else systemd, for the sake of uuid-runtime
 )
 OPTIONS = (
     "--mode=root",
@@ -87,16 +89,24 @@ def base(progress: Progress) -> Layer:
             tar = Path(folder) / "base.tar"
             # killed with us, and its mounts go with its namespace
             alone = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
-            hook = f"--customize-hook={HOOKS / 'trim'}"
-            make = ("mmdebstrap", *OPTIONS, f"--include={','.join(PACKAGES)}", hook, SUITE, str(tar))
-            environment = {**os.environ, "SOURCE_DATE_EPOCH": "1", "TMPDIR": folder, "LC_ALL": "C.UTF-8"}
+            hooks = (f"--setup-hook={HOOKS / 'sources'}", f"--customize-hook={HOOKS / 'trim'}")
+            make = ("mmdebstrap", *OPTIONS, f"--include={','.join(PACKAGES)}", *hooks, SUITE, str(tar))
+            environment = {
+                **os.environ,
+                "SOURCE_DATE_EPOCH": "1",
+                "TMPDIR": folder,
+                "LC_ALL": "C.UTF-8",
+                "OLDER": OLDER,
+            }
             log = cache.folder() / "logs/image-base.log"
             with step(progress, "image: Debian base (about a minute, once)"):
                 run(Command((*alone, *make), log, env=environment), "mmdebstrap", progress)
             with tar.open("rb") as made:
                 shutil.copyfileobj(made, out, 1 << 20)
 
-    return oci.layer(cache.digest(SUITE, *OPTIONS, *PACKAGES, HOOKS / "trim"), write)
+    return oci.layer(
+        cache.digest(SUITE, OLDER, *OPTIONS, *PACKAGES, HOOKS / "sources", HOOKS / "trim"), write
+    )
 
 
 def wheels(progress: Progress) -> Layer:

@@ -35,11 +35,12 @@ class Tracer:
         """
         try:
             async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
-                return str(await ovs.call("ofproto/trace", self._bridge, flow))
+                text = str(await ovs.call("ofproto/trace", self._bridge, flow))
         except RpcError as no:
             raise Refused([flow], str(no).strip()) from no
         except TimeoutError:
             raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
+        return text.removesuffix("\n") + "\n"  # OVS 3.5 leaves it to ovs-appctl to end the last line
 
 
 async def counter(directory: Path, name: str) -> int:

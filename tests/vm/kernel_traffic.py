@@ -61,7 +61,7 @@ class Arrived(msgspec.Struct, frozen=True):
 class Stream:
     """While its block lasts: numbered datagrams to `address`, and the same numbers there and back on one TCP connection."""
 
-    def __init__(self, source: Path, target: Path, address: str, port: int = PORT) -> None:
+    def __init__(self, source: Path, target: Path, address: str, port: int) -> None:
         with namespace.entered(target):
             self._sink = socket.socket(family(address), socket.SOCK_DGRAM)
             self._sink.bind((address, port))
@@ -88,11 +88,6 @@ class Stream:
         self._thread.join()
         for end in (self._sink, self._udp, self._near, self._far):
             end.close()
-
-    @property
-    def missing(self) -> list[int]:
-        """Numbers of the datagrams that did not arrive."""
-        return [number for number in range(self._sent) if b"%08d" % number not in self._seen]
 
     @property
     def arrived(self) -> Arrived:

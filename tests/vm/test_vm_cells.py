@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import newer_switch
+import image_switch
 import pytest
 import vm_cluster
 from vm_shape import DIRECTORY
 
 import antrea
-from antrea.lab import artifacts, cache, cluster, image_recipe, images, vm
+from antrea.lab import artifacts, cluster, image_recipe, images, vm
 from antrea.lab.process import tail
 from antrea.lab.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 ALONE = "cell_lab_node.py"
 """Starts a node of the lab: before the agents that the others share, which would take it the time."""
@@ -49,30 +49,16 @@ def served() -> Iterator[tuple[Path, Path]]:
 
 
 def test_the_cells_pass_on_the_stock_kernel(stock: vm.Kernel, served: tuple[Path, Path]) -> None:
-    in_the_machine(stock, served, *map(str, CELLS))
-
-
-@pytest.mark.wide
-def test_an_image_roll_loses_nothing_with_an_ovs_that_keeps_its_tunnel(
-    stock: vm.Kernel, served: tuple[Path, Path]
-) -> None:
-    """That of Debian 12 makes the tunnel's device anew when it starts; from 3.1.1 on none does."""
-    path = f"PATH={newer_switch.first_in_path(cache.folder())}:{vm.PATH}"
-    in_the_machine(stock, served, "tests/vm/cell_agent_kill.py", "-k", "image_roll", environment=[path])
-
-
-def in_the_machine(
-    stock: vm.Kernel, served: tuple[Path, Path], *words: str, environment: Sequence[str] = ()
-) -> None:
     """Images are unpacked here, since an overlay cannot lie on the machine's root; what labs inside write is in memory."""
     directory, home = served
     artifacts.binaries(print)
     images.prepare(print, [image_recipe.pause()])
     same = [f"{k}={v}" for k, v in os.environ.items() if k.startswith(("ANTREA_LAB_", "XDG_CACHE"))]
     same += [f"PYTHONPATH={Path(antrea.__path__[0]).parent}"]
-    settings = [*same, "ANTREA_LAB_STATE=/run/antrea-lab", f"{DIRECTORY}={directory}", *environment]
+    settings = [*same, "ANTREA_LAB_STATE=/run/antrea-lab", f"{DIRECTORY}={directory}"]
+    settings += [f"PATH={image_switch.first_in_path()}:{vm.PATH}"]
 
-    status, console = vm.run(stock, ["env", *settings, *PYTEST, *words], timeout=2100, netns=home)
+    status, console = vm.run(stock, ["env", *settings, *PYTEST, *map(str, CELLS)], timeout=2100, netns=home)
 
     print(console[-12000:])
     if status:
