@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from antrea.agent.assembly import FEATURES, SWEEPS, pipeline_of
 from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
+from antrea.agent.features import FEATURES, SWEEPS, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import PeerNode, ThisNode

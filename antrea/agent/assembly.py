@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from antrea.agent.agent_info import Report
 from antrea.agent.agent_view import AgentView, received
@@ -15,9 +15,9 @@ from antrea.agent.cni_bridge import OvsPodPorts
 from antrea.agent.cni_server import CniServer
 from antrea.agent.cni_wiring import Wiring
 from antrea.agent.cutting import Cutting
-from antrea.agent.failback import IdleFeed
-from antrea.agent.gateways import GatewayFeed
-from antrea.agent.handover import NEWS, Handover, sentence
+from antrea.agent.egress_node import EgressNode
+from antrea.agent.features import COUNTED, FIRST_ROUND, OWN_PORTS, active, first_lists, pipeline_of, sweeps
+from antrea.agent.handover import NEWS
 from antrea.agent.health import Health
 from antrea.agent.id_floor import keep_clear
 from antrea.agent.lacking import follow
@@ -25,63 +25,40 @@ from antrea.agent.means import within_means
 from antrea.agent.membership import Membership, cluster_feed
 from antrea.agent.node_events import node_voice
 from antrea.agent.nodes import ThisFeed, own_node, pod_feed
-from antrea.agent.probing import Probing
 from antrea.agent.readiness import Readiness
+from antrea.agent.remembering import Remembering
 from antrea.agent.statistics import Statistics
 from antrea.agent.switch_care import SwitchCare
 from antrea.agent.switch_packets import SwitchPackets
 from antrea.agent.word import Word
 from antrea.apis.annotation import NodeAnnotation
-from antrea.apis.core import ObjectReference
 from antrea.apis.policy_report import PolicyReport
 from antrea.apis.status import Status
 from antrea.config.shape import seconds
 from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
-from antrea.facts.egress import Egress, EgressOwner, EgressPod
-from antrea.facts.member import ClusterNode, Member, PoolSelector
-from antrea.facts.node import LocalAddress, ThisNode, Transport
-from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.facts.node import ThisNode, Transport
+from antrea.facts.ovs import PodInterface
 from antrea.facts.pod import LocalPod
-from antrea.facts.service import Service
-from antrea.features.egress import agent as egress
-from antrea.features.egress import bandwidth
 from antrea.features.egress import owner as egress_placement
-from antrea.features.egress import statistics as egress_statistics
 from antrea.features.egress.address import DEVICE as EGRESS_DEVICE
-from antrea.features.egress.address import Announce, Assigned
-from antrea.features.egress.duplicate import Conflict, Probe
-from antrea.features.egress.handover import Part, Receive, Unassigned
 from antrea.features.egress.subnet import PREFIX as VLAN_DEVICES
-from antrea.features.egress.takeover import TookOver
-from antrea.features.feature import Families, Realised
-from antrea.features.network_policy import agent as network_policy
-from antrea.features.network_policy import statistics as policy_statistics
+from antrea.features.feature import Realised
 from antrea.features.network_policy.cut import Look
-from antrea.features.network_policy.sent import KINDS
-from antrea.features.network_policy.service import Keep, named_services
-from antrea.features.node_network import agent as node_network
-from antrea.features.node_route import agent as node_route
-from antrea.features.pod_connectivity import agent as pod_connectivity
-from antrea.features.proxy import agent as proxy
-from antrea.host.carrier import HOLDER_TYPE
-from antrea.host.ovs_port import BFD, Port
+from antrea.features.network_policy.service import Keep
+from antrea.host.ovs_port import Port
 from antrea.host.pod_cidr import held
 from antrea.host.tunnel_neighbour import TunnelNeighbour
-from antrea.openflow.cookie import Category
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.openflow.pipeline import Pipeline
 from antrea.outside import klog
 from antrea.outside.addresses import AddressFeed
-from antrea.outside.announcement import NodeAnnouncer
 from antrea.outside.controlplane import Controlplane
 from antrea.outside.environment import own_namespace
 from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.journal import FileJournal
 from antrea.outside.kube_feed import KindFeed
-from antrea.outside.last_word import LastWord
 from antrea.outside.link_watch import LinkWatch
 from antrea.outside.netlink import NetlinkSink
 from antrea.outside.netns import NetnsWorker
@@ -95,111 +72,41 @@ from antrea.outside.ofctl_watch import SwitchWatch
 from antrea.outside.ovs_conntrack import Conntrack
 from antrea.outside.ovs_control import Tracer
 from antrea.outside.ovsdb import Ovsdb
-from antrea.outside.ovsdb_bfd import BfdFeed
 from antrea.outside.ovsdb_ports import PortFeed
 from antrea.outside.ovsdb_sink import PortSink
 from antrea.outside.policy_report import PolicyReportSink
 from antrea.outside.rtnetlink import KINDS as NETLINK_KINDS
 from antrea.outside.status import StatusSink
 from antrea.outside.tunnel_neighbour import TunnelNeighbourSink
-from antrea.outside.voice import TRIES, Voice
+from antrea.outside.voice import TRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Collection, Coroutine
 
     from antrea.agent.bootstrap import Prepared
     from antrea.config.agent import AgentConfig
-    from antrea.engine import Act, Sink
+    from antrea.engine import Feed, Sink
     from antrea.facts.fact import Fact
-    from antrea.features.feature import AgentFeature
     from antrea.features.gate import EnabledGates
     from antrea.outside.configuration import Configuration
     from antrea.outside.kube import Kube
     from antrea.outside.tls import Certificate
 
     AgentConfiguration = Configuration[AgentConfig, EnabledGates]
-    Doing = Callable[[Any], Awaitable[None]]
 
 
 log = klog.logger(__name__)
 
-FEATURES: tuple[AgentFeature, ...] = (
-    pod_connectivity.FEATURE,
-    node_network.FEATURE,
-    node_route.FEATURE,
-    proxy.FEATURE,
-    egress.FEATURE,
-    egress_placement.FEATURE,
-    bandwidth.FEATURE,
-    network_policy.FEATURE,
-)
-# What must be known before that which an earlier start left may go: all Pods, all Nodes, and what policies say.
-SWEEPS: dict[int, tuple[type[Fact], ...]] = {
-    int(category): (PodInterface, OvsPort, ClusterNode, ThisNode) for category in Category
-}
-OWN_PORTS = {int(Category.EGRESS): frozenset({HOLDER_TYPE, BFD})}
-"""antrea-types of the ports that the sweep of a category may take away."""
-POLICY_KINDS: tuple[type[Fact], ...] = (*KINDS, Service)
-SWEEPS[Category.NETWORK_POLICY] += POLICY_KINDS
-EGRESS_FLOWS: tuple[type[Fact], ...] = (Egress, EgressPod, LocalAddress, PoolSelector)
-"""What flows of Egress are made of, where its gate is on."""
-EGRESS_KINDS: tuple[type[Fact], ...] = (*EGRESS_FLOWS, Member)
-"""The same as of the others, of Egress."""
-STATE = Path("/var/lib/antrea")
-"""Where what outlives a reboot is kept."""
 JOURNAL = "ids"
 """File of the numbers that flows and rules carry, beside the CNI socket."""
 COUNTERS = "policy-counters"
 """File of what those flows had counted when it was reported last."""
 SEVERED = "severed"
 """File of the connections that were cut and stay so."""
-COUNTED = {
-    policy_statistics.GATE: policy_statistics.COUNTED,
-    egress.FEATURE.gate: egress_statistics.COUNTED,
-}
-"""By gate, what is reported."""
 PAUSE_SECONDS = 1.0
 """Between tries of what has to be there at start."""
-FIRST_ROUND = 1
-"""Round of a start that finds no flows of an earlier one."""
-FIRST_LISTS: tuple[type[Fact], ...] = (PodInterface, OvsPort, ClusterNode, LocalPod, LocalAddress)
 FIRST_LIST_SECONDS = 10.0
 """How long the first replay waits for the list of Nodes; without it, it goes on with what is known."""
-
-
-def active(gates: Collection[str]) -> tuple[AgentFeature, ...]:
-    """The features that these gates leave on."""
-    return tuple(feature for feature in FEATURES if {feature.gate, feature.within} - {""} <= {*gates})
-
-
-def sweeps(gates: Collection[str]) -> dict[int, tuple[type[Fact], ...]]:
-    """By category of cookies: kinds that must have been listed before what an earlier start left may go."""
-    if egress.FEATURE.gate not in gates:
-        return SWEEPS
-    return SWEEPS | {int(Category.EGRESS): (*SWEEPS[Category.EGRESS], *EGRESS_KINDS)}
-
-
-def first_lists(gates: Collection[str], cookie_round: int) -> tuple[type[Fact], ...]:
-    """Kinds to wait for before the first replay.
-
-    What the switch has, or the kernel's datapath has of one that ended, is not to be replaced by flows of half the
-    policies and without Egresses.
-    """
-    if cookie_round == FIRST_ROUND:
-        return FIRST_LISTS
-    return FIRST_LISTS + POLICY_KINDS + (EGRESS_FLOWS if egress.FEATURE.gate in gates else ())
-
-
-def pipeline_of(features: Collection[AgentFeature], config: AgentConfig, node: ThisNode) -> Pipeline:
-    """The tables that the features ask for, numbered for the life of this agent."""
-    families = Families.of(node.pod_cidrs)
-    return Pipeline.realise(table for feature in features for table in feature.tables(config, families))
-
-
-class Feed(Protocol):
-    """Lists, then watches, and writes facts."""
-
-    async def run(self, facts: Facts) -> None: ...
 
 
 class Agent:
@@ -224,9 +131,8 @@ class Agent:
         cut = self.run_dir / SEVERED
         self.cutting = Cutting(self.facts, config.host_gateway, conntrack, tracer, cut)
         self.ready = Readiness()
-        self.handover = Handover(self.facts, kube, config, name)
-        self.probing = Probing(name)
-        self.annotations, self.announcer = AnnotationSink(kube), NodeAnnouncer(self._holds)
+        self.egress = EgressNode(self.facts, kube, config, name, self._begin)
+        self.annotations = AnnotationSink(kube)
         self.ports = OvsPodPorts(None, config.ovs_bridge)
         wiring = Wiring(
             self.ports,
@@ -244,6 +150,7 @@ class Agent:
             kube, name, watches, namespace=own_namespace(), path=config.antrea_client_connection.kubeconfig
         )
         self.word = Word(self.facts, self.controlplane, fail_open=config.policy_fail_open)
+        self.memory = Remembering(self.facts, self.controlplane, self.word, self.features)
         self.health = Health(self.ready, lambda: self.controlplane.trouble, lambda: self.cni.trouble)
         self.view = AgentView(
             lambda: configuration.now,
@@ -264,38 +171,16 @@ class Agent:
         async with contextlib.AsyncExitStack() as last:
             last.callback(self.journal.close)
             last.callback(self.netns.close)
-            last.push_async_callback(self.announcer.close)
+            last.push_async_callback(self.egress.close)
             async with asyncio.TaskGroup() as tasks:
                 self.tasks = tasks
+                tasks.create_task(self.memory.run(), name="last word")
                 tasks.create_task(self.cni.run(), name="CNI server")
                 tasks.create_task(self.api.run(), name="API server")
-                self._remember(tasks)
                 tasks.create_task(self.controlplane.run(self.facts), name="controlplane")
                 db = await self._database()
                 last.push_async_callback(db.close)
                 await self._connect(db, tasks)
-
-    def _remember(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin with what the controller said last; keep what it will say."""
-        kinds = [kind for feature in self.features for watch in feature.watches for kind in watch.facts]
-        kinds.append(Service)
-        last_word = LastWord(STATE / "last-word", kinds)
-        last = last_word.read()
-        for row in last.rows:
-            self.facts.put(row)
-        self.word.earlier = frozenset(last.covered)
-        self.changed = asyncio.Event()
-        self.controlplane.listeners.append(self.changed.set)
-        keeps = last_word.follow(self.changed, self._kept, self.word.all_covered)
-        tasks.create_task(keeps, name="last word")
-
-    def _kept(self) -> list[Fact] | None:
-        """All that the controller says, and the Services that it names."""
-        rows = self.controlplane.rows()
-        return None if rows is None else [*rows, *named_services(self.facts)]
-
-    async def _keep(self, _: Keep) -> None:
-        self.changed.set()
 
     async def _database(self) -> Ovsdb:
         path = Path(self.config.ovs_run_dir, "db.sock")
@@ -342,7 +227,8 @@ class Agent:
             self.facts.ids.limit(pool, most)
         for pool, low, high in (bounds for feature in self.features for bounds in feature.ranks):
             self.facts.ids.between(pool, low, high)
-        self.engine = Engine(self.facts, units, sinks, self._acts, sweeps(self.view.now.gates.names))
+        acts = self.egress.acts() | {Keep: self.memory.keep, Look: self._look}
+        self.engine = Engine(self.facts, units, sinks, acts, sweeps(self.view.now.gates.names))
         self.controlplane.connected = lambda: self.engine.resync(reports)
         switch = SwitchCare(self.watch, self.engine, db, (flows, meters, ports, netlink, nft, tunnels))
         self.health.follow(db, switch)
@@ -386,21 +272,6 @@ class Agent:
         tasks.create_task(follow(self.engine, self.facts), name="lacking")
         tasks.create_task(links.run(), name="interfaces")
 
-    @property
-    def _acts(self) -> dict[type[Act], Doing]:
-        return {
-            Announce: self.announcer.announce,
-            Assigned: self._assigned,
-            Unassigned: self._unassigned,
-            TookOver: self._took_over,
-            Probe: lambda act: self.probing.probe(self.facts, act),
-            Conflict: self._conflict,
-            Keep: self._keep,
-            Part: self.handover.part,
-            Look: lambda look: self.cutting.look(self.engine, look),
-            Receive: self.handover.receive,
-        }
-
     def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
         feeds: dict[str, Feed] = {
             "ports": PortFeed(db, self.config.ovs_bridge),
@@ -411,13 +282,9 @@ class Agent:
         }
         if egress_placement.FEATURE in self.features:
             address = prepared.node.transport_ips[0]
-            self.handover.gossip = gossip = GossipFeed(self.name, address, self.config.cluster_port)
+            gossip = GossipFeed(self.name, address, self.config.cluster_port)
             self.view.membership = Membership(self.kube, own_namespace(), gossip)
-            feeds["members"] = self.view.membership
-            feeds["BFD"] = BfdFeed(db, gossip.saw)
-            feeds["idle Egress IPs"] = IdleFeed(self.name)
-            feeds["gateways of VLANs"] = GatewayFeed()
-            feeds["neighbours of Egress IPs"] = self.probing
+            feeds |= self.egress.feeds(db, self.view.membership)
         for one in (one for feature in self.features for one in feature.watched):
             feeds[one.path] = KindFeed(self.kube, one.path, one.kind, fact=one.fact, row=one.row)
         return feeds
@@ -443,45 +310,12 @@ class Agent:
         self.facts.put(pod, urgent=True)
         await self.engine.settled(PodInterface, pod.key)
 
+    async def _look(self, act: Look) -> None:
+        await self.cutting.look(self.engine, act)
+
     async def _covered(self, pod: str, uid: str) -> None:
         await self.word.covers(pod, uid)
         await self.engine.stand(Flow)
-
-    def _holds(self, ip: str) -> bool:
-        """The address is here, and no other Node takes it."""
-        wanted = (self.facts.get(EgressOwner, row.key) for row in self.facts.by(Egress, "ip", ip))
-        ours = any(row and row.node == self.name for row in wanted)
-        return ours and self.facts.get(LocalAddress, ip) is not None
-
-    async def _assigned(self, act: Assigned) -> None:
-        self._tell_of(act, "IPAssigned", f"Assigned Egress {act.egress} with IP {act.ip} on Node {act.node}")
-
-    async def _unassigned(self, act: Unassigned) -> None:
-        said = f"Unassigned Egress {act.egress} with IP {act.ip} from Node {act.node}"
-        self._tell_of(act, "IPUnassigned", said)
-
-    async def _took_over(self, act: TookOver) -> None:
-        log.info("Took an Egress IP over", egress=act.egress, ip=act.ip, before=act.before, why=act.why.why)
-        self._tell_of(act, "EgressTakenOver", sentence(act, self.facts.timed))
-
-    async def _conflict(self, act: Conflict) -> None:
-        self._tell_of(act, "EgressIPConflict", act.message, warning=True)
-
-    def _tell_of(
-        self,
-        act: Assigned | Unassigned | TookOver | Conflict,
-        reason: str,
-        message: str,
-        *,
-        warning: bool = False,
-    ) -> None:
-        about = ObjectReference(
-            api_version="crd.antrea.io/v1beta1", kind="Egress", name=act.egress, uid=act.uid
-        )
-        voice = Voice(about, "antrea-agent", act.node)
-        self.tasks.create_task(
-            voice.tell(self.kube, reason, message, warning=warning, tries=TRIES), name="Event of an Egress"
-        )
 
     def made_anew(self) -> None:
         """The Node object is another one: it lacks what this agent wrote on the one before."""
@@ -496,5 +330,7 @@ class Agent:
             f"podCIDR of this Node was {', '.join(before)} and is {', '.join(now)}: new Pods get addresses of it;"
             f" {len(left)} Pods have other addresses, which no longer work, and need to be deleted: {', '.join(left)}"
         )
-        told = self.voice.warn(self.kube, "PodCIDRChanged", message, tries=TRIES)
-        self.tasks.create_task(told, name="Event of podCIDR")
+        self._begin(self.voice.warn(self.kube, "PodCIDRChanged", message, tries=TRIES), "Event of podCIDR")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.tasks.create_task(work, name=name)

@@ -81,7 +81,7 @@ async def run(configuration: AgentConfiguration) -> None:
             agent.ready.wait,
             lambda: agent.ready.waiting,
             kube,
-            farewell=agent.handover.farewell,
+            farewell=agent.egress.handover.farewell,
             blameless=lambda: agent.ready.is_outside and configuration.keeps(*WAY),
         )
 

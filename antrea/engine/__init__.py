@@ -3,6 +3,7 @@
 from antrea.engine.engine import Engine
 from antrea.engine.entry import REPORT, Act, Entry, Plan, Sink
 from antrea.engine.facts import Facts
+from antrea.engine.feeds import Feed
 from antrea.engine.ids import Journal, Record
 from antrea.engine.pace import Pace
 from antrea.engine.unit import Unit
@@ -15,6 +16,7 @@ __all__ = [
     "Engine",
     "Entry",
     "Facts",
+    "Feed",
     "Journal",
     "Pace",
     "Plan",

@@ -13,7 +13,7 @@ import msgspec
 from switch_node import SwitchNode
 
 from antrea.agent import lacking
-from antrea.agent.assembly import OWN_PORTS, active, pipeline_of
+from antrea.agent.features import OWN_PORTS, active, pipeline_of
 from antrea.agent.handover import Handover
 from antrea.agent.means import most_meters
 from antrea.agent.probing import Probing

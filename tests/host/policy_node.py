@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from switch_node import SwitchNode
 
-from antrea.agent.assembly import active, pipeline_of
 from antrea.agent.cutting import Cutting
+from antrea.agent.features import active, pipeline_of
 from antrea.agent.switch_packets import SwitchPackets
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 
-from antrea.agent.assembly import active, pipeline_of
+from antrea.agent.features import active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from test_ovs_egress import GATEWAY, NODE, OUT, PEER, TUNNEL, Way, from_pod, pod, traced
 
-from antrea.agent.assembly import active, pipeline_of
+from antrea.agent.features import active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner, EgressPod

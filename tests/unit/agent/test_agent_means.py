@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.agent.assembly import active
+from antrea.agent.features import active
 from antrea.agent.means import within_means
 from antrea.features.egress.bandwidth import FEATURE
 

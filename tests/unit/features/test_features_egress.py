@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antrea.agent.assembly import FIRST_ROUND, active, first_lists, pipeline_of, sweeps
+from antrea.agent.features import FIRST_ROUND, active, first_lists, pipeline_of, sweeps
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig

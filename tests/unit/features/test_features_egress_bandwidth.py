@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from antrea.agent.assembly import active, pipeline_of
+from antrea.agent.features import active, pipeline_of
 from antrea.apis.crd.egress import Bandwidth
 from antrea.apis.crd.egress import Egress as EgressObject
 from antrea.apis.crd.part import Condition

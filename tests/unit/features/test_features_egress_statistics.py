@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from counted_world import Switch, World, counted
 
-from antrea.agent.assembly import active, pipeline_of
+from antrea.agent.features import active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressPod
