@@ -45,7 +45,10 @@ class EgressNode:
         self._begin = begin
         self.handover = Handover(facts, kube, config, node)
         self._probing, self._announcer = Probing(node), NodeAnnouncer(self._holds)
-        self.close = self._announcer.close
+
+    async def close(self) -> None:
+        """End what is being announced."""
+        await self._announcer.close()
 
     def acts(self) -> dict[type[Act], Doing]:
         """Who does which."""
