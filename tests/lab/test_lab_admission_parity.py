@@ -86,7 +86,11 @@ def api(controller: ControllerProcess) -> Iterator[ApiClient]:
 
 def lines(text: str) -> set[str]:
     """What kubectl said, without the remarks of the recording and what we warn of beyond upstream."""
-    more = ("is not built yet", "Warning: status: dropped, it does not choose a Node")
+    more = (
+        "is not built yet",
+        "Warning: status: dropped, it does not choose a Node",
+        "Warning: spec.subnetInfo.gateway: 10.50.0.1 lies in spec.ipRanges[0]: no Egress is given it",
+    )
     return {
         line
         for line in text.splitlines()
