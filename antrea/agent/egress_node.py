@@ -44,7 +44,7 @@ class EgressNode:
         self._facts, self._kube, self._config, self._node = facts, kube, config, node
         self._begin = begin
         self.handover = Handover(facts, kube, config, node)
-        self._probing, self._announcer = Probing(node), NodeAnnouncer(self._holds)
+        self._probing, self._announcer = Probing(node), NodeAnnouncer(self.holds)
 
     async def close(self) -> None:
         """End what is being announced."""
@@ -74,7 +74,7 @@ class EgressNode:
             "neighbours of Egress IPs": self._probing,
         }
 
-    def _holds(self, ip: str) -> bool:
+    def holds(self, ip: str) -> bool:
         """The address is here, and no other Node takes it."""
         wanted = (self._facts.get(EgressOwner, row.key) for row in self._facts.by(Egress, "ip", ip))
         ours = any(row and row.node == self._node for row in wanted)

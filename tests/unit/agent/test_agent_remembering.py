@@ -1,0 +1,117 @@
+"""An agent begins with what antrea-controller said last, and keeps what it hears from then on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from antrea.agent import remembering
+from antrea.agent.features import active
+from antrea.agent.remembering import Remembering
+from antrea.agent.word import Word
+from antrea.apis import controlplane as cp
+from antrea.apis.meta import ObjectMetadata
+from antrea.engine import Facts
+from antrea.facts.service import Service
+from antrea.features.network_policy.sent import SentAppliedGroup, SentPolicy
+from antrea.features.network_policy.service import Keep
+from antrea.outside.last_word import Kept, LastWord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from antrea.facts.fact import Fact
+    from antrea.outside.controlplane import Controlplane
+
+RULE = cp.NetworkPolicyRule(
+    direction="Out",
+    from_=cp.NetworkPolicyPeer(),
+    to=cp.NetworkPolicyPeer(to_services=(cp.ServiceReference(name="web", namespace="ns"),)),
+    enable_logging=False,
+)
+POLICY = SentPolicy(cp.NetworkPolicy(metadata=ObjectMetadata(name="u", uid="u"), rules=(RULE,)))
+SERVICE = Service("ns", "web", ("10.96.0.10",), (("TCP", 80),))
+OTHER = Service("ns", "other", ("10.96.0.11",), (("TCP", 80),))
+
+
+class Controller:
+    """What has been heard of it; None: nothing whole."""
+
+    processed, trouble = 0.0, ""
+
+    def __init__(self, rows: list[Fact] | None) -> None:
+        self.listeners: list[Callable[[], None]] = []
+        self._rows = rows
+
+    def rows(self) -> list[Fact] | None:
+        return self._rows
+
+
+class File(LastWord):
+    """Tells when it was written."""
+
+    written: asyncio.Event
+
+    async def write(self, word: Kept) -> None:
+        await super().write(word)
+        self.written.set()
+
+
+@pytest.fixture(autouse=True)
+def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembering, "FILE", tmp_path / "last-word")
+    monkeypatch.setattr(remembering, "LastWord", File)
+    monkeypatch.setattr(File, "written", asyncio.Event(), raising=False)
+
+
+@contextlib.asynccontextmanager
+async def agent(rows: list[Fact] | None) -> AsyncIterator[tuple[Facts, Controller, Word, Remembering]]:
+    """One that has begun."""
+    facts, controller = Facts(), Controller(rows)
+    word = Word(facts, controller, fail_open=False)
+    memory = Remembering(facts, cast("Controlplane", controller), word, active({"Egress"}))
+    running = asyncio.create_task(memory.run())
+    await asyncio.sleep(0)
+    try:
+        yield facts, controller, word, memory
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def written(within: float = 5) -> bool:
+    try:
+        return await asyncio.wait_for(File.written.wait(), within)
+    except TimeoutError:
+        return False
+
+
+async def test_what_was_kept_is_there_for_the_next_agent() -> None:
+    async with agent([POLICY]) as (facts, controller, word, _):
+        assert facts.all(SentPolicy) == []
+        for row in (POLICY, SERVICE, OTHER):
+            facts.put(row)
+        word.earlier = frozenset({"u1"})
+        controller.listeners[-1]()
+        assert await written()
+    async with agent(None) as (facts, _, word, _):
+        assert facts.all(SentPolicy) == [POLICY]
+        assert facts.all(Service) == [SERVICE]
+        assert word.earlier == {"u1"}
+
+
+async def test_a_service_that_changes_is_kept_without_a_word_of_the_controller() -> None:
+    async with agent([SentAppliedGroup("g")]) as (_, _, _, memory):
+        await memory.keep(Keep("ns/web", SERVICE))
+        assert await written()
+
+
+async def test_what_is_not_whole_is_not_kept() -> None:
+    async with agent(None) as (_, controller, _, memory):
+        controller.listeners[-1]()
+        await memory.keep(Keep("ns/web", SERVICE))
+        assert not await written(within=0.1)
