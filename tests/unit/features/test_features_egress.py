@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antrea.agent.features import FIRST_ROUND, active, first_lists, pipeline_of, sweeps
+from antrea.agent.features import active, pipeline_of
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
@@ -32,7 +32,6 @@ from antrea.host.ovs_port import Port
 from antrea.host.rank import RECEIVES
 from antrea.host.route import ProxyNeighbour, Route, Rule
 from antrea.host.sysctl import Sysctl
-from antrea.openflow.cookie import Category
 from antrea.openflow.flow import Flow
 
 if TYPE_CHECKING:
@@ -430,19 +429,6 @@ def test_a_device_in_a_vlan_may_have_the_mac_address_of_its_card() -> None:
     agent = Agent(config, CARD, GATES, VLAN, egress("a", THERE, pool="p"), EgressOwner("a", "n1"))
     assert {device.mac for device in agent.wanted(Vlan) if isinstance(device, Vlan)} == {CARD.mac}
     assert own_mac("n1", "antrea-ext.181") != own_mac("n2", "antrea-ext.181")
-
-
-def test_without_the_gate_there_is_no_table_and_no_sweep_waits_for_an_egress() -> None:
-    assert "EgressMark" not in pipeline_of(active(()), SYSTEM, NODE).ids
-    assert "EgressMark" in pipeline_of(active({"Egress"}), SYSTEM, NODE).ids
-    assert Egress not in sweeps(())[Category.EGRESS]
-    assert {Egress, EgressPod, LocalAddress} <= {*sweeps({"Egress"})[Category.EGRESS]}
-
-
-def test_the_first_replay_of_a_switch_whose_datapath_has_flows_waits_for_egresses() -> None:
-    flows = {Egress, EgressPod, PoolSelector}
-    assert flows <= {*first_lists({"Egress"}, FIRST_ROUND + 1)}
-    assert not flows & {*first_lists({"Egress"}, FIRST_ROUND), *first_lists((), FIRST_ROUND + 1)}
 
 
 ROWS: tuple[Fact, ...] = (
