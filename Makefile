@@ -13,6 +13,9 @@ HOST_FIRST := $(patsubst %,tests/host/test_host_%.py,announcement bfd cut egress
 LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission aggregated antctl_upgrade certificates chart crd_versions crds \
 	egress_example failover family groups old_kubectl replica_pods replicas schema_admission underlay)
 
+# A core test of the lab takes less; these are named at the end.
+SLOW := --durations=12 --durations-min=20
+
 .DEFAULT_GOAL := help
 .PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host host-first host-second lab-test lab-first lab-second vm parity test-wide conformance bench docs image manifests cni clean clean-all
 
@@ -78,10 +81,10 @@ lab-test: ## real Kubernetes nodes with our image and manifest (root)
 	$(HALVES) lab-first lab-second
 
 lab-first:
-	$(PYTEST) $(LAB_FIRST) -m "not wide" --timeout 600
+	$(PYTEST) $(LAB_FIRST) -m "not wide" --timeout 600 $(SLOW)
 
 lab-second:
-	$(PYTEST) tests/lab $(LAB_FIRST:%=--ignore=%) -m "not wide" --timeout 600
+	$(PYTEST) tests/lab $(LAB_FIRST:%=--ignore=%) -m "not wide" --timeout 600 $(SLOW)
 
 vm: ## the kernel datapath on a stock kernel under QEMU (root)
 	$(PYTEST) tests/vm -m "not wide" --timeout 2300
