@@ -96,6 +96,7 @@ def base(progress: Progress) -> Layer:
                 "SOURCE_DATE_EPOCH": "1",
                 "TMPDIR": folder,
                 "LC_ALL": "C.UTF-8",
+                "SUITE": SUITE,
                 "OLDER": OLDER,
             }
             log = cache.folder() / "logs/image-base.log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -177,6 +178,17 @@ def test_our_image_has_every_program_that_its_containers_start(node: Node) -> No
     done = node.run(script)
     assert (done.stderr, done.returncode) == ("", 0)
     assert done.stdout.split() == ["antrea", "bandwidth", "host-local", "loopback", "portmap", "0.1.0"]
+
+
+@pytest.mark.timeout(900)
+def test_our_image_has_an_ovs_that_keeps_its_tunnel_and_an_nft_that_others_on_a_node_can_read(
+    node: Node,
+) -> None:
+    """Decisions 0005 and 0001."""
+    said = node.run("ovs-vswitchd --version; nft --version").stdout
+    ovs, nft = (tuple(map(int, found.split("."))) for found in re.findall(r" v?(\d+\.\d+\.\d+)", said))
+    assert ovs >= (3, 1, 1)
+    assert nft <= (1, 0, 6)
 
 
 @pytest.mark.timeout(900)
