@@ -3,7 +3,7 @@
 from antrea.engine.engine import Engine
 from antrea.engine.entry import REPORT, Act, Entry, Plan, Sink
 from antrea.engine.facts import Facts
-from antrea.engine.feeds import Feed
+from antrea.engine.feed import Feed
 from antrea.engine.ids import Journal, Record
 from antrea.engine.pace import Pace
 from antrea.engine.unit import Unit

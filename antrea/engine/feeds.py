@@ -1,20 +1,13 @@
-"""What a feed is; which feeds have listed their kind, and which have not for too long."""
+"""Which feeds have listed their kind, and which have not for too long."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from antrea.engine.facts import Facts
     from antrea.facts.fact import Fact
-
-
-class Feed(Protocol):
-    """Lists, then watches, and writes facts."""
-
-    async def run(self, facts: Facts) -> None: ...
 
 
 class Feeds:
