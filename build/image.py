@@ -34,7 +34,7 @@ LOCK = ROOT / "requirements/runtime.txt"
 NAMES = ("antrea/antrea-agent-ubuntu:latest", "antrea/antrea-controller-ubuntu:latest")
 SUITE = "trixie"
 PYTHON = (3, 11)
-OLDER = "bookworm"  # has that Python, the one that this project is tested with, and gives nothing else
+OLDER = "bookworm"  # has that Python, the one that this project is tested with; see build/image/sources
 SITE = "usr/local/lib/python3.11/dist-packages"  # where Debian's Python looks for what Debian did not install
 PACKAGES = (
     "ca-certificates",

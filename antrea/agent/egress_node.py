@@ -41,7 +41,7 @@ class EgressNode:
 
     def __init__(self, facts: Facts, kube: Kube, config: AgentConfig, node: str, begin: Begin) -> None:
         """`node` is the name of this one; `begin` goes on with what takes its time."""
-        self._facts, self._kube, self._config, self._node = facts, kube, config, node
+        self._facts, self._kube, self._node = facts, kube, node
         self._begin = begin
         self.handover = Handover(facts, kube, config, node)
         self._probing, self._announcer = Probing(node), NodeAnnouncer(self.holds)
