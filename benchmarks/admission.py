@@ -21,12 +21,12 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from antrea.controller.admission import routes
+from antrea.controller.webhook.admission import Listing, routes
 from antrea.engine import Engine, Facts, Unit
 from antrea.facts.fact import Fact
-from antrea.features.admission import Installation, wanted_gates
+from antrea.features.framework.admission import Installation, wanted_gates
 from antrea.features.network_policy.tier import DEFAULT_TIERS, TierRow, TierUse
-from antrea.features.webhooks import WATCHED, WEBHOOKS
+from antrea.features.registry.webhooks import WATCHED, WEBHOOKS
 from benchmarks import answering
 from benchmarks.figure import Against, show
 
@@ -82,8 +82,8 @@ class Nowhere:
     async def find(self, path: str, kind: type) -> Any:
         return None
 
-    async def all(self, path: str, kind: type) -> tuple[Any, ...]:
-        return ()
+    async def all(self, path: str, kind: type) -> Listing:
+        return Listing()
 
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         return False

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from antrea.outside import authority
-from antrea.outside.tls import server_tls
+from antrea.outside.tls import authority
+from antrea.outside.tls.server_context import server_tls
 
 if TYPE_CHECKING:
     from typing import NoReturn

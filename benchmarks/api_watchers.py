@@ -17,8 +17,8 @@ from pathlib import Path
 
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
-from antrea.controller.front_process import FrontProcess, Publisher, publish_empty
-from antrea.controller.wire import Start
+from antrea.controller.apiserver.ipc import Start
+from antrea.controller.apiserver.process import ApiServerProcess, Publisher, publish_empty
 from antrea.engine import Facts
 from benchmarks.figure import show
 
@@ -56,7 +56,7 @@ class Run:
         self._nodes = [f"node-{number}" for number in range(agents)]
         self._directory = directory
         self._clients: list[asyncio.subprocess.Process] = []
-        self.front = FrontProcess(Facts())
+        self.front = ApiServerProcess(Facts())
 
     async def start(self) -> Publisher:
         token = self._directory / "token"

@@ -1,7 +1,7 @@
 """Agents that watch: TLS connections of one process, some of which stop reading. Told what to do by `api_watchers`.
 
-Words: port, file of the token, number of the first agent, number of agents, every how manieth watch is slow. A line
-on stdout says that all watches have begun, then one for each round that all readers got; at the end of stdin the
+Words: port, file of the token, number of the first agent, number of agents, every how manieth watch is slow, and, if
+rounds change only one of the resources, its plural. A line on stdout says that all watches have begun, then one for each round that all readers got; at the end of stdin the
 latencies of all rounds in milliseconds, as JSON.
 """
 
@@ -70,11 +70,11 @@ class Agents:
         if len(latencies) == self._expected:
             print(number, flush=True)
 
-    async def open(self, first: int, count: int, every: int) -> None:
+    async def open(self, first: int, count: int, every: int, changed: str) -> None:
         gate = asyncio.Semaphore(AT_ONCE)
         wanted = [(n, r) for n in range(first, first + count) for r in RESOURCES]
         slow = [(index % every) == every - 1 for index in range(len(wanted))]
-        self._expected = slow.count(False)
+        self._expected = sum(not s and changed in ("", r) for (_, r), s in zip(wanted, slow, strict=True))
         await asyncio.gather(
             *(self._watch(gate, r, f"node-{n}", slow=s) for (n, r), s in zip(wanted, slow, strict=True))
         )
@@ -96,10 +96,10 @@ class Agents:
             await watch.began
 
 
-async def main(port: str, token_file: str, first: str, count: str, every: str) -> None:
+async def main(port: str, token_file: str, first: str, count: str, every: str, changed: str = "") -> None:
     SSLProtocol.max_size = 16 << 10
     agents = Agents(int(port), await asyncio.to_thread(Path(token_file).read_text))
-    await agents.open(int(first), int(count), int(every))
+    await agents.open(int(first), int(count), int(every), changed)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     print(json.dumps(agents.latencies), flush=True)

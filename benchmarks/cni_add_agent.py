@@ -12,28 +12,28 @@ from pathlib import Path
 
 import msgspec
 
-from antrea.agent.cni_bridge import OvsPodPorts
-from antrea.agent.cni_server import CniServer
-from antrea.agent.cni_wiring import Wiring
-from antrea.agent.features import FEATURES, SWEEPS, pipeline_of
+from antrea.agent.cni.context import CniContext
+from antrea.agent.cni.pod_port import OvsPodPorts
+from antrea.agent.cni.server import CniServer
+from antrea.agent.feature_set import FEATURES, active, pipeline_of, sweeps
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.feature import Realised
+from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.outside.netlink import NetlinkSink
-from antrea.outside.netns import NetnsWorker
-from antrea.outside.nft import KINDS as NFT_KINDS
-from antrea.outside.nft import NftSink
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
-from antrea.outside.ovsdb import Ovsdb
-from antrea.outside.ovsdb_ports import PortFeed
-from antrea.outside.rtnetlink import KINDS
+from antrea.outside.netlink.entry import KINDS
+from antrea.outside.netlink.netns import NetnsWorker
+from antrea.outside.netlink.sink import NetlinkSink
+from antrea.outside.nftables.sink import KINDS as NFT_KINDS
+from antrea.outside.nftables.sink import NftSink
+from antrea.outside.ovsdb.client import Ovsdb
+from antrea.outside.ovsdb.port_feed import PortFeed
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
 
 POD_CIDRS = ("10.244.1.0/24",)
 
@@ -52,7 +52,7 @@ async def run(settings: Settings) -> None:
     node = ThisNode(name="node-1", pod_cidrs=POD_CIDRS)
     pipeline = pipeline_of(FEATURES, config, node)
     facts = Facts()
-    for row in (config, node, Realised(pipeline)):
+    for row in (config, node, RealisedPipeline(pipeline)):
         facts.put(row)
     for kind in (ThisNode, PeerNode):
         facts.synced(kind)
@@ -69,14 +69,14 @@ async def run(settings: Settings) -> None:
             **dict.fromkeys(KINDS, netlink),
             **dict.fromkeys(NFT_KINDS, nft),
         },
-        sweeps=SWEEPS,
+        sweeps=sweeps(active(())),
     )
 
     async def settle(pod: PodInterface) -> None:
         facts.put(pod, urgent=True)
         await engine.settled(PodInterface, pod.key)
 
-    wiring = Wiring(
+    context = CniContext(
         OvsPodPorts(db, "br-int"),
         NetnsWorker(),
         node=lambda: facts.get(ThisNode),
@@ -86,7 +86,7 @@ async def run(settings: Settings) -> None:
         tx_off=True,
     )
     ready = asyncio.Event()
-    server = CniServer(wiring, ready, directory / "cni.sock")
+    server = CniServer(context, ready, directory / "cni.sock")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(PortFeed(db, "br-int").run(facts))
         tasks.create_task(engine.run())

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from antrea.features.egress.placement import Ring, Wish, place
+from antrea.features.egress.hash_ring import Ring, RingRequest, place
 from antrea.outside.gossip.machine import Machine
 from benchmarks.figure import Against, show
 
@@ -208,7 +208,7 @@ def false_deaths(count: int, seconds: float) -> int:
 def placement() -> None:
     """1,000 addresses over 100 Nodes, and what a Node that leaves moves."""
     nodes = list(places_of(100))
-    wishes = [Wish("", f"egress-{n}", f"10.{n // 250}.9.{n % 250}", "pool") for n in range(1000)]
+    wishes = [RingRequest("", f"egress-{n}", f"10.{n // 250}.9.{n % 250}", "pool") for n in range(1000)]
     taken, before = [], place(wishes, {"pool": [nodes]}, lambda _: 255)
     moved, wrong = [], 0
     for gone in nodes[:20]:

@@ -22,9 +22,9 @@ from typing import Any
 from antrea.apis.core import Pod
 from antrea.engine import Engine, Facts
 from antrea.facts.fact import Fact
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
-from antrea.outside.kube_feed import KindFeed
+from antrea.outside.kube.access import Access
+from antrea.outside.kube.client import Kube
+from antrea.outside.kube.resource_feed import ResourceFeed
 from benchmarks.figure import Against, show
 
 PODS, CHANGES, TIMES = 100_000, 1_000, 3
@@ -70,7 +70,7 @@ async def client(port: int, ca: str, count: int) -> dict[str, Any]:
     engine = Engine(facts, (), {})
     access = Access(f"https://127.0.0.1:{port}", ca_pem=ca)
     async with Kube(access) as kube:
-        feed = KindFeed(kube, "/api/v1/pods", Pod, fact=HeldPod, row=row)
+        feed = ResourceFeed(kube, "/api/v1/pods", Pod, fact=HeldPod, row=row)
         idle, began, used = memory("VmRSS"), time.monotonic(), time.process_time()
         tasks = [asyncio.create_task(part) for part in (engine.run(), lateness(late, held), feed.run(facts))]
         while HeldPod not in facts.feeds.synced:  # noqa: ASYNC110 (as a program that polls would see it)
@@ -81,7 +81,7 @@ async def client(port: int, ca: str, count: int) -> dict[str, Any]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    assert len(facts.store.rows[HeldPod]) == count
+    assert len(facts.table(HeldPod).rows) == count
     return {
         "list_wall": [listed],
         "list_cpu": [taken],
@@ -97,7 +97,7 @@ def changed(facts: Facts, count: int) -> bool:
     """Whether the last change has come, and all before it."""
     number = (CHANGES - 1) * 7 % count
     app = number // 20
-    found = facts.store.get(HeldPod, f"team-{app % 200}/app-{app}-6c55dfc758-{number:05x}")
+    found = facts.get(HeldPod, f"team-{app % 200}/app-{app}-6c55dfc758-{number:05x}")
     return isinstance(found, HeldPod) and found.version == 1_000_000 + CHANGES
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from antrea.engine import Facts
 from antrea.facts.cluster import Pod
-from antrea.features.network_policy.controller import KubePolicy
+from antrea.features.network_policy.controller.kube_policy import KubePolicy
 from benchmarks.figure import show
 from benchmarks.policy_compute import CHANGED, ROWS, Taken, engine_of, objects
 

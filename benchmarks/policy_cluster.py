@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.policy_admin import admin_policies
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
@@ -142,6 +144,7 @@ def cluster(rnd: random.Random) -> Cluster:
         "kube_policies": [_kube(draw, number) for number in range(rnd.randint(0, 3))],
         "cluster_policies": [_native(draw, "", number) for number in range(rnd.randint(0, 9))],
         "policies": [_native(draw, rnd.choice(("a", "b")), number) for number in range(rnd.randint(0, 6))],
+        **admin_policies(draw),
     }
 
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.facts.ovs import PodInterface
-from antrea.features.network_policy.peer import network
-from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
+from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
+from antrea.features.network_policy.controller.peer import network
 from antrea.openflow.flow import Flow
 from benchmarks.cni_add import namespaces, open_vswitch, processes
 from benchmarks.figure import Against, alternate, show

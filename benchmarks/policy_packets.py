@@ -19,20 +19,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.agent.switch_packets import SwitchPackets
+from antrea.agent.network_policy.packet_in import PolicyPackets
+from antrea.agent.switch.packet_in import SwitchPackets
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.feature import Realised
-from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
+from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.log.audit_log import AuditLog
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.cni_add import GATEWAY_MAC, namespaces, open_vswitch, processes, sh
 from benchmarks.figure import Against, show
 from benchmarks.policy_switch import CONFIG, FEATURES, PIPELINE
@@ -109,7 +112,10 @@ class Agent:
         management = directory / "br-int.mgmt"
         self.ofctl = Ofctl(management)
         self.log = directory / "np.log"
-        self.packets = SwitchPackets(management, CONFIG, self.facts, self.log)
+        self.packets = SwitchPackets(management, CONFIG)
+        self.audit = AuditLog(self.log, CONFIG.audit_logging)
+        policies = PolicyPackets(self.facts, self.packets.send, self.audit)
+        self.packets.deliver({PacketIn.NETWORK_POLICY: policies.handle})
         flows = FlowSink(self.ofctl, PIPELINE, 1)
         sinks: dict[type, Sink] = {Flow: flows, Group: flows, Meter: MeterSink(self.ofctl)}
         for pool, low, high in (bounds for feature in FEATURES for bounds in feature.ranks):
@@ -126,7 +132,9 @@ class Agent:
     def dropped(self) -> int:
         """Packets that it did not look at, or whose answer did not go out."""
         return sum(
-            int(line.rpartition(" ")[2]) for line in self.packets.text().splitlines() if line[0] != "#"
+            int(line.rpartition(" ")[2])
+            for line in (self.packets.text() + self.audit.text()).splitlines()
+            if line[0] != "#"
         )
 
     def logged(self) -> int:
@@ -140,7 +148,7 @@ class Agent:
 def rows(ofports: dict[str, int]) -> Iterator[Fact]:
     """Two Pods, of which one has a policy."""
     gateway = OvsPort("antrea-gw0", "gateway", ofports["antrea-gw0"], GATEWAY_MAC)
-    yield from (CONFIG, NODE, Realised(PIPELINE), gateway)
+    yield from (CONFIG, NODE, RealisedPipeline(PIPELINE), gateway)
     for name, ip in IPS.items():
         yield PodInterface(name, name, "shop", name, MACS[name], (ip,), ofports[name], name)
     yield SentAppliedMember("g", cp.GroupMember(pod=cp.PodReference(name="p2", namespace="shop")))
@@ -232,7 +240,9 @@ async def measure(directory: Path, spaces: list[str]) -> None:
     """All rates, one after the other."""
     agent = Agent(directory, connected(directory, spaces))
     async with asyncio.TaskGroup() as tasks:
-        work = [tasks.create_task(one) for one in (agent.engine.run(), agent.packets.run())]
+        work = [
+            tasks.create_task(one) for one in (agent.engine.run(), agent.packets.run(), agent.audit.run())
+        ]
         await agent.packets.connected.wait()
         await agent.engine.quiet()
         for offered in OFFERED:

@@ -25,7 +25,7 @@ import msgspec
 
 from antrea.apis import controlplane as cp
 from antrea.features.grouping.member import packed
-from antrea.features.network_policy.sent import SentAddressMember, SentPolicy
+from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 from antrea.openflow.flow import Flow
 from benchmarks.cni_add import namespaces, open_vswitch, processes
 from benchmarks.figure import show

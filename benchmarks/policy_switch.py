@@ -6,42 +6,51 @@ import json
 import re
 import socket
 import subprocess
+from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from antrea.config.agent import AgentConfig
-from antrea.controller.compute import FEATURES as COMPUTED
+from antrea.config.agent_sections import AntreaProxy
+from antrea.controller.compute.runtime import FEATURES as COMPUTED
 from antrea.engine import Engine, Facts
 from antrea.explain.objects import KINDS, Objects, objects
 from antrea.explain.packet import Packet
-from antrea.explain.verdict import judged
+from antrea.explain.service import Endpoint
 from antrea.explain.world import World
 from antrea.facts.fact import each
+from antrea.facts.member import AgentNode
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.feature import Families, Realised
+from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.gate import EnabledGates
 from antrea.features.grouping.publication import Membership, Memberships, PublishedPolicy
-from antrea.features.network_policy.agent import FEATURE as POLICY
-from antrea.features.network_policy.conjunction import number
-from antrea.features.network_policy.rule import Conjunction, Rule
-from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember, SentPolicy
-from antrea.features.network_policy.service import service_row
+from antrea.features.network_policy.agent.conjunction import number
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
+from antrea.features.network_policy.agent.rule import Conjunction, PolicyRule
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
-from antrea.features.proxy.agent import FEATURE as PROXY
+from antrea.features.proxy.agent import FEATURE as ANTREA_PROXY
+from antrea.features.proxy.agent import KUBE_PROXY
+from antrea.features.proxy.service import endpoint_rows, service_row
+from antrea.openflow.audit_trace import enforced_part
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
 from benchmarks.policy_cluster import PLACES, ips
-from benchmarks.policy_shrink import least
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from antrea.explain.packet import End
-    from antrea.explain.verdict import Half
+    from antrea.explain.verdict import Half, Judged
+    from antrea.explain.world import Proxy
     from antrea.facts.fact import Fact
+    from antrea.features.framework.agent_feature import AgentFeature
     from benchmarks.policy_cluster import Cluster, Question
 
 CONFIG = AgentConfig(ovs_datapath_type="netdev", service_cidr_v6="fd00:96::/112")
@@ -49,10 +58,27 @@ NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.
 PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/64"), ("192.0.2.2",), ("192.0.2.2",))
 GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
 TUNNEL = OvsPort("antrea-tun0", "tunnel", 1, "0a:00:00:00:00:01")
-FEATURES = (POD_CONNECTIVITY, NODE_ROUTE, PROXY, POLICY)
-PIPELINE = Pipeline.realise(
-    table for feature in FEATURES for table in feature.tables(CONFIG, Families.of(NODE.pod_cidrs))
-)
+
+
+class Served(NamedTuple):
+    """What serves Services on the Node, with the features and tables of the agent beside it."""
+
+    features: tuple[AgentFeature, ...]
+    pipeline: Pipeline
+
+
+def _served(proxy: AgentFeature, config: AgentConfig = CONFIG) -> Served:
+    features = (POD_CONNECTIVITY, NODE_ROUTE, proxy, POLICY)
+    families = Families.of(NODE.pod_cidrs)
+    return Served(
+        features, Pipeline.realise(table for one in features for table in one.tables_of(config, families))
+    )
+
+
+PROXY_ALL = msgspec.structs.replace(CONFIG, antrea_proxy=AntreaProxy(proxy_all=True))
+BY_KUBE_PROXY, BY_ANTREA = _served(KUBE_PROXY), _served(ANTREA_PROXY)
+BY_ANTREA_ALONE = _served(ANTREA_PROXY, PROXY_ALL)
+FEATURES, PIPELINE = BY_KUBE_PROXY
 LOCAL = {
     f"{space}/{name}": PodInterface(
         f"{name}-0", f"c-{name}", space, name, f"0a:00:00:00:00:{last:02x}", ips(0, last), last, f"u-{name}"
@@ -61,6 +87,14 @@ LOCAL = {
     if node == "n1"
 }
 NEW = [word for _ in range(8) for word in ("--ct-next", "trk,new")]
+_GROUP = re.compile(r"^ *group_id=(\d+),(.*)$", re.MULTILINE)
+_BUCKET = re.compile(r"set_field:(0x[0-9a-f]+)->(xx)?reg3,set_field:(0x[0-9a-f]+)/0xffff->reg4")
+_CHOICE = re.compile(r"^ +group:(\d+)$", re.MULTILINE)
+_TRANSLATED = re.compile(r"\bnat\(dst=\[?([0-9a-f:.]+?)\]?:(\d+)\)")
+REJECTED = "userdata=04"
+_BACK = re.compile(r"^ +IN_PORT$", re.MULTILINE)
+"""Out of the port that the packet came by."""
+_CAME_BY = re.compile(r"^Flow: .*\bin_port=(\d+)", re.MULTILINE)
 _OUT = re.compile(r"-> output port is (\d+)")
 _CONJ = re.compile(r"^ *(\d+)\. (?:[^ ]*,)?conj_id=(\d+)[, ]", re.MULTILINE)
 
@@ -82,15 +116,16 @@ def ports() -> dict[str, int]:
 def told(found: Objects) -> Iterator[Fact]:
     """What the controller tells the agent of Node n1 of these objects, and the Services that it hears of itself."""
     facts = Facts()
-    rows = {one.kind: one.row for feature in COMPUTED for one in feature.watched}
-    for kind in KINDS:
-        for one in getattr(found, kind.field):
-            for row in each(rows[kind.struct](one)):
-                facts.put(row)
+    for watched in (one for feature in COMPUTED for one in feature.watched):
+        for kind in (kind for kind in KINDS if kind.struct is watched.kind):
+            for one in getattr(found, kind.field):
+                for row in each(watched.row(one)):
+                    facts.put(row)
     engine = Engine(facts, [unit for feature in COMPUTED for unit in feature.units])
     plan = engine.plan()
     assert not engine.errors.standing, engine.errors.standing
     yield from filter(None, map(service_row, found.services))
+    yield from (row for one in found.endpoint_slices for row in endpoint_rows(one))
     members = (one for entry in plan.put if isinstance(entry, Memberships) for one in entry.each())
     for entry in (*plan.put, *members):
         if isinstance(entry, PublishedPolicy) and NODE.name in entry.nodes:
@@ -103,25 +138,58 @@ def told(found: Objects) -> Iterator[Fact]:
             yield SentAppliedMember(entry.name, entry.member)
 
 
+def served_by(proxy: Proxy | None) -> Served:
+    """With these settings of AntreaProxy; None: it is off."""
+    if proxy is None:
+        return BY_KUBE_PROXY
+    return BY_ANTREA_ALONE if proxy.all_addresses else BY_ANTREA
+
+
+def known(world: World) -> Iterator[Fact]:
+    """What the agent has of its Node, and of AntreaProxy where that is on."""
+    yield from (NODE, GATEWAY, TUNNEL)
+    if (proxy := world.proxy) is None:
+        yield from (PEER, CONFIG, RealisedPipeline(BY_KUBE_PROXY.pipeline))
+        return
+    own = AntreaProxy(
+        proxy_all=proxy.all_addresses,
+        skip_services=tuple(sorted(proxy.skipped)),
+        proxy_load_balancer_ips=proxy.balanced_addresses,
+        service_proxy_name=proxy.name,
+    )
+    gates = {"AntreaProxy", "AntreaPolicy", *(("PreferSameTrafficDistribution",) if proxy.node_hints else ())}
+    yield from (
+        msgspec.structs.replace(CONFIG, antrea_proxy=own),
+        RealisedPipeline(served_by(proxy).pipeline),
+    )
+    yield EnabledGates("agent", frozenset(gates))
+    for node in (NODE, PEER):
+        labels = world.nodes[node.name].metadata.labels if node.name in world.nodes else {}
+        yield AgentNode(
+            node.name, node.node_ips, node.node_ips, tuple(sorted(labels.items())), pod_cidrs=node.pod_cidrs
+        )
+
+
 class Agent:
     """The agent's units over what it was told."""
 
-    def __init__(self, rows: Iterator[Fact]) -> None:
+    def __init__(self, world: World) -> None:
+        self.served = served_by(world.proxy)
         self.facts = facts = Facts()
         for pool, low, high in POLICY.ranks:
             facts.ids.between(pool, low, high)
-        known: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, Realised(PIPELINE))
-        for row in (*known, *LOCAL.values(), *rows):
+        for row in (*known(world), *LOCAL.values(), *told(world.objects)):
             facts.put(row)
-        engine = Engine(facts, [unit for feature in FEATURES for unit in feature.units])
+        engine = Engine(facts, [unit for feature in self.served.features for unit in feature.units])
         engine.plan()
         assert not engine.errors.standing, engine.errors.standing
         self.entries = list(engine.standing().values())
-        self.rules = {number(facts, one): facts.get(Rule, one.rule) for one in facts.all(Conjunction)}
+        self.rules = {number(facts, one): facts.get(PolicyRule, one.rule) for one in facts.all(Conjunction)}
 
     def decided(self, trace: str) -> Decided:
-        """What a trace says."""
-        out = _OUT.findall(trace)
+        """What a trace says; copies for audited policies count for nothing."""
+        trace = enforced_part(trace)
+        out = _OUT.findall(trace) or (_CAME_BY.findall(trace)[:1] if _BACK.search(trace) else [])
         found: dict[str, tuple[str, str, int] | None] = {}
         for conjunction in _CONJ.findall(trace):
             rule = self.rules[int(conjunction[1])]
@@ -143,13 +211,14 @@ class Switch:
         self._calls = 0
         self._meters: set[Meter] = set()
 
-    def install(self, entries: Sequence[object]) -> None:
-        """The flows of these and no others; the groups and meters that they name, which are the same in every agent."""
-        lines = "".join(f"flow add {flow.text(PIPELINE, 1)}\n" for flow in entries if isinstance(flow, Flow))
-        groups = (line for group in entries if isinstance(group, Group) for line in group.lines(PIPELINE))
+    def install(self, entries: Sequence[object], pipeline: Pipeline = PIPELINE) -> None:
+        """The flows and groups of these and no others; the meters that they name, which are the same in every agent."""
+        lines = "".join(f"flow add {flow.text(pipeline, 1)}\n" for flow in entries if isinstance(flow, Flow))
+        groups = (line for group in entries if isinstance(group, Group) for line in group.lines(pipeline))
         lines = "".join(f"group {line}\n" for line in groups) + lines
         target = ("ovs-ofctl", "-O", "OpenFlow15")
-        subprocess.run([*target, "del-flows", self._management], check=True)
+        for what in ("del-flows", "del-groups"):
+            subprocess.run([*target, what, self._management], check=True)
         for meter in entries:
             if isinstance(meter, Meter) and meter not in self._meters:
                 subprocess.run([*target, "add-meter", self._management, meter.text], check=True)
@@ -157,6 +226,18 @@ class Switch:
         subprocess.run(
             [*target, "bundle", self._management, "-"], input=lines.encode(), check=True, capture_output=True
         )
+
+    def groups(self) -> dict[int, frozenset[Endpoint]]:
+        """What the switch chooses from, by the number of the group."""
+        target = ("ovs-ofctl", "-O", "OpenFlow15", "dump-groups", self._management)
+        text = subprocess.run(target, check=True, capture_output=True, text=True).stdout
+        return {
+            int(line[1]): frozenset(
+                Endpoint(_address(bucket[1], bool(bucket[2])), int(bucket[3], 16))
+                for bucket in _BUCKET.finditer(line[2])
+            )
+            for line in _GROUP.finditer(text)
+        }
 
     def trace(self, flow: str) -> str:
         """ofproto/trace of the first packet of a connection."""
@@ -186,8 +267,8 @@ def packet_of(world: World, asked: Question) -> Packet:
     return Packet(source, destination, asked.protocol, asked.port, asked.source_port, kind, code)
 
 
-def entry(packet: Packet) -> str:
-    """The packet where it enters the bridge of Node n1."""
+def entry(packet: Packet, choice: int = 1) -> str:
+    """The packet where it enters the bridge of Node n1; `choice` is the hash by which groups choose."""
     v6 = ":" in packet.source.ip
     kind = packet.protocol.lower() + ("6" if v6 else "")
     source, destination = LOCAL.get(packet.source.name), LOCAL.get(packet.destination.name)
@@ -199,6 +280,7 @@ def entry(packet: Packet) -> str:
     terms = [
         *(f"in_port={in_port}", kind, f"dl_src={mac}", f"dl_dst={to}"),
         *(address.format("src", packet.source.ip), address.format("dst", packet.destination.ip), "nw_ttl=64"),
+        f"dp_hash={choice:#x}",
     ]
     if packet.protocol == "ICMP":
         name = "icmpv6" if v6 else "icmp"
@@ -218,19 +300,23 @@ def exit_port(packet: Packet) -> int:
     return there.ofport if there else TUNNEL.ofport if _remote(packet.destination) else GATEWAY.ofport
 
 
-def world_of(found: Cluster) -> World:
+def world_of(found: Cluster, proxy: Proxy | None = None) -> World:
     """The objects for the explanation."""
-    return World(objects(found))
+    return World(objects(found), proxy)
 
 
-def agent_of(world: World) -> Agent:
-    """The same objects for the agent."""
-    return Agent(told(world.objects))
+def _address(number: str, v6: bool) -> str:
+    return str(IPv6Address(int(number, 16)) if v6 else IPv4Address(int(number, 16)))
 
 
-def expected(world: World, packet: Packet) -> Decided:
+def choice(trace: str) -> tuple[int, Endpoint | None]:
+    """The group that chose, 0 if none did; and the Endpoint that it chose."""
+    group, to = _CHOICE.search(trace), _TRANSLATED.search(trace)
+    return int(group[1]) if group else 0, Endpoint(to[1], int(to[2])) if to else None
+
+
+def expected(found: Judged, packet: Packet) -> Decided:
     """What the explanation says of the part that happens on this Node."""
-    found = judged(world, packet)
     egress = found.egress if packet.source.name in LOCAL else None
     ingress = found.ingress if packet.destination.name in LOCAL else None
     if egress is not None and egress.verdict != "Allow":
@@ -243,17 +329,3 @@ def _decider(half: Half | None) -> tuple[str, str, int] | None:
     if half is None or half.rule is None or not half.rule.tier:
         return None
     return (half.rule.uid, half.direction, half.rule.index)
-
-
-def differ(switch: Switch, objects: Cluster, asked: Question) -> bool:
-    """Whether the explanation and the switch do not say the same of one packet."""
-    world = world_of(objects)
-    packet = packet_of(world, asked)
-    agent = agent_of(world)
-    switch.install(agent.entries)
-    return agent.decided(switch.trace(entry(packet))) != expected(world, packet)
-
-
-def smallest(switch: Switch, objects: Cluster, asked: Question) -> Cluster:
-    """The least cluster in which they still differ."""
-    return least(objects, lambda found: differ(switch, found, asked))

@@ -1,18 +1,99 @@
-"""One random cluster after the other, explained and enforced: what differs, and how long both take."""
+"""One random cluster after the other, explained and enforced: what differs, and how long both take.
+
+Each packet is compared twice: where it leaves and which rules decide, with a trace of the switch; and what `antctl explain`
+prints of the switches, which must agree. Of packets to Services that AntreaProxy serves, the Endpoints to choose from are
+compared with the group of the switch, and the Endpoint that it chose decides on the rest.
+"""
 
 from __future__ import annotations
 
 import json
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from antrea.explain.answer import through_service
+from antrea.explain.service import balanced, translated
+from antrea.explain.verdict import judged
 from benchmarks.policy_cluster import cluster, question
-from benchmarks.policy_switch import agent_of, entry, expected, packet_of, smallest, world_of
+from benchmarks.policy_command import Command
+from benchmarks.policy_services import served, service_question
+from benchmarks.policy_shrink import least
+from benchmarks.policy_switch import (
+    NODE,
+    REJECTED,
+    Agent,
+    Decided,
+    choice,
+    entry,
+    expected,
+    packet_of,
+    world_of,
+)
 
 if TYPE_CHECKING:
-    from benchmarks.policy_cluster import Question
+    from antrea.antctl.explain.switch import SwitchVerdict
+    from antrea.explain.answer import Through
+    from antrea.explain.packet import Packet
+    from antrea.explain.verdict import Judged
+    from antrea.explain.world import Proxy, World
+    from benchmarks.policy_cluster import Cluster, Question
     from benchmarks.policy_switch import Switch
+
+
+class Explained(NamedTuple):
+    """A packet, and what becomes of it by the objects; of one to a Service, at each of its Endpoints."""
+
+    packet: Packet
+    found: Judged | Through
+
+
+def explained(world: World, asked: Question) -> Explained:
+    """As `antctl explain` has it, without the changes that would turn it over."""
+    packet = packet_of(world, asked)
+    if (balance := balanced(world, packet)) is not None:
+        return Explained(packet, through_service(world, packet, balance))
+    return Explained(packet, judged(world, packet))
+
+
+class Enforced:
+    """One cluster as the switch has it."""
+
+    def __init__(self, switch: Switch, world: World) -> None:
+        self._world = world
+        self._switch = switch
+        self._agent = Agent(world)
+        switch.install(self._agent.entries, self._agent.served.pipeline)
+        self._groups = switch.groups() if world.proxy is not None else {}
+        self._command = Command(switch, self._agent, world)
+
+    def difference(self, asked: Question, one: Explained) -> tuple[str, Decided]:
+        """What the switch does otherwise than explained, or the command says that it does; "" if nothing. And what is expected."""
+        trace = self._switch.trace(entry(one.packet, asked.source_port or 1))
+        balance = balanced(self._world, one.packet)
+        wanted = Decided(0, None, None)
+        if balance is None:
+            wanted = expected(judged(self._world, one.packet), one.packet)
+        else:
+            group, chosen = choice(trace)
+            among = frozenset(balance.endpoints)
+            if balance.refused and (group or REJECTED in trace):
+                return f"explained as dropped by loadBalancerSourceRanges, group {group} chooses", wanted
+            if not balance.refused and self._groups.get(group) != among:
+                return f"explained {among}, group {group} chooses from {self._groups.get(group)}", wanted
+            if among and chosen not in among:
+                return f"explained {among}, chosen {chosen}", wanted
+            if not among and not balance.refused and REJECTED not in trace:
+                return "explained as rejected for want of an Endpoint, which no trace shows", wanted
+            if chosen is not None:
+                after = translated(self._world, one.packet, balance.name, chosen)
+                wanted = expected(judged(self._world, after), after)
+        traced = self._agent.decided(trace)
+        if traced != wanted:
+            return f"explained {wanted}, traced {traced}", wanted
+        says: list[SwitchVerdict] = self._command.says(*one)
+        wrong = [each for each in says if each.node == NODE.name and not each.agrees]
+        return f"antctl explain says {wrong}" if wrong else "", wanted
 
 
 class Trial:
@@ -22,33 +103,45 @@ class Trial:
         self.packets = 0
         self.refused = 0
         self.by_antrea = 0
+        self.balanced = 0
         self.explaining = 0.0
         self.differences: list[str] = []
         """The first of each cluster, with the seed that repeats it; the first of all with the least cluster for it."""
         self.mismatches = 0
 
-    def cluster(self, switch: Switch, seed: int, packets: int) -> None:
-        """All packets of one cluster."""
+    def cluster(self, switch: Switch, seed: int, packets: int, *, proxied: bool = False) -> None:
+        """All packets of one cluster; `proxied`: AntreaProxy serves its Services, and most packets are for them."""
         rnd = random.Random(seed)
         objects = cluster(rnd)
-        world = world_of(objects)
-        agent = agent_of(world)
-        switch.install(agent.entries)
+        proxy = served(rnd, objects) if proxied else None
+        world = world_of(objects, proxy)
+        enforced = Enforced(switch, world)
         first: Question | None = None
         for _ in range(packets):
-            asked = question(rnd)
-            packet = packet_of(world, asked)
+            asked = service_question(rnd, objects) if proxied else question(rnd)
             begin = time.perf_counter()
-            wanted = expected(world, packet)
+            one = explained(world, asked)
             self.explaining += time.perf_counter() - begin
-            found = agent.decided(switch.trace(entry(packet)))
+            difference, wanted = enforced.difference(asked, one)
             self.packets += 1
             self.refused += not wanted.port
             self.by_antrea += wanted.egress is not None or wanted.ingress is not None
-            if found != wanted:
+            self.balanced += balanced(world, one.packet) is not None
+            if difference:
                 self.mismatches += 1
                 if first is None:
                     first = asked
-                    self.differences.append(f"seed {seed}: {asked}: explained {wanted}, traced {found}")
+                    self.differences.append(f"seed {seed}: {asked}: {difference}")
         if first is not None and len(self.differences) == 1:
-            self.differences[0] += f" in {json.dumps(smallest(switch, objects, first))}"
+            self.differences[0] += f" in {json.dumps(smallest(switch, objects, first, proxy))}"
+
+
+def smallest(switch: Switch, objects: Cluster, asked: Question, proxy: Proxy | None) -> Cluster:
+    """The least cluster in which they still differ."""
+
+    def differ(found: Cluster) -> bool:
+        world = world_of(found, proxy)
+        difference, _ = Enforced(switch, world).difference(asked, explained(world, asked))
+        return bool(difference)
+
+    return least(objects, differ)

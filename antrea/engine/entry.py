@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, Self, runtime_checkable
 
 import msgspec
 
-REPORT = 1000
-"""From this rank on an entry only tells people (a status): nothing waits for it and it holds nobody back."""
+from antrea.rank import Rank
+
+REPORT: Final[int] = Rank.REPORT.value
+"""From this rank on an entry only informs people (a status): nothing waits for it and it delays nothing."""
 
 Ref = tuple[type, Hashable]
 """Identity of an entry or of a derived row: its class and its key."""
@@ -18,8 +20,7 @@ Ref = tuple[type, Hashable]
 class Entry(Protocol):
     """A state of the outside: frozen, comparable, hashable.
 
-    Optional, on the class: `parts` (a sorted or sortable tuple) with `with_parts(parts)`, for entries, and derived rows,
-    that unite when several jobs want the same key; `forgets = True`, for entries whose withdrawal must not touch the outside.
+    Optional, on the class: `forgets = True`, for entries whose withdrawal must not touch the outside.
     """
 
     @property
@@ -35,10 +36,24 @@ class Entry(Protocol):
         """Which sweep removes what the previous round left of it."""
 
 
+class Mergeable(Protocol):
+    """An entry, or a derived row, whose values unite when several jobs want the same key: those that differ in parts alone.
+
+    Optional, on the class: `parts_only = True`, if all values of one key differ in their parts alone: none is kept then.
+    """
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Sorted, or sortable; empty for a value that does not unite with others."""
+
+    def with_parts(self, parts: tuple[Any, ...], /) -> Self:
+        """Return the same with these parts."""
+
+
 class Act(msgspec.Struct, frozen=True):
     """Something to do once when `cause` appears under `key`; subclasses carry the data."""
 
-    rank: ClassVar[int] = 95
+    rank: ClassVar[int] = Rank.ACT
     """An act waits for the puts of smaller rank of its pass; 0 waits for nothing."""
 
     key: Hashable

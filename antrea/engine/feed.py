@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from antrea.engine.facts import Facts
+    from antrea.engine.core.facts import Facts
 
 
 class Feed(Protocol):

@@ -7,7 +7,7 @@ from collections import Counter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from antrea.engine.ranks import Ranks
+from antrea.engine.order_numbers import Ranks
 from antrea.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Ids:
         return self._order(pool).number(key)
 
     def between(self, pool: str, low: int, high: int) -> None:
-        """Order numbers of `pool` lie from `low` to `high`; to be said before the first is given."""
+        """Order numbers of `pool` lie from `low` to `high`; to be called before the first is given."""
         ranks = self._order(pool)
         ranks.low, ranks.high = low, high
 
@@ -132,7 +132,7 @@ class Ids:
             self._free(ref)
 
     def swept(self) -> None:
-        """Nothing of the previous round is left: free the numbers that nobody asked for again, forget the floors."""
+        """Nothing of the previous round is left: free the numbers that were not asked for again, forget the floors."""
         for ref in self._unclaimed:
             self._free(ref)
         self._unclaimed.clear()
@@ -165,7 +165,7 @@ class Ids:
         except Exception as why:
             # harmless: the next start takes the number for unclaimed and frees it again; a later owner's line wins
             fields = {"pool": pool, "key": key, "err": str(why)}
-            log.warning("Journalling a freed number failed", extra={"fields": fields})
+            log.warning("Failed to journal a released ID", extra={"fields": fields})
 
     def _load(self, journal: Journal) -> None:
         owners: dict[tuple[str, int], str] = {}

@@ -11,6 +11,9 @@ import msgspec
 
 from antrea.facts.fact import Fact
 
+FEATURES = "antrea.features."
+"""Where nearly all units are: names of units leave it out."""
+
 
 class Unit(msgspec.Struct, frozen=True):
     """`entries(facts, row)` for every row of kind `over`: pure, re-run when anything that it read changes.
@@ -28,7 +31,11 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return getattr(self.entries, "__name__", repr(self.entries))
+        """Identity: the qualified name of the function and what the unit is over, for logs, errors and refusals."""
+        function = self.entries
+        path = f"{function.__module__}.{getattr(function, '__qualname__', repr(function))}"
+        over = f"{self.over.__name__} by {self.by}" if self.by else self.over.__name__
+        return f"{path.removeprefix(FEATURES)}({over})"
 
 
 class Graph:
@@ -42,9 +49,11 @@ class Graph:
         self.makers: dict[type, list[Unit]] = defaultdict(list)
         self.level: dict[Unit, int] = {}
         self._needs: dict[Unit, set[type]] = {}
+        names: set[str] = set()
         for unit in self.units:
-            if unit in self._needs:
-                raise ValueError(f"unit {unit.name} over {unit.over.__name__} is listed twice")
+            if unit.name in names:
+                raise ValueError(f"unit {unit.name} is listed twice")
+            names.add(unit.name)
             self._needs[unit] = {unit.over}
             if not unit.by:
                 self.over[unit.over].append(unit)
@@ -52,7 +61,7 @@ class Graph:
                 self.by[unit.over, unit.by].append(unit)
             else:
                 raise ValueError(
-                    f"unit {unit.name} is over {unit.over.__name__} by {unit.by}, which is no index"
+                    f"unit {unit.name} is over {unit.by}, which is no index of {unit.over.__name__}"
                 )
             for kind in unit.yields:
                 self.makers[kind].append(unit)

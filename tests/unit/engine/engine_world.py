@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -198,6 +199,7 @@ def faulty(units: Iterable[Unit], fault: Callable[[], None]) -> tuple[Unit, ...]
     """The same units, which call `fault` before each item and at the end."""
 
     def wrap(unit: Unit) -> Unit:
+        @functools.wraps(unit.entries)
         def entries(facts: Facts, row: Any) -> Iterator[Any]:
             for item in unit.entries(facts, row):
                 fault()

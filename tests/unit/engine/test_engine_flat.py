@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from call_count import cost
 from engine_world import Flow, Member, Pod, Policy, Route, Setting, Snat, Status
 
 from antrea.engine import Engine, Facts, Unit
-from antrea.engine.wanted import Wanted
+from antrea.engine.core.desired import change
+from antrea.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from antrea.engine.core.place import Cell
 
 pytestmark = pytest.mark.untraced
 
@@ -28,24 +31,6 @@ class Counted(Flow, frozen=True):
         return hash((self.match, self.actions))
 
 
-def cost(work: Callable[[], object]) -> int:
-    """Calls of Python and C functions while `work` runs, comparisons and hashes of Counted among them."""
-    calls = 0
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return calls
-
-
 def own(facts: Facts, pod: Pod) -> Iterator[Any]:
     facts.get(Setting)
     yield Counted(pod.name, (f"output:{pod.port}",))
@@ -57,6 +42,14 @@ def share(facts: Facts, pod: Pod) -> Iterator[Any]:
 
 def unite(facts: Facts, pod: Pod) -> Iterator[Any]:
     yield Counted("shared", (f"conj({pod.port % 2})",))
+
+
+def clash(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Counted("shared", (f"output:{pod.port}",))
+
+
+def clash_of_rows(facts: Facts, pod: Pod) -> Iterator[Any]:
+    yield Member("shared", "all", pod.port, 0)
 
 
 def member(facts: Facts, pod: Pod) -> Iterator[Any]:
@@ -101,6 +94,8 @@ SHAPES = {
     "rows of their own": (Unit(Pod, own),),
     "sharers of one key": (Unit(Pod, share),),
     "sharers that unite": (Unit(Pod, unite),),
+    "clashing entries": (Unit(Pod, clash),),
+    "clashing rows": (Unit(Pod, clash_of_rows, (Member,)), Unit(Member, bucket)),
     "members of one group": (Unit(Pod, member, (Member,)), Unit(Member, bucket)),
     "what rows share": (Unit(Pod, own), Unit(Pod, lambda facts, label: [Counted(label)], by="label")),
 }
@@ -112,21 +107,43 @@ def test_the_cost_of_one_change_does_not_grow_with_what_stands(shape: str) -> No
     assert large == small
 
 
-class Rescanning(Wanted):
+@pytest.mark.parametrize(
+    ("unit", "entry", "owners"),
+    [(own, Counted("p5", ("output:5",)), 1), (share, Counted("shared", ("drop",)), 10)],
+)
+def test_the_cost_of_one_refusal_does_not_grow_with_the_jobs_that_stand(
+    unit: Any, entry: Counted, owners: int
+) -> None:
+    """Of an entry that stands, as in a replay: nobody waits for it, so its owners have to be found."""
+    costs = []
+    for count in (20, 5000):
+        engine = with_rows((Unit(Pod, unit), Unit(Policy, lambda facts, policy: [Route(policy.name)])), 10)
+        for n in range(count):
+            engine.facts.put(Policy(f"n{n}", "web"))
+        engine.plan()
+        cell = engine._ledger.cell_of(entry)
+        assert cell is not None
+        refused = Refused([entry], "no")
+        refuse = partial(engine._ledger.refuse, cell, entry, refused, lambda tries, nth: 0.0)
+        costs.append(cost(refuse))
+        assert len(engine.unrealized()) == owners
+        assert entry not in engine.standing().values()
+    assert costs[0] == costs[1]
+
+
+def test_growing_costs_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: looks at everything that stands at every change."""
-
-    def change(self, ref: Any, old: Any, new: Any) -> None:
-        for other in self.refs():
-            self.get(other)
-        super().change(ref, old, new)
-
-
-def test_growing_costs_would_be_seen() -> None:
     costs = []
     for count in (20, 500):
         engine = with_rows(SHAPES["rows of their own"], count)
-        engine._ledger.wanted.__class__ = Rescanning
+
+        def rescanning(cell: Cell, owner: Any, old: Any, new: Any, engine: Engine = engine) -> None:
+            engine.standing()
+            change(cell, owner, old, new)
+
+        monkeypatch.setattr("antrea.engine.core.ledger.change", rescanning)
         costs.append(one_change(engine))
+        monkeypatch.undo()
     assert costs[1] > 3 * costs[0]
 
 

@@ -86,7 +86,7 @@ def test_a_full_pool_says_so_and_goes_on_when_a_number_is_freed() -> None:
     for name in ("a", "b", "c"):
         engine.facts.put(Pod(name))
     assert engine.plan().put == [Snat(1, "a"), Snat(2, "b")]
-    assert "a free number in pool mark (all 2 are in use)" in engine.errors.standing["marked", "c"]
+    assert "a free number in pool mark (all 2 are in use)" in engine.errors.standing[MARKED[0].name, "c"]
     engine.facts.drop(Pod, "a")
     engine.plan()
     assert engine.plan().put == [Snat(1, "c")]
@@ -111,7 +111,7 @@ async def test_a_number_is_freed_only_after_the_entry_that_carried_it_is_gone(wo
     w.host.gate.clear()
     w.facts.drop(Pod, "a")
     w.facts.put(Pod("b"))
-    await until(lambda: w.engine._turns.covered == w.facts.writes)
+    await until(lambda: w.engine._evaluator.covered == w.facts.writes)
     assert w.facts.ids.standing() == {("mark", "a"): 1, ("mark", "b"): 2}
     w.host.gate.set()
     await w.engine.quiet()

@@ -55,6 +55,35 @@ async def test_what_is_wanted_reaches_the_sinks_and_goes_again(world: Run) -> No
     assert (w.state, w.engine.empty) == ({}, True)
 
 
+async def test_an_entry_that_a_long_unit_wants_again_stays_though_its_removal_ends_meanwhile(
+    world: Run,
+) -> None:
+    w: Any = None
+
+    def many(facts: Facts, pod: Pod) -> Iterator[Any]:
+        yield Flow("shared", ("drop",))
+        for n in range(2000 if pod.name == "long" else 0):
+            if n == 100:
+                w.flows.gate.set()
+            yield Flow(f"{pod.port} {n}")
+
+    w = world((Unit(Pod, many),), pace=msgspec.structs.replace(QUICK, slice=0.0))
+    w.facts.put(Pod("short"))
+    await w.engine.quiet()
+    w.flows.gate.clear()
+    w.facts.drop(Pod, "short")
+    await until(lambda: w.flows.calls[-1] == ("apply", [], ["shared"]))
+    w.facts.put(Pod("long", 1))
+    await w.engine.quiet()
+    w.facts.put(Pod("long", 2))
+    await w.engine.quiet()
+    assert (Flow, "shared") in w.state
+    assert w.engine.applied() == w.engine.standing() == w.state
+    w.facts.drop(Pod, "long")
+    await w.engine.quiet()
+    assert (w.state, w.engine.empty) == ({}, True)
+
+
 # 1. unknown outcomes
 
 
@@ -166,22 +195,22 @@ async def test_a_feed_sees_its_own_writes_during_a_pass(world: Run) -> None:
 
 @pytest.mark.untraced
 async def test_the_loop_goes_on_while_thousands_of_entries_are_computed(world: Run) -> None:
-    w = world((Unit(Pod, flow),), pace=Pace())
+    w = world((Unit(Pod, flow),), pace=Pace(slice=0))
     await w.engine.quiet()
-    loop, lags = asyncio.get_running_loop(), list[float]()
+    turns = 0
 
-    async def measure() -> None:
+    async def count() -> None:
+        nonlocal turns
         while True:
-            start = loop.time()
-            await asyncio.sleep(0.001)
-            lags.append(loop.time() - start - 0.001)
+            await asyncio.sleep(0)
+            turns += 1
 
-    task = asyncio.create_task(measure())
+    task = asyncio.create_task(count())
     w.facts.replace(Pod, [Pod(f"p{n}", n) for n in range(10_000)])
     await w.engine.quiet()
     task.cancel()
     assert len(w.state) == 10_000
-    assert len(lags) > 10, lags  # benchmarks/engine.py measures the lag itself
+    assert turns > 1_000  # slices of no length; benchmarks/engine.py measures the lag
 
 
 # 3. order
@@ -294,7 +323,7 @@ async def test_urgent_rows_go_alone_in_the_next_batch_and_bulk_in_limited_ones(w
     await until(lambda: len(w.flows.calls) == 2)
     w.facts.put(Pod("more"))
     w.facts.put(Pod("urgent", 1), urgent=True)
-    await until(lambda: w.engine._turns.covered == w.facts.writes)
+    await until(lambda: w.engine._evaluator.covered == w.facts.writes)
     w.flows.gate.set()
     await w.engine.quiet()
     puts = [call[1] for call in w.flows.calls[1:]]
@@ -308,11 +337,11 @@ async def test_urgent_jobs_run_before_bulk_ones_that_wait(world: Run) -> None:
         w.facts.put(Pod(f"bulk{n}"))
     w.facts.put(Pod("urgent", 1), urgent=True)
     w.flows.gate.clear()
-    turns = w.engine._turns
-    for _ in turns.run(bulk=False):
+    evaluator = w.engine._evaluator
+    for _ in evaluator.run(bulk=False):
         pass
     assert list(w.engine.standing()) == [(Flow, "urgent")]
-    for _ in turns.run(bulk=True):
+    for _ in evaluator.run(bulk=True):
         pass
     assert len(w.engine.standing()) == 6
 

@@ -26,7 +26,7 @@ async def test_a_sink_that_takes_all_at_once_gets_what_many_passes_worked_out_in
     await until(lambda: len(w.flows.calls) == 2)
     w.facts.put(Pod("more"))
     w.facts.put(Pod("urgent", 1), urgent=True)
-    await until(lambda: w.engine._turns.covered == w.facts.writes)
+    await until(lambda: w.engine._evaluator.covered == w.facts.writes)
     w.flows.gate.set()
     await w.engine.quiet()
     assert [len(call[1]) for call in w.flows.calls[1:]] == [35, 2]

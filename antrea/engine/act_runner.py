@@ -1,4 +1,4 @@
-"""Does acts: once each, in order per class, after what they speak of stands."""
+"""Run acts: once each, in order per class, after the entries that they refer to are applied."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from antrea.engine.order import Order, Slot
+from antrea.engine.core.order import Order, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from antrea.engine.entry import Act
-    from antrea.engine.trouble import Errors
+    from antrea.engine.error_log import Errors
 
 
-class Doer:
-    """One class of acts. What fails is counted and not tried again: an act is done at most once."""
+class ActRunner:
+    """Runs one class of acts. A failure is counted and not tried again: an act is done at most once."""
 
     def __init__(self, do: Callable[[Act], Awaitable[None]], order: Order, errors: Errors) -> None:
         self.awake = asyncio.Event()
@@ -28,11 +28,11 @@ class Doer:
 
     def add(self, act: Act) -> None:
         """`act` appeared in the pass that has just been closed."""
-        self.todo.append((Slot(True, self._order.turn, False, act.rank), act))
+        self.todo.append((Slot(True, self._order.number, False, act.rank), act))
         self.awake.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         while True:
             self.awake.clear()
             while self.todo and self._order.free(self.todo[0][0], {}):

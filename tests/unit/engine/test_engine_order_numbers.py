@@ -9,7 +9,7 @@ import pytest
 from engine_world import Flow, Pod
 
 from antrea.engine import Engine, Facts, Unit
-from antrea.engine.ranks import STRIDE, Ranks
+from antrea.engine.order_numbers import STRIDE, Ranks
 from antrea.errors import Unavailable
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.engine.trouble import Errors
+from antrea.engine.error_log import Errors
 from antrea.errors import Refused
 from antrea.openflow.flow import Flow
-from antrea.outside.klog import KlogFormatter
+from antrea.outside.log.klog import KlogFormatter
 
 if TYPE_CHECKING:
     import pytest
@@ -37,4 +37,4 @@ def test_a_bug_is_told_with_where_it_is(caplog: pytest.LogCaptureFixture) -> Non
         Errors().once("act Event", bug)
     (line,) = lines(caplog)
     assert line.startswith('"Act failed" source="act Event" err="KeyError: \'pod\'"\nTraceback')
-    assert "test_engine_trouble.py" in line
+    assert "test_engine_error_log.py" in line

@@ -1,0 +1,362 @@
+"""The value wanted under one key: equal values are shared, values with parts unite, of others the first claim counts."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Any
+
+from antrea.engine.core.clash import Clash
+from antrea.engine.core.place import ORPHANED
+
+if TYPE_CHECKING:
+    from antrea.engine.core.place import Cell
+    from antrea.engine.entry import Mergeable
+
+FEW = 8
+"""Up to so many distinct parts are sorted anew each time; more are kept sorted."""
+
+
+class PartCounts:
+    """The parts of values that unite, counted; once they are many, also sorted."""
+
+    __slots__ = ("counts", "order", "total", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value: Mergeable = value
+        """Any one of the values: the others differ from it in their parts alone."""
+        self.total: int = 0
+        """Values."""
+        self.counts: dict[Any, int] = {}
+        self.order: list[Any] | None = None
+
+    def add(self, value: Any) -> None:
+        self.total += 1
+        counts = self.counts
+        for part in value.parts:
+            count = counts.get(part, 0)
+            counts[part] = count + 1
+            if not count and self.order is not None:
+                self._insert(self.order, part)
+
+    def remove(self, value: Any) -> None:
+        self.total -= 1
+        counts = self.counts
+        for part in value.parts:
+            count = counts[part] - 1
+            if count:
+                counts[part] = count
+                continue
+            del counts[part]
+            if self.order is not None:
+                del self.order[bisect_left(self.order, part)]
+
+    def _insert(self, order: list[Any], part: Any) -> None:
+        try:
+            insort(order, part)
+        except TypeError:
+            self.order = None
+
+    def united(self) -> Any:
+        """Return the value with all parts: sorted, or, if they cannot be compared, by their representation."""
+        if self.order is not None:
+            return self.value.with_parts(tuple(self.order))
+        found = list(self.counts)
+        if len(found) > 1:
+            try:
+                found.sort()
+            except TypeError:
+                found.sort(key=repr)
+            else:
+                if len(found) > FEW:
+                    self.order = found
+        return self.value.with_parts(tuple(found))
+
+
+def without_parts(value: Any) -> Any:
+    """Return `value` without its parts, which must be equal for two values to unite; None if it has none."""
+    return value.with_parts(()) if getattr(value, "parts", None) else None
+
+
+class SharedValue:
+    """What several owners want under one key.
+
+    Where they clash, one owner holds the key: the one that claimed it first, or, if none has held it yet, the one
+    whose value is applied. A later claim, or a change of it, never takes the key from its holder.
+    """
+
+    __slots__ = ("agreed", "claims", "groups", "holder", "total", "undecided", "value", "values")
+
+    def __init__(self, value: Any, undecided: bool = False, owner: Any = None) -> None:
+        self.total: int = 1
+        """Owners."""
+        self.value: Any = value
+        """The value, if all owners want the same."""
+        self.values: dict[Any, int] | None = None
+        """Number of owners by value, once there are several values."""
+        self.claims: dict[Any, Any] = {owner: value}
+        """Value by owner, in the order of their claims; None stands for the owner of a row that was alone before."""
+        self.holder: Any = owner
+        """The owner whose value counts where they clash."""
+        self.undecided: bool = undecided
+        """No owner holds the key yet."""
+        self.groups: dict[Any, PartCounts] = {}
+        """The distinct values by what is left of them without their parts; those without parts are under None."""
+        self.agreed: Any = None
+        """The value to apply, once worked out."""
+
+    def change(self, owner: Any, old: Any, new: Any) -> None:
+        """`owner` wants `new` instead of `old`; None stands for nothing."""
+        claims = self.claims
+        if old is not None:
+            key = owner if owner in claims else None
+            if key is self.holder:
+                self.agreed = None
+            if new is not None:
+                claims[key] = new
+            else:
+                del claims[key]
+                if key is self.holder:
+                    self.undecided = True
+        else:
+            claims[owner] = new
+        if new is not None:
+            self.total += 1
+            self._add(new)
+        if old is not None:
+            self.total -= 1
+            self._remove(old)
+
+    def _add(self, value: Any) -> None:
+        values = self.values
+        if values is None:
+            if value is self.value or value == self.value:
+                return
+            values = self.values = {self.value: self.total - 1}
+            self._enter(self.value)
+            self.value = None
+        count = values.get(value, 0)
+        values[value] = count + 1
+        if not count:
+            self._enter(value)
+
+    def _enter(self, value: Any) -> None:
+        self.agreed = None
+        bare = without_parts(value)
+        group = self.groups.get(bare)
+        if group is None:
+            group = self.groups[bare] = PartCounts(value)
+        if bare is None:
+            group.total += 1
+        else:
+            group.add(value)
+
+    def _remove(self, value: Any) -> None:
+        values = self.values
+        if values is None:
+            return
+        count = values[value] - 1
+        if count:
+            values[value] = count
+            return
+        del values[value]
+        self.agreed = None
+        if len(values) == 1:
+            self.value = next(iter(values))
+            self.values = None
+            self.groups = {}
+            return
+        bare = without_parts(value)
+        group = self.groups[bare]
+        if bare is None:
+            group.total -= 1
+        else:
+            group.remove(value)
+        if not group.total:
+            del self.groups[bare]
+
+    @property
+    def clashes(self) -> bool:
+        """Whether owners want different values that cannot unite."""
+        return self.values is not None and (len(self.groups) != 1 or None in self.groups)
+
+    def clash(self, cell: Cell) -> Clash | None:
+        """Return the clash of the owners, if they clash."""
+        return Clash(cell.ref, len(self.values)) if self.values is not None and self.clashes else None
+
+    def get(self, cell: Cell) -> Any:
+        """Return the one value, the united one, or, where owners clash, that of the holder and those that unite with it."""
+        if self.values is None:
+            return self.value
+        if self.agreed is None:
+            if self.clashes:
+                self.agreed = self._held(cell)
+            else:
+                self.agreed = next(iter(self.groups.values())).united()
+        return self.agreed
+
+    def _held(self, cell: Cell) -> Any:
+        if self.undecided:
+            applied = cell.doubt if cell.value is None else cell.value
+            self.holder = next(iter(self.claims))
+            for owner, value in self.claims.items():
+                if value == applied:
+                    self.holder = owner
+                    break
+            self.undecided = False
+        value = self.claims[self.holder]
+        bare = without_parts(value)
+        return value if bare is None else self.groups[bare].united()
+
+    @property
+    def held(self) -> Any:
+        """The claim that counts where owners clash."""
+        return self.claims.get(self.holder)
+
+    def counts(self, value: Any) -> bool:
+        """Whether `value`, of one of the owners, is part of what `get` returned."""
+        if not self.clashes:
+            return True
+        held = self.held
+        if value is None or value == held:
+            return True
+        bare = without_parts(value)
+        return bare is not None and bool(bare == without_parts(held))
+
+    def last(self) -> Any:
+        """Return the value of the only owner left."""
+        return next(iter(self.claims.values()))
+
+
+class UnitedParts(SharedValue):
+    """Of a kind whose values of one key differ in their parts alone (`parts_only`): parts are counted, no value is kept.
+
+    A value that differs otherwise is a fault of its unit, and clashes: it does not count while older ones exist.
+    """
+
+    __slots__ = ("fields", "odd", "parts")
+
+    def __init__(self, value: Any, fields: tuple[str, ...]) -> None:
+        SharedValue.__init__(self, value)
+        self.parts = PartCounts(value)
+        self.parts.add(value)
+        self.claims = {}
+        self.fields: tuple[str, ...] = fields
+        """All but the parts."""
+        self.odd: dict[Any, Any] | None = None
+        """By owner the values that differ otherwise, if there are any."""
+
+    def change(self, owner: Any, old: Any, new: Any) -> None:
+        """`owner` wants `new` instead of `old`; None stands for nothing."""
+        self.agreed = None
+        was_odd = self.odd is not None and old is not None and self.odd.pop(owner, None) is not None
+        if new is not None:
+            self.total += 1
+            self._add(new, owner)
+        if old is not None:
+            self.total -= 1
+            if not was_odd:
+                self.parts.remove(old)
+        if not self.parts.total and self.odd:
+            self._hand_over(self.odd)
+
+    def _hand_over(self, odd: dict[Any, Any]) -> None:
+        """From now on the others must agree with the oldest of the odd values."""
+        self.odd = None
+        self.parts = PartCounts(next(iter(odd.values())))
+        for owner, value in odd.items():
+            self._add(value, owner)
+
+    def _add(self, value: Any, owner: Any = None) -> None:
+        if self._fits(value):
+            self.parts.add(value)
+        elif self.odd is None:
+            self.odd = {owner: value}
+        else:
+            self.odd[owner] = value
+
+    def _fits(self, value: Any) -> bool:
+        standing = self.parts.value
+        for name in self.fields:
+            one, other = getattr(value, name), getattr(standing, name)
+            if one is not other and one != other:
+                return False
+        return True
+
+    @property
+    def clashes(self) -> bool:
+        """Whether values differ in more than their parts."""
+        return bool(self.odd)
+
+    @property
+    def held(self) -> Any:
+        """The parts that count."""
+        return self.parts
+
+    def clash(self, cell: Cell) -> Clash | None:
+        """Return the clash of the owners, if they clash."""
+        return Clash(cell.ref, 1 + len(self.odd)) if self.odd else None
+
+    def counts(self, value: Any) -> bool:
+        """Whether `value`, of one of the owners, is part of what `get` returned."""
+        return not self.odd or value is None or self._fits(value)
+
+    def get(self, cell: Cell) -> Any:
+        """Return the united value."""
+        if self.agreed is None:
+            self.agreed = self.parts.united()
+        return self.agreed
+
+    def last(self) -> Any:
+        """Return the united value of the owners left."""
+        return self.parts.united()
+
+
+def desired(cell: Cell) -> Any:
+    """Return the value wanted there, or None. Raises what `with_parts` raises."""
+    shared = cell.shared
+    return cell.wanted if shared is None else shared.get(cell)
+
+
+def change(cell: Cell, owner: Any, old: Any, new: Any) -> None:
+    """`owner` wants `new` instead of `old` there; None stands for nothing."""
+    shared = cell.shared
+    if shared is None:
+        if old is not None:
+            cell.wanted = new
+            if new is None:
+                _set_owner(cell, None)
+            return
+        if cell.wanted is None:
+            cell.wanted = new
+            _set_owner(cell, owner)
+            if cell.value is not None or cell.doubt is not None:
+                cell.flags |= ORPHANED
+            return
+        cell.shared = shared = _shared(cell)
+        cell.wanted = None
+        _set_owner(cell, None)
+    shared.change(owner, old, new)
+    if shared.total == 1:
+        cell.wanted = shared.last()
+        cell.shared = None
+        _set_owner(cell, next(iter(shared.claims), None))
+
+
+def _shared(cell: Cell) -> SharedValue:
+    table = cell.table
+    if table.parts_only:
+        return UnitedParts(cell.wanted, table.same_fields)
+    return SharedValue(cell.wanted, bool(cell.flags & ORPHANED), None if table.is_fact else cell.jobs)
+
+
+def _set_owner(cell: Cell, owner: Any) -> None:
+    if not cell.table.is_fact:
+        cell.jobs = owner
+
+
+def owners_of(entry: Cell) -> list[Any]:
+    """Return the jobs whose claim to this entry counts."""
+    shared = entry.shared
+    if shared is None:
+        return [] if entry.jobs is None else [entry.jobs]
+    return [owner for owner, value in shared.claims.items() if shared.counts(value)]
