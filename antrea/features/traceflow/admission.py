@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from antrea.apis.core import Pod
 from antrea.apis.crd.traceflow import Traceflow
 from antrea.errors import Invalid
-from antrea.features.admission import Find, Webhook
+from antrea.features.framework.admission import Find, Webhook
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
-    from antrea.features.admission import Review, Steps
+    from antrea.features.framework.admission import Review, Steps
 
 
 def validate_traceflow(_: Facts, review: Review[Traceflow]) -> Steps:
@@ -26,7 +26,7 @@ def validate_traceflow(_: Facts, review: Review[Traceflow]) -> Steps:
             raise Invalid("spec.source", "source Pod must be specified in non-live-traffic Traceflow")
         name = f"{source.namespace}/{source.pod}"
         # asked when needed: rows of all Pods of a large cluster would be kept for this alone
-        pod = yield Find(f"/api/v1/namespaces/{source.namespace}/pods/{source.pod}", Pod)
+        pod = yield Find("/api/v1/pods", source.pod, Pod, source.namespace)
         if pod is None:
             raise Invalid("spec.source.pod", f"requested source Pod {name} not found")
         if pod.spec.host_network:

@@ -1,0 +1,225 @@
+"""`antctl traceflow`: starts a Traceflow, waits for its end, prints what it found and deletes it.
+
+parity: pkg/antctl/raw/traceflow/command.go
+"""
+
+from __future__ import annotations
+
+import random
+import string
+import time
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from antrea.antctl.failure import Failure
+from antrea.antctl.group import HELP
+from antrea.antctl.output import render
+from antrea.antctl.remote import cluster
+from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.antctl.traceflow_packet import packet_of
+
+if TYPE_CHECKING:
+    from antrea.antctl.main import Target
+
+PATH: Final = "/apis/crd.antrea.io/v1beta1/traceflows"
+DEFAULT_SECONDS, MOST_SECONDS, LONGEST_TRACE = 10.0, 12 * 3600.0, 300
+POLL: Final = 1.0
+"""Seconds."""
+REQUEST_SECONDS: Final = 5.0
+ENDED: Final = ("Succeeded", "Failed")
+TEXT: Final = """Start a Traceflow from a Pod to a Pod, a Service or an address, and print what Nodes saw of the packet.
+
+It waits 10 seconds, or as long as --timeout says (12 hours at most; a Traceflow ends after 5 minutes at most).
+
+\b
+Examples:
+  antctl traceflow -S pod1 -D pod2
+  antctl traceflow -S ns1/pod1 -D 192.0.2.53
+  antctl traceflow -S pod1 -D ns1/svc1 -f tcp,tcp_dst=80
+  antctl traceflow -S pod1 -D pod2 -f udp,udp_dst=1234
+  antctl traceflow -S pod1 -D svc1 -f tcp --live-traffic -t 1m
+  antctl traceflow -D pod1 -f tcp,tcp_dst=80 --live-traffic --dropped-only -t 5m"""
+
+
+def command() -> click.Command:
+    """The command `traceflow`."""
+    flag: dict[str, Any] = {"is_flag": True}
+    options: list[click.Parameter] = [
+        click.Option(["-S", "--source"], default="", help="source: Namespace/Pod, Pod, or with --live-traffic an address"),
+        click.Option(["-D", "--destination"], default="", help="destination: Namespace/Pod, Pod, Namespace/Service, Service or an address"),
+        click.Option(["-f", "--flow"], default="", help="headers of the packet: icmp, tcp, udp, ipv6, tcp_src=, tcp_dst=, tcp_flags=, udp_src=, udp_dst="),
+        click.Option(["-L", "--live-traffic"], help="trace the first packet of real traffic that matches", **flag),
+        click.Option(["--dropped-only"], help="with --live-traffic: only a packet that is dropped", **flag),
+        click.Option(["--nowait"], help="start it, and neither wait for the results nor delete it", **flag),
+        click.Option(["-o", "--output"], default="yaml", show_default=True, help="output type: yaml, json"),
+    ]  # fmt: skip
+    return click.Command(
+        "traceflow",
+        context_settings=HELP,
+        params=options,
+        callback=_callback,
+        short_help="Trace a packet through the cluster",
+        help=TEXT,
+    )
+
+
+def _callback(**given: Any) -> None:
+    target: Target = click.get_current_context().obj
+    seconds = target.seconds or DEFAULT_SECONDS
+    if why := _refusal(given, seconds):
+        click.echo(why)
+        return
+    if given["output"] not in ("yaml", "json"):
+        raise Failure("output types should be yaml or json")
+    override = target.server if target.mode.name == "R" else None
+    server = Server(cluster(target.kubeconfig, override), REQUEST_SECONDS, target.verbose)
+    trace = trace_of(server, given, seconds)
+    _create(server, trace)
+    if given["nowait"]:
+        return
+    path = f"{PATH}/{trace['metadata']['name']}"
+    try:
+        found = _ended(server, path, seconds)
+        click.echo(render(answer_of(found), given["output"], (), ordered=False), nl=False)
+        if found.get("status", {}).get("phase") not in ENDED:
+            raise Failure("timeout waiting for Traceflow done")
+    finally:
+        _delete(server, path)
+
+
+def _refusal(given: dict[str, Any], seconds: float) -> str:
+    """What is wrong with the options, as upstream prints it with exit code 0; empty: nothing."""
+    live = given["live_traffic"]
+    if seconds > MOST_SECONDS:
+        return "Timeout cannot be longer than 12 hours"
+    if not live and not given["source"]:
+        return "Please provide source"
+    if not live and not given["destination"]:
+        return "Please provide destination"
+    if not given["source"] and not given["destination"]:
+        return "One of source and destination must be a Pod"
+    if given["dropped_only"] and not live:
+        return "--dropped-only works only with live-traffic Traceflow"
+    return ""
+
+
+def trace_of(server: Server, given: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The object that the options ask for. Raises Failure."""
+    source, source_name = _source(given["source"], live=given["live_traffic"])
+    destination, destination_name = _destination(server, given["destination"])
+    if not source.get("pod") and not destination.get("pod"):
+        raise Failure("error when filling up Traceflow config: one of source and destination must be a Pod")
+    spec: dict[str, Any] = {
+        "source": source,
+        "destination": destination,
+        "packet": packet_of(given["flow"]),
+        "timeout": max(1, min(int(seconds), LONGEST_TRACE)),
+    }
+    spec |= {"liveTraffic": True} if given["live_traffic"] else {}
+    spec |= {"droppedOnly": True} if given["dropped_only"] else {}
+    name = f"{source_name}-to-{destination_name}".replace("::", "-").replace(":", "-")
+    if not given["nowait"]:
+        name += "-" + "".join(random.choices(string.ascii_lowercase + string.digits, k=8))  # noqa: S311
+    head = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "Traceflow", "metadata": {"name": name}}
+    return {**head, "spec": spec}
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return ""
+
+
+def _source(text: str, *, live: bool) -> tuple[dict[str, str], str]:
+    """What the spec has, and the name's part."""
+    if not text:
+        return {}, "any"
+    if address := _address(text):
+        if not live:
+            raise Failure(
+                "error when filling up Traceflow config: source must be a Pod if not a live-traffic Traceflow"
+            )
+        return {"ip": address}, address
+    namespace, name, called = _named(
+        text, "source should be in the format of Namespace/Pod or Pod, or an IP address"
+    )
+    return {"namespace": namespace, "pod": name}, called
+
+
+def _destination(server: Server, text: str) -> tuple[dict[str, str], str]:
+    """A Pod if there is one of that name, else a Service."""
+    if not text:
+        return {}, "any"
+    if address := _address(text):
+        return {"ip": address}, address
+    namespace, name, called = _named(
+        text, "destination should be in the format of Namespace/Pod, Pod, Namespace/Service or Service"
+    )
+    try:
+        ask(server, f"/api/v1/namespaces/{namespace}/pods/{name}", {})
+    except ErrorResponse as why:
+        if why.status != 404:
+            raise Failure(
+                f"error when filling up Traceflow config: failed to check if destination is Pod or Service: {why}"
+            ) from why
+        return {"namespace": namespace, "service": name}, called
+    return {"namespace": namespace, "pod": name}, called
+
+
+def _named(text: str, form: str) -> tuple[str, str, str]:
+    """Namespace, name, and both in a name."""
+    parts = text.split("/")
+    if len(parts) == 1:
+        return "default", parts[0], parts[0]
+    if len(parts) != 2 or not all(parts):
+        raise Failure(f"error when filling up Traceflow config: {form}")
+    return parts[0], parts[1], f"{parts[0]}-{parts[1]}"
+
+
+def _create(server: Server, trace: dict[str, Any]) -> None:
+    try:
+        ask(server, PATH, {}, trace)
+    except Failure as why:
+        raise Failure(
+            f"error when creating Traceflow, is Traceflow feature gate enabled? {why.format_message()}"
+        ) from why
+
+
+def _ended(server: Server, path: str, seconds: float) -> dict[str, Any]:
+    """The Traceflow once it is over, or as it is when the time is."""
+    end = time.monotonic() + seconds
+    while True:
+        time.sleep(min(POLL, max(0.0, end - time.monotonic())))
+        try:
+            found: dict[str, Any] = ask(server, path, {})
+        except Failure as why:
+            raise Failure(f"error when retrieving Traceflow: {why.format_message()}") from why
+        if found.get("status", {}).get("phase") in ENDED or time.monotonic() >= end:
+            return found
+
+
+def _delete(server: Server, path: str) -> None:
+    try:
+        ask(server, path, {}, method="DELETE")
+    except Failure as why:
+        click.echo(f"error when deleting Traceflow: {why.format_message()}", err=True)
+
+
+def answer_of(trace: dict[str, Any]) -> dict[str, Any]:
+    """What is printed of a Traceflow."""
+    spec, status = trace["spec"], trace.get("status", {})
+    source, to = spec.get("source", {}), spec.get("destination", {})
+    end = to.get("pod") or to.get("service")
+    found = {
+        "name": trace["metadata"]["name"],
+        "phase": status.get("phase"),
+        "reason": status.get("reason"),
+        "source": f"{source.get('namespace', '')}/{source.get('pod', '')}",
+        "destination": to.get("ip") or (f"{to.get('namespace', '')}/{end}" if end else None),
+        "results": status.get("results"),
+        "capturedPacket": status.get("capturedPacket"),
+    }
+    return {key: value for key, value in found.items() if value}

@@ -1,0 +1,1 @@
+"""Effects of Traceflows in the controller."""

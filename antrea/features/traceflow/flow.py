@@ -1,0 +1,200 @@
+"""The flows of one Traceflow: packets with its tag go to the agent where they leave the pipeline, and where they are dropped.
+
+Those of live traffic get the tag first, and lose it on their way out. All flows end by themselves after the timeout, should this
+agent not live to remove them.
+parity: pkg/agent/openflow/pipeline.go flowsToTrace
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Protocol
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import ThisNode
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.conjunction import target_matches
+from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
+from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
+from antrea.host.pod_cidr import gateway_ip
+from antrea.openflow import packet
+from antrea.openflow.action import DROP, IN_PORT, controller, goto, meter, output, set_dscp
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    AP_DENY_REG_MARK,
+    AUDIT_PASS,
+    HAIRPIN_CT_MARK,
+    OUTPUT_TO_OF_PORT_REG_MARK,
+    TARGET_OF_PORT,
+    PacketIn,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import (
+    ct_state,
+    dl_dst,
+    dscp,
+    dst,
+    icmp,
+    icmp6,
+    in_port,
+    ip,
+    ipv6,
+    nw_proto,
+    src,
+    tcp,
+    tcp6,
+    tp_dst,
+    tp_src,
+    udp,
+    udp6,
+)
+from antrea.openflow.meter import PacketInMeter
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import Stage
+from antrea.openflow.tables import CONNTRACK_STATE, L2_FORWARDING_CALC, OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.engine import Facts
+    from antrea.features.traceflow.preparation import PreparedTrace
+    from antrea.features.traceflow.trace import RunningTrace
+    from antrea.openflow.field import Action, Match
+    from antrea.openflow.table import Table
+
+_flow = flows_of(Category.TRACEFLOW)
+ABOVE = 2
+"""By how much copies stand above the flows whose packets they send to the agent."""
+TO_AGENT = (meter(PacketInMeter.TRACEFLOW), controller(PacketIn.TRACEFLOW))
+"""OVS wants meters before all other actions."""
+NAMED: dict[int, tuple[Match, Match]] = {
+    packet.TCP: (tcp, tcp6),
+    packet.UDP: (udp, udp6),
+    packet.ICMP: (icmp, icmp6),
+    packet.ICMPV6: (icmp, icmp6),
+}
+"""Protocols with a name: matches over IPv4 and over IPv6."""
+
+
+class _Maker(Protocol):
+    def __call__(self, table: Table, priority: int, *match: Match, then: Iterable[Action]) -> Flow: ...
+
+
+def maker(trace: RunningTrace) -> _Maker:
+    """Of the flows of this trace: they differ from those of any other with its tag, and end with its timeout."""
+    own = zlib.crc32(trace.uid.encode())
+
+    def made(table: Table, priority: int, *match: Match, then: Iterable[Action]) -> Flow:
+        return _flow(table, priority, *match, then=then, hard_timeout=trace.timeout, object_id=own)
+
+    return made
+
+
+def family(trace: RunningTrace) -> Match:
+    """`ip` or `ipv6`."""
+    return ipv6 if trace.ipv6 else ip
+
+
+def tagged(trace: RunningTrace) -> tuple[Match, Match]:
+    """Packets of the trace."""
+    return family(trace), dscp(trace.tag)
+
+
+def injected_flows(trace: RunningTrace) -> Iterator[Flow]:
+    """What connection tracking says of a packet out of nowhere does not drop it; what looks like an answer is no trace."""
+    flow = maker(trace)
+    flow_of = tagged(trace)
+    yield flow(CONNTRACK_STATE, Priority.LOW + 1, *flow_of, then=[goto(Stage.PRE_ROUTING)])
+    yield flow(CONNTRACK_STATE, Priority.LOW + 2, *flow_of, ct_state("+rpl+trk"), then=DROP)
+
+
+def marking_flow(trace: RunningTrace, found: PreparedTrace) -> Flow:
+    """The first packet of a connection that is asked for gets the tag: where it is sent, or where it arrives."""
+    headers, flow = found.headers, maker(trace)
+    if trace.receiver_only:
+        sources = (src(headers.source),) if headers.source else ()
+        then = [TARGET_OF_PORT(found.ofport).load, OUTPUT_TO_OF_PORT_REG_MARK.load, set_dscp(trace.tag)]
+        match = (ct_state("+new+trk"), dl_dst(headers.destination_mac), *_protocol(trace, found), *sources)
+        return flow(L2_FORWARDING_CALC, Priority.HIGH, *match, then=[*then, goto(Stage.INGRESS_SECURITY)])
+    destinations = (dst(headers.destination),) if headers.destination else ()
+    match = (ct_state("+new+trk"), in_port(found.ofport), *_protocol(trace, found), *destinations)
+    return flow(CONNTRACK_STATE, Priority.LOW, *match, then=[set_dscp(trace.tag), goto(Stage.PRE_ROUTING)])
+
+
+def _protocol(trace: RunningTrace, found: PreparedTrace) -> Iterator[Match]:
+    headers = found.headers
+    if headers.protocol in NAMED:
+        yield NAMED[headers.protocol][trace.ipv6]
+    else:
+        yield family(trace)
+        if headers.protocol:
+            yield nw_proto(headers.protocol)
+    if headers.protocol in (packet.TCP, packet.UDP):
+        if headers.source_port:
+            yield tp_src(headers.source_port)
+        if headers.destination_port:
+            yield tp_dst(headers.destination_port)
+
+
+def output_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
+    """Where a packet leaves: a copy goes to the agent. What is injected ends at Pods and at the gateway."""
+    node = facts.need(ThisNode)
+    gateway = facts.need(OvsPort, facts.need(AgentConfig).host_gateway)
+    flow, told = maker(trace), () if trace.dropped_only else TO_AGENT
+    live = trace.spec.live_traffic
+    onward = (*told, *((set_dscp(0), output(TARGET_OF_PORT)) if live else ()))
+    leaves = (*tagged(trace), OUTPUT_TO_OF_PORT_REG_MARK.match)
+    if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
+        to_tunnel = TARGET_OF_PORT(tunnel.ofport).match
+        yield flow(
+            OUTPUT,
+            Priority.NORMAL + 3,
+            *leaves,
+            to_tunnel,
+            then=[*told[:1], output(TARGET_OF_PORT), *told[1:]],
+        )
+    to_gateway = TARGET_OF_PORT(gateway.ofport).match
+    for cidr in node.pod_cidrs:
+        if is_ipv6(cidr) == trace.ipv6:
+            own = dst(gateway_ip(cidr))
+            yield flow(OUTPUT, Priority.NORMAL + 3, *leaves, to_gateway, own, then=onward)
+    yield flow(OUTPUT, Priority.NORMAL + 2, *leaves, to_gateway, then=onward)
+    yield flow(OUTPUT, Priority.NORMAL + 1, *leaves, then=onward)
+    back = (*told, *((set_dscp(0), IN_PORT) if live else ()))
+    yield flow(OUTPUT, Priority.HIGH + 2, *leaves, HAIRPIN_CT_MARK.match, then=back)
+
+
+def drop_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
+    """Where a policy drops a packet: it goes to the agent instead; not a copy that audited policies judge.
+
+    All rules that deny drop in the tables of counters, where copies end before these flows.
+    """
+    flow, mine = maker(trace), tagged(trace)
+    for here in (OUT, IN):
+        yield flow(here.metric, Priority.NORMAL + ABOVE, *mine, AP_DENY_REG_MARK.match, then=TO_AGENT)
+    for pod in facts.all(PodInterface):
+        for here, table in closed_tables(facts, pod):
+            first = () if table is here.default else (ct_state("+new+trk"),)
+            for match in target_matches(here, pod):
+                if _fits(match, trace):
+                    priority = closing_priority(here, table) + (ABOVE if table is here.default else 1)
+                    yield flow(table, priority, *match, *mine, *first, AUDIT_PASS(0).match, then=TO_AGENT)
+
+
+def _fits(match: tuple[Match, ...], trace: RunningTrace) -> bool:
+    """Whether what a Pod is known by is of the trace's family, if of any."""
+    families = {term for one in match for term in one.split(",") if term in ("ip", "ipv6")}
+    return not families or family(trace) in families
+
+
+def common_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
+    """What every Node has, wherever the trace begins."""
+    if facts.get(RealisedPipeline) is None:
+        return
+    yield from output_flows(facts, trace)
+    yield from drop_flows(facts, trace)
+    if not trace.spec.live_traffic:
+        yield from injected_flows(trace)

@@ -1,0 +1,230 @@
+"""What a traced packet tells of its way through this Node.
+
+parity: pkg/agent/controller/traceflow/packetin.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.apis.crd.traceflow import (
+    CapturedPacket,
+    IcmpHeader,
+    IPHeader,
+    IPv6Header,
+    Observation,
+    TcpHeader,
+    TransportHeader,
+    UdpHeader,
+)
+from antrea.config.agent import AgentConfig
+from antrea.facts.egress import EgressMark
+from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.egress.multi_address import egresses_of
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.packet_mark import mark_of
+from antrea.features.network_policy.agent.deciding_rule import deciding_rule
+from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
+from antrea.host.pod_cidr import gateway_ip, held
+from antrea.openflow.fields import (
+    AP_CONJ_ID,
+    FROM_POD_REG_MARK,
+    PKT_SOURCE,
+    REMOTE_SNAT,
+    TARGET_OF_PORT,
+)
+from antrea.openflow.packet import ICMP, ICMPV6, TCP, UDP
+from antrea.openflow.packet_in import CT_IPV6_DST, CT_IPV6_SRC, CT_NW_DST, CT_NW_SRC, TUN_DST, TUN_IPV6_DST
+from antrea.openflow.tables import OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.features.network_policy.agent.priority import DirectionTables
+    from antrea.features.traceflow.trace import RunningTrace
+    from antrea.openflow.packet import Packet
+    from antrea.openflow.packet_in import PacketIn
+
+FORWARDED, DELIVERED, RECEIVED, DROPPED = "Forwarded", "Delivered", "Received", "Dropped"
+REJECTED, LEFT = "Rejected", "ForwardedOutOfNetwork"
+POLICY, FORWARDING = "NetworkPolicy", "Forwarding"
+
+
+class TracedPacket(NamedTuple):
+    """A packet of a trace, as the switch sent it."""
+
+    trace: RunningTrace
+    found: PacketIn
+    read: Packet
+
+    @property
+    def source(self) -> str:
+        """As the first packet of the connection had it; empty: there is no connection."""
+        return self.found.address(CT_NW_SRC, CT_IPV6_SRC)
+
+    @property
+    def destination(self) -> str:
+        """As the first packet of the connection had it."""
+        return self.found.address(CT_NW_DST, CT_IPV6_DST)
+
+
+def observations(facts: Facts, packet: TracedPacket) -> tuple[Observation, ...]:
+    """In the order of the pipeline."""
+    return tuple(_observed(facts, packet))
+
+
+def is_sender(facts: Facts, packet: TracedPacket) -> bool:
+    """Whether the packet has just come from the Pod at which the trace begins."""
+    if packet.trace.receiver_only:
+        return False
+    pods = facts.by(PodInterface, "pod", packet.trace.pod)
+    from_pod = packet.found.value(PKT_SOURCE) == FROM_POD_REG_MARK.value
+    return any(packet.found.in_port == pod.ofport for pod in pods) or (bool(pods) and from_pod)
+
+
+def _observed(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
+    realised = facts.get(RealisedPipeline)
+    if realised is None or packet.found.table >= len(realised.pipeline.tables):
+        return
+    table = realised.pipeline.tables[packet.found.table].name
+    if is_sender(facts, packet):
+        source = packet.source or packet.read.source
+        yield Observation(component="SpoofGuard", action=FORWARDED, src_pod_ip=source)
+    else:
+        yield Observation(component=FORWARDING, action=RECEIVED)
+    if not packet.trace.receiver_only:
+        yield from _balanced(packet)
+        yield from _allowed(facts, packet, OUT)
+    yield from _allowed(facts, packet, IN)
+    for here in (OUT, IN):
+        if table == here.metric.name:
+            yield _denied(facts, packet, here)
+        elif table in (here.default.name, here.antrea.name, here.rule.name):
+            yield Observation(component=POLICY, component_info=table, action=DROPPED)
+    if table == OUTPUT.name:
+        yield from _output(facts, packet)
+
+
+def _balanced(packet: TracedPacket) -> Iterator[Observation]:
+    """Of a translated source only the source's zone is known, in which the destination is the Endpoint already."""
+    read = packet.read
+    source = packet.source not in ("", read.source)
+    if source or packet.destination not in ("", read.destination):
+        yield Observation(
+            component="LB",
+            action=FORWARDED,
+            translated_dst_ip=read.destination,
+            translated_src_ip=read.source if source else "",
+        )
+
+
+def _allowed(facts: Facts, packet: TracedPacket, here: DirectionTables) -> Iterator[Observation]:
+    """The rule that let the packet pass in this direction."""
+    if number := packet.found.value(here.register):
+        decided = deciding_rule(facts, number)
+        yield Observation(
+            component=POLICY,
+            component_info=here.rule.name,
+            action=FORWARDED,
+            network_policy=decided.policy if decided else "",
+            network_policy_rule=decided.rule.name if decided else "",
+        )
+
+
+def _denied(facts: Facts, packet: TracedPacket, here: DirectionTables) -> Observation:
+    decided = deciding_rule(facts, packet.found.value(AP_CONJ_ID))
+    return Observation(
+        component=POLICY,
+        component_info=here.metric.name,
+        action=REJECTED if decided and decided.rule.action == "Reject" else DROPPED,
+        network_policy=decided.policy if decided else "",
+        network_policy_rule=decided.rule.name if decided else "",
+    )
+
+
+def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
+    """Where the packet leaves this Node's switch."""
+    found, read = packet.found, packet.read
+    config = facts.get(AgentConfig)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    tunnel = facts.get(OvsPort, TUNNEL_PORT)
+    port, action, end = found.value(TARGET_OF_PORT), DELIVERED, ""
+    if tunnel is not None and port == tunnel.ofport:
+        end = found.address(TUN_DST, TUN_IPV6_DST)
+        action = FORWARDED
+        if found.value(REMOTE_SNAT):
+            yield _egress(facts, packet, "ForwardedToEgressNode")
+    elif config and gateway and port == gateway.ofport and not _to_gateway(facts, read):
+        if number := mark_of(config.ovs_datapath_type, found, read):
+            yield _marked(facts, packet, number)
+        action = FORWARDED if _of_a_node(facts, read.destination) else LEFT
+    yield Observation(
+        component=FORWARDING,
+        component_info=OUTPUT.name,
+        action=action,
+        tunnel_dst_ip=end,
+        dst_mac=read.destination_mac.hex(":"),
+        ttl=read.hops,
+    )
+
+
+def _to_gateway(facts: Facts, read: Packet) -> bool:
+    """Whether this Node itself gets it."""
+    node = facts.get(ThisNode)
+    return node is not None and read.destination in map(gateway_ip, node.pod_cidrs)
+
+
+def _of_a_node(facts: Facts, address: str) -> bool:
+    """Whether it is that of a Pod of another Node: the kernel routes to it."""
+    return any(held(address, node.pod_cidrs) for node in facts.all(PeerNode))
+
+
+def _marked(facts: Facts, packet: TracedPacket, number: int) -> Observation:
+    """The Egress is known where the Pod is, the address where it is."""
+    if is_sender(facts, packet):
+        return _egress(facts, packet, "MarkedForSNAT")
+    ip = next((row.ip for row in facts.all(EgressMark) if row.mark == number), "")
+    return Observation(component="Egress", action="MarkedForSNAT", egress_ip=ip)
+
+
+def _egress(facts: Facts, packet: TracedPacket, action: str) -> Observation:
+    chosen = dict(egresses_of(facts, packet.trace.pod)).get(packet.read.ipv6)
+    if chosen is None:
+        return Observation(component="Egress", action=action)
+    return Observation(
+        component="Egress",
+        action=action,
+        egress_ip=chosen.ip,
+        egress=chosen.name,
+        egress_node=chosen.node,
+    )
+
+
+def captured(read: Packet) -> CapturedPacket:
+    """The headers of a packet of live traffic."""
+    return CapturedPacket(
+        src_ip=read.source,
+        dst_ip=read.destination,
+        length=read.length,
+        ipv6_header=IPv6Header(next_header=read.protocol, hop_limit=read.hops) if read.ipv6 else None,
+        ip_header=None
+        if read.ipv6
+        else IPHeader(protocol=read.protocol, ttl=read.hops, flags=read.fragment_flags or None),
+        transport_header=_transport(read),
+    )
+
+
+def _transport(read: Packet) -> TransportHeader:
+    given, ports = read.payload, read.ports
+    if read.protocol == TCP and ports and len(given) > 13:
+        tcp = TcpHeader(src_port=ports[0], dst_port=ports[1], flags=given[13])
+        return TransportHeader(tcp=tcp)
+    if read.protocol == UDP and ports:
+        return TransportHeader(udp=UdpHeader(src_port=ports[0], dst_port=ports[1]))
+    if read.protocol in (ICMP, ICMPV6) and len(given) >= 8:
+        echo = IcmpHeader(id=int.from_bytes(given[4:6]), sequence=int.from_bytes(given[6:8]))
+        return TransportHeader(icmp=echo)
+    return TransportHeader()
