@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.crd.packet_capture import PacketCapture
 from antrea.errors import Invalid, Unavailable
-from antrea.features.admission import Installation, MayGet, Webhook
+from antrea.features.framework.admission import Installation, MayGet, Webhook
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
-    from antrea.features.admission import Review, Steps
+    from antrea.features.framework.admission import Review, Steps
 
 SECRET = "antrea-packetcapture-fileserver-auth"  # noqa: S105 (its name)
 

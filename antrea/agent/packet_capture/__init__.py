@@ -1,0 +1,1 @@
+"""The effects of PacketCapture: processes that capture, files, uploads."""

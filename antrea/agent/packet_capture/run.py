@@ -1,0 +1,183 @@
+"""One capture of this Node: addresses, the process that captures, the upload, and what is reported of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.apis.core import Pod
+from antrea.errors import AntreaError, Invalid, Refused, Unavailable
+from antrea.facts.family import is_ipv6
+from antrea.facts.ovs import PodInterface
+from antrea.features.packet_capture.admission import SECRET
+from antrea.features.packet_capture.capture import CaptureProgress, capture_point
+from antrea.features.packet_capture.filter import capture_filter, check
+from antrea.outside.kube.environment import own_namespace
+from antrea.outside.kube.secret import secret_texts
+from antrea.outside.log import klog
+from antrea.outside.packet_capture.plan import CaptureOrder, CaptureReport
+from antrea.outside.upload.plan import Credentials, UploadOrder
+from antrea.outside.upload.uploader import UploadFailed, uploaded
+
+if TYPE_CHECKING:
+    from antrea.agent.packet_capture.part import CapturePart
+    from antrea.agent.part import AgentContext
+    from antrea.apis.crd.packet_capture import End
+    from antrea.features.packet_capture.capture import CaptureFile
+
+log = klog.logger(__name__)
+
+FULL = "PacketCapture running count reach limit"
+EXPIRED = "context deadline exceeded"
+# parity: pkg/agent/packetcapture/packetcapture_controller.go syncPacketCapture; Go's context.DeadlineExceeded
+GRACE_SECONDS = 30.0
+"""On top of a capture's own time, until its process is killed."""
+
+
+class CaptureRun:
+    """From the beginning of a capture until its file is where it should be."""
+
+    def __init__(self, part: CapturePart, agent: AgentContext, entry: CaptureFile) -> None:
+        self._part, self._agent, self._entry = part, agent, entry
+        self._now = CaptureProgress(entry.name, entry.uid)
+
+    def _note(self, **changes: Any) -> None:
+        self._now = msgspec.structs.replace(self._now, **changes)
+        self._part.note(self._now)
+
+    async def run(self) -> None:
+        """Until it is complete, or cancelled."""
+        try:
+            check(self._entry.spec)
+        except Invalid as why:
+            self._note(failure=str(why))
+            return
+        if self._part.room.locked():
+            self._note(failure=FULL)
+        async with self._part.room:
+            self._part.running += 1
+            try:
+                await self._capture()
+            except Exception as bug:
+                log.error("Unexpected error while capturing packets", name=self._entry.name, error=bug)
+                self._note(phase="Complete", failure="an internal error, which the log of the agent has")
+            finally:
+                self._part.running -= 1
+
+    async def _capture(self) -> None:
+        name = self._entry.name
+        deadline = time.monotonic() + self._entry.spec.timeout
+        self._note(phase="Started", failure="")
+        try:
+            order = await self._order(deadline)
+            log.info("Capturing packets", name=name, device=order.device, number=order.number)
+            last = await self._captured(order)
+        except (AntreaError, OSError) as why:
+            last = CaptureReport(why=str(why))
+        failure = EXPIRED if last.timed_out else last.why
+        log.info("Captured packets", name=name, packets=last.captured, dropped=last.dropped, err=failure)
+        if last.dropped:
+            self._part.warn(
+                self._entry, "PacketsNotCaptured",
+                f"{last.dropped} packets came faster than they could be written; the file counts them, too",
+            )  # fmt: skip
+        done: dict[str, Any] = {"phase": "Complete", "captured": last.captured, "failure": failure}
+        done["timed_out"] = last.timed_out
+        if last.captured:
+            done["path"] = f"{self._part.pod}:{self._part.file(name)}"
+            done |= await self._upload()
+        self._note(**done)
+
+    async def _order(self, deadline: float) -> CaptureOrder:
+        """Raises AntreaError, OSError."""
+        spec = self._entry.spec
+        device = self._device()
+        source, destination = [await self._address(end) for end in (spec.source, spec.destination)]
+        path = self._part.file(self._entry.name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.touch(mode=0o600, exist_ok=False)
+        first = spec.capture_config.first_n
+        return CaptureOrder(
+            device=device,
+            path=str(path),
+            program=capture_filter(spec, source, destination),
+            number=first.number if first else 0,
+            seconds=max(0.0, deadline - time.monotonic()),
+        )
+
+    def _device(self) -> str:
+        """Raises Unavailable: the Pod has gone while the capture waited."""
+        point = capture_point(self._entry.spec)
+        rows = self._agent.facts.by(PodInterface, "pod", f"{point.namespace}/{point.name}") if point else ()
+        for row in rows:
+            return row.name
+        which = f"{point.namespace}/{point.name}" if point else ""
+        raise Unavailable(f"Pod {which} is not on Node {self._agent.node} any more")
+
+    async def _address(self, end: End) -> str:
+        """Empty for any. Raises Unavailable in upstream's words, Refused."""
+        if end.pod is None:
+            return end.ip
+        pod, family = end.pod, self._entry.spec.packet.ip_family
+        rows = self._agent.facts.by(PodInterface, "pod", f"{pod.namespace}/{pod.name}")
+        ips = next((row.ips for row in rows), None)
+        if ips is None:
+            path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+            found = await self._agent.kube.get(path, Pod)
+            if found is None:
+                words = f'failed to get Pod {pod.namespace}/{pod.name}: pods "{pod.name}" not found'
+                raise Unavailable(words)
+            ips = tuple(one.ip for one in found.status.pod_ips)
+        for ip in ips:
+            if is_ipv6(ip) == (family == "IPv6"):
+                return ip
+        raise Unavailable(f"cannot find IP with {family} address family for Pod {pod.namespace}/{pod.name}")
+
+    async def _captured(self, order: CaptureOrder) -> CaptureReport:
+        """The last report of the process. Raises OSError, Unavailable."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "antrea.outside.packet_capture.program"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        if process.stdin is None or process.stdout is None:
+            raise Unavailable("pipes of the process that captures")
+        try:
+            process.stdin.write(msgspec.json.encode(order) + b"\n")
+            async with asyncio.timeout(order.seconds + GRACE_SECONDS):
+                async for line in process.stdout:
+                    report = msgspec.json.decode(line, type=CaptureReport)
+                    if report.done:
+                        return report
+                    self._note(captured=report.captured)
+            raise Unavailable("the process that captures has ended unexpectedly")
+        except TimeoutError as why:
+            raise Unavailable("the process that captures does not answer") from why
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+            await process.wait()
+
+    async def _upload(self) -> dict[str, Any]:
+        """What there is to report of it; nothing if there is no file server."""
+        server = self._entry.spec.file_server
+        if server is None:
+            return {}
+        name = f"{self._entry.name}.pcapng"
+        try:
+            pair = await secret_texts(self._agent.kube, own_namespace(), SECRET, "username", "password")
+            source = str(self._part.file(self._entry.name))
+            await uploaded(UploadOrder(server.url, name, source, Credentials(*pair), server.host_public_key))
+        except UploadFailed as no:
+            self._part.warn(self._entry, "PacketCaptureUploadFailed", f"{server.url}: {no.why}")
+            return {"upload": "Failed", "upload_failure": str(no)}
+        except (Unavailable, Refused) as no:
+            return {"upload": "Failed", "upload_failure": str(no)}
+        return {"upload": "Succeed", "path": f"{server.url}/{name}"}

@@ -1,0 +1,177 @@
+"""`antctl packetcapture`: makes a PacketCapture, waits until it is complete, and fetches its file from the agent.
+
+parity: pkg/antctl/raw/packetcapture/command.go; a file that is not complete when the time is over is fetched, too.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from antrea.antctl.failure import Failure
+from antrea.antctl.group import HELP
+from antrea.antctl.packet_capture.flow import endpoint, packet
+from antrea.antctl.pod_exec import read_file
+from antrea.antctl.remote import cluster
+from antrea.antctl.request import ErrorResponse, Server, ask
+
+if TYPE_CHECKING:
+    from antrea.antctl.main import Target
+
+COLLECTION = "/apis/crd.antrea.io/v1alpha1/packetcaptures"
+DEFAULT_SECONDS, LONGEST_SECONDS = 60.0, 300.0
+EXTRA_SECONDS = 5.0
+"""On top of the capture's own time; a wait that ends earlier would lose what was captured."""
+LOOK_SECONDS = 1.0
+COPY_SECONDS = 600.0
+REQUEST_SECONDS = 10.0
+DIRECTIONS = ("SourceToDestination", "DestinationToSource", "Both")
+TEXT = """Capture packets of a Pod, and save them as a pcapng file here.
+
+\b
+Examples:
+  antctl packetcapture -S pod1 -D pod2
+  antctl packetcapture -S ns1/pod1 -D 192.168.123.123 -f udp,udp_dst=1234 -n 10
+  antctl packetcapture -S pod1 -D pod2 -f tcp,tcp_dst=80,tcp_flags=+syn-ack -d Both -t 2m
+  antctl packetcapture -D pod2 -f icmpv6,icmpv6_type=icmpv6-echo -o /tmp
+  antctl packetcapture -S pod1 -D pod2 --nowait"""
+
+
+def command() -> click.Command:
+    """The command `packetcapture`."""
+    options: list[click.Parameter] = [
+        click.Option(["-S", "--source"], default="", help="source: <Namespace>/<Pod>, <Pod>, or an address"),
+        click.Option(["-D", "--destination"], default="", help="destination, in the same way"),
+        click.Option(["-n", "--number"], type=int, default=1, show_default=True, help="packets to capture"),
+        click.Option(
+            ["-f", "--flow"], default="",
+            help="packet headers: tcp_src, tcp_dst, tcp_flags, udp_src, udp_dst, icmp_type, icmp_code, ...",
+        ),
+        click.Option(["-p", "--capture-point"], default="", help="on whose Node: Source or Destination"),
+        click.Option(
+            ["-d", "--direction"], default=DIRECTIONS[0], show_default=True, help=f"{', '.join(DIRECTIONS)}"
+        ),
+        click.Option(["--nowait"], is_flag=True, help="return at once, without the file"),
+        click.Option(
+            ["-o", "--output-dir"], type=click.Path(path_type=Path), default=Path(), help="directory of the file"
+        ),
+    ]  # fmt: skip
+    return click.Command(
+        "packetcapture", context_settings=HELP, params=options, callback=_callback,
+        short_help="Capture packets of a Pod", help=TEXT,
+    )  # fmt: skip
+
+
+def _callback(**given: Any) -> None:
+    target: Target = click.get_current_context().obj
+    seconds = target.seconds or DEFAULT_SECONDS
+    if seconds > LONGEST_SECONDS:
+        raise Failure("timeout cannot be longer than 5m0s")
+    body = capture(given, int(seconds))
+    server = Server(cluster(target.kubeconfig, target.server), REQUEST_SECONDS, target.verbose)
+    name = body["metadata"]["name"]
+    try:
+        ask(server, COLLECTION, {}, body)
+    except Failure as why:
+        words = "error when creating PacketCapture, is PacketCapture feature gate enabled?"
+        raise Failure(f"{words} {why.format_message()}") from why
+    if given["nowait"]:
+        click.echo(f"PacketCapture Name: {name}")
+        return
+    try:
+        _fetch(server, name, seconds, given["output_dir"])
+    finally:
+        try:
+            ask(server, f"{COLLECTION}/{name}", {}, method="DELETE")
+        except Failure as why:
+            click.echo(f"error when deleting PacketCapture: {why.format_message()}")
+
+
+def capture(given: dict[str, Any], seconds: int) -> dict[str, Any]:
+    """The object that these options ask for. Raises Failure."""
+    ends = {what: endpoint(given[what], what) for what in ("source", "destination") if given[what]}
+    if not ends:
+        raise Failure("must specify at least one of --source or --destination")
+    if not any("pod" in end for end in ends.values()):
+        raise Failure("one of source and destination must be a Pod")
+    if given["number"] < 1:
+        raise Failure("packet number should be larger than 0")
+    point, direction = given["capture_point"], given["direction"]
+    if direction not in DIRECTIONS:
+        raise Failure(
+            f'invalid direction: "{direction}", must be one of {", ".join(DIRECTIONS[:2])}, or Both'
+        )
+    if point not in ("", "Source", "Destination"):
+        raise Failure(f'invalid capture point: "{point}", must be either Source or Destination')
+    if point and "pod" not in ends.get(point.lower(), {}):
+        raise Failure(f"a {point.lower()} Pod must be specified when capture-point is '{point}'")
+    spec: dict[str, Any] = {
+        **ends, "packet": packet(given["flow"]), "direction": direction, "timeout": seconds,
+        "captureConfig": {"firstN": {"number": given["number"]}},
+    }  # fmt: skip
+    if point:
+        spec["capturePoint"] = point
+    return {
+        "apiVersion": "crd.antrea.io/v1alpha1", "kind": "PacketCapture",
+        "metadata": {"name": _name(given)}, "spec": spec,
+    }  # fmt: skip
+
+
+def _name(given: dict[str, Any]) -> str:
+    parts = [
+        given[what].replace("/", "-").replace(":", "-") for what in ("source", "destination") if given[what]
+    ]
+    if not given["nowait"]:
+        # no secret: it only has to be free
+        parts.append("".join(random.choices(string.ascii_lowercase + string.digits, k=8)))  # noqa: S311
+    return "-".join(parts).lower()
+
+
+def _fetch(server: Server, name: str, seconds: float, folder: Path) -> None:
+    """Raises Failure."""
+    status, condition = _complete(server, name, seconds)
+    where = status.get("filePath", "")
+    if where:
+        pod, _, path = where.partition(":")
+        try:
+            namespace = _namespace(server)
+            file = folder / Path(path).name
+            with file.open("wb") as copy:
+                read_file(
+                    server, f"{namespace}/{pod}", path, copy, container="antrea-agent", seconds=COPY_SECONDS
+                )
+        except (Failure, OSError) as why:
+            words = why.format_message() if isinstance(why, Failure) else str(why)
+            raise Failure(f"error when copying pcapng file from container: {words}") from why
+        click.echo(f"Captured packets file: {file}")
+    if condition.get("reason") in ("Failed", "Timeout"):
+        raise Failure(f"error when checking PacketCapture status: {condition.get('message', '')}")
+
+
+def _complete(server: Server, name: str, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Its status and the condition that ends it. Raises Failure."""
+    end = time.monotonic() + seconds + EXTRA_SECONDS
+    why = ""
+    while time.monotonic() < end:
+        status = ask(server, f"{COLLECTION}/{name}", {}).get("status") or {}
+        for condition in status.get("conditions", []):
+            if condition["type"] == "PacketCaptureComplete" and condition["status"] == "True":
+                return status, condition
+            if condition.get("reason") == "NotStarted":
+                why = f": {condition.get('message', '')}"
+        time.sleep(LOOK_SECONDS)
+    raise Failure(f"timeout while waiting for PacketCapture to complete{why}")
+
+
+def _namespace(server: Server) -> str:
+    """Where agents are. Raises Failure."""
+    try:
+        info = ask(server, "/apis/crd.antrea.io/v1beta1/antreacontrollerinfos/antrea-controller", {})
+    except ErrorResponse:
+        return "kube-system"
+    return str(info.get("podRef", {}).get("namespace") or "kube-system")

@@ -1,0 +1,80 @@
+"""Rows and entries of PacketCapture: what is asked for, what a Node is to capture, and how far it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import msgspec
+
+from antrea.apis.crd.packet_capture import PacketCapture, PacketCaptureSpec
+from antrea.facts.fact import Fact
+from antrea.rank import Rank
+
+if TYPE_CHECKING:
+    from antrea.apis.crd.packet_capture import PodReference
+
+PATH = "/apis/crd.antrea.io/v1alpha1/packetcaptures"
+STARTED, COMPLETE, UPLOADED = "PacketCaptureStarted", "PacketCaptureComplete", "PacketCaptureFileUploaded"
+
+
+class CaptureRequest(Fact, frozen=True):
+    """A PacketCapture as the user wrote it."""
+
+    name: str
+    uid: str
+    spec: PacketCaptureSpec
+    complete: bool = False
+    """Its status says that nothing more is captured."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class CaptureProgress(Fact, frozen=True):
+    """How far this Node is with a capture; the part writes it, and it stays until the PacketCapture is deleted."""
+
+    name: str
+    uid: str
+    phase: Literal["Pending", "Started", "Complete"] = "Pending"
+    captured: int = 0
+    path: str = ""
+    """Where the file is, as the status has it; empty without a packet."""
+    failure: str = ""
+    timed_out: bool = False
+    upload: Literal["", "Succeed", "Failed"] = ""
+    upload_failure: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class CaptureFile(msgspec.Struct, frozen=True):
+    """An entry: the file of a capture on this Node. Putting it begins the capture, dropping it ends it and removes the file."""
+
+    name: str
+    uid: str
+    spec: PacketCaptureSpec
+    complete: bool
+    """Nothing is left to capture, whoever did it."""
+
+    rank: ClassVar[int] = Rank.REPORT
+    category: ClassVar[int] = 0
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+def capture_request(found: PacketCapture) -> CaptureRequest:
+    """The row of an object."""
+    complete = any(one.type == COMPLETE and one.status == "True" for one in found.status.conditions)
+    return CaptureRequest(found.metadata.name, found.metadata.uid, found.spec, complete)
+
+
+def capture_point(spec: PacketCaptureSpec) -> PodReference | None:
+    """The Pod at whose interface packets are captured: unless said otherwise the source, if that is a Pod."""
+    if spec.capture_point is None:
+        return spec.source.pod or spec.destination.pod
+    return (spec.source if spec.capture_point == "Source" else spec.destination).pod

@@ -1,0 +1,1 @@
+"""Packets of one interface, written into a pcapng file by a process of its own."""

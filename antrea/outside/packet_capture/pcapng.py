@@ -1,0 +1,55 @@
+"""Blocks of a pcapng file with one interface, in this machine's byte order, with times in nanoseconds.
+
+Source: IETF draft-ietf-opsawg-pcapng, sections 3 and 4
+"""
+
+from __future__ import annotations
+
+import struct
+
+_SECTION, _INTERFACE, _PACKET, _STATISTICS = 0x0A0D0D0A, 1, 6, 5
+_MAGIC = 0x1A2B3C4D
+_UNKNOWN_LENGTH = -1
+ETHERNET = 1
+_NAME, _RESOLUTION = 2, 9
+_HARDWARE, _APPLICATION = 2, 4
+_NANOSECONDS = b"\x09"
+_FLAGS = 2
+_RECEIVED, _DROPPED = 4, 5
+INBOUND, OUTBOUND = 1, 2
+"""Of the interface."""
+
+
+def header(interface: str, snap_length: int, program: str) -> bytes:
+    """What a file begins with."""
+    section = struct.pack("=IHHq", _MAGIC, 1, 0, _UNKNOWN_LENGTH) + _options({_APPLICATION: program.encode()})
+    described = struct.pack("=HHI", ETHERNET, 0, snap_length)
+    options = _options({_NAME: interface.encode(), _RESOLUTION: _NANOSECONDS})
+    return _block(_SECTION, section) + _block(_INTERFACE, described + options)
+
+
+def packet(nanoseconds: int, data: bytes, length: int, direction: int) -> bytes:
+    """A packet of which `data` is kept, and which had `length` bytes."""
+    fixed = struct.pack("=IIIII", 0, nanoseconds >> 32, nanoseconds & 0xFFFFFFFF, len(data), length)
+    return _block(_PACKET, fixed + _padded(data) + _options({_FLAGS: struct.pack("=I", direction)}))
+
+
+def statistics(nanoseconds: int, received: int, dropped: int) -> bytes:
+    """How many packets there were, and how many of them could not be kept."""
+    fixed = struct.pack("=III", 0, nanoseconds >> 32, nanoseconds & 0xFFFFFFFF)
+    counts = {_RECEIVED: struct.pack("=Q", received), _DROPPED: struct.pack("=Q", dropped)}
+    return _block(_STATISTICS, fixed + _options(counts))
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    size = struct.pack("=I", len(body) + 12)
+    return struct.pack("=I", kind) + size + body + size
+
+
+def _options(found: dict[int, bytes]) -> bytes:
+    parts = [struct.pack("=HH", code, len(value)) + _padded(value) for code, value in found.items()]
+    return b"".join((*parts, bytes(4)))
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)

@@ -1,0 +1,46 @@
+"""What a process captures, and what it reports: lines of JSON on its standard input and output."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antrea.host.bpf import Instruction
+
+
+class CaptureLimits(msgspec.Struct, frozen=True):
+    """How much a capture may take of its Node."""
+
+    file_bytes: int = 1 << 30
+    free_bytes: int = 64 << 20
+    """That have to stay free on the disk."""
+    buffer_bytes: int = 16 << 20
+    """Of the kernel's memory, for packets that wait to be written."""
+
+
+class CaptureOrder(msgspec.Struct, frozen=True):
+    """One capture; the process ends early when its standard input is closed."""
+
+    device: str
+    path: str
+    """The file, which is there and empty."""
+    program: tuple[Instruction, ...]
+    """What decides on each packet."""
+    number: int
+    """Packets after which it is complete; less than 1: as many as come in time."""
+    seconds: float
+    snap_length: int = 65536
+    report_seconds: float = 10.0
+    """Between two reports, of which the first one comes with the first packet."""
+    limits: CaptureLimits = CaptureLimits()
+
+
+class CaptureReport(msgspec.Struct, frozen=True):
+    """How far it is; the last line is `done`."""
+
+    captured: int = 0
+    dropped: int = 0
+    """Packets that fitted the filter, and came faster than they could be written."""
+    done: bool = False
+    timed_out: bool = False
+    why: str = ""
+    """Why it has failed; empty if it has not."""

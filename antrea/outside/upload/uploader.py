@@ -1,0 +1,54 @@
+"""Runs the process that uploads one file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+
+import msgspec
+
+from antrea.errors import Unavailable
+from antrea.outside.log import klog
+from antrea.outside.upload.plan import Uploaded, UploadOrder
+
+log = klog.logger(__name__)
+GRACE_SECONDS = 30.0
+
+
+async def uploaded(order: UploadOrder) -> None:
+    """Wait until the file is at the server. Raises Unavailable, in upstream's words, after the last try."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "antrea.outside.upload.program"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    longest = order.tries * (order.connect_seconds + order.seconds + order.pause_seconds) + GRACE_SECONDS
+    try:
+        async with asyncio.timeout(longest):
+            answer, trouble = await process.communicate(msgspec.json.encode(order))
+        if process.returncode:
+            words = trouble.decode(errors="replace").strip()[-300:]
+            raise UploadFailed(f"its process ended with status {process.returncode}: {words}", 1)
+        failures = msgspec.json.decode(answer, type=Uploaded).failures
+    except TimeoutError as why:
+        raise UploadFailed(f"it was not uploaded within {longest:.0f} s", order.tries) from why
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    for attempt, failure in enumerate(failures, 1):
+        log.warning("Failed to upload a file", file=order.name, url=order.url, attempt=attempt, err=failure)
+    if len(failures) >= order.tries:
+        raise UploadFailed(failures[-1], len(failures))
+    log.info("Uploaded a file", file=order.name, url=order.url)
+
+
+class UploadFailed(Unavailable):
+    """Its text is upstream's; `why` is the reason of the last try."""
+
+    def __init__(self, why: str, tries: int) -> None:
+        super().__init__(f"failed to upload file after {tries} attempts")
+        self.why = why
