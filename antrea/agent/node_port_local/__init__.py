@@ -1,0 +1,1 @@
+"""Effects of NodePortLocal on a Node."""

@@ -1,0 +1,224 @@
+"""Gives each request a port of the Node and holds it with a socket as long as the request stands.
+
+What was given outlives the agent in two places: our nftables, which lead on to the Pods meanwhile, and the annotations of the
+Pods. nftables come first: who may edit a Pod cannot take a port from another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from antrea.features.node_port_local.mapping import read
+from antrea.features.node_port_local.row import (
+    FAMILIES,
+    HeldPort,
+    PortLocalPod,
+    PortLocalService,
+    PortRequest,
+    PortsDecided,
+)
+from antrea.host.nft import NftElement
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.engine import Engine, Facts
+
+log = klog.logger(__name__)
+
+RETRY_SECONDS: Final = 10.0
+"""Between tries to find a port while none is free."""
+SYNCED = (PortLocalPod, PortLocalService)
+
+
+class Closer(Protocol):
+    """What holds a port: a socket."""
+
+    def close(self) -> None:
+        """Give it up."""
+
+
+class Place(NamedTuple):
+    """A port of the Node, in one family."""
+
+    port: int
+    protocol: str
+    ipv6: bool
+
+
+Hold = Callable[[Place], Closer | None]
+"""Hold a port; None if nothing need be held. Raises OSError."""
+Target = tuple[str, str, int]
+"""Protocol, address and port of a Pod."""
+
+
+class Held(NamedTuple):
+    """A request that has a port."""
+
+    place: Place
+    by: Closer | None
+
+    def close(self) -> None:
+        """Let others have the port."""
+        if self.by is not None:
+            self.by.close()
+
+
+class PortAllocator:
+    """Follows requests and answers each with a row HeldPort."""
+
+    def __init__(self, facts: Facts, ports: range, hold: Hold) -> None:
+        self._facts, self._ports, self._hold = facts, ports, hold
+        self._held: dict[str, Held] = {}
+        """By key of the request."""
+        self._users: dict[Place, str] = {}
+        """Keys of the requests by what they have."""
+        self._next = {False: ports.start, True: ports.start}
+        """Where the search goes on, by family."""
+        self._remembered: Mapping[Target, Place] = {}
+
+    @property
+    def lacking(self) -> list[str]:
+        """Keys of the requests for which no port is free."""
+        return [row.key for row in self._facts.all(HeldPort) if not row.node_port]
+
+    @property
+    def counts(self) -> Counter[tuple[str, str]]:
+        """Ports in use by protocol and family."""
+        return Counter((place.protocol, FAMILIES[place.ipv6]) for place in self._users)
+
+    def know(self, remembered: Mapping[Target, Place]) -> None:
+        """What nftables lead to, of an earlier start; before `run`."""
+        self._remembered = remembered
+
+    async def run(self, engine: Engine) -> None:
+        """Until cancelled."""
+        await self._know_all(engine)
+        with self._facts.watch(PortRequest) as changed:
+            while True:
+                changed.clear()
+                self.settle()
+                try:
+                    async with asyncio.timeout(RETRY_SECONDS if self.lacking else None):
+                        await changed.wait()
+                except TimeoutError:
+                    continue
+
+    async def _know_all(self, engine: Engine) -> None:
+        """Return once all Services and Pods are listed and their requests derived: what they had is theirs again."""
+        with self._facts.watch(*SYNCED) as changed:
+            while not all(self._facts.feeds.has(kind) for kind in SYNCED):
+                changed.clear()
+                await changed.wait()
+        await engine.stand(NftElement)
+
+    def settle(self) -> None:
+        """Give up what nobody asks for, then answer those who have no port: first with what they had."""
+        wanted = {row.key: row for row in self._facts.all(PortRequest)}
+        for key in [key for key in self._held if key not in wanted]:
+            held = self._held.pop(key)
+            del self._users[held.place]
+            held.close()
+        for row in self._facts.all(HeldPort):
+            if row.key not in wanted:
+                self._facts.drop(HeldPort, row.key)
+        waiting = [row for key, row in sorted(wanted.items()) if key not in self._held]
+        if waiting:
+            self._answer(waiting)
+        if self._facts.get(PortsDecided) is None:
+            self._facts.put(PortsDecided())
+            self._facts.synced(PortsDecided)
+
+    def _answer(self, waiting: list[PortRequest]) -> None:
+        annotated = dict(self._annotated())
+        memory = {row.key: place for row in waiting if (place := self._remembered.get(_target(row)))}
+        lost: dict[str, str] = {}
+        for before in (memory, annotated):
+            for row in (row for row in waiting if row.key in before and row.key not in self._held):
+                lost[row.key] = self._try(row, before[row.key])
+        spoken_for = {*annotated.values()}
+        exhausted: dict[tuple[str, bool], str] = {}
+        for row in (row for row in waiting if row.key not in self._held):
+            kind = row.protocol, row.ipv6
+            if kind not in exhausted and (why := self._search(row, spoken_for, lost.get(row.key, ""))):
+                exhausted[kind] = why
+            if kind in exhausted:
+                self._tell(row, 0, exhausted[kind])
+
+    def _annotated(self) -> Iterator[tuple[str, Place]]:
+        """By key of a request, the port that the annotation of its Pod names."""
+        for pod in self._facts.all(PortLocalPod):
+            for one in read(pod.annotation):
+                ipv6 = one.ip_family == FAMILIES[True]
+                key = f"{pod.key}:{one.pod_port}/{one.protocol}/{FAMILIES[ipv6]}"
+                yield key, Place(one.node_port, one.protocol, ipv6)
+
+    def _try(self, row: PortRequest, place: Place, message: str = "") -> str:
+        """Take this port for the request; why not, if it cannot be."""
+        if place.port not in self._ports:
+            return f"is outside of portRange {self._ports[0]}-{self._ports[-1]}"
+        if user := self._users.get(place):
+            return f"is that of {user.partition(':')[0]}"
+        try:
+            by = self._hold(place)
+        except OSError as why:
+            return f"is taken: {why.strerror}"
+        self._held[row.key], self._users[place] = Held(place, by), row.key
+        self._tell(row, place.port, message)
+        return ""
+
+    def _search(self, row: PortRequest, spoken_for: set[Place], lost: str) -> str:
+        """Take the next free port; why there is none, if there is none. `lost` says why it is not the one from before."""
+        count, start = len(self._ports), self._ports.index(self._next[row.ipv6])
+        why = "all of them are given to Pods"
+        # last of all those that some annotation names, since its Pod may ask for it again
+        for last in (False, True):
+            for step in range(count):
+                place = Place(self._ports[(start + step) % count], row.protocol, row.ipv6)
+                if place in self._users or (place in spoken_for) != last:
+                    continue
+                message = (
+                    f"{_name(row)} is at Node port {place.port} now: the one before {lost}" if lost else ""
+                )
+                if not (no := self._try(row, place, message)):
+                    following = (start + step + 1) % count
+                    self._next[row.ipv6] = self._ports[following]
+                    return ""
+                why = f"other programs have those that no Pod has, the last one {no}"
+        return f"no port of {self._ports[0]}-{self._ports[-1]} is free ({row.protocol}, {FAMILIES[row.ipv6]}): {why}"
+
+    def _tell(self, row: PortRequest, port: int, message: str) -> None:
+        if message:
+            what = "Gave a Pod another Node port than before" if port else "Found no free Node port"
+            log.warning(what, pod=row.pod, port=row.port, protocol=row.protocol, why=message)
+        found = f"{_name(row)} is not reached at this Node: {message}" if message and not port else message
+        self._facts.put(HeldPort(row.key, port, found))
+
+    def close(self) -> None:
+        """Give all of them up."""
+        for held in self._held.values():
+            held.close()
+        self._held.clear()
+        self._users.clear()
+
+
+def _name(row: PortRequest) -> str:
+    return f"Port {row.port}/{row.protocol} ({FAMILIES[row.ipv6]})"
+
+
+def _target(row: PortRequest) -> Target:
+    return row.protocol, row.ip, row.port
+
+
+def remembered(elements: Iterable[tuple[str, str]]) -> dict[Target, Place]:
+    """What each target had, from elements of our maps such as ("tcp . 61000", "10.10.1.5 . 80")."""
+    found: dict[Target, Place] = {}
+    for value, data in elements:
+        protocol, _, node_port = value.partition(" . ")
+        ip, _, port = data.rpartition(" . ")
+        found[protocol, ip, int(port)] = Place(int(node_port), protocol, ":" in ip)
+    return found

@@ -1,0 +1,1 @@
+"""NodePortLocal: Pods of annotated Services are reached at ports of their Node."""

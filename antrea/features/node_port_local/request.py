@@ -1,0 +1,117 @@
+"""Which ports of a Pod of this Node have to be reached at the Node, and what the Pod's annotation says of them.
+
+parity: pkg/agent/nodeportlocal/k8s/npl_controller.go handleAddUpdatePod
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.apis.annotation import PORT_LOCAL, PodAnnotation
+from antrea.engine import Act
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import AgentNode
+from antrea.facts.node import ThisNode
+from antrea.features.node_port_local.mapping import PortMapping, read, text_of
+from antrea.features.node_port_local.row import (
+    FAMILIES,
+    HeldPort,
+    PortLocalPod,
+    PortLocalService,
+    PortRequest,
+    PortsDecided,
+    request_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+
+class Target(NamedTuple):
+    """A port of a Pod, in one family, that an annotated Service leads to."""
+
+    port: int
+    protocol: str
+    """tcp, udp or sctp."""
+    ipv6: bool
+    host_port: int
+    """The Node's port that the Pod has anyway; 0: none."""
+
+
+class RecordPortMessage(Act, frozen=True):
+    """Write an Event on a Pod about its ports."""
+
+    namespace: str
+    pod: str
+    uid: str
+    message: str
+    lacks: bool
+    """It has no port of the Node; else another one than before."""
+
+
+def targets(facts: Facts, pod: PortLocalPod) -> list[Target]:
+    """Each once, sorted, in the families that its Services, its Node and the Pod itself have."""
+    found: set[tuple[int, str, str]] = set()
+    labels = set(pod.labels)
+    for service in facts.by(PortLocalService, "namespace", pod.namespace):
+        if set(service.selector) <= labels:
+            for family in service.families:
+                found.update((port, protocol, family) for port, protocol in _numbers(service, pod))
+    held = {FAMILIES[is_ipv6(ip)] for ip in pod.ips}
+    held &= {FAMILIES[ipv6] for ipv6 in facts.need(ThisNode).families}
+    hosts = {(one.number, one.protocol): one.host_port for one in pod.ports if one.host_port}
+    return [
+        Target(port, protocol.lower(), family == FAMILIES[True], hosts.get((port, protocol), 0))
+        for port, protocol, family in sorted(found)
+        if family in held
+    ]
+
+
+def _numbers(service: PortLocalService, pod: PortLocalPod) -> Iterator[tuple[int, str]]:
+    """Target port and protocol of each of the Service's ports; a name is that of a port which the Pod declares."""
+    for protocol, port in service.ports:
+        if isinstance(port, int):
+            yield port, protocol
+        else:
+            yield from ((one.number, protocol) for one in pod.ports if (one.name, one.protocol) == (port, protocol))  # fmt: skip
+
+
+# units
+
+
+def port_requests(facts: Facts, pod: PortLocalPod) -> Iterator[PortRequest]:
+    """One for each target that is not the Node's port already."""
+    ips = {is_ipv6(ip): ip for ip in pod.ips}
+    for one in targets(facts, pod):
+        if not one.host_port:
+            yield PortRequest(pod.key, pod.uid, ips[one.ipv6], one.port, one.protocol, one.ipv6)
+
+
+def port_annotation(facts: Facts, pod: PortLocalPod) -> Iterator[PodAnnotation]:
+    """What the Pod's annotation has to become, if it is not so; never before all of its requests have an answer."""
+    facts.need(PortsDecided)
+    node = facts.need(AgentNode, facts.need(ThisNode).name)
+    ips = {is_ipv6(ip): ip for ip in (*node.ips, *node.external_ips)}
+    mappings = []
+    for one in targets(facts, pod):
+        port = one.host_port
+        if not port:
+            port = facts.need(HeldPort, request_key(pod.key, one.port, one.protocol, ipv6=one.ipv6)).node_port
+        if port and one.ipv6 in ips:
+            mappings.append(PortMapping(one.port, ips[one.ipv6], port, one.protocol, FAMILIES[one.ipv6]))
+    text = text_of(mappings)
+    if (pod.annotation != "") if not text else read(pod.annotation) != read(text):
+        yield PodAnnotation(pod.namespace, pod.name, pod.uid, PORT_LOCAL, text)
+
+
+def port_message(facts: Facts, request: PortRequest) -> Iterator[RecordPortMessage]:
+    """An Event about what the request did not get."""
+    held = facts.need(HeldPort, request.key)
+    if held.message:
+        namespace, _, name = request.pod.partition("/")
+        yield RecordPortMessage(
+            request.key, held, namespace=namespace, pod=name, uid=request.uid, message=held.message,
+            lacks=not held.node_port,
+        )  # fmt: skip
