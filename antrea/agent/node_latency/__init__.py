@@ -1,0 +1,1 @@
+"""Effects of NodeLatencyMonitor on a Node."""

@@ -1,0 +1,85 @@
+"""What is known of the round trips to each address: the last probe, the last answer, and whether it is too slow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antrea.apis.meta import ObjectMetadata
+from antrea.apis.stats import NodeLatencyStats, PeerNodeLatencyStats, TargetIPLatencyStats
+from antrea.outside.kube.clock import stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from antrea.features.node_latency.target import LatencyTarget
+
+IN_A_ROW: Final = 3
+"""Probes whose outcome has to agree before an Event says so: one slow answer is no news."""
+SECOND: Final = 10**9
+
+
+class Measurement(msgspec.Struct):
+    """Of one address; times are nanoseconds since the epoch, 0: never."""
+
+    sent: int = 0
+    received: int = 0
+    rtt: int = 0
+    """Nanoseconds of the last round trip."""
+    sequence: int = 0
+    token: bytes = b""
+    """What the last probe carries; none while no answer is expected."""
+    bad: int = 0
+    """Probes in a row that were above the threshold, or had no answer."""
+    good: int = 0
+    slow: bool = False
+    """An Event said so."""
+
+    def judge(self, rtt: int | None, limit: int) -> str:
+        """Count the outcome of a probe, None without an answer; what is to be told now, empty: nothing."""
+        if not limit:
+            self.bad = self.good = 0
+            self.slow = False
+            return ""
+        bad = rtt is None or rtt > limit
+        self.bad, self.good = (self.bad + 1, 0) if bad else (0, self.good + 1)
+        if bad and self.bad >= IN_A_ROW and not self.slow:
+            self.slow = True
+            return "no answer" if rtt is None else milliseconds(rtt)
+        if not bad and self.good >= IN_A_ROW and self.slow:
+            self.slow = False
+            return milliseconds(rtt or 0)
+        return ""
+
+
+def milliseconds(nanoseconds: int) -> str:
+    return f"{nanoseconds / 10**6:.3f} ms"
+
+
+def latency_stats(
+    node: str, targets: Iterable[LatencyTarget], measurements: Mapping[str, Measurement]
+) -> NodeLatencyStats:
+    """As the controller is told; an address that was never asked is left out, as upstream.
+
+    # parity: pkg/agent/monitortool/latency_store.go ConvertList
+    """
+    peers: dict[str, list[TargetIPLatencyStats]] = {}
+    for target in targets:
+        known, found = peers.setdefault(target.node, []), measurements.get(target.ip)
+        if found is not None and found.sent:
+            known.append(
+                TargetIPLatencyStats(
+                    target_ip=target.ip,
+                    last_send_time=stamp(found.sent / SECOND),
+                    last_recv_time=stamp(found.received / SECOND) if found.received else None,
+                    last_measured_rtt_nanoseconds=found.rtt,
+                )
+            )
+    return NodeLatencyStats(
+        metadata=ObjectMetadata(name=node),
+        peer_node_latency_stats=tuple(
+            PeerNodeLatencyStats(node_name=name, target_ip_latency_stats=tuple(found))
+            for name, found in sorted(peers.items())
+        ),
+    )

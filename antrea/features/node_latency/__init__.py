@@ -1,0 +1,1 @@
+"""NodeLatencyMonitor: round-trip times between Nodes."""

@@ -1,0 +1,52 @@
+"""The one NodeLatencyMonitor: how often other Nodes are asked, and what is too slow."""
+
+from __future__ import annotations
+
+from antrea.apis.annotation import LATENCY_THRESHOLD
+from antrea.apis.crd.latency import NodeLatencyMonitor
+from antrea.config.shape import seconds
+from antrea.errors import Invalid
+from antrea.facts.fact import Fact
+from antrea.features.framework.admission import Watched
+
+PATH = "/apis/crd.antrea.io/v1alpha1/nodelatencymonitors"
+NAME = "default"
+
+
+class LatencyMonitor(Fact, frozen=True):
+    """How often other Nodes are asked; the feed of NodeLatencyMonitors writes it while there is one."""
+
+    interval: float
+    """Seconds."""
+    threshold: float = 0.0
+    """Seconds above which a round-trip time is worth an Event; 0: never."""
+
+
+def latency_monitor(found: NodeLatencyMonitor) -> LatencyMonitor | None:
+    """None for one of another name. A threshold that cannot be read is none: admission refuses it."""
+    if found.metadata.name != NAME:
+        return None
+    try:
+        limit = threshold(found)
+    except Invalid:
+        limit = 0.0
+    return LatencyMonitor(float(max(found.spec.ping_interval_seconds, 1)), limit)
+
+
+def threshold(found: NodeLatencyMonitor) -> float:
+    """Of the annotation, in seconds; 0 without one. Raises Invalid."""
+    text = found.metadata.annotations.get(LATENCY_THRESHOLD, "")
+    if not text:
+        return 0.0
+    try:
+        limit = seconds(text)
+    except ValueError:
+        limit = 0.0
+    if limit <= 0:
+        raise Invalid(
+            f"metadata.annotations[{LATENCY_THRESHOLD}]", f"{text!r} is not a duration such as 5ms or 1s"
+        )
+    return limit
+
+
+WATCHED = Watched(PATH, NodeLatencyMonitor, LatencyMonitor, latency_monitor)

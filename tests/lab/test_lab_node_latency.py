@@ -1,0 +1,70 @@
+"""NodeLatencyMonitor in a cluster: `kubectl get nodelatencystats` has what each Node measured, until nobody asks for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from config_map import ConfigMap, wait_value
+
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+MONITOR = """
+apiVersion: crd.antrea.io/v1alpha1
+kind: NodeLatencyMonitor
+metadata: {name: default, annotations: {antrea.io/latency-threshold: 1ns}}
+spec: {pingIntervalSeconds: 1}
+"""
+ROW = re.compile(r"^(\S+) +(\d+) +([\d.]+(?:µs|ms|s)) +([\d.]+(?:µs|ms|s))$")
+
+
+@pytest.fixture
+def monitored(lab: Lab) -> Iterator[Lab]:
+    config = ConfigMap(lab)
+    config.change(featureGates={"NodeLatencyMonitor": True})
+    try:
+        wait_value(lab, "featureGates", {"NodeLatencyMonitor": True})
+        yield lab
+    finally:
+        lab.api.kubectl("delete", "nodelatencymonitors", "--all")
+        config.write(config.text)
+        wait_value(lab, "featureGates", {})
+
+
+def rows(lab: Lab) -> list[tuple[str, ...]]:
+    """Name of each Node, and how many others it measured."""
+    shown = lab.api.kubectl("get", "nodelatencystats", "--no-headers").splitlines()
+    return [found.groups()[:2] for line in shown if (found := ROW.match(line.strip()))]
+
+
+def answered(lab: Lab) -> list[dict[str, Any]]:
+    found = json.loads(lab.api.kubectl("get", "nodelatencystats", "-o", "json"))["items"]
+    each = (
+        one for item in found for peer in item["peerNodeLatencyStats"] for one in peer["targetIPLatencyStats"]
+    )
+    return [one for one in each if one.get("lastMeasuredRTTNanoseconds", 0) > 0 and one.get("lastRecvTime")]
+
+
+def test_each_node_measures_all_others_while_there_is_a_monitor(monitored: Lab) -> None:
+    lab, names = monitored, [machine.name for machine in monitored.topology.nodes]
+    assert rows(lab) == []
+    lab.api.apply(MONITOR)
+    wait_for(
+        "a row of each Node", lambda: rows(lab) == [(name, str(len(names) - 1)) for name in names], seconds=60
+    )
+    wait_for("all have answered", lambda: len(answered(lab)) == len(names) * (len(names) - 1), seconds=60)
+
+    def told() -> set[str]:
+        events = json.loads(lab.api.kubectl("get", "events", "-o", "json"))["items"]
+        return {one["involvedObject"]["name"] for one in events if one["reason"] == "NodeLatencyHigh"}
+
+    wait_for("an Event of each Node", lambda: told() == set(names), seconds=60)
+    lab.api.kubectl("delete", "nodelatencymonitor", "default")
+    wait_for("no row", lambda: lab.api.kubectl("get", "nodelatencystats", "--no-headers") == "", seconds=60)
