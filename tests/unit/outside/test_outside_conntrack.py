@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from antrea.outside.conntrack import destination, question
-from antrea.outside.rtnl_message import attribute
+from antrea.outside.netlink.conntrack import destination, question
+from antrea.outside.netlink.message import attribute
 
 HEAD = bytes(4)
 SEEN, ASSURED = 2, 4

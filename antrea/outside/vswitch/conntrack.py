@@ -10,17 +10,17 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.errors import Unavailable
-from antrea.outside.ovs_control import control
-from antrea.outside.ovsdb_session import RpcError
+from antrea.outside.ovsdb.session import RpcError
+from antrea.outside.vswitch.appctl import control
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from antrea.outside.ovsdb_session import Session
+    from antrea.outside.ovsdb.session import Session
 
 PATIENCE: Final = 30.0
 """Seconds for one list of all connections."""
-_LINE = re.compile(r"(\w+),orig=\(([^)]*)\)")
+_LINE = re.compile(r"(\w+),orig=\(([^)]*)\)(?:,reply=\(([^)]*)\))?")
 _NUMBERS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1, "icmpv6": 58}
 
 
@@ -34,10 +34,18 @@ class Tracked(NamedTuple):
     source_port: int
     port: int
     echo: tuple[int, int, int]
+    server: str = ""
+    """Who answers: another address than `destination` where that was translated."""
+    server_port: int = 0
+
+    @property
+    def is_translated(self) -> bool:
+        """Whether its first packet was sent on to another address or port."""
+        return self.server not in ("", self.destination) or self.server_port not in (0, self.port)
 
     @property
     def text(self) -> str:
-        """As ovs-vswitchd wants to be told which it is."""
+        """The connection as an argument of ovs-appctl."""
         v6 = "ipv6" if ":" in self.source else "nw"
         ends = (
             f"ct_{v6}_src={self.source},ct_{v6}_dst={self.destination},ct_nw_proto={_NUMBERS[self.protocol]}"
@@ -56,7 +64,7 @@ class Conntrack:
         self._directory = run_directory
 
     async def connections(self, zone: int) -> list[Tracked]:
-        """All of a zone, after the datapath has heard of every flow that has changed. Raises Unavailable."""
+        """All of a zone, after the datapath has every flow that has changed. Raises Unavailable."""
         try:
             async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
                 await ovs.call("revalidator/wait")
@@ -66,6 +74,16 @@ class Conntrack:
         except TimeoutError:
             raise Unavailable(f"connections of zone {zone} within {PATIENCE:.0f} s") from None
         return [one for line in text.splitlines() if (one := tracked(zone, line))]
+
+    async def dump(self, zone: int) -> str:
+        """All of a zone as text, with counters where the datapath has them. Raises Unavailable."""
+        try:
+            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
+                return str(await ovs.call("dpctl/dump-conntrack", "-s", f"zone={zone}"))
+        except RpcError as no:
+            raise Unavailable(f"connections of zone {zone}: {no}") from no
+        except TimeoutError:
+            raise Unavailable(f"connections of zone {zone} within {PATIENCE:.0f} s") from None
 
     async def forget(self, found: list[Tracked]) -> None:
         """Their next packets are first ones. Raises Unavailable; one that is gone by itself is no failure."""
@@ -86,11 +104,17 @@ async def _forget(ovs: Session, one: Tracked) -> None:
 
 
 def tracked(zone: int, line: str) -> Tracked | None:
-    """None for a line that tells of no connection with ports or of an echo."""
+    """None for a line that is no connection with ports and no echo, or that cannot be parsed."""
     found = _LINE.match(line)
     if found is None or found[1] not in _NUMBERS:
         return None
-    given = dict(part.partition("=")[::2] for part in found[2].split(","))
-    ports = (int(given.get("sport", 0)), int(given.get("dport", 0)))
-    echo = (int(given.get("id", 0)), int(given.get("type", 0)), int(given.get("code", 0)))
-    return Tracked(zone, found[1], given["src"], given["dst"], *ports, echo)
+    given, back = (
+        dict(part.partition("=")[::2] for part in (text or "").split(",")) for text in found.groups()[1:]
+    )
+    try:
+        ports = (int(given.get("sport", 0)), int(given.get("dport", 0)))
+        echo = (int(given.get("id", 0)), int(given.get("type", 0)), int(given.get("code", 0)))
+        server = (back.get("src", ""), int(back.get("sport", 0)))
+        return Tracked(zone, found[1], given["src"], given["dst"], *ports, echo, *server)
+    except (KeyError, ValueError):
+        return None

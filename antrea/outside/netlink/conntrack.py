@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from antrea.errors import Unavailable
-from antrea.outside.rtnl_message import ASK_ALL, Request, attribute, attributes, number, replies
+from antrea.outside.netlink.message import ASK_ALL, Request, attribute, attributes, number, replies
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -1,0 +1,1 @@
+"""The part of the agent that exports records of connections."""

@@ -1,0 +1,156 @@
+"""One collector: finds it, sends it what is due, and tries again when it is away; what waits meanwhile stays in the stores."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from antrea.errors import AntreaError, Unavailable
+from antrea.facts.service import Service
+from antrea.ipfix.message import MessageWriter, domain_of
+from antrea.outside.ipfix.exporter import CollectorSession
+from antrea.outside.kube.config_map import ConfigMap
+from antrea.outside.log import klog
+from antrea.outside.tls.client_context import client_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.apis.flow import FlowRecord
+    from antrea.config.shape import Collector
+    from antrea.engine import Facts
+    from antrea.outside.kube.client import Kube
+
+log = klog.logger(__name__)
+
+TICK: Final = 1.0
+"""Seconds between looks at what is due."""
+MOST: Final = 500
+"""Records that are sent before others have their turn."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between tries to connect."""
+NAMESPACE: Final = "flow-aggregator"
+AUTHORITY: Final = "flow-aggregator-ca"
+"""ConfigMap with the authority of the aggregator's certificate, as ca.crt."""
+IDENTITY: Final = "flow-aggregator-client-tls"
+"""Secret with the certificate by which agents are known, as tls.crt and tls.key."""
+SERVER_NAME: Final = "flow-aggregator.flow-aggregator.svc"
+
+
+class TlsSecret(msgspec.Struct):
+    """The part of a Secret that is read."""
+
+    data: dict[str, bytes] = {}
+
+
+class Destination:
+    """The collector of the configuration."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        kube: Kube,
+        collector: Collector,
+        node: str,
+        due: Callable[[float, int], list[FlowRecord]],
+    ) -> None:
+        """`node` names the exporter, `due` gives at most so many records that are due at a monotonic time."""
+        self._facts, self._kube, self._collector, self._node, self._due = facts, kube, collector, node, due
+        self._session: CollectorSession | None = None
+        self._unsent: list[FlowRecord] = []
+        self.trouble = "not connected yet"
+        """Why nothing is exported now; empty: it is."""
+        self.exported = 0
+        self.connections = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause = FIRST_PAUSE
+        try:
+            while True:
+                try:
+                    await self._connected()
+                    await self._export()
+                    wait, pause = TICK, FIRST_PAUSE
+                except AntreaError as why:
+                    self._failed(str(why))
+                    await self._close()
+                    wait, pause = pause, min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(wait)
+        finally:
+            await self._close()
+
+    def _failed(self, why: str) -> None:
+        if why != self.trouble:
+            log.warning("Failed to export records of connections", collector=self._collector.host, err=why)
+        self.trouble = why
+
+    async def _connected(self) -> None:
+        if self._session is not None:
+            return
+        session = CollectorSession(MessageWriter(domain_of(self._node)))
+        _, port, protocol = self._collector
+        tls = await self._tls() if protocol == "tls" else None
+        await session.open(self._host(), port, protocol, tls, SERVER_NAME if tls else "")
+        self._session, self.trouble = session, ""
+        self.connections += 1
+        log.info("Connected to the flow collector", host=self._collector.host, port=port, protocol=protocol)
+
+    def _host(self) -> str:
+        host = self._collector.host
+        if "/" not in host:
+            return host
+        service = self._facts.get(Service, host)
+        if service is None or not service.cluster_ips:
+            raise Unavailable(f"ClusterIP of Service {host}, which flowExporter.flowCollectorAddr names")
+        return service.cluster_ips[0]
+
+    async def _tls(self) -> ssl.SSLContext:
+        """As the aggregator's authority and the certificate of agents are now. Raises Unavailable, Refused."""
+        where = f"/api/v1/namespaces/{NAMESPACE}"
+        authority = await self._kube.get(f"{where}/configmaps/{AUTHORITY}", ConfigMap)
+        identity = await self._kube.get(f"{where}/secrets/{IDENTITY}", TlsSecret)
+        pem = authority.data.get("ca.crt", "") if authority else ""
+        if not pem:
+            raise Unavailable(
+                f"ca.crt of ConfigMap {NAMESPACE}/{AUTHORITY}, which the flow aggregator writes"
+            )
+        pair = identity.data if identity else {}
+        if not pair.get("tls.crt") or not pair.get("tls.key"):
+            raise Unavailable(f"tls.crt and tls.key of Secret {NAMESPACE}/{IDENTITY}")
+        return await asyncio.to_thread(_context, pem, pair)
+
+    async def _export(self) -> None:
+        while records := self._unsent or self._due(time.monotonic(), MOST):
+            self._unsent = records
+            if self._session is None:
+                return
+            self.exported += await self._session.export(records)
+            self._unsent = []
+
+    async def _close(self) -> None:
+        if self._session:
+            await self._session.close()
+        self._session = None
+
+
+def _context(authority: str, pair: dict[str, Any]) -> ssl.SSLContext:
+    try:
+        context = client_context(cadata=authority)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # the library reads a certificate of a client from files alone
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder, name) for name in ("tls.crt", "tls.key")]
+            for file in files:
+                file.touch(mode=0o600)
+                file.write_bytes(pair[file.name])
+            context.load_cert_chain(files[0], files[1])
+    except (ssl.SSLError, ValueError, OSError) as why:
+        raise Unavailable(f"certificates of {NAMESPACE}/{AUTHORITY} and {IDENTITY}: {why}") from why
+    return context

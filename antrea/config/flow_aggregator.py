@@ -1,0 +1,99 @@
+"""flow-aggregator.conf: the keys of upstream that have an effect here; others are named at start as unknown.
+
+Source: upstream pkg/config/flowaggregator/config.go, build/charts/flow-aggregator/conf/flow-aggregator.conf.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from antrea.config.agent_sections import Section
+from antrea.config.shape import Count, Duration, Port
+from antrea.facts.fact import Fact
+
+RuleAction = Literal["None", "Allow", "Drop", "Reject"]
+
+
+class AggregatorApi(Section, frozen=True):
+    """The keys under `apiServer`."""
+
+    api_port: Port = 10348
+    """Port of the aggregator's API, for antctl and kubelet's probes."""
+
+
+class FlowCollector(Section, frozen=True):
+    """The keys under `flowCollector`."""
+
+    enable: bool = False
+    """Send joined records to an IPFIX collector."""
+    address: str = ""
+    """host:port[:tcp|udp] of the collector; port 4739 and tcp unless given."""
+    observation_domain_id: Annotated[int, msgspec.Meta(ge=0, le=4294967295)] = msgspec.field(
+        default=0, name="observationDomainID"
+    )
+    """Observation domain of the messages; 0: made of clusterID."""
+    template_refresh_timeout: Duration = "600s"
+    """Between templates over UDP."""
+
+
+class LogFilter(Section, frozen=True):
+    """Records that are written: those that both lists take; an empty one takes all."""
+
+    ingress_network_policy_rule_actions: tuple[RuleAction, ...] = ()
+    """What the rule of the destination Pod did."""
+    egress_network_policy_rule_actions: tuple[RuleAction, ...] = ()
+    """What the rule of the source Pod did."""
+
+
+class FlowLogger(Section, frozen=True):
+    """The keys under `flowLogger`."""
+
+    enable: bool = False
+    """Write joined records to a file."""
+    path: str = "/tmp/antrea-flows.log"  # noqa: S108 (upstream's default)
+    """The file."""
+    max_size: Count = 100
+    """Megabytes after which it is put aside."""
+    max_backups: Count = 3
+    """How many of those that were put aside are kept; 0: all."""
+    max_age: Count = 0
+    """Days that those that were put aside are kept; 0: for ever."""
+    compress: bool = True
+    """Compress those that were put aside."""
+    record_format: Literal["CSV"] = "CSV"
+    """How a record is written."""
+    filters: tuple[LogFilter, ...] = ()
+    """A record is written if one of these takes it; none: all records are."""
+    pretty_print: bool = True
+    """Write names of protocols, actions and policy types in place of numbers."""
+
+
+class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
+    """The keys of flow-aggregator.conf, with defaults filled in."""
+
+    file: ClassVar[str] = "flow-aggregator.conf"
+    renamed: ClassVar[dict[str, str]] = {}
+    fixed: ClassVar[tuple[str, ...]] = ()
+
+    mode: Literal["Aggregate"] = "Aggregate"
+    """Join the records of both Nodes of a connection."""
+    active_flow_record_timeout: Duration = "60s"
+    """Between two joined records of a connection that goes on; at least 1s."""
+    inactive_flow_record_timeout: Duration = "90s"
+    """A connection is forgotten this long after its last record; at least 1s."""
+    aggregator_transport_protocol: Literal["tcp", "udp", "none"] = "tcp"
+    """By which agents send records; none: no records are taken."""
+    collector_port: Port = 4739
+    """Our own key: port at which records are taken."""
+    api_server: AggregatorApi = AggregatorApi()
+    """The aggregator's API."""
+    flow_collector: FlowCollector = FlowCollector()
+    """Joined records to an IPFIX collector."""
+    flow_logger: FlowLogger = FlowLogger()
+    """Joined records to a file."""
+    record_buffer_size: Annotated[int, msgspec.Meta(ge=1, extra={"unset": (0,)})] = 8192
+    """Records that wait for one destination; of more, the oldest are dropped and counted."""
+    cluster_id: str = msgspec.field(default="", name="clusterID")
+    """Name of this cluster in records."""

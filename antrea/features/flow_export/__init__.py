@@ -1,0 +1,1 @@
+"""Records of connections: who talks to whom, by which policies, and how much."""

@@ -1,0 +1,228 @@
+"""A connection that is exported, and the store that knows which one is due.
+
+A record is due after the active timeout while a connection has traffic, after the idle timeout when it has none, and at its end.
+parity: pkg/agent/flowexporter/connections, pkg/agent/flowexporter/priorityqueue
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antrea.apis.flow import FlowEndReason, FlowRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from antrea.openflow.tracked_connection import TrackedConnection
+
+ENDED: Final = ("TIME_WAIT", "CLOSE")
+"""States of TCP in which nothing more is to come."""
+SLICE: Final = 200
+"""Connections that are taken in before others have their turn."""
+MOST_DENIED: Final = 16384
+"""Denied connections at a time: whoever scans ports makes as many as it likes."""
+
+
+class Connection:
+    """One connection; `record` has who it is of, and what was exported last."""
+
+    __slots__ = (
+        "active_at", "changed", "counts", "ended", "exported", "idle_at", "is_new", "queued", "record", "seen", "state",
+    )  # fmt: skip
+
+    def __init__(self, record: FlowRecord, now: float, wall: float) -> None:
+        """`now` is a monotonic time, `wall` the same one in seconds of the epoch."""
+        self.record = record
+        self.counts = (0, 0, 0, 0)
+        """Packets and bytes, of both directions."""
+        self.state = ""
+        self.seen = wall
+        """When there was something of it last, in seconds of the epoch."""
+        self.exported = now
+        """When it was exported last, or found."""
+        self.changed = True
+        """Whether anything was counted, or its state became another, since it was exported."""
+        self.ended = self.queued = False
+        self.is_new = True
+        self.active_at = self.idle_at = 0.0
+
+    def written(self) -> FlowRecord:
+        """The record that is due now; what it counts from now on is of the next one."""
+        record = self.record
+        packets, octets, back, back_octets = self.counts
+        reason = FlowEndReason.ACTIVE_TIMEOUT if self.changed else FlowEndReason.IDLE_TIMEOUT
+        made = msgspec.structs.replace(
+            record,
+            flow_end_seconds=int(self.seen),
+            flow_end_reason=int(FlowEndReason.END_OF_FLOW if self.ended else reason),
+            packet_total_count=packets,
+            octet_total_count=octets,
+            packet_delta_count=max(packets - record.packet_total_count, 0),
+            octet_delta_count=max(octets - record.octet_total_count, 0),
+            reverse_packet_total_count=back,
+            reverse_octet_total_count=back_octets,
+            reverse_packet_delta_count=max(back - record.reverse_packet_total_count, 0),
+            reverse_octet_delta_count=max(back_octets - record.reverse_octet_total_count, 0),
+            tcp_state=self.state,
+        )
+        self.record, self.is_new = made, False
+        return made
+
+
+class _Queue:
+    """Connections by the time at which a record of theirs is due."""
+
+    def __init__(self, active: float, idle: float) -> None:
+        self._active, self._idle = active, idle
+        self._heap: list[tuple[float, int, Connection]] = []
+        self._order = count()
+
+    def put(self, one: Connection, now: float, *, at_once: bool = False) -> None:
+        """Queue it, or let it wait for the idle timeout anew."""
+        one.idle_at = now if at_once else now + self._idle
+        if one.queued and not at_once:
+            return  # found too early, it is put back
+        if not one.queued:
+            one.active_at = now + self._active
+        one.queued = True
+        self._push(one, min(one.active_at, one.idle_at))
+
+    def again(self, one: Connection, now: float) -> None:
+        """After it was exported, while it has traffic."""
+        one.active_at, one.queued = now + self._active, True
+        self._push(one, min(one.active_at, max(one.idle_at, now)))
+
+    def due(self, now: float, most: int) -> list[Connection]:
+        """Take out those that are due."""
+        found: list[Connection] = []
+        while self._heap and self._heap[0][0] <= now and len(found) < most:
+            _, _, one = heapq.heappop(self._heap)
+            if not one.queued:
+                continue
+            at = min(one.active_at, one.idle_at)
+            if at > now:
+                self._push(one, at)
+                continue
+            one.queued = False
+            found.append(one)
+        return found
+
+    def _push(self, one: Connection, at: float) -> None:
+        heapq.heappush(self._heap, (at, next(self._order), one))
+
+
+class ConnectionStore:
+    """What connection tracking has, of this Node's Pods."""
+
+    def __init__(self, active: float, idle: float, stale: float) -> None:
+        self._queue = _Queue(active, idle)
+        self._stale = stale
+        self._found: dict[Hashable, Connection | None] = {}
+
+    def __len__(self) -> int:
+        return sum(1 for one in self._found.values() if one is not None)
+
+    def update(
+        self,
+        dump: Iterable[TrackedConnection],
+        now: float,
+        wall: float,
+        record_of: Callable[[TrackedConnection], FlowRecord | None],
+    ) -> Iterator[None]:
+        """Take in everything that there is, in slices; what is not there any more has ended."""
+        known, seen = self._found, set[Hashable]()
+        for entry in dump:
+            key: Hashable = (entry.key, entry.start)
+            seen.add(key)
+            if len(seen) % SLICE == 0:
+                yield
+            one = known.get(key)
+            begins_anew = one is not None and one.ended and entry.state not in ENDED
+            if key not in known or begins_anew:
+                record = record_of(entry)
+                one = known[key] = Connection(record, now, wall) if record else None
+            if one is not None and not one.ended:
+                self._take(one, entry, now, wall)
+        for gone in known.keys() - seen:
+            self._lost(gone, now)
+
+    def _take(self, one: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
+        counts = (entry.packets, entry.octets, entry.reply_packets, entry.reply_octets)
+        one.seen = wall
+        if counts == one.counts and entry.state == one.state and not one.is_new:
+            return
+        one.counts, one.state, one.changed = counts, entry.state, True
+        if entry.state in ENDED:
+            one.ended = True
+        self._queue.put(one, now)
+
+    def _lost(self, key: Hashable, now: float) -> None:
+        one = self._found[key]
+        if one is None or (one.ended and not one.queued) or now - one.exported >= self._stale:
+            del self._found[key]
+            if one is not None:
+                one.queued = False
+        elif not one.ended:
+            one.ended = True
+            self._queue.put(one, now, at_once=True)
+
+    def due(self, now: float, most: int) -> list[FlowRecord]:
+        """Records that are to be exported now."""
+        records = []
+        for one in self._queue.due(now, most):
+            records.append(one.written())
+            one.exported = now
+            active, one.changed = one.changed and not one.ended, False
+            if active:
+                self._queue.again(one, now)
+        return records
+
+
+class DeniedStore:
+    """Connections that policies deny: each of their packets is sent to the agent."""
+
+    def __init__(self, active: float, idle: float, most: int = MOST_DENIED) -> None:
+        self._queue = _Queue(active, idle)
+        self._most = most
+        self._found: dict[Hashable, Connection] = {}
+        self.lost = 0
+        """Packets of connections for which there was no room."""
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(
+        self, key: Hashable, octets: int, now: float, wall: float, record: Callable[[], FlowRecord | None]
+    ) -> None:
+        """Count a packet of a connection, whose record is made if it is a new one."""
+        one = self._found.get(key)
+        if one is None:
+            if len(self._found) >= self._most:
+                self.lost += 1
+                return
+            made = record()
+            if made is None:
+                return
+            one = self._found[key] = Connection(made, now, wall)
+        packets, before, *_ = one.counts
+        one.counts, one.seen, one.changed = (packets + 1, before + octets, 0, 0), wall, True
+        self._queue.put(one, now)
+
+    def due(self, now: float, most: int) -> list[FlowRecord]:
+        """Records that are to be exported now; a connection without a packet since the last one is forgotten."""
+        records, quiet = [], False
+        for one in self._queue.due(now, most):
+            records.append(one.written())
+            if one.changed:
+                one.changed = False
+                self._queue.again(one, now)
+            else:
+                one.ended = quiet = True
+        if quiet:
+            self._found = {key: one for key, one in self._found.items() if not one.ended}
+        return records

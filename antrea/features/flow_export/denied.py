@@ -1,0 +1,69 @@
+"""The record of a connection that a policy denies, made of a packet of it.
+
+parity: pkg/agent/controller/networkpolicy/packetin.go storeDenyConnection
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from antrea.apis.flow import FlowRecord, RuleAction
+from antrea.features.flow_export.metadata import add_allowed, add_isolation, add_rule, add_service, named
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.priority import OUT
+from antrea.openflow.fields import (
+    AP_CONJ_ID,
+    AP_DENY,
+    AP_DISPOSITION,
+    DISPOSITION_REJ_REG_MARK,
+    PACKET_IN_TABLE,
+    SERVICE,
+)
+from antrea.openflow.packet_in import CT_IPV6_DST, CT_LABEL, CT_MARK, CT_NW_DST, CT_TP_DST
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.flow_export.metadata import PodNetworks
+    from antrea.openflow.packet import Packet
+    from antrea.openflow.packet_in import PacketIn
+
+
+def connection_key(read: Packet) -> tuple[int, str, int, str, int]:
+    """What the packets of one connection have in common."""
+    source, destination = read.ports or (0, 0)
+    return read.protocol, read.source, source, read.destination, destination
+
+
+def denied_record(
+    facts: Facts, networks: PodNetworks, found: PacketIn, read: Packet, now: float
+) -> FlowRecord | None:
+    """None if it is not exported: neither end is a Pod of this Node, or the rule is gone meanwhile."""
+    protocol, source, source_port, destination, port = connection_key(read)
+    record = FlowRecord(
+        source_ip=source, destination_ip=destination, source_transport_port=source_port,
+        destination_transport_port=port, protocol_identifier=protocol, flow_start_seconds=int(now),
+    )  # fmt: skip
+    if not named(facts, networks, record):
+        return None
+    if _number(found, CT_MARK) & SERVICE.mask:
+        asked = found.fields.get(CT_IPV6_DST if read.ipv6 else CT_NW_DST, b"")
+        if len(asked) in (4, 16):
+            add_service(facts, record, str(ip_address(asked)), _number(found, CT_TP_DST))
+    add_allowed(facts, record, _number(found, CT_LABEL))
+    realised, number = facts.get(RealisedPipeline), found.value(PACKET_IN_TABLE)
+    if realised is None or number >= len(realised.pipeline.tables):
+        return None
+    table = realised.pipeline.tables[number].name
+    egress = table in (OUT.antrea.name, OUT.rule.name, OUT.default.name)
+    rejected = found.value(AP_DISPOSITION) == DISPOSITION_REJ_REG_MARK.value
+    if found.value(AP_DENY):
+        action = RuleAction.REJECT if rejected else RuleAction.DROP
+        add_rule(facts, record, found.value(AP_CONJ_ID), action, egress=egress)
+    else:
+        add_isolation(record, egress=egress)
+    return record
+
+
+def _number(found: PacketIn, field: int) -> int:
+    return int.from_bytes(found.fields.get(field, b""))

@@ -1,0 +1,182 @@
+"""Whose a connection is: Pods of its ends, its Service, the rules that decided, its Egress, and which way it goes.
+
+parity: pkg/agent/flowexporter/connections/connections.go, pkg/agent/flowexporter/destination.go findFlowType, fillEgressInfo
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Final
+
+from antrea.apis.flow import POLICY_TYPES, FlowRecord, FlowType, RuleAction
+from antrea.facts.egress import EgressOwner
+from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.ovs import PodInterface
+from antrea.facts.service import Service
+from antrea.features.egress.multi_address import egresses_of
+from antrea.features.network_policy.agent.conjunction import ConjunctionId
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.rule import StatedRule
+from antrea.host.pod_cidr import gateway_ip
+from antrea.openflow.fields import (
+    CONN_SOURCE_CT_MARK,
+    EGRESS_RULE_CT_LABEL,
+    INGRESS_RULE_CT_LABEL,
+    SERVICE,
+)
+from antrea.openflow.tracked_connection import start_seconds
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.openflow.tracked_connection import TrackedConnection
+
+_PROTOCOLS: Final = {6: "TCP", 17: "UDP", 132: "SCTP"}
+
+
+class PodNetworks:
+    """The Pod CIDRs of all Nodes, as they are when it is made."""
+
+    def __init__(self, facts: Facts) -> None:
+        node = facts.get(ThisNode)
+        cidrs = [
+            *(node.pod_cidrs if node else ()),
+            *(cidr for peer in facts.all(PeerNode) for cidr in peer.pod_cidrs),
+        ]
+        self._networks: dict[tuple[int, int], set[int]] = {}
+        for cidr in cidrs:
+            net = ip_network(cidr)
+            shift = net.max_prefixlen - net.prefixlen
+            self._networks.setdefault((net.version, shift), set()).add(int(net.network_address) >> shift)
+        self._gateways = {gateway_ip(cidr) for cidr in cidrs}
+
+    def is_gateway(self, ip: str) -> bool:
+        """Whether it is a Node's gateway of Pods."""
+        return ip in self._gateways
+
+    def has(self, ip: str) -> bool:
+        """Whether it is in one of the CIDRs."""
+        found = ip_address(ip)
+        return any(
+            version == found.version and int(found) >> shift in networks
+            for (version, shift), networks in self._networks.items()
+        )
+
+
+def flow_type(networks: PodNetworks, record: FlowRecord) -> FlowType | None:
+    """Which way a connection goes; None: it is not exported, as neither end is a Pod."""
+    source, destination = record.source_ip, record.destination_ip
+    if networks.is_gateway(destination):
+        return None
+    if networks.is_gateway(source):
+        return FlowType.INTER_NODE if record.destination_pod_name else None
+    if not networks.has(source):
+        return FlowType.FROM_EXTERNAL if networks.has(destination) else None
+    if not networks.has(destination):
+        # at the Node of its Egress IP the Pod is not known: the Pod's own Node exports it
+        return FlowType.TO_EXTERNAL if record.source_pod_name else None
+    both = record.source_pod_name and record.destination_pod_name
+    return FlowType.INTRA_NODE if both else FlowType.INTER_NODE
+
+
+def tracked_record(
+    facts: Facts, networks: PodNetworks, found: TrackedConnection, now: float
+) -> FlowRecord | None:
+    """Of a connection that policies let pass; None if it is not exported."""
+    if not found.mark & CONN_SOURCE_CT_MARK.mask:
+        return None  # denied by a rule that came after one that remembered it
+    protocol, source, source_port, destination, port, _ = found.key
+    record = FlowRecord(
+        source_ip=source, destination_ip=destination, source_transport_port=source_port,
+        destination_transport_port=port, protocol_identifier=protocol,
+        flow_start_seconds=start_seconds(found.start) or int(now),
+    )  # fmt: skip
+    if not named(facts, networks, record):
+        return None
+    if (found.source_seen, found.source_port_seen) != (source, source_port):
+        record.proxy_snat_ip, record.proxy_snat_port = found.source_seen, found.source_port_seen
+    if found.mark & SERVICE.mask:
+        add_service(facts, record, found.destination, found.port)
+    add_allowed(facts, record, found.label)
+    return record
+
+
+def named(facts: Facts, networks: PodNetworks, record: FlowRecord) -> bool:
+    """Add Pods of this Node, type and Egress; False if it is not exported."""
+    node = facts.get(ThisNode)
+    name = node.name if node else ""
+    for pod in facts.by(PodInterface, "ip", record.source_ip)[:1]:
+        record.source_pod_namespace, record.source_pod_name = pod.pod_namespace, pod.pod_name
+        record.source_node_name = name
+    for pod in facts.by(PodInterface, "ip", record.destination_ip)[:1]:
+        record.destination_pod_namespace, record.destination_pod_name = pod.pod_namespace, pod.pod_name
+        record.destination_node_name = name
+    if not record.source_pod_name and not record.destination_pod_name:
+        return False
+    kind = flow_type(networks, record)
+    if kind is None:
+        return False
+    record.flow_type = int(kind)
+    if kind is FlowType.TO_EXTERNAL:
+        _add_egress(facts, record)
+    return True
+
+
+def _add_egress(facts: Facts, record: FlowRecord) -> None:
+    ipv6, to = record.is_ipv6, ip_address(record.destination_ip)
+    for version6, egress in egresses_of(facts, f"{record.source_pod_namespace}/{record.source_pod_name}"):
+        if version6 != ipv6 or any(to in ip_network(cidr) for cidr in egress.excepts):
+            continue
+        if egress.cidrs and not any(to in ip_network(cidr) for cidr in egress.cidrs):
+            continue
+        owner = facts.get(EgressOwner, egress.key)
+        record.egress_name, record.egress_ip = egress.name, egress.ip
+        record.egress_node_name = owner.node if owner and owner.node else egress.node
+
+
+def add_service(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
+    """Add the Service whose address the client has sent to, by its ClusterIP."""
+    protocol = _PROTOCOLS.get(record.protocol_identifier, "")
+    for service in facts.by(Service, "cluster_ip", ip):
+        names = dict(zip(service.ports, service.port_names, strict=False))
+        if (protocol, port) in names:
+            record.destination_service_port_name = f"{service.key}:{names[protocol, port]}"
+            record.destination_service_port = port
+            record.destination_cluster_ip = record.destination_service_ip = ip
+
+
+def add_allowed(facts: Facts, record: FlowRecord, label: int) -> None:
+    """Add the rules that a connection remembers to be let pass by."""
+    for egress, field in ((True, EGRESS_RULE_CT_LABEL), (False, INGRESS_RULE_CT_LABEL)):
+        if number := (label & field.mask) >> field.lo:
+            add_rule(facts, record, number, RuleAction.ALLOW, egress=egress)
+
+
+def add_rule(facts: Facts, record: FlowRecord, number: int, action: RuleAction, *, egress: bool) -> None:
+    """Add the policy and the rule of a conjunction's number, and what it did; of several policies that state it the first by name."""
+    known = facts.get(ConjunctionId, str(number))
+    stated = sorted(facts.by(StatedRule, "rule", known.rule), key=lambda one: one.key) if known else ()
+    for one in stated:
+        policy = facts.get(SentPolicy, one.policy)
+        if policy is None or policy.found.source_ref is None:
+            continue
+        source, rule = policy.found.source_ref, policy.found.rules[one.number].name
+        kind = POLICY_TYPES.get(source.type, 0)
+        _set_policy(record, source.name, source.namespace, kind, rule, action, egress=egress)
+        return
+
+
+def add_isolation(record: FlowRecord, *, egress: bool) -> None:
+    """Say that no rule of Kubernetes' policies allows it: no policy alone denies it."""
+    kind = POLICY_TYPES["K8sNetworkPolicy"]
+    _set_policy(record, "", "", kind, "", RuleAction.DROP, egress=egress)
+
+
+def _set_policy(
+    record: FlowRecord, name: str, namespace: str, kind: int, rule: str, action: RuleAction, *, egress: bool
+) -> None:
+    way = "egress" if egress else "ingress"
+    setattr(record, f"{way}_network_policy_name", name)
+    setattr(record, f"{way}_network_policy_namespace", namespace)
+    setattr(record, f"{way}_network_policy_type", kind)
+    setattr(record, f"{way}_network_policy_rule_name", rule)
+    setattr(record, f"{way}_network_policy_rule_action", int(action))

@@ -1,0 +1,277 @@
+"""Joins the two records that the Nodes of a connection make of it, and says when the joined one is due.
+
+parity: pkg/flowaggregator/intermediate/aggregate.go
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antrea.apis.flow import FlowEndReason, FlowRecord, FlowType, RuleAction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_FLOWS: Final = 200_000
+"""Connections at a time; records of more are dropped."""
+MOST_TRIES: Final = 2
+"""Active timeouts for which the other Node's record is awaited."""
+_COUNTS: Final = ("packet_total_count", "packet_delta_count", "octet_total_count", "octet_delta_count")
+_BOTH: Final = (*_COUNTS, *(f"reverse_{name}" for name in _COUNTS))
+_SIDES: Final = ("from_source_node", "from_destination_node")
+_RATES: Final = (
+    "throughput", "reverse_throughput", *(f"{way}throughput_{side}" for way in ("", "reverse_") for side in _SIDES),
+)  # fmt: skip
+_DELTAS: Final = tuple(
+    f"{name}{side}" for name in _BOTH if "delta" in name for side in ("", *(f"_{one}" for one in _SIDES))
+)
+_JOINED: Final = (
+    "source_pod_name", "source_pod_namespace", "source_node_name",
+    "destination_pod_name", "destination_pod_namespace", "destination_node_name",
+    "destination_service_port", "destination_service_port_name", "destination_cluster_ip", "destination_service_ip",
+    "ingress_network_policy_name", "ingress_network_policy_namespace", "ingress_network_policy_type",
+    "ingress_network_policy_rule_name", "ingress_network_policy_rule_action",
+    "egress_network_policy_name", "egress_network_policy_namespace", "egress_network_policy_type",
+    "egress_network_policy_rule_name", "egress_network_policy_rule_action",
+    "egress_name", "egress_ip", "egress_node_name",
+)  # fmt: skip
+"""Fields that only one of both Nodes has."""
+Key = tuple[int, str, int, str, int]
+
+
+class JoinedFlow:
+    """A connection, and when its record is due."""
+
+    __slots__ = (
+        "active_at",
+        "gone",
+        "inactive_at",
+        "is_complete",
+        "key",
+        "news",
+        "queued",
+        "record",
+        "tries",
+    )
+
+    def __init__(self, key: Key, record: FlowRecord) -> None:
+        self.key, self.record = key, record
+        self.is_complete = self.gone = False
+        self.news = True
+        """Whether a record has come since it was exported."""
+        self.tries = 0
+        self.active_at = self.inactive_at = 0.0
+        self.queued = math.inf
+        """For when it is queued."""
+
+
+def is_ingress_half(record: FlowRecord) -> bool:
+    """Whether it is of the Node by which a connection from outside came to a Pod of another Node."""
+    external = record.flow_type == FlowType.FROM_EXTERNAL
+    return external and not record.destination_pod_name and bool(record.proxy_snat_ip)
+
+
+def is_from_source(record: FlowRecord) -> bool:
+    """Whether the Node of the source made it."""
+    return is_ingress_half(record) or bool(record.source_pod_name and not record.destination_pod_name)
+
+
+def needs_both(record: FlowRecord) -> bool:
+    """Whether the other Node makes a record, too: not of what the source's Node denied, nor of what was rejected."""
+    denied = (RuleAction.DROP, RuleAction.REJECT)
+    if record.egress_network_policy_rule_action in denied:
+        return False
+    if record.ingress_network_policy_rule_action == RuleAction.REJECT:
+        return False
+    return record.flow_type == FlowType.INTER_NODE or is_ingress_half(record)
+
+
+def key_of(record: FlowRecord) -> Key:
+    """What both Nodes' records have in common."""
+    source, port = record.source_ip, record.source_transport_port
+    if is_ingress_half(record):
+        source, port = record.proxy_snat_ip, record.proxy_snat_port
+    return (
+        record.protocol_identifier,
+        source,
+        port,
+        record.destination_ip,
+        record.destination_transport_port,
+    )
+
+
+class Aggregation:
+    """All connections; times in seconds of the monotonic clock."""
+
+    def __init__(self, active: float, inactive: float, most: int = MOST_FLOWS) -> None:
+        self._active, self._inactive, self._most = max(active, 1.0), max(inactive, 1.0), most
+        self._flows: dict[Key, JoinedFlow] = {}
+        self._heap: list[tuple[float, int, JoinedFlow]] = []
+        self._order = count()
+        self.dropped = 0
+        """Records that nobody sees: there was no room, or the other Node's never came."""
+
+    def __len__(self) -> int:
+        return len(self._flows)
+
+    def records(self) -> Iterator[FlowRecord]:
+        """What is known of each connection."""
+        return (one.record for one in self._flows.values())
+
+    def add(self, record: FlowRecord, now: float) -> None:
+        """Take in a Node's record."""
+        key = key_of(record)
+        one = self._flows.get(key)
+        if one is None:
+            if len(self._flows) >= self._most:
+                self.dropped += 1
+                return
+            one = self._flows[key] = JoinedFlow(key, begun(record))
+            one.is_complete = not needs_both(record)
+            one.active_at = now if one.is_complete else now + self._active
+        else:
+            self._update(one, record, now)
+        one.inactive_at = now + self._inactive
+        self._push(one)
+
+    def _update(self, one: JoinedFlow, record: FlowRecord, now: float) -> None:
+        sides: tuple[str, ...] = _SIDES
+        if needs_both(record):
+            if not one.is_complete and is_from_source(record) != is_from_source(one.record):
+                join(one.record, record)
+                one.is_complete = True
+                one.active_at = now
+            sides = _SIDES[:1] if is_from_source(record) else _SIDES[1:]
+        elif not one.is_complete:
+            # what one Node alone has to tell, such as a denial after records of what was let pass
+            join(one.record, record)
+            one.is_complete = True
+            one.active_at = now
+        add_counts(one.record, record, sides)
+        one.news = True
+
+    def _push(self, one: JoinedFlow) -> None:
+        """Queue it, unless it is queued for an earlier time: then it is looked at, and queued again."""
+        at = min(one.active_at, one.inactive_at)
+        if at < one.queued:
+            one.queued = at
+            heapq.heappush(self._heap, (at, next(self._order), one))
+
+    def due(self, now: float, most: int) -> list[FlowRecord]:
+        """Joined records that are to be exported now."""
+        found: list[FlowRecord] = []
+        while self._heap and self._heap[0][0] <= now and len(found) < most:
+            at, _, one = heapq.heappop(self._heap)
+            if one.gone or at != one.queued:
+                continue  # it was queued for an earlier time
+            one.queued = math.inf
+            if min(one.active_at, one.inactive_at) > now:
+                self._push(one)
+                continue
+            if not one.is_complete:
+                self._wait(one, now)
+                continue
+            if one.news:
+                found.append(msgspec.structs.replace(one.record))
+                reset_deltas(one.record)
+                one.news = False
+            if one.inactive_at <= now:
+                self._forget(one)
+            else:
+                one.active_at = now + self._active
+                self._push(one)
+        return found
+
+    def _wait(self, one: JoinedFlow, now: float) -> None:
+        one.tries += 1
+        if one.tries > MOST_TRIES or one.inactive_at <= now:
+            self.dropped += 1
+            self._forget(one)
+            return
+        one.active_at = now + self._active
+        self._push(one)
+
+    def _forget(self, one: JoinedFlow) -> None:
+        one.gone = True
+        del self._flows[one.key]
+
+
+def begun(record: FlowRecord) -> FlowRecord:
+    """The first record of a connection, with what is added to it."""
+    made = msgspec.structs.replace(record)
+    sides: tuple[str, ...] = _SIDES
+    if needs_both(record):
+        sides = _SIDES[:1] if is_from_source(record) else _SIDES[1:]
+    seconds = record.flow_end_seconds - record.flow_start_seconds
+    for side in sides:
+        setattr(made, f"flow_end_seconds_{side}", record.flow_end_seconds)
+        for name in _BOTH:
+            setattr(made, f"{name}_{side}", getattr(record, name))
+    _set_rates(made, sides, record.octet_total_count, record.reverse_octet_total_count, seconds, newest=True)
+    return made
+
+
+def join(into: FlowRecord, other: FlowRecord) -> None:
+    """Fill in what only the other Node has to say."""
+    for name in _JOINED:
+        if value := getattr(other, name):
+            setattr(into, name, value)
+    if is_ingress_half(other):
+        into.source_ip, into.source_transport_port = other.source_ip, other.source_transport_port
+        into.proxy_snat_ip, into.proxy_snat_port = other.proxy_snat_ip, other.proxy_snat_port
+        into.flow_type = int(FlowType.FROM_EXTERNAL)
+
+
+def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> None:
+    """Take over times, state and counters of a Node's newer record; an older one than its last changes nothing."""
+    newest = record.flow_end_seconds >= into.flow_end_seconds
+    before = max(getattr(into, f"flow_end_seconds_{side}") for side in sides) or record.flow_start_seconds
+    for side in sides:
+        setattr(into, f"flow_end_seconds_{side}", record.flow_end_seconds)
+    if newest:
+        into.flow_end_seconds = record.flow_end_seconds
+    if record.flow_end_seconds <= before and record.flow_end_reason != FlowEndReason.END_OF_FLOW:
+        return
+    if into.flow_end_reason != FlowEndReason.END_OF_FLOW:
+        into.flow_end_reason = record.flow_end_reason
+    if newest:
+        into.tcp_state = record.tcp_state
+    octets = back = 0
+    for side in sides:
+        octets = record.octet_total_count - getattr(into, f"octet_total_count_{side}")
+        back = record.reverse_octet_total_count - getattr(into, f"reverse_octet_total_count_{side}")
+        _add_side(into, record, side)
+    if newest:
+        for name in _BOTH:
+            mine = getattr(into, f"{name}_{sides[-1]}")
+            setattr(into, name, mine if "delta" in name else max(mine, getattr(into, name)))
+    _set_rates(into, sides, octets, back, record.flow_end_seconds - before, newest=newest)
+
+
+def _add_side(into: FlowRecord, record: FlowRecord, side: str) -> None:
+    for name in _BOTH:
+        own, value = f"{name}_{side}", getattr(record, name)
+        setattr(into, own, getattr(into, own) + value if "delta" in name else value)
+
+
+def _set_rates(
+    into: FlowRecord, sides: tuple[str, ...], octets: int, back: int, seconds: int, *, newest: bool
+) -> None:
+    """Bits a second."""
+    rates = [max(value, 0) * 8 // seconds if seconds > 0 else 0 for value in (octets, back)]
+    for way, rate in zip(("", "reverse_"), rates, strict=True):
+        for side in sides:
+            setattr(into, f"{way}throughput_{side}", rate)
+        if newest:
+            setattr(into, f"{way}throughput", rate)
+
+
+def reset_deltas(record: FlowRecord) -> None:
+    """After it was exported: totals stay."""
+    for name in (*_DELTAS, *_RATES):
+        setattr(record, name, 0)

@@ -1,0 +1,126 @@
+"""What the aggregator's API answers.
+
+parity: pkg/flowaggregator/apiserver/handlers
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.errors import Invalid
+from antrea.ipfix.template import aggregated_elements
+from antrea.outside.log.metrics import Metric, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from antrea.apis.flow import FlowRecord
+    from antrea.flow_aggregator.destination import Destination
+
+_ASKED = {
+    "srcip": "source_ip",
+    "dstip": "destination_ip",
+    "srcport": "source_transport_port",
+    "dstport": "destination_transport_port",
+    "proto": "protocol_identifier",
+}
+MOST = 20_000
+"""Records of one answer."""
+
+
+class RecordMetrics(msgspec.Struct, rename="camel"):
+    """The answer of /recordmetrics."""
+
+    num_records_exported: int = 0
+    num_records_received: int = 0
+    num_records_dropped: int = 0
+    num_flows: int = 0
+    num_conn_to_collector: int = 0
+    with_click_house_exporter: bool = False
+    with_s3_exporter: bool = msgspec.field(default=False, name="withS3Exporter")
+    with_log_exporter: bool = False
+    with_ipfix_exporter: bool = msgspec.field(default=False, name="withIPFIXExporter")
+
+
+def flow_records(records: Iterable[FlowRecord], query: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Values by the names of their elements, of connections with the ends that are asked for. Raises Invalid."""
+    wanted: list[tuple[str, Any]] = []
+    for key, field in _ASKED.items():
+        if text := query.get(key, ""):
+            if field.endswith("_ip"):
+                wanted.append((field, text))
+            elif text.isdecimal():
+                wanted.append((field, int(text)))
+            else:
+                raise Invalid(key, f"{text!r} is not a number")
+    found = []
+    for record in records:
+        if all(getattr(record, field) == value for field, value in wanted):
+            elements = aggregated_elements(ipv6=record.is_ipv6)
+            found.append({one.name: getattr(record, one.field) for one in elements})
+            if len(found) == MOST:
+                break
+    return found
+
+
+def record_metrics(
+    received: int, flows: int, sessions: int, dropped: int, to: Sequence[Destination]
+) -> RecordMetrics:
+    """Of the moment."""
+    names = {one.name for one in to}
+    return RecordMetrics(
+        num_records_exported=sum(one.exported for one in to),
+        num_records_received=received,
+        num_records_dropped=dropped + sum(one.dropped for one in to),
+        num_flows=flows,
+        num_conn_to_collector=sessions,
+        with_log_exporter="flowLogger" in names,
+        with_ipfix_exporter="flowCollector" in names,
+    )
+
+
+RECEIVED = Metric(
+    "antrea_flow_aggregator_received_record_count",
+    "counter",
+    "ALPHA",
+    "Number of records that agents have sent.",
+)
+REFUSED = Metric(
+    "antrea_flow_aggregator_refused_message_count",
+    "counter",
+    "ALPHA",
+    "Number of messages that were no IPFIX.",
+)
+FLOWS = Metric("antrea_flow_aggregator_flow_count", "gauge", "ALPHA", "Number of connections that are known.")
+EXPORTED = Metric(
+    "antrea_flow_aggregator_exported_record_count",
+    "counter",
+    "ALPHA",
+    "Number of joined records that a destination has taken.",
+)
+DROPPED = Metric(
+    "antrea_flow_aggregator_dropped_record_count",
+    "counter",
+    "ALPHA",
+    "Number of joined records for which the buffer of a destination had no room.",
+)
+FAILING = Metric(
+    "antrea_flow_aggregator_destination_failing",
+    "gauge",
+    "ALPHA",
+    "1 while nothing can be written to a destination.",
+)
+
+
+def metrics_text(found: RecordMetrics, refused: int, to: Sequence[Destination]) -> str:
+    """In Prometheus' format."""
+    rows = ((RECEIVED, found.num_records_received), (REFUSED, refused), (FLOWS, found.num_flows))
+    by_destination = (
+        (EXPORTED, [Sample(one.exported, {"destination": one.name}) for one in to]),
+        (DROPPED, [Sample(one.dropped, {"destination": one.name}) for one in to]),
+        (FAILING, [Sample(bool(one.trouble), {"destination": one.name}) for one in to]),
+    )
+    own = "".join(metric.text([Sample(value)]) for metric, value in rows)
+    return own + "".join(metric.text(samples) for metric, samples in by_destination)

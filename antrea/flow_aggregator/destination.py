@@ -1,0 +1,163 @@
+"""Where joined records go: each destination has a buffer of its own, so that one that is slow or away costs the others nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from antrea.config.agent_sections import AuditLogging
+from antrea.config.shape import collector, seconds
+from antrea.errors import AntreaError
+from antrea.flow_aggregator.log_line import log_line, passes
+from antrea.ipfix.message import MessageWriter, domain_of
+from antrea.outside.ipfix.exporter import CollectorSession
+from antrea.outside.log import klog
+from antrea.outside.log.rotated_file import RotatedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from antrea.apis.flow import FlowRecord
+    from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowLogger
+
+log = klog.logger(__name__)
+
+MOST: Final = 1000
+"""Records that are written at a time."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between tries."""
+
+
+class Output(Protocol):
+    """Writes records, until it fails."""
+
+    async def write(self, records: Sequence[FlowRecord]) -> None:
+        """Raises AntreaError, OSError: none of them may have been written."""
+
+    async def close(self) -> None:
+        """The next write opens it anew."""
+
+
+class Destination:
+    """A bounded buffer before an output."""
+
+    def __init__(self, name: str, output: Output, size: int) -> None:
+        self.name, self._output = name, output
+        self._waiting: deque[FlowRecord] = deque(maxlen=size)
+        self._news = asyncio.Event()
+        self.exported = self.dropped = 0
+        self.trouble = ""
+        """Why nothing can be written; empty: it can."""
+
+    def offer(self, record: FlowRecord) -> None:
+        """Write it soon; the oldest that waits makes room."""
+        if len(self._waiting) == self._waiting.maxlen:
+            self.dropped += 1
+        self._waiting.append(record)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled; then what waits is written, if that is possible at once."""
+        try:
+            await self._run()
+        finally:
+            if self._waiting and not self.trouble:
+                await self._write()
+            await self._output.close()
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            await self._news.wait()
+            if await self._write():
+                pause = FIRST_PAUSE
+            else:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _write(self) -> bool:
+        """Whether nothing is left that could not be written."""
+        while self._waiting:
+            some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+            try:
+                await self._output.write(some)
+            except (AntreaError, OSError) as why:
+                self._failed(some, str(why))
+                await self._output.close()
+                return False
+            self.exported += len(some)
+            self.trouble = ""
+        self._news.clear()
+        return True
+
+    def _failed(self, some: list[FlowRecord], why: str) -> None:
+        room = (self._waiting.maxlen or 0) - len(self._waiting)
+        self.dropped += max(len(some) - room, 0)
+        self._waiting.extendleft(reversed(some[len(some) - min(room, len(some)) :]))
+        if why != self.trouble:
+            log.warning("Failed to write records of connections", destination=self.name, err=why)
+        self.trouble = why
+
+
+class LogOutput:
+    """The flow log."""
+
+    def __init__(self, config: FlowLogger) -> None:
+        self._config = config
+        limits = AuditLogging(
+            max_size=config.max_size,
+            max_backups=config.max_backups,
+            max_age=config.max_age,
+            compress=config.compress,
+        )
+        self._file = RotatedFile(Path(config.path), limits)
+
+    async def write(self, records: Sequence[FlowRecord]) -> None:
+        pretty = self._config.pretty_print
+        lines = [log_line(one, pretty=pretty) for one in records if passes(one, self._config.filters)]
+        if lines:
+            await asyncio.to_thread(self._write, ("\n".join(lines) + "\n").encode())
+
+    def _write(self, text: bytes) -> None:
+        if self._file.write(text):
+            self._file.tidy()
+
+    async def close(self) -> None:
+        self._file.close()
+
+
+class IpfixOutput:
+    """Another collector."""
+
+    def __init__(self, config: FlowCollector, cluster: str) -> None:
+        self._config, self._domain = config, config.observation_domain_id or domain_of(cluster)
+        self._session: CollectorSession | None = None
+
+    async def write(self, records: Sequence[FlowRecord]) -> None:
+        if self._session is None:
+            host, port, protocol = collector(self._config.address)
+            writer = MessageWriter(self._domain, aggregated=True)
+            refresh = seconds(self._config.template_refresh_timeout)
+            session = CollectorSession(writer, template_seconds=refresh)
+            # tcp is the default here, and tls the one of agents; there is no tls here
+            await session.open(host, port, "udp" if protocol == "udp" else "tcp")
+            self._session = session
+        await self._session.export(records)
+
+    async def close(self) -> None:
+        if self._session:
+            await self._session.close()
+        self._session = None
+
+
+def destinations(config: FlowAggregatorConfig) -> list[Destination]:
+    """Those that the configuration turns on."""
+    found: list[Destination] = []
+    if config.flow_logger.enable:
+        found.append(Destination("flowLogger", LogOutput(config.flow_logger), config.record_buffer_size))
+    if config.flow_collector.enable:
+        output = IpfixOutput(config.flow_collector, config.cluster_id)
+        found.append(Destination("flowCollector", output, config.record_buffer_size))
+    return found

@@ -1,0 +1,202 @@
+"""antrea-flow-aggregator: takes the records of agents, joins those of both Nodes, and passes them on until it is terminated."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from antrea import VERSION
+from antrea.apis.agent_api import version_info
+from antrea.config.flow_aggregator import FlowAggregatorConfig
+from antrea.config.load import parse, read
+from antrea.config.shape import collector, seconds
+from antrea.errors import AntreaError, Invalid
+from antrea.flow_aggregator.aggregation import Aggregation
+from antrea.flow_aggregator.answers import RecordMetrics, flow_records, metrics_text, record_metrics
+from antrea.flow_aggregator.destination import destinations
+from antrea.outside.apiserver.authentication import Authentication
+from antrea.outside.apiserver.authorization import Authorization
+from antrea.outside.apiserver.objects import Objects
+from antrea.outside.apiserver.server import Server
+from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
+from antrea.outside.http.loopback_token import TOKEN_FILE, write_token
+from antrea.outside.ipfix.collector import Collector
+from antrea.outside.log import klog
+from antrea.outside.pflag import GoCommand
+from antrea.outside.reload.supervisor import asked_to_end
+from antrea.outside.tls.server_context import self_signed, server_tls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import msgspec
+    from aiohttp import web
+
+    from antrea.outside.apiserver.objects import Question
+    from antrea.outside.http.handlers import Handler
+
+log = klog.logger(__name__)
+
+TICK: Final = 0.5
+"""Seconds between looks at what is due."""
+MOST: Final = 1000
+"""Records that are passed on before others have their turn."""
+
+
+class Aggregator:
+    """The whole program."""
+
+    def __init__(self, config: FlowAggregatorConfig, token_file: Path) -> None:
+        """Raises Unavailable: the token file cannot be written."""
+        self._config = config
+        self._flows = Aggregation(
+            seconds(config.active_flow_record_timeout), seconds(config.inactive_flow_record_timeout)
+        )
+        self._to = destinations(config)
+        self._collector = Collector(lambda record: self._flows.add(record, time.monotonic()))
+        self._authentication = Authentication(write_token(token_file), None)
+        self.listens = asyncio.Event()
+        """Set once records are taken, at `port`."""
+        self.port = 0
+
+    async def run(self) -> None:
+        """Until cancelled. Raises Unavailable: a port is taken."""
+        async with asyncio.TaskGroup() as tasks:
+            for one in self._to:
+                tasks.create_task(one.run(), name=one.name)
+            tasks.create_task(self._export(), name="joined records")
+            tasks.create_task(self._serve(), name="API")
+            if self._config.aggregator_transport_protocol != "none":
+                protocol = self._config.aggregator_transport_protocol
+                work = self._collector.serve("", self._config.collector_port, protocol, self._ready)
+                tasks.create_task(work, name="records of agents")
+
+    def _ready(self, port: int) -> None:
+        self.port = port
+        self.listens.set()
+        log.info(
+            "Taking records of connections", port=port, protocol=self._config.aggregator_transport_protocol
+        )
+
+    async def _export(self) -> None:
+        while True:
+            while found := self._flows.due(time.monotonic(), MOST):
+                for record in found:
+                    record.cluster_id = self._config.cluster_id
+                    for one in self._to:
+                        one.offer(record)
+                await asyncio.sleep(0)
+            await asyncio.sleep(TICK)
+
+    async def _serve(self) -> None:
+        with contextlib.closing(listen(self._config.api_server.api_port)) as listening:
+            pair = await asyncio.to_thread(self_signed, ("localhost",), ("127.0.0.1", "::1"))
+            server = Server(
+                self._authentication, Authorization((f"/{name}" for name in HEALTH), None), Objects((), _NoResources()),
+                handlers=self._handlers(), openapi={},
+            )  # fmt: skip
+            await server.run(listening, server_tls(pair, min_version="VersionTLS12", cipher_suites=""))
+
+    def _handlers(self) -> dict[tuple[str, str], Handler]:
+        found: dict[str, Handler] = {
+            # a destination that is away is no reason to send agents away, too
+            **{path: handler for name in HEALTH for path, handler in health(name, {}).items()},
+            "/metrics": self._metrics_page,
+            "/version": _answer(lambda _: version_info(VERSION)),
+            "/flowrecords": _answer(lambda query: flow_records(self._flows.records(), query)),
+            "/recordmetrics": _answer(lambda _: self._metrics()),
+            "/loglevel": loglevel,
+        }
+        return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
+
+    async def _metrics_page(self, _: web.Request) -> web.Response:
+        return metrics_of(metrics_text(self._metrics(), self._collector.refused, self._to))
+
+    def _metrics(self) -> RecordMetrics:
+        flows, taken = self._flows, self._collector
+        return record_metrics(taken.received, len(flows), taken.sessions, flows.dropped, self._to)
+
+
+class _NoResources:
+    """Stands for what computes answers to questions: this program has none."""
+
+    async def answer(self, question: Question) -> msgspec.Struct:
+        raise Invalid(question.resource, "this program has no resources")
+
+
+def _answer(make: Callable[[Mapping[str, str]], Any]) -> Handler:
+    async def handler(request: web.Request) -> web.Response:
+        return json_answer(make(request.query))
+
+    return handler
+
+
+def accept(config: FlowAggregatorConfig) -> None:
+    """Raises Invalid naming the key that must change."""
+    for key, text in (
+        ("activeFlowRecordTimeout", config.active_flow_record_timeout),
+        ("inactiveFlowRecordTimeout", config.inactive_flow_record_timeout),
+    ):
+        if seconds(text) < 1:
+            raise Invalid(key, "must be at least 1s")
+    if config.flow_collector.enable:
+        try:
+            collector(config.flow_collector.address)
+        except ValueError as why:
+            raise Invalid("flowCollector.address", str(why)) from why
+
+
+async def run(config: FlowAggregatorConfig, token_file: Path) -> None:
+    """Until SIGTERM or SIGINT. Raises Unavailable."""
+    log.info("Starting antrea-flow-aggregator", version=VERSION)
+    asked = asked_to_end()
+    working = asyncio.create_task(Aggregator(config, token_file).run(), name="aggregator")
+    ending = asyncio.create_task(asked.wait(), name="signals")
+    await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, ending):
+        task.cancel()
+    found = (await asyncio.gather(working, ending, return_exceptions=True))[0]
+    if isinstance(found, Exception):
+        raise found
+    log.info("Stopping antrea-flow-aggregator")
+
+
+@click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/flow-aggregator/flow-aggregator.conf"),
+    show_default=True,
+    help="configuration file",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    default=TOKEN_FILE,
+    show_default=True,
+    help="where the token of antctl in this Pod is written",
+)
+@klog.flags
+def main(path: Path, token_file: Path, *, log: klog.Options) -> None:
+    """Join and pass on records of connections."""
+    klog.start(log, "antrea-flow-aggregator")
+    try:
+        loaded = parse(FlowAggregatorConfig, read(path))
+        for unknown in loaded.unknown:
+            klog.logger(__name__).warning("Unknown key in the configuration", err=unknown.sentence)
+        accept(loaded.config)
+        asyncio.run(run(loaded.config, token_file))
+    except* AntreaError as no:
+        click.echo(f"antrea-flow-aggregator: {no.exceptions[0]}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Reads messages of an exporting process: bounded, since anybody may send them.
+
+Elements without a field in a FlowRecord are skipped by their length; what is malformed ends the message, and is Invalid.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from antrea.apis.flow import FlowRecord
+from antrea.errors import Invalid
+from antrea.ipfix.element import BY_NUMBER, VARIABLE
+from antrea.ipfix.message import HEADER, SET, TEMPLATE_SET, VERSION
+from antrea.ipfix.template import FIRST_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OPTIONS_SET: Final = 3
+MOST_TEMPLATES: Final = 64
+"""Of one session."""
+MOST_FIELDS: Final = 256
+"""Of one template."""
+MOST_RECORDS: Final = 4096
+"""Of one message."""
+_NUMBER_KINDS: Final = ("u8", "u16", "u32", "u64", "seconds")
+
+
+class TemplateField(NamedTuple):
+    """One field of a template, as it is read."""
+
+    name: str
+    """Of a FlowRecord's field; empty: it is skipped."""
+    size: int
+    """Bytes; 65535: each value has its own."""
+    read: Callable[[bytes], Any]
+
+
+class MessageHeader(NamedTuple):
+    """Who sent a message, and when."""
+
+    export_time: int
+    sequence: int
+    domain: int
+
+
+class Decoder:
+    """Of one transport session: it keeps the session's templates."""
+
+    def __init__(self) -> None:
+        self._templates: dict[tuple[int, int], list[TemplateField]] = {}
+        self.unknown = 0
+        """Data sets whose template has not come."""
+
+    def read(self, message: bytes) -> tuple[MessageHeader, list[FlowRecord]]:
+        """The records of one whole message. Raises Invalid; templates that came before stay."""
+        if len(message) < HEADER.size:
+            raise Invalid("IPFIX message", f"it ends within its header, after {len(message)} bytes")
+        version, length, when, sequence, domain = HEADER.unpack_from(message)
+        if version != VERSION:
+            raise Invalid("IPFIX message", f"version {version} is not {VERSION}")
+        if length != len(message):
+            raise Invalid("IPFIX message", f"its length says {length}, it has {len(message)} bytes")
+        records: list[FlowRecord] = []
+        at = HEADER.size
+        while at < length:
+            number, size = _head(message, at)
+            body = message[at + SET.size : at + size]
+            if number == TEMPLATE_SET:
+                self._learn(domain, body)
+            elif number >= FIRST_ID:
+                self._data(domain, number, body, records)
+            elif number != OPTIONS_SET:
+                raise Invalid("IPFIX message", f"no set has number {number}")
+            at += size
+        return MessageHeader(when, sequence, domain), records
+
+    def _learn(self, domain: int, body: bytes) -> None:
+        at = 0
+        while len(body) - at >= SET.size:
+            number, count = SET.unpack_from(body, at)
+            at += SET.size
+            if number == 0 and count == 0:
+                return  # padding
+            if number < FIRST_ID and number != TEMPLATE_SET:
+                raise Invalid("IPFIX template", f"number {number} is below {FIRST_ID}")
+            if count == 0:
+                self._withdraw(domain, number)
+                continue
+            fields, at = _fields(body, at, count)
+            key = (domain, number)
+            if key not in self._templates and len(self._templates) >= MOST_TEMPLATES:
+                raise Invalid("IPFIX template", f"a session has more than {MOST_TEMPLATES}")
+            self._templates[key] = fields
+
+    def _withdraw(self, domain: int, number: int) -> None:
+        if number == TEMPLATE_SET:
+            self._templates = {key: one for key, one in self._templates.items() if key[0] != domain}
+        self._templates.pop((domain, number), None)
+
+    def _data(self, domain: int, number: int, body: bytes, records: list[FlowRecord]) -> None:
+        fields = self._templates.get((domain, number))
+        if fields is None:
+            self.unknown += 1
+            return
+        least = sum(1 if one.size == VARIABLE else one.size for one in fields)
+        at, end = 0, len(body)
+        while end - at >= least:
+            if len(records) >= MOST_RECORDS:
+                raise Invalid("IPFIX message", f"more than {MOST_RECORDS} records")
+            at, record = _record(fields, body, at)
+            records.append(record)
+
+
+def _head(message: bytes, at: int) -> tuple[int, int]:
+    if len(message) - at < SET.size:
+        raise Invalid("IPFIX message", "it ends within the header of a set")
+    number, size = SET.unpack_from(message, at)
+    if size < SET.size or at + size > len(message):
+        raise Invalid("IPFIX message", f"a set of {size} bytes does not fit")
+    return number, size
+
+
+def _fields(body: bytes, at: int, count: int) -> tuple[list[TemplateField], int]:
+    if count > MOST_FIELDS:
+        raise Invalid("IPFIX template", f"{count} fields are more than {MOST_FIELDS}")
+    fields = []
+    for _ in range(count):
+        if len(body) - at < 4:
+            raise Invalid("IPFIX template", "it ends within a field")
+        number, size = SET.unpack_from(body, at)
+        at += 4
+        enterprise = 0
+        if number & 0x8000:
+            if len(body) - at < 4:
+                raise Invalid("IPFIX template", "it ends within an enterprise number")
+            enterprise = int.from_bytes(body[at : at + 4])
+            at += 4
+        fields.append(_field(enterprise, number & 0x7FFF, size))
+    if not any(one.size for one in fields):
+        raise Invalid("IPFIX template", "its records have no bytes")
+    return fields, at
+
+
+def _field(enterprise: int, number: int, size: int) -> TemplateField:
+    known = BY_NUMBER.get((enterprise, number))
+    if known is None:
+        return TemplateField("", size, _nothing)
+    if known.kind in _NUMBER_KINDS:
+        # shorter than it could be is allowed (RFC 7011, 6.2)
+        fits = 0 < size <= known.size
+        return TemplateField(known.field if fits else "", size, _number)
+    fits = size == known.size or known.kind == "string"
+    return TemplateField(known.field if fits else "", size, _READERS[known.kind])
+
+
+def _record(fields: list[TemplateField], body: bytes, at: int) -> tuple[int, FlowRecord]:
+    record, end = FlowRecord(), len(body)
+    for name, size, read in fields:
+        if size == VARIABLE:
+            if at >= end:
+                raise Invalid("IPFIX record", "it ends before the length of a value")
+            size = body[at]
+            at += 1
+            if size == 255:
+                size = int.from_bytes(body[at : at + 2])
+                at += 2
+        if at + size > end:
+            raise Invalid("IPFIX record", f"a value of {size} bytes does not fit")
+        if name:
+            setattr(record, name, read(body[at : at + size]))
+        at += size
+    return at, record
+
+
+def _nothing(_: bytes) -> None:
+    return None
+
+
+def _number(octets: bytes) -> int:
+    return int.from_bytes(octets)
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode(errors="replace").rstrip("\0")
+
+
+def _ipv4(octets: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET, octets) if any(octets) else ""
+
+
+def _ipv6(octets: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET6, octets) if any(octets) else ""
+
+
+_READERS: Final = {"string": _text, "ipv4": _ipv4, "ipv6": _ipv6}

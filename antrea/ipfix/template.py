@@ -1,0 +1,122 @@
+"""Which elements a record has, in which order, and how it is written.
+
+parity: pkg/agent/flowexporter/exporter/ipfix.go, pkg/flowaggregator/infoelements/elements.go (the orders)
+"""
+
+from __future__ import annotations
+
+import socket
+from operator import attrgetter
+from struct import Struct, pack
+from typing import TYPE_CHECKING, Any, Final
+
+from antrea.ipfix.element import BY_NAME, Element
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from antrea.apis.flow import FlowRecord
+
+_CODES: Final = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "seconds": "I", "ipv4": "4s", "ipv6": "16s"}
+_LIMITS: Final = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFFFFFF, "seconds": 0xFFFFFFFF, "u64": (1 << 64) - 1}
+LONGEST: Final = 0xFFFF - 4096
+"""Bytes of a text, so that a record fits into a message."""
+FIRST_ID: Final = 256
+"""Smaller numbers are those of sets with templates."""
+
+_IANA = "flowStartSeconds flowEndSeconds flowEndReason sourceTransportPort destinationTransportPort protocolIdentifier packetTotalCount octetTotalCount packetDeltaCount octetDeltaCount sourceIPv{0}Address destinationIPv{0}Address"
+_REVERSE = "reversePacketTotalCount reverseOctetTotalCount reversePacketDeltaCount reverseOctetDeltaCount"
+_POLICY = "{0}NetworkPolicyName {0}NetworkPolicyNamespace {0}NetworkPolicyType {0}NetworkPolicyRuleName {0}NetworkPolicyRuleAction"
+_ANTREA = (
+    "sourcePodName sourcePodNamespace sourceNodeName destinationPodName destinationPodNamespace destinationNodeName"
+    " destinationServicePort destinationServicePortName "
+    + _POLICY.format("ingress")
+    + " "
+    + _POLICY.format("egress")
+    + " tcpState flowType egressName egressIP egressNodeName proxySnatPort"
+    " destinationClusterIPv{0} proxySnatIPv{0} destinationServiceIPv{0}"
+)
+_COUNTS = "packetTotalCount octetTotalCount packetDeltaCount octetDeltaCount " + _REVERSE
+_SIDES = ("SourceNode", "DestinationNode")
+
+
+def agent_elements(*, ipv6: bool) -> tuple[Element, ...]:
+    """Of records that agents export."""
+    return _named(f"{_IANA} {_REVERSE} {_ANTREA}".format(6 if ipv6 else 4).split())
+
+
+def aggregated_elements(*, ipv6: bool) -> tuple[Element, ...]:
+    """Of records that the aggregator exports in mode Aggregate."""
+    sided = [f"{name}From{side}" for name in _COUNTS.split() for side in _SIDES]
+    ends = [f"flowEndSecondsFrom{side}" for side in _SIDES]
+    rates = [
+        f"{name}{side}"
+        for name in ("throughput", "reverseThroughput")
+        for side in ("", *(f"From{one}" for one in _SIDES))
+    ]
+    rest = _named([*sided, *ends, *rates, "clusterId"])
+    return (*agent_elements(ipv6=ipv6), *rest)
+
+
+def _named(names: Iterable[str]) -> tuple[Element, ...]:
+    return tuple(BY_NAME[name] for name in names)
+
+
+def template_record(number: int, elements: Sequence[Element]) -> bytes:
+    """What tells a collector how data sets of this number are read (RFC 7011, 3.4.1)."""
+    fields = b"".join(
+        pack("!HHI", one.number | 0x8000, one.size, one.enterprise)
+        if one.enterprise
+        else pack("!HH", one.number, one.size)
+        for one in elements
+    )
+    return pack("!HH", number, len(elements)) + fields
+
+
+def encoder(elements: Sequence[Element]) -> Callable[[FlowRecord], bytes]:
+    """Make the function that writes a record: neighbours of fixed length are written at once."""
+    steps: list[Callable[[FlowRecord], bytes]] = []
+    run: list[Element] = []
+    for one in elements:
+        if one.kind != "string":
+            run.append(one)
+            continue
+        if run:
+            steps.append(_fixed(run))
+            run = []
+        steps.append(_text(one.field))
+    if run:
+        steps.append(_fixed(run))
+    return lambda record: b"".join([step(record) for step in steps])
+
+
+def _text(field: str) -> Callable[[FlowRecord], bytes]:
+    read = attrgetter(field)
+
+    def write(record: FlowRecord) -> bytes:
+        value = read(record).encode(errors="replace")[:LONGEST]
+        size = len(value)
+        return (bytes((size,)) if size < 255 else b"\xff" + pack("!H", size)) + value  # type: ignore[no-any-return]
+
+    return write
+
+
+def _fixed(run: Sequence[Element]) -> Callable[[FlowRecord], bytes]:
+    form = Struct("!" + "".join(_CODES[one.kind] for one in run)).pack
+    kinds = [one.kind for one in run]
+    getters = [attrgetter(one.field) for one in run]
+    if any(kind in ("ipv4", "ipv6") for kind in kinds):
+        writers = [_value(one.kind) for one in run]
+        pairs = list(zip(writers, getters, strict=True))
+        return lambda record: form(*[write(read(record)) for write, read in pairs])
+    limits = [_LIMITS[kind] for kind in kinds]
+    plain = list(zip(limits, getters, strict=True))
+    return lambda record: form(*[min(max(read(record), 0), limit) for limit, read in plain])
+
+
+def _value(kind: str) -> Callable[[Any], Any]:
+    if kind in _LIMITS:
+        limit = _LIMITS[kind]
+        return lambda value: min(max(value, 0), limit)
+    family, nothing = (socket.AF_INET, bytes(4)) if kind == "ipv4" else (socket.AF_INET6, bytes(16))
+    return lambda text: socket.inet_pton(family, text) if text else nothing

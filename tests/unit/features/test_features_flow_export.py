@@ -1,0 +1,263 @@
+"""When a record is due, what it says, and whose it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from antrea.apis.controlplane import (
+    NetworkPolicy,
+    NetworkPolicyPeer,
+    NetworkPolicyReference,
+    NetworkPolicyRule,
+)
+from antrea.apis.flow import FlowEndReason, FlowRecord, FlowType, RuleAction
+from antrea.apis.meta import ObjectMetadata
+from antrea.config.agent import AgentConfig
+from antrea.config.shape import Collector, collector
+from antrea.engine import Facts
+from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.ovs import PodInterface
+from antrea.facts.service import Service
+from antrea.features.flow_export.connection import SLICE, ConnectionStore, DeniedStore
+from antrea.features.flow_export.metadata import PodNetworks, tracked_record
+from antrea.features.flow_export.settings import settings
+from antrea.features.network_policy.agent.conjunction import ConjunctionId
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.rule import StatedRule
+from antrea.openflow.tracked_connection import TrackedConnection, tracked_connections
+
+ACTIVE, IDLE, STALE = 5, 15, 300
+
+
+def entry(packets: int = 1, state: str = "ESTABLISHED", port: int = 1000, **more: Any) -> TrackedConnection:
+    found = TrackedConnection(
+        (6, "10.1.0.5", port, "10.2.0.7", 80, 0), "10.2.0.7", 80, "10.1.0.5", port, packets, 100 * packets, 0, 0, "",
+        1, 0, state,
+    )  # fmt: skip
+    return found._replace(**more)
+
+
+class World:
+    """A store, and what it is shown."""
+
+    def __init__(self) -> None:
+        self.store = ConnectionStore(ACTIVE, IDLE, STALE)
+
+    def poll(self, now: float, *entries: TrackedConnection) -> None:
+        for _ in self.store.update(entries, now, 1000 + now, lambda _: FlowRecord(source_ip="10.1.0.5")):
+            pass
+
+    def due(self, now: float) -> list[tuple[int, int, int]]:
+        found = self.store.due(now, 100)
+        return [(one.flow_end_reason, one.packet_total_count, one.packet_delta_count) for one in found]
+
+
+def test_a_connection_with_traffic_is_exported_at_each_active_timeout_with_what_came_since() -> None:
+    world = World()
+    world.poll(0, entry(3))
+    assert world.due(4.9) == []
+    assert world.due(5) == [(FlowEndReason.ACTIVE_TIMEOUT, 3, 3)]
+    world.poll(6, entry(10))
+    assert world.due(9.9) == []
+    assert world.due(10) == [(FlowEndReason.ACTIVE_TIMEOUT, 10, 7)]
+
+
+def test_a_connection_without_traffic_is_exported_once_as_idle_and_again_when_it_has_some() -> None:
+    world = World()
+    world.poll(0, entry(3))
+    world.due(5)
+    world.poll(6, entry(3))
+    assert world.due(10) == [(FlowEndReason.IDLE_TIMEOUT, 3, 0)]
+    world.poll(11, entry(3))
+    assert world.due(1000) == []
+    world.poll(1001, entry(4))
+    assert world.due(1006) == [(FlowEndReason.ACTIVE_TIMEOUT, 4, 1)]
+
+
+@pytest.mark.parametrize("ends", [(entry(5, "TIME_WAIT"),), ()])
+def test_the_end_of_a_connection_is_exported_once_and_it_is_forgotten(
+    ends: tuple[TrackedConnection, ...],
+) -> None:
+    world = World()
+    world.poll(0, entry(3))
+    world.due(5)
+    world.poll(6, *ends)
+    assert [reason for reason, _, _ in world.due(12)] == [FlowEndReason.END_OF_FLOW]
+    world.poll(13, *ends)
+    assert world.due(1000) == []
+    world.poll(14)
+    assert len(world.store) == 0
+
+
+def test_ports_that_are_used_again_make_another_record() -> None:
+    world = World()
+    world.poll(0, entry(3, "TIME_WAIT"))
+    assert [one[0] for one in world.due(5)] == [FlowEndReason.END_OF_FLOW]
+    world.poll(6, entry(1, "SYN_SENT"))
+    assert world.due(11) == [(FlowEndReason.ACTIVE_TIMEOUT, 1, 1)]
+
+
+def test_what_cannot_be_exported_is_forgotten_after_a_while() -> None:
+    world = World()
+    world.poll(0, entry(3))
+    world.poll(10)
+    assert len(world.store) == 1
+    world.poll(STALE)
+    assert len(world.store) == 0
+    assert world.due(STALE) == []
+
+
+def test_others_have_their_turn_while_many_connections_are_taken_in() -> None:
+    store = ConnectionStore(ACTIVE, IDLE, STALE)
+    entries = [entry(port=port) for port in range(3 * SLICE)]
+    assert sum(1 for _ in store.update(entries, 0, 1000, lambda _: FlowRecord())) == 3
+    assert (len(store.due(5, 10)), len(store.due(5, 9999))) == (10, 3 * SLICE - 10)
+
+
+def test_denied_packets_are_counted_until_none_comes_and_never_too_many() -> None:
+    store = DeniedStore(ACTIVE, IDLE, most=2)
+    for key, now in (("a", 0), ("a", 1), ("b", 1), ("c", 2)):
+        store.add(key, 60, now, 1000 + now, FlowRecord)
+    assert (len(store), store.lost) == (2, 1)
+    first, second = store.due(6, 10)
+    assert (first.packet_delta_count, first.octet_total_count, second.packet_total_count) == (2, 120, 1)
+    assert [one.packet_delta_count for one in store.due(16, 10)] == [0, 0]
+    assert len(store) == 0
+
+
+POD = PodInterface("a-1", "c1", "shop", "web", "0a:00:00:00:00:01", ("10.1.0.5", "fd00:1::5"), 3, "u1")
+LOCAL = PodInterface("b-1", "c2", "shop", "db", "0a:00:00:00:00:02", ("10.1.0.6",), 4, "u2")
+
+
+def cluster(*rows: Any) -> tuple[Facts, PodNetworks]:
+    facts = Facts()
+    for row in (
+        ThisNode("n1", ("10.1.0.0/24", "fd00:1::/64"), ("192.0.2.1",)),
+        PeerNode("n2", ("10.2.0.0/24",), ("192.0.2.2",), ("192.0.2.2",)),
+        POD, LOCAL, *rows,
+    ):  # fmt: skip
+        facts.put(row)
+    return facts, PodNetworks(facts)
+
+
+def policy(uid: str, name: str, rule: str, number: int) -> tuple[Any, ...]:
+    source = NetworkPolicyReference(type="AntreaNetworkPolicy", namespace="shop", name=name, uid=uid)
+    found = NetworkPolicy(
+        metadata=ObjectMetadata(name=uid),
+        rules=(
+            NetworkPolicyRule(
+                name=rule, from_=NetworkPolicyPeer(), to=NetworkPolicyPeer(), enable_logging=False
+            ),
+        ),
+        source_ref=source,
+    )
+    return (SentPolicy(found), StatedRule(uid, 0, f"rule-{uid}"), ConjunctionId(number, f"rule-{uid}", 100))
+
+
+def test_a_record_has_both_directions_rules_the_service_and_the_local_pods() -> None:
+    service = Service("shop", "db", ("10.96.0.9",), (("TCP", 5432),), port_names=("sql",))
+    facts, networks = cluster(
+        service, *policy("u-out", "out", "to-db", 7), *policy("u-in", "in", "from-web", 5)
+    )
+    line = (
+        "tcp,orig=(src=10.1.0.5,dst=10.96.0.9,sport=4000,dport=5432),reply=(src=10.1.0.6,dst=10.1.0.5,sport=5432,dport=4000),"
+        "zone=65520,mark=19,labels=0x700000005,protoinfo=(state=ESTABLISHED)"
+    )
+    record = tracked_record(facts, networks, next(iter(tracked_connections(line))), 50)
+    assert record == FlowRecord(
+        flow_start_seconds=50, source_ip="10.1.0.5", destination_ip="10.1.0.6", source_transport_port=4000,
+        destination_transport_port=5432, protocol_identifier=6,
+        source_pod_name="web", source_pod_namespace="shop", source_node_name="n1",
+        destination_pod_name="db", destination_pod_namespace="shop", destination_node_name="n1",
+        destination_service_port=5432, destination_service_port_name="shop/db:sql",
+        destination_cluster_ip="10.96.0.9", destination_service_ip="10.96.0.9",
+        egress_network_policy_name="out", egress_network_policy_namespace="shop", egress_network_policy_type=2,
+        egress_network_policy_rule_name="to-db", egress_network_policy_rule_action=int(RuleAction.ALLOW),
+        ingress_network_policy_name="in", ingress_network_policy_namespace="shop", ingress_network_policy_type=2,
+        ingress_network_policy_rule_name="from-web", ingress_network_policy_rule_action=int(RuleAction.ALLOW),
+        flow_type=int(FlowType.INTRA_NODE),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "kind"),
+    [
+        ("10.1.0.5", "10.1.0.6", FlowType.INTRA_NODE),
+        ("10.1.0.5", "10.2.0.9", FlowType.INTER_NODE),
+        ("10.2.0.9", "10.1.0.5", FlowType.INTER_NODE),
+        ("10.1.0.5", "198.51.100.7", FlowType.TO_EXTERNAL),
+        ("198.51.100.7", "10.1.0.5", FlowType.FROM_EXTERNAL),
+        ("10.2.0.1", "10.1.0.5", FlowType.INTER_NODE),
+        ("10.1.0.5", "10.1.0.1", None),
+        ("10.2.0.9", "198.51.100.7", None),
+        ("10.2.0.9", "10.2.0.8", None),
+    ],
+)
+def test_the_type_of_a_flow_says_which_way_it_goes(
+    source: str, destination: str, kind: FlowType | None
+) -> None:
+    facts, networks = cluster()
+    found = entry(key=(6, source, 4000, destination, 80, 0), source_seen=source, source_port_seen=4000)
+    record = tracked_record(facts, networks, found, 50)
+    assert (record and record.flow_type) == (kind and int(kind))
+
+
+def test_what_leaves_the_cluster_has_its_egress() -> None:
+    egress = Egress("out", "u", ip="203.0.113.9", node="n2", excepts=("198.51.100.8/32",))
+    facts, networks = cluster(egress, EgressPod("out", "shop/web"))
+    for to, name in (("198.51.100.7", "out"), ("198.51.100.8", "")):
+        record = tracked_record(facts, networks, entry(key=(6, "10.1.0.5", 4000, to, 80, 0)), 50)
+        assert record is not None
+        assert (record.egress_name, bool(record.egress_ip), bool(record.egress_node_name)) == (
+            name,
+            bool(name),
+            bool(name),
+        )
+
+
+def test_a_connection_that_a_later_rule_denied_is_not_one_that_was_let_pass() -> None:
+    facts, networks = cluster()
+    assert tracked_record(facts, networks, entry(mark=0), 50) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "flow-aggregator/flow-aggregator:4739:tls",
+            Collector("flow-aggregator/flow-aggregator", 4739, "tls"),
+        ),
+        ("192.0.2.1", Collector("192.0.2.1", 4739, "tls")),
+        ("192.0.2.1:9995:udp", Collector("192.0.2.1", 9995, "udp")),
+        ("[fd00::1]::tcp", Collector("fd00::1", 4739, "tcp")),
+        ("collector.example:99", Collector("collector.example", 99, "tls")),
+    ],
+)
+def test_the_address_of_a_collector_is_read_as_upstream_reads_it(text: str, found: Collector) -> None:
+    assert collector(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "a:b:c", "a:1:sctp", "a:0", "a:70000", "fd00::1"])
+def test_what_is_no_address_of_a_collector_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not host"):
+        collector(text)
+
+
+def test_timeouts_are_at_least_the_poll_interval_and_unknown_protocols_are_left_out() -> None:
+    own = msgspec.convert(
+        {
+            "flowExporter": {
+                "flowPollInterval": "20s",
+                "idleFlowExportTimeout": "10m",
+                "protocolFilter": ["TCP", "x"],
+            }
+        },
+        AgentConfig,
+    )
+    found = settings(own)
+    assert (found.poll, found.active, found.idle, found.stale) == (20, 20, 600, 1200)
+    assert found.protocols == {6}

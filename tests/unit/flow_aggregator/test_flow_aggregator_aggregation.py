@@ -1,0 +1,211 @@
+"""Both Nodes' records of a connection become one, with each side's counters, and it is exported when it is due."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from antrea.apis.flow import FlowEndReason, FlowRecord, FlowType, RuleAction
+from antrea.config.flow_aggregator import FlowAggregatorConfig, LogFilter
+from antrea.config.load import parse
+from antrea.errors import Invalid
+from antrea.flow_aggregator.aggregation import Aggregation
+from antrea.flow_aggregator.answers import flow_records, record_metrics
+from antrea.flow_aggregator.destination import destinations
+from antrea.flow_aggregator.log_line import log_line, passes
+from antrea.flow_aggregator.main import accept
+
+ACTIVE, INACTIVE = 60, 90
+
+
+def half(**more: Any) -> FlowRecord:
+    fields: dict[str, Any] = {
+        "source_ip": "10.1.0.5", "destination_ip": "10.2.0.7", "source_transport_port": 4000,
+        "destination_transport_port": 80, "protocol_identifier": 6, "flow_type": int(FlowType.INTER_NODE),
+        "flow_start_seconds": 100, "flow_end_seconds": 110, "flow_end_reason": int(FlowEndReason.ACTIVE_TIMEOUT),
+        "packet_total_count": 10, "packet_delta_count": 10, "octet_total_count": 1000, "octet_delta_count": 1000,
+        "reverse_octet_total_count": 500, "reverse_octet_delta_count": 500, "tcp_state": "ESTABLISHED",
+    }  # fmt: skip
+    return FlowRecord(**(fields | more))
+
+
+def source(**more: Any) -> FlowRecord:
+    return half(source_pod_name="web", source_pod_namespace="shop", source_node_name="n1",
+                egress_network_policy_name="out", **more)  # fmt: skip
+
+
+def destination(**more: Any) -> FlowRecord:
+    return half(destination_pod_name="db", destination_pod_namespace="shop", destination_node_name="n2",
+                ingress_network_policy_name="in", **more)  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_both_halves_become_one_record_at_once(first: int) -> None:
+    flows, halves = Aggregation(ACTIVE, INACTIVE), (source(), destination(flow_end_seconds=112))
+    flows.add(halves[first], 0)
+    assert flows.due(1, 10) == []
+    flows.add(halves[1 - first], 1)
+    [found] = flows.due(1, 10)
+    assert (found.source_pod_name, found.source_node_name) == ("web", "n1")
+    assert (found.destination_pod_name, found.destination_node_name) == ("db", "n2")
+    assert (found.egress_network_policy_name, found.ingress_network_policy_name) == ("out", "in")
+    assert (found.flow_end_seconds_from_source_node, found.flow_end_seconds_from_destination_node) == (
+        110,
+        112,
+    )
+    assert found.octet_total_count_from_source_node == found.octet_total_count_from_destination_node == 1000
+    assert (found.throughput_from_source_node, found.throughput_from_destination_node) == (800, 666)
+    assert found.octet_total_count == 1000
+    assert len(flows) == 1
+
+
+def test_what_comes_later_is_added_and_exported_at_the_active_timeout() -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(source(), 0)
+    flows.add(destination(), 0)
+    assert len(flows.due(0, 10)) == 1
+    for at in (5, 10):
+        flows.add(
+            source(flow_end_seconds=110 + at, octet_total_count=1000 + 100 * at, octet_delta_count=500), at
+        )
+    assert flows.due(59, 10) == []
+    [found] = flows.due(60, 10)
+    assert (found.octet_total_count_from_source_node, found.octet_delta_count_from_source_node) == (
+        2000,
+        1000,
+    )
+    assert (found.octet_total_count, found.octet_delta_count, found.throughput) == (2000, 1000, 800)
+    assert found.octet_delta_count_from_destination_node == 0
+    assert flows.due(99, 10) == []
+    assert flows.due(100, 10) == []
+    assert len(flows) == 0
+
+
+def test_the_end_of_a_connection_is_kept() -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(source(), 0)
+    flows.add(destination(), 0)
+    flows.due(0, 10)
+    flows.add(
+        source(flow_end_seconds=115, flow_end_reason=int(FlowEndReason.END_OF_FLOW), tcp_state="TIME_WAIT"), 5
+    )
+    flows.add(destination(flow_end_seconds=120), 6)
+    [found] = flows.due(90, 10)
+    assert (found.flow_end_reason, found.flow_end_seconds) == (FlowEndReason.END_OF_FLOW, 120)
+
+
+def test_half_a_record_is_dropped_and_counted() -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(source(), 0)
+    assert flows.due(60, 10) == flows.due(90, 10) == []
+    assert (len(flows), flows.dropped) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        source(egress_network_policy_rule_action=int(RuleAction.DROP)),
+        source(egress_network_policy_rule_action=int(RuleAction.REJECT)),
+        destination(ingress_network_policy_rule_action=int(RuleAction.REJECT)),
+        half(flow_type=int(FlowType.INTRA_NODE), source_pod_name="a", destination_pod_name="b"),
+        half(flow_type=int(FlowType.TO_EXTERNAL), source_pod_name="a"),
+    ],
+)
+def test_what_one_node_alone_sees_is_exported_at_once(alone: FlowRecord) -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(alone, 0)
+    [found] = flows.due(0, 10)
+    assert found.octet_total_count_from_source_node == found.octet_total_count_from_destination_node == 1000
+
+
+def test_what_a_rule_of_the_destination_drops_is_joined() -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    flows.add(source(tcp_state="SYN_SENT"), 0)
+    flows.add(destination(ingress_network_policy_rule_action=int(RuleAction.DROP)), 1)
+    [found] = flows.due(1, 10)
+    assert (found.source_pod_name, found.ingress_network_policy_rule_action) == ("web", RuleAction.DROP)
+
+
+def test_a_connection_from_outside_by_another_node_keeps_its_client() -> None:
+    flows = Aggregation(ACTIVE, INACTIVE)
+    outside = half(
+        source_ip="198.51.100.7", source_transport_port=999, flow_type=int(FlowType.FROM_EXTERNAL),
+        proxy_snat_ip="10.1.0.1", proxy_snat_port=4000,
+    )  # fmt: skip
+    flows.add(destination(source_ip="10.1.0.1"), 0)
+    flows.add(outside, 0)
+    [found] = flows.due(0, 10)
+    assert (found.source_ip, found.source_transport_port, found.destination_pod_name) == (
+        "198.51.100.7",
+        999,
+        "db",
+    )
+    assert found.flow_type == FlowType.FROM_EXTERNAL
+
+
+def test_there_are_never_too_many_and_nothing_is_left_of_those_that_ended() -> None:
+    flows = Aggregation(ACTIVE, INACTIVE, most=100)
+    for port in range(150):
+        flows.add(half(flow_type=1, source_transport_port=port), 0)
+    assert (len(flows), flows.dropped) == (100, 50)
+    assert len(flows.due(0, 60)) + len(flows.due(0, 60)) == 100
+    assert flows.due(1000, 1000) == []
+    assert (len(flows), flows._heap) == (0, [])
+
+
+def test_a_line_of_the_log_is_one_line_with_names() -> None:
+    record = source(
+        destination_service_port_name='shop/db:"a,b"', egress_network_policy_type=2,
+        egress_network_policy_rule_action=int(RuleAction.ALLOW), ingress_network_policy_name="x\ny",
+    )  # fmt: skip
+    line = log_line(record, pretty=True)
+    assert line.startswith("100,110,10.1.0.5,10.2.0.7,4000,80,TCP,web,shop,n1,,,,,,0,")
+    assert ",out,,,Allow,AntreaNetworkPolicy,,," in line
+    assert '"shop/db:""a,b"""' in line
+    assert "\n" not in line
+    assert log_line(record, pretty=False).split(",")[6] == "6"
+
+
+def test_a_filter_of_the_log_wants_both_actions_and_one_filter_is_enough() -> None:
+    dropped = LogFilter(("Drop", "Reject"), ())
+    both = LogFilter(("Allow",), ("Allow",))
+    assert passes(half(), ())
+    assert not passes(half(), (dropped, both))
+    assert passes(half(ingress_network_policy_rule_action=2), (dropped, both))
+    assert not passes(half(ingress_network_policy_rule_action=1), (dropped, both))
+    assert passes(
+        half(ingress_network_policy_rule_action=1, egress_network_policy_rule_action=1), (dropped, both)
+    )
+
+
+def test_records_are_asked_for_by_their_ends() -> None:
+    rows = [half(), half(source_transport_port=1)]
+    assert len(flow_records(rows, {})) == 2
+    [found] = flow_records(rows, {"srcip": "10.1.0.5", "srcport": "1"})
+    assert (found["sourceIPv4Address"], found["sourceTransportPort"]) == ("10.1.0.5", 1)
+    with pytest.raises(Invalid, match="srcport"):
+        flow_records(rows, {"srcport": "x"})
+    assert record_metrics(3, 2, 1, 4, []).num_records_dropped == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("activeFlowRecordTimeout: 10ms", "activeFlowRecordTimeout"),
+        ("flowCollector: {enable: true}", "flowCollector.address"),
+        ("flowCollector: {enable: true, address: 'x:y:z'}", "flowCollector.address"),
+        ("aggregatorTransportProtocol: tls", "aggregatorTransportProtocol"),
+        ("mode: Proxy", "mode"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(text: str, key: str) -> None:
+    with pytest.raises(Invalid, match=key):
+        accept(parse(FlowAggregatorConfig, text).config)
+
+
+def test_the_configuration_says_where_records_go() -> None:
+    text = "{flowLogger: {enable: true}, flowCollector: {enable: true, address: '192.0.2.1:4739'}}"
+    config = parse(FlowAggregatorConfig, text).config
+    accept(config)
+    assert [one.name for one in destinations(config)] == ["flowLogger", "flowCollector"]

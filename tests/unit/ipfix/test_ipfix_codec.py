@@ -1,0 +1,150 @@
+"""Messages of ours are those of go-ipfix v0.17.0, byte for byte; what it sends is read; what is malformed is refused.
+
+goipfix_*.hex: a template and a record that go-ipfix's exporting process sent over TCP, with domain 12345.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from antrea.apis.flow import FlowRecord
+from antrea.errors import Invalid
+from antrea.ipfix.decode import MOST_TEMPLATES, Decoder
+from antrea.ipfix.element import ELEMENTS
+from antrea.ipfix.message import HEADER, MessageWriter, domain_of
+from antrea.ipfix.template import agent_elements, aggregated_elements
+
+HERE = Path(__file__).parent
+ORDERS = {"agent": agent_elements, "aggregated": aggregated_elements}
+
+
+def recorded(name: str) -> list[bytes]:
+    octets = bytes.fromhex("".join((HERE / f"goipfix_{name}.hex").read_text().split()))
+    length = int.from_bytes(octets[2:4])
+    return [octets[:length], octets[length:]]
+
+
+def sample(order: str, *, ipv6: bool) -> FlowRecord:
+    """The values of the recordings, by the place of each element."""
+    record = FlowRecord()
+    for place, one in enumerate(ORDERS[order](ipv6=ipv6), start=1):
+        values = {
+            "u8": place, "u16": 1000 + place, "u64": (1 << 40) + place, "seconds": 1_700_000_000 + place,
+            "ipv4": f"10.0.0.{place}", "ipv6": f"fd00::{place:x}", "string": f"text-{place}",
+        }  # fmt: skip
+        long = one.name == "destinationServicePortName"
+        setattr(record, one.field, "s" * 300 if long else values[one.kind])
+    return record
+
+
+def without_time(message: bytes) -> bytes:
+    return message[:4] + message[8:]
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+@pytest.mark.parametrize("order", ORDERS)
+def test_ipfix_messages_are_those_of_go_ipfix(order: str, ipv6: bool) -> None:
+    writer = MessageWriter(12345, aggregated=order == "aggregated")
+    template, data = recorded(f"{order}{6 if ipv6 else 4}")
+    number = bytes((1, int(ipv6)))  # the recording has one template, ours are 256 and 257
+    mine = writer.templates(0)[int(ipv6)]
+    assert without_time(mine) == without_time(template[:20] + number + template[22:])
+    [(message, count)] = writer.data([sample(order, ipv6=ipv6)], 0, 16384)
+    assert count == 1
+    assert without_time(message) == without_time(data[:16] + number + data[18:])
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+@pytest.mark.parametrize("order", ORDERS)
+def test_ipfix_what_go_ipfix_sends_is_read(order: str, ipv6: bool) -> None:
+    decoder = Decoder()
+    template, data = recorded(f"{order}{6 if ipv6 else 4}")
+    assert decoder.read(template)[1] == []
+    header, records = decoder.read(data)
+    assert (header.domain, header.sequence) == (12345, 0)
+    assert records == [sample(order, ipv6=ipv6)]
+
+
+def test_ipfix_every_element_has_a_field_and_numbers_are_unique() -> None:
+    assert [one.name for one in ELEMENTS if one.field not in FlowRecord.__struct_fields__] == []
+    assert len({(one.enterprise, one.number) for one in ELEMENTS}) == len(ELEMENTS)
+
+
+def test_ipfix_the_sequence_number_counts_records_and_messages_are_filled_up_to_a_size() -> None:
+    writer, record = MessageWriter(1), FlowRecord(source_ip="10.0.0.1", destination_ip="10.0.0.2")
+    sent = list(writer.data([record] * 10, 7, 500))
+    assert sum(count for _, count in sent) == 10
+    assert all(len(message) <= 500 for message, _ in sent)
+    sequences = [HEADER.unpack_from(message)[3] for message, _ in sent]
+    assert sequences == [sum(count for _, count in sent[:at]) for at in range(len(sent))]
+    decoder = Decoder()
+    for template in writer.templates(7):
+        decoder.read(template)
+    assert [one for message, _ in sent for one in decoder.read(message)[1]] == [record] * 10
+
+
+def test_ipfix_values_that_do_not_fit_are_cut_and_never_break_the_message() -> None:
+    record = FlowRecord(
+        source_ip="10.0.0.1", source_transport_port=99999, packet_total_count=-1, tcp_state="é" * 40000
+    )
+    writer, decoder = MessageWriter(1), Decoder()
+    for template in writer.templates(0):
+        decoder.read(template)
+    [(message, _)] = writer.data([record], 0, 1000)
+    [read] = decoder.read(message)[1]
+    assert (read.source_transport_port, read.packet_total_count) == (65535, 0)
+
+
+def test_ipfix_a_domain_is_the_fnv_1_hash_of_the_name() -> None:
+    assert domain_of("") == 0x811C9DC5
+    assert domain_of("a") == 0x050C5D7E
+    assert domain_of("foobar") == 0x31F0B262
+
+
+def framed(number: int, body: bytes) -> bytes:
+    return HEADER.pack(10, 20 + len(body), 0, 0, 1) + struct.pack("!HH", number, 4 + len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (b"", "within its header"),
+        (HEADER.pack(9, 16, 0, 0, 0), "version 9"),
+        (HEADER.pack(10, 99, 0, 0, 0), "length says 99"),
+        (HEADER.pack(10, 18, 0, 0, 0) + b"\0\2", "header of a set"),
+        (HEADER.pack(10, 20, 0, 0, 0) + struct.pack("!HH", 2, 3), "a set of 3 bytes"),
+        (HEADER.pack(10, 20, 0, 0, 0) + struct.pack("!HH", 2, 99), "a set of 99 bytes"),
+        (framed(77, b""), "no set has number 77"),
+        (framed(2, struct.pack("!HH", 100, 1)), "number 100 is below"),
+        (framed(2, struct.pack("!HH", 256, 9999)), "9999 fields"),
+        (framed(2, struct.pack("!HHHH", 256, 2, 8, 4)), "ends within a field"),
+        (framed(2, struct.pack("!HHHH", 256, 1, 0x8008, 4)), "enterprise number"),
+        (framed(2, struct.pack("!HHHH", 256, 1, 8, 0)), "no bytes"),
+    ],
+)
+def test_ipfix_malformed_messages_are_refused(message: bytes, why: str) -> None:
+    with pytest.raises(Invalid, match=why):
+        Decoder().read(message)
+
+
+def test_ipfix_a_session_has_a_bounded_number_of_templates() -> None:
+    decoder = Decoder()
+    for number in range(MOST_TEMPLATES):
+        decoder.read(framed(2, struct.pack("!HHHH", 256 + number, 1, 8, 4)))
+    with pytest.raises(Invalid, match="more than 64"):
+        decoder.read(framed(2, struct.pack("!HHHH", 999, 1, 8, 4)))
+    decoder.read(framed(2, struct.pack("!HH", 256, 0)))
+    decoder.read(framed(2, struct.pack("!HHHH", 999, 1, 8, 4)))
+
+
+def test_ipfix_unknown_elements_are_skipped_and_a_changed_template_is_used_at_once() -> None:
+    decoder = Decoder()
+    decoder.read(framed(2, struct.pack("!HHHHIHH", 256, 2, 0x8001, 65535, 424242, 8, 4)))
+    assert decoder.read(framed(256, b"\x03abc\x0a\0\0\1"))[1] == [FlowRecord(source_ip="10.0.0.1")]
+    decoder.read(framed(2, struct.pack("!HHHH", 256, 1, 7, 2)))
+    assert decoder.read(framed(256, b"\0\x50"))[1] == [FlowRecord(source_transport_port=80)]
+    assert decoder.read(framed(300, b"x"))[1] == []
+    assert decoder.unknown == 1
