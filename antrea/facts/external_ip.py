@@ -1,4 +1,4 @@
-"""Who names, seeks, is promised and has an address of ExternalIPPools; an owner is `Kind/name`, such as Egress/web."""
+"""Allocation of addresses of ExternalIPPools: names, requests, promises and holders; an owner is `Kind/name`, such as Egress/web."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import msgspec
 from antrea.facts.fact import Fact
 
 
-class Leads(Fact, frozen=True):
-    """This replica leads, and has heard all that was written before it did; `antrea/controller/term.py` writes it."""
+class FencedLeadership(Fact, frozen=True):
+    """This replica leads, and has received all earlier writes; `antrea/controller/leader/fencing.py` writes it."""
 
 
-class Promise(Fact, frozen=True):
-    """An address that is being written into its owner's spec; written before that is tried.
+class PendingAllocation(Fact, frozen=True):
+    """An address that is being written into its owner's spec; this row is put before the write.
 
-    It stands until the owner is another object, or its spec is a later one: then the spec says what became of it.
+    It stays until the owner is another object, or has a later spec, which shows the outcome.
     """
 
     owner: str
@@ -25,7 +25,7 @@ class Promise(Fact, frozen=True):
     generation: int
     """Of the owner's spec that the write would change."""
     address: str
-    indexes: ClassVar[Mapping[str, Callable[[Promise], Iterable[Hashable]]]] = {
+    indexes: ClassVar[Mapping[str, Callable[[PendingAllocation], Iterable[Hashable]]]] = {
         "address": lambda row: (row.address,)
     }
 
@@ -38,8 +38,8 @@ class Promise(Fact, frozen=True):
         return self.uid == uid and generation <= self.generation
 
 
-class Named(Fact, frozen=True):
-    """An address that nobody else may be given: its owner's spec names it, or it is promised; units of kinds derive it."""
+class NamedAddress(Fact, frozen=True):
+    """An address that is not free: its owner's spec names it, or it is promised; units of kinds derive it."""
 
     owner: str
     address: str
@@ -49,7 +49,11 @@ class Named(Fact, frozen=True):
     since: str = ""
     """When the owner was created, RFC 3339: of two that name one address, the older has it."""
     promised: bool = False
-    indexes: ClassVar[Mapping[str, Callable[[Named], Iterable[Hashable]]]] = {
+    shares: bool = False
+    """Its owner has it together with others that share it, too."""
+    precedence: int = 1
+    """Before the age: 0 has it already and keeps it, 2 asks for one that another may have."""
+    indexes: ClassVar[Mapping[str, Callable[[NamedAddress], Iterable[Hashable]]]] = {
         "address": lambda row: (row.address,),
         "promised": lambda row: (row.owner,) if row.promised else (),
     }
@@ -59,7 +63,7 @@ class Named(Fact, frozen=True):
         return f"{self.owner} {self.address}"
 
 
-class Block(Fact, frozen=True):
+class AddressBlock(Fact, frozen=True):
     """Addresses within 256: each who has one adds it, so that a change costs no more where many are."""
 
     family: int
@@ -71,7 +75,7 @@ class Block(Fact, frozen=True):
         return msgspec.structs.replace(self, parts=parts)
 
 
-class Taken(Block, frozen=True):
+class TakenAddresses(AddressBlock, frozen=True):
     """Addresses that are named or promised, by whomever and of whatever pool."""
 
     @property
@@ -79,24 +83,28 @@ class Taken(Block, frozen=True):
         return f"{self.family} {self.block}"
 
 
-class Used(Block, frozen=True, kw_only=True):
-    """Addresses of a pool that somebody has."""
+class UsedAddresses(AddressBlock, frozen=True, kw_only=True):
+    """Addresses of a pool that are held."""
 
     pool: str
-    indexes: ClassVar[Mapping[str, Callable[[Used], Iterable[Hashable]]]] = {"pool": lambda row: (row.pool,)}
+    indexes: ClassVar[Mapping[str, Callable[[UsedAddresses], Iterable[Hashable]]]] = {
+        "pool": lambda row: (row.pool,)
+    }
 
     @property
     def key(self) -> str:
         return f"{self.pool} {self.family} {self.block}"
 
 
-class Seeker(Fact, frozen=True):
+class AddressRequest(Fact, frozen=True):
     """An owner that wants an address of a pool and names none that the pool has; units of kinds derive it."""
 
     owner: str
     pool: str
     since: str = ""
-    indexes: ClassVar[Mapping[str, Callable[[Seeker], Iterable[Hashable]]]] = {
+    families: tuple[int, ...] = ()
+    """4 or 6: those that it has use for, the better first, as far as the pool has addresses of them. None: any."""
+    indexes: ClassVar[Mapping[str, Callable[[AddressRequest], Iterable[Hashable]]]] = {
         "pool": lambda row: (row.pool,)
     }
 
@@ -105,7 +113,7 @@ class Seeker(Fact, frozen=True):
         return self.owner
 
 
-class Offer(Fact, frozen=True):
+class AddressOffer(Fact, frozen=True):
     """What a seeker may have: an address, or "" while its pool has none left."""
 
     owner: str
@@ -117,7 +125,7 @@ class Offer(Fact, frozen=True):
         return self.owner
 
 
-class Held(Fact, frozen=True):
+class HeldAddress(Fact, frozen=True):
     """An address of a pool that its owner names and has: it counts as used."""
 
     owner: str
@@ -127,3 +135,82 @@ class Held(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.owner
+
+
+class PooledService(Fact, frozen=True):
+    """A Service that is to have an address of a pool, or has one of whatever load balancer; the controller's feed writes it."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    """Its resourceVersion: a Service has no generation."""
+    since: str = ""
+    """When it was created, RFC 3339."""
+    pool: str = ""
+    """Its ExternalIPPool; empty: it is none of ours (any more)."""
+    wants: str = ""
+    """spec.loadBalancerIP, as `ipaddress` writes it; what is no address is left as it is."""
+    address: str = ""
+    """The first of its status, as `ipaddress` writes it; empty: none."""
+    count: int = 0
+    """How many entries its status has: addresses and names."""
+    shares: bool = False
+    """Whether it has its address together with others that share it, too."""
+    families: tuple[int, ...] = ()
+    """4 or 6: those of its ClusterIPs, in their order."""
+    told: tuple[str, str, str] | None = None
+    """Status, reason and message of our condition, which marks an address as ours to take away; None: there is none."""
+    indexes: ClassVar[Mapping[str, Callable[[PooledService], Iterable[Hashable]]]] = {
+        "address": lambda row: {row.address, row.wants} - {""}
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def owner(self) -> str:
+        """Of addresses of pools."""
+        return f"Service/{self.key}"
+
+
+class PoolAddressNodes(Fact, frozen=True):
+    """Nodes with an Endpoint of one family that may answer for a Service with externalTrafficPolicy Local; derived by the agent."""
+
+    service: str
+    """namespace/name"""
+    ipv6: bool
+    parts: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return nodes_key(self.service, ipv6=self.ipv6)
+
+    def with_parts(self, parts: tuple[str, ...]) -> Self:
+        return msgspec.structs.replace(self, parts=parts)
+
+
+def nodes_key(service: str, *, ipv6: bool) -> str:
+    """Key of the PoolAddressNodes row of a Service in one family."""
+    return f"{service} {'IPv6' if ipv6 else 'IPv4'}"
+
+
+class ExternalIPOwner(Fact, frozen=True):
+    """Which Node is to answer for the external IP of a Service; every agent derives the same."""
+
+    service: str
+    """namespace/name"""
+    ip: str
+    pool: str
+    node: str
+    """Empty: none can."""
+    why: str = ""
+    """Why none can."""
+    indexes: ClassVar[Mapping[str, Callable[[ExternalIPOwner], Iterable[Hashable]]]] = {
+        "ip": lambda row: (row.ip,)
+    }
+
+    @property
+    def key(self) -> str:
+        return self.service

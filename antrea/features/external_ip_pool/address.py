@@ -5,35 +5,18 @@ parity: pkg/ipam/ipallocator/allocator.go
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from antrea.features.ip_range import Address, Span
+    from antrea.features.framework.ip_range import Address, Span
 
 MOST = 65536
 """Addresses of one range that are given away by themselves; further ones may be asked for by name."""
 BLOCK = 256
 """Addresses that are looked at together."""
-
-
-def read(text: str) -> Address | None:
-    """One address, an IPv4 address in IPv6 form as what it is; None if it is none, or has a zone, which may be any text."""
-    try:
-        found = ip_address(text)
-    except ValueError:
-        return None
-    if "%" in text:
-        return None
-    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
-
-
-def canonical(text: str) -> str:
-    """The one way to write it, so that equal addresses are equal texts; empty if it is none."""
-    found = read(text)
-    return "" if found is None else str(found)
 
 
 def bounds(span: Span) -> tuple[int, int]:

@@ -10,22 +10,29 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_interface
 from typing import TYPE_CHECKING
 
+from antrea.apis import core
+from antrea.apis.crd.egress import Egress
 from antrea.apis.crd.pool import ExternalIPPool
-from antrea.errors import Invalid
-from antrea.features.admission import Warn, Webhook
+from antrea.apis.egress_address import EGRESSES
+from antrea.apis.service_address import SERVICES
+from antrea.errors import Invalid, Unavailable
 from antrea.features.external_ip_pool.pool import WATCHED, PoolRow, pool_row, spans_of
-from antrea.features.ip_range import Taken, alone, check_inside, check_kept, nobodys, subnet
-from antrea.features.selector_doubt import selector_doubts
+from antrea.features.framework.admission import FindAll, Warn, Webhook
+from antrea.features.framework.ip_range import TakenRanges, alone, check_inside, check_kept, nobodys, subnet
+from antrea.features.framework.selector_warning import selector_doubts
+from antrea.features.service_external_ip.service import pool_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from antrea.apis.crd.pool import ExternalIPPoolSpec, SubnetInfo
     from antrea.engine import Facts
-    from antrea.features.admission import Review, Steps
-    from antrea.features.ip_range import Span
+    from antrea.features.framework.admission import Review, Steps
+    from antrea.features.framework.ip_range import Span
 
 __all__ = ["WATCHED", "WEBHOOKS"]
+
+MOST_NAMED = 5
 
 
 def validate_pool(facts: Facts, review: Review[ExternalIPPool]) -> Steps:
@@ -79,7 +86,7 @@ def _doubts(spec: ExternalIPPoolSpec, spans: Sequence[Span]) -> Iterator[Warn]:
 
 def _check_alone(facts: Facts, name: str, spans: Sequence[Span]) -> None:
     others = [(pool.name, span) for pool in facts.all(PoolRow) if pool.name != name for span in pool.spans]
-    taken = Taken(span for _, span in others)
+    taken = TakenRanges(span for _, span in others)
     for index, one in enumerate(spans):
         number = taken.first_over(one)
         if number is not None:
@@ -90,11 +97,50 @@ def _check_alone(facts: Facts, name: str, spans: Sequence[Span]) -> None:
             )
 
 
+def warn_of_users(_: Facts, review: Review[ExternalIPPool]) -> Steps:
+    """A pool that is deleted takes its addresses along; upstream says so nowhere."""
+    name = review.before.metadata.name
+    try:
+        found = yield FindAll(EGRESSES, Egress)
+    except Unavailable:
+        found = ()
+    users = [row for row in found if name in (row.spec.external_ip_pool, *row.spec.external_ip_pools)]
+    if users:
+        yield Warn(
+            f"ExternalIPPool {name} is used by Egress {_named(row.metadata.name for row in users)}: these lose their addresses,"
+            " and until there is a pool of that name, Pods that they select get no packet out of the cluster"
+        )
+    try:
+        services = yield FindAll(SERVICES, core.Service)
+    except Unavailable:
+        return
+    balanced = [f"{row.metadata.namespace}/{row.metadata.name}" for row in services if pool_of(row) == name]
+    if balanced:
+        yield Warn(
+            f"ExternalIPPool {name} is used by Service {_named(balanced)}: these lose their external IPs until there is a"
+            " pool of that name"
+        )
+
+
+def _named(names: Iterable[str]) -> str:
+    found = sorted(names)
+    return ", ".join(found[:MOST_NAMED]) + (
+        f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    )
+
+
 WEBHOOKS = (
     Webhook(
         "externalippoolvalidator.antrea.io", "/validate/externalippool", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1beta1",), "externalippools", "Cluster", ExternalIPPool,
         "ranges of one family each, inside the subnet, overlapping with none of any pool, of addresses that Nodes can send with; none may go or change; warns of selectors that select nothing",
         validate=validate_pool, gates=("Egress", "ServiceExternalIP"), reads=(PoolRow,), anew=WATCHED,
+    ),
+    # of its own, because a pool can be deleted also while no controller runs
+    Webhook(
+        "externalippoolusers.antrea.io", "/validate/externalippool/users", ("DELETE",), "crd.antrea.io",
+        ("v1beta1",), "externalippools", "Cluster", ExternalIPPool,
+        "warns that Egresses and Services use a pool that is deleted, and what becomes of them",
+        validate=warn_of_users, failure="Ignore",
     ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """ExternalIPPool in the controller: who has which address, who may have which, and how full a pool is.
 
-A kind that takes addresses derives `Named` and `Seeker` rows, acts on its `Offer`, and tells people of its `Held`.
-Nothing is remembered but what the objects themselves say and what is being written (`Promise`), so a controller that
+A kind that takes addresses derives `NamedAddress` and `AddressRequest` rows, acts on its `AddressOffer`, and tells people of its `HeldAddress`.
+Nothing is remembered but what the objects themselves say and what is being written (`PendingAllocation`), so a controller that
 starts, or begins to lead, finds every address with whom it was.
 parity: pkg/controller/externalippool/controller.go
 """
@@ -12,64 +12,113 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.status import Status
 from antrea.engine import Unit
-from antrea.facts.external_ip import Held, Leads, Named, Offer, Seeker, Taken, Used
-from antrea.features.controller import ControllerFeature
-from antrea.features.external_ip_pool.address import BLOCK, free, read, total, usable
-from antrea.features.external_ip_pool.pool import POOLS, WATCHED, PoolRow
+from antrea.facts.external_ip import (
+    AddressOffer,
+    AddressRequest,
+    FencedLeadership,
+    HeldAddress,
+    NamedAddress,
+    TakenAddresses,
+    UsedAddresses,
+)
+from antrea.features.external_ip_pool.address import BLOCK, free, total, usable
+from antrea.features.external_ip_pool.pool import GATES, POOLS, WATCHED, PoolRow
+from antrea.features.framework.address import read
+from antrea.features.framework.controller_feature import ControllerFeature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from antrea.engine import Facts
 
 MANAGER = "antrea-controller"
+KEPT, NAMED, ASKED = 0, 1, 2
+"""Precedence of a NamedAddress."""
 
 
-def taken(_: Facts, named: Named) -> Iterator[Taken]:
+def taken_addresses(_: Facts, named: NamedAddress) -> Iterator[TakenAddresses]:
     """Where offers look."""
     if address := read(named.address):
-        yield Taken(address.version, int(address) // BLOCK, (int(address),))
+        yield TakenAddresses(address.version, int(address) // BLOCK, (int(address),))
 
 
-def held(facts: Facts, named: Named) -> Iterator[Held | Used]:
-    """The oldest of those that name an address of their pool has it."""
+def held_addresses(facts: Facts, named: NamedAddress) -> Iterator[HeldAddress | UsedAddresses]:
+    """The first of those that name an address of their pool has it, and who shares it with all that have it."""
     pool = facts.get(PoolRow, named.pool) if named.pool and not named.promised else None
     address = read(named.address)
     if pool is None or address is None or not usable(pool.spans, address):
         return
-    if first(facts, named.pool, named.address) == named.owner:
-        yield Held(named.owner, named.pool, named.address)
-        yield Used(address.version, int(address) // BLOCK, (int(address),), pool=named.pool)
+    if named.owner in holders(facts, named.pool, named.address):
+        yield HeldAddress(named.owner, named.pool, named.address)
+        yield UsedAddresses(address.version, int(address) // BLOCK, (int(address),), pool=named.pool)
 
 
 def first(facts: Facts, pool: str, address: str) -> str:
-    """The oldest of those that name this address of their pool; empty if nobody does."""
-    rivals = [row for row in facts.by(Named, "address", address) if row.pool == pool and not row.promised]
-    return min(((row.since, row.owner) for row in rivals), default=("", ""))[1]
+    """The first of those that name this address of their pool; empty if nobody does."""
+    return next(iter(holders(facts, pool, address)), "")
 
 
-def offers(facts: Facts, pool: PoolRow) -> Iterator[Offer]:
+def holders(facts: Facts, pool: str, address: str) -> list[str]:
+    """Who has this address of the pool: the first that names it, or all that kept it, and those that share it with these."""
+    rows = facts.by(NamedAddress, "address", address)
+    rivals = sorted(
+        (row for row in rows if row.pool == pool and not row.promised),
+        key=lambda row: (row.precedence, row.since, row.owner),
+    )
+    kept = [row for row in rivals if row.precedence == KEPT] or rivals[:1]
+    if any(row.precedence == ASKED for row in kept) and any(
+        row.promised or row.pool != pool for row in rows if row.owner != kept[0].owner
+    ):
+        return []  # it may be another's within a moment, or is still announced for another
+    others = (row for row in rivals if row not in kept)
+    shared = others if all(row.shares for row in kept) else ()
+    return [*(row.owner for row in kept), *(row.owner for row in shared if row.shares)]
+
+
+def offers(facts: Facts, pool: PoolRow) -> Iterator[AddressOffer]:
     """To each seeker what it was promised, or else, the oldest first, the lowest address that nobody names, nor the router has."""
-    seekers = facts.by(Seeker, "pool", pool.name)
+    seekers = facts.by(AddressRequest, "pool", pool.name)
     if not seekers:
         return  # and is not woken by those that have theirs
 
     def block(family: int, number: int) -> frozenset[int]:
-        row = facts.get(Taken, Taken(family, number).key)
+        row = facts.get(TakenAddresses, TakenAddresses(family, number).key)
         return frozenset(row.parts if row else ())
 
-    left = (address for address in free(pool.spans, block) if address != pool.gateway)
+    left = _Left(pool, block)
     for seeker in sorted(seekers, key=lambda row: (row.since, row.owner)):
-        promised = facts.by(Named, "promised", seeker.owner)
-        address = promised[0].address if promised else next(left, "")
-        yield Offer(seeker.owner, pool.name, address)
+        promised = facts.by(NamedAddress, "promised", seeker.owner)
+        address = promised[0].address if promised else left.next(seeker.families)
+        yield AddressOffer(seeker.owner, pool.name, address)
+
+
+class _Left:
+    """Addresses of a pool that nobody names, nor its router has, each given once."""
+
+    def __init__(self, pool: PoolRow, taken: Callable[[int, int], frozenset[int]]) -> None:
+        self._pool, self._taken = pool, taken
+        self._families = frozenset(span.family for span in pool.spans)
+        self._free: dict[tuple[int, ...], Iterator[str]] = {}
+        self._gone = {pool.gateway}
+
+    def next(self, families: tuple[int, ...]) -> str:
+        """The lowest one, of the first of these families that the pool has, if it has any of them; empty: there is none."""
+        wanted = tuple(family for family in families if family in self._families)[:1]
+        if wanted not in self._free:
+            spans = (span for span in self._pool.spans if not wanted or span.family in wanted)
+            self._free[wanted] = free(spans, self._taken)
+        for address in self._free[wanted]:
+            if address not in self._gone:
+                self._gone.add(address)
+                return address
+        return ""
 
 
 def usage(facts: Facts, pool: PoolRow) -> Iterator[Status]:
     """As `kubectl get externalippool` shows it, 0 included."""
-    if facts.get(Leads) is None:
+    if facts.get(FencedLeadership) is None:
         return
-    used = sum(len(row.parts) for row in facts.by(Used, "pool", pool.name))
+    used = sum(len(row.parts) for row in facts.by(UsedAddresses, "pool", pool.name))
     fields = (("usage.total", total(pool.spans)), ("usage.used", used))
     yield Status(path=f"{POOLS}/{pool.name}", kind="ExternalIPPool", manager=MANAGER, fields=fields)
 
@@ -78,10 +127,11 @@ FEATURE = ControllerFeature(
     name="ExternalIPPool",
     watched=WATCHED,
     units=(
-        Unit(Named, taken, yields=(Taken,)),
-        Unit(Named, held, yields=(Held, Used)),
-        Unit(PoolRow, offers, yields=(Offer,)),
+        Unit(NamedAddress, taken_addresses, yields=(TakenAddresses,)),
+        Unit(NamedAddress, held_addresses, yields=(HeldAddress, UsedAddresses)),
+        Unit(PoolRow, offers, yields=(AddressOffer,)),
         Unit(PoolRow, usage),
     ),
-    gate="Egress",
+    gate=GATES,
 )
+FEATURES = (FEATURE,)

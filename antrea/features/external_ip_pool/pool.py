@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid
 from antrea.facts.fact import Fact
-from antrea.features.admission import Watched
-from antrea.features.external_ip_pool.address import canonical
-from antrea.features.ip_range import Span, span
+from antrea.features.framework.address import canonical
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.ip_range import Span, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from antrea.apis.crd.pool import IPRange
 
+GATES = ("Egress", "ServiceExternalIP")
+"""Features that take addresses of pools."""
 POOLS = "/apis/crd.antrea.io/v1beta1/externalippools"
 
 

@@ -13,13 +13,14 @@ from antrea.apis.crd.pool import ExternalIPPool
 from antrea.apis.egress_address import EgressAddress
 from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
-from antrea.facts.external_ip import Leads, Promise
+from antrea.facts.external_ip import FencedLeadership, PendingAllocation
 from antrea.features.egress.allocation import UNITS
 from antrea.features.egress.controller import egress_row
-from antrea.features.event import Tell
-from antrea.features.external_ip_pool.address import canonical, free, total
+from antrea.features.external_ip_pool.address import free, total
 from antrea.features.external_ip_pool.controller import FEATURE
 from antrea.features.external_ip_pool.pool import pool_row
+from antrea.features.framework.address import canonical
+from antrea.features.framework.event import RecordEvent
 
 EGRESSES, POOLS = "/apis/crd.antrea.io/v1beta1/egresses", "/apis/crd.antrea.io/v1beta1/externalippools"
 ALLOCATED = Condition("IPAllocated", "True", reason="Allocated", message="EgressIP is successfully allocated")
@@ -66,7 +67,7 @@ def full(name: str, total: int, used: int) -> Status:
 def wanted(*rows: Any) -> set[Any]:
     """All that is wanted of the leader over these rows."""
     facts = Facts()
-    for row in (Leads(), *rows):
+    for row in (FencedLeadership(), *rows):
         facts.put(row)
     engine = Engine(facts, [*UNITS, *FEATURE.units])
     engine.plan()
@@ -236,11 +237,11 @@ def test_an_egress_that_has_left_its_pools_says_nothing_of_them() -> None:
 def test_what_is_being_written_stays_with_its_egress_as_long_as_that_is_the_same() -> None:
     two = pool("p", "10.0.0.1-10.0.0.2")
     rows = [egress("a", "p", since="1"), egress("b", "p", since="2")]
-    kept = Promise("Egress/b", "uid-b", 1, "10.0.0.1")
+    kept = PendingAllocation("Egress/b", "uid-b", 1, "10.0.0.1")
     assert wanted(two, kept, *rows) == {gives("a", "10.0.0.2"), gives("b", "10.0.0.1"), full("p", 2, 0)}
     for outlived in (
-        Promise("Egress/b", "uid-x", 1, "10.0.0.1"),
-        Promise("Egress/b", "uid-b", 0, "10.0.0.1"),
+        PendingAllocation("Egress/b", "uid-x", 1, "10.0.0.1"),
+        PendingAllocation("Egress/b", "uid-b", 0, "10.0.0.1"),
     ):
         assert wanted(two, outlived, *rows) == {
             gives("a", "10.0.0.1"), gives("b", "10.0.0.2"), full("p", 2, 0),
@@ -256,15 +257,20 @@ def test_an_event_tells_when_the_condition_turns_and_only_then() -> None:
             facts.put(row)
         return engine.plan().acts
 
-    def event(reason: str, message: str, *, warning: bool) -> Tell:
-        return Tell(
+    def event(reason: str, message: str, *, warning: bool) -> RecordEvent:
+        return RecordEvent(
             "a", message, "crd.antrea.io/v1beta1", "Egress", "a", "uid-a", reason, message, warning=warning
         )
 
     missing = "Cannot allocate EgressIP from ExternalIPPool: ExternalIPPool p does not exist"
     none = "Cannot allocate EgressIP from ExternalIPPool: cannot allocate IP in any range"
     given = "EgressIP 10.0.0.1 is allocated from ExternalIPPool p"
-    assert told(Leads(), egress("a", "p")) == [event("AllocationError", missing, warning=True)]
+    at_once = (
+        pool("q", "10.0.1.1-10.0.1.1"),
+        msgspec.structs.replace(egress("z", "q", "10.0.1.1"), judged=""),
+    )
+    assert told(FencedLeadership(), *at_once) == []
+    assert told(egress("a", "p")) == [event("AllocationError", missing, warning=True)]
     assert told(egress("a", "p", judged="False")) == []
     assert told(pool("p", "10.0.0.1-10.0.0.1")) == []
     allocated = told(egress("a", "p", "10.0.0.1", judged="False", generation=2))
@@ -295,7 +301,7 @@ def test_giving_an_address_costs_little_more_in_a_pool_that_has_given_many() -> 
     def cost(many: int) -> int:
         facts = Counted()
         engine = Engine(facts, [*UNITS, *FEATURE.units])
-        facts.put(Leads())
+        facts.put(FencedLeadership())
         facts.put(pool("p", "10.0.0.0/16"))
         for number in range(1, many + 1):
             facts.put(egress(f"e{number}", "p", f"10.0.{number // 256}.{number % 256}"))
@@ -309,3 +315,25 @@ def test_giving_an_address_costs_little_more_in_a_pool_that_has_given_many() -> 
         return facts.asked
 
     assert cost(2000) - cost(10) <= 4 * 2000 // 256
+
+
+def test_a_condition_that_somebody_else_took_out_of_the_list_is_written_again() -> None:
+    facts = Facts()
+    for row in (FencedLeadership(), pool("p", "10.0.0.0/29"), egress("a", "p", "10.0.0.1", judged="True")):
+        facts.put(row)
+    engine = Engine(facts, [*UNITS, *FEATURE.units])
+    engine.plan()
+    facts.put(msgspec.structs.replace(egress("a", "p", "10.0.0.1"), lost=True))
+    (again,) = (one for one in engine.plan().put if isinstance(one, Status))
+    assert again.conditions[0] == ALLOCATED
+    facts.put(egress("a", "p", "10.0.0.1", judged="True"))
+    assert [one for one in engine.plan().put if isinstance(one, Status)] == [about("a", ALLOCATED)]
+
+
+def test_a_status_without_the_condition_on_the_address_is_known() -> None:
+    def lost(*types: str) -> bool:
+        conditions = [{"type": one, "status": "True"} for one in types]
+        found = {"metadata": {"name": "a"}, "spec": {"appliedTo": {}}, "status": {"conditions": conditions}}
+        return egress_row(msgspec.convert(found, Egress)).lost
+
+    assert [lost(), lost("IPAssigned"), lost("IPAssigned", "IPAllocated")] == [False, True, False]

@@ -1,0 +1,1 @@
+"""ServiceExternalIP in the agent: effects."""

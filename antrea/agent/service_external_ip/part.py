@@ -1,0 +1,160 @@
+"""Effects of external IPs: neighbours are answered, moves are announced and told of, and who has which is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from antrea.agent.api.view import NotFound
+from antrea.agent.change_times import ChangeTimes
+from antrea.agent.egress.part import EgressPart
+from antrea.agent.part import Part
+from antrea.apis.core import ObjectReference
+from antrea.errors import Unavailable
+from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes, nodes_key
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
+from antrea.facts.service import Service
+from antrea.features.egress.takeover_event import Cause, cause
+from antrea.features.service_external_ip.agent import GATE, AnnounceExternalIP
+from antrea.host.neighbour_response import NeighbourResponse
+from antrea.outside.log import klog
+from antrea.outside.neighbour.announcement import NodeAnnouncer
+from antrea.outside.neighbour.responder import NeighbourResponder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from antrea.agent.part import AgentContext, Handler, Query, Route
+    from antrea.engine import Act, Sink
+    from antrea.facts.fact import Fact
+
+log = klog.logger(__name__)
+
+TIMED_KINDS = (GossipMember, AgentNode, PoolSelector, PoolAddressNodes, Service, Quorum)
+"""Kinds whose changes move addresses: their times are kept."""
+
+GIVE_UP_SECONDS = 1.0
+"""Until the next Node has announced an address four times (antrea.outside.neighbour.announcement.PAUSES)."""
+
+
+class ServiceExternalIPPart(Part):
+    """Answers for the external IPs of this Node."""
+
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent, self._facts, self._node = agent, agent.facts, agent.node
+        self._responder = NeighbourResponder()
+        self._announcer = NodeAnnouncer(self._responder.answers)
+        self._changes = ChangeTimes(agent.facts, TIMED_KINDS)
+        self._before: dict[str, tuple[str, str]] = {}
+        """Service -> its external IP and the other Node that answered for it last, as far as this agent saw."""
+        self._given_up = -GIVE_UP_SECONDS
+        """When another Node took over what this one answered for, by the clock of `time.monotonic`."""
+        self._ours: set[str] = set()
+        """Services whose external IPs this Node answers for."""
+        agent.facts.observe(ExternalIPOwner, self._note)
+        with contextlib.suppress(LookupError):  # without Egress other agents find it gone
+            agent.part(EgressPart).waits_for(self._hands_over)
+
+    def acts(self) -> Mapping[type[Act], Handler]:
+        return {AnnounceExternalIP: self._announce}
+
+    def sinks(self) -> Mapping[type, Sink]:
+        return {NeighbourResponse: self._responder}
+
+    def routes(self) -> Mapping[str, Route]:
+        return {"/serviceexternalip": self.shown}
+
+    def bundle(self) -> Mapping[str, Any]:
+        return {"serviceexternalips": self.shown({})} if GATE in self._agent.gates else {}
+
+    async def close(self) -> None:
+        """End what is being announced, and answer no more."""
+        await self._announcer.close()
+        self._responder.close()
+
+    def shown(self, query: Query) -> list[dict[str, str]]:
+        """The answer of /serviceexternalip, by name and Namespace. Raises Unavailable, NotFound.
+
+        parity: pkg/agent/apiserver/handlers/serviceexternalip/handler.go
+        """
+        if GATE not in self._agent.gates:
+            raise Unavailable(f"{GATE} is not enabled")
+        name, namespace = query.get("name", ""), query.get("namespace", "")
+        owners = {row.service: row.node for row in self._facts.all(ExternalIPOwner)}
+        found = [
+            _row(service, owners.get(service.key, ""))
+            for service in sorted(self._facts.all(Service), key=lambda service: service.key)
+            if service.pool and name in ("", service.name) and namespace in ("", service.namespace)
+        ]
+        if name and not found:
+            raise NotFound(f"no Service {name} with an external IP of a pool")
+        return found
+
+    def _note(self, _: type[Fact], key: str) -> None:
+        row, quorum = self._facts.get(ExternalIPOwner, key), self._facts.get(Quorum)
+        if row and row.node == self._node:
+            self._ours.add(key)
+        elif key in self._ours:
+            self._ours.discard(key)
+            self._given_up = time.monotonic()
+        if row is None:
+            self._before.pop(key, None)
+        elif row.node not in ("", self._node) and quorum and quorum.has:
+            self._before[key] = (row.ip, row.node)
+
+    def _hands_over(self) -> bool:
+        """Whether neighbours may not have received yet that another Node has what this one answered for."""
+        return time.monotonic() - self._given_up < GIVE_UP_SECONDS
+
+    async def _announce(self, act: AnnounceExternalIP) -> None:
+        await self._announcer.announce(act)
+        ip, before = self._before.pop(act.service, ("", ""))
+        if ip != act.ip:
+            return
+        why = self._cause(act, before)
+        message = f"Node {self._node} took over {ip} from {before}{self._within(act, why)}: {why.why}"
+        log.info("Took over an external IP", service=act.service, ip=ip, before=before, why=why.why)
+        namespace, _, name = act.service.partition("/")
+        about = ObjectReference(kind="Service", name=name, namespace=namespace, uid=act.uid)
+        self._agent.record("ExternalIPTakenOver", message, about=about)
+
+    def _cause(self, act: AnnounceExternalIP, before: str) -> Cause:
+        service = self._facts.get(Service, act.service)
+        found = cause(self._facts, act.pool, (), self._node, before)
+        if found.kind is None and service and service.external_local:
+            key = nodes_key(act.service, ipv6=is_ipv6(act.ip))
+            row = self._facts.get(PoolAddressNodes, key)
+            if row is None or before not in row.parts:
+                return Cause(
+                    "endpoints: it has none, which externalTrafficPolicy Local needs", PoolAddressNodes, key
+                )
+        return found
+
+    def _within(self, act: AnnounceExternalIP, why: Cause) -> str:
+        """How long after this agent knew of it."""
+        times = self._changes.times
+        rows: Mapping[type[Fact], tuple[str, ...]] = {PoolSelector: (act.pool,), Service: (act.service,)}
+        news = (
+            [(why.kind, why.row)]
+            if why.kind
+            else [(kind, row) for kind in TIMED_KINDS for row in rows.get(kind, tuple(times.get(kind, ())))]
+        )
+        known = [times[kind][row] for kind, row in news if row in times.get(kind, {})]
+        return f" in {1000 * (time.monotonic() - max(known)):.0f} ms" if known else ""
+
+
+def _row(service: Service, node: str) -> dict[str, str]:
+    """# parity: pkg/agent/apis/types.go ServiceExternalIPInfo, whose empty fields are left out"""
+    fields = {
+        "serviceName": service.name,
+        "namespace": service.namespace,
+        "externalIP": service.pooled_ip,
+        "externalIPPool": service.pool,
+        "assignedNode": node,
+    }
+    return {key: value for key, value in fields.items() if value}
+
+
+PART = ServiceExternalIPPart

@@ -1,0 +1,67 @@
+"""ExternalIPPool in the agent: which living Nodes may hold addresses of each pool, for Egresses and Services alike.
+
+parity: pkg/agent/memberlist/cluster.go syncExternalIPPool
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.crd.pool import ExternalIPPool, SubnetInfo
+from antrea.engine import Unit
+from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, PoolMembers, PoolSelector
+from antrea.facts.node import LocalAddress, OnLink, ThisNode
+from antrea.features.external_ip_pool.address import bounds
+from antrea.features.external_ip_pool.link import on_link
+from antrea.features.external_ip_pool.pool import GATES, POOLS, pool_row
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.grouping.selector import meets, requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+
+def pool_selector(found: ExternalIPPool) -> PoolSelector:
+    """A pool by what agents need of it."""
+    subnet = found.spec.subnet_info or SubnetInfo("", 0)
+    return PoolSelector(
+        found.metadata.name,
+        requirements(found.spec.node_selector),
+        subnet.gateway,
+        subnet.prefix_length,
+        subnet.vlan,
+        tuple((one.family, *bounds(one)) for one in pool_row(found).spans),
+    )
+
+
+def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
+    """This Node counts as alive. A cordoned one is the last that keeps its addresses: a gateway may be cordoned for good."""
+    this, goes = facts.get(ThisNode), facts.get(AgentLeaving) is not None
+    me = this.name if this else ""
+    members = facts.all(GossipMember)
+    living = {row.node for row in members if row.alive} | {me}
+    leaving = {row.node for row in members if row.left} | ({me} if goes else set())
+    nodes = [node for node in facts.all(AgentNode) if meets(dict(node.labels), pool.nodes)]
+    stay = [node for node in nodes if node.name in living - leaving]
+    yield PoolMembers(
+        pool.pool,
+        tuple(node.name for node in stay if not node.cordoned),
+        tuple(node.name for node in stay if node.cordoned),
+        tuple(node.name for node in nodes if node.name in leaving),
+        tuple(node.name for node in nodes),
+    )
+
+
+FEATURE = AgentFeature(
+    name="ExternalIPPool",
+    gate=GATES,
+    watched=(Watched(POOLS, ExternalIPPool, PoolSelector, pool_selector),),
+    units=(
+        Unit(PoolSelector, pool_members, yields=(PoolMembers,)),
+        Unit(LocalAddress, on_link, yields=(OnLink,)),
+    ),
+)
+FEATURES = (FEATURE,)

@@ -1,0 +1,1 @@
+"""External IPs of Services of type LoadBalancer, from ExternalIPPools."""

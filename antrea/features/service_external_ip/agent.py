@@ -1,0 +1,69 @@
+"""ServiceExternalIP in the agent: one Node answers neighbours for each external IP, and announces it, once packets to it get on.
+
+No device has the address, as upstream: kube-proxy or AntreaProxy take packets to it to an Endpoint.
+parity: pkg/agent/controller/serviceexternalip/controller.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.engine import Act, Unit
+from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes
+from antrea.facts.node import ThisNode, Transport
+from antrea.facts.service import Service, ServiceEndpoint
+from antrea.features.external_ip_pool.link import neighbours_of
+from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
+from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
+from antrea.host.neighbour_response import NeighbourResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+
+GATE = "ServiceExternalIP"
+
+
+class AnnounceExternalIP(Act, frozen=True):
+    """Tell the neighbours on the link of `dev` that `ip`, of Service `service`, is at this Node."""
+
+    service: str
+    """namespace/name"""
+    uid: str
+    pool: str
+    ip: str
+    dev: str
+    mac: str = ""
+    """Empty: that of `dev`."""
+
+
+def answered_address(
+    facts: Facts, owner: ExternalIPOwner
+) -> Iterator[NeighbourResponse | AnnounceExternalIP]:
+    """On the Node that is to answer; after the flows of the same pass, and withdrawn before them."""
+    node, link, service = facts.get(ThisNode), facts.get(Transport), facts.get(Service, owner.service)
+    if node is None or link is None or service is None or owner.node != node.name:
+        return
+    dev = neighbours_of(facts, owner.ip, link)
+    yield NeighbourResponse(dev=dev, ip=owner.ip)
+    yield AnnounceExternalIP(
+        (owner.service, owner.ip), dev, service=owner.service, uid=service.uid, pool=owner.pool, ip=owner.ip, dev=dev
+    )  # fmt: skip
+
+
+FEATURE = AgentFeature(
+    name="ServiceExternalIP",
+    gate=GATE,
+    watched=(SERVICE_WATCH, ENDPOINT_SLICE_WATCH),
+    units=(
+        Unit(ServiceEndpoint, endpoint_node, yields=(PoolAddressNodes,)),
+        Unit(Service, external_ip_owner, yields=(ExternalIPOwner,)),
+        Unit(ExternalIPOwner, answered_address),
+    ),
+)
+SHOWN = AgentFeature(name="ServiceExternalIPView")
+"""Always on, so that /serviceexternalip says why it has nothing to show."""
+FEATURES = (FEATURE, SHOWN)

@@ -1,0 +1,74 @@
+"""Which Node answers for the external IP of each Service: derived alike on every Node, from living members, as for Egress.
+
+With externalTrafficPolicy Local only a Node with an Endpoint of the address's family does. Of Services that share an
+address all need one there if that can be, else the oldest of them.
+parity: pkg/agent/controller/serviceexternalip/controller.go syncService, nodesHasHealthyServiceEndpoint
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes, nodes_key
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import PoolMembers, Quorum
+from antrea.facts.node import ThisNode
+from antrea.facts.service import Service
+from antrea.features.egress.hash_ring import ring
+from antrea.features.egress.owner import NO_MAJORITY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.service import ServiceEndpoint
+
+NO_POOL = "ExternalIPPool {} does not exist"
+NO_NODE = "no Node of the pool is alive"
+NO_ENDPOINT = "no Node of the pool that is alive has an Endpoint, which externalTrafficPolicy Local needs"
+
+
+def endpoint_node(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[PoolAddressNodes]:
+    """Of Services with externalTrafficPolicy Local; an Endpoint that is ending still serves."""
+    service = facts.get(Service, endpoint.service)
+    if service is None or not (service.pool and service.external_local and endpoint.node):
+        return
+    if endpoint.ready or endpoint.serving:
+        yield PoolAddressNodes(service.key, is_ipv6(endpoint.ip), (endpoint.node,))
+
+
+def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwner]:
+    """Of each Service with an external IP of a pool."""
+    ip, pool, this = service.pooled_ip, service.pool, facts.get(ThisNode)
+    if not ip or this is None:
+        return
+    members = facts.get(PoolMembers, pool)
+    if members is None:
+        yield ExternalIPOwner(service.key, ip, pool, "", NO_POOL.format(pool))
+        return
+    may = _may_answer(facts, service, ip)
+    picks = (ring(frozenset(tier)).pick(ip, may) for tier in members.tiers if tier)
+    node = next(filter(None, picks), "")
+    if not node:
+        why = NO_ENDPOINT if any(members.tiers) else NO_NODE
+        yield ExternalIPOwner(service.key, ip, pool, "", why)
+        return
+    quorum = facts.get(Quorum)
+    if node == this.name and (quorum is None or not quorum.has):
+        yield ExternalIPOwner(service.key, ip, pool, "", NO_MAJORITY)
+        return
+    yield ExternalIPOwner(service.key, ip, pool, node)
+
+
+def _may_answer(facts: Facts, service: Service, ip: str) -> Callable[[str], bool]:
+    rows = [row for row in facts.by(Service, "pooled", ip) if row.pool == service.pool and row.external_local]
+    local = [_nodes(facts, row, ip) for row in sorted(rows, key=lambda row: (row.created, row.key))]
+    if not local:
+        return lambda _: True
+    all_of_them = frozenset.intersection(*local)
+    return (all_of_them or local[0]).__contains__
+
+
+def _nodes(facts: Facts, service: Service, ip: str) -> frozenset[str]:
+    row = facts.get(PoolAddressNodes, nodes_key(service.key, ipv6=is_ipv6(ip)))
+    return frozenset(row.parts if row else ())

@@ -1,0 +1,62 @@
+"""Which Services are to have an address of an ExternalIPPool, as agents and the controller read them.
+
+Upstream looks at no class. A Service with another class than ours is another load balancer's, as Kubernetes asks.
+parity: pkg/controller/serviceexternalip/controller.go getServiceExternalIPPool, isServiceExternalIPSharable
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.apis import core
+from antrea.apis.annotation import ALLOW_SHARED_IP, EXTERNAL_IP_POOL
+from antrea.apis.service_address import ALLOCATED, SERVICES
+from antrea.facts.external_ip import PooledService
+from antrea.features.framework.address import canonical
+from antrea.features.framework.admission import Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOAD_BALANCER: Final = "LoadBalancer"
+CLASS: Final = "service.antrea.io/external-ip"
+"""Our spec.loadBalancerClass, for who wants to keep other load balancers away; without a class a Service is ours, too."""
+FAMILIES: Final[Mapping[str, int]] = {"IPv4": 4, "IPv6": 6}
+TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+"""As Go's strconv.ParseBool reads it."""
+
+
+def pool_of(found: core.Service) -> str:
+    """Its ExternalIPPool; empty: it is to have no address of one."""
+    spec = found.spec
+    if spec.type != LOAD_BALANCER or spec.load_balancer_class not in ("", CLASS):
+        return ""
+    return found.metadata.annotations.get(EXTERNAL_IP_POOL, "")
+
+
+def pooled_service(found: core.Service) -> PooledService | None:
+    """None for one that neither is to have an address nor has one."""
+    meta, spec, ingress = found.metadata, found.spec, found.status.load_balancer.ingress
+    pool, wants = pool_of(found), spec.load_balancer_ip
+    told = next((one for one in found.status.conditions if one.type == ALLOCATED), None)
+    if not (pool or told or ingress):
+        return None
+    version = meta.resource_version
+    return PooledService(
+        meta.namespace,
+        meta.name,
+        meta.uid,
+        # the API promises that versions of one kind can be compared as numbers (KEP-5504)
+        int(version) if version.isdecimal() else 0,
+        meta.creation_timestamp,
+        pool,
+        (canonical(wants) or wants) if pool else "",
+        canonical(ingress[0].ip) if ingress else "",
+        len(ingress),
+        meta.annotations.get(ALLOW_SHARED_IP, "") in TRUE,
+        tuple(FAMILIES[name] for name in spec.ip_families if name in FAMILIES),
+        (told.status, told.reason, told.message) if told else None,
+    )
+
+
+WATCHED = (Watched(SERVICES, core.Service, PooledService, pooled_service),)

@@ -1,0 +1,94 @@
+"""A Service of type LoadBalancer with an address of a pool: given by the controller, answered for by one Node, reached from outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from admission_object import crd
+from agent_node import antctl
+from quiet_pod import SERVING, quiet_pods
+
+from antrea.lab import cluster, node
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+IP, NEXT = "172.30.0.210", "172.30.0.211"
+NODES = ("node-1", "node-2")
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: balanced, annotations: {service.antrea.io/external-ip-pool: ingress}}
+spec: {type: LoadBalancer, selector: {app: balanced}, ports: [{port: 80, targetPort: 8080}]}
+"""
+
+
+@pytest.fixture
+def service(lab: Lab) -> Iterator[None]:
+    """On two Nodes, of which the pool selects both."""
+    pool = {"ipRanges": [{"start": IP, "end": NEXT}], "nodeSelector": {}}
+    with quiet_pods(lab, {"serves-a": "node-1", "serves-b": "node-2"}, SERVING):
+        lab.api.kubectl("label", "pod", "serves-a", "serves-b", "app=balanced")
+        lab.api.apply(json.dumps(crd("ExternalIPPool", "ingress", pool)))
+        lab.api.apply(SERVICE)
+        yield
+        lab.api.kubectl("delete", "service", "balanced", "--ignore-not-found")
+        lab.api.kubectl("delete", "externalippool", "ingress", "--ignore-not-found")
+
+
+def fetch(lab: Lab, machine: str, path: str = "hostname") -> str:
+    """What it gets from the address; empty: nothing."""
+    words = ["curl", "-s", "--max-time", "2", f"http://{IP}/{path}"]
+    return subprocess.run(
+        cluster.enter(lab, machine, words), capture_output=True, text=True, check=False
+    ).stdout
+
+
+def assigned(lab: Lab, where: str = "node-1") -> list[str]:
+    """The row of `antctl get serviceexternalip`; empty while a cell of it is."""
+    head, *rows = antctl(lab, where, "get", "serviceexternalip").splitlines()
+    assert head.split() == ["NAMESPACE", "NAME", "EXTERNAL-IP-POOL", "EXTERNAL-IP", "ASSIGNED-NODE"]
+    return next((row.split() for row in rows if "balanced" in row.split() and "<NONE>" not in row), [])
+
+
+def neighbour(lab: Lab, machine: str) -> str:
+    """The MAC address that a host of the Nodes' subnet has for the address."""
+    inside = cluster.enter(lab, machine, ["ip", "-j", "neigh", "show", "to", IP])
+    found = json.loads(subprocess.run(inside, capture_output=True, text=True, check=True).stdout)
+    return next((str(one["lladdr"]) for one in found if "lladdr" in one), "")
+
+
+def mac(lab: Lab, name: str) -> str:
+    return str(json.loads(node.execute(lab.record, name, "ip", "-j", "link", "show", "eth0"))[0]["address"])
+
+
+def test_a_service_gets_an_address_that_hosts_outside_reach_by_the_node_that_antctl_names(
+    lab: Lab, service: None
+) -> None:
+    wait_for("a Node for the address", lambda: len(assigned(lab)) == 5, seconds=60)
+    where = assigned(lab)
+    assert where[:4] == ["default", "balanced", "ingress", IP]
+    assert assigned(lab, "node-2") == where
+    for machine in ("gateway", "outside"):
+        wait_for(f"an answer to {machine}", lambda machine=machine: fetch(lab, machine), seconds=60)  # type: ignore[misc]
+    assert {fetch(lab, "outside") for _ in range(40)} == {"serves-a", "serves-b"}
+    assert neighbour(lab, "gateway") == mac(lab, where[4])
+    assert not any(IP in node.execute(lab.record, name, "ip", "addr") for name in NODES)
+    shown = lab.api.kubectl("describe", "service", "balanced")
+    assert [line.split()[2] for line in shown.splitlines() if line.startswith("LoadBalancer Ingress:")] == [
+        IP
+    ]
+    assert "Events:" in shown
+    assert shown.rstrip().endswith("<none>")
+    row = lab.api.kubectl("get", "externalippool", "ingress", "--no-headers").split()
+    assert row[:3] == ["ingress", "2", "1"]
+    lab.api.kubectl("annotate", "service", "balanced", "service.antrea.io/external-ip-pool-")
+    wait_for("an end of the address", lambda: not fetch(lab, "gateway"), seconds=60)
+    status = json.loads(lab.api.kubectl("get", "service", "balanced", "-o", "json"))["status"]
+    assert status == {"loadBalancer": {}}

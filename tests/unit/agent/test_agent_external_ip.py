@@ -1,0 +1,163 @@
+"""What a Node tells of the external IPs that it answers for: who has which, and from whom it took one over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_context import agent_context
+
+from antrea.agent.api.view import NotFound
+from antrea.agent.egress.part import EgressPart
+from antrea.agent.service_external_ip.part import ServiceExternalIPPart
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes
+from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
+from antrea.facts.service import Service
+from antrea.features.service_external_ip.agent import AnnounceExternalIP
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from antrea.apis.core import ObjectReference
+
+IP = "192.0.2.40"
+ACT = AnnounceExternalIP(("shop/web", IP), "eth0", service="shop/web", uid="u", pool="p", ip=IP, dev="eth0")
+
+
+class Api:
+    """Stands where kube-apiserver stands: it takes Events."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, ...]] = []
+
+    async def create_event(self, about: ObjectReference, reason: str, message: str, **_: Any) -> None:
+        self.events.append((about.kind, about.namespace, about.name, about.uid, reason, message))
+
+
+class World:
+    """n1 of three Nodes, whose announcements go nowhere."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.facts, self.api = Facts(), Api()
+        self._begun: list[asyncio.Task[None]] = []
+        context = agent_context(self.facts, kube=self.api, begin=self._begin)
+        self.node = ServiceExternalIPPart(context)
+        self.announced: list[str] = []
+
+        async def announce(act: AnnounceExternalIP) -> None:
+            self.announced.append(act.ip)
+
+        monkeypatch.setattr(self.node._announcer, "announce", announce)
+        monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+        self.node._changes._clock = lambda: 99.75
+        for row in (
+            Quorum(has=True, alive=3, of=3), PoolSelector("p", ()), self.service(),
+            *(AgentNode(name, (), ()) for name in ("n1", "n2")), GossipMember("n2", alive=True),
+        ):  # fmt: skip
+            self.facts.put(row)
+
+    def service(self, *, local: bool = False) -> Service:
+        return Service(
+            "shop", "web", ("10.96.0.7", IP), (), external_ips=(IP,), load_balancer_ips=(IP,), external_local=local, pool="p"
+        )  # fmt: skip
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._begun.append(asyncio.create_task(work, name=name))
+
+    def owns(self, node: str, ip: str = IP) -> None:
+        self.facts.put(ExternalIPOwner("shop/web", ip, "p", node))
+
+    async def told(self) -> list[str]:
+        await self.node.acts()[AnnounceExternalIP](ACT)
+        await asyncio.gather(*self._begun)
+        assert all(
+            event[:5] == ("Service", "shop", "web", "u", "ExternalIPTakenOver") for event in self.api.events
+        )
+        return [event[5] for event in self.api.events]
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+async def test_a_first_assignment_is_announced_and_told_of_to_nobody(world: World) -> None:
+    world.owns("n1")
+    assert await world.told() == []
+    assert world.announced == [IP]
+
+
+async def test_a_move_is_told_with_its_cause_and_the_time_since_that_was_known(world: World) -> None:
+    world.owns("n2")
+    world.facts.put(GossipMember("n2", alive=False, why="no gossip"))
+    world.owns("n1")
+    said = f"Node n1 took over {IP} from n2 in 250 ms: dead: no gossip"
+    assert await world.told() == [said]
+    assert await world.told() == [said]  # once
+
+
+async def test_a_move_because_of_endpoints_says_so(world: World) -> None:
+    world.facts.put(world.service(local=True))
+    world.facts.put(PoolAddressNodes("shop/web", ipv6=False, parts=("n2",)))
+    world.owns("n2")
+    world.facts.put(PoolAddressNodes("shop/web", ipv6=False, parts=("n1",)))
+    world.owns("n1")
+    why = "endpoints: it has none, which externalTrafficPolicy Local needs"
+    assert await world.told() == [f"Node n1 took over {IP} from n2 in 250 ms: {why}"]
+
+
+async def test_another_address_and_what_was_seen_without_a_majority_is_no_move(world: World) -> None:
+    world.owns("n2", "192.0.2.41")
+    world.owns("n1")
+    assert await world.told() == []
+    world.facts.put(Quorum(has=False, alive=1, of=3))
+    world.owns("n2")
+    world.owns("n1")
+    assert await world.told() == []
+
+
+async def test_who_has_which_address_is_shown_by_name_and_namespace(world: World) -> None:
+    world.owns("n2")
+    row = {
+        "serviceName": "web",
+        "namespace": "shop",
+        "externalIP": IP,
+        "externalIPPool": "p",
+        "assignedNode": "n2",
+    }
+    shown = world.node.shown
+    assert shown({}) == shown({"name": "web", "namespace": "shop"}) == [row]
+    assert shown({"namespace": "other"}) == []
+    with pytest.raises(NotFound, match="no Service api"):
+        shown({"name": "api"})
+    off = ServiceExternalIPPart(
+        agent_context(Facts(), AgentConfig(feature_gates={"ServiceExternalIP": False}))
+    )
+    with pytest.raises(Unavailable, match="ServiceExternalIP is not enabled"):
+        off.shown({})
+    assert (off.bundle(), world.node.bundle()) == ({}, {"serviceexternalips": [row]})
+
+
+async def test_an_agent_that_ends_waits_until_the_next_node_has_announced_what_it_answered_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = Facts()
+    context = agent_context(facts)
+    egress = EgressPart(context)
+    context.parts.append(egress)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    ServiceExternalIPPart(context)
+    handover = egress._handover
+    facts.put(ExternalIPOwner("shop/web", IP, "p", "n2"))
+    assert not handover._hands_over()
+    facts.put(ExternalIPOwner("shop/web", IP, "p", "n1"))
+    assert not handover._hands_over()  # nobody takes it
+    facts.put(ExternalIPOwner("shop/web", IP, "p", "n2"))
+    assert handover._hands_over()
+    monkeypatch.setattr(time, "monotonic", lambda: 101.1)
+    assert not handover._hands_over()

@@ -1,0 +1,210 @@
+"""Which Node answers for the external IP of a Service; cases of upstream's agent, TestCreateService and nodesHasHealthyServiceEndpoint."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from antrea.apis import core
+from antrea.apis.discovery import EndpointSlice
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress
+from antrea.facts.external_ip import ExternalIPOwner
+from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
+from antrea.facts.node import ThisNode, Transport
+from antrea.features.egress.allocated import why_unallocated
+from antrea.features.egress.hash_ring import ring
+from antrea.features.egress.owner import NO_MAJORITY
+from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
+from antrea.features.proxy.service import endpoint_rows, service_row
+from antrea.features.service_external_ip.agent import FEATURE, AnnounceExternalIP
+from antrea.features.service_external_ip.owner import NO_ENDPOINT, NO_NODE, NO_POOL
+from antrea.host.neighbour_response import NeighbourResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from antrea.facts.service import Service, ServiceEndpoint
+
+    Conditions = Mapping[str, bool | None]
+
+IP, IP6 = "192.0.2.40", "2001:db8::40"
+NODES = ("n1", "n2", "n3")
+
+
+def service(name: str = "web", ip: str = IP, pool: str = "p", **spec: Any) -> Service:
+    found = {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "annotations": {"service.antrea.io/external-ip-pool": pool},
+        },
+        "spec": {"type": "LoadBalancer", "clusterIPs": ["10.96.0.7"]} | spec,
+        "status": {"loadBalancer": {"ingress": [{"ip": ip}]}},
+    }
+    row = service_row(msgspec.convert(found, core.Service))
+    assert row is not None
+    return row
+
+
+def endpoints(
+    name: str, nodes: Mapping[str, Conditions], kind: str = "IPv4", ports: tuple[int, ...] = ()
+) -> tuple[ServiceEndpoint, ...]:
+    """One on each Node, with these conditions."""
+    prefix = "10.10.0." if kind == "IPv4" else "fd00::"
+    found = {
+        "metadata": {
+            "name": f"{name}-{kind}",
+            "namespace": "shop",
+            "labels": {"kubernetes.io/service-name": name},
+        },
+        "addressType": kind,
+        "endpoints": [
+            {"addresses": [f"{prefix}{number}"], "nodeName": node, "conditions": conditions}
+            for number, (node, conditions) in enumerate(nodes.items(), 1)
+        ],
+        "ports": [{"port": port} for port in ports],
+    }
+    return endpoint_rows(msgspec.convert(found, EndpointSlice))
+
+
+class Node:
+    """n1 of three."""
+
+    def __init__(self, me: str = "n1") -> None:
+        self.facts = Facts()
+        self.engine = Engine(self.facts, (*FEATURE.units, *POOL_MEMBERS.units))
+        self.put(
+            ThisNode(me, ("10.10.1.0/24",), ("192.0.2.1",), ("192.0.2.1",)),
+            Transport("eth0", "eth0", "0a:00:00:00:00:01", 1500, ("192.0.2.1/24",)),
+            PoolSelector("p", ()), Quorum(has=True, alive=3, of=3),
+            *(AgentNode(name, ("192.0.2.9",), ("192.0.2.9",)) for name in NODES),
+            *(GossipMember(name, alive=True) for name in NODES if name != me),
+        )  # fmt: skip
+
+    def put(self, *rows: Any) -> None:
+        for row in rows:
+            self.facts.put(row)
+
+    def owner(self, name: str = "web") -> str:
+        self.engine.plan()
+        row = self.facts.get(ExternalIPOwner, f"shop/{name}")
+        assert row is not None
+        return row.node or row.why
+
+    def answers(self) -> list[tuple[str, str]]:
+        self.engine.plan()
+        found = self.engine.standing().values()
+        return [(one.dev, one.ip) for one in found if isinstance(one, NeighbourResponse)]
+
+
+def picked(*nodes: str, ip: str = IP) -> str:
+    return ring(frozenset(nodes)).pick(ip)
+
+
+def test_the_node_that_upstreams_hash_picks_answers_and_announces_once_and_no_other() -> None:
+    for me in NODES:
+        node = Node(me)
+        node.put(service())
+        plan = node.engine.plan()
+        ours = me == picked(*NODES)
+        announced = [
+            (act.dev, act.ip, act.service) for act in plan.acts if isinstance(act, AnnounceExternalIP)
+        ]
+        assert announced == ([("eth0", IP, "shop/web")] if ours else [])
+        assert (node.owner(), node.answers()) == (picked(*NODES), [("eth0", IP)] if ours else [])
+
+
+def test_a_node_that_is_lost_or_leaves_or_is_cordoned_hands_the_address_to_the_next() -> None:
+    first = picked(*NODES)
+    rest = tuple(name for name in NODES if name != first)
+    node = Node(rest[0])
+    node.put(service())
+    assert node.owner() == first
+    for row in (GossipMember(first, alive=False), GossipMember(first, alive=True, left=True)):
+        node.put(row)
+        assert node.owner() == picked(*rest)
+    node.put(GossipMember(first, alive=True), AgentNode(first, ("192.0.2.9",), ("192.0.2.9",), cordoned=True))
+    assert node.owner() == picked(*rest)
+    node.put(AgentNode(first, ("192.0.2.9",), ("192.0.2.9",)))
+    assert node.owner() == first
+
+
+def test_without_a_majority_without_a_pool_and_without_a_node_nobody_answers() -> None:
+    node = Node(picked(*NODES))
+    node.put(service(), Quorum(has=False, alive=1, of=3))
+    assert (node.owner(), node.answers()) == (NO_MAJORITY, [])
+    node.facts.drop(PoolSelector, "p")
+    assert node.owner() == NO_POOL.format("p")
+    for name in NODES:
+        node.put(GossipMember(name, alive=False))
+        node.facts.drop(AgentNode, name)
+    node.put(PoolSelector("p", ()))
+    assert node.owner() == NO_NODE
+
+
+READY, UNREADY = {"ready": True, "serving": True}, {"ready": False, "serving": False}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ({"n1": READY, "n2": READY, "n3": READY}, NODES),
+        ({"n1": READY, "n2": UNREADY}, ("n1",)),
+        ({"n3": {"ready": None}}, ("n3",)),
+        ({"n2": {"ready": False, "serving": True}}, ("n2",)),
+        ({"n1": UNREADY, "n2": UNREADY}, ()),
+        ({}, ()),
+    ],
+)
+@pytest.mark.parametrize("ports", [(), (80, 443)])
+def test_with_local_policy_only_a_node_with_an_endpoint_that_serves_answers(
+    nodes: Mapping[str, Conditions], expected: tuple[str, ...], ports: tuple[int, ...]
+) -> None:
+    node = Node()
+    node.put(service(externalTrafficPolicy="Local"), *endpoints("web", nodes, ports=ports))
+    assert node.owner() == (picked(*expected) if expected else NO_ENDPOINT)
+
+
+def test_endpoints_of_the_other_family_do_not_count() -> None:
+    node = Node()
+    node.put(service(ip=IP6, externalTrafficPolicy="Local"), *endpoints("web", {"n2": READY}))
+    assert node.owner() == NO_ENDPOINT
+    node.put(*endpoints("web", {"n3": READY}, "IPv6"))
+    assert node.owner() == "n3"
+
+
+def test_services_that_share_an_address_have_one_node() -> None:
+    node = Node()
+    shared = {"externalTrafficPolicy": "Local"}
+    node.put(service("web", **shared), service("api", **shared), service("any"))
+    node.put(*endpoints("web", {"n1": READY, "n2": READY}), *endpoints("api", {"n2": READY, "n3": READY}))
+    assert [node.owner(name) for name in ("web", "api", "any")] == ["n2"] * 3
+    node.put(*endpoints("web", {"n1": READY, "n2": UNREADY}))
+    assert len({node.owner(name) for name in ("web", "api", "any")}) == 1
+
+
+def test_an_address_that_is_no_longer_of_a_pool_is_not_answered_for() -> None:
+    node = Node(picked(*NODES))
+    node.put(service())
+    assert node.answers() == [("eth0", IP)]
+    node.put(service(pool=""))
+    assert node.answers() == []
+    node.put(service(type="ClusterIP"))
+    assert node.answers() == []
+    node.put(service(loadBalancerClass="metallb.io/l2"))
+    assert node.answers() == []
+
+
+def test_an_egress_by_hand_with_the_address_of_a_service_does_not_leave_with_it() -> None:
+    node = Node()
+    egress = Egress("e", "u", IP, pool="p")
+    node.put(egress, PoolSelector("p", (), ranges=((4, int(ip_address(IP)), int(ip_address(IP))),)))
+    assert why_unallocated(node.facts, egress) == ""
+    node.put(service())
+    assert why_unallocated(node.facts, egress) == f"Service shop/web has {IP} of ExternalIPPool p"
+    node.put(service(pool="other"))
+    assert why_unallocated(node.facts, egress) == ""

@@ -1,0 +1,341 @@
+"""Addresses of Services from pools, in the controller; cases and values of upstream's TestAddService, TestRestart, TestSyncService."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from antrea.apis import core
+from antrea.apis.crd.egress import Egress
+from antrea.apis.crd.pool import ExternalIPPool
+from antrea.apis.service_address import ALLOCATED, ServiceAddress
+from antrea.apis.status import Status
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import EgressRow
+from antrea.facts.external_ip import FencedLeadership, PendingAllocation, PooledService
+from antrea.features.egress.allocation import UNITS as EGRESS_UNITS
+from antrea.features.egress.controller import egress_row
+from antrea.features.external_ip_pool.controller import FEATURE as POOLS
+from antrea.features.external_ip_pool.pool import PoolRow, pool_row
+from antrea.features.framework.event import RecordEvent
+from antrea.features.service_external_ip.controller import FEATURE
+from antrea.features.service_external_ip.service import pooled_service
+
+POOL, SHARED = "service.antrea.io/external-ip-pool", "service.antrea.io/allow-shared-load-balancer-ip"
+
+UNSHARED = "; to share it, both need the annotation service.antrea.io/allow-shared-load-balancer-ip"
+
+
+class Cluster:
+    """Services and pools, and a controller whose writes come at once."""
+
+    def __init__(self) -> None:
+        self.facts = Facts()
+        self.facts.put(FencedLeadership())
+        self.engine = Engine(self.facts, [*POOLS.units, *EGRESS_UNITS, *FEATURE.units])
+        self.services: dict[str, dict[str, Any]] = {}
+        self.events: list[tuple[str, str, bool]] = []
+        self.writes = 0
+        self._version = 0
+
+    def pool(self, name: str, first: str, last: str, **more: Any) -> None:
+        spec = {"ipRanges": [{"start": first, "end": last}], "nodeSelector": {}} | more
+        meta = {"name": name, "uid": f"u-{name}", "generation": 1}
+        self.facts.put(pool_row(msgspec.convert({"metadata": meta, "spec": spec}, ExternalIPPool)))
+
+    def unpool(self, name: str) -> None:
+        self.facts.drop(PoolRow, name)
+
+    def service(
+        self, name: str, pool: str = "", wants: str = "", has: str = "", *, shared: bool = False, **spec: Any
+    ) -> None:
+        """Made in this order; `has` is what its status says from the beginning."""
+        notes = {POOL: pool} if pool else {}
+        found = {
+            "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}", "annotations": notes | ({SHARED: "true"} if shared else {})},
+            "spec": {"type": "LoadBalancer", "clusterIPs": ["10.96.0.9"], "ipFamilies": ["IPv4"], "loadBalancerIP": wants} | spec,
+            "status": {"loadBalancer": {"ingress": [{"ip": has}]} if has else {}},
+        }  # fmt: skip
+        self._version += 1
+        found["metadata"]["creationTimestamp"] = f"{self._version:06}"
+        self._put(found)
+
+    def change(self, name: str, *, notes: dict[str, str | None] | None = None, **spec: Any) -> None:
+        found = self.services[name]
+        annotations = found["metadata"]["annotations"] | (notes or {})
+        found["metadata"]["annotations"] = {
+            key: value for key, value in annotations.items() if value is not None
+        }
+        found["spec"] |= spec
+        self._put(found)
+
+    def delete(self, name: str) -> None:
+        del self.services[name]
+        self.facts.drop(PooledService, f"shop/{name}")
+
+    def egress(self, name: str, pool: str, address: str = "") -> None:
+        spec = {"appliedTo": {}, "externalIPPool": pool, "egressIP": address}
+        self._version += 1
+        meta = {"name": name, "uid": f"u-{name}", "generation": 1, "creationTimestamp": f"{self._version:06}"}
+        self.facts.put(egress_row(msgspec.convert({"metadata": meta, "spec": spec}, Egress)))
+
+    def _put(self, found: dict[str, Any]) -> None:
+        self._version += 1
+        found["metadata"]["resourceVersion"] = str(self._version)
+        self.services[found["metadata"]["name"]] = found
+        row = pooled_service(msgspec.convert(found, core.Service))
+        if row:
+            self.facts.put(row)
+        else:
+            self.facts.drop(PooledService, f"shop/{found['metadata']['name']}")
+
+    def settle(self) -> None:
+        for _ in range(20):
+            plan = self.engine.plan()
+            self.events += [
+                (act.name, act.message, act.warning) for act in plan.acts if isinstance(act, RecordEvent)
+            ]
+            writes = [one for one in plan.put if isinstance(one, ServiceAddress)]
+            for one in writes:
+                self._write(one)
+            if not writes:
+                return
+        raise AssertionError("never at rest")
+
+    def _write(self, entry: ServiceAddress) -> None:
+        found = self.services[entry.name]
+        assert found["metadata"]["resourceVersion"] == str(entry.generation)
+        self.writes += 1
+        self.facts.drop(PendingAllocation, entry.owner)
+        condition = entry.condition
+        found["status"] = {"loadBalancer": {"ingress": [{"ip": entry.address}]} if entry.address else {}}
+        if condition:
+            found["status"]["conditions"] = [msgspec.to_builtins(condition)]
+        self._put(found)
+
+    def ip(self, name: str) -> str:
+        self.settle()
+        ingress = self.services[name]["status"]["loadBalancer"].get("ingress", [{"ip": ""}])
+        return str(ingress[0]["ip"])
+
+    def used(self, pool: str) -> int:
+        self.settle()
+        found = self.engine.standing().values()
+        (status,) = (
+            one for one in found if isinstance(one, Status) and one.path.endswith(f"/externalippools/{pool}")
+        )
+        return int(dict(status.fields)["usage.used"])
+
+    def condition(self, name: str) -> tuple[str, str]:
+        self.settle()
+        (found,) = self.services[name]["status"]["conditions"]
+        assert found["type"] == ALLOCATED
+        return found["status"], found["message"]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_a_service_gets_the_lowest_free_address_of_its_pool(cluster: Cluster) -> None:
+    cluster.pool("eip1", "1.2.3.4", "1.2.3.5")
+    cluster.pool("eip2", "1.2.4.4", "1.2.4.5")
+    cluster.service("a", "eip2")
+    cluster.service("b", "eip2")
+    cluster.service("none")
+    assert (cluster.ip("a"), cluster.ip("b"), cluster.ip("none")) == ("1.2.4.4", "1.2.4.5", "")
+    assert (cluster.used("eip1"), cluster.used("eip2")) == (0, 2)
+    assert cluster.condition("a") == ("True", "the external IP is of ExternalIPPool eip2")
+    assert cluster.events == []
+    assert cluster.writes == 2
+
+
+@pytest.mark.parametrize(
+    ("has", "asks", "expected"),
+    [
+        (None, False, "1.2.3.5"),
+        (False, False, ""),
+        (True, True, "1.2.3.5"),
+        (True, False, ""),
+        (False, True, ""),
+    ],
+)
+def test_an_address_that_is_asked_for_is_given_if_nobody_has_it_or_all_share_it(
+    cluster: Cluster, has: bool | None, asks: bool, expected: str
+) -> None:
+    """`has` and `asks`: whether who has it, and who asks, allows to share it."""
+    cluster.pool("eip1", "1.2.3.4", "1.2.3.5")
+    if has is not None:
+        cluster.service("svc2", "eip1", "1.2.3.5", "1.2.3.5", shared=has)
+    cluster.service("svc1", "eip1", "1.2.3.5", shared=asks)
+    assert cluster.ip("svc1") == expected
+    assert cluster.used("eip1") == 1
+
+
+def test_a_restarted_controller_finds_every_address_with_whom_it_was(cluster: Cluster) -> None:
+    for name, wants, has, shared in (
+        ("svc1", "1.1.1.1", "1.1.1.1", True), ("svc2", "1.1.1.1", "1.1.1.1", True), ("svc3", "1.1.1.1", "", True),
+        ("svc4", "1.1.1.1", "", False), ("svc5", "1.1.1.2", "1.1.1.2", True), ("svc6", "1.1.1.2", "1.1.1.2", False),
+        ("svc7", "1.1.1.2", "", True), ("svc8", "1.1.1.2", "", False), ("svc9", "1.1.1.10", "1.1.1.9", False),
+        ("svc10", "", "", False),
+    ):  # fmt: skip
+        cluster.service(name, "eip1", wants, has, shared=shared)
+    cluster.service("svc11", "eip2", "1.1.2.2")
+    cluster.pool("eip1", "1.1.1.1", "1.1.1.10")
+    cluster.pool("eip2", "1.1.2.1", "1.1.2.10")
+    assert {name: cluster.ip(name) for name in cluster.services} == {
+        "svc1": "1.1.1.1", "svc2": "1.1.1.1", "svc3": "1.1.1.1", "svc4": "", "svc5": "1.1.1.2", "svc6": "1.1.1.2",
+        "svc7": "", "svc8": "", "svc9": "1.1.1.10", "svc10": "1.1.1.3", "svc11": "1.1.2.2",
+    }  # fmt: skip
+    assert (cluster.used("eip1"), cluster.used("eip2")) == (4, 1)
+
+
+def test_an_address_follows_each_change_of_pool_annotation_request_and_type(cluster: Cluster) -> None:
+    cluster.service("svc1", "eip1")
+    assert cluster.condition("svc1") == ("False", "ExternalIPPool eip1 does not exist")
+    for _ in range(2):
+        cluster.pool("eip1", "1.2.3.4", "1.2.3.5")
+        assert (cluster.ip("svc1"), cluster.used("eip1")) == ("1.2.3.4", 1)
+        cluster.unpool("eip1")
+        assert cluster.ip("svc1") == ""
+    cluster.pool("eip1", "1.2.3.4", "1.2.3.5")
+    assert cluster.ip("svc1") == "1.2.3.4"
+    cluster.service("svc2", "eip1", "1.2.3.4")
+    cluster.service("svc3", "eip1", "1.2.3.4", shared=True)
+
+    def have() -> list[str]:
+        return [cluster.ip(name) for name in cluster.services]
+
+    assert have() == ["1.2.3.4", "", ""]
+    cluster.change("svc1", notes={SHARED: "true"})
+    assert have() == ["1.2.3.4", "", "1.2.3.4"]
+    cluster.change("svc1", notes={POOL: "eip2"})
+    assert have() == ["", "", "1.2.3.4"]
+    assert cluster.used("eip1") == 1
+    cluster.delete("svc3")
+    assert have() == ["", "1.2.3.4"]
+    cluster.delete("svc2")
+    assert cluster.used("eip1") == 0
+    cluster.pool("eip2", "1.2.4.4", "1.2.4.5")
+    assert (have(), cluster.used("eip2")) == (["1.2.4.4"], 1)
+    cluster.change("svc1", loadBalancerIP="1.2.4.5")
+    assert (have(), cluster.used("eip2")) == (["1.2.4.5"], 1)
+    cluster.change("svc1", loadBalancerIP="1.2.3.5")
+    assert (have(), cluster.used("eip1"), cluster.used("eip2")) == ([""], 0, 0)
+    cluster.change("svc1", notes={POOL: "eip1"})
+    assert (have(), cluster.used("eip1"), cluster.used("eip2")) == (["1.2.3.5"], 1, 0)
+    cluster.change("svc1", loadBalancerIP="1.2.3.6")
+    assert (have(), cluster.used("eip1")) == ([""], 0)
+    cluster.change("svc1", loadBalancerIP="")
+    assert (have(), cluster.used("eip1"), cluster.used("eip2")) == (["1.2.3.4"], 1, 0)
+    cluster.change("svc1", type="ClusterIP")
+    assert (have(), cluster.used("eip1"), cluster.used("eip2")) == ([""], 0, 0)
+    cluster.change("svc1", type="LoadBalancer")
+    assert (have(), cluster.used("eip1")) == (["1.2.3.4"], 1)
+    cluster.delete("svc1")
+    assert cluster.used("eip1") == 0
+
+
+def test_without_the_annotation_an_address_of_ours_goes_and_one_of_another_load_balancer_stays(
+    cluster: Cluster,
+) -> None:
+    cluster.pool("p", "1.2.3.4", "1.2.3.9")
+    cluster.service("ours", "p")
+    cluster.service("other", "", "", "1.2.3.5")
+    cluster.service("classed", "p", "", "1.2.3.6", loadBalancerClass="metallb.io/l2")
+    cluster.service("own-class", "p", loadBalancerClass="service.antrea.io/external-ip")
+    cluster.service("next", "p")
+    assert [cluster.ip(name) for name in cluster.services] == [
+        "1.2.3.4",
+        "1.2.3.5",
+        "1.2.3.6",
+        "1.2.3.7",
+        "1.2.3.8",
+    ]
+    assert cluster.used("p") == 3
+    cluster.change("ours", notes={POOL: None})
+    assert (cluster.ip("ours"), cluster.ip("other"), cluster.used("p")) == ("", "1.2.3.5", 2)
+    assert "conditions" not in cluster.services["ours"]["status"]
+    cluster.change("ours", notes={POOL: "p"})
+    assert cluster.ip("ours") == "1.2.3.4"
+
+
+@pytest.mark.parametrize(
+    ("wants", "why"),
+    [
+        ("1.2.3.9", "spec.loadBalancerIP 1.2.3.9 is not an address of ExternalIPPool p"),
+        ("nine", "spec.loadBalancerIP nine is not an IP address"),
+        ("1.2.3.4", "spec.loadBalancerIP 1.2.3.4 is that of Service shop/first" + UNSHARED),
+        ("1.2.3.5", "spec.loadBalancerIP 1.2.3.5 is that of Egress e"),
+        ("", "ExternalIPPool p has no free address"),
+    ],
+)  # fmt: skip
+def test_a_service_that_gets_no_address_says_why_and_an_event_does_once(
+    cluster: Cluster, wants: str, why: str
+) -> None:
+    cluster.pool("p", "1.2.3.4", "1.2.3.5")
+    cluster.service("first", "p")
+    cluster.egress("e", "p", "1.2.3.5")
+    cluster.settle()
+    cluster.service("late", "p", wants)
+    assert (cluster.ip("late"), cluster.condition("late")) == ("", ("False", why))
+    cluster.change("late", notes={"other": "change"})
+    cluster.settle()
+    assert cluster.events == [("late", why, True)]
+    if wants == "1.2.3.4":
+        cluster.delete("first")
+        assert cluster.ip("late") == wants
+        assert cluster.events[1:] == [("late", "1.2.3.4 is the external IP, of ExternalIPPool p", False)]
+
+
+def test_egresses_and_services_of_one_pool_never_have_one_address_and_its_usage_counts_both(
+    cluster: Cluster,
+) -> None:
+    cluster.pool("p", "1.2.3.4", "1.2.3.7")
+    cluster.egress("e", "p", "1.2.3.4")
+    cluster.service("a", "p")
+    assert (cluster.ip("a"), cluster.used("p")) == ("1.2.3.5", 2)
+    # by hand, and older than the Service: it comes too late all the same
+    cluster.egress("e", "p", "1.2.3.5")
+    assert (cluster.ip("a"), cluster.used("p")) == ("1.2.3.5", 1)
+    row = cluster.facts.get(EgressRow, "e")
+    (status,) = (
+        one for one in cluster.engine.standing().values() if isinstance(one, Status) and one.kind == "Egress"
+    )
+    assert row is not None
+    assert status.conditions[0].message.endswith(
+        "cannot allocate IP 1.2.3.5 in any range (Service/shop/a has it)"
+    )
+    # promised to an Egress, whose spec does not say it yet
+    cluster.facts.put(PendingAllocation("Egress/e", "u-e", 1, "1.2.3.6"))
+    cluster.service("b", "p", "1.2.3.6")
+    assert cluster.ip("b") == ""
+    cluster.facts.drop(PendingAllocation, "Egress/e")
+    assert cluster.ip("b") == "1.2.3.6"
+
+
+def test_of_a_pool_with_both_families_a_service_gets_one_of_its_own(cluster: Cluster) -> None:
+    both = [{"start": "1.2.3.4", "end": "1.2.3.5"}, {"start": "fd00::4", "end": "fd00::5"}]
+    cluster.pool("p", "1.2.3.4", "1.2.3.5", ipRanges=both)
+    cluster.service("six", "p", ipFamilies=["IPv6"])
+    cluster.service("four", "p", ipFamilies=["IPv4"])
+    cluster.service("dual", "p", ipFamilies=["IPv6", "IPv4"])
+    assert [cluster.ip(name) for name in cluster.services] == ["fd00::4", "1.2.3.4", "fd00::5"]
+
+
+def test_nothing_is_written_while_another_replica_leads(cluster: Cluster) -> None:
+    cluster.facts.drop(FencedLeadership, "self")
+    cluster.pool("p", "1.2.3.4", "1.2.3.5")
+    cluster.service("a", "p")
+    assert (cluster.ip("a"), cluster.writes) == ("", 0)
+
+
+def test_a_range_that_no_longer_has_the_address_gives_another(cluster: Cluster) -> None:
+    cluster.pool("p", "1.2.3.4", "1.2.3.5")
+    cluster.service("a", "p")
+    assert cluster.ip("a") == "1.2.3.4"
+    cluster.pool("p", "1.2.3.8", "1.2.3.9")
+    assert (cluster.ip("a"), cluster.used("p")) == ("1.2.3.8", 1)
