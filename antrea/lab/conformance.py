@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LIST = Path(__file__).with_name("conformance.yaml")
 LEAF = "[It] "
 PASSED, SKIPPED = "passed", "skipped"
+OWN_SKIP = "skipped - "
 NO_RESULT = (SKIPPED, "interrupted")
 BEGIN, END = "[sig-", "• "
 """How the suite begins a line with the name of the spec that runs, and one on its end."""
@@ -66,7 +67,7 @@ class Spec(msgspec.Struct, frozen=True):
 
     @property
     def result(self) -> str:
-        """Of the last run; what came before is told, too."""
+        """Of the last run; earlier outcomes are shown, too."""
         if not self.runs:
             return SKIPPED if self.skipped else "not run"
         last = self.runs[-1].status
@@ -79,18 +80,37 @@ class Spec(msgspec.Struct, frozen=True):
         return bool(self.skipped) or (bool(self.runs) and self.runs[-1].status == PASSED)
 
 
+class Program(msgspec.Struct, frozen=True):
+    """The suite, and for several processes at a time the program that runs it so, ginkgo."""
+
+    suite: Path
+    ginkgo: Path | None = None
+    processes: int = 1
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command line with these arguments of the suite; those on the choice of specs are ginkgo's where it runs it."""
+        if self.ginkgo is None:
+            return [str(self.suite), *words]
+        its = [word.replace("--ginkgo.", "--") for word in words if word.startswith("--ginkgo.")]
+        rest = [word for word in words if not word.startswith("--ginkgo.")]
+        return [str(self.ginkgo), f"--procs={self.processes}", *its, str(self.suite), "--", *rest]
+
+
 def selection() -> Selection:
     """The committed one, conformance.yaml."""
     return msgspec.yaml.decode(LIST.read_bytes(), type=Selection)
 
 
-def arguments(chosen: Selection, *, seconds: int) -> list[str]:
-    """What e2e.test is told besides kubeconfig and report directory; `seconds` bound the whole run.
+def arguments(chosen: Selection, *, nodes: int, seconds: int) -> list[str]:
+    """Options of e2e.test besides kubeconfig and report directory; `seconds` bound the whole run.
+
+    Of several processes one alone counts the Nodes by itself.
 
     Source: `e2e.test --help`, k8s.io/kubernetes/test/e2e/framework/test_context.go
     """
     return [
         "--provider=skeleton",
+        f"--num-nodes={nodes}",
         f"--ginkgo.focus={chosen.focus}",
         *(f"--ginkgo.skip={skip.match}" for skip in chosen.skip),
         f"--ginkgo.timeout={seconds}s",
@@ -100,10 +120,11 @@ def arguments(chosen: Selection, *, seconds: int) -> list[str]:
     ]
 
 
-def command_line(chosen: Selection, *, seconds: int) -> str:
+def command_line(program: Program, chosen: Selection, *, nodes: int, seconds: int) -> str:
     """The same as a person would type it."""
-    words = ["e2e.test", *arguments(chosen, seconds=seconds)]
-    return f"{shlex.join(words)} --kubeconfig=FILE --report-dir=DIRECTORY"
+    place = ("--kubeconfig=FILE", "--report-dir=DIRECTORY")
+    words = program.command([*arguments(chosen, nodes=nodes, seconds=seconds), *place])
+    return shlex.join(word.rpartition("/")[2] if word.startswith("/") else word for word in words)
 
 
 def alone(name: str) -> Selection:
@@ -111,16 +132,16 @@ def alone(name: str) -> Selection:
     return Selection(re.escape(name) + "$")
 
 
-def run(lab: Lab, program: Path, words: Sequence[str], place: Path, say: Callable[[str], None]) -> bool:
+def run(lab: Lab, program: Program, words: Sequence[str], place: Path, say: Callable[[str], None]) -> bool:
     """Run the suite; its JUnit report, its output and the lab's commit go to the directory `place`. Whether to go on.
 
     Failed specs are no error; interrupted, it still writes the report. Raises Unavailable when there is no report.
     """
     place.mkdir(parents=True)
     shutil.copy(lab.record.directory / COMMIT, place)
-    where = (f"--kubeconfig={control_plane.kubeconfig(lab.record)}", f"--report-dir={place}")
+    where = [f"--kubeconfig={control_plane.kubeconfig(lab.record)}", f"--report-dir={place}"]
     control = namespace.path(lab.record, lab.topology.control_plane.name)
-    argv = bound(namespace.inside(control, [program, *words, *where]))
+    argv = bound(namespace.inside(control, program.command([*words, *where])))
     with (
         (place / "output.log").open("w") as log,
         # a session of its own: a ^C of the terminal reaches it once, from here; at a second one it would not clean up
@@ -148,20 +169,26 @@ def run(lab: Lab, program: Path, words: Sequence[str], place: Path, say: Callabl
 
 
 def follow(lines: Iterable[str], log: IO[str], say: Callable[[str], None]) -> None:
-    """All lines into the log; of each spec that has ended, result, seconds and name are said."""
-    name = ""
+    """All lines into the log; of each spec that has ended, result, seconds and name are printed.
+
+    The name comes first; from several processes, whose output is in order, it comes after the result.
+    """
+    name = result = ""
     for line in lines:
         log.write(line)
         log.flush()
         if line.startswith(BEGIN):
             name = line.strip()
         elif line.startswith(END):
-            say(f"{line.strip()} {name}")
+            result = line.strip()
+        if name and result:
+            say(f"{result} {name}")
+            name = result = ""
 
 
 def read(reports: Iterable[Path], chosen: Selection) -> list[Spec]:
     """The specs of the focus by name, with their runs in the order of the reports."""
-    names, runs = set[str](), dict[str, list[Outcome]]()
+    names, runs, own = set[str](), dict[str, list[Outcome]](), dict[str, str]()
     for report in reports:
         for case in ElementTree.parse(report).iter("testcase"):
             name = case.get("name", "")
@@ -171,7 +198,22 @@ def read(reports: Iterable[Path], chosen: Selection) -> list[Spec]:
             names.add(name)
             if (status := case.get("status", "")) not in NO_RESULT:
                 runs.setdefault(name, []).append(Outcome(status, float(case.get("time", 0)), _why(case)))
-    return [Spec(name, tuple(runs.get(name, ())), chosen.why_not(name)) for name in sorted(names)]
+            elif why := _skipped(case):
+                own[name] = why
+    return [
+        Spec(
+            name,
+            tuple(runs.get(name, ())),
+            chosen.why_not(name) or ("" if name in runs else own.get(name, "")),
+        )
+        for name in sorted(names)
+    ]
+
+
+def _skipped(case: ElementTree.Element) -> str:
+    """Why the suite itself skipped it; empty if it was not of the selection."""
+    found = case.find("skipped")
+    return "" if found is None else found.get("message", "").partition(OWN_SKIP)[2]
 
 
 def _why(case: ElementTree.Element) -> str:
@@ -183,19 +225,22 @@ def _why(case: ElementTree.Element) -> str:
 
 
 def suite(
-    lab: Lab, program: Path, chosen: Selection, *, place: Path, seconds: int, say: Callable[[str], None]
+    lab: Lab, program: Program, chosen: Selection, *, place: Path, seconds: int, say: Callable[[str], None]
 ) -> list[Spec]:
     """All specs of the selection that have not passed in `place` yet, then each one that failed once more, alone."""
+    nodes = len(lab.topology.nodes)
     before = read(reports(place), chosen)
     done = [Skip(f"{re.escape(spec.name)}$", "has passed") for spec in before if spec.runs and spec.settled]
     rest = msgspec.structs.replace(chosen, skip=(*chosen.skip, *done))
     whole = bool(before) and all(spec.settled for spec in before)
     if not whole:
-        whole = run(lab, program, arguments(rest, seconds=seconds), _next(place), say)
+        whole = run(lab, program, arguments(rest, nodes=nodes, seconds=seconds), _next(place), say)
     failed = [spec for spec in read(reports(place), chosen) if spec.runs and not spec.settled]
+    alone_program = Program(program.suite)
     for spec in failed if whole else ():
         say(f"once more, alone: {spec.name}")
-        if not run(lab, program, arguments(alone(spec.name), seconds=seconds), _next(place), say):
+        words = arguments(alone(spec.name), nodes=nodes, seconds=seconds)
+        if not run(lab, alone_program, words, _next(place), say):
             break
     return read(reports(place), chosen)
 

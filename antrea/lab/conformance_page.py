@@ -1,4 +1,4 @@
-"""The page on a conformance run: versions, command line, skip list, result and seconds of each spec."""
+"""The page on a run of an end-to-end suite: versions, command line, skip list, result and seconds of each spec."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from antrea.lab.conformance import SKIPPED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from antrea.lab.conformance import Selection, Spec
+    from antrea.lab.conformance import Skip, Spec
 
 
 class About(msgspec.Struct, frozen=True):
-    """Where and when it ran, as the page shows it: what it is called, and its value."""
+    """What the page is called and who writes it; where and when it ran, each with its name and value; the command line."""
 
+    title: str
+    written_by: str
     rows: tuple[tuple[str, str], ...]
     command: str
 
@@ -28,13 +30,13 @@ def counted(specs: Sequence[Spec]) -> str:
     return ", ".join(f"{number} {result}" for result, number in results.most_common())
 
 
-def page(specs: Sequence[Spec], chosen: Selection, about: About) -> str:
+def page(specs: Sequence[Spec], skip: Sequence[Skip], about: About) -> str:
     """It as Markdown."""
     return "\n".join(
         [
-            "# Kubernetes' NetworkPolicy specs against the lab",
+            f"# {about.title}",
             "",
-            "Written by `make conformance`; not edited by hand. What it does: [conformance](../conformance.md).",
+            f"Written by {about.written_by}",
             "",
             *(f"- {name}: {value}" for name, value in about.rows),
             f"- Result: {counted(specs)}",
@@ -43,7 +45,7 @@ def page(specs: Sequence[Spec], chosen: Selection, about: About) -> str:
             "",
             "| Left out | Because |",
             "|---|---|",
-            *(f"| `{skip.match}` | {_cell(skip.why)} |" for skip in chosen.skip),
+            *(f"| `{_cell(one.match)}` | {_cell(one.why)} |" for one in skip),
             "",
             "| Spec | Result | Seconds | Why |",
             "|---|---|---|---|",

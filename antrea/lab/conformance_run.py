@@ -13,7 +13,6 @@ from antrea import VERSION
 from antrea.lab import artifacts, conformance
 from antrea.lab.conformance import PASSED
 from antrea.lab.conformance_page import About, counted, page
-from antrea.lab.images import AGNHOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,22 +20,24 @@ if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class ConformanceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `antrea-lab conformance`."""
 
     focus: str | None
     resume: bool
+    processes: int
     seconds: int
     page: Path | None
     reports: Path | None
 
 
-def against(lab: Lab, wish: Wish, say: Callable[[str], None]) -> bool:
-    """Run what is wished for and say, and write, what came of it; whether every spec that is not left out has passed."""
+def against(lab: Lab, wish: ConformanceOptions, say: Callable[[str], None]) -> bool:
+    """Run the selected specs, print and write the results; whether every spec that is not left out has passed."""
     chosen = conformance.selection()
     if wish.focus:
         chosen = msgspec.structs.replace(chosen, focus=wish.focus)
-    program = artifacts.e2e_test(say)
+    ginkgo = artifacts.ginkgo(say) if wish.processes > 1 else None
+    program = conformance.Program(artifacts.e2e_test(say), ginkgo, wish.processes)
     place = (wish.reports or lab.record.directory / "logs" / "conformance").absolute()
     if not wish.resume:
         conformance.clear(place)
@@ -49,10 +50,14 @@ def against(lab: Lab, wish: Wish, say: Callable[[str], None]) -> bool:
         wish.page.write_text(
             page(
                 specs,
-                chosen,
+                chosen.skip,
                 About(
-                    _rows(lab, conformance.commits(place, chosen)),
-                    conformance.command_line(chosen, seconds=wish.seconds),
+                    "Kubernetes' network specs against the lab",
+                    "`make conformance`; not edited by hand. What it does: [conformance](../conformance.md).",
+                    rows(lab, conformance.commits(place, chosen)),
+                    conformance.command_line(
+                        program, chosen, nodes=len(lab.topology.nodes), seconds=wish.seconds
+                    ),
                 ),
             )
         )
@@ -63,13 +68,13 @@ def _passed(spec: conformance.Spec) -> bool:
     return bool(spec.runs) and spec.runs[-1].status == PASSED
 
 
-def _rows(lab: Lab, commits: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def rows(lab: Lab, commits: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Where and when a suite ran, and what it ran against."""
     settings = lab.settings
     return (
         ("Commit", f"{', '.join(commits)}, version {VERSION}"),
         ("Date", f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
-        ("Kubernetes and e2e.test", artifacts.KUBERNETES_VERSION),
-        ("Image", AGNHOST),
+        ("Kubernetes", artifacts.KUBERNETES_VERSION),
         (
             "Lab",
             f"{settings.nodes} nodes, {settings.family}, kube-proxy {settings.kube_proxy}, {settings.cni}",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from antrea.lab import artifacts, conformance
-from antrea.lab.conformance import Outcome, Selection, Skip, Spec
+from antrea.lab.conformance import Outcome, Program, Selection, Skip, Spec
 from antrea.lab.conformance_page import About, page
 from antrea.lab.go_build import arguments
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DENY = "[sig-network] Netpol NetworkPolicy should support a 'default-deny-ingress' policy [Feature:NetworkPolicy]"
 PORTS = "[sig-network] Netpol NetworkPolicy should enforce policy based on Ports [Feature:NetworkPolicy]"
@@ -66,6 +63,17 @@ def test_conformance_what_was_interrupted_has_no_result_and_is_not_settled(tmp_p
     assert [(spec.result, spec.settled) for spec in found] == [("not run", False)] * 2
 
 
+def test_conformance_what_the_suite_skips_by_itself_has_its_reason(tmp_path: Path) -> None:
+    away = '<skipped message="skipped - Requires at least 3 nodes (not 2)"></skipped>'
+    first = report(tmp_path / "run-001", case(OTHER, "skipped", 0, away), case(PORTS, "skipped", 0, away))
+    second = report(tmp_path / "run-002", case(PORTS, "passed", 45))
+    everything = Selection(r"\[sig-network\]")
+    assert conformance.read([first, second], everything) == [
+        Spec(OTHER, (), "Requires at least 3 nodes (not 2)"),
+        Spec(PORTS, (Outcome("passed", 45),)),
+    ]
+
+
 def test_conformance_one_spec_alone_is_found_by_its_whole_name_only() -> None:
     focus = conformance.alone(DENY).focus
     assert re.search(focus, DENY)
@@ -73,18 +81,16 @@ def test_conformance_one_spec_alone_is_found_by_its_whole_name_only() -> None:
     assert not re.search(focus, PORTS)
 
 
-def test_conformance_the_committed_list_leaves_out_nothing_but_sctp_and_says_why() -> None:
+def test_conformance_the_committed_list_has_all_network_specs_and_says_why_it_leaves_some_out() -> None:
     chosen = conformance.selection()
-    assert {skip.match for skip in chosen.skip} == {r"\[Feature:SCTPConnectivity\]"}
     assert all(skip.why for skip in chosen.skip)
-    assert [bool(re.search(chosen.focus, name)) for name in (DENY, PORTS, SCTP, OTHER)] == [
-        True,
-        True,
-        True,
-        False,
-    ]
-    words = conformance.command_line(chosen, seconds=60)
-    assert r"'--ginkgo.focus=\[sig-network\] Netpol '" in words
+    assert [bool(chosen.why_not(name)) for name in (DENY, PORTS, SCTP, OTHER)] == [False, False, True, False]
+    elsewhere = "[sig-node] Pods should be restarted"
+    names = (DENY, PORTS, SCTP, OTHER, elsewhere)
+    assert [bool(re.search(chosen.focus, name)) for name in names] == [True, True, True, True, False]
+    words = conformance.command_line(Program(Path("/a/e2e.test")), chosen, nodes=2, seconds=60)
+    assert r"'--ginkgo.focus=\[sig-network\]'" in words
+    assert words.startswith("e2e.test --provider=skeleton --num-nodes=2 ")
     assert r"'--ginkgo.skip=\[Feature:SCTPConnectivity\]'" in words
 
 
@@ -94,7 +100,11 @@ def test_conformance_the_page_has_a_row_for_each_spec_and_the_reason_of_each_tha
         Spec(PORTS, (Outcome("failed", 90, "Had 3 | wrong results"),)),
         Spec(SCTP, (), "no | SCTP"),
     ]
-    text = page(specs, CHOSEN, About((("Commit", "abc"), ("Image", "agnhost")), "e2e.test --x"))
+    text = page(
+        specs,
+        CHOSEN.skip,
+        About("Specs", "`make it`.", (("Commit", "abc"), ("Image", "agnhost")), "e2e.test --x"),
+    )
     lines = text.splitlines()
     assert "- Commit: abc" in lines
     assert "- Result: 1 passed, 1 failed, 1 skipped" in lines
@@ -120,6 +130,23 @@ def test_conformance_each_spec_that_ends_is_told_by_its_name_and_everything_is_k
     conformance.follow(lines, log, said.append)
     assert said == [f"• [4.2 seconds] {DENY} [sig-network]", f"• [FAILED] [9 seconds] {PORTS}"]
     assert log.getvalue() == "".join(lines)
+
+
+def test_conformance_ginkgo_runs_specs_side_by_side_and_each_is_told_by_its_name() -> None:
+    program = Program(Path("/a/e2e.test"), Path("/b/ginkgo"), 4)
+    assert program.command(["--provider=skeleton", "--ginkgo.focus=X", "--ginkgo.v"]) == [
+        "/b/ginkgo",
+        "--procs=4",
+        "--focus=X",
+        "--v",
+        "/a/e2e.test",
+        "--",
+        "--provider=skeleton",
+    ]
+    lines = ["• [4.2 seconds]\n", f"{DENY}\n", "• [FAILED] [9 seconds]\n", f"{PORTS}\n"]
+    said = list[str]()
+    conformance.follow(lines, io.StringIO(), said.append)
+    assert said == [f"• [4.2 seconds] {DENY}", f"• [FAILED] [9 seconds] {PORTS}"]
 
 
 def test_conformance_tests_are_compiled_and_programs_are_built(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Policies of policy.networking.k8s.io: AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy."""

@@ -1,0 +1,205 @@
+"""Admin policies in the controller: what agents are told of them, and how far Nodes are.
+
+parity: pkg/controller/networkpolicy/{adminnetworkpolicy,clusternetworkpolicy}.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from antrea.apis import controlplane as cp
+from antrea.apis.meta import ObjectMetadata, as_number
+from antrea.apis.network_policy_api import v1alpha1, v1alpha2
+from antrea.apis.network_policy_api.part import AdminPolicySpec, EgressPeer, Subject
+from antrea.engine import Unit
+from antrea.facts.fact import Fact
+from antrea.facts.group import GroupSelector, PublishedGroup
+from antrea.features.admin_policy.closed import NOBODY, group_doubts, read_rule
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.grouping.member import ADDRESS, APPLIED
+from antrea.features.grouping.selector import group_selector
+from antrea.features.network_policy.controller.admin_status import PLACES
+from antrea.features.network_policy.controller.antrea_internal_policy import InternalPolicy
+from antrea.features.network_policy.controller.antrea_peer import by_selector
+from antrea.features.network_policy.controller.group import GroupUse
+from antrea.features.network_policy.controller.realization import MOST_PARTS
+from antrea.features.network_policy.internal_policy import (
+    PORTION,
+    flush_on_deny,
+    in_portions,
+    told_annotations,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from antrea.apis.network_policy_api.part import Rule
+    from antrea.engine import Facts
+    from antrea.features.network_policy.controller.antrea_peer import ChosenGroup, Row
+
+DIRECTIONS = {"In": "ingress", "Out": "egress"}
+
+
+class AdminPolicy(Fact, frozen=True):
+    """An AdminNetworkPolicy; its feed writes it."""
+
+    source_type: ClassVar[str] = "AdminNetworkPolicy"
+    tiers: ClassVar[dict[str, int]] = {"Admin": 251}
+    """Priorities of its tiers."""
+    name: str
+    uid: str
+    generation: int
+    spec: AdminPolicySpec
+    created: str = ""
+    """RFC 3339 in UTC; of policies that are equal otherwise, the older goes first."""
+    flush_on_deny: bool = False
+    """What it comes to forbid is cut."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class BaselinePolicy(AdminPolicy, frozen=True):
+    """A BaselineAdminNetworkPolicy: another feed, so another kind."""
+
+    source_type: ClassVar[str] = "BaselineAdminNetworkPolicy"
+    tiers: ClassVar[dict[str, int]] = {"Baseline": 254}
+
+
+class TieredPolicy(AdminPolicy, frozen=True):
+    """A ClusterNetworkPolicy of policy.networking.k8s.io."""
+
+    source_type: ClassVar[str] = "K8sClusterNetworkPolicy"
+    tiers: ClassVar[dict[str, int]] = {"Admin": 220, "Baseline": 254}
+
+
+def internal_admin_policy(facts: Facts, policy: AdminPolicy) -> Iterator[Row]:
+    """The policy and the groups that it names, which it shares with all policies that name the same."""
+    return in_portions(_internal_policy(policy))
+
+
+def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
+    tier, priority = policy.spec.place
+    subject = policy.spec.subject
+    doubts: list[str] = []
+    if tier not in policy.tiers:
+        doubts.append(f"spec.tier {tier[:20]!r} is not known: the policy is in the tier Admin")
+    aims = [] if (aim := _chosen(APPLIED, subject)) is None else [aim]
+    if not aims:
+        doubts.append("spec.subject has no field that is known here: the policy is for nobody")
+    doubts += group_doubts("spec.subject", subject)
+    for one in aims:
+        yield from one.rows
+    rules: list[cp.NetworkPolicyRule] = []
+    peers: dict[str, None] = {}
+    for direction, found in policy.spec.rules:
+        for number, rule in enumerate(found):
+            path = f"spec.{DIRECTIONS[direction]}[{number}]"
+            rules.append((yield from _rule(path, (direction, number), rule, doubts, peers)))
+    source = cp.NetworkPolicyReference(type=policy.source_type, name=policy.name, uid=policy.uid)
+    targets = tuple(one.name for one in aims)
+    told = cp.NetworkPolicy(
+        metadata=ObjectMetadata(
+            name=policy.uid,
+            uid=policy.uid,
+            generation=policy.generation,
+            creation_timestamp=policy.created,
+            annotations=told_annotations(flush_on_deny=policy.flush_on_deny),
+        ),
+        rules=tuple(rules),
+        applied_to_groups=targets,
+        priority=as_number(priority),
+        tier_priority=policy.tiers.get(tier, policy.tiers.get("Admin")),
+        source_ref=source,
+    )
+    yield InternalPolicy(told, source, targets, tuple(sorted(peers)), tuple(doubts[: MOST_PARTS + 1]))
+
+
+def _rule(
+    path: str, place: tuple[str, int], rule: Rule, doubts: list[str], peers: dict[str, None]
+) -> Generator[Row | None, None, cp.NetworkPolicyRule]:
+    """As agents are told; yields what makes its groups, and None at places for a pause."""
+    direction, number = place
+    read = read_rule(path, rule)
+    doubts += read.doubts
+    groups: dict[str, None] = {}
+    for count, peer in enumerate(read.peers):
+        if len(doubts) <= MOST_PARTS:
+            doubts += group_doubts(f"{path}.{'from' if direction == 'In' else 'to'}[{count}]", peer)
+        if (chosen := _chosen(ADDRESS, peer)) is not None and chosen.name not in groups:
+            groups[chosen.name] = None
+            yield from chosen.rows
+        if count % PORTION == PORTION - 1:
+            yield None
+    peers |= groups
+    told = cp.NetworkPolicyPeer(
+        address_groups=tuple(groups), ip_blocks=read.rest.ip_blocks, fqdns=read.rest.fqdns
+    )
+    return cp.NetworkPolicyRule(
+        direction=direction,
+        from_=told if direction == "In" else NOBODY,
+        to=told if direction == "Out" else NOBODY,
+        services=read.services,
+        priority=number,
+        action=read.action,
+        enable_logging=False,
+        name=rule.name,
+    )
+
+
+def _chosen(resource: str, peer: Subject) -> ChosenGroup | None:
+    """The group of a subject or peer; None if it is none."""
+    if peer.pods is not None:
+        return by_selector(resource, group_selector("", peer.pods.pod_selector, peer.pods.namespace_selector))
+    if peer.namespaces is not None:
+        return by_selector(resource, group_selector(namespaces=peer.namespaces))
+    if isinstance(peer, EgressPeer) and peer.nodes is not None:
+        return by_selector(resource, group_selector(nodes=peer.nodes))
+    return None
+
+
+def admin_row(kind: type[AdminPolicy]) -> Callable[[Any], AdminPolicy]:
+    """From objects to rows of one kind."""
+
+    def row(found: Any) -> AdminPolicy:
+        meta = found.metadata
+        cut = flush_on_deny(meta.annotations)
+        return kind(meta.name, meta.uid, meta.generation, found.spec, meta.creation_timestamp, cut)
+
+    return row
+
+
+_MADE = (InternalPolicy, PublishedGroup, GroupSelector, GroupUse)
+
+
+def _feature(gate: str, *kinds: tuple[Any, type[AdminPolicy]]) -> ControllerFeature:
+    """What enforces and reports is the feature AntreaPolicy, without which this gate is refused."""
+    return ControllerFeature(
+        name=gate,
+        watched=tuple(
+            Watched(
+                PLACES[fact.source_type].collection,
+                struct,
+                fact,
+                admin_row(fact),
+                guards="all",
+                optional=True,
+            )
+            for struct, fact in kinds
+        ),
+        units=tuple(Unit(fact, internal_admin_policy, yields=_MADE) for _, fact in kinds),
+        publishes=(ADDRESS, APPLIED, "networkpolicies"),
+        gate=gate,
+    )
+
+
+FEATURES = (
+    _feature(
+        "AdminNetworkPolicy",
+        (v1alpha1.AdminNetworkPolicy, AdminPolicy),
+        (v1alpha1.BaselineAdminNetworkPolicy, BaselinePolicy),
+    ),
+    _feature("ClusterNetworkPolicy", (v1alpha2.ClusterNetworkPolicy, TieredPolicy)),
+)
