@@ -28,7 +28,7 @@ def address(topology: Topology) -> str:
 
 
 def manifest(topology: Topology, *, cluster_ips: bool) -> str:
-    """Where ClusterIPs are not served CoreDNS is told the API server's own address, as our programs are."""
+    """Where ClusterIPs are not served CoreDNS is given the API server's own address, as our programs are."""
     given = {} if cluster_ips else {"HOST": endpoint(topology), "PORT": "6443"}
     environment = [{"name": f"KUBERNETES_SERVICE_{name}", "value": value} for name, value in given.items()]
     text = MANIFEST.read_text().replace("IMAGE", COREDNS).replace("ENVIRONMENT", json.dumps(environment))

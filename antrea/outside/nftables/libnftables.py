@@ -5,18 +5,23 @@ One `run` is one netlink transaction: all of its commands take effect or none do
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
+import socket
 import subprocess
+from pathlib import Path
 from typing import Protocol
 
+NETFILTER = 12
+"""NETLINK_NETFILTER"""
 _STATELESS = 1 << 2
 _ERROR = re.compile(r"^/\S+:(\d+):\d+-\d+: Error: (?:Could not process rule: )?(.*)$", re.MULTILINE)
 
 
 class NftError(Exception):
-    """nft said no. `lines` gives its words per line (from 0) of the commands; it is empty if no line is to blame."""
+    """nft rejected commands. `lines` has its message per line (from 0); it is empty if the failure is of no line."""
 
     def __init__(self, output: str) -> None:
         super().__init__(output.strip())
@@ -26,15 +31,20 @@ class NftError(Exception):
 class Nft(Protocol):
     """A way to run commands in the network namespace that it was made in."""
 
+    in_process: bool
+    """Whether changes are made by sockets of this process."""
+
     def run(self, commands: str) -> str:
-        """The output of the commands, without counters. Raises NftError."""
+        """The output of the commands. Raises NftError."""
 
 
 class Library:
     """libnftables: 1 ms for a small change, where starting a program takes 4."""
 
-    def __init__(self) -> None:
-        """Raises OSError if the library is not installed."""
+    in_process = True
+
+    def __init__(self, *, stateless: bool = True) -> None:
+        """Without counters if `stateless`. Raises OSError if the library is not installed."""
         self._lib = ctypes.CDLL("libnftables.so.1")
         self._lib.nft_ctx_new.restype = ctypes.c_void_p
         for function in ("nft_ctx_get_output_buffer", "nft_ctx_get_error_buffer"):
@@ -42,10 +52,10 @@ class Library:
         self._context = ctypes.c_void_p(self._lib.nft_ctx_new(0))
         self._lib.nft_ctx_buffer_output(self._context)
         self._lib.nft_ctx_buffer_error(self._context)
-        self._lib.nft_ctx_output_set_flags(self._context, _STATELESS)
+        self._lib.nft_ctx_output_set_flags(self._context, _STATELESS if stateless else 0)
 
     def run(self, commands: str) -> str:
-        """From a file in memory, because for a buffer the library does not tell the lines of errors (1.0.6)."""
+        """From a file in memory, because for a buffer the library does not report the lines of errors (1.0.6)."""
         with os.fdopen(os.memfd_create("nft"), "w") as file:
             file.write(commands)
             file.flush()
@@ -66,18 +76,33 @@ class Library:
 class Program:
     """The program nft; works in the namespace of the thread that calls."""
 
+    in_process = False
+
+    def __init__(self, *, stateless: bool = True) -> None:
+        self._words = ["nft", *(["-s"] if stateless else []), "-f", "-"]
+
     def run(self, commands: str) -> str:
-        done = subprocess.run(
-            ["nft", "-s", "-f", "-"], input=commands, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(self._words, input=commands, capture_output=True, text=True, check=False)
         if done.returncode:
             raise NftError(done.stderr)
         return done.stdout
 
 
-def connect() -> Nft:
-    """The library if it is there."""
+def own_ports() -> set[int]:
+    """The numbers of this process's netlink sockets to netfilter, which news of their changes carry."""
+    found = set()
+    for place in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if str(place.readlink()).startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(place.name))) as one:
+                    if (one.family, one.proto) == (socket.AF_NETLINK, NETFILTER):
+                        found.add(one.getsockname()[0])
+    return found
+
+
+def connect(*, stateless: bool = True) -> Nft:
+    """The library if it is there; counters are listed unless `stateless`."""
     try:
-        return Library()
+        return Library(stateless=stateless)
     except OSError:
-        return Program()
+        return Program(stateless=stateless)

@@ -1,0 +1,301 @@
+"""Rules on domain names: DNS responses are held until their addresses are in the switch, and names are kept up to date.
+
+parity: pkg/agent/controller/networkpolicy/fqdn.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.apis.agent_api import FqdnAnswer
+from antrea.config.shape import host_and_port
+from antrea.errors import AntreaError, Invalid, Unavailable
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import ThisNode
+from antrea.facts.service import Service
+from antrea.features.network_policy.agent.dns_stream import DnsStreams
+from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
+from antrea.features.network_policy.agent.fqdn_cache import FqdnCache
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.openflow.packet import TCP, UDP, packet
+from antrea.outside.disk.atomic_file import exchange
+from antrea.outside.disk.state_file import read_octets, sealed, set_aside, unsealed
+from antrea.outside.kube.clock import stamp_in
+from antrea.outside.log import klog
+from antrea.outside.log.metrics import Metric, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from antrea.config.agent import AgentConfig
+    from antrea.engine import Facts
+    from antrea.features.network_policy.agent.dns_answer import DnsAnswer
+    from antrea.openflow.packet import Packet
+    from antrea.openflow.packet_in import PacketIn
+
+    Settled = Callable[[FqdnAddress], Awaitable[None]]
+
+log = klog.logger(__name__)
+
+HELD_SECONDS = 2.0
+"""How long an answer waits for its addresses to be in the switch; then it is dropped, and the Pod asks again."""
+MOST_HELD = 1000
+"""Answers that wait at the same time; more are dropped."""
+MOST_QUESTIONS = 16
+"""Of the agent, under way at the same time."""
+RETRY_SECONDS = 5.0
+"""Until a name is asked for again that no server answered."""
+EVERY_SECONDS, SHARE = 0.2, 20
+"""Least time between two writes of the file, and how many times what the last one took."""
+KUBE_DNS = "kube-system/kube-dns"
+FORMAT = b"antrea fqdn cache 1\n"
+_UDP_HEADER = 8
+
+SIZE = Metric(
+    "antrea_agent_fqdn_cache_size", "gauge", "ALPHA",
+    "Number of domain names that the Antrea Agent has addresses of, for rules on names of the policies on its Pods.",
+)  # fmt: skip
+EVICTED = Metric(
+    "antrea_agent_fqdn_cache_eviction_count", "counter", "ALPHA",
+    "Number of domain names that the Antrea Agent forgot to stay below a limit. The limit is used as a label:"
+    " selector_limit or total_limit.",
+)  # fmt: skip
+DROPPED = Metric(
+    "antrea_agent_fqdn_answer_dropped_count", "counter", "ALPHA",
+    "Number of DNS answers that the Antrea Agent did not let through to a Pod. The reason is used as a label.",
+)  # fmt: skip
+
+
+class Kept(msgspec.Struct, array_like=True):
+    """What is in the file."""
+
+    patterns: tuple[str, ...]
+    names: dict[str, tuple[str, ...]]
+
+
+class FqdnController:
+    """The cache of DNS answers of this Node, its packet-ins, its questions and its file.
+
+    `settled` waits until what follows from a row is in the switch, `resume` lets a held packet go on. What an earlier agent kept
+    in `keep` is in `facts` at once.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        config: AgentConfig,
+        settled: Settled,
+        resume: Callable[[PacketIn], None],
+        keep: Path,
+        retry: float = RETRY_SECONDS,
+    ) -> None:
+        self._facts, self._settled, self._resume, self._keep = facts, settled, resume, keep
+        self._retry = retry
+        self._server = config.dns_server_override
+        self.cache = FqdnCache(min_ttl=config.fqdn_cache_min_ttl)
+        self._streams = DnsStreams()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._held = 0
+        self._asking: set[str] = set()
+        self._questions = asyncio.Semaphore(MOST_QUESTIONS)
+        self._unanswered: dict[str, float] = {}
+        self._changed = asyncio.Event()
+        self._written = b""
+        self.dropped: Counter[str] = Counter()
+        """Answers, by the reason."""
+        self._read()
+
+    def handle(self, found: PacketIn) -> None:
+        """One DNS answer."""
+        if self._tasks is None or self._held >= MOST_HELD:
+            self.dropped["too many at once"] += 1
+            return
+        try:
+            rows = [row for answer in self._answers(packet(found.frame)) for row in self._learned(answer)]
+        except Invalid as no:
+            log.v(2).info("A DNS answer cannot be read", err=str(no))
+            self.dropped["unreadable"] += 1
+            return
+        if rows:
+            self._held += 1
+            self._tasks.create_task(self._hold(found, rows), name="DNS answer")
+        else:
+            self._resume(found)
+
+    async def _hold(self, found: PacketIn, rows: list[FqdnAddress]) -> None:
+        try:
+            async with asyncio.timeout(HELD_SECONDS):
+                for row in rows:
+                    await self._settled(row)
+        except (TimeoutError, AntreaError) as why:
+            self.dropped["not realized"] += 1
+            log.warning(
+                "A DNS answer was dropped: its addresses are not in the switch", row=rows[0].key, err=str(why)
+            )
+        else:
+            self._resume(found)
+        finally:
+            self._held -= 1
+
+    def _answers(self, read: Packet) -> list[DnsAnswer]:
+        """Raises Invalid."""
+        if read.protocol == UDP:
+            messages = [read.payload[_UDP_HEADER:]] if read.first else []
+        elif read.protocol == TCP:
+            messages = self._streams.messages(read)
+        else:
+            raise Invalid("DNS answer", f"protocol {read.protocol} does not carry it")
+        from antrea.features.network_policy.agent.dns_answer import dns_answer  # noqa: PLC0415 (2.7 MiB)
+
+        return [answer for one in messages if (answer := dns_answer(one)) is not None]
+
+    def _learned(self, answer: DnsAnswer) -> list[FqdnAddress]:
+        self.cache.learn(answer.name, answer.addresses, time.monotonic())
+        rows = self.cache.wanted(answer)
+        self._write_rows()
+        return rows
+
+    def _write_rows(self) -> None:
+        for row, present in self.cache.changes().items():
+            if present:
+                self._facts.put(row, urgent=True)
+            else:
+                self._facts.drop(FqdnAddress, row.key)
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            tasks.create_task(self._follow(), name="patterns of names")
+            tasks.create_task(self._write(), name="file of names")
+            await self._refresh(tasks)
+
+    async def _follow(self) -> None:
+        """Keep the patterns those of the rules."""
+        with self._facts.watch(FqdnPattern, SentPolicy) as changed:
+            while True:
+                changed.clear()
+                patterns = {row.pattern for row in self._facts.all(FqdnPattern)}
+                # before all policies are there, what an earlier agent knew is kept
+                if patterns or self._facts.feeds.has(SentPolicy):
+                    for name in self.cache.set_patterns(patterns):
+                        self._unanswered.setdefault(name, 0)
+                    self._unanswered = {k: at for k, at in self._unanswered.items() if k in patterns}
+                    self._write_rows()
+                    self._changed.set()
+                await changed.wait()
+
+    async def _refresh(self, tasks: asyncio.TaskGroup) -> None:
+        """Ask for names whose addresses expire, and for those that no Pod may ask for again."""
+        while True:
+            now = time.monotonic()
+            new = [name for name, at in self._unanswered.items() if at <= now]
+            for name in dict.fromkeys([*self.cache.due(now), *new]):
+                self._unanswered.pop(name, None)
+                if name not in self._asking:
+                    self._asking.add(name)
+                    tasks.create_task(self._ask(name), name="question")
+            self._write_rows()
+            await asyncio.sleep(1)
+
+    async def _ask(self, name: str) -> None:
+        try:
+            async with self._questions:
+                found = await self._resolved(name)
+        except AntreaError as why:
+            log.v(1).info("The addresses of a name in a rule stay as they are", name=name, err=str(why))
+            self._again(name, time.monotonic() + self._retry)
+        else:
+            self.cache.answered(name, found, time.monotonic())
+            self._write_rows()
+        finally:
+            self._asking.discard(name)
+
+    async def _resolved(self, name: str) -> list[tuple[str, int]]:
+        """Addresses of a name, each with the seconds that it may be kept. Raises Unavailable, Invalid."""
+        from antrea.features.network_policy.agent.dns_answer import answer_in  # noqa: PLC0415 (3.4 MiB)
+        from antrea.outside.name_server import ask  # noqa: PLC0415
+
+        trouble: AntreaError = Unavailable(f"{name}: no DNS server is known: set dnsServerOverride")
+        for server in self._servers():
+            try:
+                said = [answer_in(await ask(name, v6=v6, server=server)) for v6 in self._families()]
+            except Unavailable as no:
+                trouble = no
+            else:
+                return [address for answer in said if answer for address in answer.addresses]
+        raise trouble
+
+    def _again(self, name: str, at: float) -> None:
+        if name in self.cache:
+            self.cache.retry(name, at)
+        elif name in self.cache.patterns:
+            self._unanswered[name] = at
+
+    def _families(self) -> list[bool]:
+        node = self._facts.get(ThisNode)
+        return sorted(node.families) if node else [False]
+
+    def _servers(self) -> list[tuple[str, int]]:
+        if self._server:
+            return [host_and_port(self._server, 53)]
+        service = self._facts.get(Service, KUBE_DNS)
+        if service is None:
+            return []
+        families = self._families()
+        return [(ip, 53) for ip in service.ips if ip not in service.external_ips and is_ipv6(ip) in families]
+
+    def answers(self) -> list[FqdnAnswer]:
+        """What `antctl get fqdncache` shows."""
+        now = time.monotonic()
+        return [FqdnAnswer(row.name, row.address, stamp_in(row.expires - now)) for row in self.cache.rows()]
+
+    def text(self) -> str:
+        """Metrics."""
+        return (
+            SIZE.text([Sample(len(self.cache))])
+            + EVICTED.text(
+                Sample(count, {"reason": why}) for why, count in sorted(self.cache.evicted.items())
+            )
+            + DROPPED.text(Sample(count, {"reason": why}) for why, count in sorted(self.dropped.items()))
+        )
+
+    def _read(self) -> None:
+        try:
+            kept = msgspec.msgpack.decode(unsealed(FORMAT, read_octets(self._keep)), type=Kept)
+        except FileNotFoundError:
+            return
+        except OSError as why:
+            log.warning("Could not read the addresses of names in rules", path=self._keep, err=str(why))
+            return
+        except (ValueError, msgspec.DecodeError, RecursionError) as why:
+            log.error(
+                "The file of addresses of names is damaged: names in rules have none until they are asked for again",
+                error=why, path=self._keep, aside=set_aside(self._keep),
+            )  # fmt: skip
+            return
+        self.cache.restore(kept.patterns, kept.names, time.monotonic())
+        self._write_rows()
+
+    async def _write(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            began = time.monotonic()
+            data = msgspec.msgpack.encode(Kept(self.cache.patterns, self.cache.names()))
+            if data != self._written:
+                try:
+                    await asyncio.to_thread(exchange, self._keep, sealed(FORMAT, (data,)))
+                    self._written = data
+                except OSError as why:
+                    log.warning(
+                        "Could not keep the addresses of names in rules", path=self._keep, err=str(why)
+                    )
+            await asyncio.sleep(max(EVERY_SECONDS, SHARE * (time.monotonic() - began)))

@@ -1,0 +1,1 @@
+"""Effects of policies on Nodes."""

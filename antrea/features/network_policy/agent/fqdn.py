@@ -1,0 +1,120 @@
+"""Rules on domain names: the addresses that DNS answers give to their patterns, and the flows that hold those answers back.
+
+An answer from port 53 to a Pod that such a rule is for is held in the switch until the addresses in it are in the flows of the
+rules, so that the Pod's first connection to a name is judged by them.
+parity: pkg/agent/openflow/network_policy.go NewDNSPacketInConjunction, AddAddressToDNSConjunction
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Unit
+from antrea.facts.fact import Fact
+from antrea.facts.family import is_ipv6
+from antrea.facts.ovs import PodInterface
+from antrea.features.network_policy.agent.conjunction import RESERVED, families, merge, part
+from antrea.features.network_policy.agent.priority import FROM, OUT, TO, has_place
+from antrea.features.network_policy.agent.rule import PolicyRule, conjunctions, resolved, targets
+from antrea.openflow import action
+from antrea.openflow.action import controller, goto
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import TARGET_OF_PORT, PacketIn
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import PROTOCOLS, conj_id, ct_state, dst, tp_src
+from antrea.openflow.meter import Meter, PacketInMeter, packet_in_meter
+from antrea.openflow.priority import Priority
+from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE, INGRESS_METRIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.openflow.field import Match
+
+DNS_PORT = 53
+DNS_CONJUNCTION = RESERVED
+"""Number of the conjunction that holds DNS answers back."""
+CLAUSES = 2
+"""Those of that conjunction: a DNS answer, to a Pod that rules on names are for."""
+flow = flows_of(Category.NETWORK_POLICY)
+
+
+class FqdnPattern(Fact, frozen=True):
+    """A domain name, or a wildcard, that rules of this Node have as a peer; derived."""
+
+    pattern: str
+
+    @property
+    def key(self) -> str:
+        return self.pattern
+
+
+class FqdnAddress(Fact, frozen=True):
+    """An address of names that match a pattern; the cache of DNS answers writes it."""
+
+    pattern: str
+    address: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.pattern} {self.address}"
+
+
+# units
+
+
+def fqdn_patterns(facts: Facts, pattern: str) -> Iterator[FqdnPattern]:
+    """What the cache of DNS answers keeps addresses for."""
+    yield FqdnPattern(pattern)
+
+
+def fqdn_flows(facts: Facts, row: FqdnAddress) -> Iterator[Flow]:
+    """The address in the conjunctions of the rules on names that match."""
+    if is_ipv6(row.address) not in families(facts):
+        return
+    yield from merge(
+        part(facts, rule, found, OUT.peer, dst(row.address))
+        for rule in facts.by(PolicyRule, "fqdn", row.pattern)
+        if has_place(facts, rule)
+        for found in conjunctions(facts, rule)
+        # names have no ports: with named ones they take part where the numbers are the rule's own
+        if not rule.named or found.services == resolved(rule.services, ())
+    )
+
+
+def dns_target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+    """Hold back DNS answers to a Pod that a rule on names is for."""
+    if any(rule.fqdns for rule, _ in targets(facts, pod)):
+        yield _held(TO, TARGET_OF_PORT(pod.ofport).match)
+
+
+def dns_flows(facts: Facts, _: str) -> Iterator[Flow | Meter]:
+    """What holds DNS answers back, while there are rules on names."""
+    config = facts.need(AgentConfig)
+    state = ct_state("+rpl+trk")
+    for v6 in families(facts):
+        for protocol in ("UDP", "TCP"):
+            yield _held(FROM, state, PROTOCOLS[protocol][v6], tp_src(DNS_PORT))
+    yield packet_in_meter(PacketInMeter.DNS, config.packet_in_rate, Category.NETWORK_POLICY)
+    yield flow(
+        ANTREA_POLICY_INGRESS_RULE,
+        Priority.DNS_INTERCEPT,
+        conj_id(DNS_CONJUNCTION),
+        then=[action.meter(PacketInMeter.DNS), controller(PacketIn.DNS, pause=True), goto(INGRESS_METRIC)],
+    )
+
+
+def _held(clause: int, *match: Match) -> Flow:
+    here = flow(ANTREA_POLICY_INGRESS_RULE, Priority.DNS_INTERCEPT, *match, then=())
+    return here.with_parts([action.conjunction(DNS_CONJUNCTION, clause, CLAUSES)])
+
+
+ADDRESSES = Unit(FqdnAddress, fqdn_flows)
+UNITS = (
+    Unit(PolicyRule, fqdn_patterns, yields=(FqdnPattern,), by="fqdn"),
+    ADDRESSES,
+    Unit(PodInterface, dns_target_flows),
+    Unit(PolicyRule, dns_flows, by="dns"),
+)

@@ -1,0 +1,1 @@
+"""Policies on Nodes: rules of ClusterNetworkPolicies with a nodeSelector, as nftables on the Node."""

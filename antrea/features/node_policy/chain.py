@@ -1,0 +1,165 @@
+"""Chains that node policies take: two base chains, a chain for each Tier and priority, and their rules in order.
+
+The base chain of a direction accepts what stands and what the Node cannot do without, and asks the policies then. A rule
+that passes leads to those of the baseline Tier; the end of these is the end of the direction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.api_server import ApiServerEndpoint
+from antrea.facts.family import is_ipv6
+from antrea.features.network_policy.agent.match import address_text
+from antrea.features.network_policy.agent.verdict import DENIES, PASS, REJECT
+from antrea.features.node_policy.match import (
+    ADDRESS_TYPES,
+    PortMatch,
+    block_elements,
+    block_set,
+    blocks,
+    group_set,
+    port_matches,
+    sources,
+)
+from antrea.features.node_policy.rule import NodePeerGroup
+from antrea.host.nft import NftChain, NftCounter, NftElement, NftRule, NftSet
+from antrea.openflow.cookie import Category
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from ipaddress import IPv4Network, IPv6Network
+
+    from antrea.engine import Facts
+    from antrea.facts.node import ThisNode
+    from antrea.features.network_policy.agent.received import SentAddressMember
+    from antrea.features.node_policy.rule import NodeRule
+
+CATEGORY = int(Category.NETWORK_POLICY)
+HOOKS = {"ingress": "input", "egress": "output"}
+"""Where the packets of a direction are judged."""
+ACCEPTED, LOOPBACK, NEIGHBOURS, ASKED, BASELINE = 0, 10, 20, 100, 200
+"""Order of the rules of a base chain."""
+NEIGHBOUR_TYPES = "nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert"
+"""Messages of ICMPv6 without which a Node has no neighbours and no router."""
+LAST = 1_000_000
+LOG_GROUP, LOG_OCTETS = 10350, 256
+"""Number under which the kernel hands over packets that are logged, and how much of each: all headers."""
+NAME_LENGTH = 100
+"""Octets of a rule's name in nftables."""
+
+
+def base_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftRule]:
+    """What a Node has while the gate is on, whatever policies there are.
+
+    Policies are asked once the Node knows an API server, from which they do not cut it off then.
+    """
+    asked = bool(facts.all(ApiServerEndpoint))
+    for direction, hook in HOOKS.items():
+        base = f"node-{direction}"
+        yield _chain(base, f"type filter hook {hook} priority filter; policy accept;")
+        yield _chain(f"{base}-rules")
+        yield _chain(f"{base}-baseline")
+        device = "iifname" if hook == "input" else "oifname"
+        yield _rule(base, "connections that stand", "ct state established,related accept", ACCEPTED)
+        yield _rule(base, "the Node to itself", f'{device} "lo" accept', LOOPBACK)
+        neighbours = f"icmpv6 type {{ {NEIGHBOUR_TYPES} }} accept"
+        yield _rule(base, "neighbour discovery", neighbours, NEIGHBOURS)
+        if asked:
+            yield _rule(base, "policies", f"jump {base}-rules", ASKED)
+            yield _rule(base, "policies of the baseline Tier", f"jump {base}-baseline", BASELINE)
+        yield _rule(f"{base}-baseline", "the end, also of what has been passed", "accept", LAST)
+
+
+def rule_entries(
+    facts: Facts, rule: NodeRule
+) -> Iterator[NftChain | NftRule | NftSet | NftElement | NftCounter]:
+    """A rule in the chain of its Tier and priority, with its networks and its counter."""
+    if rule.exceeds:
+        return
+    direction = "egress" if rule.egress else "ingress"
+    chain = f"node-{direction}-{rule.order.tier}-{rule.order.policy!r}".removesuffix(".0")
+    above = f"node-{direction}-{'baseline' if rule.baseline else 'rules'}"
+    counter = NftCounter(name=counter_name(rule), category=CATEGORY)
+    yield _chain(chain)
+    place = f"Tier {rule.order.tier} priority {rule.order.policy:020.14f}"
+    yield _rule(above, place, f"jump {chain}", rule.order.tier)
+    yield counter
+    yield from _network_sets(rule)
+    for number, text in enumerate(_texts(facts, rule)):
+        line = f"{rule.number:05}.{number:05}"
+        name = f"{rule.order.created} {rule.policy} {line} {rule.policy_name}"[:NAME_LENGTH]
+        yield _rule(chain, name, text.lstrip(), rule.order.rule)
+
+
+def group_sets(_: Facts, group: NodePeerGroup) -> Iterator[NftSet]:
+    """A set for each family of a group of peers, which all rules share that name the group."""
+    for ipv6, kind in ADDRESS_TYPES.items():
+        yield NftSet(name=group_set(group.group, ipv6=ipv6), type=kind, category=CATEGORY)
+
+
+def group_elements(facts: Facts, row: SentAddressMember) -> Iterator[NftElement]:
+    """The addresses of a member of a group that a rule names."""
+    if facts.get(NodePeerGroup, row.group) is not None:
+        for text in map(address_text, row.member.ips):
+            name = group_set(row.group, ipv6=is_ipv6(text))
+            yield NftElement(set=name, value=text, category=CATEGORY)
+
+
+def counter_name(rule: NodeRule) -> str:
+    """The counter of a rule, which counts what all its lines match."""
+    return f"np-{rule.policy}-{rule.number}"
+
+
+def _texts(facts: Facts, rule: NodeRule) -> Iterator[str]:
+    """What is to be logged is logged, as often as the agent takes it, before it meets the verdict."""
+    config, name = facts.get(AgentConfig), counter_name(rule)
+    for match, verdict in _lines(rule):
+        if rule.rule.enable_logging and config is not None:
+            group = f'log prefix "{name}" group {LOG_GROUP} snaplen {LOG_OCTETS}'
+            yield f"{match} limit rate {config.packet_in_rate}/second {group}"
+        yield f'{match} counter name "{name}" {verdict}'
+
+
+def _lines(rule: NodeRule) -> Iterator[tuple[str, str]]:
+    """Match and verdict of each line that the rule takes."""
+    ports = [one for port in port_matches(rule.rule.services) for one in _split(rule, port)]
+    for source in sources(rule):
+        for port in ports:
+            if None in (source.ipv6, port.ipv6) or source.ipv6 == port.ipv6:
+                yield " ".join(filter(None, (source.text, port.text))), _verdict(rule, port)
+
+
+def _split(rule: NodeRule, port: PortMatch) -> tuple[PortMatch, ...]:
+    """TCP is rejected in its own way."""
+    if rule.action != REJECT or port.text:
+        return (port,)
+    return PortMatch("meta l4proto tcp", "TCP"), PortMatch("meta l4proto != tcp", "")
+
+
+def _verdict(rule: NodeRule, port: PortMatch) -> str:
+    if rule.action == REJECT:
+        return "reject with tcp reset" if port.protocol == "TCP" else "reject with icmpx admin-prohibited"
+    if rule.action == PASS:
+        return f"goto node-{'egress' if rule.egress else 'ingress'}-baseline"
+    return "drop" if rule.action in DENIES else "accept"
+
+
+def _network_sets(rule: NodeRule) -> Iterator[NftSet | NftElement]:
+    by_family: tuple[Sequence[IPv4Network | IPv6Network], ...] = blocks(rule.peer)
+    for ipv6, found in zip((False, True), by_family, strict=True):
+        name = block_set(rule, ipv6=ipv6)
+        elements = list(block_elements(found))
+        if elements:
+            yield NftSet(name=name, type=ADDRESS_TYPES[ipv6], flags=("interval",), category=CATEGORY)
+        for value in elements:
+            yield NftElement(set=name, value=value, category=CATEGORY)
+
+
+def _chain(name: str, hook: str = "") -> NftChain:
+    return NftChain(name=name, hook=hook, category=CATEGORY)
+
+
+def _rule(chain: str, name: str, text: str, order: int) -> NftRule:
+    return NftRule(chain=chain, name=name, text=text, order=order, category=CATEGORY)

@@ -1,0 +1,149 @@
+"""What a Node keeps whatever policies say: without it the policy that cut it could not be taken back.
+
+These rules come before those of all policies. A policy that would cut what they keep is named in its status.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.apis.discovery import EndpointSlice
+from antrea.config.agent import AgentConfig
+from antrea.facts.api_server import ApiServerEndpoint
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import AgentNode
+from antrea.features.framework.address import canonical
+from antrea.features.framework.admission import Watched
+from antrea.features.node_network.agent import TUNNEL_PORTS
+from antrea.features.node_policy.match import ADDRESS_TYPES, FAMILIES
+from antrea.host.nft import NftElement, NftRule, NftSet
+from antrea.openflow.cookie import Category
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.node import ThisNode
+    from antrea.facts.service import Service
+
+CATEGORY = int(Category.NETWORK_POLICY)
+KUBERNETES, SERVICE_LABEL = "default/kubernetes", "kubernetes.io/service-name"
+NODES, SERVERS, PORTS = "node-guard-nodes", "node-guard-servers", "node-guard-ports"
+"""Sets: addresses of Nodes, addresses of API servers, and these with their ports; each with its family behind."""
+ORDER = 30
+"""Of the rules of the guard in their base chain."""
+KUBELET, CONTROLLER = 10250, 10349
+IN, OUT, BOTH = ("ingress",), ("egress",), ("ingress", "egress")
+
+
+class Kept(NamedTuple):
+    """Something that a Node keeps."""
+
+    name: str
+    directions: tuple[str, ...]
+    protocols: tuple[str, ...]
+    ports: tuple[int, ...]
+    peers: str
+    """NODES or SERVERS: whose; empty: everybody's."""
+
+
+def kept(facts: Facts, node: str) -> Iterator[Kept]:
+    """What Node `node` keeps beside its connections to API servers."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    tunnel = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type)
+    if tunnel:
+        yield Kept("tunnels", BOTH, ("udp",), (tunnel,), NODES)
+    yield Kept("gossip", BOTH, ("tcp", "udp"), (config.cluster_port,), NODES)
+    yield Kept("antrea-controller", BOTH, ("tcp",), (CONTROLLER,), NODES)
+    yield Kept(
+        "kubelet and antrea-agent, for kube-apiserver", IN, ("tcp",), (KUBELET, config.api_port), SERVERS
+    )
+    yield Kept("DHCP", IN, ("udp",), (68, 546), "")
+    yield Kept("DHCP", OUT, ("udp",), (67, 547), "")
+    row = facts.get(AgentNode, node)
+    if row is not None and row.ssh_ports:
+        yield Kept("SSH", IN, ("tcp",), row.ssh_ports, "")
+
+
+def guard_entries(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
+    """Sets and rules of the guard."""
+    for ipv6, kind in ADDRESS_TYPES.items():
+        for name, type_ in ((NODES, kind), (SERVERS, kind), (PORTS, f"{kind} . inet_service")):
+            yield NftSet(name=set_name(name, ipv6=ipv6), type=type_, category=CATEGORY)
+    for direction, peer in (("ingress", "saddr"), ("egress", "daddr")):
+        texts = list(_servers(direction))
+        for one in kept(facts, node.name):
+            if direction in one.directions:
+                texts += [(one.name, text) for text in _texts(one, peer)]
+        for number, (name, text) in enumerate(texts):
+            yield NftRule(
+                chain=f"node-{direction}", name=f"{number:03} {name}", text=f"{text} accept", order=ORDER,
+                category=CATEGORY,
+            )  # fmt: skip
+
+
+def _servers(direction: str) -> Iterator[tuple[str, str]]:
+    """The Node reaches API servers, and other Nodes reach the one that runs here."""
+    for ipv6, family in FAMILIES.items():
+        text = f"{family} daddr . tcp dport @{set_name(PORTS, ipv6=ipv6)}"
+        if direction == "ingress":
+            text = f"{family} saddr @{set_name(NODES, ipv6=ipv6)} {text}"
+        yield "kube-apiserver", text
+
+
+def _texts(one: Kept, peer: str) -> Iterator[str]:
+    ports = ", ".join(map(str, sorted(one.ports)))
+    for protocol in one.protocols:
+        match = f"{protocol} dport {{ {ports} }}" if len(one.ports) > 1 else f"{protocol} dport {ports}"
+        if not one.peers:
+            yield match
+            continue
+        for ipv6, family in FAMILIES.items():
+            yield f"{family} {peer} @{set_name(one.peers, ipv6=ipv6)} {match}"
+
+
+def set_name(name: str, *, ipv6: bool) -> str:
+    return f"{name}-{6 if ipv6 else 4}"
+
+
+def guarded_nodes(_: Facts, node: AgentNode) -> Iterator[NftElement]:
+    """The addresses of a Node."""
+    for ip in dict.fromkeys((*node.ips, *node.transport_ips)):
+        yield NftElement(set=set_name(NODES, ipv6=is_ipv6(ip)), value=ip, category=CATEGORY)
+
+
+def guarded_servers(_: Facts, row: ApiServerEndpoint) -> Iterator[NftElement]:
+    """An address of an API server."""
+    yield NftElement(set=set_name(SERVERS, ipv6=is_ipv6(row.ip)), value=row.ip, category=CATEGORY)
+    yield _server_port(row.ip, row.port)
+
+
+def guarded_service(_: Facts, row: Service) -> Iterator[NftElement]:
+    """The addresses by which Pods, and the agent, know API servers, where nobody translates them before."""
+    for ip in row.ips if row.key == KUBERNETES else ():
+        for protocol, port in row.ports:
+            if protocol == "TCP":
+                yield _server_port(ip, port)
+
+
+def _server_port(ip: str, port: int) -> NftElement:
+    return NftElement(set=set_name(PORTS, ipv6=is_ipv6(ip)), value=f"{ip} . {port}", category=CATEGORY)
+
+
+def endpoint_rows(found: EndpointSlice) -> tuple[ApiServerEndpoint, ...]:
+    """Addresses of API servers, of one slice of their Service."""
+    if found.metadata.labels.get(SERVICE_LABEL) != KUBERNETES.partition("/")[2]:
+        return ()
+    ports = [port.port for port in found.ports or () if port.port and (port.protocol or "TCP") == "TCP"]
+    texts = [text for one in found.endpoints or () for text in one.addresses or ()]
+    return tuple(ApiServerEndpoint(ip, port) for text in texts if (ip := canonical(text)) for port in ports)
+
+
+WATCHED = Watched(
+    "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+    EndpointSlice,
+    ApiServerEndpoint,
+    endpoint_rows,
+)

@@ -1,0 +1,97 @@
+"""Rules of policies that are for this Node itself: what its own processes and hostNetwork Pods may send and receive.
+
+parity: pkg/agent/controller/networkpolicy/node_reconciler_linux.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from antrea.apis import controlplane as cp
+from antrea.facts.fact import Fact
+from antrea.features.network_policy.agent.node_target import of_node
+from antrea.features.network_policy.agent.priority import BASELINE_TIERS
+from antrea.features.network_policy.agent.rule import EGRESS, RuleOrder, enforced_action, rule_order
+from antrea.features.network_policy.audit_mode import audit_mode
+from antrea.features.network_policy.confirmation import taken_back
+from antrea.features.network_policy.hole import Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.features.network_policy.agent.received import SentPolicy
+
+
+class NodeRule(Fact, frozen=True):
+    """A rule of a policy that is for this Node; derived."""
+
+    policy: str
+    """UID."""
+    number: int
+    """Of the rule among those of the policy, from 0."""
+    policy_name: str
+    rule: cp.NetworkPolicyRule
+    action: str
+    order: RuleOrder
+    exceeds: bool = False
+    """Whether its policy has more exceptions from blocks than are enforced."""
+    indexes: ClassVar[Mapping[str, Callable[[NodeRule], Iterable[Hashable]]]] = {
+        "policy": lambda row: (row.policy,)
+    }
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def key(self) -> str:
+        return f"{self.policy} {self.number}"
+
+    @property
+    def egress(self) -> bool:
+        """Whether it is on what the Node sends."""
+        return self.rule.direction == EGRESS
+
+    @property
+    def peer(self) -> cp.NetworkPolicyPeer:
+        """Senders of an ingress rule, receivers of an egress rule."""
+        return self.rule.to if self.egress else self.rule.from_
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it is evaluated after all others, also of packets that a Pass rule has matched."""
+        return self.order.tier in BASELINE_TIERS
+
+
+class NodePeerGroup(Fact, frozen=True):
+    """An AddressGroup that a `NodeRule` names; derived."""
+
+    group: str
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+def node_rules(facts: Facts, policy: SentPolicy) -> Iterator[NodeRule]:
+    """The rules of one policy that are for this Node."""
+    found, left = policy.found, Budget()
+    if found.tier_priority is None or taken_back(facts, found):
+        return
+    mode = audit_mode(found.metadata.annotations)
+    for number, rule in enumerate(found.rules):
+        if mode.has(rule.name):
+            continue  # absent: nothing audits what a Node sends and receives
+        exceeds = left.exceeded(rule)
+        groups = found.applied_to_groups or rule.applied_to_groups
+        order = rule_order(found, rule)
+        if order is not None and of_node(facts, groups):
+            name = found.source_ref.name if found.source_ref else policy.key
+            yield NodeRule(policy.key, number, name, rule, enforced_action(rule), order, exceeds)
+
+
+def peer_groups(_: Facts, rule: NodeRule) -> Iterator[NodePeerGroup]:
+    """Groups whose addresses are needed as sets."""
+    for group in rule.peer.address_groups:
+        yield NodePeerGroup(group)

@@ -1,0 +1,52 @@
+"""What rules on Nodes matched: named counters of nftables, and the policies whose they are.
+
+A connection is judged by its first packet, so that packets are connections, as far as they are TCP's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.features.framework.traffic import Counted, Share, rise
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.node_policy.audit import rule_of
+from antrea.features.node_policy.rule import NodeRule
+
+if TYPE_CHECKING:
+    from antrea.apis.stats import TrafficStats
+    from antrea.engine import Facts
+    from antrea.features.framework.traffic import SeenCounters
+    from antrea.openflow.flow_count import FlowCount
+
+STATISTICS_GATE = "NetworkPolicyStats"
+
+
+def owner(facts: Facts, found: FlowCount) -> str:
+    """The key of the rule of this counter; empty: none is known."""
+    rule = rule_of(facts, found.flow)
+    return rule.key if rule else ""
+
+
+def increase(found: FlowCount, whose: str, before: SeenCounters | None) -> TrafficStats:
+    """What a counter has counted since the last look: all of it, if it was another rule's then, or was made anew."""
+    by = rise(found, before if before and before.owner in ("", whose) else None)
+    return msgspec.structs.replace(by, sessions=by.packets)
+
+
+def shares(facts: Facts, whose: str) -> tuple[Share, ...]:
+    """Its policy."""
+    rule = facts.get(NodeRule, whose)
+    policy = facts.get(SentPolicy, rule.policy) if rule else None
+    if rule is None or policy is None or policy.found.source_ref is None:
+        return ()
+    return (Share(policy.found.source_ref, rule.rule.name),)
+
+
+def there(facts: Facts, share: Share) -> bool:
+    """Whether the policy is known to this Node."""
+    return facts.get(SentPolicy, share.policy.uid) is not None
+
+
+COUNTED = Counted((), owner, increase, shares, there, counters=True)

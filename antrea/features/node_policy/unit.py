@@ -1,0 +1,38 @@
+"""Units of node policies."""
+
+from __future__ import annotations
+
+from antrea.engine import Unit
+from antrea.facts.api_server import ApiServerEndpoint
+from antrea.facts.member import AgentNode
+from antrea.facts.node import ThisNode
+from antrea.facts.service import Service
+from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
+from antrea.features.node_policy.chain import base_entries, group_elements, group_sets, rule_entries
+from antrea.features.node_policy.guard import (
+    guard_entries,
+    guarded_nodes,
+    guarded_servers,
+    guarded_service,
+)
+from antrea.features.node_policy.guard_report import GuardedPeer, guarded_peers
+from antrea.features.node_policy.rule import NodePeerGroup, NodeRule, node_rules, peer_groups
+
+BASE = Unit(ThisNode, base_entries)
+RULES = Unit(NodeRule, rule_entries)
+SETS = Unit(NodePeerGroup, group_sets)
+GUARD = Unit(ThisNode, guard_entries)
+ELEMENTS = Unit(SentAddressMember, group_elements)
+UNITS = (
+    BASE,
+    Unit(SentPolicy, node_rules, yields=(NodeRule,)),
+    Unit(NodeRule, peer_groups, yields=(NodePeerGroup,)),
+    RULES,
+    SETS,
+    ELEMENTS,
+    GUARD,
+    Unit(AgentNode, guarded_nodes),
+    Unit(ApiServerEndpoint, guarded_servers),
+    Unit(Service, guarded_service),
+    Unit(SentAddressMember, guarded_peers, yields=(GuardedPeer,)),
+)

@@ -1,0 +1,24 @@
+"""Reads the elements of a set or map of our table of nftables."""
+
+from __future__ import annotations
+
+import asyncio
+
+from antrea.host.nft import TABLE, NftElement
+from antrea.outside.nftables import text as nft_text
+from antrea.outside.nftables.libnftables import Nft, NftError, connect
+
+
+class NftElements:
+    """In the network namespace of the thread that makes it."""
+
+    def __init__(self, nft: Nft | None = None) -> None:
+        self._nft = nft or connect()
+
+    async def of_map(self, name: str) -> list[NftElement]:
+        """Those of a map; none if there is no such map."""
+        try:
+            listing = await asyncio.to_thread(self._nft.run, f"list map {TABLE} {name}\n")
+        except NftError:
+            return []
+        return [one for one in nft_text.parse(listing) if isinstance(one, NftElement)]

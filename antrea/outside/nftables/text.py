@@ -1,0 +1,163 @@
+"""Our nft entries as commands, and back from what `nft list table` prints.
+
+A rule's comment is its name, category and order ("egress-snat 4.100"), a set's is its category: a later start
+finds what an earlier one left, and for which purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from antrea.host.nft import (
+    RELAY_PREFIX,
+    SHIELD_TABLE,
+    SILENCE_PREFIX,
+    TABLE,
+    TAG_PREFIX,
+    NftChain,
+    NftCounter,
+    NftElement,
+    NftRelay,
+    NftRule,
+    NftSet,
+    NftShield,
+    NftSilence,
+    NftTag,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OPENING = re.compile(r"^\t(set|map|chain|counter) (\S+) \{$")
+_RULE = re.compile(r'^\t\t(.*) comment "([^"]+) (\d+)\.(-?\d+)"$')
+_SEPARATOR = re.compile(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)")
+
+
+def add(entry: Any) -> str:
+    """The command that makes the entry exist; a rule goes to the end of its chain."""
+    match entry:
+        case NftSet():
+            kind, data = ("map", f" : {entry.data}") if entry.data else ("set", "")
+            flags = f" flags {', '.join(entry.flags)};" if entry.flags else ""
+            return f'add {kind} {TABLE} {entry.name} {{ type {entry.type}{data};{flags} comment "{entry.category}"; }}'
+        case NftChain():
+            return f"add chain {TABLE} {entry.name}" + (f" {{ {entry.hook} }}" if entry.hook else "")
+        case NftCounter():
+            return f'add counter {TABLE} {entry.name} {{ comment "{entry.category}"; }}'
+        case NftElement():
+            data = f" : {entry.data}" if entry.data else ""
+            return f"add element {TABLE} {entry.set} {{ {entry.value}{data} }}"
+        case NftRule():
+            comment = f"{entry.name} {entry.category}.{entry.order}"
+            return f'add rule {TABLE} {entry.chain} {entry.text} comment "{comment}"'
+        case NftShield():
+            hook = f'type filter hook ingress device "{entry.dev}" priority 0; policy drop;'
+            return f"add chain {SHIELD_TABLE} {entry.chain} {{ {hook} }}"
+        case NftTag():
+            chain = f"{SHIELD_TABLE} {entry.chain}"
+            hook = f'type filter hook egress device "{entry.dev}" priority 0; policy accept;'
+            rule = f"add rule {chain} meta mark & {entry.bit:#x} != 0 ether saddr set {entry.mac}"
+            made = f"add chain {chain} {{ {hook} }}; flush chain {chain}"
+            return f"{made}; {rule}" if entry.bit else made
+        case NftRelay() | NftSilence():
+            return _own_chain(entry)
+    raise TypeError(type(entry).__name__)
+
+
+def delete(entry: Any) -> str:
+    """The command that ends it. Rules have none: their chain is flushed and filled again."""
+    match entry:
+        case NftSet():
+            return f"delete {'map' if entry.data else 'set'} {TABLE} {entry.name}"
+        case NftChain():
+            return f"delete chain {TABLE} {entry.name}"
+        case NftCounter():
+            return f"delete counter {TABLE} {entry.name}"
+        case NftElement():
+            return f"delete element {TABLE} {entry.set} {{ {entry.value} }}"
+        case NftShield() | NftTag():
+            return f"delete chain {SHIELD_TABLE} {entry.chain}"
+        case NftRelay() | NftSilence():
+            return f"delete chain {entry.table} {entry.chain}"
+    raise TypeError(type(entry).__name__)
+
+
+def _own_chain(entry: NftRelay | NftSilence) -> str:
+    """A chain for one address, filled anew."""
+    chain, hook = (
+        f"{entry.table} {entry.chain}",
+        "type filter hook prerouting priority mangle; policy accept;",
+    )
+    match entry:
+        case NftRelay(via=""):
+            rule = ""
+        case NftRelay():
+            family = "ip6" if ":" in entry.ip else "ip"
+            match = f'iifname != "{entry.dev}" {family} daddr {entry.ip} ct state {{ invalid, new }}'
+            rule = f'{match} meta mark set {entry.mark:#010x} dup to {entry.via} device "{entry.dev}" drop'
+        case _ if ":" in entry.ip:
+            # nft 1.0.6 has no name for the target of a neighbour solicitation
+            rule = f"icmpv6 type nd-neighbor-solicit @th,64,128 {int(ip_address(entry.ip)):#034x} drop"
+        case _:
+            hook = "type filter hook input priority 0; policy accept;"
+            rule = f"arp operation request arp daddr ip {entry.ip} drop"
+    made = f"add chain {chain} {{ {hook} }}; flush chain {chain}"
+    return f"{made}; add rule {chain} {rule}" if rule else made
+
+
+def flush(chain: str) -> str:
+    return f"flush chain {TABLE} {chain}"
+
+
+def parse(listing: str) -> Iterator[Any]:
+    """The entries of a table that we wrote, as nft lists it; what does not have our comment is left out."""
+    kind = name = ""
+    body: list[str] = []
+    for line in listing.splitlines():
+        if opening := _OPENING.match(line):
+            kind, name, body = opening[1], opening[2], []
+        elif line == "\t}":
+            yield from _READERS[kind](name, body)
+        else:
+            body.append(line)
+
+
+def _chain(name: str, body: list[str]) -> Iterator[Any]:
+    for prefix in (RELAY_PREFIX, SILENCE_PREFIX):
+        if name.startswith(prefix):
+            ip = str(ip_address(bytes.fromhex(name.removeprefix(prefix))))
+            yield NftRelay(ip=ip) if prefix == RELAY_PREFIX else NftSilence(ip)
+            return
+    hook = next((line.strip() for line in body if line.startswith("\t\ttype ")), "")
+    if device := re.search(r' device "([^"]+)"', hook):
+        yield NftTag(dev=device[1]) if name.startswith(TAG_PREFIX) else NftShield(device[1])
+        return
+    yield NftChain(name=name, hook=hook)
+    for line in body:
+        if rule := _RULE.match(line):
+            yield NftRule(chain=name, text=rule[1], name=rule[2], category=int(rule[3]), order=int(rule[4]))
+
+
+def _counter(name: str, body: list[str]) -> Iterator[NftCounter]:
+    if comment := re.search(r'^\t\tcomment "(\d+)"$', "\n".join(body), re.MULTILINE):
+        yield NftCounter(name=name, category=int(comment[1]))
+
+
+def _set(name: str, body: list[str]) -> Iterator[Any]:
+    text = "\n".join(body)
+    comment = re.search(r'^\t\tcomment "(\d+)"$', text, re.MULTILINE)
+    kind = re.search(r"^\t\ttype (.*?)(?: : (.*))?$", text, re.MULTILINE)
+    if comment is None or kind is None:
+        return
+    category, flags = int(comment[1]), re.search(r"^\t\tflags (.*)$", text, re.MULTILINE)
+    names = tuple(re.split(r",\s*", flags[1])) if flags else ()
+    yield NftSet(name=name, type=kind[1], data=kind[2] or "", flags=names, category=category)
+    elements = re.search(r"elements = \{(.*)\}", text, re.DOTALL)
+    for element in _SEPARATOR.split(elements[1]) if elements else ():
+        value, _, data = element.strip().partition(" : ")
+        yield NftElement(set=name, value=value, data=data, category=category)
+
+
+_READERS = {"chain": _chain, "counter": _counter, "set": _set, "map": _set}

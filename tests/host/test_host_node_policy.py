@@ -1,0 +1,361 @@
+"""Policies on a Node meet real packets: the Node is a network namespace, and so is whoever it talks to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sys
+from functools import partial
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from netdev_switch import until
+from policy_node import CLIENT, SERVER
+
+from antrea.apis import controlplane as cp
+from antrea.apis.meta import ObjectMetadata
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts, Unit
+from antrea.facts.api_server import ApiServerEndpoint
+from antrea.facts.member import AgentNode
+from antrea.facts.node import ThisNode
+from antrea.features.grouping.member import packed
+from antrea.features.network_policy.agent.node_target import NodeTarget, node_target
+from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
+from antrea.features.node_policy.audit import line
+from antrea.features.node_policy.chain import LOG_GROUP, LOG_OCTETS
+from antrea.features.node_policy.unit import UNITS
+from antrea.openflow.packet import IPV4, IPV6, packet
+from antrea.outside.nftables.counters import NftCounters
+from antrea.outside.nftables.packet_log import PacketLog
+from antrea.outside.nftables.sink import KINDS, NftSink
+from antrea.outside.nftables.watch import NftWatch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractContextManager
+
+    from conftest import Namespaces
+
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
+HOME = {"ip": "192.0.2.1", "ip6": "2001:db8:2::1"}
+FRIEND = {"ip": "192.0.2.10", "ip6": "2001:db8:2::10"}
+STRANGER = {"ip": "192.0.2.20", "ip6": "2001:db8:2::20"}
+EVERYBODY = ("0.0.0.0/0", "::/0")
+ANSWERED, DROPPED, REFUSED = "answered", "timeout", "ECONNREFUSED"
+FAMILIES = pytest.mark.parametrize("family", ["ip", "ip6"])
+PORT = 8099
+PATIENT, BRIEF = 30.0, 1.0
+"""Seconds that a client waits: for what has to come, and for what must not."""
+
+
+def net(cidr: str) -> cp.IPNet:
+    found = ip_network(cidr)
+    return cp.IPNet(ip=packed(str(found.network_address)), prefix_length=found.prefixlen)
+
+
+def peer(*cidrs: str, groups: tuple[str, ...] = ()) -> cp.NetworkPolicyPeer:
+    return cp.NetworkPolicyPeer(
+        ip_blocks=tuple(cp.IPBlock(cidr=net(cidr)) for cidr in cidrs), address_groups=groups
+    )
+
+
+def rule(direction: str, other: cp.NetworkPolicyPeer, action: str, **more: Any) -> cp.NetworkPolicyRule:
+    nobody = cp.NetworkPolicyPeer()
+    return cp.NetworkPolicyRule(
+        direction=direction,
+        from_=other if direction == "In" else nobody,
+        to=other if direction == "Out" else nobody,
+        action=action,
+        **{"enable_logging": False, **more},
+    )
+
+
+def tcp(port: int = PORT) -> tuple[cp.Service, ...]:
+    return (cp.Service(protocol="TCP", port=port),)
+
+
+def policy(name: str, *rules: cp.NetworkPolicyRule, tier: int = 250, priority: float = 5.0) -> SentPolicy:
+    return SentPolicy(
+        cp.NetworkPolicy(
+            metadata=ObjectMetadata(name=name, uid=name),
+            rules=rules,
+            applied_to_groups=("nodes",),
+            tier_priority=tier,
+            priority=priority,
+            source_ref=cp.NetworkPolicyReference(type="AntreaClusterNetworkPolicy", name=name, uid=name),
+        )
+    )
+
+
+class Host:
+    """The Node is the namespace of the test; `friend` and `stranger` are addresses of a host beside it."""
+
+    def __init__(self, netns: Namespaces) -> None:
+        self.netns = netns
+        self.facts = Facts()
+        self.beside = netns.make()
+        netns.sh(f"ip link add eth0 type veth peer name eth0 netns {self.beside}; ip link set eth0 up")
+        netns.sh(f"ip addr add {HOME['ip']}/24 dev eth0; ip addr add {HOME['ip6']}/64 dev eth0 nodad")
+        netns.sh("ip link set eth0 up", self.beside)
+        for one in (FRIEND, STRANGER):
+            for ip, length in ((one["ip"], 24), (one["ip6"], 64)):
+                nodad = "nodad" if ":" in ip else ""
+                netns.sh(f"ip addr add {ip}/{length} dev eth0 {nodad}", self.beside)
+        self.put(NODE, AgentConfig(), ApiServerEndpoint("192.0.2.100", 6443))
+        self.facts.put(SentAppliedMember("nodes", cp.GroupMember(node=cp.NodeReference(name="n1"))))
+
+    def put(self, *rows: Any) -> None:
+        for row in rows:
+            self.facts.put(row)
+
+    def serving(self, space: str) -> AbstractContextManager[None]:
+        return self.netns.serving(space, SERVER)
+
+    async def sees(
+        self, space: str, source: str, target: str, kind: str = "SOCK_STREAM", *, seconds: float = PATIENT
+    ) -> str:
+        """What a client of `space` with address `source` finds at `target`."""
+        bound = CLIENT.replace("client.connect(", "client.bind((sys.argv[5], 0)); client.connect(")
+        words = ["ip", "netns", "exec", space, sys.executable, "-c", bound, target, kind, str(PORT)]
+        run = await asyncio.create_subprocess_exec(
+            *words, str(seconds), source, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await run.communicate()
+        return out.decode().strip()
+
+    async def into(
+        self, source: str, family: str, kind: str = "SOCK_STREAM", *, seconds: float = PATIENT
+    ) -> str:
+        return await self.sees(self.beside, source, HOME[family], kind, seconds=seconds)
+
+    async def out(
+        self, target: str, family: str, kind: str = "SOCK_STREAM", *, seconds: float = PATIENT
+    ) -> str:
+        return await self.sees(self.netns.home, HOME[family], target, kind, seconds=seconds)
+
+    def counted(self, name: str) -> int:
+        """Packets of a counter."""
+        found = re.search(r"packets (\d+)", self.netns.sh(f"nft list counter inet antrea {name}"))
+        assert found is not None
+        return int(found[1])
+
+    @contextlib.asynccontextmanager
+    async def enforced(self, *rows: Any) -> AsyncIterator[Engine]:
+        self.put(*rows)
+        units = [Unit(SentAppliedMember, node_target, yields=(NodeTarget,)), *UNITS]
+        self.sink = NftSink()
+        engine: Engine = Engine(self.facts, units, dict.fromkeys(KINDS, self.sink))
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(engine.run())
+            await engine.quiet()
+            yield engine
+            work.cancel()
+
+
+@pytest.fixture
+def host(netns: Namespaces) -> Host:
+    return Host(netns)
+
+
+@FAMILIES
+async def test_allowed_networks_come_in_and_others_get_no_answer(host: Host, family: str) -> None:
+    allow = rule("In", peer("192.0.2.10/32", "2001:db8:2::10/128"), "Allow", services=tcp())
+    drop = rule("In", peer(*EVERYBODY), "Drop", services=tcp(), priority=1)
+    with host.serving(host.netns.home):
+        async with host.enforced(policy("p", allow, drop)) as engine:
+            assert await host.into(FRIEND[family], family) == ANSWERED
+            assert await host.into(STRANGER[family], family, seconds=BRIEF) == DROPPED
+            assert await host.into(STRANGER[family], family, "SOCK_DGRAM") == ANSWERED
+            counters = {one.flow: one for one in await NftCounters().read()}
+            assert counters["np-p-0"].packets == 1
+            assert counters["np-p-1"].packets == host.counted("np-p-1") >= 1
+            assert counters["np-p-1"].bytes >= 60
+            host.facts.drop(SentPolicy, "p")
+            await engine.quiet()
+            assert await host.into(STRANGER[family], family) == ANSWERED
+        rest = host.netns.sh("nft list table inet antrea")
+        assert "np-" not in rest
+        assert "node-ingress-250" not in rest
+
+
+@FAMILIES
+async def test_what_the_node_sends_to_a_group_is_dropped_until_its_members_leave(
+    host: Host, family: str
+) -> None:
+    member = cp.GroupMember(
+        node=cp.NodeReference(name="n2"), ips=(packed(STRANGER["ip"]), packed(STRANGER["ip6"]))
+    )
+    row = SentAddressMember("others", member)
+    drop = rule("Out", peer(groups=("others",)), "Drop", services=tcp())
+    with host.serving(host.beside):
+        async with host.enforced(policy("p", drop), row) as engine:
+            assert await host.out(STRANGER[family], family, seconds=BRIEF) == DROPPED
+            assert await host.out(FRIEND[family], family) == ANSWERED
+            host.facts.drop(SentAddressMember, row.key)
+            await engine.quiet()
+            assert await host.out(STRANGER[family], family) == ANSWERED
+
+
+@FAMILIES
+@pytest.mark.parametrize("direction", ["In", "Out"])
+async def test_a_rejected_client_is_refused_at_once(host: Host, family: str, direction: str) -> None:
+    reject = rule(direction, peer(*EVERYBODY), "Reject")
+    with host.serving(host.netns.home if direction == "In" else host.beside):
+        async with host.enforced(policy("p", reject)):
+            ask = host.into if direction == "In" else host.out
+            assert await ask(FRIEND[family], family) == REFUSED
+            prohibited = "EACCES" if family == "ip6" else "EHOSTUNREACH"
+            # the kernel refuses the call itself where the Node is the client
+            wanted = prohibited if direction == "In" else "EPERM"
+            assert await ask(FRIEND[family], family, "SOCK_DGRAM") == wanted
+
+
+@FAMILIES
+async def test_tiers_decide_and_what_is_passed_is_for_the_baseline(host: Host, family: str) -> None:
+    everybody = peer(*EVERYBODY)
+    allow = policy("late", rule("In", everybody, "Allow"), tier=250)
+    passed = policy("early", rule("In", everybody, "Pass"), tier=50)
+    base = policy("base", rule("In", everybody, "Drop"), tier=253)
+    with host.serving(host.netns.home):
+        async with host.enforced(allow, base) as engine:
+            assert await host.into(FRIEND[family], family) == ANSWERED
+            host.put(passed)
+            await engine.quiet()
+            assert await host.into(FRIEND[family], family, seconds=BRIEF) == DROPPED
+            host.facts.drop(SentPolicy, "base")
+            await engine.quiet()
+            assert await host.into(FRIEND[family], family) == ANSWERED
+
+
+@FAMILIES
+async def test_a_drop_of_everything_keeps_connections_that_stand_and_the_node_to_itself(
+    host: Host, family: str
+) -> None:
+    drop = policy("p", rule("In", peer(*EVERYBODY), "Drop"), rule("Out", peer(*EVERYBODY), "Drop"))
+    with host.serving(host.netns.home):
+        async with host.enforced() as engine:
+            kind = "AF_INET6" if family == "ip6" else "AF_INET"
+            code = (
+                f"import socket, sys; s = socket.socket(socket.{kind}, socket.SOCK_DGRAM); s.settimeout(30);"
+                f" s.connect(('{HOME[family]}', {PORT}))\n"
+                "while True:\n s.send(b'x'); print(s.recv(9).decode(), flush=True); sys.stdin.readline()"
+            )
+            words = ["ip", "netns", "exec", host.beside, sys.executable, "-c", code]
+            client = await asyncio.create_subprocess_exec(
+                *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+            assert client.stdin is not None
+            assert client.stdout is not None
+            assert await client.stdout.readline() == b"x\n"
+            host.put(drop)
+            await engine.quiet()
+            client.stdin.write(b"\n")
+            assert await client.stdout.readline() == b"x\n"
+            assert await host.into(FRIEND[family], family, seconds=BRIEF) == DROPPED
+            assert await host.sees(host.netns.home, HOME[family], HOME[family]) == ANSWERED
+            client.kill()
+            await client.wait()
+
+
+@FAMILIES
+async def test_pings_and_ports_are_told_apart(host: Host, family: str) -> None:
+    echo = cp.Service(protocol="ICMP", icmp_type=128 if family == "ip6" else 8, icmp_code=0)
+    drop = rule("In", peer(*EVERYBODY), "Drop", services=(echo,))
+    with host.serving(host.netns.home):
+        async with host.enforced(policy("p", drop)):
+            ping = await asyncio.to_thread(
+                host.netns.run, f"ping -c 1 -W 1 -I {FRIEND[family]} {HOME[family]}", host.beside
+            )
+            assert ping.returncode == 1
+            assert host.counted("np-p-0") == 1
+            assert await host.into(FRIEND[family], family) == ANSWERED
+
+
+@FAMILIES
+@pytest.mark.parametrize("direction", ["In", "Out"])
+async def test_a_drop_of_everything_keeps_gossip_of_other_nodes(
+    host: Host, family: str, direction: str
+) -> None:
+    drop = rule(direction, peer(*EVERYBODY), "Drop")
+    host.put(AgentConfig(cluster_port=PORT))
+    friend = AgentNode("n2", (FRIEND["ip"], FRIEND["ip6"]), (FRIEND["ip"], FRIEND["ip6"]))
+    with host.serving(host.netns.home if direction == "In" else host.beside):
+        async with host.enforced(policy("p", drop), friend):
+            ask = host.into if direction == "In" else host.out
+            assert await ask(FRIEND[family], family) == ANSWERED
+            if direction == "In":  # a host with several addresses may answer datagrams from another one
+                assert await ask(FRIEND[family], family, "SOCK_DGRAM") == ANSWERED
+            assert await ask(STRANGER[family], family, seconds=BRIEF) == DROPPED
+
+
+def reached(turns: list[None], number: int) -> bool:
+    return len(turns) == number
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nft flush ruleset",
+        "nft flush chain inet antrea node-ingress-250-5",
+        "nft delete element inet antrea np-p-0-net4 { 192.0.2.20 }",
+        "nft insert rule inet antrea node-ingress accept",
+    ],
+)
+async def test_what_others_change_is_put_back(host: Host, command: str) -> None:
+    drop = rule("In", peer("192.0.2.20/32", "198.51.100.0/24"), "Drop", services=tcp())
+    async with host.enforced(policy("p", drop)) as engine:
+        wanted = host.netns.sh("nft -s list table inet antrea")
+        assert "192.0.2.20" in wanted
+        turns: list[None] = []
+
+        def again() -> None:
+            turns.append(None)
+            engine.resync(host.sink)
+
+        watch = NftWatch(again)
+        work = asyncio.create_task(watch.run())
+        await watch.listening.wait()
+        for number in (1, 2):
+            host.netns.sh(command)
+            await asyncio.to_thread(until, partial(reached, turns, number), "a resync")
+            await asyncio.to_thread(
+                until, lambda: host.netns.run("nft -s list table inet antrea").stdout == wanted, "them"
+            )
+            # our own change is news, too, and comes before that of the next round
+            host.put(policy("q", drop))
+            await engine.quiet()
+            host.facts.drop(SentPolicy, "q")
+            await engine.quiet()
+        assert len(turns) == 2
+        work.cancel()
+
+
+@FAMILIES
+async def test_what_rules_log_comes_with_labels_of_any_length(host: Host, family: str) -> None:
+    logs = {"name": "no-entry", "services": tcp(), "log_label": "a-label-of-more-than-twelve-letters"}
+    drop = rule("In", peer(*EVERYBODY), "Drop", enable_logging=True, **logs)
+    lines: list[str] = []
+
+    def handle(prefix: str, octets: bytes) -> None:
+        frame = bytes(12) + (IPV6 if family == "ip6" else IPV4).to_bytes(2) + octets
+        found = line(host.facts, prefix, packet(frame))
+        assert found is not None
+        lines.append(found.text)
+
+    log = PacketLog(LOG_GROUP, LOG_OCTETS, handle)
+    work = asyncio.create_task(log.run())
+    await log.listening.wait()
+    with host.serving(host.netns.home):
+        async with host.enforced(policy("p", drop)):
+            assert await host.into(FRIEND[family], family, seconds=BRIEF) == DROPPED
+            await asyncio.to_thread(until, lambda: lines, "line of the log")
+    work.cancel()
+    ends = f"{FRIEND[family]} [0-9]+ {HOME[family]} {PORT} TCP (60|80)"
+    assert re.fullmatch(
+        "NodePolicyIngressRule AntreaClusterNetworkPolicy:p no-entry Ingress Drop <nil> n1 "
+        f"{ends} a-label-of-more-than-twelve-letters",
+        lines[0],
+    )

@@ -1,0 +1,202 @@
+"""The switch holds DNS answers to a Pod until the addresses in them are in the flows of rules on names."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import dns.message
+import dns.rrset
+import pytest
+from counted_traffic import receive
+from policy_oracle import LOCAL, ports
+
+from antrea.agent.network_policy.fqdn import FqdnController
+from antrea.apis import controlplane as cp
+from antrea.engine import Engine, Facts
+from antrea.engine.pace import Pace
+from antrea.errors import Unavailable
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.fqdn import FqdnAddress
+from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
+from antrea.openflow.fields import PacketIn
+from antrea.openflow.flow import Flow
+from antrea.openflow.group import Group
+from antrea.openflow.meter import Meter
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
+from antrea.outside.vswitch.packet_channel import Packets
+from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
+from tests.unit.features.policy_world import ANY, applied, interface, native, port, rule
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from ovs_bridge import OvsBridge
+
+    from antrea.engine import Sink
+
+POD = LOCAL[0]
+RESOLVER = ("198.51.100.53", "2001:db8:53::53")
+ALLOWED = ("203.0.113.7", "2001:db8::7")
+NAMES = cp.NetworkPolicyPeer(fqdns=("*.example.com",))
+RULES = (
+    rule("Out", NAMES, action="Allow", priority=0),
+    rule("Out", ANY, port(53, protocol="UDP"), action="Allow", priority=1),
+    rule("Out", ANY, action="Drop", priority=2),
+)
+
+
+def checksum(data: bytes) -> int:
+    total = sum(int.from_bytes(data[at : at + 2].ljust(2, b"\0")) for at in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def answer(name: str, address: str, *, to: str, source: str, dport: int) -> str:
+    """A frame of a resolver behind the gateway, as hexadecimal digits."""
+    kind = "AAAA" if ":" in address else "A"
+    said = dns.message.make_response(dns.message.make_query(name, kind))
+    said.answer.append(dns.rrset.from_text(name, 60, "IN", kind, address))
+    data = said.to_wire()
+    src, dst = ip_address(source).packed, ip_address(to).packed
+    length = 8 + len(data)
+    udp = (53).to_bytes(2) + dport.to_bytes(2) + length.to_bytes(2)
+    udp += (
+        checksum(src + dst + (17).to_bytes(4) + length.to_bytes(4) + udp + b"\0\0" + data).to_bytes(2) + data
+    )
+    if ":" in to:
+        ip, ethertype = b"\x60\0\0\0" + length.to_bytes(2) + b"\x11\x40" + src + dst, b"\x86\xdd"
+    else:
+        head = b"\x45\0" + (20 + length).to_bytes(2) + b"\0\0\0\0\x40\x11"
+        ip, ethertype = head + checksum(head + b"\0\0" + src + dst).to_bytes(2) + src + dst, b"\x08\0"
+    macs = bytes.fromhex((f"0a:00:00:00:00:{POD.number:02x}" + GATEWAY.mac).replace(":", ""))
+    return (macs + ethertype + ip + udp).hex()
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not await asyncio.to_thread(true):  # noqa: ASYNC110 (the counters of another process)
+            await asyncio.sleep(0.02)
+
+
+def delivered(ovs: OvsBridge) -> int:
+    """Packets that left by the Pod's port."""
+    found = re.search(r"tx pkts=(\d+)", ovs.ofctl("dump-ports", str(POD.number)))
+    assert found
+    return int(found.group(1))
+
+
+@contextlib.asynccontextmanager
+async def node(ovs: OvsBridge, keep: Path) -> AsyncIterator[tuple[Engine, FqdnController]]:
+    facts = Facts()
+    for pool, low, high in POLICY.ranks:
+        facts.ids.between(pool, low, high)
+    rows = (interface(POD.name, POD.number, *POD.ips), *applied("all", POD.told), native("p", "all", *RULES))
+    for row in (CONFIG, NODE, GATEWAY, RealisedPipeline(PIPELINE), *rows):
+        facts.put(row)
+    socket = ovs.process.directory / "br-int.mgmt"
+    flows, meters = FlowSink(Ofctl(socket), PIPELINE, 1), MeterSink(Ofctl(socket))
+    sinks: dict[type, Sink] = {Flow: flows, Group: flows, Meter: meters}
+    engine = Engine(facts, (*POD_CONNECTIVITY.units, *POLICY.units), sinks, pace=Pace(first=0.02))
+    packets = Packets(socket, 100)
+
+    async def settled(row: FqdnAddress) -> None:
+        await engine.settled(FqdnAddress, row.key)
+
+    names = FqdnController(facts, CONFIG, settled, packets.resume, keep)
+    packets.deliver(PacketIn.DNS, names.handle)
+    running = [asyncio.create_task(one.run()) for one in (engine, packets, names)]
+    try:
+        async with asyncio.timeout(60):
+            await packets.connected.wait()
+            await engine.quiet()
+        yield engine, names
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def ask(ovs: OvsBridge, version: int, sport: int) -> None:
+    """The Pod asks the resolver, so that the connection of the answer is known."""
+    name = next(name for name, number in ports().items() if number == POD.number)
+    receive(
+        ovs, name, (f"0a:00:00:00:00:{POD.number:02x}", GATEWAY.mac), (POD.ips[version], RESOLVER[version]), src=sport, dst=53
+    )  # fmt: skip
+
+
+def send(ovs: OvsBridge, version: int, name: str, address: str, sport: int) -> None:
+    gateway = next(name for name, number in ports().items() if number == GATEWAY.ofport)
+    frame = answer(name, address, to=POD.ips[version], source=RESOLVER[version], dport=sport)
+    ovs.appctl("netdev-dummy/receive", gateway, frame)
+
+
+@pytest.fixture
+def bridge(ovs: OvsBridge) -> OvsBridge:
+    ovs.clear()
+    there = ovs.vsctl("list-ports", "br-int").split()
+    ovs.add_ports({name: number for name, number in ports().items() if name not in there})
+    return ovs
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["IPv4", "IPv6"])
+async def test_an_answer_reaches_the_pod_once_its_address_is_in_the_switch(
+    bridge: OvsBridge, version: int, tmp_path: Path
+) -> None:
+    kind = ("nw_dst", "ipv6_dst")[version]
+    async with node(bridge, tmp_path / "names") as (_, names):
+        before, when = delivered(bridge), []
+        resume = names._resume
+
+        def resumed(found: object) -> None:
+            when.append(f"{kind}={ALLOWED[version]}" in "\n".join(bridge.dump()))
+            resume(found)  # type: ignore[arg-type]
+
+        names._resume = resumed
+        await asyncio.to_thread(ask, bridge, version, 4000)
+        await asyncio.to_thread(send, bridge, version, "api.example.com.", ALLOWED[version], 4000)
+        await until(lambda: delivered(bridge) == before + 1)
+        assert when == [True]
+        assert [row.fqdn_name for row in names.answers()] == ["api.example.com"]
+        # an answer on a name that no rule matches passes, and is not kept
+        await asyncio.to_thread(send, bridge, version, "other.test.", ALLOWED[version], 4000)
+        await until(lambda: delivered(bridge) == before + 2)
+        assert len(names.cache) == 1
+
+
+async def test_an_answer_whose_addresses_do_not_get_into_the_switch_is_dropped(
+    bridge: OvsBridge, tmp_path: Path
+) -> None:
+    async with node(bridge, tmp_path / "names") as (_, names):
+
+        async def never(row: FqdnAddress) -> None:
+            raise Unavailable(row.key)
+
+        before, names._settled = delivered(bridge), never
+        await asyncio.to_thread(ask, bridge, 0, 4001)
+        await asyncio.to_thread(send, bridge, 0, "api.example.com.", ALLOWED[0], 4001)
+        await until(lambda: names.dropped["not realized"])
+        # what is held comes in order: the next one passes alone
+        await asyncio.to_thread(send, bridge, 0, "other.test.", ALLOWED[0], 4001)
+        await until(lambda: delivered(bridge) == before + 1)
+        assert 'antrea_agent_fqdn_answer_dropped_count{reason="not realized"} 1' in names.text()
+
+
+async def test_names_outlive_the_agent(bridge: OvsBridge, tmp_path: Path) -> None:
+    keep = tmp_path / "names"
+    async with node(bridge, keep) as _:
+        await asyncio.to_thread(ask, bridge, 0, 4002)
+        await asyncio.to_thread(send, bridge, 0, "api.example.com.", ALLOWED[0], 4002)
+        await until(keep.exists)
+        await until(lambda: b"203.0.113.7" in keep.read_bytes())
+    async with node(bridge, keep) as (engine, _):
+        assert f"nw_dst={ALLOWED[0]}" in "\n".join(bridge.dump())
+        assert engine.facts.all(FqdnAddress) == [FqdnAddress("*.example.com", ALLOWED[0])]

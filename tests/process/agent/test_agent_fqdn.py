@@ -1,0 +1,173 @@
+"""Addresses of names are kept up to date by questions to a DNS server, here one of the test on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rrset
+import pytest
+
+from antrea.agent.network_policy.fqdn import FqdnController
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.node import ThisNode
+from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
+from antrea.features.network_policy.agent.received import SentPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from antrea.facts.fact import Fact
+
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"))
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers over UDP and TCP what `records` says; over UDP truncated if `truncates`."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, list[str]] = {}
+        """Addresses by name."""
+        self.code = dns.rcode.NOERROR
+        self.ttl, self.truncates = 1, False
+        self.hangs_up = False
+        """Whether a connection over TCP ends without an answer."""
+        self.hung_up = 0
+        self.asked: list[str] = []
+        self.port = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        said = self.answer(data)
+        if self.truncates:
+            said = dns.message.make_response(dns.message.from_wire(data))
+            said.flags |= dns.flags.TC
+        self._transport.sendto(said.to_wire(), addr)  # type: ignore[attr-defined]
+
+    async def stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            data = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
+            self.hung_up += self.hangs_up
+            said = b"" if self.hangs_up else self.answer(data).to_wire()
+            writer.write(len(said).to_bytes(2) + said if said else b"")
+            await writer.drain()
+        writer.close()
+
+    def answer(self, data: bytes) -> dns.message.Message:
+        said = dns.message.make_response(dns.message.from_wire(data))
+        (question,) = said.question
+        name, v6 = question.name.to_text(omit_final_dot=True), question.rdtype == dns.rdatatype.AAAA
+        self.asked.append(name)
+        said.set_rcode(self.code)
+        for address in self.records.get(name, []):
+            if (":" in address) is v6:
+                kind = dns.rdatatype.to_text(question.rdtype)
+                said.answer.append(dns.rrset.from_text(question.name, self.ttl, "IN", kind, address))
+        return said
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[NameServer]:
+    found = NameServer()
+    loop = asyncio.get_running_loop()
+    streams = await asyncio.start_server(found.stream, "127.0.0.1", 0)
+    found.port = streams.sockets[0].getsockname()[1]
+    transport, _ = await loop.create_datagram_endpoint(lambda: found, ("127.0.0.1", found.port))
+    yield found
+    transport.close()
+    streams.close()
+
+
+class Node:
+    """An agent whose rules have these patterns, without a switch."""
+
+    def __init__(self, server: NameServer, keep: Path, *patterns: str) -> None:
+        self.facts = Facts()
+        for row in (NODE, *map(FqdnPattern, patterns)):
+            self.facts.put(row)
+        self.facts.synced(SentPolicy)
+        config = AgentConfig(dns_server_override=f"127.0.0.1:{server.port}")
+        self.names = FqdnController(self.facts, config, _settled, lambda _: None, keep, retry=0.2)
+        self._engine = Engine(self.facts, (), {})
+
+    def addresses(self) -> set[str]:
+        return {row.address for row in self.facts.all(FqdnAddress)}
+
+    async def until(self, true: Callable[[], object]) -> None:
+        async with asyncio.timeout(60):
+            while not true():  # noqa: ASYNC110 (what another process sends)
+                await asyncio.sleep(0.02)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Node]:
+        tasks = [asyncio.create_task(one.run()) for one in (self._engine, self.names)]
+        try:
+            yield self
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _settled(_: Fact) -> None:
+    return
+
+
+async def test_an_exact_name_is_asked_for_in_both_families_and_followed(
+    server: NameServer, tmp_path: Path
+) -> None:
+    server.records["api.example"] = ["192.0.2.1", "2001:db8::1"]
+    async with Node(server, tmp_path / "names", "api.example", "*.test").running() as node:
+        await node.until(lambda: node.addresses() == {"192.0.2.1", "2001:db8::1"})
+        server.records["api.example"] = ["192.0.2.2"]
+        await node.until(lambda: node.addresses() == {"192.0.2.2"})
+        assert set(server.asked) == {"api.example"}
+
+
+async def test_a_truncated_answer_is_asked_for_by_tcp(server: NameServer, tmp_path: Path) -> None:
+    server.records["api.example"], server.truncates = ["192.0.2.1"], True
+    async with Node(server, tmp_path / "names", "api.example").running() as node:
+        await node.until(lambda: node.addresses() == {"192.0.2.1"})
+
+
+async def test_a_server_that_hangs_up_is_asked_again(server: NameServer, tmp_path: Path) -> None:
+    server.records["api.example"], server.truncates, server.hangs_up = ["192.0.2.1"], True, True
+    async with Node(server, tmp_path / "names", "api.example").running() as node:
+        await node.until(lambda: server.hung_up)
+        server.hangs_up = False
+        await node.until(lambda: node.addresses() == {"192.0.2.1"})
+
+
+async def test_addresses_stay_while_the_server_fails_and_go_when_it_says_so(
+    server: NameServer, tmp_path: Path
+) -> None:
+    server.records["api.example"] = ["192.0.2.1"]
+    async with Node(server, tmp_path / "names", "api.example").running() as node:
+        await node.until(node.addresses)
+        server.code, before = dns.rcode.SERVFAIL, len(server.asked)
+        await node.until(lambda: len(server.asked) > before + 2)
+        assert node.addresses() == {"192.0.2.1"}
+        server.code = dns.rcode.NXDOMAIN
+        server.records.clear()
+        await node.until(lambda: not node.addresses())
+
+
+async def test_what_an_earlier_agent_kept_is_there_at_once_and_a_damaged_file_is_kept_aside(
+    server: NameServer, tmp_path: Path
+) -> None:
+    keep = tmp_path / "names"
+    server.records["api.example"], server.ttl = ["192.0.2.1"], 3600
+    async with Node(server, keep, "api.example").running() as node:
+        await node.until(lambda: keep.exists() and b"192.0.2.1" in keep.read_bytes())
+    assert Node(server, keep, "api.example").addresses() == {"192.0.2.1"}
+    keep.write_bytes(keep.read_bytes()[:-1] + b"x")
+    assert Node(server, keep, "api.example").addresses() == set()
+    assert (tmp_path / "names.damaged").exists()

@@ -1,0 +1,181 @@
+"""The cache of addresses of names: what rules match, until it expires, within its limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antrea.features.network_policy.agent.fqdn import FqdnAddress
+from antrea.features.network_policy.agent.fqdn_cache import (
+    MOST_ADDRESSES,
+    SELECTOR_LIMIT,
+    SPARE,
+    TOTAL_LIMIT,
+    UNUSED_SECONDS,
+    FqdnCache,
+)
+
+A, B = "192.0.2.1", "192.0.2.2"
+
+
+def cache(*patterns: str, **limits: int) -> FqdnCache:
+    made = FqdnCache(**limits)
+    made.set_patterns(patterns)
+    return made
+
+
+def row(pattern: str, address: str) -> FqdnAddress:
+    return FqdnAddress(pattern, address)
+
+
+def test_an_address_counts_for_every_pattern_of_its_name() -> None:
+    found = cache("a.example", "*.example", "*")
+    found.learn("a.example", [(A, 30)], 0)
+    assert found.changes() == {row(pattern, A): True for pattern in ("a.example", "*.example", "*")}
+    assert found.changes() == {}
+
+
+def test_a_wildcard_stands_for_any_text_and_a_dot_for_itself() -> None:
+    found = cache("*.a.example", "b*.example")
+    assert found.matching("x.y.a.example") == ("*.a.example",)
+    assert found.matching("a.example") == ()
+    assert found.matching("xa.example") == ()
+    assert found.matching("b.c.example") == ("b*.example",)
+    assert found.matching("bxexample") == ()
+
+
+def test_a_name_that_no_rule_matches_is_not_kept() -> None:
+    found = cache("a.example")
+    found.learn("b.example", [(A, 30)], 0)
+    assert (len(found), found.changes()) == (0, {})
+
+
+def test_two_names_with_one_address_count_as_one_until_both_are_gone() -> None:
+    found = cache("*.example")
+    found.learn("a.example", [(A, 30)], 0)
+    found.learn("b.example", [(A, 30)], 0)
+    assert found.changes() == {row("*.example", A): True}
+    found.answered("a.example", [(B, 30)], 31)
+    assert found.changes() == {row("*.example", B): True}
+    found.answered("b.example", [(B, 30)], 31)
+    assert found.changes() == {row("*.example", A): False}
+
+
+def test_an_expired_address_stays_until_a_server_no_longer_has_it() -> None:
+    found = cache("a.example")
+    found.learn("a.example", [(A, 30), (B, 90)], 0)
+    assert list(found.due(29)) == []
+    assert list(found.due(31)) == ["a.example"]
+    assert list(found.due(31)) == []  # until it is answered
+    found.retry("a.example", 36)
+    assert list(found.due(35)) == []
+    assert list(found.due(36)) == ["a.example"]
+    assert found.names() == {"a.example": (A, B)}
+    found.answered("a.example", [("192.0.2.3", 30)], 37)
+    assert {name: set(known) for name, known in found.names().items()} == {"a.example": {B, "192.0.2.3"}}
+    assert list(found.due(68)) == ["a.example"]
+
+
+def test_a_shorter_time_to_live_is_due_first() -> None:
+    found = cache("a.example")
+    found.learn("a.example", [(A, 3600)], 0)
+    found.learn("a.example", [(B, 5)], 1)
+    assert list(found.due(5.9)) == []
+    assert list(found.due(6)) == ["a.example"]
+
+
+def test_addresses_are_kept_for_the_least_time() -> None:
+    found = cache("a.example", min_ttl=60)
+    found.learn("a.example", [(A, 0)], 0)
+    assert [one.expires for one in found.rows()] == [60]
+
+
+def test_a_name_that_wildcards_alone_match_goes_when_no_pod_asks_for_it() -> None:
+    found = cache("*.example", "b.example")
+    for name in ("a.example", "b.example"):
+        found.learn(name, [(A, 30)], 0)
+    late = UNUSED_SECONDS + 31
+    assert list(found.due(late)) == ["b.example"]
+    assert found.names() == {"b.example": (A,)}
+
+
+def test_patterns_that_come_and_go_change_what_counts() -> None:
+    found = cache("*.example")
+    found.learn("a.example", [(A, 30)], 0)
+    found.changes()
+    assert found.set_patterns(["a.example", "c.example"]) == ["c.example"]
+    assert found.changes() == {row("a.example", A): True, row("*.example", A): False}
+    assert found.set_patterns([]) == []
+    assert (len(found), found.changes()) == (0, {row("a.example", A): False})
+
+
+def test_the_name_that_was_used_least_recently_makes_room() -> None:
+    found = cache("*.example", per_wildcard=2)
+    for time, name in enumerate(("a.example", "b.example", "a.example", "c.example")):
+        found.learn(name, [(A, 300)], time)
+    assert (set(found.names()), found.evicted) == ({"a.example", "c.example"}, {SELECTOR_LIMIT: 1})
+    full = cache("*.example", "*.test", names=2)
+    for name in ("a.example", "b.test", "c.test"):
+        full.learn(name, [(A, 300)], 0)
+    assert (set(full.names()), full.evicted) == ({"b.test", "c.test"}, {TOTAL_LIMIT: 1})
+
+
+def test_one_name_has_a_limited_number_of_addresses() -> None:
+    found = cache("a.example")
+    for number in range(3 * MOST_ADDRESSES):
+        found.learn("a.example", [(f"10.0.{number // 256}.{number % 256}", 300)], number)
+    assert len(found.names()["a.example"]) == MOST_ADDRESSES
+    assert f"10.0.{(3 * MOST_ADDRESSES - 1) // 256}.255" in found.names()["a.example"]
+
+
+def test_answers_with_ever_shorter_times_leave_no_growing_schedule() -> None:
+    found = cache("a.example")
+    for number in range(1000):
+        found.learn("a.example", [(A, 3000)], -number)
+        found.learn("a.example", [(B, 2000 - number)], -number)
+    assert len(found._due) <= 2 + SPARE
+
+
+def test_what_an_earlier_agent_had_counts_and_is_due_at_once() -> None:
+    found = FqdnCache()
+    found.restore(["*.example"], {"a.example": (A, B), "b.test": (A,)}, 100)
+    assert found.changes() == {row("*.example", A): True, row("*.example", B): True}
+    assert list(found.due(101)) == ["a.example"]
+
+
+NAMES = st.sampled_from(["a.example", "b.example", "c.test", "x.a.example"])
+ADDRESSES = st.lists(st.tuples(st.sampled_from([A, B, "2001:db8::1"]), st.integers(0, 50)), max_size=3)
+PATTERNS = st.lists(st.sampled_from(["*", "*.example", "a.example", "c.test", "*.a.*"]), unique=True)
+STEPS = st.lists(
+    st.one_of(st.tuples(NAMES, ADDRESSES, st.booleans()), PATTERNS, st.integers(1, 40)), max_size=40
+)
+
+
+@settings(deadline=None)
+@given(STEPS)
+def test_changes_add_up_to_the_addresses_of_patterns(steps: list[object]) -> None:
+    found, now, rows = FqdnCache(names=3, per_wildcard=2), 0.0, set[FqdnAddress]()
+    for step in steps:
+        match step:
+            case int():
+                now += step
+                for name in list(found.due(now)):
+                    found.answered(name, [], now)
+            case list():
+                found.set_patterns(step)
+            case (str(name), list(addresses), asked):
+                (found.learn if asked else found.answered)(name, addresses, now)
+        for one, present in found.changes().items():
+            assert (one in rows) is not present
+            rows ^= {one}
+        assert rows == {
+            row(pattern, address)
+            for name, known in found.names().items()
+            for pattern in found.matching(name)
+            for address in known
+        }
+        assert len(found) <= 3
+        matched = Counter(pattern for name in found.names() for pattern in found.matching(name))
+        assert all(count <= 2 for pattern, count in matched.items() if "*" in pattern)
