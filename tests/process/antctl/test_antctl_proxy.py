@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from antrea.antctl import mode
 from antrea.antctl.main import antctl
-from antrea.antctl.proxy import Files, Filter, Identity, Place, _patterns, command
-from antrea.antctl.proxy_server import ReverseProxy
+from antrea.antctl.proxy.command import Files, Filter, Identity, Place, _patterns, command
+from antrea.antctl.proxy.server import ReverseProxy
 from antrea.antctl.request import Server
-from antrea.outside.kube_access import Access
+from antrea.outside.kube.access import Access
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

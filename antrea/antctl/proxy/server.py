@@ -19,9 +19,9 @@ from antrea.errors import AntreaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from antrea.antctl.proxy import Files, Filter, Identity, Place
+    from antrea.antctl.proxy.command import Files, Filter, Identity, Place
     from antrea.antctl.request import Loopback
-    from antrea.outside.kube_access import Access
+    from antrea.outside.kube.access import Access
 
 HOP_BY_HOP = {
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
@@ -63,7 +63,7 @@ class ReverseProxy:
         asyncio.run(self.run(place, lambda where: click.echo(f"Starting to serve on {where}")))
 
     async def run(self, place: Place, started: Callable[[str], object]) -> None:
-        """As `serve`; `started` is told where it listens."""
+        """As `serve`; `started` gets the address where it listens."""
         ended = asyncio.Event()
         for name in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(name, ended.set)
@@ -142,7 +142,7 @@ async def _stream(request: web.Request, behind: aiohttp.ClientResponse) -> web.S
 
 
 def _passed(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """Without what was said about one connection."""
+    """Without hop-by-hop headers."""
     own = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
     return CIMultiDict(
         (name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP | own

@@ -67,7 +67,7 @@ class Files(NamedTuple):
 
 
 class Identity:
-    """The headers that say who asks: an agent's token is made anew before it ends."""
+    """The headers that authenticate a request: an agent's token is made anew before it ends."""
 
     def __init__(self, kubernetes: Server | None, target: Server) -> None:
         """`kubernetes` makes tokens of the ServiceAccount antctl; None: the credentials of `target`. Raises Failure."""
@@ -137,7 +137,7 @@ def _callback(**given: Any) -> None:
     else:
         behind = controller(kubernetes, insecure=given["insecure"])
         identity = Identity(None, behind)
-    from antrea.antctl.proxy_server import ReverseProxy  # noqa: PLC0415 (start-up time)
+    from antrea.antctl.proxy.server import ReverseProxy  # noqa: PLC0415 (start-up time)
 
     ReverseProxy(
         behind.access,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.engine import Act
-from antrea.facts.member import ClusterNode, Member, PoolSelector
+from antrea.facts.member import AgentNode, GossipMember, PoolSelector
 from antrea.features.grouping.selector import meets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
@@ -28,7 +28,7 @@ class Cause(NamedTuple):
     row: str = ""
 
 
-class TookOver(Act, frozen=True):
+class RecordTakeover(Act, frozen=True):
     """Say in an Event of the Egress why `node` has its address now, which `before` had, and how long that took."""
 
     egress: str
@@ -40,12 +40,12 @@ class TookOver(Act, frozen=True):
     why: Cause
 
 
-def took_over(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[TookOver]:
+def took_over(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[RecordTakeover]:
     """As long as the status names another Node for the address that stands here."""
     before = egress.node if egress.held == egress.ip else ""
     if before in ("", node.name):
         return
-    yield TookOver(
+    yield RecordTakeover(
         egress.key,
         (egress.ip, before),
         egress=egress.name,
@@ -54,25 +54,24 @@ def took_over(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[TookOver
         pool=egress.pool,
         node=node.name,
         before=before,
-        why=cause(facts, egress, node, before),
+        why=cause(facts, egress.pool, egress.preferred, node.name, before),
     )
 
 
-def cause(facts: Facts, egress: Egress, node: ThisNode, before: str) -> Cause:
+def cause(facts: Facts, pool_name: str, preferred: Sequence[str], me: str, before: str) -> Cause:
     """What speaks against the Node that had the address, or for this one."""
-    was, member = facts.get(ClusterNode, before), facts.get(Member, before)
-    pool = facts.get(PoolSelector, egress.pool)
+    was, member = facts.get(AgentNode, before), facts.get(GossipMember, before)
+    pool = facts.get(PoolSelector, pool_name)
     if was is None:
-        return Cause("deleted: it is no Node any more", ClusterNode, before)
+        return Cause("deleted: it is no Node any more", AgentNode, before)
     if member is None or not member.alive:
         if member and member.left:
-            return Cause("drained: its agent ends", Member, before)
-        return Cause(f"dead: {member.why if member else 'never heard'}", Member, before)
+            return Cause("drained: its agent ends", GossipMember, before)
+        return Cause(f"dead: {member.why if member else 'never heard'}", GossipMember, before)
     if pool and not meets(dict(was.labels), pool.nodes):
-        return Cause("label: it no longer has those that the pool asks for", ClusterNode, before)
+        return Cause("label: it no longer has those that the pool asks for", AgentNode, before)
     if was.cordoned:
-        return Cause("drained: it is cordoned", ClusterNode, before)
-    wishes = egress.preferred
-    if node.name in wishes and before not in wishes[: wishes.index(node.name)]:
+        return Cause("drained: it is cordoned", AgentNode, before)
+    if me in preferred and before not in preferred[: preferred.index(me)]:
         return Cause("preferred: the Egress names the new Node before it")
     return Cause("placement: of the Nodes that can hold it now, the new one is to")

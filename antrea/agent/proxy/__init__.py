@@ -1,0 +1,1 @@
+"""Effects of AntreaProxy on a Node."""

@@ -1,0 +1,105 @@
+"""Session affinity beyond what a flow can live in OpenFlow: the API allows 86,400 s, a flow 65,535 s.
+
+The flow of a client's first connection is put again once, with the rest of its time, as soon as that is less than a flow can live.
+Its age and the Service's timeout suffice for it: no flow is lost while the agent is away for less than 44,000 s. Upstream's affinity
+ends after 65,535 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+
+from antrea.errors import Unavailable
+from antrea.facts.node import ThisNode
+from antrea.facts.service import ServicePort
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.proxy.endpoint import group_id, scopes
+from antrea.features.proxy.load_balancer import MAX_TIMEOUT_SECONDS
+from antrea.openflow.cookie import CATEGORY_MASK, LEARNED_ROUND, ROUND_MASK, Category, cookie
+from antrea.openflow.tables import SESSION_AFFINITY
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from antrea.engine import Facts
+    from antrea.outside.vswitch.ofctl import Refusal
+
+log = klog.logger(__name__)
+
+LOOK_SECONDS: Final = 600.0
+"""Between two looks; each flow can be met for twelve hours."""
+_AGE = re.compile(r"\bduration=(\d+)")
+_COOKIE = re.compile(r"\bcookie=0x([0-9a-f]+)")
+_WHOLE = f"hard_timeout={MAX_TIMEOUT_SECONDS}"
+_COUNTERS = re.compile(r"\b(?:duration|n_packets|n_bytes|idle_age|hard_age)=[^ ,]+,? ?")
+
+
+class Switch(Protocol):
+    """What outside.vswitch.ofctl.Ofctl does for us."""
+
+    def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
+        """A dump. Raises Unavailable."""
+
+    async def bundle(self, lines: Sequence[str]) -> Refusal | None:
+        """Changes, all or none. Raises Unavailable."""
+
+
+def long_timeouts(facts: Facts) -> dict[int, int]:
+    """Seconds of affinity, by group, of Services with more than a flow can live."""
+    node = facts.get(ThisNode)
+    families = node.families if node else ()
+    return {
+        group_id(facts, port, ipv6=ipv6, local=local): port.affinity_seconds
+        for port in facts.all(ServicePort)
+        if port.affinity_seconds > MAX_TIMEOUT_SECONDS
+        for ipv6 in families
+        for local in scopes(port, ipv6=ipv6)
+    }
+
+
+def renewed(line: str, timeouts: Mapping[int, int]) -> str | None:
+    """The change that puts a learned flow with the rest of its time; None: it is too early, or was done."""
+    age, number = _AGE.search(line), _COOKIE.search(line)
+    if age is None or number is None or _WHOLE not in line:
+        return None
+    left = timeouts.get(int(number[1], 16) & 0xFFFFFFFF, 0) - int(age[1])
+    if not 0 < left < MAX_TIMEOUT_SECONDS:
+        return None
+    match, _, actions = line.partition(" actions=")
+    kept = _COUNTERS.sub("", match).replace(_WHOLE, f"hard_timeout={left}").replace(", ", ",")
+    return f"flow add {kept},actions={actions}"
+
+
+class LongAffinity:
+    """A task of the agent."""
+
+    def __init__(self, facts: Facts, switch: Switch, *, look_seconds: float = LOOK_SECONDS) -> None:
+        self._facts, self._switch, self._look_seconds = facts, switch, look_seconds
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(self._look_seconds)
+            try:
+                await self.look()
+            except Unavailable as no:
+                log.info("Learned flows cannot be renewed now", err=str(no))
+
+    async def look(self) -> int:
+        """Renew what is due; gives how many were. Raises Unavailable."""
+        timeouts, pipeline = long_timeouts(self._facts), self._facts.get(RealisedPipeline)
+        if not timeouts or pipeline is None:
+            return 0
+        learned = cookie(LEARNED_ROUND, Category.SERVICE)
+        mask = ROUND_MASK | CATEGORY_MASK
+        asked = f"table={pipeline.pipeline.id(SESSION_AFFINITY.name)},cookie={learned:#x}/{mask:#x}"
+        found = [
+            renewed(line, timeouts) async for line in self._switch.lines("dump-flows", asked, "--no-names")
+        ]
+        changes = [line for line in found if line is not None]
+        if changes and (why := await self._switch.bundle(changes)):
+            raise Unavailable(f"Open vSwitch refuses a learned flow: {why.why}")
+        return len(changes)

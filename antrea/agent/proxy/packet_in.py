@@ -1,0 +1,40 @@
+"""Answers to packets to Services without an Endpoint, which the switch sends to the agent.
+
+parity: pkg/agent/proxy/proxier.go HandlePacketIn
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.errors import Invalid
+from antrea.features.network_policy.agent.reject import rejection
+from antrea.openflow.packet import packet
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.engine import Facts
+    from antrea.openflow.packet_in import PacketIn
+    from antrea.openflow.packet_out import PacketOut
+
+log = klog.logger(__name__)
+
+
+class ServicePackets:
+    """Handler of packet-ins of category SVC_REJECT; answers go to `send`: a TCP RST, else ICMP unreachable."""
+
+    def __init__(self, facts: Facts, send: Callable[[PacketOut], None]) -> None:
+        self._facts = facts
+        self._send = send
+
+    def handle(self, found: PacketIn) -> None:
+        """Answer one packet; one that cannot be read has no answer."""
+        try:
+            read = packet(found.frame)
+        except Invalid as no:
+            log.v(2).info("Could not read a packet to a Service without Endpoint", err=str(no))
+            return
+        if answer := rejection(self._facts, found, read):
+            self._send(answer)

@@ -1,0 +1,97 @@
+"""Effects of Services: answers to packets without an Endpoint, stale UDP connections, health checks, Events, and what is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antrea.agent.api.view import NotFound
+from antrea.agent.part import Part
+from antrea.agent.proxy.health import HealthServers, ProxyHealth
+from antrea.agent.proxy.long_affinity import LongAffinity
+from antrea.agent.proxy.metrics import ProxyMetrics
+from antrea.agent.proxy.packet_in import ServicePackets
+from antrea.agent.proxy.service_flows import service_flows
+from antrea.agent.proxy.stale_connections import StaleConnections
+from antrea.apis.core import ObjectReference
+from antrea.errors import Invalid
+from antrea.features.proxy.agent import GATE
+from antrea.features.proxy.external_address import ExternalIPConflict
+from antrea.host.udp_binding import UdpBinding
+from antrea.openflow.fields import PacketIn as Category
+from antrea.outside.vswitch.conntrack import Conntrack
+from antrea.outside.vswitch.ofctl import Ofctl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from antrea.agent.part import AgentContext, Handler
+    from antrea.agent.proxy.service_flows import ServiceFlows
+    from antrea.engine import Act, Sink
+    from antrea.facts.service import HealthCheck
+    from antrea.openflow.packet_in import PacketIn
+
+
+class ProxyPart(Part):
+    """On, too, while kube-proxy serves Services."""
+
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+        self._packets = ServicePackets(agent.facts, agent.send)
+        switch = Path(agent.config.ovs_run_dir)
+        self._stale = StaleConnections(Conntrack(switch))
+        self._affinity = LongAffinity(agent.facts, Ofctl(switch / f"{agent.config.ovs_bridge}.mgmt"))
+        self._metrics = ProxyMetrics(agent.facts)
+
+    def sinks(self) -> Mapping[type, Sink]:
+        return {UdpBinding: self._stale}
+
+    def acts(self) -> Mapping[type[Act], Handler]:
+        return {ExternalIPConflict: self._conflict}
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._stale.run(self._agent.engine()))
+            tasks.create_task(self._affinity.run())
+            tasks.create_task(self._answer_health_checks())
+
+    async def _answer_health_checks(self) -> None:
+        """Where AntreaProxy does all of kube-proxy's work."""
+        proxy = self._agent.config.antrea_proxy
+        if GATE not in self._agent.gates or not proxy.proxy_all or proxy.disable_service_health_check_server:
+            return
+        health = ProxyHealth(self._agent.facts, self._agent.node)
+        servers = HealthServers(self._agent.facts, self._agent.config, health, self._not_listening)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(health.run(self._agent.engine()))
+            tasks.create_task(servers.run())
+
+    def metrics(self) -> str:
+        return self._metrics.text() if GATE in self._agent.gates else ""
+
+    def packet_ins(self) -> Mapping[Category, Callable[[PacketIn], None]]:
+        return {Category.SVC_REJECT: self._packets.handle}
+
+    def flow_selections(self) -> Mapping[str, Callable[[str, str], ServiceFlows]]:
+        return {"service": self._service}
+
+    async def _conflict(self, act: ExternalIPConflict) -> None:
+        about = ObjectReference("Service", act.name, act.namespace, act.uid)
+        self._agent.record("ExternalIPConflict", act.message, warning=True, about=about)
+
+    def _not_listening(self, message: str, check: HealthCheck | None) -> None:
+        about = ObjectReference("Service", check.name, check.namespace, check.uid) if check else None
+        self._agent.record("FailedToStartServiceHealthcheck", message, warning=True, about=about)
+
+    def _service(self, namespace: str, name: str) -> ServiceFlows:
+        """The flows that choose and translate for a Service, and its groups. Raises Invalid, NotFound."""
+        if GATE not in self._agent.gates:
+            raise Invalid("service", "AntreaProxy is off: kube-proxy serves Services, without flows")
+        found = service_flows(self._agent.facts, f"{namespace}/{name}")
+        if not found.groups:
+            raise NotFound(f"Service {namespace}/{name} is not served by this Node")
+        return found
+
+
+PART = ProxyPart

@@ -1,0 +1,127 @@
+"""The cluster as a take-over sees and changes it, through kube-apiserver and commands in agents' containers."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from antrea.antctl.doctor.command import AGENT_PODS, AT_ONCE, NODE_SECONDS
+from antrea.antctl.failure import Failure
+from antrea.antctl.kube_proxy.plan import ClusterView, NodeView
+from antrea.antctl.pod_exec import run_in_pod
+from antrea.antctl.remote import antrea_namespace
+from antrea.antctl.request import ErrorResponse, Server, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG_MAP = "antrea-config"
+PROXY_NAMESPACE = "kube-system"
+PROXY_PODS = "k8s-app=kube-proxy"
+PROXY_CONFIG_MAP, PROXY_FILE = "kube-proxy", "config.conf"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+MERGE = "application/merge-patch+json"
+
+
+class Cluster:
+    """Raises Failure where it cannot be reached."""
+
+    def __init__(self, kubernetes: Server) -> None:
+        self.kubernetes = kubernetes
+        self.namespace = antrea_namespace(kubernetes)
+
+    def view(self, api_server: str) -> ClusterView:
+        """All that a plan needs."""
+        return ClusterView(
+            daemon_set=self.daemon_set(),
+            proxy_config=self._proxy_config(),
+            files=self.config_map(CONFIG_MAP, self.namespace) or {},
+            api_server=api_server,
+            endpoints=self._endpoints(),
+            nodes=self.nodes(),
+        )
+
+    def daemon_set(self) -> dict[str, Any] | None:
+        """kube-proxy's."""
+        path = f"/apis/apps/v1/namespaces/{PROXY_NAMESPACE}/daemonsets"
+        found = ask(self.kubernetes, path, {"labelSelector": PROXY_PODS})["items"]
+        if len(found) > 1:
+            names = ", ".join(row["metadata"]["name"] for row in found)
+            raise Failure(f"several DaemonSets have the label {PROXY_PODS}: {names}")
+        return found[0] if found else None
+
+    def proxy_nodes(self) -> set[str]:
+        """Nodes with a Pod of kube-proxy, whatever its state."""
+        path = f"/api/v1/namespaces/{PROXY_NAMESPACE}/pods"
+        pods = ask(self.kubernetes, path, {"labelSelector": PROXY_PODS})["items"]
+        return {pod["spec"].get("nodeName", "") for pod in pods}
+
+    def config_map(self, name: str, namespace: str) -> Mapping[str, str] | None:
+        """Its data; None: there is no such ConfigMap."""
+        try:
+            found = ask(self.kubernetes, f"/api/v1/namespaces/{namespace}/configmaps/{name}", {})
+        except ErrorResponse as why:
+            if why.status == 404:
+                return None
+            raise
+        return dict(found.get("data") or {})
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> None:
+        """A merge patch."""
+        ask(self.kubernetes, path, {}, body, method="PATCH", content=MERGE)
+
+    def agents(self) -> dict[str, str]:
+        """Pods of agents, as namespace/name, by Node."""
+        pods = ask(self.kubernetes, "/api/v1/pods", {"labelSelector": AGENT_PODS})["items"]
+        return {
+            pod["spec"]["nodeName"]: f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+            for pod in pods
+            if pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
+        }
+
+    def nodes(self) -> list[NodeView]:
+        """Every Node, as its agent sees it."""
+        listed = ask(self.kubernetes, "/api/v1/nodes", {})["items"]
+        names = sorted(node["metadata"]["name"] for node in listed)
+        agents = self.agents()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(lambda name: self.node(name, agents), names))
+
+    def node(self, name: str, agents: Mapping[str, str], *, clean: bool = False) -> NodeView:
+        """One Node; `clean`: after what kube-proxy left has been removed."""
+        if name not in agents:
+            return NodeView(name, {}, "no agent of Antrea runs there")
+        words = ("antctl", "kube-proxy", "node", *(("--clean",) if clean else ()))
+        try:
+            done = run_in_pod(
+                *(self.kubernetes, agents[name], words), container="antrea-agent", seconds=NODE_SECONDS
+            )
+            if done.code:
+                raise Failure(done.stderr.strip() or f"exit code {done.code}")
+            return NodeView(name, json.loads(done.stdout))
+        except (Failure, ValueError) as why:
+            told = why.format_message() if isinstance(why, Failure) else str(why)
+            return NodeView(name, {}, f"its agent does not say what kube-proxy has there: {told}")
+
+    def _proxy_config(self) -> Mapping[str, Any]:
+        data = self.config_map(PROXY_CONFIG_MAP, PROXY_NAMESPACE) or {}
+        try:
+            found = yaml.safe_load(data.get(PROXY_FILE, ""))
+        except yaml.YAMLError as why:
+            raise Failure(
+                f"ConfigMap {PROXY_NAMESPACE}/{PROXY_CONFIG_MAP}, {PROXY_FILE}: not YAML: {why}"
+            ) from why
+        return found if isinstance(found, dict) else {}
+
+    def _endpoints(self) -> list[str]:
+        listed = ask(self.kubernetes, SLICES, {"labelSelector": "kubernetes.io/service-name=kubernetes"})
+        found = set()
+        for one in listed["items"]:
+            for endpoint in one.get("endpoints") or ():
+                for address in endpoint["addresses"]:
+                    host = f"[{address}]" if ":" in address else address
+                    found |= {f"{host}:{port['port']}" for port in one.get("ports") or ()}
+        return sorted(found)

@@ -1,0 +1,103 @@
+"""The group `kube-proxy`: `takeover` from a workstation, `node` in an agent's container."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from antrea.antctl.failure import Failure
+from antrea.antctl.group import HELP, Group
+from antrea.antctl.kube_proxy import node
+from antrea.antctl.mode import REMOTE
+from antrea.antctl.output import table
+
+if TYPE_CHECKING:
+    from antrea.antctl.kube_proxy.plan import ClusterView
+    from antrea.antctl.main import Target
+    from antrea.antctl.output import Column
+
+TAKEOVER = """Hand all Services over from kube-proxy to AntreaProxy, Node by Node, and back.
+
+--plan changes nothing: it names what would change on each Node, and what is in the way (exit code 1).
+--apply stops at the first Node whose probe fails. --rollback gives kube-proxy back what was changed.
+--verify says whether every Node is free of kube-proxy and reaches Services (exit code 1 if not)."""
+ACTS = ("plan", "apply", "verify", "rollback")
+COLUMNS: tuple[Column, ...] = (
+    ("NODE", lambda row: str(row["node"])),
+    ("KUBE-PROXY", lambda row: "runs" if row.get("runs") else "no"),
+    ("CHAINS", lambda row: str(row.get("chains", "unknown"))),
+    ("TABLES", lambda row: ", ".join(row.get("tables", ()))),
+    ("IPVS", lambda row: "kube-ipvs0" if row.get("ipvs") else "no"),
+    ("PROXYALL", lambda row: str(bool(row.get("proxyAll"))).lower()),
+    ("SERVICES", lambda row: row["why"] or "served"),
+)
+
+
+def command() -> click.Command:
+    """The group."""
+    takeover = click.Command(
+        "takeover",
+        context_settings=HELP,
+        params=[
+            *(click.Option([f"--{act}"], is_flag=True, help=f"{act} the take-over") for act in ACTS),
+            click.Option(["--api-server"], default="", help="what kubeAPIServerOverride becomes, such as https://192.0.2.10:6443"),
+        ],
+        callback=_takeover,
+        short_help="Hand all Services over from kube-proxy to AntreaProxy, and back",
+        help=TAKEOVER,
+    )  # fmt: skip
+    one = click.Command(
+        "node",
+        context_settings=HELP,
+        params=[
+            click.Option(["--clean"], is_flag=True, help="remove the rules of a kube-proxy that is gone")
+        ],
+        callback=node.callback,
+        short_help="Print what kube-proxy has on the Node of this agent",
+        help="Print what kube-proxy has on the Node of this agent, as JSON.",
+    )
+    short = "Hand Services over between kube-proxy and AntreaProxy"
+    return Group("kube-proxy", [takeover, one], context_settings=HELP, help=short)
+
+
+def _takeover(api_server: str, **acts: bool) -> None:
+    from antrea.antctl.kube_proxy.cluster import Cluster  # noqa: PLC0415 (start-up time)
+    from antrea.antctl.kube_proxy.takeover import Takeover  # noqa: PLC0415
+
+    asked = [act for act in ACTS if acts[act]]
+    if len(asked) != 1:
+        raise Failure(f"exactly one of {', '.join(f'--{act}' for act in ACTS)} has to be given")
+    context = click.get_current_context()
+    target: Target = context.obj
+    if target.mode is not REMOTE:
+        raise Failure("only remote mode is supported for this command")
+    cluster = Cluster(target.find())
+    if asked == ["plan"]:
+        context.exit(show_plan(cluster.view(api_server)))
+    if asked == ["verify"]:
+        context.exit(show_nodes(cluster.view(api_server)))
+    work = Takeover(cluster, click.echo)
+    work.apply(api_server) if asked == ["apply"] else work.roll_back()
+
+
+def show_plan(view: ClusterView) -> int:
+    """Print it; 1: something is in the way."""
+    from antrea.antctl.kube_proxy.plan import blockers, changes  # noqa: PLC0415 (start-up time)
+
+    show_nodes(view)
+    click.echo(f"\nkube-proxy's mode: {view.mode}\n\nApplying changes, in this order:")
+    for line in changes(view):
+        click.echo(f"- {line}")
+    found = list(blockers(view))
+    click.echo("\nIn the way:" if found else "\nNothing is in the way.")
+    for line in found:
+        click.echo(f"- {line}")
+    return int(bool(found))
+
+
+def show_nodes(view: ClusterView) -> int:
+    """Print a row for each Node; 1: kube-proxy has something on one, or Services are not served there without it."""
+    rows = [{"node": one.name, **one.told, "why": one.unseen or one.told["trouble"]} for one in view.nodes]
+    click.echo(table(rows, COLUMNS, ordered=True), nl=False)
+    return int(not all(one.is_free and not one.serves for one in view.nodes))

@@ -1,0 +1,137 @@
+"""What a take-over will change, and what is in its way: pure functions of what was seen of the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from antrea.config.agent import AgentConfig
+from antrea.config.load import parse
+from antrea.errors import Invalid
+from antrea.features.framework.config_validation import accept_agent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+AGENT_CONF, CONTROLLER_CONF = "antrea-agent.conf", "antrea-controller.conf"
+OVERRIDE = "kubeAPIServerOverride"
+MODES = ("iptables", "nftables")
+"""Whose rules we can remove."""
+
+
+class NodeView(NamedTuple):
+    """What the agent of a Node says (`node.look`); `unseen` is why it does not."""
+
+    name: str
+    told: Mapping[str, Any]
+    unseen: str = ""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is left of kube-proxy."""
+        left = ("runs", "tables", "chains", "ipvs")
+        return not self.unseen and not any(self.told[key] for key in left)
+
+    @property
+    def serves(self) -> str:
+        """Why Services are not served without kube-proxy; empty if they are."""
+        if self.unseen:
+            return self.unseen
+        if not self.told["proxyAll"]:
+            return "antreaProxy.proxyAll is not in effect"
+        return f"{self.told['trouble']}" if self.told["trouble"] else ""
+
+
+class ClusterView(NamedTuple):
+    """What was seen."""
+
+    daemon_set: Mapping[str, Any] | None
+    """kube-proxy's."""
+    proxy_config: Mapping[str, Any]
+    """kube-proxy's own configuration."""
+    files: Mapping[str, str]
+    """Of ConfigMap antrea-config."""
+    api_server: str
+    """What the user wants kubeAPIServerOverride to be; empty: what it is."""
+    endpoints: Sequence[str]
+    """Of kube-apiserver, host:port."""
+    nodes: Sequence[NodeView]
+
+    @property
+    def mode(self) -> str:
+        return str(self.proxy_config.get("mode") or "iptables")
+
+    @property
+    def override(self) -> str:
+        """Of the agents, as it will be."""
+        return self.api_server or str(_values(self.files, AGENT_CONF).get(OVERRIDE) or "")
+
+
+def blockers(view: ClusterView) -> Iterator[str]:
+    """Sentences, each with the repair."""
+    if view.daemon_set is None:
+        yield "there is no DaemonSet of kube-proxy in kube-system (label k8s-app=kube-proxy): if something else starts it, stop that and see docs/take-over.md"
+    if view.mode not in MODES:
+        yield f"kube-proxy runs in mode {view.mode}, whose state this command cannot remove: set mode nftables in ConfigMap kube-proxy and restart it first"
+    if not view.override:
+        known = ", ".join(view.endpoints) or "unknown"
+        yield f"{OVERRIDE} is empty, so that no agent would find kube-apiserver when it starts: name it by --api-server (endpoints: {known})"
+    yield from _config_blockers(view.files)
+    for node in view.nodes:
+        if node.unseen:
+            yield f"Node {node.name}: {node.unseen}"
+        elif node.told["legacy"]:
+            yield f"Node {node.name} has tables of iptables-legacy ({', '.join(node.told['legacy'])}), which this command cannot change: let kube-proxy use nf_tables"
+        elif node.told["held"]:
+            yield f"Node {node.name}: rules of another program lead to chains of kube-proxy ({'; '.join(node.told['held'])}): remove them first"
+
+
+def _config_blockers(files: Mapping[str, str]) -> Iterator[str]:
+    try:
+        if "AntreaProxy" not in accept_agent(parse(AgentConfig, files.get(AGENT_CONF, "")).config):
+            yield "AntreaProxy is off: set antreaProxy.enable to true, and featureGates.AntreaProxy to nothing else"
+    except Invalid as why:
+        yield f"{AGENT_CONF} is refused: {why}"
+
+
+def changes(view: ClusterView) -> Iterator[str]:
+    """What applying does, in this order."""
+    agent = _values(view.files, AGENT_CONF)
+    if not (agent.get("antreaProxy") or {}).get("proxyAll"):
+        yield f"ConfigMap antrea-config, {AGENT_CONF}: antreaProxy.proxyAll becomes true; all agents serve NodePorts, load balancer and external IPs"
+    for file in (AGENT_CONF, CONTROLLER_CONF):
+        before = str(_values(view.files, file).get(OVERRIDE) or "")
+        if view.api_server and before != view.api_server:
+            yield f"ConfigMap antrea-config, {file}: {OVERRIDE} becomes {view.api_server}"
+    if view.daemon_set is not None:
+        name = view.daemon_set["metadata"]["name"]
+        yield f"DaemonSet kube-system/{name}: gets a nodeAffinity for Nodes with label {LABEL}, which all Nodes that have it now get; its Pods are made anew once"
+    for node in view.nodes:
+        if not node.unseen:
+            yield f"Node {node.name}: {'; '.join(_node_changes(node)) or 'nothing to remove'}"
+    if wanted := view.proxy_config.get("nodePortAddresses"):
+        own = (agent.get("antreaProxy") or {}).get("nodePortAddresses") or []
+        if sorted(own) != sorted(wanted):
+            yield f"Note: kube-proxy serves NodePorts at {', '.join(wanted)} (nodePortAddresses), antreaProxy.nodePortAddresses is {own or 'empty: all addresses'}; this command leaves it"
+
+
+LABEL = "antrea.io/kube-proxy"
+"""Of Nodes on which kube-proxy still is to run."""
+
+
+def _node_changes(node: NodeView) -> Iterator[str]:
+    if node.told["runs"]:
+        yield f"loses label {LABEL}, so that its kube-proxy ends"
+    if node.told["chains"]:
+        yield f"{node.told['chains']} chains of kube-proxy and the rules that lead to them go"
+    for table in node.told["tables"]:
+        yield f"nftables table {table} goes"
+
+
+def _values(files: Mapping[str, str], file: str) -> Mapping[str, Any]:
+    try:
+        found = yaml.safe_load(files.get(file, ""))
+    except yaml.YAMLError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,105 @@
+"""kube-proxy's part of a Node's ruleset, as `nft -j list ruleset` prints it, and the commands that remove it and nothing else.
+
+What iptables (nf_tables) made is in it, too. Names of chains: kube-proxy v1.34 pkg/proxy/iptables and pkg/proxy/ipvs;
+KUBE-FIREWALL and KUBE-KUBELET-CANARY are kubelet's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+CHAIN = re.compile(
+    r"KUBE-(?:SERVICES|NODEPORTS|EXTERNAL-SERVICES|FORWARD|PROXY-FIREWALL|PROXY-CANARY|POSTROUTING|MARK-MASQ"
+    r"|(?:SVC|SVL|SEP|FW|EXT|XLB)-[A-Z0-9]{16})"
+)
+BUILT_IN = frozenset(("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"))
+TABLE = "kube-proxy"
+"""Of mode nftables, in the families ip and ip6."""
+Place = tuple[str, str]
+"""Family and table."""
+
+
+class Rule(NamedTuple):
+    """A rule that leads to another chain."""
+
+    place: Place
+    chain: str
+    handle: int
+    target: str
+
+
+class Leftover(NamedTuple):
+    """What kube-proxy has in the packet filter of a Node."""
+
+    tables: tuple[Place, ...] = ()
+    """Its own, of mode nftables."""
+    chains: tuple[tuple[Place, str], ...] = ()
+    """Of mode iptables, which can go."""
+    jumps: tuple[Rule, ...] = ()
+    """Rules of built-in chains that lead to these."""
+    held: tuple[Rule, ...] = ()
+    """Rules of other programs that lead to chains of kube-proxy; these stay, with all that they lead to."""
+
+
+def leftover(listed: Iterable[Mapping[str, Any]]) -> Leftover:
+    """`listed` is what stands below `nftables` in the JSON."""
+    rows = list(listed)
+    tables = tuple(_place(row["table"], "name") for row in rows if row.get("table", {}).get("name") == TABLE)
+    chains = [
+        (_place(row["chain"]), str(row["chain"]["name"]))
+        for row in rows
+        if "chain" in row and CHAIN.fullmatch(row["chain"]["name"])
+    ]
+    leads = [rule for row in rows if "rule" in row for rule in _leads(row["rule"]) if _end(rule) in chains]
+    held = tuple(
+        rule for rule in leads if (rule.place, rule.chain) not in chains and rule.chain not in BUILT_IN
+    )
+    stays = _reached({_end(rule) for rule in held}, leads)
+    goes = tuple(chain for chain in chains if chain not in stays)
+    jumps = tuple(rule for rule in leads if rule.chain in BUILT_IN and _end(rule) in goes)
+    return Leftover(tables, goes, jumps, held)
+
+
+def commands(found: Leftover) -> str:
+    """For `nft -f`: all of it goes in one transaction, or nothing."""
+    return "".join(f"{line}\n" for line in _commands(found))
+
+
+def _commands(found: Leftover) -> Iterator[str]:
+    yield from (f"delete table {' '.join(place)}" for place in found.tables)
+    for rule in found.jumps:
+        yield f"delete rule {' '.join(rule.place)} {rule.chain} handle {rule.handle}"
+    for way in ("flush", "delete"):
+        yield from (f"{way} chain {' '.join(place)} {chain}" for place, chain in found.chains)
+
+
+def _place(row: Mapping[str, Any], table: str = "table") -> Place:
+    return row["family"], row[table]
+
+
+def _end(rule: Rule) -> tuple[Place, str]:
+    return rule.place, rule.target
+
+
+def _leads(rule: Mapping[str, Any]) -> Iterator[Rule]:
+    for part in rule["expr"]:
+        to = part.get("jump") or part.get("goto") if isinstance(part, dict) else None
+        if to:
+            yield Rule(_place(rule), rule["chain"], rule["handle"], to["target"])
+
+
+def _reached(chains: set[tuple[Place, str]], leads: list[Rule]) -> set[tuple[Place, str]]:
+    """These, and all that their rules lead to."""
+    more = {_end(rule) for rule in leads if (rule.place, rule.chain) in chains}
+    return chains if more <= chains else _reached(chains | more, leads)
+
+
+def ruleset(text: str) -> list[Mapping[str, Any]]:
+    """What `nft -j list ruleset` printed."""
+    found: list[Mapping[str, Any]] = json.loads(text)["nftables"]
+    return found

@@ -1,0 +1,184 @@
+"""Endpoints in the switch: buckets of the groups that choose one, translation to the chosen one, hairpins.
+
+parity: pkg/agent/openflow/pipeline.go serviceEndpointGroup, endpointDNATFlow, podHairpinSNATFlow; third_party/proxy/topology.go
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import AgentNode
+from antrea.facts.node import ThisNode
+from antrea.facts.service import (
+    UNAVAILABLE,
+    EndpointState,
+    EndpointStates,
+    ServiceEndpoint,
+    ServicePort,
+    states_key,
+)
+from antrea.features.framework.gate import EnabledGates
+from antrea.openflow.action import move, resubmit, resubmit_after
+from antrea.openflow.cookie import Category
+from antrea.openflow.ct import ct, nat_dst
+from antrea.openflow.fields import (
+    CONN_SNAT_CT_MARK,
+    CONN_SOURCE_CT_MARK,
+    ENDPOINT_IP,
+    ENDPOINT_IP6,
+    ENDPOINT_PORT,
+    EP_SELECTED_REG_MARK,
+    EP_UNION,
+    HAIRPIN_CT_MARK,
+    PKT_SOURCE,
+    REMOTE_ENDPOINT_REG_MARK,
+    SERVICE_CT_MARK,
+    SERVICE_GROUP_CT_LABEL,
+    SERVICE_GROUP_ID,
+    Zone,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.group import Bucket, Group, GroupType
+from antrea.openflow.match import PROTOCOLS, ct_state, dst, src
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import NEXT
+from antrea.openflow.tables import ENDPOINT_DNAT, SERVICE_LB, SNAT_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.ovs import PodInterface
+    from antrea.openflow.field import Mark
+
+GROUPS = "group"
+"""Pool of the numbers of groups, of all features."""
+BUCKETS = "endpoint"
+"""Pool of the numbers of buckets: an Endpoint has the same one in every group, but another one as a remote one."""
+WEIGHT = 100
+SAME_NODE_GATE = "PreferSameTrafficDistribution"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+flow = flows_of(Category.SERVICE)
+
+
+def group_id(facts: Facts, port: ServicePort, *, ipv6: bool, local: bool) -> int:
+    """Number of the group that chooses among all Endpoints of a port, or among this Node's alone."""
+    scope = "local" if local else "cluster"
+    return facts.id(GROUPS, f"service {port.key} {'IPv6' if ipv6 else 'IPv4'} {scope}")
+
+
+def scopes(port: ServicePort, *, ipv6: bool) -> tuple[bool, ...]:
+    """For which scopes a port has a group in one family: the cluster (False), this Node (True)."""
+    internal = ipv6 in port.families
+    external = internal and (bool(port.node_port) or any(is_ipv6(ip) == ipv6 for ip in port.external_ips))
+    local = (internal and port.internal_local) or (external and (port.external_local or port.direct))
+    cluster = (internal and not port.internal_local) or external
+    return tuple(scope for scope, wanted in ((False, cluster), (True, local)) if wanted)
+
+
+def endpoint_marks(endpoint: ServiceEndpoint) -> tuple[Mark, Mark]:
+    """Address and port of the chosen Endpoint, as registers carry them."""
+    field = ENDPOINT_IP6 if is_ipv6(endpoint.ip) else ENDPOINT_IP
+    return field(int(ip_address(endpoint.ip))), ENDPOINT_PORT(endpoint.port)
+
+
+def is_remote(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> bool:
+    """Whether it is a Pod of another Node: not one with the address of a Node."""
+    return endpoint.node != node.name and not facts.by(AgentNode, "ip", endpoint.ip)
+
+
+def is_used(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode, *, local: bool) -> bool:
+    """Whether it gets new connections: a draining one only where none is ready."""
+    if local and endpoint.node != node.name:
+        return False
+    states = facts.get(EndpointStates, states_key(endpoint.behind, ipv6=is_ipv6(endpoint.ip)))
+    return states is not None and state_of(facts, endpoint, node) in states.chosen(local=local)
+
+
+def state_of(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> EndpointState:
+    """As this Node sees it."""
+    zone, gates = zone_of(facts, node), facts.get(EnabledGates)
+    by_node = endpoint.nodes if gates is not None and SAME_NODE_GATE in gates else ()
+    return EndpointState(
+        endpoint.state,
+        endpoint.node == node.name,
+        (zone in endpoint.zones) if endpoint.zones else None,
+        (node.name in by_node) if by_node else None,
+    )
+
+
+def zone_of(facts: Facts, node: ThisNode) -> str:
+    """The zone of this Node; empty if it is in none."""
+    row = facts.get(AgentNode, node.name)
+    return dict(row.labels).get(ZONE_LABEL, "") if row else ""
+
+
+# units
+
+
+def endpoint_states(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[EndpointStates]:
+    """What the other Endpoints of the port have to know of this one; nothing if it gets no connections in any case."""
+    node = facts.get(ThisNode)
+    if node is not None and endpoint.state != UNAVAILABLE:
+        yield EndpointStates(endpoint.behind, is_ipv6(endpoint.ip), (state_of(facts, endpoint, node),))
+
+
+def endpoint_entries(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[Group | Flow]:
+    """A bucket in each group that may choose it, and the translation to it."""
+    node, ipv6 = facts.get(ThisNode), is_ipv6(endpoint.ip)
+    if node is None:
+        return
+    translated = False
+    for port in facts.by(ServicePort, "behind", endpoint.behind):
+        for local in scopes(port, ipv6=ipv6):
+            if is_used(facts, endpoint, node, local=local):
+                number = group_id(facts, port, ipv6=ipv6, local=local)
+                yield Group(
+                    number, GroupType.SELECT, (bucket(facts, port, endpoint, node),), Category.SERVICE
+                )
+                translated = True
+    if translated:
+        yield translation(facts, endpoint)
+
+
+def bucket(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: ThisNode) -> Bucket:
+    """With session affinity, the choice has to be learned first."""
+    remote = (REMOTE_ENDPOINT_REG_MARK.load,) if is_remote(facts, endpoint, node) else ()
+    chosen = (mark.load for mark in endpoint_marks(endpoint))
+    then = resubmit(SERVICE_LB) if port.affinity_seconds else resubmit_after(SERVICE_LB)
+    # slices may disagree on its Node: two buckets of one number would be refused, and the group with them
+    number = facts.id(BUCKETS, f"{endpoint.address}{' remote' if remote else ''}")
+    return Bucket(number, (*remote, *chosen, then), WEIGHT)
+
+
+def translation(facts: Facts, endpoint: ServiceEndpoint) -> Flow:
+    """The first packet of a connection to a chosen Endpoint: connection tracking translates all that follow."""
+    config, ipv6 = facts.get(AgentConfig), is_ipv6(endpoint.ip)
+    userspace = config is not None and config.ovs_datapath_type == "netdev"
+    group = (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL),) if userspace else ()
+    address, _ = endpoint_marks(endpoint)
+    union = EP_UNION((EP_SELECTED_REG_MARK.value << ENDPOINT_PORT.width) | endpoint.port)
+    translate = ct(
+        Zone.CT_ZONE_V6 if ipv6 else Zone.CT_ZONE,
+        commit=True,
+        table=NEXT,
+        nat=nat_dst(endpoint.ip, endpoint.port),
+        then=[SERVICE_CT_MARK.load, *group],
+    )
+    protocol = PROTOCOLS[endpoint.protocol][ipv6]
+    return flow(ENDPOINT_DNAT, Priority.NORMAL, protocol, address.match, union.match, then=[translate])
+
+
+def hairpin_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+    """A Pod that a Service sends to itself: its own address as a source would be answered past the switch."""
+    for ip in pod.ips:
+        commit = ct(
+            Zone.CT_ZONE_V6 if is_ipv6(ip) else Zone.CT_ZONE,
+            commit=True,
+            table=NEXT,
+            then=[CONN_SNAT_CT_MARK.load, HAIRPIN_CT_MARK.load, move(PKT_SOURCE, CONN_SOURCE_CT_MARK)],
+        )
+        yield flow(SNAT_MARK, Priority.LOW, ct_state("+new+trk"), src(ip), dst(ip), then=[commit])

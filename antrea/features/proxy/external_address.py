@@ -1,0 +1,87 @@
+"""Whose an external address of a Service is: those of Nodes and ClusterIPs stay theirs, and of two Services the older has it.
+
+Packets to an address that a Service takes go to the switch: a Node would no longer be reached at its own, nor another
+Service at its ClusterIP. Upstream takes them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Act
+from antrea.facts.member import AgentNode
+from antrea.facts.node import ThisNode
+from antrea.facts.service import Service, ServicePort
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+
+class ExternalIPConflict(Act, frozen=True):
+    """Write an Event of the Service: an address that it claims is another's."""
+
+    namespace: str
+    name: str
+    uid: str
+    message: str
+
+
+def whose(facts: Facts, ip: str) -> str:
+    """The Node or the Service whose own address this is; empty if nobody's."""
+    if nodes := facts.by(AgentNode, "ip", ip):
+        return f"Node {min(node.name for node in nodes)}"
+    if services := facts.by(Service, "cluster_ip", ip):
+        return f"Service {min(service.key for service in services)}"
+    return ""
+
+
+def owner(facts: Facts, port: ServicePort, ip: str) -> ServicePort:
+    """Who has this address with the protocol and number of `port`: the oldest of all that claim it."""
+    claims = facts.by(ServicePort, "external", (ip, port.protocol, port.port))
+    return min(claims, key=lambda claim: (claim.created, claim.key), default=port)
+
+
+# units
+
+
+def refused_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConflict]:
+    """One agent says it for all."""
+    config = facts.get(AgentConfig)
+    if config is None or not config.antrea_proxy.proxy_all or not speaks(facts):
+        return
+    for ip in service.external_ips:
+        if found := whose(facts, ip):
+            yield _told(service, f"{ip} is an address of {found}: it is not served as an external IP")
+
+
+def lost_claims(facts: Facts, port: ServicePort) -> Iterator[ExternalIPConflict]:
+    """The younger Service is told who has the address."""
+    service = facts.get(Service, port.service)
+    config = facts.get(AgentConfig)
+    if service is None or config is None or not config.antrea_proxy.proxy_all or not speaks(facts):
+        return
+    for ip in port.external_ips:
+        has_it = owner(facts, port, ip)
+        if has_it.service != port.service:
+            place = f"{ip}, port {port.port}/{port.protocol}"
+            yield _told(service, f"{place} belongs to Service {has_it.service}, which is older")
+
+
+def speaks(facts: Facts) -> bool:
+    """Whether this is the first of all Nodes by name."""
+    node = facts.get(ThisNode)
+    return node is not None and node.name == min((row.name for row in facts.all(AgentNode)), default="")
+
+
+def _told(service: Service, message: str) -> ExternalIPConflict:
+    return ExternalIPConflict(
+        f"{service.key}: {message}",
+        message,
+        namespace=service.namespace,
+        name=service.name,
+        uid=service.uid,
+        message=message,
+    )

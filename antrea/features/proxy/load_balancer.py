@@ -1,0 +1,221 @@
+"""Service addresses in the switch: which group chooses the Endpoint of a connection, and how a client stays with it.
+
+parity: pkg/agent/openflow/pipeline.go serviceLBFlows, serviceLearnFlow
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import ThisNode
+from antrea.facts.service import EndpointStates, ServicePort, states_key
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.proxy.dsr import marking_flow
+from antrea.features.proxy.endpoint import WEIGHT, group_id, scopes
+from antrea.features.proxy.external_address import owner
+from antrea.host.pod_cidr import gateway_ip, held
+from antrea.openflow import learn
+from antrea.openflow.action import DROP, goto, group, resubmit
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    ENDPOINT_IP,
+    ENDPOINT_IP6,
+    ENDPOINT_PORT,
+    EP_SELECTED_REG_MARK,
+    EP_TO_LEARN_REG_MARK,
+    EP_TO_SELECT_REG_MARK,
+    FROM_LOCAL_REG_MARK,
+    FROM_TUNNEL_REG_MARK,
+    REMOTE_ENDPOINT,
+    REWRITE_MAC_REG_MARK,
+    SERVICE_GROUP_ID,
+    SVC_NO_EP_REG_MARK,
+    TO_EXTERNAL_ADDRESS_REG_MARK,
+    TO_NODE_PORT_ADDRESS_REG_MARK,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.group import Bucket, Group, GroupType
+from antrea.openflow.match import ANY, PROTOCOLS, dst, src, tp_dst
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import NEXT
+from antrea.openflow.tables import ENDPOINT_DNAT, SERVICE_LB, SESSION_AFFINITY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.openflow.field import Action, Mark, Match
+
+MAX_TIMEOUT_SECONDS = 65535
+"""Of a flow in OpenFlow."""
+REFUSED = Priority.LOW - 10
+"""Below all flows of those whose packets an address takes."""
+NO_ENDPOINT = Bucket(0, (SVC_NO_EP_REG_MARK.load, resubmit(ENDPOINT_DNAT)), WEIGHT)
+"""The only bucket of a group whose port has no Endpoint to choose: the agent rejects the packet."""
+flow = flows_of(Category.SERVICE)
+
+
+class Frontend(NamedTuple):
+    """How packets to one address of a Service are known."""
+
+    ipv6: bool
+    match: tuple[Match, ...]
+    external: bool = False
+    """It is reached from outside the cluster, so that the external traffic policy holds."""
+    sources: tuple[Match, ...] = (ANY,)
+    """Of whom it takes packets."""
+    direct: bool = False
+    """Endpoints on other Nodes answer directly."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it refuses all others."""
+        return self.sources != (ANY,)
+
+
+# units
+
+
+def service_entries(facts: Facts, port: ServicePort) -> Iterator[Flow | Group]:
+    """The flows of each address, and what stands in for Endpoints where there is none."""
+    node = facts.get(ThisNode)
+    if node is None or port.protocol not in PROTOCOLS:
+        return
+    for ipv6 in sorted(node.families):
+        states = facts.get(EndpointStates, states_key(port.behind, ipv6=ipv6))
+        for local in scopes(port, ipv6=ipv6):
+            if states is None or not states.chosen(local=local):
+                number = group_id(facts, port, ipv6=ipv6, local=local)
+                yield Group(number, GroupType.SELECT, (NO_ENDPOINT,), Category.SERVICE)
+    for found in frontends(facts, port, node):
+        yield from frontend_flows(facts, port, found)
+
+
+def frontends(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[Frontend]:
+    """Its ClusterIPs, NodePort and external addresses, in the families of its ClusterIPs."""
+    families = node.families & port.families
+    protocols = PROTOCOLS[port.protocol]
+    for ip in port.cluster_ips:
+        if (ipv6 := is_ipv6(ip)) in families:
+            yield Frontend(ipv6, (protocols[ipv6], dst(ip), tp_dst(port.port)))
+    for ipv6 in sorted(families) if port.node_port else ():
+        match = (protocols[ipv6], TO_NODE_PORT_ADDRESS_REG_MARK.match, tp_dst(port.node_port))
+        yield Frontend(ipv6, match, external=True)
+    for ip in port.external_ips:
+        if (ipv6 := is_ipv6(ip)) in families and owner(facts, port, ip).key == port.key:
+            match = (protocols[ipv6], dst(ip), tp_dst(port.port))
+            sources = allowed_sources(port, node, ip)
+            yield Frontend(ipv6, match, external=True, sources=sources, direct=port.direct)
+
+
+def allowed_sources(port: ServicePort, node: ThisNode, ip: str) -> tuple[Match, ...]:
+    """Hosts that reach the address; this Node sends with the address of its gateway. A range that cannot be read allows none."""
+    ipv6 = is_ipv6(ip)
+    ranges = [one for one in port.source_ranges if not one or is_ipv6(one) == ipv6]
+    if ip not in port.guarded_ips or not ranges:
+        return (ANY,)
+    networks = [one for one in ranges if one]
+    own = [gateway_ip(cidr) for cidr in node.pod_cidrs if is_ipv6(cidr) == ipv6]
+    if any(held(one, networks) for one in node.node_ips if is_ipv6(one) == ipv6):
+        networks += own
+    return tuple(dict.fromkeys(src(one) for one in networks))
+
+
+def frontend_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator[Flow]:
+    """The first packet of a connection to one address."""
+    ipv6, local = found.ipv6, port.external_local if found.external else port.internal_local
+    number = group_id(facts, port, ipv6=ipv6, local=local)
+    to_select = EP_TO_SELECT_REG_MARK.match
+    then = (
+        DROP if found.external and passed_by(facts, port, ipv6=ipv6) else chooses(facts, port, found, number)
+    )
+    for source in found.sources:
+        yield flow(SERVICE_LB, Priority.NORMAL, *found.match, source, to_select, then=then)
+        if found.external and local:
+            # what is of this cluster does not ask for its own source address to be kept
+            everywhere = chooses(facts, port, found, group_id(facts, port, ipv6=ipv6, local=False))
+            of_us = (source, to_select, FROM_LOCAL_REG_MARK.match)
+            yield flow(SERVICE_LB, Priority.HIGH, *found.match, *of_us, then=everywhere)
+    if found.guarded:
+        yield flow(SERVICE_LB, REFUSED, *found.match, then=DROP)
+    for source in found.sources if found.guarded and (port.affinity_seconds or found.direct) else ():
+        # the choice was learned, maybe before the address refused some
+        learned = (source, EP_SELECTED_REG_MARK.match)
+        yield flow(SERVICE_LB, Priority.NORMAL, *found.match, *learned, then=[goto(NEXT)])
+    if port.affinity_seconds:
+        yield affinity_flow(facts, port, found, number)
+    if found.direct:
+        yield from direct_flows(facts, port, found)
+
+
+def direct_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator[Flow]:
+    """What goes to an Endpoint on another Node is marked; of what has come from another Node an Endpoint here is chosen."""
+    here, all_ = (group_id(facts, port, ipv6=found.ipv6, local=local) for local in (True, False))
+    from_node = (EP_TO_SELECT_REG_MARK.match, FROM_TUNNEL_REG_MARK.match)
+    then = chooses(facts, port, found, here)
+    yield flow(SERVICE_LB, Priority.HIGH, *found.match, *from_node, then=then)
+    yield marking_flow(found.match, port.protocol, all_, ipv6=found.ipv6)
+
+
+def passed_by(facts: Facts, port: ServicePort, *, ipv6: bool) -> bool:
+    """With the external traffic policy Local, load balancers send packets to Nodes that have an Endpoint; this one has none.
+
+    Where no Node has any, the packet is rejected.
+    """
+    states = facts.get(EndpointStates, states_key(port.behind, ipv6=ipv6)) if port.external_local else None
+    return states is not None and not states.chosen(local=True) and bool(states.chosen(local=False))
+
+
+def chooses(facts: Facts, port: ServicePort, found: Frontend, number: int) -> list[Action]:
+    """What is noted of the packet before a group chooses an Endpoint for it."""
+    state = EP_TO_LEARN_REG_MARK if port.affinity_seconds else EP_SELECTED_REG_MARK
+    marks = [REWRITE_MAC_REG_MARK, state, *noted(facts, found, number)]
+    return [*(mark.load for mark in marks), group(number)]
+
+
+def noted(facts: Facts, found: Frontend, number: int) -> tuple[Mark, ...]:
+    """How the Service was asked: decides on translation of the source, and rules on Services read it."""
+    gates = facts.get(EnabledGates)
+    external = (TO_EXTERNAL_ADDRESS_REG_MARK,) if found.external else ()
+    asked = (SERVICE_GROUP_ID(number),) if gates is not None and "AntreaPolicy" in gates else ()
+    return (*external, *asked)
+
+
+def affinity_flow(facts: Facts, port: ServicePort, found: Frontend, number: int) -> Flow:
+    """The choice is remembered for the client."""
+    remember = learned_choice(port, number, noted(facts, found, number), ipv6=found.ipv6)
+    return flow(
+        SERVICE_LB,
+        Priority.LOW,
+        *found.match,
+        EP_TO_LEARN_REG_MARK.match,
+        then=[remember, EP_SELECTED_REG_MARK.load, goto(NEXT)],
+        object_id=number,
+    )
+
+
+def learned_choice(port: ServicePort, number: int, asked: tuple[Mark, ...], *, ipv6: bool) -> Action:
+    """Further connections of the client to this address and port get the same Endpoint, for as long as the API says.
+
+    They carry `asked`, too, by which policies tell the Service: upstream's do not, and pass by rules with `toServices`.
+    """
+    protocol = port.protocol.lower()
+    return learn.learn(
+        SESSION_AFFINITY,
+        Priority.NORMAL,
+        cookie_of=(Category.SERVICE, number),
+        timeouts=[learn.hard_timeout(min(port.affinity_seconds, MAX_TIMEOUT_SECONDS))],
+        specs=[
+            *learn.same_protocol(protocol, v6=ipv6),
+            learn.same_dst_port(protocol),
+            learn.same_dst(v6=ipv6),
+            learn.same_src(v6=ipv6),
+            learn.learned_copy(ENDPOINT_PORT),
+            learn.learned_copy(REMOTE_ENDPOINT),
+            learn.learned_copy(ENDPOINT_IP6 if ipv6 else ENDPOINT_IP),
+            learn.learned_load(EP_SELECTED_REG_MARK),
+            learn.learned_load(REWRITE_MAC_REG_MARK),
+            *map(learn.learned_load, asked),
+        ],
+    )

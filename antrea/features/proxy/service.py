@@ -1,0 +1,183 @@
+"""Rows of Services and their Endpoints, from objects of the API.
+
+parity: third_party/proxy/{service,endpointslicecache}.go, pkg/agent/proxy/proxier.go shouldSkipService
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+from antrea.apis import core
+from antrea.apis.discovery import EndpointSlice
+from antrea.config.agent import AgentConfig
+from antrea.facts.family import is_ipv6
+from antrea.facts.service import Service, ServiceEndpoint, ServicePort
+from antrea.features.framework.address import canonical
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.proxy.dsr import GATE as DSR_GATE
+from antrea.features.proxy.external_address import whose
+from antrea.features.service_external_ip.service import pool_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.apis.discovery import NamedHint
+    from antrea.config.agent_sections import AntreaProxy
+    from antrea.engine import Facts
+
+EXTERNAL_NAME, HEADLESS, PROXY = "ExternalName", "None", "Proxy"
+LOAD_BALANCER = "LoadBalancer"
+LOCAL, CLIENT_IP = "Local", "ClientIP"
+DEFAULT_AFFINITY_SECONDS = 10800
+"""Of the API, where a Service names none."""
+SERVICE_LABEL = "kubernetes.io/service-name"
+PROXY_LABEL = "service.kubernetes.io/service-proxy-name"
+MODE = "service.antrea.io/load-balancer-mode"
+NAT, DSR = "nat", "dsr"
+PORTS = range(1, 65536)
+
+
+def service_row(found: core.Service) -> Service | None:
+    """None for one that is reached by the addresses of its Endpoints alone, or by the name of something else."""
+    meta, spec = found.metadata, found.spec
+    if spec.type == EXTERNAL_NAME or not spec.cluster_ips or HEADLESS in spec.cluster_ips:
+        return None
+    balanced = (one.ip for one in found.status.load_balancer.ingress if one.ip_mode != PROXY)
+    own = dict.fromkeys(ip for text in spec.cluster_ips if (ip := canonical(text)))
+    given = dict.fromkeys(ip for text in balanced if (ip := canonical(text)))
+    external = dict.fromkeys(ip for text in spec.external_ips if (ip := canonical(text))) | given
+    ports = [one for one in spec.ports if one.port in PORTS]
+    affinity = spec.session_affinity_config.client_ip.timeout_seconds or DEFAULT_AFFINITY_SECONDS
+    return Service(
+        meta.namespace,
+        meta.name,
+        tuple(own | external),
+        tuple((one.protocol, one.port) for one in ports),
+        external_ips=tuple(ip for ip in external if ip not in own),
+        port_names=tuple(one.name for one in ports),
+        node_ports=tuple(one.node_port for one in ports),
+        affinity_seconds=affinity if spec.session_affinity == CLIENT_IP else 0,
+        internal_local=spec.internal_traffic_policy == LOCAL,
+        external_local=spec.external_traffic_policy == LOCAL,
+        proxy_name=meta.labels.get(PROXY_LABEL, ""),
+        load_balancer_ips=tuple(ip for ip in given if ip not in own),
+        source_ranges=tuple(_network(text) for text in spec.load_balancer_source_ranges),
+        mode=_mode(meta.annotations.get(MODE, "")),
+        health_port=_health_port(spec),
+        created=meta.creation_timestamp,
+        uid=meta.uid,
+        pool=pool_of(found),
+    )
+
+
+def _mode(text: str) -> str:
+    mode = text.strip().lower()
+    return mode if mode in (NAT, DSR) else ""
+
+
+def _health_port(spec: core.ServiceSpec) -> int:
+    asked = spec.type == LOAD_BALANCER and spec.external_traffic_policy == LOCAL
+    return spec.health_check_node_port if asked and spec.health_check_node_port in PORTS else 0
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text.strip(), strict=False))
+    except ValueError:
+        return ""
+
+
+def endpoint_rows(found: EndpointSlice) -> tuple[ServiceEndpoint, ...]:
+    """A row for each port and endpoint; addresses that cannot be read and ports without a number have none.
+
+    Of a slice without ports the rows only say where Endpoints are.
+    """
+    meta = found.metadata
+    service = meta.labels.get(SERVICE_LABEL, "")
+    if not service:
+        return ()
+    return tuple(
+        ServiceEndpoint(
+            f"{meta.namespace}/{meta.name}",
+            f"{meta.namespace}/{service}",
+            name,
+            protocol,
+            address,
+            number,
+            endpoint.node_name or "",
+            endpoint.conditions.is_ready,
+            endpoint.conditions.is_serving,
+            endpoint.conditions.terminating is True,
+            _names(endpoint.hints.for_zones if endpoint.hints else ()),
+            _names(endpoint.hints.for_nodes if endpoint.hints else ()),
+        )
+        for name, protocol, number in _ports(found)
+        for endpoint in found.endpoints or ()
+        if endpoint.addresses and (address := canonical(endpoint.addresses[0]))
+    )
+
+
+def _ports(found: EndpointSlice) -> list[tuple[str, str, int]]:
+    """Name, protocol and number of each."""
+    ports = found.ports or ()
+    if not ports:
+        return [("", "", 0)]
+    return [
+        (port.name or "", port.protocol or "TCP", port.port)
+        for port in ports
+        if port.port in PORTS and port.port is not None
+    ]
+
+
+def _names(hints: Iterable[NamedHint] | None) -> tuple[str, ...]:
+    return tuple(sorted({one.name for one in hints or () if one.name}))
+
+
+SERVICE_WATCH = Watched("/api/v1/services", core.Service, Service, service_row)
+ENDPOINT_SLICE_WATCH = Watched(
+    "/apis/discovery.k8s.io/v1/endpointslices", EndpointSlice, ServiceEndpoint, endpoint_rows
+)
+
+
+def service_ports(facts: Facts, service: Service) -> Iterator[ServicePort]:
+    """The ports of a Service that this agent serves, with the addresses that it serves them at."""
+    config = facts.get(AgentConfig)
+    if config is None or service.proxy_name != config.antrea_proxy.service_proxy_name:
+        return
+    proxy = config.antrea_proxy
+    if {service.key, *service.ips} & set(proxy.skip_services):
+        return
+    external = tuple(served_externally(facts, service, proxy))
+    gates = facts.get(EnabledGates)
+    asked = (service.mode or proxy.default_load_balancer_mode) == DSR
+    direct = asked and bool(external) and gates is not None and DSR_GATE in gates
+    ports = zip(service.ports, service.port_names, service.node_ports, strict=False)
+    for (protocol, port), name, node_port in ports:
+        yield ServicePort(
+            service.key,
+            name,
+            protocol,
+            port,
+            service.cluster_ips,
+            external,
+            node_port if proxy.proxy_all else 0,
+            service.affinity_seconds,
+            service.internal_local,
+            service.external_local,
+            tuple(ip for ip in external if ip in service.load_balancer_ips) if service.source_ranges else (),
+            service.source_ranges,
+            service.created,
+            direct,
+        )
+
+
+def served_externally(facts: Facts, service: Service, proxy: AntreaProxy) -> Iterator[str]:
+    """Without proxyAll the addresses of load balancers, for Pods; those of Nodes and of other Services never."""
+    families = {is_ipv6(ip) for ip in service.cluster_ips}
+    for ip in service.external_ips:
+        balanced = ip in service.load_balancer_ips and proxy.proxy_load_balancer_ips
+        asked = proxy.proxy_all and (balanced or ip not in service.load_balancer_ips)
+        if (balanced or asked) and is_ipv6(ip) in families and not whose(facts, ip):
+            yield ip

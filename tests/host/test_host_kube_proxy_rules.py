@@ -1,0 +1,93 @@
+"""kube-proxy's rules in a real packet filter: they are seen, and go without any rule of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from antrea.antctl.doctor.gather import Host
+from antrea.antctl.failure import Failure
+from antrea.antctl.kube_proxy.node import look, remove
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Namespaces
+
+OTHERS = """
+for tool in iptables ip6tables; do
+    $tool -t nat -N MINE && $tool -t nat -A PREROUTING -p tcp --dport 25 -j MINE && $tool -t nat -A MINE -j ACCEPT &&
+    $tool -t filter -N KUBE-FIREWALL && $tool -t filter -A OUTPUT -j KUBE-FIREWALL &&
+    $tool -t filter -A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP || exit 1
+done
+nft add table inet mine && nft add chain inet mine in '{ type filter hook input priority 5; policy accept; }'
+"""
+KUBE_PROXY = """
+for tool in iptables ip6tables; do
+    for chain in KUBE-SERVICES KUBE-MARK-MASQ KUBE-POSTROUTING KUBE-SVC-ABCDEFGHIJKLMNOP KUBE-SEP-ABCDEFGHIJKLMNOP; do
+        $tool -t nat -N $chain || exit 1
+    done
+    $tool -t nat -A PREROUTING -m comment --comment 'kubernetes service portals' -j KUBE-SERVICES &&
+    $tool -t nat -A POSTROUTING -j KUBE-POSTROUTING &&
+    $tool -t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000 &&
+    $tool -t nat -A KUBE-SERVICES -p tcp --dport 80 -j KUBE-SVC-ABCDEFGHIJKLMNOP &&
+    $tool -t nat -A KUBE-SVC-ABCDEFGHIJKLMNOP -m statistic --mode random --probability 0.5 -j KUBE-SEP-ABCDEFGHIJKLMNOP &&
+    $tool -t nat -A KUBE-SEP-ABCDEFGHIJKLMNOP -j KUBE-MARK-MASQ &&
+    $tool -t filter -N KUBE-FORWARD && $tool -t filter -I FORWARD -j KUBE-FORWARD &&
+    $tool -t filter -A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP || exit 1
+done
+nft add table ip kube-proxy && nft add chain ip kube-proxy services
+nft add chain ip kube-proxy in '{ type filter hook input priority 0; policy accept; }'
+nft add rule ip kube-proxy in jump services
+"""
+NONE = {"runs": False, "tables": [], "chains": 0, "held": [], "ipvs": False, "proxyAll": True, "trouble": ""}
+CONFIG = {"antreaProxy.proxyAll": True}
+
+
+def seen(host: Host) -> dict[str, object]:
+    found = look(host, CONFIG, {})
+    del found["legacy"]  # of the kernel, which other tests may have used
+    return found
+
+
+def rules(netns: Namespaces) -> str:
+    return netns.sh("nft -s list ruleset")
+
+
+def test_all_of_kube_proxy_goes_and_nothing_else(netns: Namespaces, tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    netns.sh(OTHERS)
+    assert seen(host) == NONE
+    before = rules(netns)
+    netns.sh(KUBE_PROXY)
+    assert seen(host) == {**NONE, "chains": 12, "tables": ["ip kube-proxy"]}
+    remove(host)
+    assert seen(host) == NONE
+    left = rules(netns)
+    assert [line for line in before.splitlines() if line not in left] == []
+    assert "KUBE-SERVICES" not in left
+    assert netns.sh("iptables-save").count("-j KUBE-") == 1  # kubelet's
+
+
+def test_chains_that_another_program_uses_stay_with_all_they_lead_to(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    host = Host(tmp_path)
+    netns.sh(OTHERS + KUBE_PROXY + "iptables -t nat -I MINE -p udp -j KUBE-SVC-ABCDEFGHIJKLMNOP")
+    assert seen(host)["held"] == ["ip nat MINE -> KUBE-SVC-ABCDEFGHIJKLMNOP"]
+    remove(host)
+    saved = netns.sh("iptables-save -t nat")
+    chains = {line[1:].split()[0] for line in saved.splitlines() if line.startswith(":KUBE")}
+    assert chains == {"KUBE-SVC-ABCDEFGHIJKLMNOP", "KUBE-SEP-ABCDEFGHIJKLMNOP", "KUBE-MARK-MASQ"}
+    assert "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000" in saved
+
+
+def test_nothing_goes_while_kube_proxy_runs(netns: Namespaces, tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/comm").write_text("kube-proxy\n")
+    host = Host(tmp_path)
+    netns.sh(KUBE_PROXY)
+    with pytest.raises(Failure, match="kube-proxy runs on this Node"):
+        remove(host)
+    assert (seen(host)["runs"], seen(host)["chains"]) == (True, 12)

@@ -1,0 +1,155 @@
+"""A cluster without kube-proxy: agents start cold, and Nodes, Pods and a host outside reach Services, in IPv4 and IPv6."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from own_lab import own_lab
+from quiet_pod import SERVING, quiet_pods
+
+from antrea.lab import cluster, demo, namespace
+from antrea.lab.process import wait_for
+from antrea.lab.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+pytestmark = pytest.mark.wide
+
+ALL = Settings(
+    nodes=2,
+    family="dual",
+    kube_proxy="none",
+    proxy_all=True,
+    agent={"featureGates": {"LoadBalancerModeDSR": True}},
+)
+BALANCED = ("198.51.100.8", "2001:db8:51::8")
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: LoadBalancer
+  ipFamilyPolicy: RequireDualStack
+  ipFamilies: [IPv4, IPv6]
+  selector: {web: "yes"}
+  ports: [{port: 80, targetPort: 8080}]
+"""
+
+
+class Asked(NamedTuple):
+    """Where the Service is reached, by family."""
+
+    cluster: tuple[str, ...]
+    node_ports: dict[str, tuple[str, ...]]
+    balanced: tuple[str, ...]
+    outside: tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with own_lab("all", ALL) as found:
+        yield found
+
+
+def url(ip: str, port: int = 80) -> str:
+    return f"http://[{ip}]:{port}" if ":" in ip else f"http://{ip}:{port}"
+
+
+def fetch(lab: Lab, machine: str, place: str, path: str = "hostname") -> str:
+    """What it gets there, or curl's complaint; a client's address without its port."""
+    words = ["curl", "-sS", "-g", "--max-time", "3", f"{place}/{path}"]
+    inside = cluster.enter(lab, machine, words)
+    run = subprocess.run(inside, capture_output=True, text=True, check=False)
+    text = run.stdout or run.stderr
+    return text.rpartition(":")[0].strip("[]") if path == "clientip" and not run.returncode else text
+
+
+def outside_addresses(lab: Lab, places: tuple[str, ...]) -> tuple[str, ...]:
+    """Whom the Endpoint sees when the host outside asks."""
+    return tuple(fetch(lab, "outside", place, "clientip") for place in places)
+
+
+def code(lab: Lab, place: str) -> str:
+    """The HTTP status that the host outside gets there."""
+    words = ["curl", "-sS", "-g", "--max-time", "3", "-o", "/dev/null", "-w", "%{http_code}", place]
+    inside = cluster.enter(lab, "outside", words)
+    return subprocess.run(inside, capture_output=True, text=True, check=False).stdout
+
+
+def has_code(lab: Lab, place: str, status: str) -> bool:
+    return code(lab, place) == status
+
+
+def answers(lab: Lab, machine: str, place: str) -> bool:
+    return fetch(lab, machine, place) == "web"
+
+
+@pytest.fixture
+def asked(lab: Lab) -> Iterator[Asked]:
+    """A Pod on node-2 alone; packets for the load balancer's addresses go to node-1."""
+    first, outside = lab.topology.machine("node-1"), lab.topology.machine("outside")
+    gateway = namespace.path(lab.record, "gateway")
+    routes = [f"ip route replace {ip} via {first.address('eth0', 6 if ':' in ip else 4)}" for ip in BALANCED]
+    namespace.script(lab.record, gateway, routes)
+    with quiet_pods(lab, {"web": "node-2"}, SERVING):
+        lab.api.kubectl("label", "pod", "web", "web=yes")
+        lab.api.apply(SERVICE)
+        given = {"status": {"loadBalancer": {"ingress": [{"ip": ip} for ip in BALANCED]}}}
+        lab.api.kubectl(
+            "patch", "service", "web", "--subresource=status", "--type=merge", "-p", json.dumps(given)
+        )
+        spec = json.loads(lab.api.kubectl("get", "service", "web", "-o", "json"))["spec"]
+        port = spec["ports"][0]["nodePort"]
+        yield Asked(
+            tuple(url(ip) for ip in spec["clusterIPs"]),
+            {
+                machine.name: tuple(url(machine.address("eth0", version), port) for version in (4, 6))
+                for machine in lab.topology.nodes
+            },
+            tuple(map(url, BALANCED)),
+            tuple(outside.address("eth0", version) for version in (4, 6)),
+        )
+        lab.api.kubectl("delete", "service", "web", "--wait=false")
+
+
+def test_nodes_pods_and_a_host_outside_reach_a_service(lab: Lab, asked: Asked) -> None:
+    wait_for("the Service", partial(answers, lab, "node-1", asked.cluster[0]), seconds=60)
+    places = [("node-1", place) for place in asked.cluster]
+    places += [("node-2", place) for place in asked.cluster]
+    for name in ("node-1", "node-2"):
+        places += [("outside", place) for place in asked.node_ports[name]]
+        places += [("node-1", place) for place in asked.node_ports[name]]
+    places += [(who, place) for who in ("outside", "node-1", "node-2") for place in asked.balanced]
+    for who, place in places:
+        wait_for(f"{place} from {who}", partial(answers, lab, who, place), seconds=60)
+    assert outside_addresses(lab, asked.node_ports["node-2"]) == asked.outside
+
+    # packets for the load balancer's addresses come by node-1, the Endpoint is on node-2
+    assert outside_addresses(lab, asked.balanced) != asked.outside
+    lab.api.kubectl("annotate", "service", "web", "service.antrea.io/load-balancer-mode=dsr")
+    wait_for(
+        "the client's addresses", lambda: outside_addresses(lab, asked.balanced) == asked.outside, seconds=60
+    )
+
+    lab.api.kubectl("patch", "service", "web", "-p", '{"spec": {"externalTrafficPolicy": "Local"}}')
+    dropped = asked.node_ports["node-1"][0]
+    wait_for("no way through node-1", lambda: "curl: (28)" in fetch(lab, "outside", dropped), seconds=60)
+    assert outside_addresses(lab, asked.node_ports["node-2"]) == asked.outside
+    port = int(lab.api.kubectl("get", "service", "web", "-o", "jsonpath={.spec.healthCheckNodePort}"))
+    for name, status in (("node-1", "503"), ("node-2", "200")):
+        check = url(lab.topology.machine(name).address("eth0", 4), port)
+        wait_for(f"the health check of {name}", partial(has_code, lab, check, status), seconds=60)
+        assert code(lab, url(lab.topology.machine(name).address("eth0", 4), 10256) + "/healthz") == "200"
+
+
+def test_pods_reach_a_service_by_its_name(lab: Lab) -> None:
+    said: list[str] = []
+    demo.show(lab, said.append)
+    assert said.count("server") == len(lab.topology.versions) + 1

@@ -1,0 +1,87 @@
+"""ClientIP affinity for longer than a flow can live: what a client has learned is given the rest of its time, in a real switch."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from proxy_switch import CLUSTER, POD, REMOTE, WEB, endpoint, install, trace
+
+from antrea.agent.proxy.long_affinity import LongAffinity, renewed
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.outside.vswitch.ofctl import Ofctl
+from benchmarks.policy_switch import ports
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from ovs_bridge import OvsBridge
+
+    from antrea.outside.vswitch.ofctl import Refusal
+
+DAY = 86_400
+LONG = msgspec.structs.replace(WEB, affinity_seconds=DAY)
+
+
+@pytest.fixture(scope="module")
+def bridge(ovs: OvsBridge) -> OvsBridge:
+    ovs.add_ports(ports())
+    return ovs
+
+
+class Aged:
+    """The switch, whose flows are said to be as old as `seconds`."""
+
+    def __init__(self, bridge: OvsBridge, seconds: int) -> None:
+        self._ofctl = Ofctl(bridge.process.directory / "br-int.mgmt")
+        self._seconds = seconds
+
+    async def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
+        async for line in self._ofctl.lines(command, *arguments):
+            yield re.sub(r"duration=[^,]+", f"duration={self._seconds}.5s", line)
+
+    async def bundle(self, lines: Sequence[str]) -> Refusal | None:
+        return await self._ofctl.bundle(lines)
+
+
+def learned(bridge: OvsBridge) -> list[str]:
+    """Learned flows with their time to live, without counters."""
+    return [line for line in bridge.dump() if line.startswith("cookie=0x30")]
+
+
+@pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
+async def test_a_client_stays_for_all_of_a_day(bridge: OvsBridge, six: bool) -> None:
+    facts = install(bridge, LONG, endpoint(POD.ips[six]), endpoint(REMOTE[six], "n2"))
+    first = trace(bridge, POD.ips[six], CLUSTER[six], learns=True)
+    before = learned(bridge)
+    assert [line.count("hard_timeout=65535") for line in before] == [1]
+    assert await LongAffinity(facts, Aged(bridge, 20_864)).look() == 0
+    assert await LongAffinity(facts, Aged(bridge, 30_000)).look() == 1
+    assert learned(bridge) == [before[0].replace("hard_timeout=65535", "hard_timeout=56400")]
+    assert await LongAffinity(facts, Aged(bridge, 30_000)).look() == 0, "its last time to live"
+    assert {trace(bridge, POD.ips[six], CLUSTER[six]).to for _ in range(8)} == {first.to}
+    # what was learned falls with its Service as before
+    realised = facts.get(RealisedPipeline)
+    assert realised is not None
+    bridge.ofctl("del-flows", f"table={realised.pipeline.id('ServiceLB')}")
+    assert learned(bridge) == []
+
+
+@pytest.mark.parametrize("seconds", [10_800, 65_535])
+async def test_what_a_flow_can_live_for_is_left_to_the_switch(bridge: OvsBridge, seconds: int) -> None:
+    service = msgspec.structs.replace(WEB, affinity_seconds=seconds)
+    facts = install(bridge, service, endpoint(POD.ips[0]))
+    trace(bridge, POD.ips[0], CLUSTER[0], learns=True)
+    assert f"hard_timeout={seconds}" in learned(bridge)[0]
+    assert await LongAffinity(facts, Aged(bridge, 30_000)).look() == 0
+
+
+@pytest.mark.parametrize("age", [86_400, 90_000])
+def test_a_flow_whose_time_is_over_is_not_renewed(age: int) -> None:
+    line = (
+        f"cookie=0x30000000007, duration={age}.1s, table=3, hard_timeout=65535, priority=200,tcp actions=drop"
+    )
+    assert renewed(line, {7: DAY}) is None
+    assert renewed(line.replace(str(age), "30000"), {8: DAY}) is None

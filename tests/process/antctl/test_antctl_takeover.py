@@ -1,0 +1,197 @@
+"""`antctl kube-proxy takeover` before a cluster whose kube-proxy comes and goes with the label of its Node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from loopback import answering
+
+from antrea.antctl.failure import Failure
+from antrea.antctl.kube_proxy import takeover
+from antrea.antctl.kube_proxy.cluster import CONFIG_MAP, Cluster
+from antrea.antctl.kube_proxy.config_edit import value_of
+from antrea.antctl.kube_proxy.plan import AGENT_CONF, CONTROLLER_CONF, LABEL, blockers
+from antrea.antctl.kube_proxy.takeover import NOTED, Takeover
+from antrea.antctl.pod_exec import PROTOCOLS, STDOUT, VERDICT
+from antrea.antctl.request import Server
+from antrea.outside.kube.access import Access
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+MAPS = "/api/v1/namespaces/kube-system/configmaps"
+SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+API = "https://192.0.2.10:6443"
+AGENT_TEXT = '# ours\nkubeAPIServerOverride: ""\nantreaProxy:\n  proxyAll: false\n'
+
+
+class World:
+    """Two Nodes; what kube-proxy's DaemonSet and the agents would do is done at once."""
+
+    def __init__(self) -> None:
+        self.labels: dict[str, set[str]] = {"n1": set(), "n2": set()}
+        self.rules = {"n1": 9, "n2": 9}
+        self.maps: dict[str, dict[str, str]] = {
+            CONFIG_MAP: {AGENT_CONF: AGENT_TEXT, CONTROLLER_CONF: ""},
+            "kube-proxy": {"config.conf": "mode: nftables"},
+        }
+        self.affinity: Any = None
+        self.broken = ""
+        """A Node whose Services are not served without kube-proxy."""
+        self.generation = 1
+
+    @property
+    def proxies(self) -> list[str]:
+        """Nodes on which kube-proxy runs."""
+        return [name for name, labels in self.labels.items() if self.affinity is None or LABEL in labels]
+
+    def daemon_set(self) -> dict[str, Any]:
+        count = len(self.proxies)
+        template: dict[str, Any] = {} if self.affinity is None else {"affinity": self.affinity}
+        return {
+            "metadata": {"name": "kube-proxy", "generation": self.generation},
+            "spec": {"template": {"spec": template}},
+            "status": {
+                "observedGeneration": self.generation, "desiredNumberScheduled": count,
+                "updatedNumberScheduled": count, "numberReady": count,
+            },
+        }  # fmt: skip
+
+    def node(self, name: str, *, clean: bool) -> dict[str, Any]:
+        """What the agent of a Node says."""
+        runs = name in self.proxies
+        self.rules[name] = 9 if runs else 0 if clean else self.rules[name]
+        served = runs or name != self.broken
+        return {
+            "runs": runs, "tables": [], "chains": self.rules[name], "held": [], "legacy": [], "ipvs": False,
+            "proxyAll": value_of(self.maps[CONFIG_MAP][AGENT_CONF], "antreaProxy.proxyAll") is True,
+            "trouble": "" if served else "no answer",
+        }  # fmt: skip
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path.endswith("/exec"):
+            return await self._exec(request)
+        if request.method in ("PATCH", "POST", "DELETE"):
+            body = json.loads(await request.text() or "{}")
+            self._change(request.method, request.path, body)
+            return web.json_response({})
+        collection, _, name = request.path.rpartition("/")
+        if collection == MAPS:
+            found = self.maps.get(name)
+            return web.json_response({"data": found} if found else {}, status=200 if found else 404)
+        return web.json_response(
+            {"items": self._listed(request.path, request.query.get("labelSelector", ""))}
+        )
+
+    def _listed(self, path: str, selector: str) -> list[dict[str, Any]]:
+        def pod(name: str, kind: str) -> dict[str, Any]:
+            return {
+                "metadata": {"name": f"{kind}-{name}", "namespace": "kube-system"},
+                "spec": {"nodeName": name},
+            }
+
+        if path.endswith("/daemonsets"):
+            agents = {"metadata": {"name": "antrea-agent", "namespace": "kube-system"}}
+            return [agents] if "antrea" in selector else [self.daemon_set()]
+        if path == "/api/v1/nodes":
+            return [{"metadata": {"name": name}} for name in self.labels]
+        if path == "/api/v1/pods":
+            return [pod(name, "agent") for name in self.labels]
+        return [pod(name, "kube-proxy") for name in self.proxies] if path.endswith("/pods") else []
+
+    def _change(self, method: str, path: str, body: Any) -> None:
+        name = path.rpartition("/")[2]
+        if path.startswith("/api/v1/nodes/"):
+            (value,) = body["metadata"]["labels"].values()
+            self.labels[name] = {LABEL} if value else set()
+        elif path.startswith(SETS):
+            self.affinity = body[0].get("value")
+            self.generation += 1
+        elif method == "POST":
+            self.maps[body["metadata"]["name"]] = body["data"]
+        elif method == "DELETE":
+            del self.maps[name]
+        else:
+            self.maps[name] |= body["data"]
+
+    async def _exec(self, request: web.BaseRequest) -> web.StreamResponse:
+        words = request.query.getall("command")
+        name = request.path.split("/")[-2].removeprefix("agent-")
+        assert words[:3] == ["antctl", "kube-proxy", "node"]
+        told = json.dumps(self.node(name, clean="--clean" in words))
+        socket = web.WebSocketResponse(protocols=PROTOCOLS[:1])
+        await socket.prepare(request)
+        await socket.send_bytes(bytes([STDOUT]) + told.encode())
+        await socket.send_bytes(bytes([VERDICT]) + json.dumps({"status": "Success"}).encode())
+        await socket.close()
+        return socket
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(takeover, "STEP", 0.01)
+    return World()
+
+
+@asynccontextmanager
+async def work(world: World, seconds: float = 60.0) -> AsyncIterator[tuple[Takeover, Cluster, list[str]]]:
+    said: list[str] = []
+    async with answering(world.answer) as url:
+        cluster = await asyncio.to_thread(Cluster, Server(Access(url=url), 60.0))
+        yield Takeover(cluster, said.append, seconds), cluster, said
+
+
+async def test_services_are_taken_over_node_by_node_and_given_back(world: World) -> None:
+    before = json.dumps(world.maps)
+    async with work(world) as (takeover_, cluster, said):
+        await asyncio.to_thread(takeover_.apply, API)
+        assert (world.proxies, world.rules) == ([], {"n1": 0, "n2": 0})
+        files = world.maps[CONFIG_MAP]
+        assert value_of(files[AGENT_CONF], "antreaProxy.proxyAll") is True
+        assert [value_of(files[file], "kubeAPIServerOverride") for file in (AGENT_CONF, CONTROLLER_CONF)] == [
+            API,
+            API,
+        ]
+        assert [line.split(":")[0] for line in said if line.startswith("Node")] == ["Node n1", "Node n2"]
+        view = await asyncio.to_thread(cluster.view, "")
+        assert all(node.is_free and not node.serves for node in view.nodes)
+        await asyncio.to_thread(takeover_.apply, "")  # again: nothing is left to do
+        await asyncio.to_thread(takeover_.roll_back)
+    assert (world.proxies, world.affinity) == (["n1", "n2"], None)
+    assert world.labels == {"n1": set(), "n2": set()}
+    assert world.maps[CONFIG_MAP] == {
+        AGENT_CONF: AGENT_TEXT,
+        CONTROLLER_CONF: '\nkubeAPIServerOverride: ""\n',
+    }
+    assert json.dumps({name: {} for name in world.maps}) == json.dumps(
+        {name: {} for name in json.loads(before)}
+    )
+
+
+async def test_it_stops_at_the_first_node_that_is_not_served_and_goes_back(world: World) -> None:
+    world.broken = "n1"
+    async with work(world, 0.2) as (takeover_, _, _said):
+        with pytest.raises(
+            Failure, match=r"Services on Node n1 without kube-proxy: no answer; antctl kube-proxy"
+        ):
+            await asyncio.to_thread(takeover_.apply, API)
+        assert (world.proxies, world.rules) == (["n2"], {"n1": 0, "n2": 9})
+        await asyncio.to_thread(takeover_.roll_back)
+    assert world.proxies == ["n1", "n2"]
+    assert NOTED not in world.maps
+
+
+async def test_nothing_is_changed_while_something_is_in_the_way(world: World) -> None:
+    world.maps["kube-proxy"] = {"config.conf": "mode: ipvs"}
+    async with work(world) as (takeover_, cluster, _said):
+        assert len(list(blockers(await asyncio.to_thread(cluster.view, "")))) == 2
+        with pytest.raises(Failure, match="nothing was changed:\n- kube-proxy runs in mode ipvs"):
+            await asyncio.to_thread(takeover_.apply, API)
+        with pytest.raises(Failure, match="no take-over was applied"):
+            await asyncio.to_thread(takeover_.roll_back)
+    assert (world.affinity, world.maps[CONFIG_MAP][AGENT_CONF]) == (None, AGENT_TEXT)

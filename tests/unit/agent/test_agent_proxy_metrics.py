@@ -1,0 +1,62 @@
+"""What AntreaProxy counts of Services and Endpoints, by family."""
+
+from __future__ import annotations
+
+import re
+
+from antrea.agent.proxy.metrics import ProxyMetrics
+from antrea.config.agent import AgentConfig
+from antrea.engine import Engine, Facts
+from antrea.facts.node import ThisNode
+from antrea.facts.service import Service, ServiceEndpoint
+from antrea.features.proxy.agent import FEATURE
+
+NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"))
+DUAL = Service("a", "web", ("10.96.0.10", "fd00:96::a"), (("TCP", 80),), port_names=("",), node_ports=(0,))
+SINGLE = Service(
+    "a", "db", ("10.96.0.11",), (("TCP", 80), ("UDP", 80)), port_names=("t", "u"), node_ports=(0, 0)
+)
+
+
+def endpoint(
+    ip: str, slice_name: str = "web-1", service: str = "web", *, ready: bool = True
+) -> ServiceEndpoint:
+    return ServiceEndpoint(f"a/{slice_name}", f"a/{service}", "", "TCP", ip, 80, "n1", ready, ready, False)
+
+
+def counts(metrics: ProxyMetrics) -> dict[str, int]:
+    found = re.findall(
+        r'^antrea_proxy_(?:total_)?(\w+)(?:\{ip_family="(\w+)"\})? (\d+)$', metrics.text(), re.MULTILINE
+    )
+    return {f"{name} {family}".strip(): int(number) for name, family, number in found}
+
+
+def test_services_and_endpoints_are_counted_by_family_and_updates_as_they_come() -> None:
+    facts = Facts()
+    metrics = ProxyMetrics(facts)
+    engine = Engine(facts, FEATURE.units)
+    left = endpoint("10.10.0.9", "headless-1", "headless")
+    again = endpoint("10.10.0.7", "web-2")
+    rows = (AgentConfig(), NODE, DUAL, SINGLE, endpoint("10.10.0.7"), again, endpoint("fd00:10::7"), left)
+    for row in (*rows, endpoint("10.10.0.8", ready=False)):
+        facts.put(row)
+    engine.plan()
+    before = counts(metrics)
+    assert before == {
+        "services_installed v4": 3,
+        "services_installed v6": 1,
+        "endpoints_installed v4": 1,
+        "endpoints_installed v6": 1,
+        "services_updates v4": 2,
+        "services_updates v6": 1,
+        "endpoints_updates v4": 4,
+        "endpoints_updates v6": 1,
+        "group_count": 4,
+    }
+    facts.drop(Service, DUAL.key)
+    facts.drop(ServiceEndpoint, endpoint("fd00:10::7").key)
+    engine.plan()
+    after = counts(metrics)
+    assert (after["services_installed v4"], after["services_installed v6"]) == (2, 0)
+    assert (after["services_updates v4"], after["services_updates v6"]) == (3, 2)
+    assert (after["endpoints_updates v6"], after["endpoints_installed v6"]) == (2, 0)

@@ -1,0 +1,135 @@
+"""What a take-over from kube-proxy plans, and how it edits a configuration and an affinity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from antrea.antctl.kube_proxy.config_edit import value_of, with_value
+from antrea.antctl.kube_proxy.plan import ClusterView, NodeView, blockers, changes
+from antrea.antctl.kube_proxy.takeover import KEPT, only_labelled
+
+CONF = """# Generated
+featureGates:
+#  AntreaProxy: true
+# where kube-apiserver is
+kubeAPIServerOverride: ""
+antreaProxy:
+  # serve all
+  proxyAll: false
+  skipServices: []
+logVerbosity: 0
+"""
+TOLD = {
+    "runs": True, "tables": [], "chains": 12, "held": [], "legacy": [], "ipvs": False, "proxyAll": False, "trouble": "",
+}  # fmt: skip
+DAEMON_SET = {"metadata": {"name": "kube-proxy"}, "spec": {"template": {"spec": {}}}}
+VIEW = ClusterView(
+    daemon_set=DAEMON_SET,
+    proxy_config={"mode": "nftables"},
+    files={"antrea-agent.conf": CONF, "antrea-controller.conf": ""},
+    api_server="https://192.0.2.10:6443",
+    endpoints=("192.0.2.1:6443",),
+    nodes=(NodeView("n1", TOLD),),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        (CONF, "antreaProxy.proxyAll", True),
+        (CONF, "kubeAPIServerOverride", "https://[2001:db8::1]:6443"),
+        (CONF, "antreaProxy.enable", True),
+        ("", "antreaProxy.proxyAll", True),
+        ("logVerbosity: 0", "kubeAPIServerOverride", "h"),
+        ("antreaProxy: {enable: true}\n", "antreaProxy.proxyAll", True),
+        ("antreaProxy:\n    enable: true\n", "antreaProxy.proxyAll", True),
+        ("a:\n  proxyAll: 1\nantreaProxy:\n", "antreaProxy.proxyAll", True),
+    ],
+)
+def test_one_value_changes_and_all_others_stay(text: str, path: str, value: str | bool) -> None:
+    edited = with_value(text, path, value)
+    assert value_of(edited, path) == value
+    tree, before = yaml.safe_load(edited), yaml.safe_load(text) or {}
+    section, _, key = path.rpartition(".")
+    place = tree[section] if section else tree
+    assert {k: v for k, v in tree.items() if k != (section or key)} == {
+        k: v for k, v in before.items() if k != (section or key)
+    }
+    assert {k: v for k, v in place.items() if k != key} == {
+        k: v for k, v in ((before.get(section) or {}) if section else before).items() if k != key
+    }
+
+
+def test_comments_stay_where_the_form_allows() -> None:
+    edited = with_value(CONF, "antreaProxy.proxyAll", True)
+    assert edited == CONF.replace("proxyAll: false", "proxyAll: true")
+    assert with_value(edited, "antreaProxy.proxyAll", False) == CONF
+
+
+def test_a_plan_names_every_change_in_order() -> None:
+    assert list(blockers(VIEW)) == []
+    assert [line.partition(":")[0] for line in changes(VIEW)] == [
+        "ConfigMap antrea-config, antrea-agent.conf",
+        "ConfigMap antrea-config, antrea-agent.conf",
+        "ConfigMap antrea-config, antrea-controller.conf",
+        "DaemonSet kube-system/kube-proxy",
+        "Node n1",
+    ]
+    last = list(changes(VIEW))[-1]
+    assert last.endswith("; 12 chains of kube-proxy and the rules that lead to them go")
+    addresses = VIEW._replace(proxy_config={"mode": "iptables", "nodePortAddresses": ["192.0.2.0/24"]})
+    assert "this command leaves it" in list(changes(addresses))[-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"daemon_set": None}, "there is no DaemonSet of kube-proxy"),
+        ({"proxy_config": {"mode": "ipvs"}}, "runs in mode ipvs"),
+        ({"api_server": ""}, "endpoints: 192.0.2.1:6443"),
+        ({"files": {"antrea-agent.conf": "antreaProxy: {enable: false}"}}, "AntreaProxy is off"),
+        ({"files": {"antrea-agent.conf": "tunnelType: none"}}, "antrea-agent.conf is refused: "),
+        ({"nodes": (NodeView("n1", {}, "no agent"),)}, "Node n1: no agent"),
+        ({"nodes": (NodeView("n1", TOLD | {"legacy": ["ip nat"]}),)}, "iptables-legacy (ip nat)"),
+        ({"nodes": (NodeView("n1", TOLD | {"held": ["ip nat A -> B"]}),)}, "another program lead to"),
+    ],
+)
+def test_what_is_in_the_way_is_said_before_anything_changes(change: dict[str, Any], word: str) -> None:
+    (line,) = blockers(VIEW._replace(**change))
+    assert word in line
+
+
+@pytest.mark.parametrize(
+    ("change", "free", "serves"),
+    [
+        ({}, False, "antreaProxy.proxyAll is not in effect"),
+        ({"runs": False, "chains": 0, "proxyAll": True}, True, ""),
+        ({"runs": False, "chains": 0, "proxyAll": True, "trouble": "no answer"}, True, "no answer"),
+        ({"runs": False, "chains": 0, "proxyAll": True, "tables": ["ip kube-proxy"]}, False, ""),
+        ({"runs": False, "chains": 0, "proxyAll": True, "ipvs": True}, False, ""),
+    ],
+)
+def test_a_node_is_free_of_kube_proxy_and_served(change: dict[str, Any], free: bool, serves: str) -> None:
+    node = NodeView("n1", TOLD | change)
+    assert (node.is_free, node.serves) == (free, serves)
+
+
+def test_pods_are_bound_to_labelled_nodes_and_to_what_they_were_bound_to() -> None:
+    bound = only_labelled(None)["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert bound == {"nodeSelectorTerms": [{"matchExpressions": [KEPT]}]}
+    other = {"key": "a", "operator": "Exists"}
+    terms = [{"matchExpressions": [other]}, {"matchFields": [other]}]
+    given = {
+        "podAffinity": {"x": 1},
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+    }
+    found = only_labelled(given)
+    assert found["podAffinity"] == {"x": 1}
+    assert found["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
+        {"matchExpressions": [other, KEPT]},
+        {"matchFields": [other], "matchExpressions": [KEPT]},
+    ]
+    assert terms == [{"matchExpressions": [other]}, {"matchFields": [other]}]
