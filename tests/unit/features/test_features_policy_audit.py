@@ -24,8 +24,8 @@ from policy_world import (
 
 from antrea.apis import controlplane as cp
 from antrea.facts.node import ThisNode
-from antrea.features.network_policy.audit import Line, lines
-from antrea.features.network_policy.sent import SentPolicy
+from antrea.features.network_policy.agent.audit import AuditRecord, lines
+from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.openflow.packet import ICMP, TCP, UDP, packet
 from antrea.openflow.packet_in import PacketIn
 
@@ -121,7 +121,7 @@ def world(*rows: Fact) -> Facts:
 
 def said(
     facts: Facts, table: str, verdict: int, protocol: int = TCP, *, deny: int = DENY, conj: int = FIRST
-) -> list[Line]:
+) -> list[AuditRecord]:
     """Of a packet from 10.10.1.5 to 10.10.0.7, or back if the table is one of egress."""
     ends = [ip_address(ip).packed for ip in ("10.10.1.5", "10.10.0.7")]
     if "Egress" in table:
@@ -140,7 +140,7 @@ def test_a_line_names_policy_rule_priority_pod_and_packet() -> None:
         native("reject-it", "g", rule("In", ANY, action="Reject")), label="tcp-log-label", name="RejectTCP"
     )
     assert said(world(one), "AntreaPolicyIngressRule", REJECT) == [
-        Line(
+        AuditRecord(
             "AntreaPolicyIngressRule AntreaClusterNetworkPolicy:reject-it RejectTCP Ingress Reject 32544 a/web"
             " 10.10.1.5 53646 10.10.0.7 80 TCP 60 tcp-log-label",
             repeats=True,
@@ -148,10 +148,31 @@ def test_a_line_names_policy_rule_priority_pod_and_packet() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (
+            "a\n2026/11/21 AntreaPolicyIngressRule forged",
+            "a\\n2026/11/21\\x20AntreaPolicyIngressRule\\x20forged",
+        ),
+        ("a\r\x1b[2K\u2028b\\n", "a\\r\\x1b[2K\\u2028b\\\\n"),
+        ("erlaube-löschen", "erlaube-löschen"),
+        ("x" * 1000, "x" * 253),
+    ],
+)
+def test_a_name_makes_neither_lines_nor_fields(name: str, shown: str) -> None:
+    (line,) = said(
+        world(logged(native("p", "g", rule("In", ANY)), name=name)), "AntreaPolicyIngressRule", DROP
+    )
+    assert line.text.splitlines() == [line.text]
+    assert line.text.split(" ")[2] == shown
+    assert len(line.text.split(" ")) == 14
+
+
 def test_what_has_no_ports_names_and_labels_says_so() -> None:
     one = logged(native("p", "g", rule("Out", ANY, action="Pass")))
     assert said(world(one), "AntreaPolicyEgressRule", PASS, ICMP, deny=0) == [
-        Line(
+        AuditRecord(
             "AntreaPolicyEgressRule AntreaClusterNetworkPolicy:p <nil> Egress Pass 32544 a/web"
             " 10.10.0.7 <nil> 10.10.1.5 <nil> ICMP 60 <nil>",
             repeats=True,
@@ -163,7 +184,7 @@ def test_kubernetes_policies_are_named_where_they_allow_each_with_its_line() -> 
     same = rule("In", ANY)
     facts = world(logged(policy("one", "g", same)), logged(policy("two", "g", same)))
     assert said(facts, "IngressRule", ALLOW, UDP, deny=0) == [
-        Line(
+        AuditRecord(
             f"IngressRule K8sNetworkPolicy:a/{name} <nil> Ingress Allow 190 a/web"
             " 10.10.1.5 53646 10.10.0.7 80 UDP 60 <nil>",
             repeats=False,
@@ -175,7 +196,7 @@ def test_kubernetes_policies_are_named_where_they_allow_each_with_its_line() -> 
 def test_isolation_is_nobodys_and_a_rule_that_is_gone_has_no_line() -> None:
     facts = world()
     assert said(facts, "IngressDefaultRule", DROP, deny=0) == [
-        Line(
+        AuditRecord(
             "IngressDefaultRule K8sNetworkPolicy <nil> Ingress Drop <nil> a/web 10.10.1.5 53646 10.10.0.7 80 TCP 60 <nil>",
             repeats=True,
         )

@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from antrea.config.agent_sections import AuditLogging
-from antrea.outside.audit_log import AuditLog
-from antrea.outside.rotated_file import RotatedFile
+from antrea.outside.log.audit_log import AuditLog
+from antrea.outside.log.rotated_file import RotatedFile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -99,6 +99,7 @@ def test_the_newest_files_stay_and_old_ones_go(tmp_path: Path) -> None:
         (tmp_path / f"np-{when}.000.log{'.gz' if days == 2 else ''}").write_bytes(b"old")
     stranger = tmp_path / "np-notes.log"
     stranger.write_text("of somebody else")
+    (tmp_path / "np-9999-99-99T99-99-99.000.log").write_text("of nobody's calendar")
 
     def left(limits: AuditLogging) -> int:
         RotatedFile(path, limits).tidy()
@@ -109,5 +110,5 @@ def test_the_newest_files_stay_and_old_ones_go(tmp_path: Path) -> None:
     assert left(AuditLogging(max_backups=0, max_age=28, compress=False)) == 3
     assert left(AuditLogging(max_backups=2, max_age=0, compress=False)) == 2
     assert left(AuditLogging(max_backups=2, max_age=0, compress=True)) == 2
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".gz", ".gz", ".log"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".gz", ".gz", ".log", ".log"]
     assert stranger.read_text() == "of somebody else"

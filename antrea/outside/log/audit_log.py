@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.outside import klog
-from antrea.outside.metrics import Metric, Sample
-from antrea.outside.rotated_file import RotatedFile
+from antrea.outside.log import klog
+from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.log.rotated_file import RotatedFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ class _Repeated(msgspec.Struct):
 
 
 class AuditLog:
-    """Writes to `path`. A full or missing disk loses lines, counts them and stops nobody."""
+    """Writes to `path`. On a full or missing disk lines are lost and counted, and callers go on."""
 
     def __init__(self, path: Path, limits: AuditLogging) -> None:
         self._file = RotatedFile(path, limits)
@@ -69,7 +69,7 @@ class AuditLog:
                 try:
                     await asyncio.to_thread(self._file.tidy)
                 except OSError as no:
-                    log.v(2).info("Old files of the audit log cannot be tidied", err=str(no))
+                    log.v(2).info("Failed to remove old audit log files", err=str(no))
         finally:
             for text in list(self._repeated):
                 self._flush(text)
@@ -94,7 +94,7 @@ class AuditLog:
             self._lost += 1
             self._file.close()
             if self._works:
-                log.error("The audit log of NetworkPolicies cannot be written", error=no)
+                log.error("Failed to write the audit log of NetworkPolicies", error=no)
             self._works = False
             return
         self._works = True

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from antrea.apis.shown import one_word
 from antrea.facts.ovs import PodInterface
-from antrea.features.feature import Realised
-from antrea.features.network_policy.conjunction import Numbered
-from antrea.features.network_policy.place import IN, OUT
-from antrea.features.network_policy.rule import Stated
-from antrea.features.network_policy.sent import SentPolicy
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.audit_pass import NOBODY, AuditedIsolation
+from antrea.features.network_policy.agent.deciding_rule import stated_rules
+from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.openflow.fields import (
     AP_CONJ_ID,
     AP_DENY,
     AP_DISPOSITION,
+    AUDIT_PASS,
     DISPOSITION_DROP_REG_MARK,
     DISPOSITION_REJ_REG_MARK,
     PACKET_IN_TABLE,
@@ -28,18 +29,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
-    from antrea.features.network_policy.place import Side
+    from antrea.features.network_policy.agent.deciding_rule import RuleOfPolicy
+    from antrea.features.network_policy.agent.priority import DirectionTables
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
 
 NOTHING = "<nil>"
-KUBERNETES, CLUSTER = "K8sNetworkPolicy", "AntreaClusterNetworkPolicy"
+LONGEST = 253
+"""Characters of a rule's name that are logged."""
+KUBERNETES = "K8sNetworkPolicy"
 VERDICTS = ("Allow", "Drop", "Reject", "Pass")
+AUDITED = ("AuditAllow", "AuditDrop", "AuditReject", "AuditPass")
+"""The same of a copy, which audited policies judge: nothing has become of the packet itself."""
 DENIED = (DISPOSITION_DROP_REG_MARK.value, DISPOSITION_REJ_REG_MARK.value)
 PROTOCOLS = {ICMP: "ICMP", IGMP: "IGMP", TCP: "TCP", UDP: "UDP", ICMPV6: "IPv6-ICMP", SCTP: "SCTP"}
 
 
-class Line(NamedTuple):
+class AuditRecord(NamedTuple):
     """What is logged, without the time."""
 
     text: str
@@ -47,7 +53,7 @@ class Line(NamedTuple):
     """Whether equal ones that follow soon are counted, not written: those of packets that go no further."""
 
 
-class Who(NamedTuple):
+class DecidingRule(NamedTuple):
     """A policy and its rule, as far as there are such."""
 
     policy: str
@@ -56,9 +62,9 @@ class Who(NamedTuple):
     label: str = NOTHING
 
 
-def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[Line]:
+def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
     """None for a rule that is gone meanwhile."""
-    realised = facts.get(Realised)
+    realised = facts.get(RealisedPipeline)
     number, verdict = found.value(PACKET_IN_TABLE), found.value(AP_DISPOSITION)
     if realised is None or number >= len(realised.pipeline.tables):
         return
@@ -68,43 +74,45 @@ def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[Line]:
         return
     local = read.source if here is OUT else read.destination
     pods = facts.by(PodInterface, "ip", local)
-    packet = (pods[0].pod if pods else NOTHING, *_ends(read), PROTOCOLS.get(read.protocol, "UnknownProtocol"))
+    word = (AUDITED if found.value(AUDIT_PASS) else VERDICTS)[verdict]
+    packet = (pods[0].pod if pods else NOTHING, *packet_words(read))
     for who in _who(facts, found, here, verdict):
         words = (
-            *(table, who.policy, who.rule, "Egress" if here is OUT else "Ingress", VERDICTS[verdict]),
+            *(table, who.policy, who.rule, "Egress" if here is OUT else "Ingress", word),
             *(who.priority, *packet, str(read.length), who.label),
         )
-        yield Line(" ".join(words), repeats=verdict != 0)
+        yield AuditRecord(" ".join(words), repeats=verdict != 0)
 
 
-def _tables(here: Side) -> tuple[str, ...]:
+def _tables(here: DirectionTables) -> tuple[str, ...]:
     return here.antrea.name, here.rule.name, here.default.name
 
 
-def _ends(read: Packet) -> tuple[str, str, str, str]:
+def packet_words(read: Packet) -> tuple[str, str, str, str, str]:
+    """Both ends and the protocol."""
     ports = read.ports if read.protocol in {TCP, UDP} else None
     source, destination = map(str, ports) if ports else (NOTHING, NOTHING)
-    return read.source, source, read.destination, destination
+    protocol = PROTOCOLS.get(read.protocol, "UnknownProtocol")
+    return read.source, source, read.destination, destination, protocol
 
 
-def _who(facts: Facts, found: PacketIn, here: Side, verdict: int) -> Iterator[Who]:
+def _who(facts: Facts, found: PacketIn, here: DirectionTables, verdict: int) -> Iterator[DecidingRule]:
     """The policies that state the rule; what isolates Pods is no policy's own."""
-    if verdict in DENIED and not found.value(AP_DENY):
-        yield Who(KUBERNETES)
+    if verdict in DENIED and (not found.value(AP_DENY) or _isolates(facts, found)):
+        yield DecidingRule(KUBERNETES)
         return
     number = found.value(AP_CONJ_ID if verdict in DENIED else here.register)
-    numbered = facts.get(Numbered, str(number))
-    if numbered is None:
-        return
-    for stated in facts.by(Stated, "rule", numbered.rule):
-        policy = facts.get(SentPolicy, stated.policy)
-        if policy is not None:
-            yield _stated(policy, stated, numbered.priority)
+    for stated in stated_rules(facts, number):
+        yield _stated(stated)
 
 
-def _stated(policy: SentPolicy, stated: Stated, priority: int) -> Who:
-    rule, source = policy.found.rules[stated.number], policy.found.source_ref
-    if source is None:
-        return Who(NOTHING, rule.name or NOTHING, str(priority), rule.log_label or NOTHING)
-    name = source.name if source.type == CLUSTER else f"{source.namespace}/{source.name}"
-    return Who(f"{source.type}:{name}", rule.name or NOTHING, str(priority), rule.log_label or NOTHING)
+def _isolates(facts: Facts, found: PacketIn) -> bool:
+    """Whether isolation has denied a copy."""
+    own = found.value(AP_CONJ_ID)
+    return own == NOBODY or facts.get(AuditedIsolation, str(own)) is not None
+
+
+def _stated(stated: RuleOfPolicy) -> DecidingRule:
+    rule = stated.rule
+    name, label = one_word(rule.name[:LONGEST]) or NOTHING, one_word(rule.log_label) or NOTHING
+    return DecidingRule(stated.policy or NOTHING, name, str(stated.priority), label)

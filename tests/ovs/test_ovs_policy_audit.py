@@ -1,0 +1,224 @@
+"""Audited policies on a real switch: packets are treated as if they were absent, and judged as if they were enforced.
+
+Random clusters, of which a part is audited, are traced as they are and with all of it enforced, and compared with the
+explanation, which knows what is audited by itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCE, ENFORCEMENT
+from antrea.explain.service import balanced, translated
+from antrea.explain.verdict import judged
+from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.network_policy.agent.verdict import AUDITED_METRIC, PASSED_METRIC
+from antrea.openflow.audit_trace import audited_part
+from benchmarks.policy_cluster import Question, cluster, question
+from benchmarks.policy_services import served, service_question
+from benchmarks.policy_switch import LOCAL, Agent, Switch, choice, entry, expected, packet_of, ports, world_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ovs_bridge import OvsBridge
+
+    from antrea.explain.packet import Packet
+    from antrea.explain.world import Proxy, World
+    from benchmarks.policy_cluster import Cluster, Object
+
+PACKETS = 30
+KINDS = ("kube_policies", "cluster_policies", "policies")
+STEP = re.compile(r"^ *(\d+)\. .*\bpriority (\d+),", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def switch(ovs: OvsBridge) -> Iterator[Switch]:
+    ovs.add_ports(ports())
+    found = Switch(ovs.process.directory)
+    yield found
+    found.close()
+
+
+def rules(policy: Object) -> list[Object]:
+    spec = policy["spec"]
+    return [*(spec.get("ingress") or ()), *(spec.get("egress") or ())]
+
+
+def mark(rnd: random.Random, objects: Cluster, *, services: bool) -> None:
+    """Audit a part of the policies: by a Namespace, whole, or single rules; all `services` says whether rules on these can be."""
+    for space in objects["namespaces"]:
+        if rnd.random() < 0.3:
+            space["metadata"].setdefault("annotations", {})[ENFORCEMENT] = AUDIT
+    for kind in KINDS:
+        for policy in objects[kind]:
+            notes = policy["metadata"].setdefault("annotations", {})
+            by_service = kind != "kube_policies" and any(one.get("toServices") for one in rules(policy))
+            if by_service and not services:
+                notes[ENFORCEMENT] = ENFORCE
+            elif rnd.random() < 0.5:
+                notes[ENFORCEMENT] = rnd.choice((AUDIT, AUDIT, ENFORCE))
+            elif kind != "kube_policies":
+                for number, rule in enumerate(rules(policy)):
+                    rule["name"] = f"r{number}"
+                notes[AUDITED_RULES] = ",".join(one["name"] for one in rules(policy) if rnd.random() < 0.5)
+
+
+def enforced(objects: Cluster) -> Cluster:
+    """The same, of which nothing is audited."""
+    found = copy.deepcopy(objects)
+    for one in (one for kind in (*KINDS, "namespaces") for one in found[kind]):
+        one["metadata"].pop("annotations", None)
+    return found
+
+
+class Enforced(NamedTuple):
+    """One cluster as objects and as its agent has them."""
+
+    world: World
+    agent: Agent
+
+    @classmethod
+    def of(cls, objects: Cluster, proxy: Proxy | None) -> Enforced:
+        world = world_of(objects, proxy)
+        return cls(world, Agent(world))
+
+    def traces(self, switch: Switch, entries: list[str]) -> list[str]:
+        switch.install(self.agent.entries, self.agent.served.pipeline)
+        return [switch.trace(one) for one in entries]
+
+
+def denials(agent: Agent, trace: str) -> dict[str, bool]:
+    """Of each direction in which a copy was judged, whether it was denied."""
+    tables = agent.served.pipeline.ids
+    copies = audited_part(trace).split(f"resubmit(,{tables[OUT.antrea.name]})")
+    found = {}
+    for here, direction in ((OUT, "Egress"), (IN, "Ingress")):
+        if f"resubmit(,{tables[here.antrea.name]})" not in audited_part(trace):
+            continue
+        steps = STEP.findall("\n".join(copies))
+        priorities = [int(priority) for table, priority in steps if int(table) == tables[here.metric.name]]
+        found[direction] = any(one in (AUDITED_METRIC, PASSED_METRIC) for one in priorities)
+    return found
+
+
+def has_no_effects(trace: str) -> bool:
+    """Whether copies only go to the agent's log: no connection is committed, nobody is answered, nothing leaves."""
+    copies = audited_part(trace)
+    told = set(re.findall(r"userdata=([0-9a-f.]+)", copies))
+    return "ct(" not in copies and "output" not in copies and told <= {"01.01"}
+
+
+def wanted_denials(world: World, packet: Packet) -> dict[str, bool]:
+    """Of each direction on this Node that lets the packet pass: whether it would not, with all enforced."""
+    now, then = judged(world, packet), judged(world.all_enforced(), packet)
+    found = {}
+    if packet.source.name in LOCAL and now.egress.reason != "exempt":
+        if now.egress.verdict != "Allow":
+            return {}
+        found["Egress"] = then.egress.verdict != "Allow"
+    if packet.destination.name in LOCAL and now.ingress.reason != "exempt" and now.ingress.verdict == "Allow":
+        found["Ingress"] = then.ingress.verdict != "Allow"
+    return found
+
+
+def at_endpoint(world: World, packet: Packet, trace: str) -> Packet | None:
+    """What policies judge: with AntreaProxy, the packet to the Endpoint that it has chosen; None if there is none."""
+    if (balance := balanced(world, packet)) is None:
+        return packet
+    _, chosen = choice(trace)
+    return None if chosen is None else translated(world, packet, balance.name, chosen)
+
+
+@pytest.fixture(scope="module")
+def seen() -> Counter[tuple[str, bool]]:
+    """Copies that were judged, by direction and by whether they were denied."""
+    return Counter()
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_audited_policies_are_absent_and_their_copies_are_judged_as_by_enforced_ones(
+    switch: Switch, seen: Counter[tuple[str, bool]], seed: int, proxied: bool
+) -> None:
+    rnd = random.Random(seed)
+    objects = cluster(rnd)
+    proxy = served(rnd, objects) if proxied else None
+    mark(rnd, objects, services=proxied)
+    own, all_enforced = Enforced.of(objects, proxy), Enforced.of(enforced(objects), proxy)
+    asked = [service_question(rnd, objects) if proxied else question(rnd) for _ in range(PACKETS)]
+    packets = [packet_of(own.world, one) for one in asked]
+    entries = [entry(packet, one.source_port or 1) for packet, one in zip(packets, asked, strict=True)]
+    audited, after = own.traces(switch, entries), all_enforced.traces(switch, entries)
+    for sent, trace, later in zip(packets, audited, after, strict=True):
+        packet = at_endpoint(own.world, sent, trace)
+        if packet is None:
+            continue
+        assert own.agent.decided(trace) == expected(judged(own.world, packet), packet), packet
+        assert has_no_effects(trace), packet
+        wanted, found = wanted_denials(own.world, packet), denials(own.agent, trace)
+        assert {way: wanted[way] for way in found} == found, packet
+        assert not any(denied for way, denied in wanted.items() if way not in found), packet
+        seen.update(found.items())
+        if found and not any(found.values()) and set(found) == set(wanted):
+            assert own.agent.decided(trace).port == all_enforced.agent.decided(later).port, packet
+
+
+def test_copies_were_denied_and_let_pass_in_both_directions(seen: Counter[tuple[str, bool]]) -> None:
+    assert all(seen[way, denied] >= 5 for way in ("Egress", "Ingress") for denied in (True, False)), seen
+
+
+ALLOW = {"action": "Allow"}
+PASSED: dict[str, tuple[str, Object]] = {
+    "isolation": ("emergency", ALLOW),
+    "a rule that drops": ("application", {"action": "Drop", "enableLogging": True}),
+    "a rule that rejects": ("application", {"action": "Reject"}),
+    "a rule of the baseline": ("baseline", {"action": "Reject"}),
+}
+
+
+@pytest.mark.parametrize("late", PASSED)
+@pytest.mark.parametrize("way", ["ingress", "egress"])
+def test_what_an_audited_rule_passes_on_is_denied_by_enforced_ones_in_copies_alone(
+    switch: Switch, way: str, late: str
+) -> None:
+    objects = cluster(random.Random(1)) | {kind: [] for kind in (*KINDS, "services")}
+    tier, last = PASSED[late]
+
+    def policy(name: str, tier: str, priority: int, rule: Object, notes: dict[str, str]) -> Object:
+        meta = {"name": name, "uid": name, "annotations": notes, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        applied: list[Object] = [{"namespaceSelector": {}}]
+        return {
+            "metadata": meta,
+            "spec": {"tier": tier, "priority": priority, "appliedTo": applied, way: [rule]},
+        }
+
+    audit = {ENFORCEMENT: AUDIT}
+    objects["cluster_policies"] = [
+        policy("first", "emergency", 1, {"action": "Pass"}, audit),
+        policy("allows", "emergency", 2, {"action": "Allow"}, {}),
+    ]
+    if late == "isolation":
+        meta = {"name": "k", "namespace": "a", "uid": "k"}
+        spec = {"podSelector": {}, "policyTypes": [way.capitalize()]}
+        objects["kube_policies"] = [{"metadata": meta, "spec": spec}]
+    else:
+        objects["cluster_policies"].append(policy("late", tier, 5, last, {}))
+    own = Enforced.of(objects, None)
+    packet = packet_of(own.world, Question("a/p11", "a/p12", 4, "TCP", 80, 1024, None))
+    (trace,) = own.traces(switch, [entry(packet, 1)])
+    wanted = wanted_denials(own.world, packet)
+    assert own.agent.decided(trace).port == LOCAL["a/p12"].ofport
+    assert wanted == {"Ingress": False, "Egress": False} | {way.capitalize(): late in DENIED_LATE}
+    assert denials(own.agent, trace) == {way.capitalize(): late in DENIED_LATE}
+    assert has_no_effects(trace)
+
+
+DENIED_LATE = ("isolation", "a rule of the baseline")
+"""What is asked after Pass."""
