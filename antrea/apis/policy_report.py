@@ -1,4 +1,4 @@
-"""What an agent tells antrea-controller of a policy that its Node has realised, or cannot."""
+"""The report of an agent to antrea-controller on a policy that its Node has realised, or cannot."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import ClassVar
 
 import msgspec
 
+from antrea.rank import Rank
+
 
 class PolicyReport(msgspec.Struct, frozen=True):
-    """An entry: it is told after the flows of its pass stand, and withdrawing it tells nothing."""
+    """An entry: it is sent after the flows of its pass stand, and withdrawing it sends nothing."""
 
     policy: str
     """Name of the internal policy, the UID of the user's."""
@@ -16,8 +18,10 @@ class PolicyReport(msgspec.Struct, frozen=True):
     generation: int
     failure: str = ""
     """Why a part of it cannot be enforced; empty if all is."""
+    kept: str = ""
+    """What it would have cut, and the Node keeps; sent only where all of it is enforced."""
 
-    rank: ClassVar[int] = 1000
+    rank: ClassVar[int] = Rank.REPORT
     category: ClassVar[int] = 0
     forgets: ClassVar[bool] = True
 

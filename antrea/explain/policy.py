@@ -62,6 +62,8 @@ def kube_policies(world: World, packet: Packet, own: Member, direction: str) -> 
         meta, spec = policy.metadata, policy.spec
         if meta.namespace != own.namespace or not fits(spec.pod_selector, own.labels):
             continue
+        if world.is_absent(meta.annotations, meta.namespace):
+            continue
         rules: tuple[KubeRule, ...] = spec.ingress if direction == INGRESS else spec.egress
         if not rules and direction not in spec.policy_types:
             continue
@@ -120,6 +122,8 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
         for number, rule in enumerate(rules):
             if own not in world.targets(home, applied[number]):
                 continue
+            if world.is_absent(policy.metadata.annotations, home, rule.name):
+                continue
             ref = native_ref(world, policy, direction, number)
             if strange:
                 why = f"Group {strange} selects Pods of other Namespaces, so that the policy holds nowhere"
@@ -133,6 +137,34 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
             )
             found = weigh(ref, packet, own, native_traffic(rule), ways_there)
             yield found._replace(unbuilt=tuple(unbuilt(rule)), services=services)
+
+
+def unheld_rules(world: World, end: End, direction: str) -> Iterator[Silent]:
+    """Rules for an end that is no Pod: policies for Services and ExternalEntities are stored, and not enforced there."""
+    policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
+    for policy in policies:
+        home, spec = policy.metadata.namespace, policy.spec
+        for number, rule in enumerate(spec.ingress if direction == INGRESS else spec.egress):
+            whats = (_no_pod(world, home, one, end) for one in rule.applied_to or spec.applied_to)
+            if what := next(filter(None, whats), ""):
+                why = "is not built yet: the rule does not hold there"
+                if what.startswith("Node "):
+                    why = "has no effect: the feature gate NodeNetworkPolicy is off"
+                why = f"appliedTo {what} {why}"
+                yield Silent(native_ref(world, policy, direction, number), why)
+
+
+def _no_pod(world: World, home: str, applied: crd.AppliedTo, end: End) -> str:
+    """What the end is by this entry; empty if nothing."""
+    if (service := applied.service) is not None:
+        name = f"{service.namespace}/{service.name}"
+        return f"Service {name}" if name == end.service else ""
+    for member in world.targets(home, (applied,)):
+        if member.kind == "node" and member.name == end.host:
+            return f"Node {member.name}"
+        if member.kind == "entity" and end.ip in member.ips:
+            return f"ExternalEntity {member.namespace}/{member.name}"
+    return ""
 
 
 def native_ref(world: World, policy: Native, direction: str, number: int) -> RuleRef:

@@ -7,35 +7,41 @@ import contextlib
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from switch_node import SwitchNode
 
-from antrea.agent.cutting import Cutting
-from antrea.agent.features import active, pipeline_of
-from antrea.agent.switch_packets import SwitchPackets
+from antrea.agent.feature_set import active, pipeline_of
+from antrea.agent.network_policy.connection_flush import ConnectionFlusher
+from antrea.agent.network_policy.packet_in import PolicyPackets
+from antrea.agent.proxy.packet_in import ServicePackets
+from antrea.agent.switch.packet_in import SwitchPackets
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine
 from antrea.facts.node import LocalAddress, ThisNode, Transport
-from antrea.features.feature import Realised
-from antrea.features.network_policy.cut import Look
-from antrea.features.network_policy.service import Keep
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.network_policy.agent.connection_flush import InspectConnections
+from antrea.features.network_policy.agent.service import SaveState
+from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.outside.addresses import AddressFeed
-from antrea.outside.netlink import NetlinkSink
-from antrea.outside.nft import KINDS as NFT_KINDS
-from antrea.outside.nft import NftSink
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
-from antrea.outside.ovs_conntrack import Conntrack
-from antrea.outside.ovs_control import Tracer
-from antrea.outside.rtnetlink import KINDS
+from antrea.outside.log.audit_log import AuditLog
+from antrea.outside.netlink.address_feed import AddressFeed
+from antrea.outside.netlink.entry import KINDS
+from antrea.outside.netlink.sink import NetlinkSink
+from antrea.outside.nftables.sink import KINDS as NFT_KINDS
+from antrea.outside.nftables.sink import NftSink
+from antrea.outside.vswitch.appctl import Tracer
+from antrea.outside.vswitch.conntrack import Conntrack
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from antrea.engine import Act, Sink
 
@@ -78,6 +84,10 @@ with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) 
 """Says `answered`, or the name of what the kernel tells."""
 
 
+NO_SINKS: Mapping[type, Sink] = MappingProxyType({})
+NO_ACTS: Mapping[type[Act], Doing] = MappingProxyType({})
+
+
 async def _forget(_: object) -> None:
     """No start comes after this one."""
 
@@ -104,18 +114,34 @@ class PolicyNode(SwitchNode):
         """What a Pod, or `outside`, hears of an address by this kind of socket."""
         words = ["ip", "netns", "exec", self.pods[client], sys.executable, "-c", CLIENT]
         asked = [*words, ip, kind, str(port), str(seconds)]
+        self.switch.revalidate()
         return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
     @contextlib.asynccontextmanager
-    async def agent(self) -> AsyncIterator[Engine]:
-        features = active(())
-        pipeline = pipeline_of(features, CONFIG, NODE)
+    async def agent(
+        self,
+        config: AgentConfig = CONFIG,
+        *gates: str,
+        sinks: Mapping[type, Sink] = NO_SINKS,
+        more: Mapping[type[Act], Doing] = NO_ACTS,
+    ) -> AsyncIterator[Engine]:
+        """`gates` are those that are on; `sinks` and `more` acts come beside those of policies."""
+        features = active(gates)
+        pipeline = pipeline_of(features, config, NODE)
         switch = Path(self.switch.directory, "br-int.mgmt")
-        ofctl, packets = Ofctl(switch), SwitchPackets(switch, CONFIG, self.facts, self.log)
-        sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
-        sinks |= {Meter: MeterSink(ofctl)} | dict.fromkeys(KINDS, NetlinkSink())
-        sinks |= dict.fromkeys(NFT_KINDS, NftSink())
-        cutting = Cutting(
+        ofctl, packets = Ofctl(switch), SwitchPackets(switch, config)
+        audit = AuditLog(self.log, config.audit_logging)
+        policies, services = (
+            PolicyPackets(self.facts, packets.send, audit),
+            ServicePackets(self.facts, packets.send),
+        )
+        self.policies = policies
+        packets.deliver({PacketIn.NETWORK_POLICY: policies.handle, PacketIn.SVC_REJECT: services.handle})
+        own: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
+        own |= {Meter: MeterSink(ofctl)} | dict.fromkeys(KINDS, NetlinkSink())
+        own |= dict.fromkeys(NFT_KINDS, NftSink())
+        own |= sinks
+        cutting = ConnectionFlusher(
             self.facts,
             "antrea-gw0",
             Conntrack(directory := self.switch.directory),
@@ -123,12 +149,16 @@ class PolicyNode(SwitchNode):
             directory / "severed",
         )
         units = [unit for feature in features for unit in feature.units]
-        acts: dict[type[Act], Doing] = {Look: lambda look: cutting.look(engine, look), Keep: _forget}
-        engine: Engine = Engine(self.facts, units, sinks, acts)
-        for row in (CONFIG, NODE, Realised(pipeline)):
+        acts: dict[type[Act], Doing] = {
+            InspectConnections: lambda look: cutting.look(engine, look),
+            SaveState: _forget,
+            **more,
+        }
+        engine: Engine = Engine(self.facts, units, own, acts)
+        for row in (config, NODE, RealisedPipeline(pipeline), EnabledGates("agent", frozenset(gates))):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
-            runs = (engine.run(), packets.run(), AddressFeed().run(self.facts))
+            runs = (engine.run(), packets.run(), audit.run(), AddressFeed().run(self.facts))
             work = [tasks.create_task(one) for one in runs]
             await self.until(lambda: self.facts.feeds.has(LocalAddress))
             await engine.quiet()

@@ -15,7 +15,7 @@ import pytest
 from policy_node import WEB, PolicyNode
 
 from antrea.apis import controlplane as cp
-from antrea.features.network_policy.sent import SentAddressMember, SentAppliedMember
+from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember
 from tests.unit.features.policy_world import ANY, block, member, native, peer, policy, port, rule
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from policy_node import SERVER, PolicyNode
 
 from antrea.apis import controlplane as cp
 from antrea.facts.service import Service
-from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
+from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from tests.unit.features.policy_world import native, rule
 
 if TYPE_CHECKING:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import traffic
+import workstation
 import yaml
 from agent_node import antctl, fresh_agent, pod_namespace, ready, restart_agent
 from quiet_pod import quiet_pods
 
+from antrea.errors import Unavailable
 from antrea.lab import node
 from antrea.lab.process import wait_for
 
@@ -32,7 +36,7 @@ except ConnectionRefusedError:
     print("refused")
 except TimeoutError:
     print("timeout")
-except OSError as why:  # a Service's new port is unreachable until kube-proxy has it
+except OSError as why:  # a Service's new port is unreachable until somebody serves it
     print(why.strerror)
 """
 
@@ -224,6 +228,32 @@ def _phase(lab: Lab, name: str) -> tuple[str, int, int]:
     return found.get("phase", ""), found.get("currentNodesRealized", 0), found.get("desiredNodesRealized", 0)
 
 
+def test_a_policy_for_nodes_whose_gate_is_off_is_realised_by_none_and_says_so(pods: Cluster) -> None:
+    kubectl = pods.lab.api.kubectl
+    node_policy = yaml.safe_load(native("nodes", "application", "Drop", "far"))
+    node_policy["spec"]["appliedTo"] = [{"nodeSelector": {}}]
+    off = "the feature gate NodeNetworkPolicy is off in antrea-agent.conf of this Node"
+    why = f'Failed Nodes count 2: "node-1":"{off}", "node-2":"{off}"'
+    try:
+        pods.lab.api.apply(yaml.safe_dump(node_policy))
+        wait_for("its status", lambda: _phase(pods.lab, "nodes") == ("Failed", 0, 2), seconds=60)
+        assert kubectl("get", "acnp", "nodes", "--no-headers").split()[:5] == [
+            *("nodes", "application", "5", "2", "0")
+        ]
+        (condition,) = json.loads(
+            kubectl(
+                *("get", "acnp", "nodes", "-o"),
+                'jsonpath=[{.status.conditions[?(@.type=="RealizationFailure")]}]',
+            )
+        )
+        assert (condition["status"], condition["message"]) == ("True", why)
+        done = workstation.run(pods.lab, "doctor", "-o", "json", code=1)
+        found = [row["finding"] for row in json.loads(done.stdout) if row["check"] == "policies"]
+        assert found == [f"ClusterNetworkPolicy nodes is not enforced as it is written: {why}"]
+    finally:
+        kubectl("delete", "acnp", "nodes", "--ignore-not-found")
+
+
 def test_a_rejected_client_of_another_node_is_refused_and_the_log_says_by_whom(pods: Cluster) -> None:
     lab = pods.lab
     line = (
@@ -243,6 +273,53 @@ def test_a_rejected_client_of_another_node_is_refused_and_the_log_says_by_whom(p
             node.execute(lab.record, "node-1", "timeout", "50", "sh", "-c", search)
     finally:
         lab.api.kubectl("delete", "acnp", "no", "--ignore-not-found")
+
+
+def test_an_audited_policy_drops_nothing_and_says_what_it_would_until_it_is_enforced(pods: Cluster) -> None:
+    lab, kubectl, far = pods.lab, pods.lab.api.kubectl, ("far", "web", 80)
+    words = f"[0-9<nil>]* default/web {pods.addresses['far']} [0-9]* {pods.addresses['web']} 80 TCP"
+    wanted = (
+        f"AntreaPolicyIngressRule AntreaClusterNetworkPolicy:no no-entry Ingress AuditDrop {words}",
+        f"IngressDefaultRule K8sNetworkPolicy <nil> Ingress AuditDrop {words}",
+    )
+    notes = {"annotations": {"antrea.io/enforcement": "audit"}}
+    closed = yaml.safe_load(policy("p", "web", ingress=[{"from": [pod("near")]}]))
+    drop = yaml.safe_load(native("no", "application", "Drop", "far", name="no-entry"))
+    columns = ("get", "acnp", "no", "--no-headers", "-o", "wide")
+    try:
+        # the isolation first: the rule of Antrea's own decides before it
+        for found, line in ((closed, wanted[1]), (drop, wanted[0])):
+            lab.api.apply(yaml.safe_dump(found | {"metadata": found["metadata"] | notes}))
+            log = f"until grep -q '{line}' /var/log/antrea/networkpolicy/np.log; do sleep 0.1; done"
+            with _probing(pods, far) as verdicts:
+                node.execute(lab.record, "node-1", "timeout", "50", "sh", "-c", log)
+            assert set(verdicts) == {OPEN}
+        wait_for("its column", lambda: kubectl(*columns).split()[-1] == "True", seconds=60)
+        kubectl("annotate", "acnp", "no", "antrea.io/enforcement-")
+        pods.becomes({far: CLOSED, ("near", "web", 80): OPEN, ("far", "web", 81): OPEN})
+    finally:
+        kubectl("delete", "acnp", "no", "--ignore-not-found")
+        kubectl("delete", "networkpolicy", "p", "--ignore-not-found")
+    pods.becomes({far: OPEN})
+
+
+@contextlib.contextmanager
+def _probing(pods: Cluster, each: tuple[str, str, int]) -> Iterator[list[str]]:
+    """What becomes of one connection after the other meanwhile."""
+    verdicts: list[str] = []
+    ended = threading.Event()
+
+    def probe() -> None:
+        while not verdicts or not ended.is_set():
+            verdicts.append(pods.verdict(*each))
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        yield verdicts
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_what_policies_let_pass_and_drop_is_counted_over_a_restart_of_the_agent(pods: Cluster) -> None:
@@ -266,6 +343,15 @@ def test_what_policies_let_pass_and_drop_is_counted_over_a_restart_of_the_agent(
         wait_for("the counts", lambda: [row(shown[0], "p"), row(shown[1], "no")] == wanted, seconds=60)
         (rule,) = json.loads(kubectl("get", shown[1], "no", "-o", "json"))["ruleTrafficStats"]
         assert rule == {"name": "no-entry", "trafficStats": {"packets": 2, "bytes": 148, "sessions": 2}}
+        # the next controller has nothing in its memory, and is told
+        kubectl("-n", "kube-system", "delete", "pod", "-l", "component=antrea-controller", "--grace-period=1")
+
+        def again() -> bool:
+            with contextlib.suppress(Unavailable):
+                return [row(shown[0], "p"), row(shown[1], "no")] == wanted
+            return False
+
+        wait_for("the counts of before", again, seconds=120)
     finally:
         kubectl("delete", "acnp", "no", "--ignore-not-found")
         kubectl("delete", "networkpolicy", "p", "--ignore-not-found")
@@ -324,7 +410,7 @@ def test_a_rule_on_a_service_is_not_for_another_one_with_the_same_pods_behind_it
             cluster.becomes({one: CLOSED, far_one: CLOSED, two: CONNECTED, web: CONNECTED})
             line = (
                 "AntreaPolicyEgressRule AntreaClusterNetworkPolicy:services rule-0 Egress Drop [0-9]* default/near"
-                f" {pods.addresses['near']} [0-9]* {ips['one']} 80 TCP 60"
+                f" {pods.addresses['near']} [0-9]* {pods.addresses['web']} 9001 TCP 60"
             )
             search = f"until grep -q '{line}' /var/log/antrea/networkpolicy/np.log; do sleep 0.1; done"
             node.execute(pods.lab.record, "node-1", "timeout", "50", "sh", "-c", search)

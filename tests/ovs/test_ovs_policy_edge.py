@@ -9,9 +9,9 @@ from policy_oracle import FAR, LOCAL, Packet, Pod, entry, ports, sent_to
 
 from antrea.engine import Engine, Facts
 from antrea.facts.ovs import PodInterface
-from antrea.features.feature import Realised
-from antrea.features.network_policy.agent import FEATURE as POLICY
-from antrea.features.network_policy.sent import SentAddressMember
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.received import SentAddressMember
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
 from tests.unit.features.policy_world import (
     addresses,
@@ -43,7 +43,7 @@ class Node:
         self.facts = Facts()
         for pool, low, high in POLICY.ranks:
             self.facts.ids.between(pool, low, high)
-        self.put(CONFIG, NODE, PEER, GATEWAY, TUNNEL, Realised(PIPELINE))
+        self.put(CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE))
         self.engine = Engine(self.facts, [unit for feature in FEATURES for unit in feature.units])
 
     def put(self, *rows: Fact) -> None:

@@ -28,17 +28,17 @@ from policy_oracle import (
 
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
-from antrea.features.feature import Realised
-from antrea.features.network_policy.agent import FEATURE as POLICY
-from antrea.features.network_policy.sent import KINDS
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.received import KINDS
 from antrea.openflow.cookie import Category
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.outside.journal import FileJournal
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.disk.id_journal import FileJournal
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL, Switch
 from tests.unit.features.policy_world import (
     addresses,
@@ -154,7 +154,7 @@ class Agent:
         for pool, low, high in POLICY.ranks:
             self.facts.ids.between(pool, low, high)
         self.sink = sink
-        node: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, Realised(PIPELINE))
+        node: tuple[Fact, ...] = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE))
         pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
         for row in (*node, *pods, *rows.values()):
             self.facts.put(row)

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 
 from policy_oracle import LOCAL, Packet, entry, ports, sent_to
 
-from antrea.agent.id_floor import keep_clear
+from antrea.agent.switch.id_recovery import reserve_used_ids
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
 from antrea.facts.node import ThisNode
-from antrea.features.feature import Realised
-from antrea.features.network_policy.agent import FEATURE as POLICY
-from antrea.features.network_policy.sent import SentPolicy
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
+from antrea.host.route import RoutingRule
 from antrea.openflow.action import CONJUNCTIONS
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import ANY, applied, interface, policy, port, rule
 
@@ -42,7 +43,7 @@ async def test_a_pod_has_more_rules_than_fit_one_flow(ovs: OvsBridge) -> None:
     ovs.add_ports(ports())
     facts = Facts()
     pods = [interface(pod.name, pod.number, *pod.ips) for pod in (SENDER, POD)]
-    for row in (CONFIG, V4, GATEWAY, Realised(PIPELINE), *pods, *applied("all", POD.told)):
+    for row in (CONFIG, V4, GATEWAY, RealisedPipeline(PIPELINE), *pods, *applied("all", POD.told)):
         facts.put(row)
     last = CONJUNCTIONS + 20
     for number in range(1, last + 1):
@@ -61,7 +62,7 @@ async def test_a_pod_has_more_rules_than_fit_one_flow(ovs: OvsBridge) -> None:
     running = asyncio.create_task(engine.run())
     try:
         await asyncio.wait_for(engine.quiet(), 120)
-        assert not engine.lacking()
+        assert not engine.unrealized()
         assert reached(1, CONJUNCTIONS - 2, CONJUNCTIONS - 1, last, last + 1) == [True] * 4 + [False]
         for number in (1, CONJUNCTIONS - 2, last):
             facts.drop(SentPolicy, f"policy-{number}")
@@ -80,11 +81,19 @@ async def test_without_a_journal_numbers_begin_above_those_that_stand(ovs: OvsBr
             "table=9,conj_id=7,ip actions=drop",
             "table=9,ip actions=conjunction(12,1/2),conjunction(3,1/2)",
             "table=9,priority=2,reg11=0x80000005 actions=conjunction(3,1/2)",
+            "table=9,priority=4,in_port=4 actions=set_field:0x7/0xff->pkt_mark,resubmit(,10)",
+            "table=9,priority=4,in_port=5 actions=set_field:02:e9:00:00:00:1f->eth_src,resubmit(,10)",
+            "table=9,priority=5,ip,pkt_mark=0x80000000/0x80000000 actions=drop",
             "table=9,priority=3,ip,reg11=0/0x80000000,nw_src=10.0.0.1 actions=load:0x80000005->NXM_NX_REG11[]",
         ]
     )
     facts = Facts()
-    await keep_clear(facts, Ofctl(ovs.process.directory / "br-int.mgmt"))
+    rules = [RoutingRule(family=4, mark=0x21, mask=0xFF, table=104, priority=100)]
+    await reserve_used_ids(facts, Ofctl(ovs.process.directory / "br-int.mgmt"))
+    assert facts.id("egress-mark", "10.0.0.1") == 0x20
+    await reserve_used_ids(facts, Ofctl(ovs.process.directory / "br-int.mgmt"), rules)
+    assert facts.id("egress-mark", "10.0.0.2") == 0x22
+    assert facts.id("egress-table", "10.0.0.0/24") == 5
     assert facts.id("conjunction", "new") == 12  # which flows carry as 13
     assert facts.id("peer-class", "new") == 6
     facts.ids.swept()

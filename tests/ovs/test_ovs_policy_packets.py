@@ -10,15 +10,15 @@ from policy_oracle import LOCAL
 
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
-from antrea.features.feature import Realised
-from antrea.features.network_policy.agent import FEATURE as POLICY
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import ANY, applied, interface, native, rule
 
@@ -45,7 +45,7 @@ async def test_groups_and_meters_are_there_again_before_the_flows_that_name_them
     pod = LOCAL[0]
     rejecting = native("p", "all", rule("In", ANY, action="Reject"))
     rows = (interface(pod.name, pod.number, *pod.ips), *applied("all", pod.told), rejecting)
-    for row in (CONFIG, NODE, GATEWAY, Realised(PIPELINE), *rows):
+    for row in (CONFIG, NODE, GATEWAY, RealisedPipeline(PIPELINE), *rows):
         facts.put(row)
     ofctl = Ofctl(ovs.process.directory / "br-int.mgmt")
     flows, meters = FlowSink(ofctl, PIPELINE, 1), MeterSink(ofctl)

@@ -21,7 +21,7 @@ from policy_oracle import (
     some_rule,
 )
 
-from antrea.features.network_policy.peer_class import MANY
+from antrea.features.network_policy.agent.peer_class import MANY
 from antrea.openflow.flow import Flow
 from benchmarks.policy_switch import PIPELINE
 

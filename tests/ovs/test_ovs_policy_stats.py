@@ -10,9 +10,9 @@ from policy_oracle import LOCAL, OnePolicy, OneRule, Packet, ports, told
 
 from antrea.apis.stats import TrafficStats
 from antrea.engine import Engine, Facts
-from antrea.features.feature import Realised
-from antrea.features.network_policy.agent import FEATURE as POLICY
-from antrea.features.network_policy.statistics import COUNTED
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.statistics import COUNTED
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL
 from tests.unit.features.policy_world import interface
 
@@ -41,7 +41,7 @@ def engine(ovs: OvsBridge) -> Engine:
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
-    node = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, Realised(PIPELINE))
+    node = (CONFIG, NODE, PEER, GATEWAY, TUNNEL, RealisedPipeline(PIPELINE))
     pods = (interface(pod.name, pod.number, *pod.ips) for pod in LOCAL)
     rows = (row for name, one in POLICIES.items() for row in told(name, one))
     for row in (*node, *pods, *rows):

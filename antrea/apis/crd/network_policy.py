@@ -260,7 +260,7 @@ class ClusterNetworkPolicy(CrdStruct, frozen=True):
 
     metadata: Metadata = Metadata()
     spec: ClusterNetworkPolicySpec = ClusterNetworkPolicySpec(priority=0)
-    """Objects without it are accepted, as upstream does; priority 0 says so."""
+    """Objects without it are accepted, as upstream does; they have priority 0."""
     status: PolicyStatus = PolicyStatus()
 
 
@@ -269,5 +269,5 @@ class NetworkPolicy(CrdStruct, frozen=True):
 
     metadata: Metadata = Metadata()
     spec: NetworkPolicySpec = NetworkPolicySpec(priority=0)
-    """Objects without it are accepted, as upstream does; priority 0 says so."""
+    """Objects without it are accepted, as upstream does; they have priority 0."""
     status: PolicyStatus = PolicyStatus()

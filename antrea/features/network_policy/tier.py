@@ -12,7 +12,7 @@ from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.apis.crd.part import Metadata
 from antrea.apis.crd.tier import Tier, TierSpec
 from antrea.facts.fact import Fact
-from antrea.features.admission import Watched
+from antrea.features.framework.admission import Watched
 
 if TYPE_CHECKING:
     from typing import Any

@@ -7,15 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from antrea.agent.agent_view import AgentView, NotFound, Received
-from antrea.agent.policy_view import address_groups, applied_to_groups, fqdn_cache, network_policies
+from antrea.agent.api.view import NotFound
+from antrea.agent.network_policy.policies import (
+    Received,
+    address_groups,
+    applied_to_groups,
+    fqdn_cache,
+    network_policies,
+)
 from antrea.apis.agent_api import FqdnAnswer
 from antrea.apis.controlplane import AddressGroup, AppliedToGroup, NetworkPolicy
-from antrea.config.agent import AgentConfig
-from antrea.config.effect import InEffect
-from antrea.engine import Facts
 from antrea.errors import Invalid
-from antrea.features.accept import accept_agent
 
 RULE = {"direction": "In", "from": {}, "to": {}, "enableLogging": False}
 POLICIES: list[dict[str, Any]] = [
@@ -27,27 +29,18 @@ GROUPS: list[dict[str, Any]] = [
     {"metadata": {"name": "web"}, "groupMembers": [{"pod": {"namespace": "shop", "name": "web-0"}}]},
     {"metadata": {"name": "db"}, "groupMembers": [{"pod": {"namespace": "shop", "name": "db-0"}}, {"node": {"name": "n1"}}]},
 ]  # fmt: skip
-FQDNS = tuple(
+FQDNS = [
     FqdnAnswer(name, "10.1.2.3", "2026-01-02T15:04:05Z") for name in ("a.antrea.io", "antrea.io", "axantrea.io")
-)  # fmt: skip
-
-
-class NoSwitch:
-    def lines(self, command: str, *arguments: str) -> Any:
-        raise AssertionError((command, arguments))
+]  # fmt: skip
 
 
 @pytest.fixture
-def view() -> AgentView:
-    received = Received(
+def found() -> Received:
+    return Received(
         msgspec.convert(POLICIES, tuple[NetworkPolicy, ...]),
         msgspec.convert(GROUPS[:1], tuple[AddressGroup, ...]),
         msgspec.convert(GROUPS, tuple[AppliedToGroup, ...]),
-        FQDNS,
     )
-    config = AgentConfig(api_port=0)
-    effect = InEffect("", config, accept_agent(config))
-    return AgentView(lambda: effect, Facts(), NoSwitch(), {}, received=lambda: received)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +59,9 @@ def view() -> AgentView:
     ],
 )
 def test_policy_view_shows_the_policies_that_are_asked_for(
-    view: AgentView, query: dict[str, str], names: list[str]
+    found: Received, query: dict[str, str], names: list[str]
 ) -> None:
-    assert [policy.metadata.name for policy in network_policies(view, query)["items"]] == names
+    assert [policy.metadata.name for policy in network_policies(found, query)["items"]] == names
 
 
 @pytest.mark.parametrize(
@@ -81,20 +74,19 @@ def test_policy_view_shows_the_policies_that_are_asked_for(
     ],
 )  # fmt: skip
 def test_policy_view_refuses_options_in_upstreams_words(
-    view: AgentView, query: dict[str, str], field: str, why: str
+    found: Received, query: dict[str, str], field: str, why: str
 ) -> None:
     with pytest.raises(Invalid) as no:
-        network_policies(view, query)
+        network_policies(found, query)
     assert (no.value.path, no.value.why) == (field, why)
 
 
-def test_policy_view_shows_groups_all_or_one(view: AgentView) -> None:
-    received = view.received()
-    assert applied_to_groups(view, {}) == {"items": received.applied_to_groups}
-    assert applied_to_groups(view, {"name": "db"}) == received.applied_to_groups[1]
-    assert address_groups(view, {"name": "web"}) == received.address_groups[0]
+def test_policy_view_shows_groups_all_or_one(found: Received) -> None:
+    assert applied_to_groups(found, {}) == {"items": found.applied_to_groups}
+    assert applied_to_groups(found, {"name": "db"}) == found.applied_to_groups[1]
+    assert address_groups(found, {"name": "web"}) == found.address_groups[0]
     with pytest.raises(NotFound, match="AddressGroup db was not sent to this agent"):
-        address_groups(view, {"name": "db"})
+        address_groups(found, {"name": "db"})
 
 
 @pytest.mark.parametrize(
@@ -107,5 +99,5 @@ def test_policy_view_shows_groups_all_or_one(view: AgentView) -> None:
         ("[", []),
     ],
 )
-def test_policy_view_shows_names_that_match_a_domain(view: AgentView, domain: str, names: list[str]) -> None:
-    assert [row.fqdn_name for row in fqdn_cache(view, {"domain": domain})] == names
+def test_policy_view_shows_names_that_match_a_domain(domain: str, names: list[str]) -> None:
+    assert [row.fqdn_name for row in fqdn_cache(FQDNS, {"domain": domain})] == names

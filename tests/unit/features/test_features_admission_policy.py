@@ -18,6 +18,7 @@ VALUE_FORM = (
     f"a valid label must be an empty string or consist of{LABEL.removeprefix('must consist of')} (e.g. 'MyValue',"
     "  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+IN_TWO = {"key": "a", "operator": "In", "values": ["b,c"]}
 WEB = {"podSelector": {"matchLabels": {"app": "web"}}}
 SERVICE = {"service": {"name": "s", "namespace": "n"}}
 ALL: dict[str, Any] = {"podSelector": {}}
@@ -93,6 +94,18 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
             f"{OK}; spec.ingress[0].from[0].podSelector.matchExpressions[0].values:"
             " In without values: nothing is selected"
         ),
+    ),
+    "an expression that reads as a label": (
+        spec(applied_to=[{"podSelector": {"matchExpressions": [{"key": "a=b", "operator": "Exists"}]}}]),
+        f"spec.appliedTo[0].podSelector.matchExpressions[0]: Invalid label key: 'a=b': {NAME_FORM}",
+    ),
+    "an expression whose value no label has": (
+        spec([{"from": [{"podSelector": {"matchExpressions": [IN_TWO]}}]}]),
+        f"spec.ingress[0].from[0].podSelector.matchExpressions[0]: Invalid label value: 'b,c': {VALUE_FORM}",
+    ),
+    "a name of two lines": (
+        spec([{"name": "a\nb c"}]),
+        f"{OK}; spec.ingress[0].name: in the audit log it is a\\nb\\x20c",
     ),
     "names used twice": (
         spec([{"name": "a"}], [{}, {"name": "a"}]),
@@ -274,15 +287,13 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         "spec.ingress[0].ports[0].sourceEndPort: `sourceEndPort` should be greater than or equal to `sourcePort`",
     ),
     "ranges of ports": (ports(port=2, endPort=2, sourcePort=1, sourceEndPort=9), OK),
-    "a label too long for the kernel": (
+    "a label of any length on a Node": (
         spec(
             [{"enableLogging": True, "logLabel": "thirteen-char", "name": "n"}],
             [{"logLabel": "thirteen-char"}],
             applied_to=[{"nodeSelector": {}}],
         ),
-        (f"{OK}; LogLabels for Node NetworkPolicies are limited to 12 characters, but the label \"thirteen-char\" for"
-        ' policy rule "n" exceeds the limit and will be truncated in kernel logs; spec.appliedTo[0].nodeSelector is not built'
-        " yet: the policy does not hold there"),
+        OK,
     ),
 }  # fmt: skip
 HTTP = {"l7Protocols": [{"http": {"method": "GET"}}], "action": "Allow"}
@@ -328,7 +339,6 @@ def test_what_is_not_built_is_said_part_by_part_with_what_happens_instead() -> N
     assert World(*TIERS).decide("/validate/acnp", named(PARTS)).split("; ") == [
         OK,
         "spec.appliedTo[0].externalEntitySelector is not built yet: the policy does not hold there",
-        "spec.egress[0].to[0].fqdn is not built yet: it matches nothing",
         "spec.egress[1].toServices[1].scope is not built yet: it matches nothing",
     ]
 
@@ -366,3 +376,20 @@ def test_a_tier_that_our_watch_has_not_seen_yet_is_looked_up() -> None:
 @pytest.mark.parametrize("name", sorted(DEFAULT_NAMES))
 def test_a_default_tier_may_be_used_before_a_young_controller_has_created_it(name: str) -> None:
     assert World().decide("/validate/acnp", named(spec(tier=name))) == OK
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("60s", OK),
+        ("1m30s", OK),
+        ("soon", "'soon' is not a duration between 1s and 3600s, such as 60s"),
+        ("2h", "'2h' is not a duration between 1s and 3600s, such as 60s"),
+        ("", "'' is not a duration between 1s and 3600s, such as 60s"),
+    ],
+)
+def test_the_time_to_confirm_a_policy_is_a_duration(text: str, said: str) -> None:
+    found = named(spec())
+    found["metadata"]["annotations"] = {"antrea.io/confirm-within": text}
+    path = "" if said == OK else "metadata.annotations[antrea.io/confirm-within]: "
+    assert World(*TIERS).decide("/validate/annp", found) == f"{path}{said}"

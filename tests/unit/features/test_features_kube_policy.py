@@ -6,15 +6,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from native_world import Told, named
+from native_world import Told, named, space
 
 from antrea.apis import controlplane as cp
 from antrea.apis import core
 from antrea.apis.networking import NetworkPolicy
+from antrea.controller.compute.runtime import FEATURES
+from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Pod
-from antrea.features.grouping.publication import GroupHead, Membership, PublishedPolicy
+from antrea.facts.external_ip import FencedLeadership
+from antrea.features.framework.event import RecordEvent
+from antrea.features.grouping.publication import Membership, PublishedPolicy
 from antrea.features.grouping.row import namespace_row, pod_row
-from antrea.features.network_policy.controller import KubePolicy, policy_row, rules
+from antrea.features.network_policy.controller.kube_policy import KubePolicy, policy_row, rules
 
 NOBODY = cp.NetworkPolicyPeer()
 V4 = bytes(10) + b"\xff\xff"
@@ -173,7 +177,62 @@ def test_policies_are_logged_where_their_namespace_says_so() -> None:
 
 def test_a_policy_that_goes_leaves_nothing() -> None:
     told = Told().put(pod("w", "web", "n1"), policy(**FROM_DB))
-    assert {entry.resource for entry in told.of(GroupHead)} == {"addressgroups", "appliedtogroups"}
+    assert told.of(PublishedPolicy)
     told.drop(KubePolicy, "ns/p").drop(Pod, "ns/w")
     assert told.standing == {}
     assert told.facts.empty
+
+
+ODD = (
+    "010.0.0.0/8",
+    "10.0.0.0",
+    "10.0.0.0/33",
+    "10.0.0.0/-1",
+    "10.0.0.0/ 8",
+    "10.0.0.0/255.0.0.0",
+    "fe80::%eth0/64",
+    "x",
+)
+
+
+@pytest.mark.parametrize("cidr", ODD)
+@pytest.mark.parametrize("hole", [False, True])
+def test_a_block_that_cannot_be_read_is_nobody_and_all_else_of_the_policy_holds(
+    cidr: str, hole: bool
+) -> None:
+    odd = {"cidr": "10.0.0.0/8", "except": [cidr]} if hole else {"cidr": cidr}
+    sound = {"ipBlock": {"cidr": "192.0.2.7/24"}}
+    told = Told().put(
+        space("ns"),
+        pod("w", "web", "n1"),
+        policy(
+            policyTypes=["Ingress"],
+            ingress=[{"from": [{"ipBlock": odd}, sound]}, {"from": [{"ipBlock": odd}]}],
+        ),
+    )
+    block = cp.IPBlock(cidr=cp.IPNet(ip=V4 + bytes((192, 0, 2, 7)), prefix_length=24))
+    assert told.policy("p").rules == (
+        rule("In", cp.NetworkPolicyPeer(ip_blocks=(block,))),
+        rule("In", NOBODY),
+    )
+    assert told.nodes() == {"uid-p": ("n1",)}
+
+
+def test_the_leader_tells_of_blocks_that_cannot_be_read() -> None:
+    odd = {"ipBlock": {"cidr": "010.0.0.0/8"}}
+    found = policy(ingress=[{"from": [{"podSelector": WEB}, odd]}], egress=[{"to": [odd]}])
+    facts = Facts()
+    engine = Engine(facts, [unit for feature in FEATURES for unit in feature.units])
+    facts.put(found)
+    assert engine.plan().acts == []
+    facts.put(FencedLeadership())
+    message = (
+        "spec.ingress[0].from[1].ipBlock.cidr: '010.0.0.0/8' is no CIDR such as 10.0.0.0/8 or fd00::/64 (and 1 more):"
+        " it allows nobody; the other peers and rules are enforced"
+    )
+    assert engine.plan().acts == [
+        RecordEvent(
+            "uid-p", message, "networking.k8s.io/v1", "NetworkPolicy", "p", "uid-p", "PeerIgnored", message,
+            warning=True, namespace="ns",
+        )
+    ]  # fmt: skip

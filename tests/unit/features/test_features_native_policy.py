@@ -13,8 +13,8 @@ from antrea.apis.crd.tier import Tier
 from antrea.apis.status import Status
 from antrea.facts.cluster import Namespace, Pod
 from antrea.features.grouping.publication import Membership, PublishedPolicy
-from antrea.features.network_policy.native_policy import ClusterPolicy, NamespacedPolicy
-from antrea.features.network_policy.source_group import ClusterGroupObject
+from antrea.features.network_policy.controller.antrea_internal_policy import ClusterPolicy, NamespacedPolicy
+from antrea.features.network_policy.controller.group import ClusterGroupObject
 from antrea.features.network_policy.tier import TIERS
 
 V4 = bytes(10) + b"\xff\xff"
@@ -51,6 +51,15 @@ def block(cidr: tuple[int, ...], length: int, *holes: tuple[tuple[int, ...], int
         cidr=cp.IPNet(ip=V4 + bytes(cidr), prefix_length=length),
         except_=tuple(cp.IPNet(ip=V4 + bytes(hole), prefix_length=bits) for hole, bits in holes),
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [("5", b'"priority":5,'), ("5.0", b'"priority":5,'), ("5.5", b'"priority":5.5,')]
+)
+def test_a_whole_priority_is_told_without_a_fraction(given: str, told: bytes) -> None:
+    found = Told().put(cluster(priority=msgspec.json.decode(given, type=float))).policy("p")
+    assert told in msgspec.json.encode(found)
+    assert told in msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(found), type=cp.NetworkPolicy))
 
 
 def test_a_policy_of_the_cluster_is_told_like_this() -> None:
@@ -306,3 +315,29 @@ def test_a_policy_that_goes_leaves_nothing() -> None:
     # what a status says is left as it is, and forgotten
     assert {kind for kind, _ in world.standing} == {Status}
     assert world.facts.empty
+
+
+def test_a_block_that_cannot_be_read_is_nobody_in_rules_and_groups() -> None:
+    odd = {"cidr": "10.0.0.0/8", "except": ["010.0.0.0/9"]}
+    group = row("ClusterGroup", "g", spec={"ipBlocks": [{"cidr": "192.0.2.0/24"}, odd]})
+    into = {"action": "Allow", "name": "a", "from": [{"ipBlock": odd}]}
+    other = {"action": "Allow", "name": "b", "from": [{"group": "g"}]}
+    told = Told().put(group, cluster(ingress=[into, other])).policy("p")
+    assert [one.from_ for one in told.rules] == [
+        NOBODY,
+        cp.NetworkPolicyPeer(ip_blocks=(block((192, 0, 2, 0), 24),)),
+    ]
+
+
+def test_a_pod_is_in_its_groups_also_where_an_address_of_it_cannot_be_read() -> None:
+    found = row(
+        "Pod", "w", "ns", labels={"app": "web"},
+        spec={"nodeName": "n1"}, status={"podIPs": [{"ip": "010.0.0.1"}, {"ip": "fd00::1"}]},
+    )  # fmt: skip
+    told = Told().put(
+        space("ns"), found, cluster(ingress=[{"action": "Drop", "from": [{"podSelector": WEB}]}])
+    )
+    name = named("podSelector=app=web")
+    members = {one.resource: one.member.ips for one in told.of(Membership)}
+    assert members == {APPLIED: (), ADDRESS: (bytes.fromhex("fd00") + bytes(13) + b"\1",)}, name
+    assert told.nodes()["uid-p"] == ("n1",)

@@ -21,16 +21,17 @@ from policy_world import (
 
 from antrea.apis.policy_report import PolicyReport
 from antrea.errors import Unavailable
-from antrea.facts.lacking import Lacking
 from antrea.facts.node import ThisNode
+from antrea.facts.unrealized import Unrealized
+from antrea.features.network_policy.agent.conjunction import CONJUNCTIONS, PEERS, TARGETS
 from antrea.openflow.flow import Flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from antrea.engine import Engine, Facts
+    from antrea.engine import Engine, Facts, Unit
     from antrea.engine.ids import Record
-    from antrea.features.network_policy.sent import SentPolicy
+    from antrea.features.network_policy.agent.received import SentPolicy
 
 V4 = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
 WEB, DB = interface("web", 7, "10.10.0.7"), interface("db", 8, "10.10.0.8")
@@ -164,27 +165,25 @@ def test_a_rule_for_every_port_of_anybody_is_closed_as_well() -> None:
     assert closed(engine) == ["table=AntreaPolicyIngressRule,priority=64989,reg1=0x7 actions=drop"]
 
 
-def lacking(engine: Engine, facts: Facts, unit: str, part: str = "") -> None:
+def refused(engine: Engine, facts: Facts, unit: Unit, part: str = "") -> None:
     """Say that the switch refused what this unit wants for a row whose key has this part."""
-    keys = [key for found, jobs in engine._ledger.jobs.items() if found.name == unit for key in jobs]
-    facts.put(Lacking(unit, next(key for key in keys if part in key), "too long"))
+    keys = [job.key for job in engine.jobs() if job.unit == unit]
+    facts.put(Unrealized(unit.name, next(key for key in keys if part in key), "too long"))
     engine.plan()
 
 
-@pytest.mark.parametrize(
-    ("unit", "part"), [("conjunction_flows", ""), ("target_flows", "web"), ("peer_flows", "")]
-)
+@pytest.mark.parametrize(("unit", "part"), [(CONJUNCTIONS, ""), (TARGETS, "web"), (PEERS, "")])
 def test_pods_of_a_rule_of_which_the_switch_refuses_a_part_are_closed_and_its_policy_says_so(
-    unit: str, part: str
+    unit: Unit, part: str
 ) -> None:
     facts, engine = world()
     facts.put(deny("first"))
     engine.plan()
     assert (closed(engine), reports(engine)) == ([], {"first": ""})
-    lacking(engine, facts, unit, part)
+    refused(engine, facts, unit, part)
     assert reports(engine) == {"first": "r: too long"}
     assert closed(engine) == ["table=AntreaPolicyIngressRule,priority=64989,reg1=0x7 actions=drop"]
-    facts.replace(Lacking, [])
+    facts.replace(Unrealized, [])
     engine.plan()
     assert (closed(engine), reports(engine)) == ([], {"first": ""})
 
@@ -193,7 +192,7 @@ def test_what_is_refused_for_one_pod_closes_no_other() -> None:
     facts, engine = world()
     facts.put(deny("first"))
     engine.plan()
-    lacking(engine, facts, "target_flows", "db")
+    refused(engine, facts, TARGETS, "db")
     assert (closed(engine), reports(engine)) == ([], {"first": ""})
 
 
@@ -201,5 +200,5 @@ def test_what_the_switch_refuses_of_rules_that_allow_closes_nobody() -> None:
     facts, engine = world()
     facts.put(deny("first", action="Allow"))
     engine.plan()
-    lacking(engine, facts, "conjunction_flows")
+    refused(engine, facts, CONJUNCTIONS)
     assert (closed(engine), reports(engine)) == ([], {"first": "r: too long"})

@@ -27,12 +27,18 @@ from antrea.apis.networking import NetworkPolicy
 from antrea.engine import Engine, Facts
 from antrea.facts.ovs import OvsPort
 from antrea.features.grouping.publication import PublishedPolicy
-from antrea.features.network_policy.controller import FEATURE as KUBE
-from antrea.features.network_policy.controller import policy_row
-from antrea.features.network_policy.cut import Connection, Look, Severed, entered, forbids
-from antrea.features.network_policy.native import FEATURE as NATIVE
-from antrea.features.network_policy.native_policy import cluster_policy_row
-from antrea.features.network_policy.sent import SentAddressMember, SentPolicy
+from antrea.features.network_policy.agent.connection_flush import (
+    Connection,
+    FlushedConnection,
+    InspectConnections,
+    entered,
+    forbids,
+)
+from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
+from antrea.features.network_policy.controller.antrea_internal_policy import cluster_policy_row
+from antrea.features.network_policy.controller.antrea_policy import FEATURE as NATIVE
+from antrea.features.network_policy.controller.kube_policy import FEATURE as KUBE
+from antrea.features.network_policy.controller.kube_policy import policy_row
 
 POD = interface("web", 7)
 FAR = member("far", "10.10.1.5")
@@ -44,7 +50,7 @@ def cutting(one: SentPolicy) -> SentPolicy:
 
 
 def acts(engine: Engine) -> list[str]:
-    return [act.interface for act in engine.plan().acts if isinstance(act, Look)]
+    return [act.interface for act in engine.plan().acts if isinstance(act, InspectConnections)]
 
 
 def test_who_a_cutting_rule_is_for_is_looked_at_when_rules_or_peers_of_its_direction_change() -> None:
@@ -81,8 +87,8 @@ def test_what_is_cut_is_not_taken_up_by_its_server_as_long_as_a_rule_that_cuts_i
     facts, engine = engine_of(NODE, POD, *applied("g", member("web")))
     facts.put(cutting(policy("p", "g", rule("In", peer("nobody")))))
     engine.plan()
-    facts.put(Severed("web-0", Connection("TCP", "10.10.1.5", "10.10.0.7", 40000, 80)))
-    facts.put(Severed("web-0", Connection("UDP", "fd00:10:1::5", "fd00:10::7", 40000, 53)))
+    facts.put(FlushedConnection("web-0", Connection("TCP", "10.10.1.5", "10.10.0.7", 40000, 80)))
+    facts.put(FlushedConnection("web-0", Connection("UDP", "fd00:10:1::5", "fd00:10::7", 40000, 53)))
     new = "table=AntreaPolicyEgressRule,priority=64990,ct_state=+new+trk"
     v4, v6 = "tcp,nw_src=10.10.0.7,nw_dst=10.10.1.5", "udp6,ipv6_src=fd00:10::7,ipv6_dst=fd00:10:1::5"
     assert named(engine.plan().put) == [

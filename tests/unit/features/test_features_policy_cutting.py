@@ -21,19 +21,19 @@ from policy_world import (
     rule,
 )
 
-from antrea.agent import cutting
-from antrea.agent.cutting import Cutting
+from antrea.agent.network_policy import connection_flush
+from antrea.agent.network_policy.connection_flush import ConnectionFlusher
 from antrea.apis.annotation import FLUSH, ON_DENY
 from antrea.engine import Engine, Facts, Pace
 from antrea.errors import Refused, Unavailable
 from antrea.facts.ovs import OvsPort
-from antrea.features.network_policy.agent import FEATURE
-from antrea.features.network_policy.cut import Look, Severed
-from antrea.features.network_policy.sent import SentPolicy
+from antrea.features.network_policy.agent.connection_flush import FlushedConnection, InspectConnections
+from antrea.features.network_policy.agent.feature import FEATURE
+from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.outside.ovs_conntrack import Tracked, tracked
+from antrea.outside.vswitch.conntrack import Tracked, tracked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -106,13 +106,13 @@ async def cut(switch: Switch, keep: Path) -> AsyncIterator[Engine]:
     plain = policy("p", "g", rule("In", peer("nobody"))).found
     meta = msgspec.structs.replace(plain.metadata, annotations={ON_DENY: FLUSH})
     facts.put(SentPolicy(msgspec.structs.replace(plain, metadata=meta)))
-    found = Cutting(facts, "gw", switch, switch, keep)
+    found = ConnectionFlusher(facts, "gw", switch, switch, keep)
     sinks: dict[type, Sink] = dict.fromkeys((Flow, Group, Meter), switch)
 
-    async def look(act: Look) -> None:
+    async def look(act: InspectConnections) -> None:
         await found.look(engine, act)
 
-    engine = Engine(facts, FEATURE.units, sinks, {Look: look}, pace=Pace(first=0.01))
+    engine = Engine(facts, FEATURE.units, sinks, {InspectConnections: look}, pace=Pace(first=0.01))
     task = asyncio.create_task(engine.run())
     try:
         await asyncio.wait_for(engine.quiet(), 60)
@@ -134,23 +134,56 @@ async def test_cutting_ends_what_is_forbidden_to_the_pod_and_nothing_else(keep: 
     async with cut(switch, keep) as engine:
         assert switch.forgotten == FORGOTTEN
         assert len(switch.asked) == 5
-        kept = [row.connection.source for row in engine.facts.all(Severed)]
+        kept = [row.connection.source for row in engine.facts.all(FlushedConnection)]
         assert sorted(kept) == ["10.10.1.1", "10.10.1.2", "10.10.1.3"]
         assert not engine.errors.counts
 
 
+TO_SERVICE = "tcp,orig=(src={},dst=10.96.0.10,sport=40000,dport=80),reply=(src=10.10.0.7,dst={},sport=8080,dport=40000),zone=65520"
+
+
+async def test_cutting_judges_a_connection_to_a_service_by_its_endpoint(keep: Path) -> None:
+    """It is forgotten by the Service's address, and its Endpoint stays cut from the client."""
+    switch = Switch()
+    switch.lines = [TO_SERVICE.format(ip, ip) for ip in ("10.10.1.1", "10.10.1.9")]
+    async with cut(switch, keep) as engine:
+        assert switch.forgotten == [
+            "ct_nw_src=10.10.1.1,ct_nw_dst=10.96.0.10,ct_nw_proto=6,ct_tp_src=40000,ct_tp_dst=80"
+        ]
+        assert [row.connection for row in engine.facts.all(FlushedConnection)] == [
+            ("TCP", "10.10.1.1", "10.10.0.7", 40000, 8080)
+        ]
+        ends = [flow.rpartition("nw_dst=")[2] for flow in switch.asked]
+        assert ends == ["10.10.0.7,tcp_src=40000,tcp_dst=8080"] * 2
+
+
+async def test_cutting_asks_of_a_client_here_which_service_it_has_asked_too(keep: Path) -> None:
+    """What its Endpoint may have, rules on Services may forbid."""
+    switch = Switch()
+    switch.lines = [
+        "tcp,orig=(src=10.10.0.7,dst=10.96.0.10,sport=40000,dport=80),reply=(src=10.10.1.9,dst=10.10.0.7,sport=8080,dport=40000)"
+    ]
+    async with cut(switch, keep):
+        assert switch.forgotten == []
+        ends = [flow.rpartition("nw_dst=")[2] for flow in switch.asked]
+        assert ends == [
+            "10.10.1.9,tcp_src=40000,tcp_dst=8080",
+            "10.96.0.10,tcp_src=40000,tcp_dst=80,dp_hash=0x1",
+        ]
+
+
 async def test_cutting_keeps_the_latest_only(keep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "MOST", 2)
+    monkeypatch.setattr(connection_flush, "MOST", 2)
     async with cut(switch := Switch(), keep) as engine:
         assert switch.forgotten == FORGOTTEN
-        kept = [row.connection.source for row in engine.facts.all(Severed)]
+        kept = [row.connection.source for row in engine.facts.all(FlushedConnection)]
         assert sorted(kept) == ["10.10.1.2", "10.10.1.3"]
 
 
 async def test_cutting_counts_a_connection_that_is_cut_again_as_a_late_one(
     keep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cutting, "MOST", 2)
+    monkeypatch.setattr(connection_flush, "MOST", 2)
     switch = Switch()
     switch.lines = DENIED[:2]
     async with cut(switch, keep) as engine:
@@ -159,20 +192,20 @@ async def test_cutting_counts_a_connection_that_is_cut_again_as_a_late_one(
             for row in addresses("nobody", member(f"peer-{number}", f"10.10.2.{number}")):
                 engine.facts.put(row)
             await asyncio.wait_for(engine.quiet(), 60)
-        kept = [row.connection.source for row in engine.facts.all(Severed)]
+        kept = [row.connection.source for row in engine.facts.all(FlushedConnection)]
         assert sorted(kept) == ["10.10.1.1", "10.10.1.3"]
 
 
 async def test_cutting_goes_on_after_a_connection_that_the_switch_does_not_judge(keep: Path) -> None:
     async with cut(switch := Switch(refuses="nw_src=10.10.1.2,"), keep) as engine:
         assert switch.forgotten == [FORGOTTEN[0], *FORGOTTEN[2:]]
-        kept = [row.connection.source for row in engine.facts.all(Severed)]
+        kept = [row.connection.source for row in engine.facts.all(FlushedConnection)]
         assert sorted(kept) == ["10.10.1.1", "10.10.1.3"]
         assert not engine.errors.counts
 
 
 async def test_cutting_asks_a_switch_that_is_away_again(keep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "PAUSE", 0.01)
+    monkeypatch.setattr(connection_flush, "PAUSE", 0.01)
     async with cut(switch := Switch(away=3), keep) as engine:
         assert switch.forgotten == FORGOTTEN
         assert not engine.errors.counts
@@ -180,19 +213,60 @@ async def test_cutting_asks_a_switch_that_is_away_again(keep: Path, monkeypatch:
 
 async def test_what_one_agent_cut_the_next_one_keeps_cut_from_its_start(keep: Path) -> None:
     async with cut(switch := Switch(), keep) as engine:
-        rows = {row.key: row for row in engine.facts.all(Severed)}
+        rows = {row.key: row for row in engine.facts.all(FlushedConnection)}
     facts = Facts()
-    Cutting(facts, "gw", switch, switch, keep)
-    assert {row.key: row for row in facts.all(Severed)} == rows
+    ConnectionFlusher(facts, "gw", switch, switch, keep)
+    assert {row.key: row for row in facts.all(FlushedConnection)} == rows
     assert len(rows) == len(DENIED)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff", b"\x93\x01"])
+@pytest.fixture
+def rows(keep: Path) -> list[FlushedConnection]:
+    """What an agent has left in the file."""
+
+    async def one_agent() -> list[FlushedConnection]:
+        async with cut(Switch(), keep) as engine:
+            return list(engine.facts.all(FlushedConnection))
+
+    return asyncio.run(one_agent())
+
+
+def test_no_octet_of_the_file_of_cut_connections_can_end_a_start_or_lose_more_than_its_line(
+    keep: Path, rows: list[FlushedConnection]
+) -> None:
+    whole = keep.read_bytes()
+    for at, before in enumerate(whole):
+        for octet in {0, 10, 0xFF, before ^ 1} - {before}:
+            keep.write_bytes(whole[:at] + bytes((octet,)) + whole[at + 1 :])
+            facts = Facts()
+            ConnectionFlusher(facts, "gw", Switch(), Switch(), keep)
+            found = set(facts.all(FlushedConnection))
+            assert found < set(rows)
+            # a line feed that is none any more joins two lines
+            assert len(rows) - len(found) <= 1 + (before == 10)
+
+
+def test_a_cut_connection_that_is_damaged_is_told_and_its_file_kept_aside(
+    keep: Path, rows: list[FlushedConnection], caplog: pytest.LogCaptureFixture
+) -> None:
+    spoilt = keep.read_bytes().replace(b"10.10.1.2", b"10.10.1.\xff", 1)
+    keep.write_bytes(spoilt)
+    facts = Facts()
+    ConnectionFlusher(facts, "gw", Switch(), Switch(), keep)
+    aside = keep.with_name("severed.damaged")
+    assert aside.read_bytes() == spoilt
+    assert [vars(one)["fields"] for one in caplog.records if "damaged" in one.message] == [
+        {"path": keep, "lines": 1, "first": 2, "kept": 2, "aside": aside}
+    ]
+    assert {row for row in rows if row.connection.source != "10.10.1.2"} == set(facts.all(FlushedConnection))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"\x93\x01", b"[" * 10_000 + b"\n"])
 def test_a_file_of_cut_connections_that_cannot_be_read_is_as_good_as_none(keep: Path, data: bytes) -> None:
     keep.write_bytes(data)
     switch, facts = Switch(), Facts()
-    Cutting(facts, "gw", switch, switch, keep)
-    assert not list(facts.all(Severed))
+    ConnectionFlusher(facts, "gw", switch, switch, keep)
+    assert not list(facts.all(FlushedConnection))
 
 
 async def test_cutting_goes_on_where_nothing_can_be_kept(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from policy_world import NODE, applied, engine_of, interface, member, named, pee
 
 from antrea.apis import controlplane as cp
 from antrea.apis.networking import IPBlock
-from antrea.explain.world import in_block
+from antrea.explain.address import in_block
 from antrea.features.grouping.member import packed
-from antrea.features.network_policy.address import network, networks
-from antrea.features.network_policy.peer import block
+from antrea.features.network_policy.agent.match import network, networks
+from antrea.features.network_policy.controller.peer import block
 
 
 @pytest.mark.parametrize(

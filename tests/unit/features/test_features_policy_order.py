@@ -5,18 +5,18 @@ from __future__ import annotations
 import random
 
 from antrea.apis import controlplane as cp
-from antrea.features.network_policy.rule import Order, resolved
+from antrea.features.network_policy.agent.rule import RuleOrder, resolved
 
 
 def test_lower_tiers_priorities_and_numbers_win_then_the_older_policy_then_the_smaller_uid() -> None:
     older, younger = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
     wanted = [
-        Order(50, 9, 9, younger, "b"),
-        Order(250, 1, 9, younger, "b"),
-        Order(250, 5.5, 0, younger, "b"),
-        Order(250, 5.5, 1, older, "b-longer"),
-        Order(250, 5.5, 1, younger, "a-longer"),
-        Order(250, 5.5, 1, younger, "b"),
+        RuleOrder(50, 9, 9, younger, "b"),
+        RuleOrder(250, 1, 9, younger, "b"),
+        RuleOrder(250, 5.5, 0, younger, "b"),
+        RuleOrder(250, 5.5, 1, older, "b-longer"),
+        RuleOrder(250, 5.5, 1, younger, "a-longer"),
+        RuleOrder(250, 5.5, 1, younger, "b"),
     ]
     mixed = random.Random(1).sample(wanted, len(wanted))
     assert sorted(mixed, key=lambda order: order.rank, reverse=True) == wanted

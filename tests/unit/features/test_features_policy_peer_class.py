@@ -22,11 +22,11 @@ from policy_world import (
     rule,
 )
 
-from antrea.facts.lacking import Lacking
 from antrea.facts.node import ThisNode
-from antrea.features.feature import Realised
-from antrea.features.network_policy.peer_class import MANY
-from antrea.features.network_policy.sent import SentAddressMember, SentPolicy
+from antrea.facts.unrealized import Unrealized
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.peer_class import CLASSES, MANY
+from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 
 if TYPE_CHECKING:
     from antrea.engine import Engine, Facts
@@ -98,7 +98,7 @@ def test_without_the_tables_of_antreas_policies_addresses_are_looked_up_where_ru
 ):
     facts, engine = world(MANY)
     facts.put(WITHOUT)
-    facts.put(Realised(pipeline(WITHOUT)))
+    facts.put(RealisedPipeline(pipeline(WITHOUT)))
     engine.plan()
     found = [
         entry.named(pipeline(WITHOUT)) for entry in engine.standing().values() if hasattr(entry, "named")
@@ -167,7 +167,7 @@ def test_what_the_switch_refuses_of_an_address_closes_the_pods_of_rules_that_for
     engine.plan()
     shut = "table=AntreaPolicyIngressRule,priority=64989,reg1=0x7 actions=drop"
     assert shut not in named(engine.standing().values())
-    facts.put(Lacking("class_flows", "In 10.10.1.1", "no room"))
+    facts.put(Unrealized(CLASSES.name, "In 10.10.1.1", "no room"))
     engine.plan()
     assert shut in named(engine.standing().values())
 

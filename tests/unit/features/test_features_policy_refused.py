@@ -17,11 +17,11 @@ from policy_world import (
     rule,
 )
 
-from antrea.agent.lacking import follow
+from antrea.agent.unrealized_feed import follow
 from antrea.engine import Engine, Pace
 from antrea.errors import Refused
 from antrea.facts.node import ThisNode
-from antrea.features.network_policy.agent import FEATURE
+from antrea.features.network_policy.agent.feature import FEATURE
 from antrea.openflow.flow import Flow
 
 if TYPE_CHECKING:

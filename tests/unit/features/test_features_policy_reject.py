@@ -10,9 +10,11 @@ from policy_world import CONFIG, NODE, PIPELINE, interface
 
 from antrea.engine import Facts
 from antrea.facts.ovs import OvsPort
-from antrea.features.feature import Realised
-from antrea.features.network_policy.reject import rejection
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.reject import rejection
+from antrea.openflow.fields import EP_SELECTED_REG_MARK, SVC_NO_EP_REG_MARK
 from antrea.openflow.fields import GENERATED_REJECT_PACKET_OUT_REG_MARK as GENERATED
+from antrea.openflow.match import LOCAL_PORT
 from antrea.openflow.packet import packet
 from antrea.openflow.packet_in import PacketIn
 from antrea.openflow.packet_out import TABLE_PORT, PacketOut
@@ -25,11 +27,11 @@ L3 = PIPELINE.id("L3Forwarding")
 
 
 def rejected(
-    client: str, server: str, in_port: int, *, mark: int = 0, tunnel: bool = True
+    client: str, server: str, in_port: int, *, mark: int = 0, tunnel: bool = True, chosen: int = 0
 ) -> PacketOut | None:
     """What becomes of a SYN; the addresses of its frame carry marks and mean nothing."""
     facts = Facts()
-    for row in (CONFIG, NODE, Realised(PIPELINE), GATEWAY, interface("web", 7), interface("db", 8)):
+    for row in (CONFIG, NODE, RealisedPipeline(PIPELINE), GATEWAY, interface("web", 7), interface("db", 8)):
         facts.put(row)
     if tunnel:
         facts.put(TUNNEL)
@@ -39,7 +41,7 @@ def rejected(
         text = b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, 20, 6, 64) + b"".join(ends) + tcp
     else:
         text = b"\x08\x00" + struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + b"".join(ends) + tcp
-    found = PacketIn(b"\x01\x02", 1, in_port, {0: mark}, b"\xee" * 12 + text)
+    found = PacketIn(b"\x01\x02", 1, in_port, {0: mark, 4: chosen}, b"\xee" * 12 + text)
     return rejection(facts, found, packet(found.frame))
 
 
@@ -52,6 +54,13 @@ CASES = {
     "the client is of another Node": (FAR, WEB, 1, (7, TABLE_PORT, L3), (7, 2)),
     "the client is outside": ("192.0.2.9", WEB, 2, (7, TABLE_PORT, L3), (7, 2)),
     "the client is the Node": (HOST, WEB, 2, (7, 2, None), (7, 2)),
+    "a host outside asks for a Service without Endpoint": (
+        "192.0.2.10",
+        "169.254.0.252",
+        2,
+        (LOCAL_PORT, 2, None),
+        (2, 2),
+    ),
     "kube-proxy chose a Pod of this Node": (WEB, DB, 2, (8, 2, None), (8, 2)),
     "kube-proxy chose one of another": (WEB, FAR, 2, (1, 2, None), (2, 2)),
 }
@@ -68,6 +77,32 @@ def test_an_answer_goes_as_if_its_destination_gave_it(
     read = packet(found.frame)
     assert (read.source, read.destination, read.ports) == (server, client, (80, 4000))
     assert (read.source_mac[-1], read.destination_mac[-1]) == macs
+
+
+BALANCED = EP_SELECTED_REG_MARK.value << EP_SELECTED_REG_MARK.field.lo
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "in_port", "port"),
+    [
+        (WEB, DB, 7, 8),
+        (WEB, WEB, 7, 7),
+        (WEB, FAR, 7, 2),
+        (WEB, "192.0.2.9", 7, 2),
+        (HOST, WEB, 2, 7),
+        ("192.0.2.9", WEB, 2, 7),
+    ],
+    ids=["same Node", "itself", "another Node", "outside", "the Node asks", "somebody outside asks"],
+)
+def test_who_has_asked_a_service_of_antrea_proxy_is_answered_through_connection_tracking(
+    client: str, server: str, in_port: int, port: int
+) -> None:
+    """By the whole pipeline: an answer from the Endpoint's own address is none to the client."""
+    found = rejected(client, server, in_port, chosen=BALANCED)
+    assert found
+    assert (found.in_port, found.out_port, found.table) == (port, TABLE_PORT, None)
+    unbalanced = rejected(client, server, in_port, chosen=BALANCED, mark=SVC_NO_EP_REG_MARK.field.mask)
+    assert unbalanced == rejected(client, server, in_port)
 
 
 def test_without_a_tunnel_the_answer_of_another_nodes_pod_comes_by_the_gateway() -> None:

@@ -25,16 +25,17 @@ from antrea.apis import controlplane as cp
 from antrea.apis import core
 from antrea.apis.policy_report import PolicyReport
 from antrea.engine import Engine, Facts
-from antrea.facts.lacking import Lacking
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service
-from antrea.features.feature import Families, Realised
-from antrea.features.network_policy.agent import FEATURE
-from antrea.features.network_policy.cut import Look
-from antrea.features.network_policy.sent import SentPolicy
-from antrea.features.network_policy.service import Keep, lacks_services, named_services, service_row
+from antrea.facts.unrealized import Unrealized
+from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.network_policy.agent.connection_flush import InspectConnections
+from antrea.features.network_policy.agent.feature import FEATURE
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.service import SERVICES, SaveState, lacking_services, named_services
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
-from antrea.features.proxy.agent import FEATURE as PROXY
+from antrea.features.proxy.agent import KUBE_PROXY as PROXY
+from antrea.features.proxy.service import service_row
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.pipeline import Pipeline
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 PIPELINE = Pipeline.realise(
     table
     for feature in (POD_CONNECTIVITY, PROXY, FEATURE)
-    for table in feature.tables(CONFIG, Families.of(NODE.pod_cidrs))
+    for table in feature.tables_of(CONFIG, Families.of(NODE.pod_cidrs))
 )
 GATEWAY = OvsPort("antrea-gw0", "gateway", 2, "0a:00:00:00:00:02")
 POD = (interface("web", 7), *applied("g", member("web")))
@@ -63,7 +64,7 @@ def world(*rows: Fact) -> tuple[Facts, Engine]:
     facts = Facts()
     for pool, low, high in FEATURE.ranks:
         facts.ids.between(pool, low, high)
-    for row in (CONFIG, NODE, GATEWAY, Realised(PIPELINE), *POD, *rows):
+    for row in (CONFIG, NODE, GATEWAY, RealisedPipeline(PIPELINE), *POD, *rows):
         facts.put(row)
     return facts, Engine(facts, FEATURE.units)
 
@@ -193,7 +194,7 @@ def test_what_the_switch_refuses_of_a_service_closes_the_pods_of_rules_that_forb
     stated = native("p", "g", rule("Out", to("web"), action="Drop", name="no-web"))
     facts, engine = world(stated, WEB)
     engine.plan()
-    facts.put(Lacking("service_flows", "a/web", "it has no room"))
+    facts.put(Unrealized(SERVICES.name, "a/web", "it has no room"))
     found = engine.plan()
     assert texts(found.put) == {
         f"table=DNAT,priority=N,{family} actions=drop"
@@ -208,7 +209,7 @@ def test_a_policy_that_cuts_looks_again_when_a_service_changes() -> None:
     facts, engine = world(SentPolicy(msgspec.structs.replace(cutting.found, metadata=meta)), WEB)
 
     def looks() -> int:
-        return sum(isinstance(act, Look) for act in engine.plan().acts)
+        return sum(isinstance(act, InspectConnections) for act in engine.plan().acts)
 
     assert looks() == 1
     facts.put(TWIN)
@@ -219,14 +220,14 @@ def test_a_policy_that_cuts_looks_again_when_a_service_changes() -> None:
 
 def test_services_that_policies_name_are_kept_and_waited_for() -> None:
     facts, engine = world(WEB, TWIN)
-    assert not [act for act in engine.plan().acts if isinstance(act, Keep)]
-    assert not lacks_services(facts)
+    assert not [act for act in engine.plan().acts if isinstance(act, SaveState)]
+    assert not lacking_services(facts)
     facts.put(native("p", "g", rule("Out", to("web", "gone"), action="Drop")))
-    assert [act.key for act in engine.plan().acts if isinstance(act, Keep)] == ["a/web"]
+    assert [act.key for act in engine.plan().acts if isinstance(act, SaveState)] == ["a/web"]
     assert named_services(facts) == [WEB]
-    assert lacks_services(facts)
+    assert lacking_services(facts)
     facts.synced(Service)
-    assert not lacks_services(facts)
+    assert not lacking_services(facts)
 
 
 PORTS = [{"port": 80, "protocol": "TCP"}]
@@ -252,4 +253,15 @@ def test_a_service_has_the_addresses_at_which_kube_proxy_serves_it(
         "status": {"loadBalancer": {"ingress": ingress}},
     }
     row = service_row(msgspec.convert(found, core.Service))
-    assert row == (Service("a", "web", ips, (("TCP", 80),)) if ips else None)
+    external = tuple(ip for ip in ips if ip not in found["spec"].get("clusterIPs", ()))
+    wanted = Service(
+        "a",
+        "web",
+        ips,
+        (("TCP", 80),),
+        external_ips=external,
+        port_names=("",),
+        node_ports=(0,),
+        load_balancer_ips=external if ingress else (),
+    )
+    assert row == (wanted if ips else None)

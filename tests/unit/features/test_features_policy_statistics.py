@@ -23,9 +23,9 @@ from policy_world import (
     rule,
 )
 
-from antrea.agent.statistics import MOST
-from antrea.features.network_policy.sent import SentPolicy
-from antrea.features.network_policy.statistics import COUNTED
+from antrea.agent.switch.traffic_statistics import MOST
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.statistics import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,6 +113,21 @@ def test_an_agent_without_a_file_tells_nothing_of_before(tmp_path: Path) -> None
     assert world.turn() == {("p", ""): counted(1, 100, 1)}
 
 
+def test_no_octet_of_the_file_of_counters_can_end_a_start_or_be_reported(tmp_path: Path) -> None:
+    world = world_of(tmp_path / "kept", *WEB, policy("p", "web", rule("In", ANY)))
+    world.turn()
+    world.controller.away = True
+    world.switch.count(NEW, 5)
+    world.turn()
+    assert world.new_agent().account.sending
+    whole = (tmp_path / "kept").read_bytes()
+    for at in range(len(whole)):
+        for octet in {0, 0xC1, 0xFF, whole[at] ^ 1} - {whole[at]}:
+            (tmp_path / "kept").write_bytes(whole[:at] + bytes((octet,)) + whole[at + 1 :])
+            assert world.new_agent().account.sending == {}
+    assert (tmp_path / "kept.damaged").exists()
+
+
 def test_what_is_counted_before_policies_are_known_is_told_when_they_are(tmp_path: Path) -> None:
     """As at the start of an agent: flows stand before anybody has said whose they are."""
     known = policy("p", "web", rule("In", ANY))
@@ -175,7 +190,7 @@ def test_what_is_owed_for_policies_that_are_gone_does_not_pile_up(tmp_path: Path
         world.switch.facts.drop(SentPolicy, f"p{number}")
         world.switch.follow()
     world.turn()
-    assert world.agent.owed == {}
+    assert world.agent.account.owed == {}
 
 
 class Counted:

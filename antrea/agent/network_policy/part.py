@@ -1,0 +1,119 @@
+"""Effects of policies: packets that rules send, connections that are flushed, reports, and what is shown of policies."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antrea.agent.network_policy.confirmation import Deadlines
+from antrea.agent.network_policy.connection_flush import ConnectionFlusher
+from antrea.agent.network_policy.fqdn import FqdnController
+from antrea.agent.network_policy.metrics import policy_metrics
+from antrea.agent.network_policy.packet_in import PolicyPackets
+from antrea.agent.network_policy.policies import (
+    address_groups,
+    applied_to_groups,
+    counts,
+    fqdn_cache,
+    network_policies,
+    received,
+)
+from antrea.agent.part import Part
+from antrea.apis.policy_report import PolicyReport
+from antrea.features.network_policy.agent.connection_flush import InspectConnections
+from antrea.features.network_policy.agent.fqdn import FqdnAddress
+from antrea.features.network_policy.agent.service import SaveState
+from antrea.openflow.fields import PacketIn as Category
+from antrea.outside.controlplane.report_sink import PolicyReportSink
+from antrea.outside.log.audit_log import AuditLog
+from antrea.outside.vswitch.appctl import Tracer
+from antrea.outside.vswitch.conntrack import Conntrack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from antrea.agent.part import AgentContext, Handler, Route
+    from antrea.engine import Act, Sink
+    from antrea.openflow.packet_in import PacketIn
+
+AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
+UNCONFIRMED = "unconfirmed-policies"
+"""File of the deadlines of policies that are to be confirmed."""
+SEVERED = "severed"
+"""File of the connections that were cut and stay so."""
+NAMES = "fqdn-cache"
+"""File of the addresses of names that rules match."""
+
+
+class PolicyPart(Part):
+    """Of Kubernetes' and Antrea's policies."""
+
+    def __init__(self, agent: AgentContext) -> None:
+        config, switch = agent.config, Path(agent.config.ovs_run_dir)
+        self._agent = agent
+        self.audit = AuditLog(AUDIT_LOG, config.audit_logging)
+        self.packets = PolicyPackets(agent.facts, agent.send, self.audit)
+        self._deadlines = Deadlines(agent.facts, agent.run_dir / UNCONFIRMED)
+        self._reports = PolicyReportSink(agent.controlplane)
+        self._cutting = ConnectionFlusher(
+            agent.facts,
+            config.host_gateway,
+            Conntrack(switch),
+            Tracer(switch, config.ovs_bridge),
+            agent.run_dir / SEVERED,
+        )
+        self._names = FqdnController(agent.facts, config, self._settled, agent.resume, agent.run_dir / NAMES)
+
+    def acts(self) -> Mapping[type[Act], Handler]:
+        return {InspectConnections: self._look, SaveState: self._keep}
+
+    def sinks(self) -> Mapping[type, Sink]:
+        return {PolicyReport: self._reports}
+
+    def packet_ins(self) -> Mapping[Category, Callable[[PacketIn], None]]:
+        return {Category.NETWORK_POLICY: self.packets.handle, Category.DNS: self._names.handle}
+
+    async def run(self) -> None:
+        self._agent.controlplane.connected = lambda: self._agent.engine().resync(self._reports)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._names.run(), name="names in rules")
+            tasks.create_task(self.audit.run(), name="audit log")
+            tasks.create_task(self._deadlines.run(), name="deadlines of policies")
+
+    def routes(self) -> Mapping[str, Route]:
+        facts = self._agent.facts
+        return {
+            "/networkpolicies": lambda query: network_policies(received(facts), query),
+            "/addressgroups": lambda query: address_groups(received(facts), query),
+            "/appliedtogroups": lambda query: applied_to_groups(received(facts), query),
+            "/fqdncache": lambda query: fqdn_cache(self._names.answers(), query),
+        }
+
+    def metrics(self) -> str:
+        return policy_metrics(self._agent.facts) + self.audit.text() + self._names.text()
+
+    def agent_info(self) -> Mapping[str, Any]:
+        return {"network_policy_controller_info": counts(self._agent.facts)}
+
+    def bundle(self) -> Mapping[str, Any]:
+        found = received(self._agent.facts)
+        return {
+            "networkpolicies": found.policies,
+            "addressgroups": found.address_groups,
+            "appliedtogroups": found.applied_to_groups,
+            "fqdncache": fqdn_cache(self._names.answers(), {}),
+        }
+
+    async def _settled(self, row: FqdnAddress) -> None:
+        await self._agent.engine().settled(FqdnAddress, row.key)
+
+    async def _look(self, act: InspectConnections) -> None:
+        await self._cutting.look(self._agent.engine(), act)
+
+    async def _keep(self, _: SaveState) -> None:
+        """Services have changed that rules name."""
+        self._agent.save_state()
+
+
+PART = PolicyPart

@@ -1,0 +1,1 @@
+"""Effects of policies in the controller: the default Tiers."""

@@ -1,0 +1,1 @@
+"""Admission of policies, tiers and groups."""

@@ -1,0 +1,90 @@
+"""What a Tier may be: few, each with a priority of its own, never lost while a policy needs it.
+
+parity: pkg/controller/networkpolicy/validate.go tierValidator
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.errors import Invalid
+from antrea.features.framework.admission import Installation
+from antrea.features.network_policy.tier import DEFAULT_NAMES, NamespacedTierUse, TierRow, TierUse
+
+if TYPE_CHECKING:
+    from antrea.apis.crd.tier import Tier
+    from antrea.engine import Facts
+    from antrea.features.framework.admission import Review, Steps
+
+MAX_TIERS = 20
+RESERVED = (251, 252, 254, 255)
+"""Priorities of what is not a Tier; 250 and 253 are the default and the baseline tier's."""
+UPSTREAM_ADMIN = 220
+"""Priority of the admin tier of policy.networking.k8s.io."""
+UPSTREAM_GATE = "ClusterNetworkPolicy"
+
+
+def validate_tier(facts: Facts, review: Review[Tier]) -> Steps:
+    """Raises Invalid."""
+    if review.operation == "CREATE":
+        _check_new(facts, review.new)
+    elif review.operation == "UPDATE":
+        _check_priority_kept(facts, review)
+    elif review.operation == "DELETE":
+        _check_unused(facts, review.before.metadata.name)
+    yield from ()
+
+
+def _check_new(facts: Facts, tier: Tier) -> None:
+    name, priority = tier.metadata.name, tier.spec.priority
+    if len({row.priority for row in facts.all(TierRow)}) >= MAX_TIERS:
+        raise Invalid("spec", f"maximum number of Tiers supported: {MAX_TIERS}")
+    path = "spec.priority"
+    if priority in RESERVED:
+        raise Invalid(path, f"tier {name} priority {priority} is reserved")
+    if priority == UPSTREAM_ADMIN and UPSTREAM_GATE in (facts.get(Installation) or Installation()).gates:
+        raise Invalid(
+            path,
+            f"tier {name} priority {priority} is reserved for upstream ClusterNetworkPolicy when the"
+            " ClusterNetworkPolicy feature gate is enabled; choose a different priority",
+        )
+    if facts.by(TierRow, "priority", priority):
+        raise Invalid(path, f"tier {name} priority {priority} overlaps with existing Tier")
+
+
+def _check_priority_kept(facts: Facts, review: Review[Tier]) -> None:
+    us = facts.get(Installation) or Installation()
+    # we put a default tier's priority right ourselves
+    if review.user.username == f"system:serviceaccount:{us.namespace}:{us.service_account}":
+        return
+    if review.new.spec.priority != review.before.spec.priority:
+        raise Invalid("spec.priority", "update to Tier priority is not allowed")
+
+
+def _check_unused(facts: Facts, name: str) -> None:
+    path = "metadata.name"
+    if name in DEFAULT_NAMES:
+        raise Invalid(path, f"cannot delete reserved tier {name}")
+    for kind, words in (
+        (TierUse, "Antrea ClusterNetworkPolicies"),
+        (NamespacedTierUse, "Antrea NetworkPolicies"),
+    ):
+        if uses := facts.by(kind, "tier", name):
+            raise Invalid(path, f"tier {name} is referenced by {len(uses)} {words}")
+
+
+def validate_upstream_policy(facts: Facts, review: Review[object]) -> Steps:
+    """A ClusterNetworkPolicy of policy.networking.k8s.io. Raises Invalid."""
+    if UPSTREAM_GATE not in (facts.get(Installation) or Installation()).gates:
+        raise Invalid(
+            "kind",
+            "ClusterNetworkPolicy is not supported: the ClusterNetworkPolicy feature gate is not enabled",
+        )
+    if review.operation == "CREATE" and facts.by(TierRow, "priority", UPSTREAM_ADMIN):
+        raise Invalid(
+            "kind",
+            f"ClusterNetworkPolicy creation is blocked: a user-created Tier at priority {UPSTREAM_ADMIN}"
+            " (cnpAdminTierPriority) already exists; the Tier and its associated policies must be"
+            " deleted/migrated first before a ClusterNetworkPolicy can be created",
+        )
+    yield from ()

@@ -1,0 +1,1 @@
+"""Policies in the agent: rules, conjunctions, verdicts, statistics."""

@@ -1,0 +1,151 @@
+"""Connections that stand and that a policy with `antrea.io/on-deny: flush` comes to forbid: when to look, and what stays cut.
+
+The agent looks for them in the switch (antrea/agent/network_policy/connection_flush.py). Beyond upstream, where what stands goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.engine import Act
+from antrea.facts.fact import Fact
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.facts.service import Service
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.conjunction import ConjunctionId
+from antrea.features.network_policy.agent.priority import IN, OUT, DirectionTables, side
+from antrea.features.network_policy.agent.received import SentAddressMember
+from antrea.features.network_policy.agent.rule import PolicyRule, targets
+from antrea.features.network_policy.agent.verdict import DENIES
+from antrea.openflow.action import DROP
+from antrea.openflow.audit_trace import enforced_part
+from antrea.openflow.cookie import Category
+from antrea.openflow.flow import flows_of
+from antrea.openflow.match import PROTOCOLS, ct_state, dst, src, tp_dst, tp_src
+from antrea.openflow.priority import Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from antrea.engine import Facts
+    from antrea.openflow.flow import Flow
+
+flow = flows_of(Category.NETWORK_POLICY)
+_STEP = re.compile(r"^ *(\d+)\. ", re.MULTILINE)
+_CONJUNCTION = re.compile(r"^ *(\d+)\. (?:[^ ]*,)?conj_id=(\d+)[, ]", re.MULTILINE)
+_OUT = "-> output port is "
+
+
+class InspectConnections(Act, frozen=True):
+    """Something has changed in what a Pod may send or receive, and a rule that cuts is for it."""
+
+    interface: str
+
+
+class Connection(NamedTuple):
+    """One that conntrack knows, as its first packet had it; of ICMP, the ports are type and code."""
+
+    protocol: str
+    """TCP, UDP, SCTP or ICMP."""
+    source: str
+    destination: str
+    source_port: int
+    port: int
+
+
+class FlushedConnection(Fact, frozen=True):
+    """A connection that was cut: what its server still sends is not taken for the beginning of one."""
+
+    interface: str
+    """Of the Pod for whose sake it was."""
+    connection: Connection
+
+    @property
+    def key(self) -> str:
+        return f"{self.interface} {' '.join(map(str, self.connection))}"
+
+
+def inspect_connections(facts: Facts, pod: PodInterface) -> Iterator[InspectConnections]:
+    """At once, and whenever rules of a direction in which one of them cuts, or their peers, become others."""
+    found: dict[bool, list[PolicyRule]] = {}
+    for rule, _ in targets(facts, pod):
+        found.setdefault(rule.egress, []).append(rule)
+    cause: list[Hashable] = []
+    for egress, rules in sorted(found.items()):
+        if any(rule.flush_on_deny for rule in rules):
+            names = frozenset(rule.name for rule in rules)
+            groups = sorted({group for rule in rules for group in rule.peer.address_groups})
+            peers = frozenset(row for group in groups for row in facts.by(SentAddressMember, "group", group))
+            named = sorted({name for rule in rules for name in rule.to_services})
+            services = tuple(facts.get(Service, name) for name in named)
+            cause.append((egress, names, hash((peers, services))))
+    if cause:
+        yield InspectConnections((pod.name, pod.ofport), (*cause, pod.ips), interface=pod.name)
+
+
+def flushed_connection_flows(facts: Facts, cut: FlushedConnection) -> Iterator[Flow]:
+    """While a rule that cuts is for the Pod: without, the client's packets would pass as answers to what is sent to it."""
+    pod, realised = facts.get(PodInterface, cut.interface), facts.get(RealisedPipeline)
+    if pod is None or realised is None or not any(rule.flush_on_deny for rule, _ in targets(facts, pod)):
+        return
+    protocol, source, destination, source_port, port = cut.connection
+    antrea = realised.pipeline.has(OUT.antrea)
+    table, priority = (OUT.antrea, Priority.TOP_ANTREA_POLICY) if antrea else (OUT.rule, Priority.HIGH)
+    ends = (src(destination), dst(source), tp_src(port), tp_dst(source_port))
+    kind = PROTOCOLS[protocol][":" in source]
+    yield flow(table, priority, ct_state("+new+trk"), kind, *ends, then=DROP)
+
+
+def entered(facts: Facts, gateway: str, one: Connection) -> str | None:
+    """Its first packet, where it enters the bridge; None if neither end is a Pod of this Node, or there is no gateway."""
+    port = facts.get(OvsPort, gateway)
+    sender = next(iter(facts.by(PodInterface, "ip", one.source)), None)
+    receiver = next(iter(facts.by(PodInterface, "ip", one.destination)), None)
+    if port is None or (sender is None and receiver is None):
+        return None
+    v6 = ":" in one.source
+    kind, address = one.protocol.lower() + ("6" if v6 else ""), "ipv6_{}={}" if v6 else "nw_{}={}"
+    terms = [
+        f"in_port={(sender or port).ofport}",
+        kind,
+        f"dl_src={(sender or port).mac},dl_dst={(receiver or port).mac},nw_ttl=64",
+        address.format("src", one.source),
+        address.format("dst", one.destination),
+    ]
+    if one.protocol == "ICMP":
+        name = "icmpv6" if v6 else "icmp"
+        return ",".join([*terms, f"{name}_type={one.source_port},{name}_code={one.port}"])
+    low = one.protocol.lower()
+    return ",".join([*terms, f"{low}_src={one.source_port},{low}_dst={one.port}"])
+
+
+def forbids(facts: Facts, one: Connection, trace: str, *, by_service: bool = False) -> PodInterface | None:
+    """The Pod of this Node for whose sake a rule that cuts forbids this connection, by the way of its first packet.
+
+    With `by_service` only rules on Services count: another Endpoint may have been chosen than the connection has.
+    """
+    realised, trace = facts.get(RealisedPipeline), enforced_part(trace)
+    if _OUT in trace or realised is None:
+        return None
+    steps = _STEP.findall(trace)
+    last = int(steps[-1]) if steps else -1
+    tables = realised.pipeline.ids
+    for here, ip in ((OUT, one.source), (IN, one.destination)):
+        own = {tables.get(table.name) for table in (here.antrea, here.rule, here.default, here.metric)}
+        pod = next(iter(facts.by(PodInterface, "ip", ip)), None)
+        if last in own and pod is not None:
+            return pod if _flushes(facts, here, pod, trace, by_service=by_service) else None
+    return None
+
+
+def _flushes(facts: Facts, here: DirectionTables, pod: PodInterface, trace: str, *, by_service: bool) -> bool:
+    """Whether the rule that denies, or one that isolates the Pod, cuts."""
+    for _, number in _CONJUNCTION.findall(trace)[-1:]:
+        known = facts.get(ConjunctionId, number)
+        rule = facts.get(PolicyRule, known.rule) if known else None
+        if rule is not None and side(rule) is here and rule.action in DENIES:
+            return rule.flush_on_deny and (bool(rule.to_services) or not by_service)
+    return not by_service and any(
+        rule.flush_on_deny and rule.isolates for rule, _ in targets(facts, pod) if side(rule) is here
+    )

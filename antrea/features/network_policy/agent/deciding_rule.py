@@ -1,0 +1,53 @@
+"""Which policies state the rule that a packet carries the number of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.features.network_policy.agent.conjunction import ConjunctionId
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.rule import StatedRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.apis import controlplane as cp
+    from antrea.engine import Facts
+
+CLUSTER = ("AntreaClusterNetworkPolicy", "K8sClusterNetworkPolicy")
+"""Named without a Namespace."""
+
+
+class RuleOfPolicy(NamedTuple):
+    """A rule as a policy states it."""
+
+    policy: str
+    """AntreaNetworkPolicy:namespace/name; empty: not known."""
+    rule: cp.NetworkPolicyRule
+    priority: int
+    """Of the flow that says what the rule does."""
+
+
+def stated_rules(facts: Facts, number: int) -> Iterator[RuleOfPolicy]:
+    """One for each policy that states the rule of conjunction `number`; none if it is gone meanwhile."""
+    numbered = facts.get(ConjunctionId, str(number))
+    if numbered is None:
+        return
+    for stated in facts.by(StatedRule, "rule", numbered.rule):
+        policy = facts.get(SentPolicy, stated.policy)
+        if policy is not None and stated.number < len(policy.found.rules):
+            rule = policy.found.rules[stated.number]
+            yield RuleOfPolicy(reference(policy.found.source_ref), rule, numbered.priority)
+
+
+def reference(source: cp.NetworkPolicyReference | None) -> str:
+    """Type and name of a policy, with its Namespace if it has one; empty if it is not known."""
+    if source is None:
+        return ""
+    name = source.name if source.type in CLUSTER else f"{source.namespace}/{source.name}"
+    return f"{source.type}:{name}"
+
+
+def deciding_rule(facts: Facts, number: int) -> RuleOfPolicy | None:
+    """The first of `stated_rules`."""
+    return next(stated_rules(facts, number), None)

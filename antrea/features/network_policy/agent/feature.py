@@ -1,0 +1,227 @@
+"""Policies in the agent: the tables they take, and what every Node does with packets that no rule is for.
+
+What the controller sends is in `sent`, the rules it means in `rule`, the flows of these in `conjunction`.
+parity: pkg/agent/openflow/network_policy.go, pipeline.go ingressClassifierFlows, localProbeFlows
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from antrea.apis import controlplane as cp
+from antrea.apis.policy_report import PolicyReport
+from antrea.apis.shown import one_line
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts, Unit
+from antrea.facts.node import ThisNode
+from antrea.facts.ovs import PodInterface
+from antrea.facts.service import Service
+from antrea.features.framework.agent_feature import AgentFeature, Families, NumberPattern, RealisedPipeline
+from antrea.features.framework.controlplane_watch import GroupKind, ObjectKind
+from antrea.features.framework.gate import resolve
+from antrea.features.framework.packet_mark import told
+from antrea.features.network_policy.agent import statistics
+from antrea.features.network_policy.agent.audit_pass import AUDITS
+from antrea.features.network_policy.agent.conjunction import CONJUNCTIONS, PEERS, RESERVED, TARGETS, flow
+from antrea.features.network_policy.agent.connection_flush import (
+    FlushedConnection,
+    flushed_connection_flows,
+    inspect_connections,
+)
+from antrea.features.network_policy.agent.fqdn import UNITS as FQDN_UNITS
+from antrea.features.network_policy.agent.isolation import ISOLATION
+from antrea.features.network_policy.agent.node_target import NodeTarget, node_target
+from antrea.features.network_policy.agent.packet_in import GROUPS, packet_in_entries
+from antrea.features.network_policy.agent.peer_class import CLASSES, SENDERS, SharedGroup, shared_groups
+from antrea.features.network_policy.agent.peer_class import POOL as CLASS_IDS
+from antrea.features.network_policy.agent.priority import IN, OUT, RANKS, RulePriority, placed_rules
+from antrea.features.network_policy.agent.priority import POOL as CONJUNCTION_IDS
+from antrea.features.network_policy.agent.received import (
+    KINDS,
+    SentAddressGroup,
+    SentAddressMember,
+    SentAppliedGroup,
+    SentAppliedMember,
+    SentPolicy,
+)
+from antrea.features.network_policy.agent.rule import (
+    Conjunction,
+    PolicyRule,
+    StatedRule,
+    peer_conjunctions,
+    rule_conjunctions,
+    rules,
+    target_conjunctions,
+)
+from antrea.features.network_policy.agent.service import (
+    SERVICES,
+    kept_services,
+    lacking_services,
+    named_services,
+)
+from antrea.features.network_policy.agent.unrealized import missing, why_not
+from antrea.features.network_policy.confirmation import taken_back
+from antrea.features.node_policy.guard_report import prevented_cuts
+from antrea.features.node_policy.unrealized import node_failures
+from antrea.features.proxy.service import SERVICE_WATCH
+from antrea.openflow.action import goto
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    HAIRPIN_CT_MARK,
+    HOST_LOCAL_SOURCE_PKT_MARK,
+    TO_GATEWAY_REG_MARK,
+    TO_TUNNEL_REG_MARK,
+    TO_UPLINK_REG_MARK,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import ct_state, family
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import Stage
+from antrea.openflow.tables import (
+    ANTREA_POLICY_EGRESS_RULE,
+    ANTREA_POLICY_INGRESS_RULE,
+    EGRESS_DEFAULT_RULE,
+    EGRESS_METRIC,
+    EGRESS_RULE,
+    INGRESS_DEFAULT_RULE,
+    INGRESS_METRIC,
+    INGRESS_RULE,
+    INGRESS_SECURITY_CLASSIFIER,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.openflow.table import Table
+
+GATE = "AntreaPolicy"
+LONGEST = 63
+"""Characters of a rule's name in a report."""
+local = flows_of(Category.POD_CONNECTIVITY)
+
+
+def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
+    """Those of Kubernetes policies, which are always on, and those of Antrea's own by their gate."""
+    antrea = (ANTREA_POLICY_EGRESS_RULE, ANTREA_POLICY_INGRESS_RULE)
+    return (
+        *(antrea if GATE in resolve("agent", config.feature_gates) else ()),
+        *(EGRESS_RULE, EGRESS_DEFAULT_RULE, EGRESS_METRIC),
+        *(INGRESS_SECURITY_CLASSIFIER, INGRESS_RULE, INGRESS_DEFAULT_RULE, INGRESS_METRIC),
+    )
+
+
+def classifier_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """Rules on what Pods receive are for Pods: what leaves the Node or comes back to its sender goes by."""
+    for mark in (TO_GATEWAY_REG_MARK, TO_TUNNEL_REG_MARK, TO_UPLINK_REG_MARK):
+        yield flow(INGRESS_SECURITY_CLASSIFIER, Priority.NORMAL, mark.match, then=[goto(INGRESS_METRIC)])
+    yield flow(
+        INGRESS_SECURITY_CLASSIFIER, Priority.NORMAL, HAIRPIN_CT_MARK.match, then=[goto(Stage.CONNTRACK)]
+    )
+
+
+def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """A connection is judged by its first packet: the others, and what belongs to it, go to the counters."""
+    realised = facts.get(RealisedPipeline)
+    if realised is None:
+        return
+    antrea = realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE)
+    priority = Priority.TOP_ANTREA_POLICY if antrea else Priority.HIGH
+    for cidr in node.pod_cidrs:
+        for here in (OUT, IN):
+            table = here.antrea if antrea else here.rule
+            for state in ("-new+est", "-new+rel"):
+                yield flow(table, priority, family(cidr), ct_state(state), then=[goto(here.metric)])
+
+
+def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """What processes of the Node send to its Pods is let in, so that kubelet's probes need no rule; a mark tells it."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    for cidr in node.pod_cidrs:
+        yield local(
+            INGRESS_SECURITY_CLASSIFIER,
+            Priority.HIGH,
+            family(cidr),
+            told(config.ovs_datapath_type, HOST_LOCAL_SOURCE_PKT_MARK),
+            ct_state("-rpl+trk"),
+            then=[goto(Stage.CONNTRACK)],
+        )
+
+
+def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
+    """Of Antrea's own policies the controller counts the Nodes that have realised them, and shows why others have not."""
+    node, realised = facts.get(ThisNode), facts.get(RealisedPipeline)
+    if node is None or realised is None or policy.found.tier_priority is None:
+        return
+    if realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE):
+        meta = policy.found.metadata
+        failure = taken_back(facts, policy.found) or _failure(facts, policy)
+        flush_on_deny = prevented_cuts(facts, policy.key)
+        told = "; ".join(f"{one_line(name[:LONGEST])} would cut {what}" for name, what in flush_on_deny)
+        yield PolicyReport(meta.name, node.name, meta.generation, failure, told)
+
+
+def _failure(facts: Facts, policy: SentPolicy) -> str:
+    """Which rules are not enforced as they are written; empty if all are."""
+    lacks = missing(facts)
+    rows = list(rules(facts, policy))
+    own = {row.name: row for row in rows if isinstance(row, PolicyRule)}
+    reasons: dict[str, str] = {}
+    for row in rows:
+        if isinstance(row, StatedRule) and (why := why_not(facts, lacks, own[row.rule])):
+            reasons[one_line(policy.found.rules[row.number].name[:LONGEST])] = why
+    for name, why in node_failures(facts, policy):
+        reasons.setdefault(one_line(name[:LONGEST]), why)
+    return "; ".join(f"{name}: {why}" if name else why for name, why in reasons.items())
+
+
+FEATURE = AgentFeature(
+    name="NetworkPolicy",
+    tables=tables,
+    ranks=RANKS,
+    units=(
+        Unit(ThisNode, classifier_flows),
+        Unit(ThisNode, accepted_flows),
+        Unit(ThisNode, probe_flows),
+        Unit(RealisedPipeline, packet_in_entries),
+        Unit(SentPolicy, report),
+        Unit(SentAppliedMember, node_target, yields=(NodeTarget,)),
+        Unit(SentPolicy, rules, yields=(PolicyRule, StatedRule)),
+        Unit(PolicyRule, placed_rules, yields=(RulePriority,)),
+        Unit(PolicyRule, rule_conjunctions, yields=(Conjunction,)),
+        Unit(PodInterface, target_conjunctions, yields=(Conjunction,)),
+        Unit(SentAddressMember, peer_conjunctions, yields=(Conjunction,), by="group"),
+        ISOLATION,
+        TARGETS,
+        Unit(PolicyRule, shared_groups, yields=(SharedGroup,), by="peer"),
+        PEERS,
+        SERVICES,
+        Unit(Service, kept_services),
+        CLASSES,
+        CONJUNCTIONS,
+        AUDITS,
+        *FQDN_UNITS,
+        Unit(PodInterface, inspect_connections),
+        Unit(FlushedConnection, flushed_connection_flows),
+    ),
+    watched=(SERVICE_WATCH,),
+    watches=(
+        ObjectKind("networkpolicies", SentPolicy, cp.NetworkPolicy, SentPolicy),
+        GroupKind("addressgroups", SentAddressMember, SentAddressMember, SentAddressGroup),
+        GroupKind("appliedtogroups", SentAppliedMember, SentAppliedMember, SentAppliedGroup),
+    ),
+    numbers=(
+        NumberPattern(CONJUNCTION_IDS, re.compile(r"\bconj_id=(\d+)|\bconjunction\((\d+),"), less=RESERVED),
+        NumberPattern(CLASS_IDS, re.compile(r"\breg11=(0x[0-9a-f]+)(?!/)\b"), mask=~SENDERS),
+        NumberPattern(GROUPS, re.compile(r"\bgroup(?:_id=|:)(\d+)")),
+    ),
+    category=Category.NETWORK_POLICY,
+    sweep_after=(*KINDS, Service),
+    replay_after=(*KINDS, Service),
+    kept={Service: named_services},
+    lacking=lacking_services,
+)
+STATISTICS = AgentFeature(name="NetworkPolicyStats", gate=statistics.GATE, counted=statistics.COUNTED)
+FEATURES = (FEATURE, STATISTICS)

@@ -1,0 +1,75 @@
+"""Flows that close Pods: to what no rule allows, and to what a rule forbids that cannot be enforced.
+
+parity: pkg/agent/openflow/pipeline.go defaultDropFlow
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.engine import Unit
+from antrea.facts.ovs import PodInterface
+from antrea.features.network_policy.agent.conjunction import asked, target_matches
+from antrea.features.network_policy.agent.packet_in import LOG, stores, told_drop
+from antrea.features.network_policy.agent.priority import CLOSED, DirectionTables, rule_table, side
+from antrea.features.network_policy.agent.rule import ALLOW
+from antrea.features.network_policy.agent.unrealized import missing, why_not
+from antrea.openflow.action import DROP
+from antrea.openflow.cookie import Category
+from antrea.openflow.flow import flows_of
+from antrea.openflow.priority import Priority
+from antrea.rank import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.features.network_policy.agent.rule import PolicyRule
+    from antrea.features.network_policy.agent.unrealized import RefusedEntries
+    from antrea.openflow.flow import Flow
+    from antrea.openflow.table import Table
+
+isolation = flows_of(Category.NETWORK_POLICY, rank=Rank.ISOLATION)
+
+
+def closing_table(facts: Facts, lacks: RefusedEntries, rule: PolicyRule, pod: PodInterface) -> Table | None:
+    """Where the Pod, which the rule is for, is closed to what nothing before allows; None if it is not, for its sake."""
+    if rule.isolates:
+        return side(rule).default
+    return rule_table(rule) if rule.action != ALLOW and why_not(facts, lacks, rule, pod.key) else None
+
+
+def closed_tables(facts: Facts, pod: PodInterface) -> dict[tuple[DirectionTables, Table], bool]:
+    """In which direction and where the Pod is closed, and whether what is dropped there is logged."""
+    lacks = missing(facts)
+    closed: dict[tuple[DirectionTables, Table], bool] = {}
+    for rule, _ in asked(facts, pod):
+        if rule.audit:
+            continue
+        if (table := closing_table(facts, lacks, rule, pod)) is not None:
+            closed[side(rule), table] = closed.get((side(rule), table), False) or (
+                rule.isolates and rule.logging
+            )
+    return closed
+
+
+def closing_priority(here: DirectionTables, table: Table) -> int:
+    """Of the flow that closes a Pod there."""
+    return Priority.NORMAL if table is here.default else CLOSED
+
+
+def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+    """What no rule allows is dropped, in each direction in which a rule is for the Pod.
+
+    A job of its own: it stands also if the rules are too many for one message. A rule that cannot be enforced, and is
+    there to forbid, closes its Pods: at its table, so that those of the baseline leave open what others allow.
+    """
+    for (here, table), logging in closed_tables(facts, pod).items():
+        priority = closing_priority(here, table)
+        operations = (LOG if logging else 0) | (stores(facts) if table is here.default else 0)
+        then = told_drop(facts, table, operations) if operations else DROP
+        for match in target_matches(here, pod):
+            yield isolation(table, priority, *match, then=then)
+
+
+ISOLATION = Unit(PodInterface, isolation_flows)

@@ -1,0 +1,122 @@
+"""Addresses that many rules name by their groups: each is a flow once, which tells what groups it is in, and rules match that.
+
+Without, an address is a flow that names each rule, and of Antrea's own policies a flow for each rule: 1,000 rules for a group of
+10,000 members would be ten million of either. What addresses with the same groups have in common is a number in a register. Not
+upstream's, whose flows are those of few rules (`conjunction.peer_flows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from antrea.engine import Facts, Unit
+from antrea.facts.fact import Fact
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.priority import CLOSED, IN, OUT
+from antrea.features.network_policy.agent.rule import EGRESS, PolicyRule, digest
+from antrea.openflow.action import resubmit
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import PEER_CLASS, SENDER_CLASS
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import dst, src
+from antrea.openflow.priority import Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.openflow.field import Match
+
+MANY = 32
+"""Rules of one direction, from which on they share the addresses of a group that they name."""
+POOL = "peer-class"
+SENDERS = SENDER_CLASS.mask
+"""What tells the numbers of senders from those of receivers."""
+BEFORE_RULES = Priority.HIGH - 5
+"""Where accepted connections go by at `HIGH`, and rules have `NORMAL`."""
+flow = flows_of(Category.NETWORK_POLICY)
+
+
+class SharedGroup(Fact, frozen=True):
+    """That the addresses of a group are shared by the rules of one direction; derived."""
+
+    named: str
+    """Group and direction, as `PolicyRule` is found by `peer`."""
+
+    @property
+    def key(self) -> str:
+        return self.named
+
+
+class SharedAddress(Fact, frozen=True):
+    """An address of such a group; derived."""
+
+    named: str
+    direction: str
+    address: str
+    indexes: ClassVar[Mapping[str, Callable[[SharedAddress], Iterable[Hashable]]]] = {
+        "end": lambda row: (f"{row.direction} {row.address}",)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.named} {self.address}"
+
+
+class PeerClass(Fact, frozen=True):
+    """Addresses that are in the same of these groups; derived."""
+
+    name: str
+    value: int
+    """In the register."""
+    groups: tuple[str, ...]
+    """Each with the direction."""
+    indexes: ClassVar[Mapping[str, Callable[[PeerClass], Iterable[Hashable]]]] = {
+        "group": lambda row: row.groups
+    }
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+def class_matches(facts: Facts, rule: PolicyRule) -> Iterator[Match]:
+    """Peers of `rule` whose addresses it shares with other rules."""
+    shared = [named for named in rule.peers if facts.get(SharedGroup, named) is not None]
+    found = {row.value: None for named in shared for row in facts.by(PeerClass, "group", named)}
+    for value in sorted(found):
+        yield PEER_CLASS(value).match
+
+
+# units
+
+
+def shared_groups(facts: Facts, named: str) -> Iterator[SharedGroup]:
+    """Groups that many rules name, but for those whose parts depend on the ports of each member."""
+    rules = facts.by(PolicyRule, "peer", named)
+    if len(rules) >= MANY and not rules[0].by_member:
+        yield SharedGroup(named)
+
+
+def class_flows(facts: Facts, end: str) -> Iterator[Flow | PeerClass]:
+    """The register says of what class an address is, before any rule is asked, and all rules of the direction ask it.
+
+    Senders are looked up anew after the rules on what is sent. A flow that closes a Pod at the same priority decides,
+    whichever of both comes first.
+    """
+    realised = facts.get(RealisedPipeline)
+    if realised is None:
+        return
+    direction, _, address = end.partition(" ")
+    groups = tuple(row.named for row in facts.by(SharedAddress, "end", end))
+    name = digest(*groups)
+    out = direction == EGRESS
+    here, value = OUT if out else IN, facts.id(POOL, name) | (0 if out else SENDERS)
+    antrea = realised.pipeline.has(here.antrea)
+    table, priority = (here.antrea, CLOSED) if antrea else (here.rule, BEFORE_RULES)
+    matches = (PEER_CLASS(0).match, dst(address)) if out else (SENDER_CLASS(0).match, src(address))
+    yield flow(table, priority, *matches, then=[PEER_CLASS(value).load, resubmit(table)])
+    yield PeerClass(name, value, groups)
+
+
+CLASSES = Unit(SharedAddress, class_flows, yields=(PeerClass,), by="end")

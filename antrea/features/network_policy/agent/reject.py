@@ -1,0 +1,107 @@
+"""The answer to a packet that a rule rejects: who seems to send it, and how it gets to the client.
+
+parity: pkg/agent/controller/networkpolicy/reject.go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.node import ThisNode
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
+from antrea.host.pod_cidr import gateway_ip
+from antrea.openflow.fields import (
+    EP_SELECTED_REG_MARK,
+    GENERATED_REJECT_PACKET_OUT,
+    GENERATED_REJECT_PACKET_OUT_REG_MARK,
+    SERVICE_EP_STATE,
+    SVC_NO_EP_REG_MARK,
+)
+from antrea.openflow.match import LOCAL_PORT
+from antrea.openflow.packet_out import PacketOut
+from antrea.openflow.rejection import answer
+from antrea.openflow.tables import L3_FORWARDING
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.openflow.packet import Packet
+    from antrea.openflow.packet_in import PacketIn
+
+
+class End(NamedTuple):
+    """An end of a connection on this Node: a Pod, or the gateway for the Node itself."""
+
+    ofport: int
+    mac: bytes
+
+
+class Way(NamedTuple):
+    """How an answer goes: from whom it seems to be, and to whom; no client means that it is routed."""
+
+    server: End
+    client: End | None
+    mac: bytes
+    """Whose frame it is on the way to."""
+
+
+def rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | None:
+    """None: there is no answer, or no way for it. An answer of ours that is rejected has none."""
+    realised = facts.get(RealisedPipeline)
+    way = _way(facts, found, rejected)
+    if realised is None or way is None or found.value(GENERATED_REJECT_PACKET_OUT):
+        return None
+    frame = answer(rejected, way.server.mac, way.mac)
+    if frame is None:
+        return None
+    marks = (GENERATED_REJECT_PACKET_OUT_REG_MARK,)
+    if _is_balanced(found) and (way.client is None or found.in_port == way.client.ofport):
+        # The client has asked a Service: the whole pipeline, with connection tracking, gives the answer its address.
+        return PacketOut(frame, way.server.ofport, marks)
+    if way.client:
+        return PacketOut(frame, way.server.ofport, marks, out_port=way.client.ofport)
+    return PacketOut(frame, way.server.ofport, marks, table=realised.pipeline.id(L3_FORWARDING.name))
+
+
+def _is_balanced(found: PacketIn) -> bool:
+    """Whether AntreaProxy has chosen the destination, in this switch."""
+    chosen = found.value(SERVICE_EP_STATE) == EP_SELECTED_REG_MARK.value
+    return chosen and not found.value(SVC_NO_EP_REG_MARK.field)
+
+
+def _way(facts: Facts, found: PacketIn, rejected: Packet) -> Way | None:
+    """None without a gateway, and if neither end is on this Node nor reached through it.
+
+    Addresses of frames are ours to say: those of the packet may carry marks (see antrea/host/carrier.py).
+    """
+    config = facts.get(AgentConfig)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if gateway is None:
+        return None
+    host = End(gateway.ofport, _bytes(gateway.mac))
+    client, server = (_end(facts, host, ip) for ip in (rejected.source, rejected.destination))
+    if client is None and server is None and found.in_port == host.ofport:
+        # Neither end is on this Node: it asked for a Service without Endpoint, and the Node routes the answer.
+        return Way(End(LOCAL_PORT, host.mac), host, host.mac)
+    if client is None:
+        return Way(server, None, host.mac) if server else None
+    if found.in_port == host.ofport:
+        # For a Pod of this Node, kube-proxy has chosen this destination, and has to undo that in the answer.
+        tunnel = facts.get(OvsPort, TUNNEL_PORT)
+        remote = End(tunnel.ofport if tunnel else host.ofport, host.mac)
+        return Way(server or remote, host, host.mac)
+    return Way(server or host, client, client.mac)
+
+
+def _end(facts: Facts, host: End, ip: str) -> End | None:
+    for pod in facts.by(PodInterface, "ip", ip):
+        return End(pod.ofport, _bytes(pod.mac))
+    node = facts.get(ThisNode)
+    own = node is not None and any(gateway_ip(cidr) == ip for cidr in node.pod_cidrs)
+    return host if own else None
+
+
+def _bytes(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))

@@ -1,0 +1,301 @@
+"""Rules of policies as the switch knows them: each once, whatever policies state it, and its conjunctions.
+
+A conjunction is a rule for certain port numbers. A rule with named ports has one for each set of numbers that Pods give
+them; any other rule has one alone.
+parity: pkg/agent/controller/networkpolicy/pod_reconciler.go groupMembersByServices, resolveService
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import msgspec
+
+from antrea.apis import controlplane as cp
+from antrea.facts.fact import Fact
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.node_target import of_node
+from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
+from antrea.features.network_policy.audit_mode import audit_mode
+from antrea.features.network_policy.confirmation import taken_back
+from antrea.features.network_policy.hole import Budget
+from antrea.features.network_policy.internal_policy import flush_on_deny
+from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE, DNAT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.ovs import PodInterface
+
+EGRESS, ALLOW = "Out", "Allow"
+NAMED = "named"
+"""Beside a group, in place of the direction: rules whose ports have the numbers that its members give them."""
+SIDES = ("In", EGRESS, NAMED)
+LONGEST = 36
+"""Characters of a UID."""
+
+
+class RuleOrder(NamedTuple):
+    """Of a rule of Antrea's own policies among all of them: lower numbers win, then the older policy, then the smaller UID."""
+
+    tier: int
+    policy: float
+    rule: int
+    created: str
+    """Of the policy: RFC 3339 in UTC, whose texts are in the order of time."""
+    uid: str
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """Greater where it wins."""
+        created, uid = (
+            -int.from_bytes(text.encode().ljust(LONGEST, b"\0")) for text in (self.created, self.uid)
+        )
+        return (-self.tier, -self.policy, -self.rule, created, uid)
+
+
+class PolicyRule(Fact, frozen=True):
+    """One rule, by its content: two policies that state the same are one rule."""
+
+    name: str
+    direction: str
+    """In or Out."""
+    applied: tuple[str, ...]
+    """Names of the groups of Pods it is for."""
+    peer: cp.NetworkPolicyPeer
+    services: tuple[cp.Service, ...]
+    """None at all: every port."""
+    action: str = ALLOW
+    """Allow, Drop, Reject or Pass."""
+    order: RuleOrder | None = None
+    """None: a rule of Kubernetes, where all that is allowed is, and the rest is not."""
+    logging: bool = False
+    """Whether the agent hears of connections that it decides."""
+    flush_on_deny: bool = False
+    """Whether connections that stand are cut when it forbids them."""
+    exceeds: bool = False
+    """Whether its policy has more exceptions from blocks than are enforced."""
+    audit: bool = False
+    """Whether it drops nothing: it judges a copy of what passes."""
+    pre_dnat: bool = False
+    """Whether it judges packets to Services by the address of the Service, as kube-proxy translates them later."""
+    indexes: ClassVar[Mapping[str, Callable[[PolicyRule], Iterable[Hashable]]]] = {
+        "applied": lambda row: row.applied,
+        "peer": lambda row: row.peers,
+        "service": lambda row: row.to_services,
+        "fqdn": lambda row: row.fqdns,
+        "dns": lambda row: ("dns",) if row.fqdns else (),
+    }
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    @property
+    def egress(self) -> bool:
+        """Whether it is on what Pods send."""
+        return self.direction == EGRESS
+
+    @property
+    def isolates(self) -> bool:
+        """Whether its Pods are closed to what no such rule allows."""
+        return self.order is None
+
+    @property
+    def selects(self) -> bool:
+        """Whether there can be a peer: without, the Pods are isolated, and that is all."""
+        return bool(self.peer.address_groups or self.peer.ip_blocks or self.peer.to_services or self.fqdns)
+
+    @property
+    def fqdns(self) -> tuple[str, ...]:
+        """Domain names and wildcards that it names, each once, in lower case and without the dot of the root."""
+        return tuple(dict.fromkeys(name.lower().rstrip(".") for name in self.peer.fqdns))
+
+    @property
+    def to_services(self) -> tuple[str, ...]:
+        """Namespace and name of each Service that it names."""
+        return tuple(f"{one.namespace}/{one.name}" for one in self.peer.to_services)
+
+    @property
+    def named(self) -> bool:
+        """Whether it has a port that each Pod may give another number."""
+        return any(isinstance(service.port, str) for service in self.services)
+
+    @property
+    def by_member(self) -> bool:
+        """Whether its ports have the numbers that its peers give them."""
+        return self.egress and self.named
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The groups of its peers, with what tells apart rules that may share their addresses."""
+        side = NAMED if self.by_member else self.direction
+        return tuple(f"{group} {side}" for group in self.peer.address_groups)
+
+
+class StatedRule(Fact, frozen=True):
+    """That a policy states a rule."""
+
+    policy: str
+    number: int
+    """Of the rule among those of the policy, from 0."""
+    rule: str
+    indexes: ClassVar[Mapping[str, Callable[[StatedRule], Iterable[Hashable]]]] = {
+        "rule": lambda row: (row.rule,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.policy} {self.number}"
+
+
+class Conjunction(Fact, frozen=True):
+    """A rule with port numbers: what the switch knows by one number."""
+
+    name: str
+    rule: str
+    services: tuple[cp.Service, ...]
+    indexes: ClassVar[Mapping[str, Callable[[Conjunction], Iterable[Hashable]]]] = {
+        "rule": lambda row: (row.rule,)
+    }
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+def digest(*content: object) -> str:
+    """A name that equal content has on every Node and after every start."""
+    return blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()
+
+
+def resolved(
+    services: tuple[cp.Service, ...], ports: Iterable[cp.NamedPort]
+) -> tuple[cp.Service, ...] | None:
+    """`services` with numbers for names; those that nobody has are left out. None: there is none left, so no port matches."""
+    # Of ports with the same name the first counts; without a protocol, which admin policies leave out, whatever its protocol.
+    known = {
+        (port.name, protocol): port for port in reversed(tuple(ports)) for protocol in (port.protocol, None)
+    }
+    found: dict[cp.Service, None] = {}
+    for service in services:
+        if not isinstance(service.port, str):
+            found[service] = None
+        elif (port := known.get((service.port, service.protocol))) is not None:
+            told = msgspec.structs.replace(service, protocol=port.protocol, port=port.port, end_port=None)
+            found[told] = None
+    return tuple(found) if found or not services else None
+
+
+def conjunction(rule: PolicyRule, services: tuple[cp.Service, ...]) -> Conjunction:
+    """The one of `rule` for these ports."""
+    name = rule.name if services == rule.services else digest(rule.name, services)
+    return Conjunction(name, rule.name, services)
+
+
+def conjunctions(facts: Facts, rule: PolicyRule) -> list[Conjunction]:
+    """All there are of a rule."""
+    return facts.by(Conjunction, "rule", rule.name) if rule.named else list(_of_ports(rule, ()))
+
+
+def targets(facts: Facts, pod: PodInterface) -> Iterator[tuple[PolicyRule, cp.GroupMember]]:
+    """The rules that are for a Pod of this Node, each once, with what the Pod is called there."""
+    seen: set[str] = set()
+    for row in facts.by(SentAppliedMember, "pod", pod.pod):
+        for rule in facts.by(PolicyRule, "applied", row.group):
+            if rule.name not in seen:
+                seen.add(rule.name)
+                yield rule, row.member
+
+
+def own_conjunctions(
+    facts: Facts, rule: PolicyRule, member: cp.GroupMember, *, target: bool
+) -> Iterable[Conjunction]:
+    """Those in which this Pod takes part: it has ports as the destination, so that it knows one of a rule with named ports."""
+    if rule.named and target != rule.egress:
+        return _of_ports(rule, member.ports)
+    return conjunctions(facts, rule)
+
+
+def _of_ports(rule: PolicyRule, ports: Iterable[cp.NamedPort]) -> Iterator[Conjunction]:
+    services = resolved(rule.services, ports) if rule.selects else None
+    if services is not None:
+        yield conjunction(rule, services)
+
+
+# units
+
+
+def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]:
+    """The rules of one policy that are for Pods; none of one of Antrea's while the gate is off."""
+    found = policy.found
+    pipeline = realised.pipeline if (realised := facts.get(RealisedPipeline)) else None
+    if found.tier_priority is not None and (pipeline is None or not pipeline.has(ANTREA_POLICY_INGRESS_RULE)):
+        return
+    if taken_back(facts, found):
+        return
+    cut, left = flush_on_deny(found.metadata.annotations), Budget()
+    mode = audit_mode(found.metadata.annotations)
+    for number, rule in enumerate(found.rules):
+        exceeds = left.exceeded(rule)
+        groups = found.applied_to_groups or rule.applied_to_groups
+        own = of_node(facts, groups)
+        if own and len(own) == len(groups):
+            continue
+        content = (
+            rule.direction,
+            tuple(sorted({*groups} - {*own})),
+            rule.to if rule.direction == EGRESS else rule.from_,
+            rule.services,
+            enforced_action(rule),
+            rule_order(found, rule),
+            rule.enable_logging,
+        )
+        pre_dnat = bool(rule.to.to_services) and pipeline is not None and pipeline.has(DNAT)
+        if (audit := mode.has(rule.name)) and (pre_dnat or rule.to.fqdns):
+            continue  # absent, as an audited rule is; nothing judges a copy by it
+        cuts = cut and not audit
+        flags = {"cuts": cuts, "exceeds": exceeds, "audit": audit}
+        name = digest(*content, *(flag for flag, is_set in flags.items() if is_set))
+        yield PolicyRule(name, *content, flush_on_deny=cuts, exceeds=exceeds, audit=audit, pre_dnat=pre_dnat)
+        yield StatedRule(policy.key, number, name)
+
+
+def enforced_action(rule: cp.NetworkPolicyRule) -> str:
+    """What no engine looks into is closed: an application protocol that is to be allowed."""
+    return "Drop" if rule.l7_protocols else rule.action or ALLOW
+
+
+def rule_order(policy: cp.NetworkPolicy, rule: cp.NetworkPolicyRule) -> RuleOrder | None:
+    """Its place among all rules; None: a rule of Kubernetes."""
+    if policy.tier_priority is None:
+        return None
+    meta = policy.metadata
+    return RuleOrder(
+        policy.tier_priority, float(policy.priority or 0), rule.priority, meta.creation_timestamp, meta.uid
+    )
+
+
+def rule_conjunctions(_: Facts, rule: PolicyRule) -> Iterator[Conjunction]:
+    """That of a rule without named ports; of one on what Pods send, also that of peers which are no Pods."""
+    if not rule.named or (rule.egress and (rule.peer.ip_blocks or rule.peer.to_services or rule.fqdns)):
+        yield from _of_ports(rule, ())
+
+
+def target_conjunctions(facts: Facts, pod: PodInterface) -> Iterator[Conjunction]:
+    """Of rules on what the Pod receives, for the numbers it gives to the ports that they name."""
+    for rule, member in targets(facts, pod):
+        if rule.named and not rule.egress:
+            yield from _of_ports(rule, member.ports)
+
+
+def peer_conjunctions(facts: Facts, group: str) -> Iterator[Conjunction]:
+    """Of rules on what is sent to peers of this group, for the numbers they give to the ports that rules name."""
+    found = facts.by(PolicyRule, "peer", f"{group} {NAMED}")
+    members = facts.by(SentAddressMember, "group", group) if found else []
+    for ports in dict.fromkeys(row.member.ports for row in members):
+        for rule in found:
+            yield from _of_ports(rule, ports)

@@ -1,0 +1,83 @@
+"""Rules that are not enforced as they are written, because they have no room or the switch refused a part of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.facts.ovs import PodInterface
+from antrea.features.network_policy.agent.conjunction import CONJUNCTIONS, PEERS, TARGETS
+from antrea.features.network_policy.agent.fqdn import ADDRESSES, FqdnAddress
+from antrea.features.network_policy.agent.peer_class import CLASSES, SharedAddress
+from antrea.features.network_policy.agent.priority import has_place
+from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember
+from antrea.features.network_policy.agent.rule import Conjunction
+from antrea.features.network_policy.agent.service import SERVICES
+from antrea.features.network_policy.hole import EXCESS
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.network_policy.agent.rule import PolicyRule
+
+FULL = "no priority is free"
+
+
+class RefusedEntries(NamedTuple):
+    """What was refused, and why: of rules by name, of interfaces, of groups that rules are for, of groups of peers, of Services, of names."""
+
+    rules: dict[str, str]
+    interfaces: dict[str, str]
+    applied: dict[str, str]
+    peers: dict[str, str]
+    services: dict[str, str]
+    names: dict[str, str]
+    """By the pattern that rules have."""
+
+
+def missing(facts: Facts) -> RefusedEntries:
+    """All there is: mostly nothing."""
+    return RefusedEntries(
+        rules={
+            known.rule: row.why
+            for row in facts.refusals(CONJUNCTIONS)
+            if (known := facts.get(Conjunction, row.row)) is not None
+        },
+        interfaces={row.row: row.why for row in facts.refusals(TARGETS)},
+        applied={
+            one.group: row.why
+            for row in facts.refusals(TARGETS)
+            if (pod := facts.get(PodInterface, row.row)) is not None
+            for one in facts.by(SentAppliedMember, "pod", pod.pod)
+        },
+        peers=_peers(facts),
+        services={row.row: row.why for row in facts.refusals(SERVICES)},
+        names={
+            address.pattern: row.why
+            for row in facts.refusals(ADDRESSES)
+            if (address := facts.get(FqdnAddress, row.row)) is not None
+        },
+    )
+
+
+def _peers(facts: Facts) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for row in facts.refusals(PEERS):
+        if (member := facts.get(SentAddressMember, row.row)) is not None:
+            found[member.group] = row.why
+    for row in facts.refusals(CLASSES):
+        known = facts.by(SharedAddress, "end", row.row)
+        found.update((one.named.rpartition(" ")[0], row.why) for one in known)
+    return found
+
+
+def why_not(facts: Facts, lacks: RefusedEntries, rule: PolicyRule, interface: str | None = None) -> str:
+    """Why `rule` is not enforced, for one Pod's interface or for any Pod; empty if it is."""
+    if rule.exceeds:
+        return EXCESS
+    if not has_place(facts, rule):
+        return FULL
+    if why := lacks.rules.get(rule.name):
+        return why
+    here = [lacks.interfaces.get(interface)] if interface else map(lacks.applied.get, rule.applied)
+    others = (*map(lacks.peers.get, rule.peer.address_groups), *map(lacks.services.get, rule.to_services))
+    names = map(lacks.names.get, rule.fqdns)
+    return next(filter(None, (*here, *others, *names)), "")

@@ -1,0 +1,144 @@
+"""What becomes of a packet that satisfies all clauses of a rule, and where it is counted.
+
+parity: pkg/agent/openflow/pipeline.go conjunctionActionFlow, conjunctionActionDenyFlow, conjunctionActionPassFlow,
+allowRulesMetricFlows, denyRuleMetricFlow
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import ThisNode
+from antrea.features.network_policy.agent import packet_in
+from antrea.features.network_policy.agent.packet_in import copied, noted, told_allow
+from antrea.features.network_policy.agent.priority import is_baseline, place, side, tier_table
+from antrea.features.proxy.agent import handed_over
+from antrea.openflow.action import DROP, goto, resubmit
+from antrea.openflow.cookie import Category
+from antrea.openflow.ct import ct
+from antrea.openflow.fields import (
+    AP_CONJ_ID,
+    AP_DENY_REG_MARK,
+    AUDIT_PASS_REG_MARK,
+    DISPOSITION_DROP_REG_MARK,
+    DISPOSITION_PASS_REG_MARK,
+    DISPOSITION_REJ_REG_MARK,
+    SERVICE_RULES_PASSED_REG_MARK,
+    Zone,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import conj_id, ct_state, dst, ip, ipv6
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import NEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.engine import Facts
+    from antrea.features.network_policy.agent.priority import DirectionTables
+    from antrea.features.network_policy.agent.rule import PolicyRule
+    from antrea.openflow.field import Action
+    from antrea.openflow.table import Table
+
+REJECT, PASS = "Reject", "Pass"
+DENIES = ("Drop", REJECT)
+AUDITED_METRIC, PASSED_METRIC = Priority.HIGH - 2, Priority.HIGH - 3
+"""Priorities in a metric table of copies that an audited rule denies, and of those that it passed on and another denies."""
+flow = flows_of(Category.NETWORK_POLICY)
+
+
+def verdict_flows(facts: Facts, rule: PolicyRule, number: int, families: Iterable[bool]) -> Iterator[Flow]:
+    """Of conjunction `number`; `families` are those of the Node's Pods, True for IPv6."""
+    if rule.audit:
+        yield from audited_flows(facts, rule, number)
+    elif rule.action in DENIES:
+        yield from _denied(facts, rule, number)
+    elif rule.action == PASS:
+        yield _passed(facts, rule, number)
+    else:
+        for v6 in families:
+            yield from _allowed(facts, rule, number, v6=v6)
+
+
+def audited_flows(facts: Facts, rule: PolicyRule, number: int) -> Iterator[Flow]:
+    """What an audited rule does with a copy: it ends there, or goes on; what is denied is counted, and logged."""
+    here, found = side(rule), place(facts, rule)
+    then: list[Action] | tuple[Action, ...] = DROP
+    if rule.action in DENIES:
+        then, who = (
+            told_denial(facts, here, tier_table(rule), number, rejects=rule.action == REJECT),
+            AP_CONJ_ID(number),
+        )
+        yield flow(here.metric, AUDITED_METRIC, AP_DENY_REG_MARK.match, who.match, then=DROP)
+    elif rule.action == PASS:
+        passed = here.register(number)
+        then = [passed.load, goto(here.rule)]
+        yield flow(
+            here.metric,
+            PASSED_METRIC,
+            AP_DENY_REG_MARK.match,
+            passed.match,
+            AUDIT_PASS_REG_MARK.match,
+            then=DROP,
+        )
+    yield flow(found.table, found.verdict, conj_id(number), then=then)
+
+
+def told_denial(
+    facts: Facts, here: DirectionTables, table: Table, number: int, *, rejects: bool = False
+) -> list[Action]:
+    """Of a copy: the agent is told, nobody answers, and the metric table counts it by the number of who denies."""
+    disposition = DISPOSITION_REJ_REG_MARK if rejects else DISPOSITION_DROP_REG_MARK
+    marks = (AP_CONJ_ID(number), AP_DENY_REG_MARK, disposition)
+    return [*(mark.load for mark in marks), *noted(facts, table, packet_in.LOG), copied(facts, here.metric)]
+
+
+def _passed(facts: Facts, rule: PolicyRule, number: int) -> Flow:
+    """On to the rules of Kubernetes; of a rule on Services, to the others on these, of which those of the baseline are left.
+
+    After a rule of the baseline nothing is left.
+    """
+    here, found = side(rule), place(facts, rule)
+    after = here.metric if is_baseline(rule) else here.rule
+    then, table, onward = [here.register(number).load], after, goto(after)
+    if rule.pre_dnat:
+        then.append(SERVICE_RULES_PASSED_REG_MARK.load)
+        table, onward = found.table, resubmit(found.table)
+    if rule.logging:
+        then += [DISPOSITION_PASS_REG_MARK.load, *noted(facts, tier_table(rule), packet_in.LOG)]
+        onward = copied(facts, table)
+    return flow(found.table, found.verdict, conj_id(number), then=[*then, onward])
+
+
+def _denied(facts: Facts, rule: PolicyRule, number: int) -> Iterator[Flow]:
+    """The packet is counted before it is dropped; the agent is sent a copy of one that it answers or logs."""
+    here, found, who = side(rule), place(facts, rule), AP_CONJ_ID(number)
+    then, onward = [who.load, AP_DENY_REG_MARK.load], goto(here.metric)
+    operations = packet_in.stores(facts) | (packet_in.LOG if rule.logging else 0)
+    if operations:
+        then.append((DISPOSITION_REJ_REG_MARK if rule.action == REJECT else DISPOSITION_DROP_REG_MARK).load)
+    operations |= packet_in.REJECT if rule.action == REJECT else 0
+    if operations:
+        then += noted(facts, tier_table(rule), operations)
+        onward = copied(facts, here.metric)
+    yield flow(found.table, found.verdict, conj_id(number), then=[*then, onward])
+    yield flow(here.metric, Priority.NORMAL, AP_DENY_REG_MARK.match, who.match, then=DROP)
+
+
+def _allowed(facts: Facts, rule: PolicyRule, number: int, *, v6: bool) -> Iterator[Flow]:
+    """The connection is committed with the rule's number, by which its packets are counted and let pass."""
+    here, found, family = side(rule), place(facts, rule), ipv6 if v6 else ip
+    label = here.label(number)
+    zone = Zone.CT_ZONE_V6 if v6 else Zone.CT_ZONE
+    remember = ct(zone, commit=True, table=here.metric, then=[label.load])
+    then = [here.register(number).load, remember]
+    if rule.logging:
+        then += told_allow(facts, tier_table(rule))
+    yield flow(found.table, found.verdict, family, conj_id(number), then=then)
+    for state in ("+new", "-new"):
+        yield flow(here.metric, Priority.NORMAL, family, ct_state(state), label.match, then=[goto(NEXT)])
+    node = facts.get(ThisNode) if rule.pre_dnat else None
+    for cidr, onward in handed_over(facts, node) if node else ():
+        if is_ipv6(cidr) == v6:
+            yield flow(here.metric, Priority.HIGH, dst(cidr), ct_state("+new"), label.match, then=onward)

@@ -1,0 +1,76 @@
+"""Policies that are taken back by themselves unless somebody confirms them: annotation `antrea.io/confirm-within`.
+
+Each Node has its own deadline, from when it was sent this generation of the policy: it holds also for a Node that the
+policy has cut off. `antrea.io/confirmed` names the generation that stays; so does the removal of the first annotation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.annotation import CONFIRM_WITHIN, CONFIRMED
+from antrea.config.shape import seconds
+from antrea.errors import Invalid
+from antrea.facts.fact import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from antrea.apis import controlplane as cp
+    from antrea.engine import Facts
+
+MOST_SECONDS = 3600
+
+
+class TakenBack(Fact, frozen=True):
+    """A generation of a policy that nobody has confirmed in time; the agent's deadlines write it."""
+
+    policy: str
+    """UID."""
+    generation: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.policy} {self.generation}"
+
+
+def check_confirmation(annotations: Mapping[str, str]) -> None:
+    """Raises Invalid."""
+    text = annotations.get(CONFIRM_WITHIN)
+    if text is not None and not _seconds(text):
+        raise Invalid(
+            f"metadata.annotations[{CONFIRM_WITHIN}]",
+            f"{text[:100]!r} is not a duration between 1s and {MOST_SECONDS}s, such as 60s",
+        )
+
+
+def unconfirmed_seconds(annotations: Mapping[str, str], generation: int) -> int:
+    """Within which this generation is to be confirmed; 0: it stays."""
+    if annotations.get(CONFIRMED, "").strip() == str(generation):
+        return 0
+    return _seconds(annotations.get(CONFIRM_WITHIN, ""))
+
+
+def _seconds(text: str) -> int:
+    """0 for what is no such duration."""
+    try:
+        found = seconds(text)
+    except ValueError:
+        return 0
+    return int(found) if 1 <= found <= MOST_SECONDS else 0
+
+
+def deadline_seconds(policy: cp.NetworkPolicy) -> int:
+    """The same, of what the controller has sent."""
+    return _seconds(policy.metadata.annotations.get(CONFIRM_WITHIN, ""))
+
+
+def taken_back(facts: Facts, policy: cp.NetworkPolicy) -> str:
+    """Why nothing of this policy is enforced on this Node; empty if it is not taken back."""
+    meta, limit = policy.metadata, deadline_seconds(policy)
+    if not limit or facts.get(TakenBack, f"{meta.name} {meta.generation}") is None:
+        return ""
+    return (
+        f"taken back: generation {meta.generation} was not confirmed within {limit} s:"
+        f" annotate it with {CONFIRMED}={meta.generation}"
+    )

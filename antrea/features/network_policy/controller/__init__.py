@@ -1,0 +1,1 @@
+"""Policies in the controller: what policies and groups mean, and for whom."""

@@ -1,0 +1,68 @@
+"""The status of policies of policy.networking.k8s.io: conditions alone. Upstream writes none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from antrea.apis.network_policy_api.part import GROUP, PolicyCondition
+from antrea.apis.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from antrea.apis.crd.part import Condition
+
+MANAGER = "antrea-controller"
+REALIZED = "Realized"
+
+
+class Place(NamedTuple):
+    """Where policies of a kind are in the API."""
+
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def collection(self) -> str:
+        return f"/apis/{GROUP}/{self.version}/{self.plural}"
+
+
+PLACES = {
+    "AdminNetworkPolicy": Place("v1alpha1", "adminnetworkpolicies", "AdminNetworkPolicy"),
+    "BaselineAdminNetworkPolicy": Place(
+        "v1alpha1", "baselineadminnetworkpolicies", "BaselineAdminNetworkPolicy"
+    ),
+    "K8sClusterNetworkPolicy": Place("v1alpha2", "clusternetworkpolicies", "ClusterNetworkPolicy"),
+}
+"""By the type of their references."""
+
+
+def realized(current: int, desired: int) -> PolicyCondition:
+    """Whether all Nodes that should enforce the policy do."""
+    done = current == desired
+    return PolicyCondition(
+        REALIZED,
+        "True" if done else "False",
+        reason="AllNodesRealized" if done else "NodesPending",
+        message=f"{current} of {desired} Nodes enforce the policy",
+    )
+
+
+def admin_status(path: str, kind: str, generation: int, conditions: Iterable[Condition]) -> Status:
+    """Of the object at `path`: each condition with a reason and a sentence, which the API requires."""
+    return Status(
+        path=path,
+        kind=kind,
+        manager=MANAGER,
+        conditions=tuple(
+            PolicyCondition(
+                one.type,
+                one.status,
+                reason=one.reason or "Supported",
+                message=one.message or "all of the policy can be enforced",
+                observed_generation=generation,
+            )
+            for one in conditions
+        ),
+    )

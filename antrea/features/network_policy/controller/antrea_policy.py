@@ -1,0 +1,79 @@
+"""Antrea's own policies in the controller: what agents are told of them, and to which Nodes that goes.
+
+parity: pkg/controller/networkpolicy/networkpolicy_controller.go syncInternalNetworkPolicy
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis import core
+from antrea.apis.crd.external import ExternalEntity
+from antrea.engine import Unit
+from antrea.facts.cluster import ClusterNode, ClusterService, Entity
+from antrea.facts.group import ForeignMember, GroupNodes, GroupSelector, PublishedGroup
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.grouping.member import ADDRESS, APPLIED
+from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
+from antrea.features.grouping.row import entity_row, node_row, service_row
+from antrea.features.network_policy.controller import antrea_internal_policy, realization
+from antrea.features.network_policy.controller import group as source_group
+from antrea.features.network_policy.controller.antrea_internal_policy import (
+    ClusterPolicy,
+    InternalPolicy,
+    NamespacedPolicy,
+    internal_policy,
+)
+from antrea.features.network_policy.controller.group import GroupUse
+from antrea.features.network_policy.controller.realization import PolicySpan
+from antrea.features.network_policy.tier import TIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+
+def _united(spans: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """One span is most often all, and is shared then."""
+    return spans[0] if len(spans) == 1 else tuple(sorted({node for span in spans for node in span}))
+
+
+def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolicy | GroupSpan | PolicySpan]:
+    """The policy for all Nodes that have somebody it is for, and those Nodes for the groups of its peers.
+
+    For none of them if one of its groups may not be what a policy is for.
+    """
+    strange = next((name for name in policy.targets if facts.get(ForeignMember, f"{APPLIED}/{name}")), "")
+    found = [row.parts for name in policy.targets if (row := facts.get(GroupNodes, name)) is not None]
+    nodes = () if strange else _united(found)
+    yield PublishedPolicy(policy.found, nodes)
+    yield PolicySpan(
+        policy.source, policy.found.metadata.generation, nodes, strange, policy.unheld, policy.audited
+    )
+    for name in policy.peers if nodes else ():
+        yield GroupSpan(ADDRESS, name, nodes)
+
+
+_MADE = (InternalPolicy, PublishedGroup, GroupSelector, GroupUse)
+FEATURE = ControllerFeature(
+    name="AntreaPolicy",
+    watched=(
+        TIERS,
+        *antrea_internal_policy.WATCHED,
+        *source_group.WATCHED,
+        Watched("/api/v1/nodes", core.Node, ClusterNode, node_row),
+        Watched("/api/v1/services", core.Service, ClusterService, service_row),
+        Watched("/apis/crd.antrea.io/v1alpha2/externalentities", ExternalEntity, Entity, entity_row),
+    ),
+    units=(
+        *source_group.UNITS,
+        Unit(ClusterPolicy, internal_policy, yields=_MADE),
+        Unit(NamespacedPolicy, internal_policy, yields=_MADE),
+        Unit(InternalPolicy, publication, yields=(PolicySpan,)),
+        *realization.UNITS,
+    ),
+    publishes=(ADDRESS, APPLIED, "networkpolicies"),
+    gate="AntreaPolicy",
+)

@@ -1,0 +1,425 @@
+"""NetworkPolicies of Kubernetes in the controller: the rules that agents need, and the groups these name.
+
+parity: pkg/controller/networkpolicy/networkpolicy_controller.go processNetworkPolicy
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.apis import controlplane as cp
+from antrea.apis import networking
+from antrea.apis.annotation import ENFORCEMENT
+from antrea.apis.crd.part import LabelSelector
+from antrea.apis.meta import ObjectMetadata
+from antrea.engine import Unit
+from antrea.facts.cluster import Namespace
+from antrea.facts.external_ip import FencedLeadership
+from antrea.facts.fact import Fact
+from antrea.facts.group import GroupNodes, GroupSelector, PublishedGroup, Requirement
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.framework.event import RecordEvent
+from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
+from antrea.features.grouping.selector import group_selector, requirements, selector_of
+from antrea.features.network_policy.audit_mode import ENFORCED, AuditMode, audit_mode, enforcement_doubt
+from antrea.features.network_policy.controller.peer import (
+    ALL,
+    group,
+    has_named_port,
+    peer,
+    read_block,
+    services,
+    unreadable,
+    uuid_of,
+)
+from antrea.features.network_policy.internal_policy import (
+    NOTHING,
+    PORTION,
+    InternalPolicyFields,
+    completed,
+    flush_on_deny,
+    in_portions,
+    told_annotations,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from antrea.engine import Facts
+
+ADDRESS, APPLIED = "addressgroups", "appliedtogroups"
+KIND = "K8sNetworkPolicy"
+PRIORITY = -1
+"""Rules of one policy have no order."""
+NOBODY = cp.NetworkPolicyPeer()
+SMALL = 16 << 10
+"""Bytes of a spec that is worth keeping what was made of it; large ones are few, and what is made of them larger."""
+FIELDS = {"In": "from", "Out": "to"}
+
+
+class KubePolicy(Fact, frozen=True):
+    """A NetworkPolicy of networking.k8s.io; its feed writes it."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    encoded: bytes
+    """Its spec; the same object in all policies that say the same."""
+    flush_on_deny: bool = False
+    """What it comes to forbid is cut."""
+    audit: AuditMode = ENFORCED
+    doubt: str = ""
+    """Why its annotation on that means nothing."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def spec(self) -> networking.NetworkPolicySpec:
+        """As it was written."""
+        return (_kept_spec if len(self.encoded) <= SMALL else _decoded)(self.encoded)
+
+
+@lru_cache(maxsize=256)
+def _one(encoded: bytes) -> bytes:
+    """The first of equal ones."""
+    return encoded
+
+
+class RuleSpec(msgspec.Struct, frozen=True):
+    """One rule of either direction."""
+
+    direction: str
+    peers: tuple[networking.NetworkPolicyPeer, ...]
+    ports: tuple[networking.NetworkPolicyPort, ...]
+
+    @property
+    def needs_pods(self) -> bool:
+        """Named ports of whatever Pod it may be: each Pod's own numbers are needed."""
+        return not self.peers and self.direction == "Out" and has_named_port(self.ports)
+
+
+class DraftKubeRule:
+    """One rule, and the groups of its peers."""
+
+    def __init__(self, side: RuleSpec, selectors: list[GroupSelector]) -> None:
+        self.side = side
+        self.selectors = selectors
+        self.groups = [group(ADDRESS, one) for one in selectors]
+
+
+Conditions = tuple[Requirement, ...] | None
+
+
+class PolicyForm(msgspec.Struct, frozen=True):
+    """What a policy says, whatever its name and Namespace: policies that say the same share it."""
+
+    applied: Conditions
+    rules: tuple[FormRule, ...]
+    isolated: tuple[str, ...]
+    """Directions in which nothing is allowed."""
+    ignored: tuple[str, ...]
+    """Paths of blocks that cannot be read, and why."""
+
+
+class FormRule(msgspec.Struct, frozen=True):
+    """One rule of either direction."""
+
+    direction: str
+    peers: tuple[tuple[Conditions, Conditions], ...]
+    """Of Namespaces (None: the policy's own), of Pods."""
+    told: cp.NetworkPolicyPeer
+    """Without groups."""
+    services: tuple[cp.Service, ...]
+
+
+def form_steps(spec: networking.NetworkPolicySpec) -> Generator[None, None, PolicyForm]:
+    """Of a spec, with pauses."""
+    rules, ignored = [], list[str]()
+    numbers = {"In": 0, "Out": 0}
+    for side in sides(spec):
+        field = f"spec.{'ingress' if side.direction == 'In' else 'egress'}[{numbers[side.direction]}]"
+        numbers[side.direction] += 1
+        rules.append((yield from _form_rule(side, f"{field}.{FIELDS[side.direction]}", ignored)))
+    isolated = tuple(
+        direction
+        for kind, direction in (("Ingress", "In"), ("Egress", "Out"))
+        if kind in spec.policy_types and not numbers[direction]
+    )
+    return PolicyForm(requirements(spec.pod_selector), tuple(rules), isolated, tuple(ignored))
+
+
+def _form_rule(side: RuleSpec, path: str, ignored: list[str]) -> Generator[None, None, FormRule]:
+    peers: list[tuple[Conditions, Conditions]] = [((), None)] if side.needs_pods else []
+    read = []
+    for index, one in enumerate(side.peers):
+        if one.ip_block is None:
+            spaces, pods = one.namespace_selector, one.pod_selector
+            peers.append(
+                (
+                    None if spaces is None else requirements(spaces),
+                    None if pods is None else requirements(pods),
+                )
+            )
+        else:
+            try:
+                read.append((yield from read_block(one.ip_block)))
+            except ValueError:
+                ignored.append(f"{path}[{index}].ipBlock.{unreadable(one.ip_block)}")
+        if (index + 1) % PORTION == 0:
+            yield
+    told = cp.NetworkPolicyPeer(ip_blocks=tuple(read)) if side.peers else ALL
+    return FormRule(side.direction, tuple(peers), told, services(side.ports))
+
+
+@lru_cache(maxsize=256)
+def _form_of(encoded: bytes) -> PolicyForm:
+    """Of a small spec; policies in a row often say the same."""
+    return completed(form_steps(_decoded(encoded)))
+
+
+def _decoded(encoded: bytes) -> networking.NetworkPolicySpec:
+    return msgspec.msgpack.decode(encoded, type=networking.NetworkPolicySpec)
+
+
+_kept_spec = lru_cache(maxsize=256)(_decoded)
+"""That of a small one."""
+
+
+class InternalKubePolicy(InternalPolicyFields, frozen=True):
+    """A NetworkPolicy as agents need it, and what decides to which Nodes it goes; derived."""
+
+    target: str
+    """Name of the `PublishedGroup` that it is for."""
+    peers: tuple[str, ...]
+    """Names of the groups of its peers."""
+
+
+def policy_row(found: networking.NetworkPolicy) -> KubePolicy:
+    """All of it counts."""
+    meta = found.metadata
+    return KubePolicy(
+        sys.intern(meta.namespace),
+        meta.name,
+        meta.uid,
+        meta.generation,
+        _one(msgspec.msgpack.encode(found.spec)),
+        flush_on_deny=flush_on_deny(meta.annotations),
+        audit=audit_mode(meta.annotations),
+        doubt=enforcement_doubt(meta.annotations),
+    )
+
+
+def sides(spec: networking.NetworkPolicySpec) -> list[RuleSpec]:
+    """All rules, those of ingress first."""
+    ingress = [RuleSpec("In", rule.from_, rule.ports) for rule in spec.ingress]
+    return ingress + [RuleSpec("Out", rule.to, rule.ports) for rule in spec.egress]
+
+
+def selectors(policy: KubePolicy, side: RuleSpec) -> list[GroupSelector]:
+    """Of the peers of one rule, in their order."""
+    if side.needs_pods:
+        everybody = group_selector(namespaces=LabelSelector())
+        return [everybody] if everybody else []
+    found = (
+        group_selector(policy.namespace, one.pod_selector, one.namespace_selector)
+        for one in side.peers
+        if one.ip_block is None
+    )
+    return [one for one in found if one is not None]
+
+
+def applied(policy: KubePolicy) -> GroupSelector:
+    """The Pods that the policy is for."""
+    found = group_selector(policy.namespace, policy.spec.pod_selector)
+    if found is None:
+        raise ValueError("a NetworkPolicy has a Namespace")
+    return found
+
+
+def internal_kube_policy(
+    facts: Facts, policy: KubePolicy
+) -> Iterator[InternalKubePolicy | GroupSelector | RecordEvent]:
+    """The policy, and the groups that it names, which it shares with all policies that select the same."""
+    return in_portions(_internal_policy(facts, policy))
+
+
+def _internal_policy(
+    facts: Facts, policy: KubePolicy
+) -> Iterator[InternalKubePolicy | GroupSelector | RecordEvent | None]:
+    space = policy.namespace
+    home = facts.get(Namespace, space)
+    logging = home is not None and home.logs_policies
+    if len(policy.encoded) <= SMALL:
+        form = _form_of(policy.encoded)
+    else:
+        spec = _decoded(policy.encoded)
+        found, target = _target(space, requirements(spec.pod_selector))
+        yield found.with_parts((PublishedGroup(APPLIED, target, target),))
+        form = yield from form_steps(spec)
+    found, target = _target(space, form.applied)
+    used: dict[str, list[Any]] = {target: [found, PublishedGroup(APPLIED, target, target)]}
+    peers: dict[str, None] = {}
+    told = []
+    for rule in form.rules:
+        names: dict[str, None] = {}
+        for spaces, pods in rule.peers:
+            found = selector_of(space if spaces is None else "", spaces, pods)
+            name = uuid_of(found.name)
+            names[name] = None
+            if name not in peers:
+                peers[name] = None
+                if len(peers) % PORTION == 0:
+                    yield None
+                used.setdefault(name, [found]).append(PublishedGroup(ADDRESS, name, name))
+        peer = rule.told
+        if names:
+            peer = cp.NetworkPolicyPeer(address_groups=tuple(names), ip_blocks=peer.ip_blocks)
+        told.append(_rule(rule.direction, peer, rule.services, "Allow", logging))
+    told += [_rule(direction, NOBODY, (), "", logging) for direction in form.isolated]
+    for found, *groups in used.values():
+        yield found.with_parts(tuple(groups) if len(groups) == 1 else tuple(sorted(groups)))
+    internal = cp.NetworkPolicy(
+        metadata=_metadata(policy, whole=is_audited(facts, policy)),
+        rules=tuple(told),
+        applied_to_groups=(target,),
+        source_ref=reference(policy),
+    )
+    yield InternalKubePolicy(internal, target, tuple(peers))
+    if facts.get(FencedLeadership) is not None:
+        yield from _events(policy, form.ignored)
+
+
+def is_audited(facts: Facts, policy: KubePolicy) -> bool:
+    """Whether it drops nothing, by its own word or by that of its Namespace."""
+    home = facts.get(Namespace, policy.namespace)
+    return policy.audit.within(namespace_audits=home is not None and home.audits_policies).whole
+
+
+def _metadata(policy: KubePolicy, *, whole: bool) -> ObjectMetadata:
+    annotations = told_annotations(flush_on_deny=policy.flush_on_deny, audit=AuditMode(whole=whole))
+    uid = policy.uid
+    return ObjectMetadata(
+        name=uid, uid=uid, generation=policy.generation, labels=NOTHING, annotations=annotations
+    )
+
+
+def _target(space: str, applied: Conditions) -> tuple[GroupSelector, str]:
+    """Whom a policy is for, and the name of the group of these."""
+    found = selector_of(space, None, applied)
+    return found, uuid_of(found.name)
+
+
+def _events(policy: KubePolicy, ignored: tuple[str, ...]) -> Iterator[RecordEvent]:
+    """On what is not as its author may think: a NetworkPolicy of Kubernetes has no status."""
+    if ignored:
+        yield ignored_peers(policy, ignored)
+    if policy.doubt:
+        yield unknown_enforcement(policy)
+
+
+def ignored_peers(policy: KubePolicy, found: tuple[str, ...]) -> RecordEvent:
+    """An Event on blocks that cannot be read: a NetworkPolicy of Kubernetes has no status."""
+    more = f" (and {len(found) - 1} more)" if found[1:] else ""
+    message = f"{found[0]}{more}: it allows nobody; the other peers and rules are enforced"
+    return RecordEvent(
+        policy.uid, message, "networking.k8s.io/v1", "NetworkPolicy", policy.name, policy.uid,
+        "PeerIgnored", message, warning=True, namespace=policy.namespace,
+    )  # fmt: skip
+
+
+def unknown_enforcement(policy: KubePolicy) -> RecordEvent:
+    """An Event on an annotation that says neither audit nor enforce."""
+    message = f"metadata.annotations[{ENFORCEMENT}]: {policy.doubt}: the policy is enforced"
+    return RecordEvent(
+        f"{policy.uid} enforcement", message, "networking.k8s.io/v1", "NetworkPolicy", policy.name, policy.uid,
+        "EnforcementUnknown", message, warning=True, namespace=policy.namespace,
+    )  # fmt: skip
+
+
+def _rule(
+    direction: str, peer: cp.NetworkPolicyPeer, ports: tuple[cp.Service, ...], action: str, logging: bool
+) -> cp.NetworkPolicyRule:
+    if not action:
+        return cp.NetworkPolicyRule(direction=direction, from_=NOBODY, to=NOBODY, enable_logging=logging)
+    return cp.NetworkPolicyRule(
+        direction=direction,
+        from_=peer if direction == "In" else NOBODY,
+        to=peer if direction == "Out" else NOBODY,
+        services=ports,
+        priority=PRIORITY,
+        action=action,
+        enable_logging=logging,
+    )
+
+
+def rules(policy: KubePolicy, *, logging: bool) -> Iterator[cp.NetworkPolicyRule]:
+    """What is allowed; a direction that is isolated and allows nothing is one rule without a peer."""
+    drafts = [DraftKubeRule(side, selectors(policy, side)) for side in sides(policy.spec)]
+    return _rules(policy, drafts, logging=logging)
+
+
+def _rules(
+    policy: KubePolicy, drafts: list[DraftKubeRule], *, logging: bool
+) -> Iterator[cp.NetworkPolicyRule]:
+    for draft in drafts:
+        side, told = draft.side, ALL
+        if side.peers:
+            blocks = [one.ip_block for one in side.peers if one.ip_block is not None]
+            told = peer(draft.groups, blocks)
+        elif side.needs_pods:
+            told = msgspec.structs.replace(ALL, address_groups=tuple(one.name for one in draft.groups))
+        yield cp.NetworkPolicyRule(
+            direction=side.direction,
+            from_=told if side.direction == "In" else NOBODY,
+            to=told if side.direction == "Out" else NOBODY,
+            services=services(side.ports),
+            priority=PRIORITY,
+            action="Allow",
+            enable_logging=logging,
+        )
+    for kind, direction in (("Ingress", "In"), ("Egress", "Out")):
+        if kind in policy.spec.policy_types and not any(one.side.direction == direction for one in drafts):
+            yield cp.NetworkPolicyRule(direction=direction, from_=NOBODY, to=NOBODY, enable_logging=logging)
+
+
+def reference(policy: KubePolicy) -> cp.NetworkPolicyReference:
+    """How the policy is named wherever it is told of."""
+    return cp.NetworkPolicyReference(type=KIND, namespace=policy.namespace, name=policy.name, uid=policy.uid)
+
+
+def kube_policy_publication(
+    facts: Facts, policy: InternalKubePolicy
+) -> Iterator[PublishedPolicy | GroupSpan]:
+    """The policy for all Nodes that have a Pod it is for, and those Nodes for the groups of its peers."""
+    span = facts.get(GroupNodes, policy.target)
+    nodes = span.parts if span else ()
+    yield PublishedPolicy(policy.found, nodes)
+    for name in policy.peers if nodes else ():
+        yield GroupSpan(ADDRESS, name, nodes)
+
+
+FEATURE = ControllerFeature(
+    name="NetworkPolicy",
+    watched=(
+        Watched(
+            "/apis/networking.k8s.io/v1/networkpolicies",
+            networking.NetworkPolicy,
+            KubePolicy,
+            policy_row,
+            guards="its own",
+        ),
+    ),
+    units=(
+        Unit(KubePolicy, internal_kube_policy, yields=(GroupSelector, InternalKubePolicy)),
+        Unit(InternalKubePolicy, kube_policy_publication),
+    ),
+    publishes=(ADDRESS, APPLIED, "networkpolicies"),
+)

@@ -1,0 +1,197 @@
+"""The status of Antrea's own policies and groups: how far Nodes are, by what their agents report.
+
+parity: pkg/controller/networkpolicy/status_controller.go syncHandler, {group,clustergroup}.go syncInternalGroup
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from antrea.apis import controlplane as cp
+from antrea.apis import controlplane_report as report
+from antrea.apis.crd.part import Condition
+from antrea.apis.status import Status
+from antrea.engine import Unit
+from antrea.facts.fact import Fact
+from antrea.features.network_policy.controller.admin_status import PLACES, admin_status, realized
+from antrea.features.network_policy.controller.group import WholeGroup
+from antrea.features.network_policy.tier import CRD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+MANAGER = "antrea-controller"
+LONGEST = 256
+"""Characters of a message that tells of failures."""
+MOST_PARTS = 3
+"""Parts of a policy that are not enforced, of which its condition tells."""
+PREVENTED = "LockoutPrevented"
+"""Type of the condition of a policy that would cut Nodes from what they cannot do without."""
+AUDITED = "Audited"
+"""Type of the condition of a policy that drops nothing, or of which some rules do not."""
+REALIZED = "realizedGeneration"
+NESTED = "ChildGroupsNestingExceeded"
+
+
+class NodeReport(Fact, frozen=True):
+    """What the agent of a Node has last said of a policy; kept while the policy is for that Node."""
+
+    policy: str
+    """UID."""
+    node: str
+    generation: int
+    failure: bool = False
+    message: str = ""
+    indexes: ClassVar[Mapping[str, Callable[[NodeReport], Iterable[Hashable]]]] = {
+        "policy": lambda row: (row.policy,)
+    }
+
+    @property
+    def key(self) -> str:
+        return report_key(self.policy, self.node)
+
+
+class PolicySpan(Fact, frozen=True):
+    """Nodes that one of Antrea's own policies, or an admin policy, is for; derived."""
+
+    source: cp.NetworkPolicyReference
+    generation: int
+    nodes: tuple[str, ...]
+    stranger: str = ""
+    """Name of a group that no policy can be for."""
+    unheld: tuple[str, ...] = ()
+    """What the policy says and no switch does; no Node has it while it says so."""
+    audited: str = ""
+    """What of it is audited; empty: all is enforced."""
+
+    @property
+    def key(self) -> str:
+        return self.source.uid
+
+
+def report_key(policy: str, node: str) -> str:
+    """Under which a report is kept."""
+    return f"{policy} {node}"
+
+
+def noted(facts: Facts, found: report.NetworkPolicyStatus) -> None:
+    """An agent has reported; what it says of a policy that is not for its Node is not kept."""
+    span = facts.get(PolicySpan, found.metadata.name)
+    for one in found.nodes:
+        if span is not None and one.node_name in span.nodes:
+            facts.put(
+                NodeReport(span.key, one.node_name, one.generation, one.realization_failure, one.message)
+            )
+
+
+def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
+    """Phase, numbers of Nodes and conditions; reports on other generations do not count.
+
+    `realizedGeneration` (ours) is written when a generation is realized, and stays while a later one is under way.
+    """
+    source, nodes = span.source, frozenset(span.nodes)
+    told = [
+        one
+        for one in facts.by(NodeReport, "policy", span.key)
+        if one.node in nodes and one.generation == span.generation
+    ]
+    failed = sorted(f'"{one.node}":"{one.message}"' for one in told if one.failure)
+    current = 0 if span.unheld else len(told) - len(failed)
+    if (place := PLACES.get(source.type)) is not None:
+        conditions = (_realizable(span), realized(current, len(span.nodes)), _failure(failed))
+        yield admin_status(f"{place.collection}/{source.name}", place.kind, span.generation, conditions)
+        return
+    phase = _phase(span, current, len(failed))
+    collection = (
+        f"namespaces/{source.namespace}/networkpolicies" if source.namespace else "clusternetworkpolicies"
+    )
+    yield Status(
+        path=f"{CRD}/{collection}/{source.name}",
+        kind="NetworkPolicy" if source.namespace else "ClusterNetworkPolicy",
+        manager=MANAGER,
+        fields=(
+            ("phase", phase),
+            ("observedGeneration", span.generation),
+            ("currentNodesRealized", current),
+            ("desiredNodesRealized", len(span.nodes)),
+            *(((REALIZED, span.generation),) if phase == "Realized" else ()),
+        ),
+        keeps=(REALIZED,),
+        conditions=(_realizable(span), _failure(failed), _prevented(told), _audited(span)),
+    )
+
+
+def _phase(span: PolicySpan, current: int, failed: int) -> str:
+    if span.stranger:
+        return "Pending"
+    if span.unheld:
+        return "Failed"
+    if current == len(span.nodes):
+        return "Realized"
+    return "Failed" if current + failed == len(span.nodes) else "Realizing"
+
+
+def _realizable(span: PolicySpan) -> Condition:
+    if span.stranger:
+        why = f"Group {span.stranger} with Pods in other Namespaces can not be used as AppliedTo"
+        return Condition("Realizable", "False", reason="NetworkPolicyAppliedToUnsupportedGroup", message=why)
+    if span.unheld:
+        parts = list(span.unheld[:MOST_PARTS])
+        more = ["and more"] if len(span.unheld) > MOST_PARTS else []
+        why = "; ".join([*parts, *more])
+        return Condition("Realizable", "False", reason="NetworkPolicyPartNotEnforced", message=why)
+    return Condition("Realizable", "True")
+
+
+def _failure(failed: list[str]) -> Condition:
+    """Without a status if there is none."""
+    if not failed:
+        return Condition("RealizationFailure")
+    text = f"Failed Nodes count {len(failed)}: {', '.join(failed)}"
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return Condition(
+        "RealizationFailure", "True", reason="NetworkPolicyRealizationFailedOnNode", message=text
+    )
+
+
+def _prevented(told: list[NodeReport]) -> Condition:
+    """Without a status if the policy would cut no Node."""
+    kept = sorted(f'"{one.node}":"{one.message}"' for one in told if one.message and not one.failure)
+    if not kept:
+        return Condition(PREVENTED)
+    text = f"Nodes count {len(kept)}: {', '.join(kept)}"
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return Condition(PREVENTED, "True", reason="NodePolicyWouldCutNode", message=text)
+
+
+def _audited(span: PolicySpan) -> Condition:
+    """Without a status if all is enforced."""
+    if not span.audited:
+        return Condition(AUDITED)
+    return Condition(AUDITED, "True", reason="NetworkPolicyAudited", message=span.audited)
+
+
+def group_status(_: Facts, group: WholeGroup) -> Iterator[Status]:
+    """Whether members are computed: not if a child is missing (which upstream does not say) or has children."""
+    kind = "Group" if group.namespace else "ClusterGroup"
+    collection = f"namespaces/{group.namespace}/groups" if group.namespace else "clustergroups"
+    reason = message = ""
+    if group.nested:
+        reason = NESTED
+        message = (
+            f"The childGroups of this {kind} must not have childGroups of their own. Its members cannot be"
+            " computed and it is not realized: fix its definition, or the definition of one of its childGroups."
+        )
+    done = "True" if group.computed else "False"
+    yield Status(
+        path=f"{CRD}/{collection}/{group.name}",
+        kind=kind,
+        manager=MANAGER,
+        conditions=(Condition("GroupMembersComputed", done, reason=reason, message=message),),
+    )
+
+
+UNITS = (Unit(PolicySpan, policy_status), Unit(WholeGroup, group_status))

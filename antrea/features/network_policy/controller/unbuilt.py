@@ -1,0 +1,181 @@
+"""What a policy of Antrea's own says and no switch does: its author is warned, and its status does not call it realised.
+
+`tests/unit/features/test_features_policy_unbuilt.py` holds every field of the schema against this page: it is enforced,
+or it is here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.facts.group import ENTITY, NODE
+from antrea.features.grouping.selector import NEVER, requirements
+from antrea.features.network_policy.controller.antrea_peer import STRETCHED
+from antrea.features.network_policy.controller.group import WholeGroup, group_key
+from antrea.features.network_policy.controller.peer import read_block, unreadable
+from antrea.features.network_policy.internal_policy import PORTION
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from antrea.apis.crd.network_policy import (
+        AppliedTo,
+        ClusterNetworkPolicySpec,
+        NetworkPolicySpec,
+        Peer,
+        Rule,
+    )
+    from antrea.apis.crd.part import IPBlock, LabelSelector
+    from antrea.engine import Facts
+    from antrea.features.network_policy.audit_mode import AuditMode
+
+    Spec = ClusterNetworkPolicySpec | NetworkPolicySpec
+
+NOTHING = "it matches nothing"
+NOT_THERE = "the policy does not hold there"
+NOBODY = "it is nobody"
+NOT_AUDITED = "the rule is neither enforced nor audited"
+KINDS = {ENTITY: "ExternalEntities"}
+"""Members of groups that policies are not for yet."""
+
+
+def unbuilt_parts(spec: Spec) -> Iterator[str | None]:
+    """One sentence for each, after the path of the field; None is a place for a pause."""
+    yield from _targets("spec.appliedTo", spec.applied_to)
+    for direction, rules in (("ingress", spec.ingress), ("egress", spec.egress)):
+        for index, rule in enumerate(rules):
+            path = f"spec.{direction}[{index}]"
+            yield from _targets(f"{path}.appliedTo", rule.applied_to)
+            yield from _rule(path, rule)
+            if any(one.node_selector is not None for one in (*spec.applied_to, *rule.applied_to)):
+                yield from _node_rule(path, rule)
+            yield from _peers(f"{path}.from", rule.from_)
+            yield from _peers(f"{path}.to", rule.to)
+
+
+def unheld_parts(facts: Facts, namespace: str, spec: Spec) -> Iterator[str | None]:
+    """The same, and what cannot be meant, which admission refuses, and groups of whom policies are not for."""
+    yield from unbuilt_parts(spec)
+    yield from _groups(facts, namespace, "spec.appliedTo", spec.applied_to)
+    yield from _impossible("spec.appliedTo", spec.applied_to)
+    for direction, rules in (("ingress", spec.ingress), ("egress", spec.egress)):
+        for index, rule in enumerate(rules):
+            path = f"spec.{direction}[{index}]"
+            yield from _groups(facts, namespace, f"{path}.appliedTo", rule.applied_to)
+            if _group_of_nodes(facts, namespace, (*spec.applied_to, *rule.applied_to)):
+                yield from _node_rule(path, rule)
+            for field, ends in (("appliedTo", rule.applied_to), ("from", rule.from_), ("to", rule.to)):
+                yield from _impossible(f"{path}.{field}", ends)
+                yield from _blocks(f"{path}.{field}", ends)
+
+
+def unjudged_parts(spec: Spec, mode: AuditMode) -> Iterator[str]:
+    """What an audited rule says by which no copy is judged, after the path of the field."""
+    for direction, rules in (("ingress", spec.ingress), ("egress", spec.egress)):
+        for index, rule in enumerate(rules):
+            if not mode.has(rule.name):
+                continue
+            path = f"spec.{direction}[{index}]"
+            if any(peer.fqdn for peer in rule.to):
+                yield f"{path}.to has domain names: {NOT_AUDITED}"
+            if rule.to_services:
+                yield f"{path}.toServices is audited by AntreaProxy alone: where kube-proxy serves Services, {NOT_AUDITED}"
+            if any(one.node_selector is not None for one in (*spec.applied_to, *rule.applied_to)):
+                yield f"{path} is for Nodes: {NOT_AUDITED} there"
+
+
+def _unbuilt(path: str, instead: str) -> str:
+    return f"{path} is not built yet: {instead}"
+
+
+def _targets(path: str, applied: Sequence[AppliedTo]) -> Iterator[str]:
+    for number, one in enumerate(applied):
+        for name, given in (
+            ("service", one.service),
+            ("externalEntitySelector", one.external_entity_selector),
+        ):
+            if given is not None:
+                yield _unbuilt(f"{path}[{number}].{name}", NOT_THERE)
+
+
+def _rule(path: str, rule: Rule) -> Iterator[str]:
+    for number, service in enumerate(rule.to_services):
+        if service.scope == STRETCHED:
+            yield _unbuilt(f"{path}.toServices[{number}].scope", NOTHING)
+    if rule.l7_protocols:
+        yield _unbuilt(f"{path}.l7Protocols", "all that the rule names is dropped")
+    for number, protocol in enumerate(rule.protocols):
+        if protocol.igmp is not None:
+            yield _unbuilt(f"{path}.protocols[{number}].igmp", NOTHING)
+
+
+def _node_rule(path: str, rule: Rule) -> Iterator[str]:
+    """What a rule on Pods can have and one on Nodes can not."""
+    if rule.to_services:
+        yield f"{path}.toServices is not built for Nodes yet: {NOTHING}"
+    for number, peer in enumerate(rule.to):
+        if peer.fqdn:
+            yield f"{path}.to[{number}].fqdn is not built for Nodes yet: {NOTHING}"
+    for number, port in enumerate(rule.ports):
+        if isinstance(port.port, str):
+            yield f"{path}.ports[{number}].port is a name, and ports of Nodes have none: {NOTHING}"
+
+
+def _group_of_nodes(facts: Facts, namespace: str, applied: Iterable[AppliedTo]) -> bool:
+    found = [facts.get(WholeGroup, group_key(namespace, one.group)) for one in applied if one.group]
+    return any(selector.kind == NODE for group in found if group for selector in group.applied())
+
+
+def _peers(path: str, peers: Sequence[Peer]) -> Iterator[str | None]:
+    for number, peer in enumerate(peers):
+        if peer.scope == STRETCHED:
+            yield _unbuilt(f"{path}[{number}].scope", "it matches Pods of this cluster alone")
+        if number % PORTION == 0:
+            yield None
+
+
+def _groups(facts: Facts, namespace: str, path: str, applied: Iterable[AppliedTo]) -> Iterator[str]:
+    for number, one in enumerate(applied):
+        group = facts.get(WholeGroup, group_key(namespace, one.group)) if one.group else None
+        kinds = {selector.kind for selector in group.applied()} if group else set()
+        if group and group.parent and any(selector.kind == NODE for selector in group.selectors):
+            yield f"{path}[{number}].group has children that select Nodes: {NOT_THERE}"
+        for kind, what in KINDS.items():
+            if kind in kinds:
+                yield f"{path}[{number}].group selects {what}, which is not built yet: {NOT_THERE}"
+
+
+def _impossible(path: str, ends: Iterable[AppliedTo | Peer]) -> Iterator[str | None]:
+    for number, end in enumerate(ends):
+        for name, selector in _selectors(end):
+            if selector is not None and requirements(selector) == (NEVER,):
+                yield f"{path}[{number}].{name} has a key or value that no label has: {NOBODY}"
+        if number % PORTION == 0:
+            yield None
+
+
+def _selectors(end: AppliedTo | Peer) -> tuple[tuple[str, LabelSelector | None], ...]:
+    return (
+        ("podSelector", end.pod_selector),
+        ("namespaceSelector", end.namespace_selector),
+        ("externalEntitySelector", end.external_entity_selector),
+        ("nodeSelector", end.node_selector),
+    )
+
+
+def _unreadable(block: IPBlock) -> Generator[None, None, str]:
+    """Why it cannot be read, with pauses; empty if it can be."""
+    try:
+        yield from read_block(block)
+    except ValueError:
+        return unreadable(block)
+    return ""
+
+
+def _blocks(path: str, ends: Iterable[AppliedTo | Peer]) -> Generator[str | None, None, None]:
+    for number, end in enumerate(ends):
+        block = getattr(end, "ip_block", None)
+        if block is not None and (why := (yield from _unreadable(block))):
+            yield f"{path}[{number}].ipBlock.{why}: {NOBODY}"
+        if number % PORTION == 0:
+            yield None

@@ -1,0 +1,223 @@
+"""What is stored and not enforced does not count as realised: each field of the policies' schemas, one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from native_world import Told, node, pod, row, space
+
+from antrea.apis.controlplane_report import NetworkPolicyNodeStatus, NetworkPolicyStatus
+from antrea.apis.crd.network_policy import ClusterNetworkPolicySpec, NetworkPolicySpec
+from antrea.apis.crd.part import Condition
+from antrea.apis.meta import ObjectMetadata
+from antrea.apis.schema import schema_of
+from antrea.apis.status import Status
+from antrea.features.network_policy.controller.realization import noted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Spec = dict[str, Any]
+WEB = {"matchLabels": {"app": "web"}}
+CLUSTER, NAMESPACED = "ClusterNetworkPolicy", "NetworkPolicy"
+ENFORCED = {
+    "priority", "tier", "action", "name", "enableLogging", "logLabel",
+    "appliedTo.podSelector", "appliedTo.namespaceSelector", "appliedTo.group", "appliedTo.nodeSelector",
+    "appliedTo.serviceAccount.name", "appliedTo.serviceAccount.namespace",
+    "ports.protocol", "ports.port", "ports.endPort", "ports.sourcePort", "ports.sourceEndPort",
+    "protocols.icmp.icmpType", "protocols.icmp.icmpCode",
+    "peer.podSelector", "peer.namespaceSelector", "peer.externalEntitySelector", "peer.nodeSelector", "peer.group",
+    "peer.ipBlock.cidr", "peer.ipBlock.except", "peer.fqdn", "peer.namespaces.match", "peer.namespaces.sameLabels",
+    "peer.serviceAccount.name", "peer.serviceAccount.namespace",
+    "toServices.name", "toServices.namespace",
+}  # fmt: skip
+"""What `tests/ovs/test_ovs_explain.py`, test_ovs_fqdn.py and docs/network-policy.md prove with packets."""
+SELECTORS = ("matchLabels", "matchExpressions")
+
+
+def ingress(**rule: Any) -> Spec:
+    return {"ingress": [{"action": "Drop", "name": "r", **rule}]}
+
+
+def egress(**rule: Any) -> Spec:
+    return {"egress": [{"action": "Drop", "name": "r", **rule}]}
+
+
+def applied(**target: Any) -> Spec:
+    return {"appliedTo": [target], **ingress()}
+
+
+HTTP, TLS = {"http": {"host": "a", "method": "GET", "path": "/"}}, {"tls": {"sni": "a"}}
+IGMP = {"igmp": {"igmpType": 17, "groupAddress": "224.0.0.9"}}
+DROPPED = "is not built yet: all that the rule names is dropped"
+NOWHERE = "is not built yet: the policy does not hold there"
+NOTHING_YET = "it matches nothing"
+NOTHING = f"is not built yet: {NOTHING_YET}"
+HERE = "is not built yet: it matches Pods of this cluster alone"
+UNBUILT: dict[str, list[tuple[Spec, str]]] = {
+    "appliedTo.service": [
+        (applied(service={"name": "s", "namespace": "ns"}), f"spec.appliedTo[0].service {NOWHERE}"),
+    ],
+    "appliedTo.externalEntitySelector": [
+        (applied(externalEntitySelector={}), f"spec.appliedTo[0].externalEntitySelector {NOWHERE}"),
+    ],
+    "l7Protocols.http": [(ingress(action="Allow", l7Protocols=[HTTP]), f"spec.ingress[0].l7Protocols {DROPPED}")],
+    "l7Protocols.tls": [(egress(action="Allow", l7Protocols=[TLS]), f"spec.egress[0].l7Protocols {DROPPED}")],
+    "protocols.igmp": [(ingress(protocols=[IGMP]), f"spec.ingress[0].protocols[0].igmp {NOTHING}")],
+    "peer.scope": [
+        (ingress(**{"from": [{"podSelector": WEB, "scope": "ClusterSet"}]}), f"spec.ingress[0].from[0].scope {HERE}"),
+    ],
+    "toServices.scope": [
+        (
+            egress(toServices=[{"name": "s", "namespace": "ns", "scope": "ClusterSet"}]),
+            f"spec.egress[0].toServices[0].scope {NOTHING}",
+        ),
+    ],
+}  # fmt: skip
+"""A field or what is below it; policies that have it, and what their status says."""
+GROUPS: dict[str, tuple[Spec, str]] = {
+    "entities": ({"externalEntitySelector": {}}, "ExternalEntities"),
+}
+ODD: dict[str, tuple[Spec, str]] = {
+    "a block": (
+        ingress(**{"from": [{"ipBlock": {"cidr": "010.0.0.0/8"}}]}),
+        "spec.ingress[0].from[0].ipBlock.cidr: '010.0.0.0/8' is no CIDR such as 10.0.0.0/8 or fd00::/64: it is nobody",
+    ),
+    "a selector": (
+        applied(podSelector={"matchExpressions": [{"key": "a=b", "operator": "Exists"}]}),
+        "spec.appliedTo[0].podSelector has a key or value that no label has: it is nobody",
+    ),
+}
+
+
+def leaves(schema: Spec, path: str = "") -> Iterator[str]:
+    """Paths of all fields, lists passed through, selectors as a whole; both directions' peers are `peer`."""
+    while "items" in schema:
+        schema = schema["items"]
+    below = schema.get("properties", {})
+    if not below or set(SELECTORS) <= set(below):
+        yield path
+        return
+    for name, one in below.items():
+        word = "peer" if name in ("from", "to") else name
+        yield from leaves(one, f"{path}.{word}" if path else word)
+
+
+@pytest.mark.parametrize("spec", [ClusterNetworkPolicySpec, NetworkPolicySpec])
+def test_each_field_of_a_policy_is_enforced_or_known_not_to_be(spec: type) -> None:
+    found = set()
+    for leaf in leaves(schema_of(spec)):
+        found.add(leaf.removeprefix("ingress.").removeprefix("egress."))
+    unbuilt = {leaf for leaf in found for path in UNBUILT if leaf == path or leaf.startswith(f"{path}.")}
+    assert not unbuilt & ENFORCED
+    assert found - ENFORCED == unbuilt
+
+
+def status(told: Told) -> tuple[str, int, int, Condition]:
+    """Phase, current and desired Nodes, whether it can be realised; all Nodes say that they have it."""
+    report = tuple(NetworkPolicyNodeStatus(node_name=name, generation=1) for name in ("n1", "n2"))
+    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=report))
+    told.step()
+    (found,) = (one for one in told.of(Status) if one.path.endswith("policies/p"))
+    fields = dict(found.fields)
+    conditions = {one.type: one for one in found.conditions}
+    return (
+        fields["phase"],
+        fields["currentNodesRealized"],
+        fields["desiredNodesRealized"],
+        conditions["Realizable"],
+    )
+
+
+def world(spec: Spec, kind: str = CLUSTER, **group: Any) -> Told:
+    target = (
+        {}
+        if "appliedTo" in spec or any("appliedTo" in one for one in spec.get("ingress", ()))
+        else {"appliedTo": [{"podSelector": WEB}]}
+    )
+    groups = [row("ClusterGroup", "g", spec=group)] if group else []
+    namespace = "ns" if kind == NAMESPACED else ""
+    return Told().put(
+        space("ns"), pod("w", "ns", "n1", app="web"), pod("x", "ns", "n2", app="web"),
+        node("n1", "192.168.0.1"), node("n2", "192.168.0.2"),
+        row("ExternalEntity", "e", "ns", spec={"endpoints": [{"ip": "192.0.2.1"}], "externalNode": "n1"}),
+        *groups, row(kind, "p", namespace, spec={"priority": 5, **target, **spec}),
+    )  # fmt: skip
+
+
+def unrealizable(message: str) -> Condition:
+    return Condition("Realizable", "False", reason="NetworkPolicyPartNotEnforced", message=message)
+
+
+@pytest.mark.parametrize(("spec", "message"), [one for rows in UNBUILT.values() for one in rows])
+@pytest.mark.parametrize("kind", [CLUSTER, NAMESPACED])
+def test_a_policy_with_a_part_that_is_not_built_is_realised_by_no_node(
+    kind: str, spec: Spec, message: str
+) -> None:
+    phase, current, _, realizable = status(world(spec, kind))
+    assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
+
+
+@pytest.mark.parametrize(("spec", "message"), ODD.values(), ids=ODD)
+def test_nor_is_one_that_names_what_cannot_be(spec: Spec, message: str) -> None:
+    phase, current, _, realizable = status(world(spec))
+    assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
+
+
+@pytest.mark.parametrize(("group", "what"), GROUPS.values(), ids=GROUPS)
+def test_nor_is_one_for_a_group_of_others_than_pods(group: Spec, what: str) -> None:
+    phase, current, _, realizable = status(world(applied(group="g"), **group))
+    message = (
+        f"spec.appliedTo[0].group selects {what}, which is not built yet: the policy does not hold there"
+    )
+    assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
+
+
+def test_three_parts_are_named() -> None:
+    many = world(
+        egress(toServices=[{"name": name, "namespace": "a", "scope": "ClusterSet"} for name in "abcd"])
+    )
+    *_, realizable = status(many)
+    parts = "; ".join(f"spec.egress[0].toServices[{number}].scope {NOTHING}" for number in range(3))
+    assert realizable == unrealizable(f"{parts}; and more")
+
+
+def test_a_policy_of_enforced_parts_is_realised() -> None:
+    into = {
+        "from": [
+            {"podSelector": WEB},
+            {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.0.0.0/9"]}},
+            {"nodeSelector": {}},
+        ]
+    }
+    assert status(world(ingress(**into))) == ("Realized", 2, 2, Condition("Realizable", "True"))
+
+
+ON_NODES: Spec = {"appliedTo": [{"nodeSelector": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            egress(toServices=[{"name": "s", "namespace": "ns"}]),
+            f"spec.egress[0].toServices is not built for Nodes yet: {NOTHING_YET}",
+        ),
+        (
+            egress(to=[{"fqdn": "a.org"}]),
+            f"spec.egress[0].to[0].fqdn is not built for Nodes yet: {NOTHING_YET}",
+        ),
+        (
+            ingress(ports=[{"port": "http"}]),
+            f"spec.ingress[0].ports[0].port is a name, and ports of Nodes have none: {NOTHING_YET}",
+        ),
+    ],
+)
+@pytest.mark.parametrize("by_group", [False, True])
+def test_what_holds_for_pods_and_not_for_nodes_is_named(spec: Spec, message: str, *, by_group: bool) -> None:
+    target: Spec = {"appliedTo": [{"group": "g"}]} if by_group else ON_NODES
+    group: Spec = {"nodeSelector": {}} if by_group else {}
+    told = world({**target, **spec}, **group)
+    phase, current, _, realizable = status(told)
+    assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
