@@ -1,8 +1,9 @@
-"""The agent: reads its configuration, prepares the Node, then runs feeds, engine and servers until it is told to end."""
+"""The agent: reads its configuration, prepares the Node, then runs feeds, engine and servers until it is terminated."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -11,31 +12,35 @@ from typing import TYPE_CHECKING
 
 import click
 
-from antrea.agent.api_server import certificate
+from antrea import VERSION
+from antrea.agent.api.certificate import ApiCertificate
 from antrea.agent.assembly import Agent
-from antrea.agent.node_events import node_voice
-from antrea.agent.sole import sole_agent
+from antrea.agent.instance_lock import instance_lock
+from antrea.agent.node.events import node_recorder
+from antrea.agent.rebuild import Rebuild
 from antrea.config.agent import AgentConfig
+from antrea.engine.core import IMPLEMENTATION
 from antrea.errors import AntreaError
-from antrea.features.accept import accept_agent
-from antrea.outside import klog
-from antrea.outside.configuration import Configuration
-from antrea.outside.kube import Kube
-from antrea.outside.reload import Running, asked_to_end, through_changes
+from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.kube.client import Kube
+from antrea.outside.log import klog
+from antrea.outside.pflag import GoCommand
+from antrea.outside.reload.configuration import Configuration
+from antrea.outside.reload.supervisor import Running, asked_to_end, through_changes
 
 if TYPE_CHECKING:
     from antrea.agent.assembly import AgentConfiguration
-    from antrea.features.gate import EnabledGates
+    from antrea.features.framework.gate import EnabledGates
 
 log = klog.logger(__name__)
 KEPT = Path("/var/run/antrea/antrea-agent.conf.good")
 """The last configuration that worked, in a Pod; else it is beside the file."""
 
 WAY = ("client_connection", "kube_api_server_override")
-"""What says where kube-apiserver is."""
+"""The keys that locate kube-apiserver."""
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--config",
     "path",
@@ -51,7 +56,7 @@ def main(path: Path, log: klog.Options) -> None:
     try:
         kept = KEPT if os.environ.get("POD_NAMESPACE") else path.with_name(f"{path.name}.good")
         configuration = Configuration(AgentConfig, _accept, path, kept)
-        with sole_agent(Path(configuration.now.config.cni_socket).parent):
+        with instance_lock(Path(configuration.now.config.cni_socket).parent):
             asyncio.run(run(configuration))
     except AntreaError as no:
         click.echo(f"antrea-agent: {no}", err=True)
@@ -66,26 +71,29 @@ def _accept(config: AgentConfig) -> EnabledGates:
 async def run(configuration: AgentConfiguration) -> None:
     """Until SIGTERM or SIGINT; flows, routes and ports stay, so that packets go on while the next agent starts.
 
-    What this Node held for others goes to another one if it is to do without an agent (antrea.agent.handover).
+    What this Node held for others goes to another one if it is to do without an agent (antrea.agent.egress.graceful_handover).
 
     A configuration that changes ends one agent and starts the next in this process, for which the same holds.
     """
-    node, pair = os.environ.get("NODE_NAME") or socket.gethostname(), certificate()
+    log.info("Starting antrea-agent", version=VERSION, engine=IMPLEMENTATION)
+    node, certificate = os.environ.get("NODE_NAME") or socket.gethostname(), ApiCertificate()
+    rebuild = Rebuild()
 
     def start() -> Running:
         config = configuration.now.config
         kube = Kube.connect(config.client_connection.kubeconfig, config.kube_api_server_override)
-        agent = Agent(configuration, kube, node, pair)
+        agent = Agent(configuration, kube, node, certificate, rebuild)
         return Running(
             _work(kube, agent),
             agent.ready.wait,
             lambda: agent.ready.waiting,
             kube,
-            farewell=agent.egress.handover.farewell,
+            farewell=agent.farewell,
             blameless=lambda: agent.ready.is_outside and configuration.keeps(*WAY),
         )
 
-    await through_changes(configuration, start, node_voice(node), asked_to_end())
+    with contextlib.closing(rebuild.listener):
+        await through_changes(configuration, start, node_recorder(node), asked_to_end())
     log.info("Stopping antrea-agent")
 
 

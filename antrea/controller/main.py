@@ -1,4 +1,4 @@
-"""The controller: reads its configuration, starts the process that serves, and computes until it is told to end."""
+"""The controller: reads its configuration, starts the API server process, and computes until it is terminated."""
 
 from __future__ import annotations
 
@@ -15,49 +15,57 @@ import msgspec
 from antrea import VERSION
 from antrea.apis.core import ObjectReference
 from antrea.config.controller import ControllerConfig
-from antrea.controller.agent_infos import AgentInfos
-from antrea.controller.certificates import PROVIDED, PROVIDED_SECONDS, provided
-from antrea.controller.compute import Computation, active, published
-from antrea.controller.front_process import FrontProcess, publish_empty
-from antrea.controller.info import ControllerInfo
-from antrea.controller.replica import Replica, replica
-from antrea.controller.traffic_counts import COUNTED
-from antrea.controller.upkeep import served_files, upkeep
-from antrea.controller.wire import Start
+from antrea.controller.apiserver.ipc import Start
+from antrea.controller.apiserver.process import ApiServerProcess, publish_empty
+from antrea.controller.apiserver.traffic_statistics import COUNTED
+from antrea.controller.compute.runtime import Computation, active, folders_on, published
+from antrea.controller.leader.replica import Replica, replica
+from antrea.controller.managed.agent_infos import AgentInfos
+from antrea.controller.managed.certificates import PROVIDED, PROVIDED_SECONDS, provided
+from antrea.controller.managed.controller_info import ControllerInfo
+from antrea.controller.managed.runtime import keep_managed_objects, served_files
+from antrea.controller.part import ControllerContext, make_parts
 from antrea.engine import Facts
+from antrea.engine.core import IMPLEMENTATION
 from antrea.errors import AntreaError
-from antrea.features.accept import accept_controller
-from antrea.features.admission import wanted_gates
-from antrea.features.gate import statuses
-from antrea.outside import klog
-from antrea.outside.configuration import Configuration
-from antrea.outside.environment import own_config_map, own_namespace
-from antrea.outside.kube import Kube
-from antrea.outside.loopback_token import TOKEN_FILE
-from antrea.outside.reload import PROOF_SECONDS, Running, asked_to_end, through_changes
-from antrea.outside.voice import Voice
+from antrea.features.framework.admission import wanted_gates
+from antrea.features.framework.config_validation import accept_controller
+from antrea.features.framework.gate import statuses
+from antrea.outside.http.handlers import SharedListener
+from antrea.outside.http.loopback_token import TOKEN_FILE
+from antrea.outside.kube.client import Kube
+from antrea.outside.kube.environment import own_config_map, own_namespace
+from antrea.outside.kube.event_recorder import EventRecorder
+from antrea.outside.log import klog
+from antrea.outside.pflag import GoCommand
+from antrea.outside.reload.configuration import Configuration
+from antrea.outside.reload.supervisor import PROOF_SECONDS, Running, asked_to_end, through_changes
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from antrea.features.gate import EnabledGates
+    from antrea.features.framework.gate import EnabledGates
 
     ControllerConfiguration = Configuration[ControllerConfig, EnabledGates]
 
 log = klog.logger(__name__)
+WEBHOOK_CLIENTS = "WEBHOOK_CLIENTS"
+"""Environment: common names of the client certificates that kube-apiserver shows to webhooks, if it is configured to."""
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Files of this process."""
+    """Resources that do not depend on the configuration: files, and the listening socket."""
 
     token: Path
     certificates: Path | None = None
     """Directory of the serving certificate; None: the one that selfSignedCert stands for."""
     elect: bool = False
     """Whether there are other replicas, of which one leads."""
+    listener: SharedListener = msgspec.field(default_factory=SharedListener)
+    """Who connects while a changed configuration takes effect waits for the next server."""
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--config",
     "path",
@@ -100,7 +108,7 @@ def main(
 
 async def run(configuration: ControllerConfiguration, places: Places) -> None:
     """Until SIGTERM or SIGINT. Raises Invalid, Unavailable if the API cannot be served or its process has ended."""
-    log.info("Starting antrea-controller", version=VERSION)
+    log.info("Starting antrea-controller", version=VERSION, engine=IMPLEMENTATION)
 
     def start() -> Running:
         kube, moments = _kube(configuration.now.config), Moments(asyncio.Event(), asyncio.Event())
@@ -118,7 +126,8 @@ async def run(configuration: ControllerConfiguration, places: Places) -> None:
     about = ObjectReference(
         api_version="v1", kind="ConfigMap", namespace=own_namespace(), name=own_config_map()
     )
-    await through_changes(configuration, start, Voice(about, "antrea-controller"), asked_to_end())
+    with contextlib.closing(places.listener):
+        await through_changes(configuration, start, EventRecorder(about, "antrea-controller"), asked_to_end())
     log.info("Stopping antrea-controller")
 
 
@@ -136,26 +145,32 @@ async def _work(
 ) -> None:
     """Until cancelled. Raises Invalid, Unavailable."""
     config, gates = configuration.now.same_for_the_program
-    features = active(wanted_gates(config.feature_gates)) if kube else ()
+    wanted = wanted_gates(config.feature_gates)
+    features = active(wanted) if kube else ()
     facts = Facts()
-    front = FrontProcess(facts)
+    front = ApiServerProcess(facts, places.listener)
     ours = replica(kube, elect=places.elect, namespace=own_namespace(), port=config.api_port)
     async with kube or contextlib.nullcontext(), ours.kube or contextlib.nullcontext():
         publisher = await front.start(start_frame(config, gates, places))
         try:
             publish_empty(publisher, but=published(features) | COUNTED)
             async with asyncio.TaskGroup() as tasks:
-                ours.tells(publisher)
+                ours.publish_to(publisher)
                 info = ControllerInfo(
                     front, publisher, ours, f"v{VERSION}", lambda: configuration.now.rejected, moments.heard
                 )
                 if ours.kube:
-                    computation = Computation(features, facts, ours, publisher)
+                    context = ControllerContext(
+                        config=config, gates=wanted, facts=facts, kube=ours.kube, lead=ours.lead,
+                        namespace=own_namespace(),
+                    )  # fmt: skip
+                    parts = make_parts(context, folders_on(wanted))
+                    computation = Computation(features, facts, ours, publisher, parts)
                     info.counts, front.metrics = computation.counts, computation.metrics
                     front.catch_up = lambda: ours.now(computation.caught_up)
                     tasks.create_task(computation.run(), name="computing")
-                for part in (front.run(), info.run(), *_parts(config, ours, places)):
-                    tasks.create_task(part)
+                for work in (front.run(), info.run(), *_managed(config, ours, places)):
+                    tasks.create_task(work)
                 if ours.kube and not config.self_signed_cert:
                     await provided(places.certificates or PROVIDED)
                 moments.works.set()
@@ -163,22 +178,21 @@ async def _work(
             await front.stop()
 
 
-def _parts(config: ControllerConfig, ours: Replica, places: Places) -> list[Coroutine[Any, Any, None]]:
+def _managed(config: ControllerConfig, ours: Replica, places: Places) -> list[Coroutine[Any, Any, None]]:
     """What writes to the API server, if there is one."""
     kube, lead = ours.kube, ours.lead
     if kube is None:
         return []
-    tiers = "AntreaPolicy" in wanted_gates(config.feature_gates)
     own, directory = config.self_signed_cert, places.certificates
     return [
         *([ours.election.run()] if ours.election else []),
-        lead.meanwhile(lambda: AgentInfos(kube).run()),
-        upkeep(kube, lead, own_namespace(), self_signed=own, tiers=tiers, directory=directory),
+        lead.run_while_leading(lambda: AgentInfos(kube).run()),
+        keep_managed_objects(kube, lead, own_namespace(), self_signed=own, directory=directory),
     ]
 
 
 def _kube(config: ControllerConfig) -> Kube | None:
-    """None if this is no Pod and no kubeconfig is named; the front says so. Raises Invalid for a bad kubeconfig."""
+    """None outside a Pod without a kubeconfig; the API server process logs that. Raises Invalid for a bad kubeconfig."""
     path, override = config.client_connection.kubeconfig, config.kube_api_server_override
     if not path and not override and not os.environ.get("KUBERNETES_SERVICE_HOST"):
         return None
@@ -209,6 +223,7 @@ def start_frame(config: ControllerConfig, gates: EnabledGates, places: Places) -
         metrics=config.enable_prometheus_metrics,
         ca_file=str(certificate.with_name("ca.crt") if key else certificate),
         elected=places.elect,
+        webhook_clients=tuple(filter(None, os.environ.get(WEBHOOK_CLIENTS, "").split(","))),
     )
 
 

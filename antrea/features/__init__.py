@@ -1,1 +1,42 @@
-"""One folder per feature; a file in it is named after the program that runs it."""
+"""Features, one folder each: pure units over facts. `FEATURES` is the one list of them.
+
+What a folder `x` may hold, and which program loads it (`antrea.features.framework.plug`); a module may also be a folder, whose
+module `feature` is loaded then:
+
+| Module | Defines | Loaded by |
+|---|---|---|
+| `x/agent.py` | `FEATURES`, each an `AgentFeature` | the agent |
+| `x/controller.py` | `FEATURES`, each a `ControllerFeature` | the controller, where it computes |
+| `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that runs while the gate it names is off | the controller, where it computes |
+| `x/admission.py` | `WEBHOOKS`, each a `Webhook`, and `WATCHED`, the collections that they read | the controller, where it serves |
+| `x/conversion.py` | `CONVERSIONS`, each a `Conversion` | the controller, where it serves |
+| `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that is on while its gate is off | the controller, where it computes |
+
+Effects are in a part of the program: `antrea/agent/x/part.py`, `antrea/controller/x/part.py` (docs/architecture.md, "Add a feature").
+"""
+
+FEATURES: tuple[str, ...] = (
+    "pod_connectivity",
+    "node_network",
+    "node_route",
+    "membership",
+    "proxy",
+    "node_port_local",
+    "grouping",
+    "network_policy",
+    "admin_policy",
+    "node_policy",
+    "namespace_label",
+    "external_ip_pool",
+    "egress",
+    "service_external_ip",
+    "ip_pool",
+    "flow_export",
+    "support_bundle",
+    "packet_capture",
+    "traceflow",
+    "node_latency",
+    "node_config",
+)
+"""Names of folders. A part of a program may use those of features that are listed before its own; pages and manifests list
+webhooks in this order."""

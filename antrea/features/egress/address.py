@@ -1,44 +1,47 @@
 """The Egress IPs that this Node is to hold: on antrea-egress0, answered for where their neighbours are, and announced.
 
-Neighbours are on the interface that has a network with the address, else on the transport interface. Upstream knows the
-latter alone, so that routers of another network learn of a move when their old knowledge expires, 8 s later.
 parity: pkg/agent/ipassigner/ip_assigner_linux.go
 """
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
-from antrea.engine import Act, Entry
+from antrea.engine import Act, Entry, Unit
+from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
-from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
-from antrea.features.egress.duplicate import may_use, probes
-from antrea.features.egress.handover import Receive, giver, is_awaited, is_kept, is_ours, parting
-from antrea.features.egress.mark import CATEGORY
-from antrea.features.egress.subnet import PREFIX, mac_of, route_entries, subnet_of, vlan_device
-from antrea.features.egress.takeover import TookOver, took_over
+from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.features.egress.duplicate_address import may_use, probes
+from antrea.features.egress.handover import (
+    ConfirmAnnounced,
+    assigned_here,
+    awaits_announcement,
+    previous_holder,
+    release,
+    still_held,
+)
+from antrea.features.egress.snat_mark import CATEGORY
+from antrea.features.egress.subnet import mac_of, route_entries, subnet_of, vlan_device
+from antrea.features.egress.takeover_event import RecordTakeover, took_over
+from antrea.features.external_ip_pool.link import DEVICE, neighbours_of
 from antrea.host import carrier
 from antrea.host.address import Address
-from antrea.host.rank import RECEIVES
 from antrea.host.route import ProxyNeighbour
 from antrea.host.sysctl import Sysctl
+from antrea.rank import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
-    from antrea.facts.egress import Egress
-    from antrea.features.egress.duplicate import Conflict, Probe
-    from antrea.features.egress.handover import Part
+    from antrea.features.egress.duplicate_address import ProbeAddress, RecordConflict
+    from antrea.features.egress.handover import ReleaseAddress
     from antrea.host.link import Dummy, Link
     from antrea.host.ovs_port import Port
 
-DEVICE: Final = "antrea-egress0"
 
-
-class Announce(Act, frozen=True):
+class AnnounceAddress(Act, frozen=True):
     """Tell the neighbours on the link of `dev` that `ip` is at this Node, whose MAC address there is `mac`."""
 
     dev: str
@@ -47,31 +50,17 @@ class Announce(Act, frozen=True):
     ip: str
 
 
-class Assigned(Act, frozen=True):
-    """Say in an Event of the Egress that this Node holds its address."""
+class RecordAssigned(Act, frozen=True):
+    """Say in an Event of the Egress that this Node holds its address, and keep that it has been said."""
 
+    row: str
+    """Key of the Egress row."""
     egress: str
     uid: str
     ip: str
     node: str
-
-
-def on_link(facts: Facts, address: LocalAddress) -> Iterator[OnLink]:
-    """The network of an interface; ours have addresses of all kinds of networks, and none as a neighbour."""
-    network = ip_network(
-        f"{address.ip}/{min(address.prefix, 128 if is_ipv6(address.ip) else 32)}", strict=False
-    )
-    config = facts.get(AgentConfig)
-    ours = (DEVICE, PREFIX, config.host_gateway if config else "")
-    if network.num_addresses > 1 and not address.dev.startswith(ours):
-        yield OnLink(address.dev, str(network))
-
-
-def neighbours_of(facts: Facts, ip: str, link: Transport) -> str:
-    """The interface on which the neighbours of an address are."""
-    address, found = ip_address(ip), [(ip_network(row.cidr), row.dev) for row in facts.all(OnLink)]
-    near = [(network.prefixlen, dev) for network, dev in found if address in network]
-    return max(near)[1] if near else link.device
+    recorded: bool
+    """There is such an Event from before this agent started."""
 
 
 def node_device(facts: Facts, node: ThisNode) -> Iterator[Dummy]:
@@ -90,14 +79,16 @@ def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Link]:
     yield from carrier.switch_holder(config.ovs_datapath_type, DEVICE, CATEGORY)
 
 
-def held_address(facts: Facts, egress: Egress) -> Iterator[Entry | Part | Probe | Conflict]:
+def held_address(
+    facts: Facts, egress: Egress
+) -> Iterator[Entry | ReleaseAddress | ProbeAddress | RecordConflict]:
     """Of a pool, if this Node is to hold it and no other host has it, or as long as it hands it over."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     if node is None or link is None:
         return
-    yield from parting(facts, egress, node)
-    ours = is_ours(facts, egress, node)
-    if not ours and not is_kept(facts, egress, node):
+    yield from release(facts, egress, node)
+    ours = assigned_here(facts, egress, node)
+    if not ours and not still_held(facts, egress, node):
         return
     subnet = subnet_of(facts, egress)
     device = subnet.device if subnet else ""
@@ -116,7 +107,7 @@ def held_address(facts: Facts, egress: Egress) -> Iterator[Entry | Part | Probe 
         yield from plain_entries(egress, near)
 
 
-def own_address(facts: Facts, egress: Egress) -> Iterator[Probe | Conflict]:
+def own_address(facts: Facts, egress: Egress) -> Iterator[ProbeAddress | RecordConflict]:
     """Without a pool its user put it here, and somebody else may have it, too."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     if node and link and not egress.pool and egress.ip and facts.get(LocalAddress, egress.ip):
@@ -130,10 +121,12 @@ def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
         # IPv4 answers on any interface; IPv6 only on that which has the address, or is told to
         yield Sysctl(f"net/ipv6/conf/{device}/proxy_ndp", "1", category=CATEGORY)
         yield Sysctl(f"net/ipv6/neigh/{device}/proxy_delay", "0", category=CATEGORY)
-        yield ProxyNeighbour(dev=device, ip=egress.ip, rank=RECEIVES, category=CATEGORY)
+        yield ProxyNeighbour(dev=device, ip=egress.ip, rank=Rank.RECEIVES, category=CATEGORY)
 
 
-def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned | Receive | TookOver]:
+def taken_address(
+    facts: Facts, egress: Egress
+) -> Iterator[AnnounceAddress | RecordAssigned | ConfirmAnnounced | RecordTakeover]:
     """Once the address stands, and the flows and translations with it: an act waits for what its pass puts.
 
     What another Node hands over is announced before Pods' packets turn here: answers to what still leaves there go back.
@@ -144,15 +137,22 @@ def taken_address(facts: Facts, egress: Egress) -> Iterator[Announce | Assigned 
     device = subnet.device if subnet else ""
     if node is None or link is None or here is None or here.dev != (device or DEVICE):
         return
-    if not is_ours(facts, egress, node):
+    if not assigned_here(facts, egress, node):
         return
     yield from took_over(facts, egress, node)
     plain = (neighbours_of(facts, egress.ip, link), "")
     dev, mac = (device, mac_of(facts, node, link, device)) if device else plain
-    yield Announce(egress.ip, (dev, mac), dev=dev, mac=mac, ip=egress.ip)
-    if not (before := giver(facts, egress, node)):
-        yield Assigned(
-            egress.key, egress.ip, egress=egress.name, uid=egress.uid, ip=egress.ip, node=node.name
+    yield AnnounceAddress(egress.ip, (dev, mac), dev=dev, mac=mac, ip=egress.ip)
+    if not (before := previous_holder(facts, egress, node)):
+        recorded = (egress.node, egress.held) == (node.name, egress.ip) and not egress.failed
+        yield RecordAssigned(
+            egress.key, egress.ip, row=egress.key, egress=egress.name, uid=egress.uid, ip=egress.ip,
+            node=node.name, recorded=recorded,
+        )  # fmt: skip
+    elif awaits_announcement(facts, egress, node):
+        yield ConfirmAnnounced(
+            egress.key, (egress.ip, before), egress=egress.key, ip=egress.ip, before=before
         )
-    elif is_awaited(facts, egress, node):
-        yield Receive(egress.key, (egress.ip, before), egress=egress.key, ip=egress.ip, before=before)
+
+
+HELD_ADDRESSES = Unit(Egress, held_address)

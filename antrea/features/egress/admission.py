@@ -8,27 +8,29 @@ parity: pkg/controller/egress/validate.go
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from antrea.apis.annotation import PREFERRED_NODES
 from antrea.apis.crd.egress import Egress, EgressStatus
 from antrea.apis.crd.pool import ExternalIPPool
-from antrea.errors import Invalid
-from antrea.features.admission import Find, Patch, Warn, Webhook
+from antrea.errors import Invalid, Unavailable
 from antrea.features.egress.bandwidth import KILO, MOST
 from antrea.features.egress.destination import check_destinations
-from antrea.features.egress.places import Place, check_lists, places
 from antrea.features.egress.preference import doubts
-from antrea.features.external_ip_pool.address import read
+from antrea.features.egress.requested_address import RequestedAddress, check_lists, places
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
-from antrea.features.ip_range import alone, nobodys
-from antrea.features.quantity import fault, whole
-from antrea.features.selector_doubt import selector_doubts
+from antrea.features.framework.address import read
+from antrea.features.framework.admission import Find, Patch, Warn, Webhook
+from antrea.features.framework.ip_range import alone, nobodys
+from antrea.features.framework.quantity import fault, whole
+from antrea.features.framework.selector_warning import selector_doubts
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from antrea.apis.crd.egress import Bandwidth, EgressSpec
     from antrea.engine import Facts
-    from antrea.features.admission import Review, Steps
+    from antrea.features.framework.admission import Review, Step, Steps
 
 FRAME = 1514
 """Bytes of a full one on Ethernet."""
@@ -49,6 +51,8 @@ def validate_egress(facts: Facts, review: Review[Egress]) -> Steps:
     for place in places(spec):
         if place.address and place.named not in before:
             yield from _check_address(facts, place)
+        elif place.pool and place.named not in before:
+            yield from _pool_doubts(facts, place)
     if old != spec:
         yield from _spec_doubts(spec)
     before_that = review.old.metadata.annotations if review.old is not None else {}
@@ -93,7 +97,7 @@ def _spec_doubts(spec: EgressSpec) -> Steps:
     yield from selector_doubts(spec)
 
 
-def _check_address(facts: Facts, place: Place) -> Steps:
+def _check_address(facts: Facts, place: RequestedAddress) -> Steps:
     """Beyond upstream, which looks at addresses of pools alone."""
     if place.pool:
         yield from _check_in_pool(facts, place)
@@ -104,27 +108,45 @@ def _check_address(facts: Facts, place: Place) -> Steps:
         raise Invalid(place.address_field, f"IP {place.address} is one of {why}")
 
 
-def _check_in_pool(facts: Facts, place: Place) -> Steps:
+def _check_in_pool(facts: Facts, place: RequestedAddress) -> Steps:
     try:
         address = ip_address(place.address)
     except ValueError as why:
         raise Invalid(place.address_field, f"IP {place.address} is not valid") from why
-    pool = facts.get(PoolRow, place.pool)
-    if pool is None:
-        # an Egress may come right behind its pool, before our watch has seen that
-        found = yield Find(f"{POOLS}/{place.pool}", ExternalIPPool)
-        pool = found and pool_row(found)
+    pool = yield from _pool(facts, place.pool)
     if pool is None:
         raise Invalid(place.pool_field, f"ExternalIPPool {place.pool} does not exist")
     if not any(span.holds(address) for span in pool.spans):
         raise Invalid(place.address_field, f"IP {place.address} is not within the IP range")
 
 
+def _pool_doubts(facts: Facts, place: RequestedAddress) -> Steps:
+    """Beyond upstream: of a pool that does not exist no address is given, which is admitted, as it may come later."""
+    try:
+        pool = yield from _pool(facts, place.pool)
+    except Unavailable:
+        return  # who cannot be asked is not warned of
+    if pool is None:
+        yield Warn(
+            f"{place.pool_field}: ExternalIPPool {place.pool} does not exist: until it does, Pods that the Egress"
+            " selects get no packet out of the cluster"
+        )
+
+
+def _pool(facts: Facts, name: str) -> Generator[Step, Any, PoolRow | None]:
+    """An Egress may come right behind its pool, before our watch has seen that."""
+    pool = facts.get(PoolRow, name)
+    if pool is None:
+        found = yield Find(POOLS, name, ExternalIPPool)
+        return pool_row(found) if found else None
+    return pool
+
+
 WEBHOOKS = (
     Webhook(
         "egressvalidator.antrea.io", "/validate/egress", ("CREATE", "UPDATE"), "crd.antrea.io", ("v1beta1",),
         "egresses", "Cluster", Egress,
-        "lists of addresses and pools fit each other; bandwidth in quantities, destinations in CIDRs; a new address is one that a Node can send with, in a pool that exists; warns of annotations, selectors and destinations that do nothing",
+        "lists of addresses and pools fit each other; bandwidth in quantities, destinations in CIDRs; a new address is one that a Node can send with, in a pool that exists; warns of pools that do not exist, and of annotations, selectors and destinations that do nothing",
         validate=validate_egress, gates=("Egress",),
     ),
     # a mutating one, because those that validate see the object after the API server has dropped its status

@@ -12,48 +12,58 @@ from antrea.apis.annotation import FAILBACK
 from antrea.apis.controlplane import PodReference
 from antrea.apis.crd import egress as crd
 from antrea.engine import Unit
-from antrea.facts.egress import Egress, EgressMark, EgressPod
-from antrea.facts.node import LocalAddress, OnLink, PeerNode, ThisNode
+from antrea.facts.egress import AssignedAddress, Egress, EgressMark, EgressPod
+from antrea.facts.member import GossipMember, PoolSelector
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.admission import Watched
-from antrea.features.controlplane import GroupKind
+from antrea.facts.service import Service
 from antrea.features.egress.address import (
+    HELD_ADDRESSES,
     egress_device,
-    held_address,
     node_device,
-    on_link,
     own_address,
     taken_address,
 )
+from antrea.features.egress.bandwidth import FEATURE as BANDWIDTH
 from antrea.features.egress.bandwidth import LIMITED, limit_of
-from antrea.features.egress.duplicate import conflicts
+from antrea.features.egress.duplicate_address import conflicts
 from antrea.features.egress.failback import waiting_of
-from antrea.features.egress.flow import local_flows, node_flows, peer_flows, pod_flows
-from antrea.features.egress.gateway import unanswered
-from antrea.features.egress.handover import given_up
-from antrea.features.egress.list_status import list_status
-from antrea.features.egress.lost import lost_elements, lost_rule, resets
-from antrea.features.egress.mark import MOST, POOL, address_mark, host_rules, mark_elements
-from antrea.features.egress.placement import MOST_SUBNETS
+from antrea.features.egress.flow import (
+    egress_node_flows,
+    egress_peer_flows,
+    egress_pod_flows,
+    local_flows,
+    unserved_flows,
+)
+from antrea.features.egress.gateway_reachability import unanswered
+from antrea.features.egress.handover import unassigned_address
+from antrea.features.egress.hash_ring import MOST_SUBNETS
+from antrea.features.egress.lost_connection import lost_elements, lost_rule, resets
+from antrea.features.egress.missing import report_missing
+from antrea.features.egress.multi_address import listed
+from antrea.features.egress.multi_address_status import list_status
+from antrea.features.egress.owner import FEATURE as PLACEMENT
 from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
-from antrea.features.egress.relay import accepted_answers, relayed_answers, silent_address
-from antrea.features.egress.several import listed
-from antrea.features.egress.status import IP_ASSIGNED, egress_status
-from antrea.features.egress.subnet import TABLE_POOL, mark_rule
-from antrea.features.external_ip_pool.address import canonical
-from antrea.features.feature import AgentFeature, Families
-from antrea.features.ip_range import prefix
+from antrea.features.egress.reply_relay import accepted_answers, relayed_answers, silent_address
+from antrea.features.egress.snat_mark import MOST, NUMBERS, POOL, address_mark, host_rules, mark_elements
+from antrea.features.egress.statistics import COUNTED
+from antrea.features.egress.status import egress_status, failure
+from antrea.features.egress.subnet import TABLE_POOL, mark_rule, rule_numbers
+from antrea.features.framework.address import canonical
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.framework.controlplane_watch import GroupKind
+from antrea.features.framework.ip_range import prefix
+from antrea.host.carrier import HOLDER_TYPE
+from antrea.host.ovs_port import BFD
+from antrea.openflow.cookie import Category
 from antrea.openflow.tables import EGRESS_MARK
 
 if TYPE_CHECKING:
     from antrea.apis.controlplane import GroupMember
-    from antrea.config.agent import AgentConfig
-    from antrea.openflow.table import Table
 
-
-def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
-    """The one in which a Pod's packets learn their Egress IP."""
-    return (EGRESS_MARK,)
+FLOW_KINDS = (Egress, EgressPod, LocalAddress, PoolSelector)
+"""What flows of Egress are made of."""
 
 
 def egress_pod(egress: str, member: GroupMember) -> EgressPod:
@@ -62,9 +72,20 @@ def egress_pod(egress: str, member: GroupMember) -> EgressPod:
     return EgressPod(egress, f"{pod.namespace}/{pod.name}")
 
 
-def _networks(cidrs: tuple[str, ...]) -> tuple[str, ...]:
-    """As flows name them, each once."""
-    return tuple(dict.fromkeys(str(prefix(cidr).network) for cidr in cidrs))
+def _destinations(cidrs: tuple[str, ...]) -> tuple[str, ...]:
+    """As flows name them, each once; none, which is everywhere, if one cannot be read.
+
+    Admission refuses such a one, but it may have been stored before: what was meant must not leave by another address.
+    """
+    try:
+        return tuple(dict.fromkeys(str(prefix(cidr).network) for cidr in cidrs))
+    except ValueError:
+        return ()
+
+
+def _exceptions(cidrs: tuple[str, ...]) -> tuple[str, ...]:
+    """The same; one that cannot be read is no exception."""
+    return tuple(dict.fromkeys(network for cidr in cidrs for network in _destinations((cidr,))))
 
 
 def egress_rows(found: crd.Egress) -> tuple[Egress, ...]:
@@ -80,6 +101,7 @@ def egress_row(found: crd.Egress) -> Egress:
         name=found.metadata.name,
         uid=found.metadata.uid,
         ip=canonical(text),
+        invalid="" if canonical(text) else text,
         pool=found.spec.external_ip_pool,
         created=found.metadata.creation_timestamp,
         node=found.status.egress_node,
@@ -90,9 +112,9 @@ def egress_row(found: crd.Egress) -> Egress:
         waiting=waiting_of(found.status.conditions),
         resets=resets(found.metadata.annotations),
         limit=limit_of(found.spec.bandwidth),
-        cidrs=_networks(found.spec.destinations.cidrs) if found.spec.destinations else (),
-        excepts=_networks(found.spec.destinations.except_) if found.spec.destinations else (),
-        failed=any(one.type == IP_ASSIGNED and one.status == "False" for one in found.status.conditions),
+        cidrs=_destinations(found.spec.destinations.cidrs) if found.spec.destinations else (),
+        excepts=_exceptions(found.spec.destinations.except_) if found.spec.destinations else (),
+        failed=failure(found.status.conditions),
         unanswered=bool(unanswered(found.status.conditions)),
         conflicts=conflicts(found.status.conditions),
         judged=any(one.type == LIMITED for one in found.status.conditions),
@@ -101,33 +123,42 @@ def egress_row(found: crd.Egress) -> Egress:
 
 FEATURE = AgentFeature(
     name="Egress",
-    tables=tables,
+    tables=(EGRESS_MARK,),
     gate="Egress",
     limits=((POOL, MOST), (TABLE_POOL, MOST_SUBNETS)),
     watched=(Watched("/apis/crd.antrea.io/v1beta1/egresses", crd.Egress, Egress, egress_rows),),
     watches=(GroupKind("egressgroups", EgressPod, egress_pod),),
     units=(
         Unit(LocalAddress, address_mark, yields=(EgressMark,)),
-        Unit(LocalAddress, on_link, yields=(OnLink,)),
         Unit(ThisNode, host_rules),
         Unit(EgressMark, mark_elements),
         Unit(ThisNode, lost_rule),
         Unit(EgressMark, lost_elements),
-        Unit(ThisNode, node_flows),
-        Unit(PeerNode, peer_flows),
+        Unit(ThisNode, egress_node_flows),
+        Unit(PeerNode, egress_peer_flows),
+        Unit(Service, unserved_flows),
         Unit(EgressMark, mark_rule),
         Unit(EgressMark, local_flows),
-        Unit(PodInterface, pod_flows),
+        Unit(PodInterface, egress_pod_flows),
         Unit(ThisNode, node_device),
         Unit(Egress, egress_device),
-        Unit(Egress, held_address),
+        HELD_ADDRESSES,
         Unit(Egress, own_address),
         Unit(Egress, taken_address),
-        Unit(Egress, given_up),
+        Unit(AssignedAddress, unassigned_address),
         Unit(EgressMark, accepted_answers),
         Unit(Egress, relayed_answers),
         Unit(Egress, silent_address),
+        Unit(Egress, report_missing),
         Unit(Egress, egress_status),
         Unit(Egress, list_status),
     ),
+    numbers=NUMBERS,
+    rule_numbers=rule_numbers,
+    category=Category.EGRESS,
+    sweep_after=(*FLOW_KINDS, GossipMember, Service),
+    replay_after=FLOW_KINDS,
+    own_ports=frozenset({HOLDER_TYPE, BFD}),
+    counted=COUNTED,
 )
+FEATURES = (FEATURE, PLACEMENT, BANDWIDTH)

@@ -12,11 +12,18 @@ from antrea.apis.egress_address import EGRESSES, EgressAddress
 from antrea.apis.status import Status
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
-from antrea.facts.external_ip import Held, Leads, Named, Offer, Promise, Seeker
-from antrea.features.event import Tell
-from antrea.features.external_ip_pool.address import read
+from antrea.facts.external_ip import (
+    AddressOffer,
+    AddressRequest,
+    FencedLeadership,
+    HeldAddress,
+    NamedAddress,
+    PendingAllocation,
+)
 from antrea.features.external_ip_pool.controller import MANAGER, first
 from antrea.features.external_ip_pool.pool import PoolRow
+from antrea.features.framework.address import read
+from antrea.features.framework.event import RecordEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,26 +31,28 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 ALLOCATED = "IPAllocated"
+STALE = Condition("Stale")
+"""There is none of this type: an entry with it differs from the one without."""
 
 
-def egress_claim(facts: Facts, egress: EgressRow) -> Iterator[Named | Seeker]:
+def egress_claim(facts: Facts, egress: EgressRow) -> Iterator[NamedAddress | AddressRequest]:
     """What it names and is promised is not given to others; one without an address of its pool seeks one."""
     pool = facts.get(PoolRow, egress.pool) if egress.pool else None
     address = read(egress.address)
     inside = pool is not None and address is not None and any(span.holds(address) for span in pool.spans)
     if egress.address:
-        yield Named(egress.owner, egress.address, egress.pool if inside else "", egress.since)
-    promise = facts.get(Promise, egress.owner)
+        yield NamedAddress(egress.owner, egress.address, egress.pool if inside else "", egress.since)
+    promise = facts.get(PendingAllocation, egress.owner)
     if promise and promise.stands(egress.uid, egress.generation) and promise.address != egress.address:
         where = egress.pool if pool else ""
-        yield Named(egress.owner, promise.address, where, egress.since, promised=True)
+        yield NamedAddress(egress.owner, promise.address, where, egress.since, promised=True)
     if pool is not None and not inside:
-        yield Seeker(egress.owner, egress.pool, egress.since)
+        yield AddressRequest(egress.owner, egress.pool, egress.since)
 
 
-def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | Status | Tell]:
+def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | Status | RecordEvent]:
     """Nothing while another replica leads. The status of all addresses is told with the first."""
-    if facts.get(Leads) is None:
+    if facts.get(FencedLeadership) is None:
         return
     if egress.pool:
         yield from _written(facts, egress)
@@ -55,8 +64,10 @@ def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | 
         if egress.judged:
             yield _status(egress, Condition(ALLOCATED))
     elif not any(_offered(facts, row) for row in pooled):
-        why = next(filter(None, (_why_not(facts, row, facts.get(Offer, row.owner)) for row in pooled)), "")
-        yield from _told(rows, why)
+        why = next(
+            filter(None, (_why_not(facts, row, facts.get(AddressOffer, row.owner)) for row in pooled)), ""
+        )
+        yield from _record_refusal(rows, why)
 
 
 def all_of(facts: Facts, egress: EgressRow) -> list[EgressRow]:
@@ -67,13 +78,13 @@ def all_of(facts: Facts, egress: EgressRow) -> list[EgressRow]:
 
 
 def _offered(facts: Facts, egress: EgressRow) -> str:
-    offer = facts.get(Offer, egress.owner)
+    offer = facts.get(AddressOffer, egress.owner)
     return offer.address if offer else ""
 
 
 def _written(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress]:
     """What its spec is to say in place of what it says."""
-    pool, offer = facts.get(PoolRow, egress.pool), facts.get(Offer, egress.owner)
+    pool, offer = facts.get(PoolRow, egress.pool), facts.get(AddressOffer, egress.owner)
     wanted = offer.address if offer else ""
     if wanted or (egress.address and (pool is None or offer)):
         yield EgressAddress(
@@ -84,13 +95,13 @@ def _written(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress]:
         )  # fmt: skip
 
 
-def _why_not(facts: Facts, egress: EgressRow, offer: Offer | None) -> str:
+def _why_not(facts: Facts, egress: EgressRow, offer: AddressOffer | None) -> str:
     """Why it has no address of its pool; empty if it has."""
     if facts.get(PoolRow, egress.pool) is None:
         return f"ExternalIPPool {egress.pool} does not exist"
     if offer:
         return "cannot allocate IP in any range"
-    if facts.get(Held, egress.owner):
+    if facts.get(HeldAddress, egress.owner):
         return ""
     what, other = f"IP {egress.address}", first(facts, egress.pool, egress.address)
     why = f"error when allocating {what} for Egress {egress.name} from ExternalIPPool {egress.pool}"
@@ -98,8 +109,8 @@ def _why_not(facts: Facts, egress: EgressRow, offer: Offer | None) -> str:
     return f"{why}: cannot allocate {what} in any range{whose}"
 
 
-def _told(rows: Sequence[EgressRow], why: str) -> Iterator[Status | Tell]:
-    """The condition, and an Event when it turns."""
+def _record_refusal(rows: Sequence[EgressRow], why: str) -> Iterator[Status | RecordEvent]:
+    """The condition, and an Event when it turns to False or back: upstream has none, so an allocation alone has none."""
     egress = rows[0]
     message = f"Cannot allocate EgressIP from ExternalIPPool: {why}"
     condition = Condition(ALLOCATED, "False", reason="AllocationError", message=message)
@@ -111,19 +122,21 @@ def _told(rows: Sequence[EgressRow], why: str) -> Iterator[Status | Tell]:
             f"EgressIP {row.address} is allocated from ExternalIPPool {row.pool}" for row in rows if row.pool
         )
     yield _status(egress, condition)
-    if condition.status != egress.judged:
-        yield Tell(
+    if condition.status != egress.judged and (why or egress.judged):
+        yield RecordEvent(
             egress.name, event, "crd.antrea.io/v1beta1", "Egress", egress.name, egress.uid,
             condition.reason, event, warning=bool(why),
         )  # fmt: skip
 
 
 def _status(egress: EgressRow, condition: Condition) -> Status:
+    """Another entry while the object has lost what was written before: so it is written anew."""
+    stale = (STALE,) if egress.lost else ()
     path = f"{EGRESSES}/{egress.name}"
-    return Status(path=path, kind="Egress", manager=MANAGER, conditions=(condition,))
+    return Status(path=path, kind="Egress", manager=MANAGER, conditions=(condition, *stale))
 
 
 UNITS = (
-    Unit(EgressRow, egress_claim, yields=(Named, Seeker)),
+    Unit(EgressRow, egress_claim, yields=(NamedAddress, AddressRequest)),
     Unit(EgressRow, egress_address),
 )

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from antrea.apis.crd.part import Condition
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
-from antrea.facts.egress import Egress, EgressMark, Limit
-from antrea.facts.lacking import Lacking
+from antrea.facts.egress import Egress, EgressLimit, EgressMark
 from antrea.facts.node import ThisNode
-from antrea.features import carrier
-from antrea.features.egress.mark import POOL
-from antrea.features.feature import AgentFeature, Realised
-from antrea.features.gate import EnabledGates
-from antrea.features.quantity import whole
+from antrea.features.egress.allocated import why_unallocated
+from antrea.features.egress.snat_mark import POOL
+from antrea.features.framework import packet_mark
+from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.framework.quantity import whole
 from antrea.openflow import action
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
@@ -45,7 +45,7 @@ MOST: Final = 2**32 - 1
 flow = flows_of(Category.EGRESS)
 
 
-def limit_of(bandwidth: Bandwidth | None) -> Limit | None:
+def limit_of(bandwidth: Bandwidth | None) -> EgressLimit | None:
     """In the meter's units. None also of what is no quantity, which admission refuses."""
     if bandwidth is None:
         return None
@@ -53,7 +53,7 @@ def limit_of(bandwidth: Bandwidth | None) -> Limit | None:
         rate, burst = whole(bandwidth.rate) // KILO, whole(bandwidth.burst) // KILO
     except ValueError:
         return None
-    return Limit(max(0, min(rate, MOST)), max(0, min(burst, MOST)))
+    return EgressLimit(max(0, min(rate, MOST)), max(0, min(burst, MOST)))
 
 
 def limited(facts: Facts) -> tuple[Action, ...]:
@@ -77,7 +77,7 @@ def limit_entries(facts: Facts, mark: EgressMark) -> Iterator[Meter | Flow]:
     yield flow(
         EGRESS_QOS,
         Priority.NORMAL,
-        carrier.has_mark(config.ovs_datapath_type, number),
+        packet_mark.has_mark(config.ovs_datapath_type, number),
         then=[action.meter(number), goto(Stage.SWITCHING)],
     )
 
@@ -100,8 +100,8 @@ def _why_not(facts: Facts, egress: Egress, node: str) -> tuple[str, str]:
         return "FeatureDisabled", f"feature gate {GATE} of the agent is off on Node {node}"
     if not _shapes(facts):
         return "MetersUnsupported", f"the datapath of Node {node} has no meters"
-    if lacking := facts.get(Lacking, f"{limit_entries.__name__} {egress.ip}"):
-        return "MeterRefused", f"the switch of Node {node} refuses the meter: {lacking.why}"
+    if why := facts.refusal(LIMITS, egress.ip):
+        return "MeterRefused", f"the switch of Node {node} refuses the meter: {why}"
     if chosen and chosen.name != egress.name:
         return (
             "SharedAddress",
@@ -111,23 +111,25 @@ def _why_not(facts: Facts, egress: Egress, node: str) -> tuple[str, str]:
 
 
 def _chosen(facts: Facts, ip: str) -> Egress | None:
-    found = (egress for egress in facts.by(Egress, "ip", ip) if egress.limit)
-    return min(found, key=lambda egress: (egress.created, egress.name), default=None)
+    limited = (egress for egress in facts.by(Egress, "ip", ip) if egress.limit)
+    found = (egress for egress in limited if not why_unallocated(facts, egress))
+    return min(found, key=lambda egress: egress.precedence, default=None)
 
 
 def _shapes(facts: Facts) -> bool:
-    realised = facts.get(Realised)
+    realised = facts.get(RealisedPipeline)
     return realised is not None and realised.pipeline.has(EGRESS_QOS)
 
 
+LIMITS = Unit(EgressMark, limit_entries)
 FEATURE = AgentFeature(
     name="EgressTrafficShaping",
-    tables=lambda _config, _families: (EGRESS_QOS,),
+    tables=(EGRESS_QOS,),
     gate=GATE,
     within="Egress",
     meters=True,
     units=(
         Unit(ThisNode, pass_flow),
-        Unit(EgressMark, limit_entries),
+        LIMITS,
     ),
 )

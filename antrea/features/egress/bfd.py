@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.family import is_ipv6
-from antrea.facts.member import BfdPartner, Candidate, ClusterNode, PoolSelector
+from antrea.facts.member import AgentNode, BfdPartner, EgressCandidate, PoolSelector
 from antrea.facts.node import ThisNode
 from antrea.features.grouping.selector import meets
 from antrea.host.ovs_port import BFD, NODE_KEY, TYPE_KEY, Port
@@ -32,7 +32,7 @@ FEW = 3
 MULTIPLIER, PATIENT = 3, 5
 
 
-def candidate(facts: Facts, node: ClusterNode) -> Iterator[Candidate]:
+def candidate(facts: Facts, node: AgentNode) -> Iterator[EgressCandidate]:
     """Whether any pool may have addresses there."""
     own = facts.get(ThisNode)
     if own is None or not own.transport_ips:
@@ -40,14 +40,14 @@ def candidate(facts: Facts, node: ClusterNode) -> Iterator[Candidate]:
     same = [ip for ip in node.transport_ips if is_ipv6(ip) == is_ipv6(own.transport_ips[0])]
     labels = dict(node.labels)
     if node.gossips and same and any(meets(labels, pool.nodes) for pool in facts.all(PoolSelector)):
-        yield Candidate(node.name, same[0])
+        yield EgressCandidate(node.name, same[0])
 
 
 def partners(facts: Facts, own: ThisNode) -> Iterator[BfdPartner]:
     """The neighbours of this Node on the ring of candidates, if it is one."""
-    if facts.get(Candidate, own.name) is None:
+    if facts.get(EgressCandidate, own.name) is None:
         return
-    ring = sorted(facts.all(Candidate), key=lambda one: _place(one.node))
+    ring = sorted(facts.all(EgressCandidate), key=lambda one: _place(one.node))
     multiplier = PATIENT if len(ring) < FEW else MULTIPLIER
     for near in neighbours([one.node for one in ring], own.name):
         yield BfdPartner(ring[near].node, ring[near].address, multiplier)
@@ -91,7 +91,7 @@ def _place(node: str) -> bytes:
 
 
 UNITS = (
-    Unit(ClusterNode, candidate, yields=(Candidate,)),
+    Unit(AgentNode, candidate, yields=(EgressCandidate,)),
     Unit(ThisNode, partners, yields=(BfdPartner,)),
     Unit(BfdPartner, bfd_port),
 )

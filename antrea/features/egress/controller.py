@@ -13,16 +13,16 @@ from antrea.apis.crd.egress import Egress
 from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
-from antrea.facts.group import Group, GroupSelector
-from antrea.features.admission import Watched
-from antrea.features.controller import ControllerFeature
-from antrea.features.egress import gateway, selection
+from antrea.facts.group import GroupSelector, PublishedGroup
+from antrea.features.egress import gateway_reachability, selection
 from antrea.features.egress.allocation import ALLOCATED, UNITS
-from antrea.features.egress.gateway import unanswered
+from antrea.features.egress.gateway_reachability import unanswered
+from antrea.features.egress.multi_address import lists
 from antrea.features.egress.selection import TYPES
-from antrea.features.egress.several import lists
-from antrea.features.external_ip_pool.address import canonical
-from antrea.features.grouping.publication import GroupHead, known
+from antrea.features.framework.address import canonical
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.grouping.publication import GroupHead, head
 from antrea.features.grouping.selector import group_selector
 
 if TYPE_CHECKING:
@@ -60,28 +60,30 @@ def egress_row(found: Egress) -> EgressRow:
         next((one.status for one in found.status.conditions if one.type == ALLOCATED), ""),
         tuple(one.type for one in found.status.conditions if one.type in TYPES),
         unanswered=unanswered(found.status.conditions),
+        lost=bool(found.status.conditions) and all(c.type != ALLOCATED for c in found.status.conditions),
     )
 
 
-def egress_group(_: Facts, egress: EgressRow) -> Iterator[Group | GroupHead | GroupSelector]:
+def egress_group(_: Facts, egress: EgressRow) -> Iterator[GroupHead | GroupSelector]:
     """Named after its Egress."""
     if egress.slot:
         return
-    selector = egress.selector
-    if selector is not None:
-        yield selector
-    yield from known(Group(GROUPS, egress.name, (selector.key,) if selector else (), egress.uid))
+    group = PublishedGroup(GROUPS, egress.name, egress.uid)
+    if egress.selector is not None:
+        yield egress.selector.with_parts((group,))
+    yield head(group)
 
 
 FEATURE = ControllerFeature(
     name="Egress",
     watched=(Watched(EGRESSES, Egress, EgressRow, egress_rows),),
     units=(
-        Unit(EgressRow, egress_group, yields=(Group, GroupSelector)),
+        Unit(EgressRow, egress_group, yields=(GroupSelector,)),
         *UNITS,
         *selection.UNITS,
-        *gateway.UNITS,
+        *gateway_reachability.UNITS,
     ),
     publishes=(GROUPS,),
     gate="Egress",
 )
+FEATURES = (FEATURE,)

@@ -5,7 +5,7 @@ Source: build/charts/antrea/crds/egress.yaml of upstream v1.15.1 and of main
 
 from __future__ import annotations
 
-from antrea.features.carried import Spec, added, removed
+from antrea.features.framework.conversion_annotation import Conversion, Spec, added, removed
 
 
 def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
@@ -16,3 +16,6 @@ def newer(spec: Spec, annotations: dict[str, str]) -> Spec:
 def older(spec: Spec, annotations: dict[str, str]) -> Spec:
     """Spec of v1alpha2; what it lacks goes into an annotation."""
     return removed(spec, annotations, "bandwidth")
+
+
+CONVERSIONS = (Conversion("Egress", newer, older),)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from antrea.errors import Invalid
 from antrea.facts.family import is_ipv6
-from antrea.features.admission import Warn
-from antrea.features.ip_range import prefix
+from antrea.features.framework.admission import Warn
+from antrea.features.framework.ip_range import prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from ipaddress import IPv4Network, IPv6Network
 
     from antrea.apis.crd.egress import Destinations
-    from antrea.features.admission import Steps
+    from antrea.features.framework.admission import Steps
 
     Network = IPv4Network | IPv6Network
 

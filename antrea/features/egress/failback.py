@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.part import Condition
-from antrea.facts.egress import EgressOwner, Unused
+from antrea.facts.egress import EgressOwner, UnusedAddress
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -41,7 +41,7 @@ def failback_word(facts: Facts, egress: Egress) -> str:
     owner = facts.get(EgressOwner, egress.key)
     if owner is None or not owner.home:
         return ""
-    return IDLE if facts.get(Unused, egress.ip) else IN_USE
+    return IDLE if facts.get(UnusedAddress, egress.ip) else IN_USE
 
 
 def waiting_by(word: str) -> str:
@@ -53,7 +53,7 @@ def failback_conditions(facts: Facts, egress: Egress, owner: EgressOwner) -> tup
     """Of who has the address: whether that keeps it from a better Node."""
     if not owner.home:
         return (Condition(WAITS),) if egress.waiting else ()
-    if facts.get(Unused, egress.ip):
+    if facts.get(UnusedAddress, egress.ip):
         told = f"no connection has used the address for {IDLE_SECONDS} s: it goes to Node {owner.home}"
         return (Condition(WAITS, "False", reason="Idle", message=told),)
     told = f"it goes to Node {owner.home} when no connection has used the address for {IDLE_SECONDS} s"

@@ -12,12 +12,16 @@ from antrea.facts.egress import EgressMark, EgressOwner
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
-from antrea.features import carrier
+from antrea.facts.service import ServicePort
+from antrea.features.egress.allocated import why_unallocated
 from antrea.features.egress.bandwidth import limited
-from antrea.features.egress.handover import giver, is_taken
-from antrea.features.egress.mark import POOL
-from antrea.features.egress.several import egresses_of
+from antrea.features.egress.handover import previous_holder, taken_over
+from antrea.features.egress.multi_address import egresses_of
+from antrea.features.egress.snat_mark import POOL
+from antrea.features.framework import packet_mark
+from antrea.features.framework.gate import EnabledGates
 from antrea.features.node_route.agent import tunnel_end
+from antrea.features.proxy.agent import GATE as ANTREA_PROXY
 from antrea.features.proxy.agent import handed_over
 from antrea.host.carrier import crosses
 from antrea.openflow.action import DROP, goto, set_eth_dst
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
     from antrea.facts.ovs import PodInterface
+    from antrea.facts.service import Service
     from antrea.openflow.field import Match
 
 flow = flows_of(Category.EGRESS)
@@ -53,7 +58,7 @@ LEAVE = (TO_GATEWAY_REG_MARK.load, goto(Stage.SWITCHING))
 """With the address that the host gives it."""
 
 
-def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+def egress_node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """What leaves the cluster asks for its Egress IP, except to this Node, to Services and to `egress.exceptCIDRs`."""
     config = facts.get(AgentConfig)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
@@ -86,12 +91,29 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
             FROM_TUNNEL_REG_MARK.match,
             then=DROP,
         )
-    # kube-proxy of this Node serves what the Pod of a connection to a Service sends, the first packet and all others
-    services = (cidr for cidr, _ in handed_over(facts, node))
+    # kube-proxy of this Node serves what the Pod of a connection to a Service sends, the first packet and all others;
+    # with AntreaProxy serviceCIDR has no meaning: what has its default may be an address outside
+    services = () if _has_proxy(facts) else (cidr for cidr, _ in handed_over(facts, node))
     for place in (*node.node_ips, *config.egress.except_cidrs, *services):
         if is_ipv6(place) in families:
             yield unmarked(place)
     yield flow(EGRESS_MARK, Priority.MISS, then=LEAVE)
+
+
+def unserved_flows(facts: Facts, service: Service) -> Iterator[Flow]:
+    """Services that AntreaProxy leaves to another proxy of this Node."""
+    node = facts.get(ThisNode)
+    if node is None or not _has_proxy(facts) or facts.by(ServicePort, "service", service.key):
+        return
+    families = node.families
+    for ip in service.ips:
+        if is_ipv6(ip) in families and ip not in service.external_ips:
+            yield unmarked(ip)
+
+
+def _has_proxy(facts: Facts) -> bool:
+    gates = facts.get(EnabledGates)
+    return gates is not None and ANTREA_PROXY in gates
 
 
 def unmarked(place: str) -> Flow:
@@ -99,12 +121,12 @@ def unmarked(place: str) -> Flow:
     return flow(EGRESS_MARK, Priority.HIGH, dst(place), then=LEAVE)
 
 
-def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
+def egress_peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
     """A Node sees Pods of others as they leave their own Node."""
     node = facts.get(ThisNode)
     if node is None:
         return
-    families = {is_ipv6(cidr) for cidr in node.pod_cidrs}
+    families = node.families
     for ip in peer.node_ips:
         if is_ipv6(ip) in families:
             yield unmarked(ip)
@@ -121,45 +143,47 @@ def local_flows(facts: Facts, mark: EgressMark) -> Iterator[Flow]:
         BY_MAC if crosses(datapath) and is_ipv6(mark.ip) else Priority.NORMAL,
         family(mark.ip),
         ct_state("+trk"),
-        *carrier.arrived(datapath, mark.ip),
-        then=[*carrier.marked(datapath, facts.id(POOL, mark.ip)), *limited(facts)],
+        *packet_mark.arrived(datapath, mark.ip),
+        then=[*packet_mark.marked(datapath, facts.id(POOL, mark.ip)), *limited(facts)],
     )
 
 
-def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """One flow for each family in which an Egress with an address selects the Pod."""
-    families = {is_ipv6(ip) for ip in pod.ips}
-    for egress in egresses_of(facts, pod.pod):
-        version6 = is_ipv6(egress.ip)
+def egress_pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+    """One flow for each family in which an Egress selects the Pod."""
+    families = {is_ipv6(ip): ip for ip in pod.ips}
+    for version6, egress in egresses_of(facts, pod.pod):
         if version6 in families:
             for cidr in egress.cidrs:
                 if is_ipv6(cidr) == version6:
                     yield from pod_flow(facts, pod, egress, dst(cidr))
             if not egress.cidrs:
-                yield from pod_flow(facts, pod, egress, family(egress.ip))
+                yield from pod_flow(facts, pod, egress, family(families[version6]))
             for cidr in egress.excepts:
                 if is_ipv6(cidr) == version6:
                     yield flow(EGRESS_MARK, EXCEPT, dst(cidr), in_port(pod.ofport), then=LEAVE)
 
 
 def pod_flow(facts: Facts, pod: PodInterface, egress: Egress, to: Match) -> Iterator[Flow]:
-    """Its Egress IP is here, or at another Node, or here but has no mark, as there are 255: then nothing leaves."""
+    """Its Egress IP is here, or at another Node; if it has none, or none of the 255 marks is left, nothing leaves."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or node is None or gateway is None:
         return
     ip, datapath = egress.ip, config.ovs_datapath_type
     mine = (to, in_port(pod.ofport))
-    elsewhere = is_taken(facts, egress, node) or giver(facts, egress, node) not in ("", node.name)
+    if why_unallocated(facts, egress):
+        yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
+        return
+    elsewhere = taken_over(facts, egress, node) or previous_holder(facts, egress, node) not in ("", node.name)
     here = facts.get(LocalAddress, ip) and not elsewhere
     if here and facts.get(EgressMark, ip):
         mark = facts.id(POOL, ip)
-        then = [*carrier.marked(datapath, mark), *limited(facts)]
+        then = [*packet_mark.marked(datapath, mark), *limited(facts)]
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=then)
     elif here:
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
     else:
-        then = carrier.tunnelled(datapath, ip, end_of(facts, node, egress), gateway.mac)
+        then = packet_mark.tunnelled(datapath, ip, end_of(facts, node, egress), gateway.mac)
         remote = [TO_TUNNEL_REG_MARK.load, REMOTE_SNAT_REG_MARK.load, goto(Stage.SWITCHING)]
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, then=[*then, *remote])
 
@@ -172,5 +196,5 @@ def end_of(facts: Facts, node: ThisNode, egress: Egress) -> str:
     """
     owner = facts.get(EgressOwner, egress.key) if egress.pool else None
     wanted = owner.node if owner and owner.node else egress.node
-    peer = facts.get(PeerNode, giver(facts, egress, node) or wanted)
+    peer = facts.get(PeerNode, previous_holder(facts, egress, node) or wanted)
     return (peer and tunnel_end(node, peer)) or ""

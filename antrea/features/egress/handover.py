@@ -2,7 +2,22 @@
 
 The next Node takes the address and tells its neighbours, then says so in the status. By that agents turn their Pods'
 packets to it, one after the other, and when all have the Node before drops the address. Until then both translate, and
-what answers come to the wrong one go on to the other (relay.py). Of a Node that is dead nothing is awaited.
+what answers come to the wrong one go on to the other (reply_relay.py). Of a Node that is dead nothing is awaited.
+
+What holds on the two Nodes of a move from n1 to n2, moment by moment; `*` is an address that is on the Node:
+
+| Moment | EgressOwner | Status | n1 | n2 |
+|---|---|---|---|---|
+| before | n1 | n1 | * `assigned_here` | |
+| placed anew | n2 | n1 | * `next_holder`, `still_held`, `previous_holder` | `assigned_here`, `previous_holder`, `awaits_announcement` |
+| taken | n2 | n1 | * `next_holder`, `still_held`, `previous_holder` | * `assigned_here`, `previous_holder`, `awaits_announcement` |
+| announced | n2 | n1 | * `next_holder`, `still_held`, `previous_holder` | * `assigned_here`, `previous_holder` |
+| written | n2 | n2 | * `next_holder`, `still_held`, `taken_over`, `release` | * `assigned_here` |
+| released | n2 | n2 | * `next_holder`, `taken_over` | * `assigned_here` |
+| after | n2 | n2 | | * `assigned_here` |
+
+`next_holder` is n2 and `previous_holder` n1 wherever they are; `awaits_announcement` is for the next Node to ask.
+`AnnouncedAddress` on n2 begins the moment "announced", `ReleasedAddress` on n1 the moment "released".
 """
 
 from __future__ import annotations
@@ -10,18 +25,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.engine import Act
-from antrea.facts.egress import Announced, EgressOwner, Parted
-from antrea.facts.member import Member, Quorum
+from antrea.facts.egress import AnnouncedAddress, AssignedAddress, Egress, EgressOwner, ReleasedAddress
+from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
-    from antrea.facts.egress import Egress
 
 
-class Part(Act, frozen=True):
+class ReleaseAddress(Act, frozen=True):
     """Write, after a moment in which late packets arrive, that this Node gives `ip` up for `to`."""
 
     egress: str
@@ -29,7 +43,7 @@ class Part(Act, frozen=True):
     to: str
 
 
-class Receive(Act, frozen=True):
+class ConfirmAnnounced(Act, frozen=True):
     """Say, once neighbours had a moment to hear it, that this Node announced `ip`, which `before` hands over."""
 
     egress: str
@@ -37,16 +51,18 @@ class Receive(Act, frozen=True):
     before: str
 
 
-class Unassigned(Act, frozen=True):
+class RecordUnassigned(Act, frozen=True):
     """Say in an Event of the Egress that this Node holds its address no longer."""
 
+    address: str
+    """Key of the AssignedAddress row."""
     egress: str
     uid: str
     ip: str
     node: str
 
 
-def is_ours(facts: Facts, egress: Egress, node: ThisNode) -> bool:
+def assigned_here(facts: Facts, egress: Egress, node: ThisNode) -> bool:
     """Whether this Node is to hold its address."""
     owner = facts.get(EgressOwner, egress.key) if egress.ip and egress.pool else None
     return owner is not None and owner.node == node.name
@@ -58,50 +74,54 @@ def holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
         return ""
     if egress.node == node.name:
         return egress.node if facts.get(LocalAddress, egress.ip) else ""
-    member = facts.get(Member, egress.node)
+    member = facts.get(GossipMember, egress.node)
     return egress.node if member and (member.alive or member.left) else ""
 
 
-def giver(facts: Facts, egress: Egress, node: ThisNode) -> str:
+def previous_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
     """The Node that still answers for an address which another is to take; empty: there is none."""
     owner = facts.get(EgressOwner, egress.key) if egress.pool else None
     now = holder(facts, egress, node) if owner and owner.node else ""
     return now if owner and now != owner.node else ""
 
 
-def is_awaited(facts: Facts, egress: Egress, node: ThisNode) -> bool:
+def awaits_announcement(facts: Facts, egress: Egress, node: ThisNode) -> bool:
     """Whether our neighbours may not have heard yet that an address, which another Node hands over, is here."""
-    before = giver(facts, egress, node)
-    return before != "" and facts.get(Announced, egress.key) != Announced(egress.key, egress.ip, before)
+    before = previous_holder(facts, egress, node)
+    return before != "" and facts.get(AnnouncedAddress, egress.key) != AnnouncedAddress(
+        egress.key, egress.ip, before
+    )
 
 
-def is_kept(facts: Facts, egress: Egress, node: ThisNode) -> bool:
+def still_held(facts: Facts, egress: Egress, node: ThisNode) -> bool:
     """Whether this Node still has an address that another is to take."""
     taker = next_holder(facts, egress, node)
     if not taker:
         return False
-    return egress.node == node.name or not _is_parted(facts, egress, taker)
+    return egress.node == node.name or not _is_released(facts, egress, taker)
 
 
-def is_taken(facts: Facts, egress: Egress, node: ThisNode) -> bool:
+def taken_over(facts: Facts, egress: Egress, node: ThisNode) -> bool:
     """Whether another Node has it already, though it still is here, too: our own Pods turn there as all others do."""
     return bool(next_holder(facts, egress, node)) and egress.node != node.name
 
 
-def parting(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[Part]:
+def release(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[ReleaseAddress]:
     """Once the other one has it."""
     taker = next_holder(facts, egress, node)
-    if taker and egress.node == taker and not _is_parted(facts, egress, taker):
-        yield Part(egress.key, (egress.ip, taker), egress=egress.key, ip=egress.ip, to=taker)
+    if taker and egress.node == taker and not _is_released(facts, egress, taker):
+        yield ReleaseAddress(egress.key, (egress.ip, taker), egress=egress.key, ip=egress.ip, to=taker)
 
 
-def given_up(facts: Facts, egress: Egress) -> Iterator[Unassigned]:
-    """Once an address that this Node handed over has gone; of one that a Node without a majority drops nobody can be told."""
-    node, row = facts.get(ThisNode), facts.get(Parted, egress.key)
-    if node is None or row is None or row.ip != egress.ip or facts.get(LocalAddress, egress.ip):
+def unassigned_address(facts: Facts, row: AssignedAddress) -> Iterator[RecordUnassigned]:
+    """Once an address has gone that its Egress has no longer, or that another Node is to hold."""
+    node, egress = facts.get(ThisNode), facts.get(Egress, row.egress)
+    if node is None or facts.get(LocalAddress, row.ip):
         return
-    yield Unassigned(
-        egress.key, (row.ip, row.to), egress=egress.name, uid=egress.uid, ip=egress.ip, node=node.name
+    if egress and egress.ip == row.ip and assigned_here(facts, egress, node):
+        return  # it is put again
+    yield RecordUnassigned(
+        row.key, row.uid, address=row.key, egress=row.name, uid=row.uid, ip=row.ip, node=node.name
     )
 
 
@@ -115,5 +135,5 @@ def next_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
     return owner.node if here and names and quorum and quorum.has else ""
 
 
-def _is_parted(facts: Facts, egress: Egress, taker: str) -> bool:
-    return facts.get(Parted, egress.key) == Parted(egress.key, egress.ip, taker)
+def _is_released(facts: Facts, egress: Egress, taker: str) -> bool:
+    return facts.get(ReleasedAddress, egress.key) == ReleasedAddress(egress.key, egress.ip, taker)

@@ -5,26 +5,24 @@ Beyond upstream, where the ring of hashes alone decides.
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis.annotation import FAILBACK, LOST_CONNECTIONS, PREFERRED_NODES
 from antrea.apis.core import Node
-from antrea.features.admission import Find, Warn
-from antrea.features.egress.lost import CONTINUE, RESET
+from antrea.features.egress.lost_connection import CONTINUE, RESET
+from antrea.features.framework.admission import Find, Warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from antrea.features.admission import Steps
+    from antrea.features.framework.admission import Steps
 
 IMMEDIATE: Final = "immediate"
 NEVER: Final = "never"
 WHEN_IDLE: Final = "when-idle"
 MOST_LOOKED_UP: Final = 16
 """Preferred Nodes that admission looks for: each costs a request."""
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def preferred_nodes(annotations: Mapping[str, str]) -> tuple[str, ...]:
@@ -48,8 +46,7 @@ def doubts(annotations: Mapping[str, str], pool: str) -> Steps:
             f"annotation {LOST_CONNECTIONS}: {lost!r} is not {CONTINUE} or {RESET}, it counts as {CONTINUE}"
         )
     for name in preferred_nodes(annotations)[:MOST_LOOKED_UP]:
-        found = _NAME.fullmatch(name) and (yield Find(f"/api/v1/nodes/{name}", Node))
-        if not found:
+        if (yield Find("/api/v1/nodes", name, Node)) is None:
             yield Warn(f"annotation {PREFERRED_NODES}: there is no Node {name!r}")
 
 

@@ -13,8 +13,8 @@ from antrea.apis.egress_address import EGRESSES
 from antrea.apis.status import Status
 from antrea.engine import Unit
 from antrea.facts.cluster import Pod
-from antrea.facts.egress import EgressRow, Selection
-from antrea.facts.external_ip import Leads
+from antrea.facts.egress import EgressRow, SelectionConflict
+from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.family import is_ipv6
 from antrea.facts.group import Matches
 from antrea.features.egress.allocation import all_of
@@ -33,7 +33,7 @@ MANAGER: Final = "antrea-controller-selection"
 MOST_NAMED: Final = 5
 
 
-def egress_selection(facts: Facts, labels: str) -> Iterator[Selection]:
+def egress_selection(facts: Facts, labels: str) -> Iterator[SelectionConflict]:
     """Of all Pods with these labels at once."""
     found = facts.get(Matches, labels)
     names = dict(found.told).get(EGRESS, ()) if found else ()
@@ -43,7 +43,7 @@ def egress_selection(facts: Facts, labels: str) -> Iterator[Selection]:
         older = ()
     host = names if names and facts.by(Pod, "host", labels) else ()
     if older or host:
-        yield Selection(labels, older, host)
+        yield SelectionConflict(labels, older, host)
 
 
 def _older(rows: Iterable[EgressRow]) -> tuple[tuple[str, str], ...]:
@@ -59,9 +59,9 @@ def _older(rows: Iterable[EgressRow]) -> tuple[tuple[str, str], ...]:
 
 def selection_status(facts: Facts, egress: EgressRow) -> Iterator[Status]:
     """Nothing while another replica leads."""
-    if facts.get(Leads) is None or egress.slot:
+    if facts.get(FencedLeadership) is None or egress.slot:
         return
-    rows = facts.by(Selection, "egress", egress.name)
+    rows = facts.by(SelectionConflict, "egress", egress.name)
     older = {counts for row in rows for name, counts in row.older if name == egress.name}
     spaces = {row.labels.partition("/")[0] for row in rows if egress.name in row.host}
     found = {
@@ -91,6 +91,6 @@ def _named(names: set[str]) -> str:
 
 
 UNITS = (
-    Unit(Matches, egress_selection, yields=(Selection,), by=EGRESS),
+    Unit(Matches, egress_selection, yields=(SelectionConflict,), by=EGRESS),
     Unit(EgressRow, selection_status),
 )

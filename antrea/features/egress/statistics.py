@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 from antrea.apis.controlplane import NetworkPolicyReference
 from antrea.apis.stats import TrafficStats
 from antrea.facts.egress import Egress
-from antrea.facts.family import is_ipv6
 from antrea.facts.ovs import PodInterface
-from antrea.features.counted import EGRESS, Counted, Share, rise
-from antrea.features.egress.several import egresses_of
+from antrea.features.egress.multi_address import egresses_of
+from antrea.features.framework.traffic import EGRESS, Counted, Share, rise
 from antrea.openflow.priority import Priority
 from antrea.openflow.tables import EGRESS_MARK
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
-    from antrea.features.counted import Seen
+    from antrea.features.framework.traffic import SeenCounters
     from antrea.openflow.flow_count import FlowCount
 
 
@@ -29,13 +28,13 @@ def owner(facts: Facts, found: FlowCount) -> str:
     if found.priority != Priority.NORMAL or found.port is None:
         return ""
     for pod in facts.by(PodInterface, "ofport", found.port):
-        for egress in egresses_of(facts, pod.pod):
-            if is_ipv6(egress.ip) == found.ipv6:
+        for version6, egress in egresses_of(facts, pod.pod):
+            if version6 == found.ipv6:
                 return f"{egress.name} {egress.uid} {pod.name}"
     return ""
 
 
-def increase(found: FlowCount, whose: str, before: Seen | None) -> TrafficStats:
+def increase(found: FlowCount, whose: str, before: SeenCounters | None) -> TrafficStats:
     """What the Pod sent since the last look, by whichever Egress then: one that takes another's place takes its flow."""
     if found.drops:
         return TrafficStats()

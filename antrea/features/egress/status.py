@@ -1,4 +1,4 @@
-"""What this Node says of Egresses: that it has their address.
+"""What this Node says of Egresses: that it has their address, or that none has.
 
 parity: pkg/agent/controller/egress/egress_controller.go updateEgressStatus
 """
@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
+from antrea.engine import Act
 from antrea.facts.egress import EgressMark, EgressOwner
-from antrea.facts.lacking import Lacking
-from antrea.facts.member import Member, Quorum
+from antrea.facts.member import GossipMember
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.address import held_address
+from antrea.features.egress.address import HELD_ADDRESSES
+from antrea.features.egress.allocated import why_unallocated
 from antrea.features.egress.bandwidth import limit_conditions
-from antrea.features.egress.duplicate import CONFLICT, conflict_conditions, other_host, sentence
+from antrea.features.egress.duplicate_address import CONFLICT, conflict_conditions, other_host, sentence
 from antrea.features.egress.failback import failback_conditions
-from antrea.features.egress.gateway import gateway_conditions
-from antrea.features.egress.handover import is_awaited, is_ours
-from antrea.features.egress.mark import MOST
-from antrea.features.egress.placement import ring
+from antrea.features.egress.gateway_reachability import gateway_conditions
+from antrea.features.egress.handover import assigned_here, awaits_announcement
+from antrea.features.egress.missing import teller, told_missing
+from antrea.features.egress.snat_mark import MOST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
@@ -34,19 +35,40 @@ ASSIGNED: Final = Condition(
     IP_ASSIGNED, "True", reason="Assigned", message="EgressIP is successfully assigned to EgressNode"
 )
 
+STALE: Final = Condition("Stale")
+"""There is none of this type: an entry with it differs from the one before, and so is written once more."""
 FULL: Final = f"translates {MOST} Egress IPs already, as many as there are marks: its Pods get no packet out"
 
 
-def egress_status(facts: Facts, egress: Egress) -> Iterator[Status]:
+class RecordAssignmentFailed(Act, frozen=True):
+    """Say in an Event of the Egress that no Node holds or translates its address."""
+
+    egress: str
+    uid: str
+    node: str
+    message: str
+
+
+def egress_status(facts: Facts, egress: Egress) -> Iterator[Status | RecordAssignmentFailed]:
     """Of an Egress of one address, only if that is on this Node; with a pool, only if this Node is to hold it, or if none can."""
     node = facts.get(ThisNode)
-    if node is None or not egress.ip or egress.of:
+    if node is None or egress.of:
         return
+    if why := told_missing(facts, egress, node):
+        yield from nowhere(egress, node.name, why)
+    elif egress.ip and not why_unallocated(facts, egress):
+        yield from _address_status(facts, egress, node)
+
+
+def _address_status(
+    facts: Facts, egress: Egress, node: ThisNode
+) -> Iterator[Status | RecordAssignmentFailed]:
     here = facts.get(LocalAddress, egress.ip) is not None
     limits = limit_conditions(facts, egress, node.name) if here else ()
     if here and facts.get(EgressMark, egress.ip) is None:
-        if not egress.pool or is_ours(facts, egress, node):
-            yield said(egress, node.name, node.name, failed(f"Node {node.name} {FULL}"), *limits)
+        if not egress.pool or assigned_here(facts, egress, node):
+            yield said(egress, node.name, node.name, failed(why := f"Node {node.name} {FULL}"), *limits)
+            yield from failure_event(egress, node.name, why)
         return
     if not egress.pool:
         if here:
@@ -58,29 +80,54 @@ def egress_status(facts: Facts, egress: Egress) -> Iterator[Status]:
     if owner is None:
         return
     conflict = conflict_conditions(facts, egress) if owner.node == node.name else ()
-    if owner.node == node.name and here and not is_awaited(facts, egress, node):
+    if owner.node == node.name and here and not awaits_announcement(facts, egress, node):
         waits = failback_conditions(facts, egress, owner)
         router = gateway_conditions(facts, egress, node.name)
-        yield said(egress, node.name, node.name, ASSIGNED, *conflict, *router, *waits, *limits)
+        stale = (STALE,) if egress.failed else ()
+        yield said(egress, node.name, node.name, ASSIGNED, *conflict, *router, *waits, *limits, *stale)
     elif not here and (why := not_taken(facts, egress, node)):
         yield said(egress, node.name, "", failed(why), *conflict)
+        yield from failure_event(egress, node.name, why)
     elif not owner.node and teller(facts, egress, node.name) == node.name:
         yield said(egress, node.name, "", failed(owner.why))
+        yield from failure_event(egress, node.name, owner.why)
+
+
+def nowhere(egress: Egress, node: str, why: str) -> Iterator[Status | RecordAssignmentFailed]:
+    """No Node has its address, or may use it. Whoever writes another holder late is answered with one more entry."""
+    yield Status(
+        path=f"{EGRESSES}/{egress.name}",
+        kind="Egress",
+        manager=f"antrea-agent-{node}",
+        fields=holder_fields("", "") if egress.node or egress.held else (),
+        conditions=(failed(why),),
+        ahead=True,
+    )
+    yield from failure_event(egress, node, why)
+
+
+def failure_event(egress: Egress, node: str, why: str) -> Iterator[RecordAssignmentFailed]:
+    """Unless the status says it already: an agent that starts anew does not repeat it."""
+    message = failed(why).message
+    if egress.failed != message:
+        yield RecordAssignmentFailed(
+            egress.key, why, egress=egress.name, uid=egress.uid, node=node, message=message
+        )
 
 
 def not_taken(facts: Facts, egress: Egress, node: ThisNode) -> str:
     """Why an address is not here that this Node is to hold; empty: nothing is known against it."""
-    if not is_ours(facts, egress, node):
+    if not assigned_here(facts, egress, node):
         return ""
     if mac := other_host(facts, egress):
         return sentence(egress.ip, mac)
-    lacking = facts.get(Lacking, f"{held_address.__name__} {egress.key}")
-    return f"Node {node.name} cannot take {egress.ip}: {lacking.why}" if lacking else ""
+    why = facts.refusal(HELD_ADDRESSES, egress.key)
+    return f"Node {node.name} cannot take {egress.ip}: {why}" if why else ""
 
 
 def _of_the_dead(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
     """Of an address that this Node has while the status names one that died: with this the status is said anew."""
-    member = facts.get(Member, egress.node) if egress.node else None
+    member = facts.get(GossipMember, egress.node) if egress.node else None
     return () if member is None or member.alive else (Condition(CONFLICT),)
 
 
@@ -91,13 +138,14 @@ def failed(why: str) -> Condition:
 
 
 def said(egress: Egress, node: str, holder: str, *conditions: Condition) -> Status:
-    """What `node` says: `holder` has the address; empty: none has."""
+    """What `node` says, before what the controller says, as upstream: `holder` has the address; empty: none has."""
     return Status(
         path=f"{EGRESSES}/{egress.name}",
         kind="Egress",
         manager=f"antrea-agent-{node}",
         fields=holder_fields(egress.ip, holder),
         conditions=conditions,
+        ahead=True,
     )
 
 
@@ -106,10 +154,6 @@ def holder_fields(ip: str, node: str) -> tuple[tuple[str, str], ...]:
     return (("egressNode", node), ("egressIP", ip if node else ""))
 
 
-def teller(facts: Facts, egress: Egress, me: str) -> str:
-    """The one Node that speaks for all, by its place on the ring of those that live; none of a minority does."""
-    quorum = facts.get(Quorum)
-    if quorum is None or not quorum.has:
-        return ""
-    alive = {member.node for member in facts.all(Member) if member.alive}
-    return ring(frozenset({*alive, me})).pick(egress.ip)
+def failure(conditions: Iterable[Condition]) -> str:
+    """What a status says of an address that no Node holds or translates; empty: nothing."""
+    return next((one.message for one in conditions if one.type == IP_ASSIGNED and one.status == "False"), "")

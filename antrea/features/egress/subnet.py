@@ -15,14 +15,16 @@ from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import ThisNode, Transport
-from antrea.features.egress.mark import CATEGORY, POOL
-from antrea.features.gate import EnabledGates
+from antrea.features.egress.allocated import why_unallocated
+from antrea.features.egress.snat_mark import CATEGORY, POOL
+from antrea.features.external_ip_pool.link import PREFIX
+from antrea.features.framework.gate import EnabledGates
 from antrea.host import carrier
 from antrea.host.link import Link, Vlan
-from antrea.host.rank import RECEIVES
-from antrea.host.route import Route, Rule
+from antrea.host.route import Route, RoutingRule
 from antrea.host.sysctl import Sysctl
 from antrea.openflow.fields import SNAT_PKT_MARK
+from antrea.rank import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from antrea.facts.egress import EgressMark
     from antrea.host.ovs_port import Port
 
-PREFIX: Final = "antrea-ext."
 TABLE_POOL: Final = "egress-table"
 FIRST_TABLE: Final = 101
 """# parity: pkg/agent/types/net.go MinEgressRouteTable"""
@@ -52,6 +53,11 @@ class Subnet(msgspec.Struct, frozen=True):
     def device(self) -> str:
         """Empty: none of its own, the addresses are on antrea-egress0."""
         return f"{PREFIX}{self.vlan}" if self.vlan else ""
+
+
+def rule_numbers(rule: RoutingRule) -> tuple[tuple[str, int], ...]:
+    """The mark and the table of a rule that stands, by their pools."""
+    return ((POOL, rule.mark & rule.mask), (TABLE_POOL, rule.table - FIRST_TABLE + 1))
 
 
 def are_apart(facts: Facts) -> bool:
@@ -97,8 +103,12 @@ def route_entries(facts: Facts, subnet: Subnet, device: str) -> Iterator[Route]:
     """The table of the subnet: itself on the link, all else by its gateway."""
     table = table_of(facts, subnet)
     default = "::/0" if is_ipv6(subnet.network) else "0.0.0.0/0"
-    yield Route(dst=subnet.network, dev=device, scope="link", table=table, rank=RECEIVES, category=CATEGORY)
-    yield Route(dst=default, dev=device, via=subnet.gateway, table=table, rank=RECEIVES, category=CATEGORY)
+    yield Route(
+        dst=subnet.network, dev=device, scope="link", table=table, rank=Rank.RECEIVES, category=CATEGORY
+    )
+    yield Route(
+        dst=default, dev=device, via=subnet.gateway, table=table, rank=Rank.RECEIVES, category=CATEGORY
+    )
 
 
 def table_of(facts: Facts, subnet: Subnet) -> int:
@@ -106,18 +116,19 @@ def table_of(facts: Facts, subnet: Subnet) -> int:
     return FIRST_TABLE - 1 + facts.id(TABLE_POOL, name_of(subnet.gateway, subnet.prefix, subnet.vlan))
 
 
-def mark_rule(facts: Facts, mark: EgressMark) -> Iterator[Rule]:
+def mark_rule(facts: Facts, mark: EgressMark) -> Iterator[RoutingRule]:
     """Packets with the mark of an address of a subnet leave by the table of the subnet."""
-    found = (subnet_of(facts, egress) for egress in facts.by(Egress, "ip", mark.ip))
+    rows = (egress for egress in facts.by(Egress, "ip", mark.ip) if not why_unallocated(facts, egress))
+    found = (subnet_of(facts, egress) for egress in rows)
     subnet = next((subnet for subnet in found if subnet), None)
     if subnet is None:
         return
-    yield Rule(
+    yield RoutingRule(
         family=6 if is_ipv6(mark.ip) else 4,
         mark=facts.id(POOL, mark.ip),
         mask=SNAT_PKT_MARK.mask,
         table=table_of(facts, subnet),
         priority=RULE_PRIORITY,
-        rank=RECEIVES,
+        rank=Rank.RECEIVES,
         category=CATEGORY,
     )

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 
 from antrea.apis import core
 from antrea.engine import Unit
-from antrea.facts.cluster import ClusterNode, Entity, Namespace, NodeHeard, Pod
+from antrea.facts.cluster import ClusterNode, Entity, Namespace, Pod, PodFeedProgress
 from antrea.facts.group import (
     ENTITY,
     NODE,
-    Group,
+    UNPUBLISHED,
+    ForeignMember,
     GroupNodes,
     GroupSelector,
     Matches,
-    Stranger,
+    PublishedGroup,
     label_set,
 )
-from antrea.features.admission import Watched
-from antrea.features.controller import ControllerFeature
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.grouping.member import (
     ADDRESS,
     APPLIED,
@@ -34,10 +35,10 @@ from antrea.features.grouping.member import (
     service_member,
 )
 from antrea.features.grouping.publication import (
-    Candidate,
     Membership,
+    MembershipCandidate,
     Memberships,
-    Processed,
+    ProcessedPods,
 )
 from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.grouping.selector import looks, selects
@@ -48,48 +49,60 @@ if TYPE_CHECKING:
     from antrea.apis.controlplane import GroupMember
     from antrea.engine import Facts
 
-    Belongs = Membership | GroupNodes | Candidate | Stranger
+    Belongs = Membership | GroupNodes | MembershipCandidate | ForeignMember
 
 
 def matches(facts: Facts, labels: str) -> Iterator[Matches]:
     """The selectors that mean whoever has these labels, and the groups made of them."""
-    found, selectors = label_set(labels), dict[str, None]()
+    found = label_set(labels)
+    selectors: dict[str, None] = {}
+    groups: dict[PublishedGroup, None] = {}
     home = facts.get(Namespace, found.namespace) if found.namespace else None
     for place in looks(found, home):
         for selector in facts.by(GroupSelector, "place", place):
             if selects(selector, found, home):
-                selectors[selector.key] = None
+                selectors[selector.name] = None
+                for group in selector.parts:
+                    groups[group] = None
     if not selectors:
         return
-    groups = {group.key: group for key in selectors for group in facts.by(Group, "selector", key)}
+    groups.pop(UNPUBLISHED, None)
     told: dict[str, list[str]] = {}
-    for group in groups.values():
-        if not group.home:
-            told.setdefault(group.resource, []).append(group.name)
-    names = tuple((resource, tuple(names)) for resource, names in told.items())
-    yield Matches(labels, tuple(selectors), tuple(groups.values()), names)
+    homes: list[PublishedGroup] = []
+    for group in groups:
+        if group.home:
+            homes.append(group)
+        elif group.resource in told:
+            told[group.resource].append(group.name)
+        else:
+            told[group.resource] = [group.name]
+    names = tuple([(resource, tuple(names)) for resource, names in told.items()])
+    yield Matches(labels, tuple(selectors), tuple(groups), names, tuple(homes))
 
 
-def _groups(facts: Facts, labels: str) -> tuple[Group, ...]:
+def _groups(facts: Facts, labels: str) -> tuple[PublishedGroup, ...]:
     found = facts.get(Matches, labels)
     return found.groups if found else ()
 
 
 def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
     """All groups that this Pod is in; policies follow the Nodes of those that they are for."""
-    told, found = [], facts.get(Matches, pod.labels)
-    for resource, names in found.told if found else ():
-        if (member := MEMBERS[resource](pod)) is not None:
-            told.append((resource, names, member))
-            if resource == APPLIED:
-                node = (pod.node,)
-                yield from (GroupNodes(name, node) for name in names)
-    if told:
-        yield Memberships(pod.key, pod.node, tuple(told))
-    for group in found.groups if found else ():
-        if group.home and group.home != pod.namespace:
-            yield Stranger(group.key)
-        elif group.home and (member := MEMBERS[group.resource](pod)) is not None:
+    found = facts.get(Matches, pod.labels)
+    if found is None:
+        return
+    members, node = [], (pod.node,)
+    for resource, names in found.told:
+        member = MEMBERS[resource](pod)
+        members.append(member)
+        if resource == APPLIED and member is not None:
+            for name in names:
+                yield GroupNodes(name, node)
+    if any(members):
+        yield Memberships(pod.key, pod.node, found.told, tuple(members))
+    for group in found.homes:
+        if group.home != pod.namespace:
+            yield ForeignMember(group.key)
+        elif (member := MEMBERS[group.resource](pod)) is not None:
             yield from _belongs(group, pod.key, member, pod.node)
 
 
@@ -97,7 +110,7 @@ def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs]:
     """The same of an ExternalEntity; policies are for those that an agent is for."""
     for group in _groups(facts, entity.labels):
         if group.home and group.home != entity.namespace:
-            yield Stranger(group.key)
+            yield ForeignMember(group.key)
         elif group.resource == ADDRESS or (group.resource == APPLIED and entity.node):
             member = entity_member(entity, addresses=group.resource == ADDRESS)
             yield from _belongs(group, f"{ENTITY} {entity.key}", member, entity.node)
@@ -109,30 +122,30 @@ def node_memberships(facts: Facts, node: ClusterNode) -> Iterator[Belongs]:
         if group.resource != EGRESS:
             member = node_member(node, addresses=group.resource == ADDRESS)
             yield from _belongs(group, f"{NODE} {node.name}", member, node.name)
-    for group in facts.by(Group, "everywhere", True):
+    for group in facts.by(PublishedGroup, "everywhere", True):
         if group.service:
             yield from _belongs(group, f"{NODE} {node.name}", service_member(*group.service), node.name)
 
 
-def _belongs(group: Group, who: str, member: GroupMember, node: str) -> Iterator[Belongs]:
+def _belongs(group: PublishedGroup, who: str, member: GroupMember, node: str) -> Iterator[Belongs]:
     if group.home:
-        yield Candidate((group.resource, group.name), who, member, node)
+        yield MembershipCandidate((group.resource, group.name), who, member, node)
         return
     yield Membership(group.resource, group.name, who, member, node)
     if group.resource == APPLIED:
         yield GroupNodes(group.name, (node,))
 
 
-def among_themselves(facts: Facts, found: Candidate) -> Iterator[Belongs]:
+def same_namespace_members(facts: Facts, found: MembershipCandidate) -> Iterator[Belongs]:
     """Nobody belongs to a group with a home that selects a stranger: policies for it are not realised."""
     resource, name = found.group
-    if facts.get(Stranger, f"{resource}/{name}") is None:
-        yield from _belongs(Group(resource, name, ()), found.who, found.member, found.node)
+    if facts.get(ForeignMember, f"{resource}/{name}") is None:
+        yield from _belongs(PublishedGroup(resource, name), found.who, found.member, found.node)
 
 
-def processed(_: Facts, heard: NodeHeard) -> Iterator[Processed]:
+def processed(_: Facts, heard: PodFeedProgress) -> Iterator[ProcessedPods]:
     """After all that the Pods of that Node changed."""
-    yield Processed(heard.node, heard.version)
+    yield ProcessedPods(heard.node, heard.version)
 
 
 FEATURE = ControllerFeature(
@@ -145,10 +158,11 @@ FEATURE = ControllerFeature(
         Unit(Pod, matches, by="labels", yields=(Matches,)),
         Unit(Entity, matches, by="labels", yields=(Matches,)),
         Unit(ClusterNode, matches, by="labels", yields=(Matches,)),
-        Unit(Pod, memberships, yields=(GroupNodes, Candidate, Stranger)),
-        Unit(Entity, entity_memberships, yields=(GroupNodes, Candidate, Stranger)),
+        Unit(Pod, memberships, yields=(GroupNodes, MembershipCandidate, ForeignMember)),
+        Unit(Entity, entity_memberships, yields=(GroupNodes, MembershipCandidate, ForeignMember)),
         Unit(ClusterNode, node_memberships, yields=(GroupNodes,)),
-        Unit(Candidate, among_themselves, yields=(GroupNodes,)),
-        Unit(NodeHeard, processed),
+        Unit(MembershipCandidate, same_namespace_members, yields=(GroupNodes,)),
+        Unit(PodFeedProgress, processed),
     ),
 )
+FEATURES = (FEATURE,)

@@ -5,6 +5,7 @@ parity: pkg/controller/egress/controller.go syncEgress, pkg/controller/networkpo
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,12 @@ from antrea.apis.controlplane import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from antrea.facts.cluster import ClusterNode, Entity, Pod
 
+OCTETS = {str(number): bytes(10) + b"\xff\xff" + bytes((number,)) for number in range(256)}
+"""The first of an IPv4 address, in 16 bytes."""
 ADDRESS, APPLIED, EGRESS = "addressgroups", "appliedtogroups", "egressgroups"
 
 
@@ -36,7 +39,8 @@ def applied_member(pod: Pod) -> GroupMember | None:
     """As `egress_member`, with the ports that rules may name."""
     if pod.host_network or not pod.node:
         return None
-    return GroupMember(pod=PodReference(name=pod.name, namespace=pod.namespace), ports=_ports(pod))
+    reference = PodReference(name=pod.name, namespace=pod.namespace)
+    return GroupMember(pod=reference, ports=_ports(pod)) if pod.ports else GroupMember(pod=reference)
 
 
 def address_member(pod: Pod) -> GroupMember | None:
@@ -44,23 +48,26 @@ def address_member(pod: Pod) -> GroupMember | None:
     if pod.host_network or not pod.ips:
         return None
     reference = PodReference(name=pod.name, namespace=pod.namespace)
-    return GroupMember(pod=reference, ips=tuple(packed(ip) for ip in pod.ips), ports=_ports(pod))
+    ips = _packed(pod.ips)
+    return (
+        GroupMember(pod=reference, ips=ips, ports=_ports(pod))
+        if pod.ports
+        else GroupMember(pod=reference, ips=ips)
+    )
 
 
 def entity_member(entity: Entity, *, addresses: bool) -> GroupMember:
     """An ExternalEntity."""
     return GroupMember(
         external_entity=ExternalEntityReference(name=entity.name, namespace=entity.namespace),
-        ips=tuple(packed(ip) for ip in entity.ips) if addresses else (),
+        ips=_packed(entity.ips) if addresses else (),
         ports=_ports(entity),
     )
 
 
 def node_member(node: ClusterNode, *, addresses: bool) -> GroupMember:
     """A Node."""
-    return GroupMember(
-        node=NodeReference(name=node.name), ips=tuple(packed(ip) for ip in node.ips) if addresses else ()
-    )
+    return GroupMember(node=NodeReference(name=node.name), ips=_packed(node.ips) if addresses else ())
 
 
 def service_member(namespace: str, name: str) -> GroupMember:
@@ -74,8 +81,23 @@ def _ports(found: Pod | Entity) -> tuple[NamedPort, ...]:
     )
 
 
+def _packed(texts: Iterable[str]) -> tuple[bytes, ...]:
+    """Those that are addresses: a member is in its groups also where one of them cannot be read."""
+    found: list[bytes] = []
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            found.append(packed(text))
+    return tuple(found)
+
+
 def packed(text: str) -> bytes:
     """An address in 16 bytes, also one of IPv4. Raises ValueError."""
+    if ":" not in text:
+        a, _, rest = text.partition(".")
+        b, _, rest = rest.partition(".")
+        c, _, d = rest.partition(".")
+        if a in OCTETS and b in OCTETS and c in OCTETS and d in OCTETS:
+            return OCTETS[a] + OCTETS[b][-1:] + OCTETS[c][-1:] + OCTETS[d][-1:]
     found = ipaddress.ip_address(text)
     return found.packed if found.version == 6 else bytes(10) + b"\xff\xff" + found.packed
 

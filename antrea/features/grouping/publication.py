@@ -12,7 +12,7 @@ from antrea.facts.fact import Fact
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.facts.group import Group
+    from antrea.facts.group import PublishedGroup
 
 TOLD = 0
 """The one category of what agents are told: a Pod is told with all its groups, whatever their kinds."""
@@ -36,16 +36,16 @@ class OfGroup(msgspec.Struct, frozen=True):
 
 
 class GroupHead(OfGroup, frozen=True):
-    """A group exists."""
+    """A group exists; those of NetworkPolicies of Kubernetes do as long as a `PublishedPolicy` names them, without this."""
 
     rank: ClassVar[int] = 10
 
     uid: str
 
 
-def known(group: Group) -> tuple[Group, GroupHead]:
-    """A group, of which agents know also while it has no members; whoever needs it yields both."""
-    return group, GroupHead(group.resource, group.name, group.uid)
+def head(group: PublishedGroup) -> GroupHead:
+    """Agents are told of a group also while it has no members; whoever needs it yields this, too."""
+    return GroupHead(group.resource, group.name, group.uid)
 
 
 class GroupSpan(OfGroup, frozen=True):
@@ -82,8 +82,10 @@ class Memberships(msgspec.Struct, frozen=True):
 
     who: str
     node: str
-    told: tuple[tuple[str, tuple[str, ...], GroupMember], ...]
-    """By the plural of their kind the names of groups, and how they know the Pod."""
+    told: tuple[tuple[str, tuple[str, ...]], ...]
+    """By the plural of their kind the names of groups: one tuple for all Pods with the same labels."""
+    members: tuple[GroupMember | None, ...]
+    """How each kind knows the Pod; None: it does not count there."""
 
     @property
     def key(self) -> str:
@@ -91,12 +93,13 @@ class Memberships(msgspec.Struct, frozen=True):
 
     def each(self) -> Iterator[Membership]:
         """One by one."""
-        for resource, names, member in self.told:
-            for name in names:
-                yield Membership(resource, name, self.who, member, self.node)
+        for (resource, names), member in zip(self.told, self.members, strict=True):
+            if member is not None:
+                for name in names:
+                    yield Membership(resource, name, self.who, member, self.node)
 
 
-class Candidate(Fact, frozen=True):
+class MembershipCandidate(Fact, frozen=True):
     """A `Membership` of a group with a home, unless there is a `Stranger`; derived."""
 
     group: tuple[str, str]
@@ -128,7 +131,7 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
         return self.found.metadata.name
 
 
-class Processed(msgspec.Struct, frozen=True):
+class ProcessedPods(msgspec.Struct, frozen=True):
     """All that agents need to know of a Node's Pods, as they were at this resourceVersion, has been told before this."""
 
     rank: ClassVar[int] = 40
@@ -142,5 +145,5 @@ class Processed(msgspec.Struct, frozen=True):
         return self.node
 
 
-ENTRIES = (GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy, Processed)
+ENTRIES = (GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy, ProcessedPods)
 """All classes of them."""

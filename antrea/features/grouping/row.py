@@ -9,6 +9,7 @@ import ipaddress
 import sys
 from typing import TYPE_CHECKING
 
+from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.facts.cluster import ClusterNode, ClusterService, Entity, Namespace, Pod
 from antrea.facts.family import one_per_family
 from antrea.facts.group import ENTITY, NODE, label_key
@@ -54,10 +55,11 @@ def pod_row(found: core.Pod) -> Pod | None:
 
 
 def namespace_row(found: core.Namespace) -> Namespace:
-    """A Namespace by its labels, and by whether it wants its policies logged."""
+    """A Namespace by its labels, and by whether it wants its policies logged, or audited."""
     meta = found.metadata
     logs = meta.annotations.get(LOGGING, "") in TRUE
-    return Namespace(meta.name, tuple(sorted(meta.labels.items())), logs)
+    is_audited = meta.annotations.get(ENFORCEMENT) == AUDIT
+    return Namespace(meta.name, tuple(sorted(meta.labels.items())), logs, is_audited)
 
 
 def node_row(found: core.Node) -> ClusterNode:
@@ -94,5 +96,9 @@ def entity_row(found: ExternalEntity) -> Entity:
         labels=label_key(ENTITY, meta.namespace, _text(meta.labels)),
         node=f"{meta.namespace}/{spec.external_node}" if made and spec.external_node else spec.external_node,
         ips=tuple(one.ip for one in spec.endpoints),
-        ports=tuple((port.name, int(port.port or 0), port.protocol or "") for port in spec.ports),
+        ports=tuple(
+            (port.name, port.port, port.protocol or "")
+            for port in spec.ports
+            if isinstance(port.port, int)  # a name is none that policies could match
+        ),
     )

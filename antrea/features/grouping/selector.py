@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from antrea.facts.group import ENTITY, NODE, POD, GroupSelector, Place, Requirement
+from antrea.features.framework.label import is_object_name, key_faults, value_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,18 +23,32 @@ _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": 
 _WORDS = {ENTITY: "eeSelector", NODE: "nodeSelector", POD: "podSelector"}
 SERVICE_ACCOUNT = "internal.antrea.io/service-account"
 """A label that Pods have for their ServiceAccount, besides their own."""
+NEVER: Requirement = ("", "in", ())
+"""A condition that nothing meets. No label has its key, so that no selector of valid labels has the same text."""
 
 
 def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
-    """The conditions of a selector in the order of their keys; none: it selects everything."""
-    exact = [(key, "=", (value,)) for key, value in selector.match_labels.items()]
-    if len(exact) < 2 and not selector.match_expressions:
-        return tuple(exact)
-    others = [
-        (one.key, _OPERATORS[one.operator or "In"], tuple(sorted(one.values)))
-        for one in selector.match_expressions
-    ]
-    return tuple(sorted((*exact, *others), key=lambda one: one[0]))
+    """The conditions of a selector in the order of their keys; none: it selects everything.
+
+    Keys and values that no label can have select nothing. Whoever passes them on would let the author of one selector
+    write the text of another: the key `env=prod`, with Exists, reads as the label `env` with the value `prod`.
+    """
+    found: list[Requirement] = [(key, "=", (value,)) for key, value in selector.match_labels.items()]
+    for one in selector.match_expressions:
+        operator = _OPERATORS[one.operator or "In"]
+        if operator != "notin" or one.values:
+            values = () if operator in ("exists", "!") else tuple(sorted(one.values))
+            found.append((one.key, operator, values))
+    if not all(_can_be_met(*one) for one in found):
+        return (NEVER,)
+    return tuple(sorted(found, key=lambda one: one[0]))
+
+
+@lru_cache(maxsize=1024)
+def _can_be_met(key: str, operator: str, values: tuple[str, ...]) -> bool:
+    """Whether key and values are those of labels; policies in a row often have the same."""
+    sound = not key_faults(key) and not any(value_faults(value) for value in values)
+    return sound and bool(values or operator != "in")
 
 
 def group_selector(
@@ -67,7 +82,9 @@ def selector_of(
     labels: tuple[Requirement, ...] | None,
     kind: str = POD,
 ) -> GroupSelector:
-    """From its conditions; policies in a row often have the same."""
+    """From its conditions; policies in a row often have the same. A Namespace that cannot be there has nobody."""
+    if namespace and not is_object_name(namespace):
+        namespace, labels = "", (NEVER,)
     return GroupSelector(
         name=_name(namespace, namespaces, labels, kind),
         places=tuple(_places(kind, namespace, labels or (), namespaces or ())),
@@ -80,7 +97,8 @@ def selector_of(
 
 def account_selector(namespace: str, account: str) -> GroupSelector:
     """Pods that run as this ServiceAccount."""
-    return selector_of(namespace, None, ((SERVICE_ACCOUNT, "=", (account,)),))
+    named = (SERVICE_ACCOUNT, "=", (account,))
+    return selector_of(namespace, None, (named if is_object_name(account) else NEVER,))
 
 
 def _name(
@@ -89,12 +107,19 @@ def _name(
     labels: tuple[Requirement, ...] | None,
     kind: str,
 ) -> str:
+    if namespaces is None and kind == POD and labels is not None:
+        return f"namespace={namespace} And {_pods(labels)}" if namespace else _pods(labels)
     parts = [f"namespace={namespace}"] if namespace else []
     if namespaces is not None:
         parts.append(f"namespaceSelector={text(namespaces)}")
     if labels is not None:
         parts.append(f"{_WORDS[kind]}={text(labels)}")
     return " And ".join(sorted(parts))
+
+
+@lru_cache(maxsize=1024)
+def _pods(labels: tuple[Requirement, ...]) -> str:
+    return f"{_WORDS[POD]}={text(labels)}"
 
 
 def text(conditions: Iterable[Requirement]) -> str:
@@ -114,7 +139,10 @@ def _word(key: str, operator: str, values: tuple[str, ...]) -> str:
 
 def meets(labels: Mapping[str, str], conditions: Iterable[Requirement]) -> bool:
     """Whether labels meet all conditions."""
-    return all(_meets(labels, *one) for one in conditions)
+    for key, operator, values in conditions:  # noqa: SIM110 (a generator costs more than the comparison)
+        if not _meets(labels, key, operator, values):
+            return False
+    return True
 
 
 def _meets(labels: Mapping[str, str], key: str, operator: str, values: tuple[str, ...]) -> bool:
@@ -131,7 +159,8 @@ def selects(selector: GroupSelector, found: LabelSet, home: Namespace | None) ->
         return False
     if selector.namespaces and (home is None or not meets(dict(home.labels), selector.namespaces)):
         return False
-    return meets(found.labels, selector.labels or ())
+    conditions = selector.labels
+    return not conditions or meets(found.labels, conditions)
 
 
 def _places(
@@ -143,8 +172,12 @@ def _places(
             if operator == "exists":
                 yield (where, key)
                 return
-            if operator in ("=", "in"):
-                yield from ((where, key, value) for value in dict.fromkeys(values))
+            if operator == "=":
+                yield (where, key, values[0])
+                return
+            if operator == "in":
+                for value in dict.fromkeys(values):
+                    yield (where, key, value)
                 return
     yield (_every(kind), namespace)
 
@@ -152,15 +185,20 @@ def _places(
 def looks(found: LabelSet, home: Namespace | None) -> Iterator[Place]:
     """The places of all selectors that may match these labels."""
     kind, of_namespace = found.kind, () if home is None else home.labels
-    for where, pairs in (
-        *((_own(kind, space), found.labels.items()) for space in dict.fromkeys(("", found.namespace))),
-        (_home(kind), of_namespace),
-    ):
-        for key, value in pairs:
+    space = found.namespace
+    spaces = ("", space) if space else ("",)
+    for one in spaces:
+        where = f"{kind} own {one}"
+        for key, value in found.labels.items():
             yield (where, key)
             yield (where, key, value)
-    for space in dict.fromkeys(("", found.namespace)):
-        yield (_every(kind), space)
+    where = f"{kind} home"
+    for key, value in of_namespace:
+        yield (where, key)
+        yield (where, key, value)
+    where = f"{kind} every"
+    for one in spaces:
+        yield (where, one)
 
 
 def _own(kind: str, namespace: str) -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.crd.pool import IPPool
 from antrea.errors import Invalid
-from antrea.features.admission import Webhook
 from antrea.features.external_ip_pool.pool import spans_of
-from antrea.features.ip_range import check_inside, check_kept, subnet
+from antrea.features.framework.admission import Webhook
+from antrea.features.framework.ip_range import check_inside, check_kept, subnet
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
-    from antrea.features.admission import Review, Steps
+    from antrea.features.framework.admission import Review, Steps
 
 
 def validate_pool(_: Facts, review: Review[IPPool]) -> Steps:

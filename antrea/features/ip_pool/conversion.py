@@ -9,7 +9,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from antrea.errors import Invalid
-from antrea.features.carried import OLDER, Spec, carried, carry
+from antrea.features.framework.conversion_annotation import OLDER, Conversion, Spec, carried, carry
 
 SUBNET = ("gateway", "prefixLength", "vlan")
 FOUR = '{"ipVersion":4}'
@@ -68,3 +68,6 @@ def _version(gateway: str) -> int:
 def _family(text: str) -> int:
     """What a pool without a subnet was written with. A user may have changed it, so anything is understood."""
     return 4 if text == FOUR else 6  # parity: what has no gateway is not IPv4
+
+
+CONVERSIONS = (Conversion("IPPool", newer, older),)

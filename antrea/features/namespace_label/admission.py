@@ -8,24 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.apis.core import CoreStruct, ObjectMeta
-from antrea.features.admission import Patch, Webhook
+from antrea.features.framework.admission import Patch, Webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from antrea.engine import Facts
-    from antrea.features.admission import Review
+    from antrea.features.framework.admission import Review
 
 LABEL = "antrea.io/metadata.name"
 
 
-class Namespace(CoreStruct, frozen=True):
+class LabelledNamespace(CoreStruct, frozen=True):
     """/api/v1/namespaces"""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-def label_namespace(_: Facts, review: Review[Namespace]) -> Iterable[Patch]:
+def label_namespace(_: Facts, review: Review[LabelledNamespace]) -> Iterable[Patch]:
     """Nobody may remove the label or change it."""
     meta = review.new.metadata
     if meta.labels.get(LABEL) != meta.name:
@@ -35,6 +35,6 @@ def label_namespace(_: Facts, review: Review[Namespace]) -> Iterable[Patch]:
 WEBHOOKS = (
     Webhook(
         "namelabelmutator.antrea.io", "/mutate/namespace", ("CREATE", "UPDATE"), "", ("v1",), "namespaces",
-        "Cluster", Namespace, f"sets the label {LABEL}", "labelsmutator.antrea.io", mutate=label_namespace,
+        "Cluster", LabelledNamespace, f"sets the label {LABEL}", "labelsmutator.antrea.io", mutate=label_namespace,
     ),
 )  # fmt: skip

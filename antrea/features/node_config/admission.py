@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.crd.node_config import AntreaNodeConfig
 from antrea.errors import Invalid
-from antrea.features.admission import Webhook
+from antrea.features.framework.admission import Webhook
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
-    from antrea.features.admission import Review, Steps
+    from antrea.features.framework.admission import Review, Steps
 
 MAX_VLAN = 4094
 

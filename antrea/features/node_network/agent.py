@@ -12,21 +12,20 @@ from antrea.engine import Facts, Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.feature import AgentFeature, Families
+from antrea.features.framework.agent_feature import AgentFeature
 from antrea.host.address import Address
 from antrea.host.carrier import telling_entry
 from antrea.host.link import Link
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet, NftShield, NftTag
 from antrea.host.pod_cidr import gateway_address
-from antrea.host.rank import RECEIVES
 from antrea.host.route import Route
 from antrea.host.sysctl import Sysctl
 from antrea.openflow.fields import HOST_LOCAL_SOURCE
+from antrea.rank import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.openflow.table import Table
 
 TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789}
 POD_IP_SETS = {False: "antrea-pod-ip", True: "antrea-pod-ip6"}
@@ -40,16 +39,10 @@ CHAINS = {
 }
 
 
-def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
-    """None: this is the host's side."""
-    return ()
-
-
 def gateway_entries(facts: Facts, node: ThisNode) -> Iterator[Link | Address | Sysctl]:
     """The gateway is up, has the first address of each Pod CIDR, and the host forwards."""
-    config = facts.get(AgentConfig)
-    if config is None or facts.get(OvsPort, config.host_gateway) is None:
-        return
+    config = facts.need(AgentConfig)
+    facts.need(OvsPort, config.host_gateway)
     yield Link(config.host_gateway, node.mtu)
     for cidr in node.pod_cidrs:
         yield Address(config.host_gateway, gateway_address(cidr))
@@ -72,7 +65,7 @@ def transport_entries(facts: Facts, link: Transport) -> Iterator[Link | Address 
         yield Address(link.device, address)
     for destination, via in link.routes:
         default = "::/0" if is_ipv6(via) else "0.0.0.0/0"
-        yield Route(dst=destination or default, dev=link.device, via=via, rank=RECEIVES)
+        yield Route(dst=destination or default, dev=link.device, via=via, rank=Rank.RECEIVES)
 
 
 def pod_shield(facts: Facts, pod: PodInterface) -> Iterator[NftShield]:
@@ -82,7 +75,7 @@ def pod_shield(facts: Facts, pod: PodInterface) -> Iterator[NftShield]:
         yield NftShield(pod.name, pod.port_uuid)
 
 
-def told_marks(facts: Facts, node: ThisNode) -> Iterator[NftTag]:
+def mark_rules(facts: Facts, node: ThisNode) -> Iterator[NftTag]:
     """OVS is to know what processes of the Node send."""
     config = facts.get(AgentConfig)
     if config is not None and facts.get(OvsPort, config.host_gateway) is not None:
@@ -91,9 +84,7 @@ def told_marks(facts: Facts, node: ThisNode) -> Iterator[NftTag]:
 
 def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
     """Chains, sets and rules that every Node has."""
-    config = facts.get(AgentConfig)
-    if config is None:
-        return
+    config = facts.need(AgentConfig)
     for name, hook in CHAINS.items():
         yield NftChain(name=name, hook=hook)
     gateway = f'"{config.host_gateway}"'
@@ -147,8 +138,7 @@ def masquerade(config: AgentConfig, cidr: str) -> Iterator[NftSet | NftRule]:
 
 def pod_addresses(facts: Facts, node: ThisNode | PeerNode) -> Iterator[NftElement]:
     """Addresses that are Pods' of this cluster and thus keep their source on the way."""
-    mine = facts.get(ThisNode)
-    families = {is_ipv6(cidr) for cidr in mine.pod_cidrs} if mine else set()
+    families = facts.need(ThisNode).families
     for cidr in node.pod_cidrs:
         if is_ipv6(cidr) in families:
             yield NftElement(set=POD_IP_SETS[is_ipv6(cidr)], value=cidr)
@@ -156,14 +146,14 @@ def pod_addresses(facts: Facts, node: ThisNode | PeerNode) -> Iterator[NftElemen
 
 FEATURE = AgentFeature(
     name="NodeNetwork",
-    tables=tables,
     units=(
         Unit(ThisNode, gateway_entries),
         Unit(ThisNode, firewall_entries),
-        Unit(ThisNode, told_marks),
+        Unit(ThisNode, mark_rules),
         Unit(ThisNode, pod_addresses),
         Unit(PeerNode, pod_addresses),
         Unit(Transport, transport_entries),
         Unit(PodInterface, pod_shield),
     ),
 )
+FEATURES = (FEATURE,)

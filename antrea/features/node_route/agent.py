@@ -11,10 +11,10 @@ from antrea.apis.annotation import TRANSPORT_ADDRESSES, NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
 from antrea.facts.family import is_ipv6
-from antrea.facts.member import ClusterNode
+from antrea.facts.member import AgentNode
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
-from antrea.features.feature import AgentFeature, Families
+from antrea.features.framework.agent_feature import AgentFeature
 from antrea.host.pod_cidr import gateway_ip
 from antrea.host.route import Neighbour, Route
 from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
@@ -45,17 +45,12 @@ from antrea.openflow.tables import ARP_RESPONDER, L3_DEC_TTL, L3_FORWARDING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.openflow.table import Table
+    from antrea.openflow.field import Action
 
 flow = flows_of(Category.POD_CONNECTIVITY)
 
 
-def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
-    """No table of its own: it fills those of Pod connectivity."""
-    return ()
-
-
-def peer_node(facts: Facts, node: ClusterNode) -> Iterator[PeerNode]:
+def peer_node(facts: Facts, node: AgentNode) -> Iterator[PeerNode]:
     """Every Node but this one."""
     this = facts.get(ThisNode)
     if this is not None and node.name != this.name:
@@ -70,33 +65,31 @@ def tunnel_end(node: ThisNode, peer: PeerNode) -> str | None:
 
 def shared_cidrs(node: ThisNode, peer: PeerNode) -> Iterator[str]:
     """The peer's Pod CIDRs of the families that the Pods of this Node have, too; its tables serve no other."""
-    families = {is_ipv6(cidr) for cidr in node.pod_cidrs}
+    families = node.families
     return (cidr for cidr in peer.pod_cidrs if is_ipv6(cidr) in families)
 
 
 def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
     """The way through the tunnel to one Node, and the answer to who has its gateway's address."""
-    config, node = facts.get(AgentConfig), facts.get(ThisNode)
-    if config is None or node is None:
-        return
-    gateway, end = facts.get(OvsPort, config.host_gateway), tunnel_end(node, peer)
-    if gateway is None or end is None:
+    config, node = facts.need(AgentConfig), facts.need(ThisNode)
+    gateway, end = facts.need(OvsPort, config.host_gateway), tunnel_end(node, peer)
+    if end is None:
         return
     for cidr in shared_cidrs(node, peer):
         if not is_ipv6(cidr):
             yield arp_responder(gateway_ip(cidr))
-        yield flow(
-            L3_FORWARDING,
-            Priority.NORMAL,
-            dst(cidr),
-            then=[
-                set_eth_src(gateway.mac),
-                set_eth_dst(GLOBAL_VIRTUAL_MAC),
-                set_tun_dst(end),
-                TO_TUNNEL_REG_MARK.load,
-                goto(L3_DEC_TTL),
-            ],
-        )
+        yield flow(L3_FORWARDING, Priority.NORMAL, dst(cidr), then=tunnel_way(gateway, end))
+
+
+def tunnel_way(gateway: OvsPort, end: str) -> list[Action]:
+    """Routed through the tunnel that ends at `end`."""
+    return [
+        set_eth_src(gateway.mac),
+        set_eth_dst(GLOBAL_VIRTUAL_MAC),
+        set_tun_dst(end),
+        TO_TUNNEL_REG_MARK.load,
+        goto(L3_DEC_TTL),
+    ]
 
 
 def arp_responder(address: str) -> Flow:
@@ -126,9 +119,8 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
     IPv6 has no responder in the pipeline, so the host learns the gateway's neighbour entry from us.
     parity: pkg/agent/route/route_linux.go AddRoutes
     """
-    config, node = facts.get(AgentConfig), facts.get(ThisNode)
-    if config is None or node is None or facts.get(OvsPort, config.host_gateway) is None:
-        return
+    config, node = facts.need(AgentConfig), facts.need(ThisNode)
+    facts.need(OvsPort, config.host_gateway)
     for cidr in shared_cidrs(node, peer):
         gateway = gateway_ip(cidr)
         if is_ipv6(cidr):
@@ -139,8 +131,8 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
 
 def tunnel_neighbour(facts: Facts, peer: PeerNode) -> Iterator[TunnelNeighbour]:
     """OVS in user space sends tunnels from br-phy, and its first packet to a next hop must not be lost."""
-    node, link = facts.get(ThisNode), facts.get(Transport)
-    if node is None or link is None or link.device == link.interface:
+    node, link = facts.need(ThisNode), facts.need(Transport)
+    if link.device == link.interface:
         return
     end = tunnel_end(node, peer)
     if end and (hop := next_hop(link, end)):
@@ -158,12 +150,12 @@ def transport_annotation(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotatio
 
 FEATURE = AgentFeature(
     name="NodeRoute",
-    tables=tables,
     units=(
-        Unit(ClusterNode, peer_node, yields=(PeerNode,)),
+        Unit(AgentNode, peer_node, yields=(PeerNode,)),
         Unit(PeerNode, peer_flows),
         Unit(PeerNode, peer_routes),
         Unit(PeerNode, tunnel_neighbour),
         Unit(ThisNode, transport_annotation),
     ),
 )
+FEATURES = (FEATURE,)

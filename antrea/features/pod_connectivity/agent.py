@@ -12,7 +12,7 @@ from antrea.engine import Facts, Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.feature import AgentFeature, Families, Realised
+from antrea.features.framework.agent_feature import AgentFeature, Families, RealisedPipeline
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_entry
 from antrea.host.pod_cidr import gateway_ip
 from antrea.openflow.action import (
@@ -108,10 +108,8 @@ def spoof_guard_next(address: str) -> Table | Stage:
 
 def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """What every Node has, whatever Pods it runs; waits for the gateway port."""
-    config = facts.get(AgentConfig)
-    gateway = facts.get(OvsPort, config.host_gateway) if config else None
-    if gateway is None:
-        return
+    config = facts.need(AgentConfig)
+    gateway = facts.need(OvsPort, config.host_gateway)
     yield flow(CONNTRACK_STATE, MISS, then=[goto(Stage.PRE_ROUTING)])
     yield flow(L3_FORWARDING, MISS, then=[TO_GATEWAY_REG_MARK.load, goto(Stage.SWITCHING)])
     yield flow(OUTPUT, NORMAL_PRIORITY, OUTPUT_TO_OF_PORT_REG_MARK.match, then=[output(TARGET_OF_PORT)])
@@ -125,14 +123,14 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     for cidr in node.pod_cidrs:
         yield from gateway_flows(gateway, cidr)
         yield from family_flows(gateway, cidr)
-    if any(not is_ipv6(cidr) for cidr in node.pod_cidrs):
+    if False in node.families:
         yield flow(ARP_RESPONDER, LOW, arp, then=[NORMAL])
-    if any(is_ipv6(cidr) for cidr in node.pod_cidrs):
+    if True in node.families:
         yield from neighbour_discovery_flows()
     yield from tunnel_flows(facts)
 
 
-def default_flows(facts: Facts, realised: Realised) -> Iterator[Flow]:
+def default_flows(facts: Facts, realised: RealisedPipeline) -> Iterator[Flow]:
     """What every table does with packets that no feature knows."""
     yield from realised.pipeline.default_flows()
 
@@ -238,10 +236,8 @@ def l2_forwarding(mac: str, ofport: int) -> Flow:
 
 def pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """One Pod interface: its addresses are its own, and packets for them go to its port."""
-    config = facts.get(AgentConfig)
-    gateway = facts.get(OvsPort, config.host_gateway) if config else None
-    if gateway is None:
-        return
+    config = facts.need(AgentConfig)
+    gateway = facts.need(OvsPort, config.host_gateway)
     yield flow(
         CLASSIFIER,
         LOW,
@@ -282,8 +278,9 @@ FEATURE = AgentFeature(
     tables=tables,
     units=(
         Unit(Transport, tunnel_entry),
-        Unit(Realised, default_flows),
+        Unit(RealisedPipeline, default_flows),
         Unit(ThisNode, node_flows),
         Unit(PodInterface, pod_flows),
     ),
 )
+FEATURES = (FEATURE,)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.crd.support_bundle import SupportBundleCollection
 from antrea.errors import Invalid, Unavailable
-from antrea.features.admission import MayGet, Webhook
+from antrea.features.framework.admission import MayGet, Webhook
 from antrea.features.support_bundle.ssh_key import fault
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
-    from antrea.features.admission import Review, Steps
+    from antrea.features.framework.admission import Review, Steps
 
 AUTH_SECRET = "spec.authentication.authSecret"  # noqa: S105 (a path)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from antrea.agent.bootstrap import tunnel_ends
+from antrea.agent.node.bootstrap import tunnel_ends
 from antrea.config.agent import AgentConfig
 
 HELD = ("172.30.0.11/24", "192.0.2.11/24", "fd00:172:30::11/64")

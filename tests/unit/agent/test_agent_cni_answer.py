@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from antrea.agent.cni_answer import Attached, failure, result_of, success
-from antrea.agent.cni_call import Call
+from antrea.agent.cni.request import Call
+from antrea.agent.cni.response import Attached, failure, result_of, success
 from antrea.apis.cni import VERSIONS, Code, Dns, Error, NetworkConfig
 
 ATTACHED = Attached(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antrea.agent.cni_call import Call, Failed, read_call
+from antrea.agent.cni.request import Call, Failed, read_call
 from antrea.apis.cni import (
     VERSIONS,
     Attachment,
@@ -45,6 +45,13 @@ REQUEST: dict[str, Any] = {
 def line(config: Any = None, **changes: Any) -> bytes:
     text = config if isinstance(config, str) else json.dumps(CONFIG | (config or {}))
     return json.dumps({**REQUEST, "config": text, **changes}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("opening", ['{"a":', "["])
+def test_nesting_without_end_is_refused_in_the_request_and_in_the_configuration(opening: str) -> None:
+    deep = opening * 100_000
+    assert refused(deep.encode() + b"\n").code == Code.DECODING_FAILURE
+    assert refused(line('{"cniVersion":"1.0.0","unknown":' + deep)).code == Code.DECODING_FAILURE
 
 
 def refused(octets: bytes) -> Error:

@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from antrea.agent.cni_call import Failed
-from antrea.agent.cni_turns import Turns
+from antrea.agent.cni.container_lock import ContainerLocks
+from antrea.agent.cni.request import Failed
 from antrea.apis.cni import Code
 
 
 async def test_calls_of_one_container_wait_for_each_other_and_others_do_not() -> None:
-    turns, order = Turns(10), list[str]()
+    locks, order = ContainerLocks(10), list[str]()
     first_may_end = asyncio.Event()
 
     async def call(container: str, name: str, until: asyncio.Event | None = None) -> None:
-        async with turns.of(container):
+        async with locks.hold(container):
             order.append(name)
             if until:
                 await until.wait()
@@ -26,30 +26,30 @@ async def test_calls_of_one_container_wait_for_each_other_and_others_do_not() ->
     tasks += [asyncio.create_task(call("c1", name)) for name in ("b", "c")]
     other = asyncio.create_task(call("c2", "d"))
     await other
-    assert (order, turns.busy) == (["a", "d", "d ended"], frozenset({"c1"}))
+    assert (order, locks.busy) == (["a", "d", "d ended"], frozenset({"c1"}))
     first_may_end.set()
     await asyncio.gather(*tasks)
     assert order[3:] == ["a ended", "b", "b ended", "c", "c ended"]
-    assert turns.busy == frozenset()
+    assert locks.busy == frozenset()
 
 
 async def test_who_waits_too_long_is_told_to_try_again_and_is_forgotten() -> None:
-    turns = Turns(0.01)
-    async with turns.of("c1"):
+    locks = ContainerLocks(0.01)
+    async with locks.hold("c1"):
         with pytest.raises(Failed) as failed:
-            async with turns.of("c1"):
+            async with locks.hold("c1"):
                 pass
         assert failed.value.error.code == Code.TRY_AGAIN_LATER
-        assert turns.busy == {"c1"}
-    assert turns.busy == frozenset()
-    async with turns.of("c1"):
+        assert locks.busy == {"c1"}
+    assert locks.busy == frozenset()
+    async with locks.hold("c1"):
         pass
 
 
 async def test_a_call_that_fails_lets_the_next_one_in() -> None:
-    turns = Turns(10)
+    locks = ContainerLocks(10)
     with pytest.raises(ZeroDivisionError):
-        async with turns.of("c1"):
+        async with locks.hold("c1"):
             raise ZeroDivisionError
-    async with turns.of("c1"):
+    async with locks.hold("c1"):
         pass

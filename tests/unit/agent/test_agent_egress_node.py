@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from agent_context import agent_context
 
-from antrea.agent.egress_node import EgressNode
-from antrea.config.agent import AgentConfig
+from antrea.agent.egress.missing_address import MissingAddresses
+from antrea.agent.egress.part import EgressPart
 from antrea.engine import Act, Facts
-from antrea.facts.egress import Egress, EgressOwner
-from antrea.facts.node import LocalAddress
-from antrea.features.egress.address import Assigned
-from antrea.features.egress.duplicate import Conflict
-from antrea.features.egress.handover import Unassigned
-from antrea.features.egress.takeover import Cause, TookOver
+from antrea.facts.egress import AssignedAddress, Egress, EgressOwner, MissingAddress
+from antrea.facts.member import Quorum
+from antrea.facts.node import LocalAddress, ThisNode
+from antrea.features.egress.address import RecordAssigned
+from antrea.features.egress.duplicate_address import RecordConflict
+from antrea.features.egress.handover import RecordUnassigned
+from antrea.features.egress.missing import ReportMissing
+from antrea.features.egress.status import RecordAssignmentFailed
+from antrea.features.egress.takeover_event import Cause, RecordTakeover
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from antrea.apis.core import ObjectReference
-    from antrea.outside.kube import Kube
 
 IP = "203.0.113.9"
 OF = ("web 1", ("web 1", "n1", IP))
@@ -46,7 +50,7 @@ class World:
     def __init__(self) -> None:
         self.facts, self.api = Facts(), Api()
         self._begun: list[asyncio.Task[None]] = []
-        self.node = EgressNode(self.facts, cast("Kube", self.api), AgentConfig(), "n1", self._begin)
+        self.node = EgressPart(agent_context(self.facts, kube=self.api, begin=self._begin))
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._begun.append(asyncio.create_task(work, name=name))
@@ -60,16 +64,36 @@ class World:
 @pytest.mark.parametrize(
     ("act", "kind", "reason", "message"),
     [
-        (Assigned(*OF, egress="web", uid="u", ip=IP, node="n1"), "Normal", "IPAssigned", f"Assigned Egress web with IP {IP} on Node n1"),
-        (Unassigned(*OF, egress="web", uid="u", ip=IP, node="n1"), "Normal", "IPUnassigned", f"Unassigned Egress web with IP {IP} from Node n1"),
-        (TookOver(*OF, egress="web", uid="u", ip=IP, pool="p", node="n1", before="n2", why=Cause("gone")), "Normal", "EgressTakenOver", f"Node n1 took over {IP} from n2: gone"),
-        (Conflict(*OF, egress="web", uid="u", node="n1", message="taken"), "Warning", "EgressIPConflict", "taken"),
+        (RecordAssigned(*OF, row="web", egress="web", uid="u", ip=IP, node="n1", recorded=False), "Normal", "IPAssigned", f"Assigned Egress web with IP {IP} on Node n1"),
+        (RecordUnassigned(*OF, address=f"web {IP}", egress="web", uid="u", ip=IP, node="n1"), "Normal", "IPUnassigned", f"Unassigned Egress web with IP {IP} from Node n1"),
+        (RecordTakeover(*OF, egress="web", uid="u", ip=IP, pool="p", node="n1", before="n2", why=Cause("gone")), "Normal", "EgressTakenOver", f"Node n1 took over {IP} from n2: gone"),
+        (RecordAssignmentFailed(*OF, egress="web", uid="u", node="n1", message="none"), "Warning", "AssignmentError", "none"),
+        (RecordConflict(*OF, egress="web", uid="u", node="n1", message="taken"), "Warning", "EgressIPConflict", "taken"),
     ],
 )  # fmt: skip
 async def test_an_event_of_the_egress_says_what_became_of_an_address(
     act: Act, kind: str, reason: str, message: str
 ) -> None:
-    assert await World().told(act) == ("Egress", "web", "u", "n1", kind, reason, message)
+    world = World()
+    world.facts.put(Egress("other", "u"))  # of the same object: the Event is of the object
+    assert await world.told(act) == ("Egress", "web", "u", "n1", kind, reason, message)
+
+
+async def test_an_address_that_was_here_before_the_agent_gets_an_event_when_it_goes_unless_its_egress_is_gone() -> (
+    None
+):
+    world = World()
+    world.facts.put(Egress("web", "u"))
+    acts = world.node.acts()
+    assigned = RecordAssigned(*OF, row="web", egress="web", uid="u", ip=IP, node="n1", recorded=True)
+    gone = RecordUnassigned(*OF, address=f"web {IP}", egress="web", uid="u", ip=IP, node="n1")
+    await acts[RecordAssigned](assigned)
+    assert world.facts.all(AssignedAddress) == [AssignedAddress("web", "web", "u", IP)]
+    assert (await world.told(gone))[-2] == "IPUnassigned"
+    assert world.facts.all(AssignedAddress) == []
+    world.facts.drop(Egress, "web")
+    await acts[RecordUnassigned](gone)
+    assert world.api.events == []
 
 
 def test_an_address_is_announced_while_it_is_here_and_no_other_node_is_to_take_it() -> None:
@@ -82,3 +106,35 @@ def test_an_address_is_announced_while_it_is_here_and_no_other_node_is_to_take_i
     assert world.node.holds(IP)
     facts.put(EgressOwner("web", "n2"))
     assert not world.node.holds(IP)
+
+
+async def test_an_address_is_missing_when_it_has_been_so_for_a_moment_and_until_it_is_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that came in time, or whose Egress went, is not told of, and nothing is kept of it."""
+    why = "ExternalIPPool p does not exist"
+    facts, loop = Facts(), asyncio.get_running_loop()
+    late: list[tuple[float, Callable[[], None]]] = []
+    monkeypatch.setattr(
+        loop, "call_later", lambda seconds, work, *words: late.append((seconds, partial(work, *words)))
+    )
+    waiting = MissingAddresses(facts)
+
+    def pass_time() -> float:
+        seconds, work = late.pop(0)
+        work()
+        return seconds
+
+    for row in (ThisNode("n1"), Quorum(has=True, alive=1, of=1), Egress("web", "u", pool="p")):
+        facts.put(row)
+    for name in ("web", "gone"):
+        await waiting.wait(ReportMissing(name, why, egress=name, why=why))
+    assert [pass_time(), pass_time()] == [2.0, 2.0]
+    assert (facts.all(MissingAddress), len(late)) == ([MissingAddress("web", why)], 1)
+    assert pass_time() == 30.0
+    assert facts.all(MissingAddress) == [MissingAddress("web", why)]
+    await waiting.wait(ReportMissing("web", why, egress="web", why=why, slow=True))
+    assert late.pop()[0] == 10.0
+    facts.drop(Egress, "web")
+    pass_time()
+    assert (facts.all(MissingAddress), late) == ([], [])

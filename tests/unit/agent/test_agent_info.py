@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from agent_context import agent_parts
 
-from antrea.agent.agent_info import agent_info, changes, conditions, flow_counts, states
-from antrea.agent.agent_view import AgentView, NotFound
+from antrea.agent.api.agent_info import agent_info, changes, conditions, flow_counts, states
+from antrea.agent.api.view import AgentView, NotFound
 from antrea.apis.controlplane import GroupMember, NetworkPolicy
 from antrea.apis.crd.info import NetworkInfo, NetworkPolicyControllerInfo, OvsInfo
 from antrea.apis.crd.part import ObjectReference
@@ -19,8 +20,8 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.ovs import PodInterface
-from antrea.features.accept import accept_agent
-from antrea.features.network_policy.sent import (
+from antrea.features.framework.config_validation import accept_agent
+from antrea.features.network_policy.agent.received import (
     SentAddressGroup,
     SentAddressMember,
     SentAppliedGroup,
@@ -77,6 +78,7 @@ def view(monkeypatch: pytest.MonkeyPatch) -> AgentView:
         ready={"kube": lambda: ""},
         conditions={"OpenflowConnectionUp": lambda: ""},
         ovs_version=lambda: "3.1.0",
+        parts=agent_parts(facts),
     )
 
 
@@ -139,6 +141,11 @@ def test_agent_info_names_what_fails_and_what_was_refused(view: AgentView) -> No
     assert states(view) == [
         ("AgentHealthy", "False", "shutting down; silent"),
         ("OpenflowConnectionUp", "True", ""),
+        ("ConfigRejected", "True", "defaultMTU: many"),
+    ]
+    view.troubles = {"PodsUnreachable": lambda: "no tunnel", "ServicesUnserved": str}
+    assert states(view)[2:] == [
+        ("PodsUnreachable", "True", "no tunnel"),
         ("ConfigRejected", "True", "defaultMTU: many"),
     ]
     assert all(len(found.last_heartbeat_time) == len("2026-01-01T00:00:00Z") for found in conditions(view))

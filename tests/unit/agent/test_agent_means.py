@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.agent.features import active
-from antrea.agent.means import within_means
+from antrea.agent.feature_set import active
+from antrea.agent.switch.capabilities import supported_features
 from antrea.features.egress.bandwidth import FEATURE
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ async def test_bandwidths_are_left_out_where_the_datapath_has_no_meters(
     lines: tuple[str, ...], left: bool
 ) -> None:
     wanted, answers = active({"Egress", "EgressTrafficShaping"}), Answers(*lines)
-    found = await within_means(wanted, answers)
+    found = await supported_features(wanted, answers)
     assert found == (wanted if left else tuple(one for one in wanted if one is not FEATURE))
     assert answers.asked == ["meter-features"]
 
 
 async def test_nobody_asks_for_meters_that_nobody_needs() -> None:
     wanted, answers = active({"Egress"}), Answers(*WITHOUT)
-    assert await within_means(wanted, answers) == wanted
+    assert await supported_features(wanted, answers) == wanted
     assert answers.asked == []

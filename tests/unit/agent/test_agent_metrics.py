@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from agent_context import agent_parts
 from prometheus_client.parser import text_string_to_metric_families
 
-from antrea.agent.agent_view import AgentView
-from antrea.agent.metrics import agent_metrics
+from antrea.agent.api.metrics import agent_metrics
+from antrea.agent.api.view import AgentView
 from antrea.apis.controlplane import NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
@@ -16,9 +17,9 @@ from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
-from antrea.features.accept import accept_agent
-from antrea.features.network_policy.rule import Order, Rule
-from antrea.features.network_policy.sent import SentPolicy
+from antrea.features.framework.config_validation import accept_agent
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.rule import PolicyRule, RuleOrder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -56,13 +57,25 @@ def view(*lines: str) -> AgentView:
         for direction in ("In", "In", "Out")
     ]
     facts.put(SentPolicy(NetworkPolicy(metadata=ObjectMetadata(name="p"), rules=tuple(rules))))
-    config = AgentConfig()
+    config = AgentConfig(feature_gates={"AntreaProxy": True})
     in_effect = InEffect("", config, accept_agent(config))
-    return AgentView(lambda: in_effect, facts, Tables(*lines), {"Classifier": 0, "Output": 7})
+    tables = {"Classifier": 0, "Output": 7}
+    return AgentView(lambda: in_effect, facts, Tables(*lines), tables, parts=agent_parts(facts, config))
 
 
 async def answer(value: str | None) -> str | None:
     return value
+
+
+FAMILIES = ({"ip_family": "v4"}, {"ip_family": "v6"})
+OF_SERVICES = {
+    "antrea_proxy_group_count": [({}, 0)],
+    "antrea_proxy_group_limit": [({}, 1048580)],
+    "antrea_proxy_total_endpoints_installed": [(one, 0) for one in FAMILIES],
+    "antrea_proxy_total_endpoints_updates": [(one, 0) for one in FAMILIES],
+    "antrea_proxy_total_services_installed": [(one, 0) for one in FAMILIES],
+    "antrea_proxy_total_services_updates": [(one, 0) for one in FAMILIES],
+}
 
 
 async def test_agent_metrics_count_pods_flows_and_operations() -> None:
@@ -77,6 +90,7 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
         if "latency" not in name
     }
     assert values == {
+        **OF_SERVICES,
         "antrea_agent_local_pod_count": [({}, 1)],
         "antrea_agent_networkpolicy_count": [({}, 1)],
         "antrea_agent_ingress_networkpolicy_rule_count": [({}, 2)],
@@ -86,6 +100,11 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
         ],
         "antrea_agent_pod_start_wait_seconds": [({}, 0), ({}, 0)],
         "antrea_agent_unenforced_rule_count": [({}, 0)],
+        "antrea_agent_audited_rule_count": [({}, 0)],
+        "antrea_agent_audit_log_lost_count": [({}, 0)],
+        "antrea_agent_fqdn_answer_dropped_count": [],
+        "antrea_agent_fqdn_cache_eviction_count": [],
+        "antrea_agent_fqdn_cache_size": [({}, 0)],
         "antrea_agent_ovs_total_flow_count": [({}, 5)],
         "antrea_agent_ovs_flow_count": [
             ({"table_id": "0", "table_name": "Classifier"}, 3),
@@ -145,7 +164,9 @@ async def test_agent_metrics_count_starts_and_rules_that_are_not_enforced() -> N
     seen = view()
     for known, seconds in (("at once", 0.0), ("in time", 0.05), ("at once", 0.0), ("never", 2.0004)):
         seen.starts.note(known, seconds)
-    seen.facts.put(Rule("r", "In", ("g",), NetworkPolicyPeer(), (), "Drop", Order(250, 5, 0, "", "u")))
+    seen.facts.put(
+        PolicyRule("r", "In", ("g",), NetworkPolicyPeer(), (), "Drop", RuleOrder(250, 5, 0, "", "u"))
+    )
     text = await agent_metrics(seen)
     assert [
         line for line in text.splitlines() if line.startswith(("antrea_agent_pod", "antrea_agent_unenf"))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.agent.agent_view import Received, received
+from antrea.agent.network_policy.policies import Received, received
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Facts
-from antrea.features.network_policy.agent import FEATURE
-from antrea.outside.controlplane import WatchFeed
+from antrea.features.network_policy.agent.feature import FEATURE
+from antrea.outside.controlplane.client import WatchFeed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from antrea.agent import remembering
-from antrea.agent.features import active
-from antrea.agent.remembering import Remembering
-from antrea.agent.word import Word
+from antrea.agent import controller_state
+from antrea.agent.cni.policy_gate import PolicyGate
+from antrea.agent.controller_state import ControllerStateCache
+from antrea.agent.feature_set import active
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Facts
 from antrea.facts.service import Service
-from antrea.features.network_policy.sent import SentAppliedGroup, SentPolicy
-from antrea.features.network_policy.service import Keep
-from antrea.outside.last_word import Kept, LastWord
+from antrea.features.network_policy.agent.received import SentAppliedGroup, SentPolicy
+from antrea.outside.controlplane.state_cache import CachedState, StateCacheFile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from antrea.facts.fact import Fact
-    from antrea.outside.controlplane import Controlplane
+    from antrea.outside.controlplane.client import Controlplane
 
 RULE = cp.NetworkPolicyRule(
     direction="Out",
@@ -51,29 +50,31 @@ class Controller:
         return self._rows
 
 
-class File(LastWord):
+class File(StateCacheFile):
     """Tells when it was written."""
 
     written: asyncio.Event
 
-    async def write(self, word: Kept) -> None:
+    async def write(self, word: CachedState) -> None:
         await super().write(word)
         self.written.set()
 
 
 @pytest.fixture(autouse=True)
 def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembering, "FILE", tmp_path / "last-word")
-    monkeypatch.setattr(remembering, "LastWord", File)
+    monkeypatch.setattr(controller_state, "FILE", tmp_path / "last-word")
+    monkeypatch.setattr(controller_state, "StateCacheFile", File)
     monkeypatch.setattr(File, "written", asyncio.Event(), raising=False)
 
 
 @contextlib.asynccontextmanager
-async def agent(rows: list[Fact] | None) -> AsyncIterator[tuple[Facts, Controller, Word, Remembering]]:
+async def agent(
+    rows: list[Fact] | None,
+) -> AsyncIterator[tuple[Facts, Controller, PolicyGate, ControllerStateCache]]:
     """One that has begun."""
     facts, controller = Facts(), Controller(rows)
-    word = Word(facts, controller, fail_open=False)
-    memory = Remembering(facts, cast("Controlplane", controller), word, active({"Egress"}))
+    word = PolicyGate(facts, controller, fail_open=False)
+    memory = ControllerStateCache(facts, cast("Controlplane", controller), word, active({"Egress"}))
     running = asyncio.create_task(memory.run())
     await asyncio.sleep(0)
     try:
@@ -83,7 +84,7 @@ async def agent(rows: list[Fact] | None) -> AsyncIterator[tuple[Facts, Controlle
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def written(within: float = 5) -> bool:
+async def written(within: float = 60) -> bool:
     try:
         return await asyncio.wait_for(File.written.wait(), within)
     except TimeoutError:
@@ -106,12 +107,12 @@ async def test_what_was_kept_is_there_for_the_next_agent() -> None:
 
 async def test_a_service_that_changes_is_kept_without_a_word_of_the_controller() -> None:
     async with agent([SentAppliedGroup("g")]) as (_, _, _, memory):
-        await memory.keep(Keep("ns/web", SERVICE))
+        memory.save()
         assert await written()
 
 
 async def test_what_is_not_whole_is_not_kept() -> None:
     async with agent(None) as (_, controller, _, memory):
         controller.listeners[-1]()
-        await memory.keep(Keep("ns/web", SERVICE))
+        memory.save()
         assert not await written(within=0.1)

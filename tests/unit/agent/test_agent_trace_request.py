@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antrea.agent.trace_request import Entered, Peer, TraceRequest, packet, request_of
+from antrea.agent.api.trace_request import Entered, Peer, TraceRequest, packet, request_of
 from antrea.errors import Invalid
 
 ENTERED = Entered(7, "0a:00:00:00:00:07", "0a:00:00:00:00:01", "10.10.0.7", "10.10.2.9")
@@ -96,6 +97,29 @@ def test_trace_packet_of_ipv6_says_so_before_its_addresses() -> None:
     entered = Entered(7, "0a:00:00:00:00:07", "", "fd00::7", "fd00::8")
     assert packet(TraceRequest(6), entered) == (
         "in_port=7,dl_src=0a:00:00:00:00:07,ipv6,nw_ttl=64,ipv6_src=fd00::7,ipv6_dst=fd00::8"
+    )
+
+
+def test_trace_packet_has_a_hash_where_groups_choose_endpoints_by_it() -> None:
+    """Without one, ofproto/trace ends at the group; equal packets have equal ones, as in the datapath."""
+    balanced = msgspec.structs.replace(ENTERED, balanced=True)
+
+    def hashes(*terms: str) -> list[str]:
+        return [
+            term
+            for term in packet(TraceRequest(4, terms=terms), balanced).split(",")
+            if term.startswith("dp_hash=")
+        ]
+
+    (first,), (again,), (other,) = (
+        hashes("tcp", "tcp_src=1"),
+        hashes("tcp", "tcp_src=1"),
+        hashes("tcp", "tcp_src=2"),
+    )
+    assert first == again != other
+    assert hashes("tcp", "dp_hash=7") == ["dp_hash=7"]
+    assert packet(TraceRequest(4, terms=("arp",)), Entered(7, "0a:00:00:00:00:07", balanced=True)).endswith(
+        ",arp"
     )
 
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antrea.agent.agent_view import AgentView, NotFound
-from antrea.agent.tracing import Tracing
+from antrea.agent.api.trace_packet import PacketTracer
+from antrea.agent.api.view import AgentView, NotFound
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.accept import accept_agent
+from antrea.features.framework.config_validation import accept_agent
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ async def test_tracing_lets_a_packet_enter_where_its_source_is(
     view: AgentView, query: dict[str, str], flow: str
 ) -> None:
     switch = Switch()
-    answer = await Tracing(view, Cluster(), switch).answer(query)
+    answer = await PacketTracer(view, Cluster(), switch).answer(query)
     assert switch.asked == [flow]
     assert answer.result == (
         " 0. PipelineRootClassifier: ip, priority 200\n    goto_table:Classifier\n 1. Classifier: priority 0\n    drop\n"
@@ -123,7 +123,7 @@ async def test_tracing_lets_a_packet_enter_where_its_source_is(
 
 
 async def test_tracing_says_when_ovs_is_wrong_about_a_tunnel(view: AgentView) -> None:
-    answer = await Tracing(view, Cluster(), Switch()).answer({"source": "shop/a", "flow": "udp"})
+    answer = await PacketTracer(view, Cluster(), Switch()).answer({"source": "shop/a", "flow": "udp"})
     assert answer.result.startswith(
         "     >> Not tunneling to our own address\n\nNote: real packets leave by this tunnel."
     )
@@ -134,7 +134,7 @@ async def test_tracing_takes_the_gateway_for_pods_of_other_nodes_where_there_is_
 ) -> None:
     view.facts.drop(OvsPort, "antrea-tun0")
     switch = Switch()
-    await Tracing(view, Cluster(), switch).answer({"source": "far/web"})
+    await PacketTracer(view, Cluster(), switch).answer({"source": "far/web"})
     assert switch.asked == [f"in_port=2,dl_src={GATEWAY},ip,nw_ttl=64,nw_src=10.10.2.9"]
 
 
@@ -156,19 +156,19 @@ async def test_tracing_says_what_it_cannot_find(
     view: AgentView, query: dict[str, str], kind: type[Exception], why: str
 ) -> None:
     with pytest.raises(kind) as no:
-        await Tracing(view, Cluster(), Switch()).answer(query)
+        await PacketTracer(view, Cluster(), Switch()).answer(query)
     assert str(no.value).endswith(why)
 
 
 async def test_tracing_waits_for_the_gateway_and_for_a_cluster(view: AgentView) -> None:
     with pytest.raises(Unavailable, match="kube-apiserver, to look for source far/web"):
-        await Tracing(view, None, Switch()).answer({"source": "far/web"})
+        await PacketTracer(view, None, Switch()).answer({"source": "far/web"})
     view.facts.drop(OvsPort, "antrea-gw0")
     with pytest.raises(Unavailable, match="port antrea-gw0 of the bridge"):
-        await Tracing(view, Cluster(), Switch()).answer({})
+        await PacketTracer(view, Cluster(), Switch()).answer({})
 
 
 @given(st.dictionaries(st.sampled_from(QUERY), st.one_of(st.text(max_size=20), st.sampled_from(WORDS))))
 async def test_tracing_of_whatever_is_asked_ends_in_an_answer_or_a_sentence(query: dict[str, str]) -> None:
     with contextlib.suppress(Invalid, NotFound):
-        assert (await Tracing(known(), Cluster(), Switch()).answer(query)).result
+        assert (await PacketTracer(known(), Cluster(), Switch()).answer(query)).result

@@ -13,16 +13,18 @@ from hypothesis import strategies as st
 from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
-from antrea.facts.external_ip import Named, Promise, Seeker
+from antrea.facts.external_ip import AddressRequest, NamedAddress, PendingAllocation
 from antrea.features.egress.allocation import UNITS, egress_claim
 from antrea.features.external_ip_pool.pool import POOLS
-from antrea.outside.egress_address import EgressAddressSink
+from antrea.outside.kube.address_promise import AddressPromises
+from antrea.outside.kube.egress_address_sink import EgressAddressSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from antrea.apis.egress_address import EgressAddress
     from antrea.engine import Facts
+    from antrea.outside.kube.address_promise import PromisedEntry
 
 NAMES = "abcdef"
 STEPS = (
@@ -93,7 +95,9 @@ class Play:
         path, pool = self._path(), self.rnd.choice([*POOL_OF])
         address = f"{POOL_OF[pool]}{self.rnd.randint(1, 6)}"
         if any(
-            promise.address == address for one in self.world.replicas for promise in one.facts.all(Promise)
+            promise.address == address
+            for one in self.world.replicas
+            for promise in one.facts.all(PendingAllocation)
         ):
             return
         spec = {"externalIPPool": pool} if self.rnd.random() < 0.7 else {}
@@ -161,7 +165,15 @@ def test_no_address_is_given_twice_and_whoever_can_have_one_has_one(seed: int, s
 class Forgetful(EgressAddressSink):
     """Writes without a promise."""
 
-    def _promise(self, entry: EgressAddress) -> str:
+    async def apply(self, put: Sequence[EgressAddress], drop: Sequence[EgressAddress]) -> None:
+        self._promises = Promiseless(self._kube, self._facts)
+        await super().apply(put, drop)
+
+
+class Promiseless(AddressPromises):
+    """Promises nothing."""
+
+    def promise(self, entry: PromisedEntry) -> str:
         return ""
 
 
@@ -172,13 +184,15 @@ class Hasty(EgressAddressSink):
         try:
             await super().apply(put, drop)
         finally:
-            for promise in self._facts.all(Promise):
-                self._facts.drop(Promise, promise.owner)
+            for promise in self._facts.all(PendingAllocation):
+                self._facts.drop(PendingAllocation, promise.owner)
 
 
-def unpromised(facts: Facts, egress: EgressRow) -> Iterator[Named | Seeker]:
+def unpromised(facts: Facts, egress: EgressRow) -> Iterator[NamedAddress | AddressRequest]:
     """As the unit, but what is being written does not count."""
-    yield from (row for row in egress_claim(facts, egress) if not (isinstance(row, Named) and row.promised))
+    yield from (
+        row for row in egress_claim(facts, egress) if not (isinstance(row, NamedAddress) and row.promised)
+    )
 
 
 class Fenceless(World):
@@ -198,7 +212,7 @@ class Deaf(World):
         chosen.hear(2)
 
 
-UNPROMISED = (Unit(EgressRow, unpromised, yields=(Named, Seeker)), *UNITS[1:])
+UNPROMISED = (Unit(EgressRow, unpromised, yields=(NamedAddress, AddressRequest)), *UNITS[1:])
 BUSY = ("make", "make", "remake", "delete", "grow", "hear", "hear", "step", "step", "step", "late", "lead")
 
 

@@ -20,19 +20,19 @@ from antrea.apis.controlplane_report import (
     NetworkPolicyStatus,
 )
 from antrea.apis.meta import ObjectMetadata, Status
-from antrea.controller import wire
-from antrea.controller.forward import Leading
-from antrea.controller.front_process import Publisher, answer, publish_empty
-from antrea.controller.stores import ROWS, Computing, apply, kind_of
+from antrea.controller.apiserver import ipc
+from antrea.controller.apiserver.leader_proxy import LeaderState
+from antrea.controller.apiserver.process import Publisher, answer, publish_empty
+from antrea.controller.apiserver.store_sync import ROWS, ComputeClient, apply, kind_of
 from antrea.engine import Engine, Facts
 from antrea.errors import Unavailable
-from antrea.features.answer import ANSWERS
-from antrea.features.network_policy.controller import KubePolicy
-from antrea.features.network_policy.group_answer import READS
-from antrea.features.registry import RESOURCES
-from antrea.outside.aggregated.objects import Objects, Question
-from antrea.outside.aggregated.status import Answered
-from antrea.outside.knock import Knock
+from antrea.features.network_policy.controller.group_query import READS
+from antrea.features.network_policy.controller.kube_policy import KubePolicy
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.features.registry.query import ANSWERS
+from antrea.outside.apiserver.objects import Objects, Question
+from antrea.outside.apiserver.status import ApiError
+from antrea.outside.http.liveness_probe import LivenessProbe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,8 +41,8 @@ CP = "controlplane.antrea.io"
 
 
 @asynccontextmanager
-async def channels() -> AsyncIterator[tuple[wire.Channel, wire.Channel]]:
-    ends = [wire.Channel(*await asyncio.open_unix_connection(sock=one)) for one in socket.socketpair()]
+async def channels() -> AsyncIterator[tuple[ipc.Channel, ipc.Channel]]:
+    ends = [ipc.Channel(*await asyncio.open_unix_connection(sock=one)) for one in socket.socketpair()]
     try:
         yield ends[0], ends[1]
     finally:
@@ -51,13 +51,13 @@ async def channels() -> AsyncIterator[tuple[wire.Channel, wire.Channel]]:
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Publisher, Objects, Computing, wire.Channel]]:
+async def connected() -> AsyncIterator[tuple[Publisher, Objects, ComputeClient, ipc.Channel]]:
     """A front's stores, fed and answered over a real socket pair."""
     async with channels() as (ours, theirs):
-        computing = Computing(theirs)
+        computing = ComputeClient(theirs)
         objects = Objects(RESOURCES, computing)
         tasks = [
-            asyncio.ensure_future(apply(theirs, objects, computing, Leading(elected=False))),
+            asyncio.ensure_future(apply(theirs, objects, computing, LeaderState(elected=False))),
             asyncio.ensure_future(answers(ours)),
         ]
         try:
@@ -68,15 +68,15 @@ async def connected() -> AsyncIterator[tuple[Publisher, Objects, Computing, wire
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def answers(channel: wire.Channel) -> None:
+async def answers(channel: ipc.Channel) -> None:
     while True:
-        frame = await channel.hear()
-        if isinstance(frame, wire.Measure):
-            channel.say(wire.Measured(frame.number, "antrea_computed 1\n"))
-        elif isinstance(frame, wire.CatchUp):
-            channel.say(wire.CaughtUp(frame.number, "" if frame.number == 1 else "too late"))
+        frame = await channel.receive()
+        if isinstance(frame, ipc.GetMetrics):
+            channel.send(ipc.MetricsResult(frame.number, "antrea_computed 1\n"))
+        elif isinstance(frame, ipc.CatchUp):
+            channel.send(ipc.CaughtUp(frame.number, "" if frame.number == 1 else "too late"))
         else:
-            channel.say(answer(empty(), frame))
+            channel.send(answer(empty(), frame))
 
 
 def empty() -> Facts:
@@ -106,19 +106,19 @@ async def test_channel_a_computing_process_that_does_not_hear_is_noticed_and_so_
     None
 ):
     async with channels() as (ours, theirs):
-        computing = Computing(theirs)
-        pulse = Knock("it", partial(computing.knock, 0.01), period=0.001)
+        computing = ComputeClient(theirs)
+        pulse = LivenessProbe("it", partial(computing.probe, 0.01), period=0.001)
         hears = asyncio.ensure_future(
-            apply(theirs, Objects(RESOURCES, computing), computing, Leading(elected=False))
+            apply(theirs, Objects(RESOURCES, computing), computing, LeaderState(elected=False))
         )
         knocks = asyncio.ensure_future(pulse.run())
         try:
             async with asyncio.timeout(60):
                 while not pulse.trouble:
-                    await ours.hear()
+                    await ours.receive()
                 assert pulse.trouble == "the controller has not answered within 0.01 s"
                 while pulse.trouble:
-                    ours.say(wire.Heard((await ours.hear()).number))
+                    ours.send(ipc.Pong((await ours.receive()).number))
         finally:
             for task in (hears, knocks):
                 task.cancel()
@@ -205,14 +205,14 @@ async def test_channel_the_front_hears_whether_the_stores_are_up_to_date() -> No
 )
 async def test_channel_a_no_comes_through_with_its_words(given: Question, code: int, words: str) -> None:
     async with connected() as (_, _, computing, _):
-        with pytest.raises(Answered) as no:
+        with pytest.raises(ApiError) as no:
             await computing.answer(given)
         assert (no.value.status.code, words in no.value.status.message) == (code, True)
 
 
 def test_channel_a_bug_in_an_answer_is_an_answer() -> None:
-    broken = wire.Ask(7, CP, "networkpolicyevaluation", "", "create", "", "x", {}, wire.raw(ObjectMetadata()))
-    without = wire.Ask(8, CP, "networkpolicyevaluation", "", "create", "", "x")
+    broken = ipc.Query(7, CP, "networkpolicyevaluation", "", "create", "", "x", {}, ipc.raw(ObjectMetadata()))
+    without = ipc.Query(8, CP, "networkpolicyevaluation", "", "create", "", "x")
     assert answer(Facts(), broken).number == 7
     found = answer(Facts(), without)
     assert msgspec.msgpack.decode(found.found, type=Status).code == 500
@@ -232,4 +232,4 @@ async def test_channel_the_end_of_the_other_process_is_heard() -> None:
     async with channels() as (ours, theirs):
         ours.close()
         with pytest.raises(Unavailable, match="the other process has ended"):
-            await theirs.hear()
+            await theirs.receive()

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from antrea.apis import core
-from antrea.controller import heard as module
-from antrea.controller.heard import Heard
+from antrea.controller.compute import pod_progress as module
+from antrea.controller.compute.pod_progress import PodProgressPublisher
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.facts.cluster import Namespace, NodeHeard, Pod
+from antrea.facts.cluster import Namespace, Pod, PodFeedProgress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -37,9 +37,9 @@ class World:
         self.answers = asyncio.Event()
         self.answers.set()
         self.fails: list[str] = []
-        self.heard = Heard(self.facts, lambda: self.trouble, self._abreast)
+        self.heard = PodProgressPublisher(self.facts, lambda: self.trouble, self._barrier)
 
-    async def _abreast(self, namespaces: Collection[str]) -> None:
+    async def _barrier(self, namespaces: Collection[str]) -> None:
         self.asked.append({*namespaces})
         await self.answers.wait()
         if self.fails:
@@ -61,7 +61,7 @@ class World:
 
     @property
     def rows(self) -> dict[str, int]:
-        return {row.node: row.version for row in self.facts.all(NodeHeard)}
+        return {row.node: row.version for row in self.facts.all(PodFeedProgress)}
 
 
 async def turns() -> None:
@@ -136,7 +136,7 @@ async def test_without_an_answer_nothing_is_said_and_the_api_server_is_asked_aga
         note(pod("n1", "9"))
         await world.becomes({"n1": 9})
     assert world.asked == [{"ns"}] * 3
-    assert "Nobody knows whether all policies for new Pods have been heard" in caplog.text
+    assert "Could not confirm that policy watches are caught up; new Pods wait" in caplog.text
 
 
 async def test_while_a_feed_is_interrupted_nothing_is_said() -> None:

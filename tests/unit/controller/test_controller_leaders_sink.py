@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from antrea.controller.leaders_sink import LeadersSink
-from antrea.outside.lead import Lead
+from antrea.controller.leader.sink import LeaderOnlySink
+from antrea.outside.kube.leadership import Leadership
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +31,9 @@ class Kept:
 def test_only_who_leads_writes_and_who_begins_to_lead_replays() -> None:
     leads: list[bool] = [False]
     kept = Kept()
-    replayed: list[LeadersSink] = []
-    lead = Lead(lambda: leads[0])
-    sink = LeadersSink(kept, lead)
+    replayed: list[LeaderOnlySink] = []
+    lead = Leadership(lambda: leads[0])
+    sink = LeaderOnlySink(kept, lead)
     sink.follow(replayed.append)
 
     async def work() -> None:

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from antrea.apis.controlplane import AddressGroup, EgressGroup, GroupMember, NetworkPolicy, PodReference
+from antrea.apis.controlplane import (
+    AddressGroup,
+    EgressGroup,
+    GroupMember,
+    NetworkPolicy,
+    NetworkPolicyPeer,
+    NetworkPolicyRule,
+    PodReference,
+)
 from antrea.apis.meta import ObjectMetadata
-from antrea.controller.policy_metrics import policy_metrics
-from antrea.controller.publish import PublishSink
+from antrea.controller.compute.metrics import policy_metrics
+from antrea.controller.compute.publish_sink import PublishSink
 from antrea.features.grouping.publication import (
     TOLD,
     GroupHead,
     GroupSpan,
     Membership,
     Memberships,
-    Processed,
+    ProcessedPods,
     PublishedPolicy,
 )
 
@@ -112,7 +120,7 @@ def test_a_pod_of_the_same_name_on_another_node_is_removed_there_and_added_here(
 
 def test_a_pod_is_told_to_the_groups_that_it_enters_leaves_or_changes_in_and_to_no_others() -> None:
     def pod(*groups: str, node: str = "n1") -> Memberships:
-        return Memberships("ns/a", node, ((EGRESS, groups, member("a")),))
+        return Memberships("ns/a", node, ((EGRESS, groups),), (member("a"),))
 
     def changed(group: str, added: str, removed: str) -> Any:
         places = [[(member("a"), node)] if node else [] for node in (added, removed)]
@@ -133,7 +141,7 @@ def test_a_pod_is_told_to_the_groups_that_it_enters_leaves_or_changes_in_and_to_
 
 
 def test_a_node_is_told_what_is_processed_after_all_else() -> None:
-    told_last = told(([Processed("n1", 7), HEAD, belongs("a")], []))
+    told_last = told(([ProcessedPods("n1", 7), HEAD, belongs("a")], []))
     assert told_last == [
         ("put", EGRESS, "e", whole("a"), {"n1"}, ["n1"]),
         ("processed", "n1", 7),
@@ -193,6 +201,64 @@ def test_a_group_of_addresses_goes_to_the_nodes_of_its_policies_before_these_do(
     assert told((entries, []), ([], [GroupSpan(ADDRESS, "g", ("n7", "n8"))])) == [
         ("change", ADDRESS, "g", [], [], set())
     ]
+
+
+def kube(name: str, group: str) -> PublishedPolicy:
+    """A policy of Kubernetes for a group whose name is its UID, which exists as long as a policy names it."""
+    rule = NetworkPolicyRule(
+        direction="In",
+        from_=NetworkPolicyPeer(address_groups=(group,)),
+        to=NetworkPolicyPeer(),
+        enable_logging=False,
+    )
+    return PublishedPolicy(
+        NetworkPolicy(metadata=ObjectMetadata(name=name, uid=name), rules=(rule,)), ("n7",)
+    )
+
+
+def test_a_group_exists_from_the_first_policy_that_names_it_to_the_last() -> None:
+    belongs = Membership(ADDRESS, "g", "ns/a", member("a"), "n1")
+    group = AddressGroup(metadata=ObjectMetadata(name="g", uid="g"), group_members=(member("a"),))
+    first, second = kube("p", "g"), kube("q", "g")
+
+    def put(policy: PublishedPolicy) -> tuple[Any, ...]:
+        return ("put", "networkpolicies", policy.key, policy.found, {"n7"}, [])
+
+    assert told(([belongs], [])) == []
+    start: Batch = ([GroupSpan(ADDRESS, "g", ("n7",)), belongs, first], [])
+    assert told(start) == [("put", ADDRESS, "g", group, {"n7"}, ["n1"]), put(first)]
+    assert told(start, ([second], [])) == [put(second)]
+    assert told(start, ([second], [first])) == [("drop", "networkpolicies", "p"), put(second)]
+    gone = [("drop", "networkpolicies", "p"), ("drop", ADDRESS, "g")]
+    assert told(start, ([], [first])) == gone
+    assert told(start, ([], [first]), ([], [belongs])) == []
+    anew = kube("p", "h")
+    assert told(start, ([anew], [])) == [
+        ("put", ADDRESS, "h", AddressGroup(metadata=ObjectMetadata(name="h", uid="h")), set(), []),
+        put(anew),
+        ("drop", ADDRESS, "g"),
+    ]
+
+
+def test_a_group_that_is_named_again_has_the_members_that_it_had() -> None:
+    """Nothing is put for a member that stands while the last policy goes and another comes."""
+    belongs = Membership(ADDRESS, "g", "ns/a", member("a"), "n1")
+    group = AddressGroup(metadata=ObjectMetadata(name="g", uid="g"), group_members=(member("a"),))
+    again = told(([belongs, kube("p", "g")], []), ([], [kube("p", "g")]), ([kube("q", "g")], []))
+    assert again[0] == ("put", ADDRESS, "g", group, set(), ["n1"])
+
+
+def test_a_group_with_a_head_that_a_policy_names_as_well_goes_with_the_later_of_both() -> None:
+    policy, head = kube("p", "g"), GroupHead(ADDRESS, "g", "g")
+    start: Batch = ([head, policy], [])
+    assert told(start, ([], [head])) == []
+    assert told(start, ([], [policy])) == [("drop", "networkpolicies", "p")]
+    assert told(start, ([], [head]), ([], [policy]))[-1] == ("drop", ADDRESS, "g")
+    assert told(start, ([], [policy]), ([], [head])) == [("drop", ADDRESS, "g")]
+    sink = PublishSink(Heard(), nobody_left, KINDS)  # type: ignore[arg-type]
+    for put, drop in (start, ([], [head, policy])):
+        asyncio.run(sink.apply(put, drop))
+    assert (sink.counts(), sink._told) == ({}, {})
 
 
 def test_what_stands_is_counted_by_kind() -> None:

@@ -9,12 +9,12 @@ import msgspec
 from antrea.apis.admission import UserInfo
 from antrea.engine import Facts
 from antrea.errors import Invalid, Unavailable
-from antrea.features.admission import Find, Installation, MayGet, Review, Warn
-from antrea.features.webhooks import WEBHOOKS
+from antrea.features.framework.admission import Find, FindAll, Installation, MayGet, Review, Warn
+from antrea.features.registry.webhooks import WEBHOOKS
 
 if TYPE_CHECKING:
     from antrea.facts.fact import Fact
-    from antrea.features.admission import Webhook
+    from antrea.features.framework.admission import Webhook
 
 OK = "allowed"
 
@@ -77,8 +77,12 @@ class World:
         except StopIteration:
             return warnings
 
-    def _answer(self, step: Find | MayGet) -> Any:
+    def _answer(self, step: Find | FindAll | MayGet) -> Any:
+        if isinstance(step, FindAll):
+            return [msgspec.convert(found, step.kind) for found in self.objects.get(step.collection, ())]
         if isinstance(step, Find):
+            if step.path is None:
+                return None
             self.asked.append(step.path)
             found = self.objects.get(step.path)
             return None if found is None else msgspec.convert(found, step.kind)

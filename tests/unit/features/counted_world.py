@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.agent.statistics import PATH, Statistics
+from antrea.agent.switch.traffic_statistics import PATH, TrafficStatistics
 from antrea.apis.controlplane_report import NodeStatsSummary
+from antrea.apis.meta import ObjectMetadata
 from antrea.apis.stats import TrafficStats
 from antrea.errors import Unavailable
 from antrea.openflow.flow import Flow
+from antrea.openflow.flow_count import FlowCount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from antrea.engine import Facts
-    from antrea.features.counted import Counted
+    from antrea.features.framework.traffic import Counted
     from antrea.openflow.pipeline import Pipeline
 
 
@@ -31,6 +33,7 @@ class Switch:
         self._counts = re.compile(counts)
         self.counts: dict[str, tuple[int, int]] = {}
         self._does: dict[str, str] = {}
+        self.counters: dict[str, tuple[int, int]] = {}
         self.away = False
         self.follow()
 
@@ -48,6 +51,10 @@ class Switch:
         (flow,) = (flow for flow in self.counts if re.search(pattern, flow))
         before = self.counts[flow]
         self.counts[flow] = before[0] + packets, before[1] + packets * size
+
+    async def named(self) -> list[FlowCount]:
+        """Counters of nftables."""
+        return [FlowCount(name, *count) for name, count in self.counters.items()]
 
     async def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
         assert command == "dump-flows"
@@ -67,13 +74,16 @@ class Controller:
         self.away = False
         self.told: list[NodeStatsSummary] = []
 
-    async def create(self, path: str, body: Any) -> None:
+    async def ask(self, path: str, body: Any, kind: type[NodeStatsSummary]) -> NodeStatsSummary:
         assert (path, body["kind"], body["apiVersion"]) == (
             PATH, "NodeStatsSummary", "controlplane.antrea.io/v1beta2",
         )  # fmt: skip
         if self.away:
             raise Unavailable("antrea-controller")
-        self.told.append(msgspec.convert(body, NodeStatsSummary))
+        found = msgspec.convert(body, kind)
+        if msgspec.structs.replace(found, metadata=ObjectMetadata()) != NodeStatsSummary():
+            self.told.append(found)
+        return NodeStatsSummary()
 
     def sums(self) -> dict[tuple[str, str], TrafficStats]:
         """By policy and rule; of Egresses by name and UID."""
@@ -104,10 +114,10 @@ class World:
         self.controller = Controller()
         self.agent = self.new_agent()
 
-    def new_agent(self) -> Statistics:
-        self.agent = Statistics(
+    def new_agent(self) -> TrafficStatistics:
+        self.agent = TrafficStatistics(
             self.switch.facts, self.switch, lambda: self.controller,  # type: ignore[arg-type, return-value]
-            (self.switch.counted,), node="n1", tables=self.switch.pipeline.ids, keep=self.keep,
+            (self.switch.counted,), node="n1", tables=self.switch.pipeline.ids, counters=self.switch.named, keep=self.keep,
         )  # fmt: skip
         self.agent.read()
         return self.agent

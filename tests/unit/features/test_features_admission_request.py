@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from admission_world import OK, World, facts_of, named, webhook
 
-from antrea.features.admission import Patch, Review
+from antrea.features.framework.admission import Patch, Review
 
 POD = "/api/v1/namespaces/n/pods/p"
 SOURCE = {"source": {"namespace": "n", "pod": "p"}, "destination": {"ip": "10.0.0.1"}}

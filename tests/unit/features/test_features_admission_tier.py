@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from admission_world import OK, World, named
 
-from antrea.features.network_policy.admission_group import GroupRow, NamespacedGroupRow
+from antrea.features.network_policy.admission.group import ClusterGroupChildren, NamespacedGroupChildren
 from antrea.features.network_policy.tier import NamespacedTierUse, TierRow, TierUse
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("spec", "cluster", "namespaced"), SPECS.values(), ids=SPECS.keys())
 def test_a_group_gets_this_answer(spec: dict[str, Any], cluster: str, namespaced: str) -> None:
-    world = World(GroupRow("", "parent", ("a",)), NamespacedGroupRow("n", "parent", ("a",)))
+    world = World(ClusterGroupChildren("", "parent", ("a",)), NamespacedGroupChildren("n", "parent", ("a",)))
     said = (
         world.decide("/validate/clustergroup", named(spec)),
         world.decide("/validate/group", named(spec, namespace="n")),
@@ -141,7 +141,9 @@ def test_a_group_gets_this_answer(spec: dict[str, Any], cluster: str, namespaced
 
 def test_a_child_gets_no_children() -> None:
     world = World(
-        GroupRow("", "p", ("x",)), NamespacedGroupRow("n", "p", ("x",)), NamespacedGroupRow("n", "q", ("x",))
+        ClusterGroupChildren("", "p", ("x",)),
+        NamespacedGroupChildren("n", "p", ("x",)),
+        NamespacedGroupChildren("n", "q", ("x",)),
     )
     spec = {"childGroups": ["a"]}
     said = (

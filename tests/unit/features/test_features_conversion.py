@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from antrea.apis.crd import egress, pool, v1alpha2
 from antrea.errors import Invalid
-from antrea.features.carried import ANNOTATION, OLDER
-from antrea.features.conversion import CONVERSIONS, NEW, OLD, PATHS, convert
+from antrea.features.framework.conversion_annotation import ANNOTATION, OLDER
+from antrea.features.registry.conversion import CONVERSIONS, NEW, OLD, PATHS, convert
 
 Object = dict[str, Any]
 DIFFERENT = (

@@ -8,31 +8,33 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wide_pool import wide_pool
 
-from antrea.agent.features import active, pipeline_of
+from antrea.agent.feature_set import active, pipeline_of
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
 from antrea.engine.ids import Record
-from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod, Probed
-from antrea.facts.member import Member, PoolSelector, Quorum
+from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod, ProbedAddress
+from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.egress.address import Announce, Assigned
+from antrea.features.egress.address import AnnounceAddress, RecordAssigned
 from antrea.features.egress.agent import FEATURE
-from antrea.features.egress.duplicate import Probe
-from antrea.features.gate import EnabledGates
+from antrea.features.egress.duplicate_address import ProbeAddress
+from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
+from antrea.features.framework.gate import EnabledGates
 from antrea.host.address import Address
 from antrea.host.carrier import ip_mac, mark_mac, own_mac
 from antrea.host.link import Dummy, Link, Vlan
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.ovs_port import Port
-from antrea.host.rank import RECEIVES
-from antrea.host.route import ProxyNeighbour, Route, Rule
+from antrea.host.route import ProxyNeighbour, Route, RoutingRule
 from antrea.host.sysctl import Sysctl
 from antrea.openflow.flow import Flow
+from antrea.rank import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,10 +64,10 @@ class Agent:
         self.facts = Facts()
         for pool, most in FEATURE.limits:
             self.facts.ids.limit(pool, most)
-        self.engine = Engine(self.facts, FEATURE.units)
+        self.engine = Engine(self.facts, (*FEATURE.units, *POOL_MEMBERS.units))
         self.pipeline = pipeline_of(active({"Egress"}), config, NODE)
         here = (LocalAddress(ip, "eth0") for ip in (HERE, HERE6))
-        for row in (config, NODE, GATEWAY, PEER, WEB, *here, *rows):
+        for row in (config, NODE, GATEWAY, PEER, WEB, wide_pool("p"), *here, *rows):
             self.facts.put(row)
         self.engine.plan()
 
@@ -261,7 +263,7 @@ def test_the_node_that_has_the_address_says_so() -> None:
         egress("static"),
         egress("remote", THERE),
         egress("mine", pool="p"),
-        egress("left", pool="p"),
+        egress("left", HERE6, pool="p"),
         EgressOwner("mine", "n1"),
         EgressOwner("left", "n2"),
     )
@@ -271,6 +273,7 @@ def test_the_node_that_has_the_address_says_so() -> None:
             path=f"/apis/crd.antrea.io/v1beta1/egresses/{name}",
             kind="Egress",
             manager="antrea-agent-n1",
+            ahead=True,
             fields=(("egressNode", "n1"), ("egressIP", HERE)),
             conditions=conditions,
         )
@@ -290,21 +293,21 @@ def test_if_no_node_can_hold_an_address_one_agent_says_why() -> None:
             path="/apis/crd.antrea.io/v1beta1/egresses/a",
             kind="Egress",
             manager="antrea-agent-n1",
+            ahead=True,
             fields=(("egressNode", ""), ("egressIP", "")),
             conditions=(failed,),
         )
     }
-    nodes = ("n1", "n2", "n3")
     told: list[object] = []
-    for name in nodes:
-        others = [Member(other, alive=True) for other in nodes if other != name]
+    for name in (nodes := ("n1", "n2", "n3")):
+        others = [GossipMember(other, alive=True) for other in nodes if other != name]
         agent = Agent(SYSTEM, *left, *others, msgspec.structs.replace(NODE, name=name))
         told += agent.wanted(Status)
     assert len(told) == 1
 
 
 def test_a_node_that_is_to_hold_an_address_has_it_and_tells_neighbours_when_it_stands() -> None:
-    free = (Probed("a", THERE), Probed("b", THERE6))
+    free = (ProbedAddress("a", THERE), ProbedAddress("b", THERE6))
     agent = Agent(NETDEV, CARD, *free, egress("a", THERE, pool="p"), egress("b", THERE6, pool="p"))
     device = {
         Port(
@@ -321,18 +324,18 @@ def test_a_node_that_is_to_hold_an_address_has_it_and_tells_neighbours_when_it_s
     agent.facts.put(EgressOwner("a", "n1"))
     agent.facts.put(EgressOwner("b", "n1"))
     plan = agent.engine.plan()
-    assert {type(act) for act in plan.acts} == {Probe}
+    assert {type(act) for act in plan.acts} == {ProbeAddress}
     assert {entry for entry in plan.put if isinstance(entry, kinds)} == {
         Address("antrea-egress0", f"{THERE}/32", 4),
         Address("antrea-egress0", f"{THERE6}/128", 4),
         Sysctl("net/ipv6/conf/br-phy/proxy_ndp", "1", 4),
         Sysctl("net/ipv6/neigh/br-phy/proxy_delay", "0", 4),
-        ProxyNeighbour(dev="br-phy", ip=THERE6, rank=RECEIVES, category=4),
+        ProxyNeighbour(dev="br-phy", ip=THERE6, rank=Rank.RECEIVES, category=4),
     }
     agent.facts.put(LocalAddress(THERE, "antrea-egress0"))
     assert {*agent.engine.plan().acts} == {
-        Announce(THERE, ("br-phy", ""), dev="br-phy", mac="", ip=THERE),
-        Assigned("a", THERE, egress="a", uid="uid-a", ip=THERE, node="n1"),
+        AnnounceAddress(THERE, ("br-phy", ""), dev="br-phy", mac="", ip=THERE),
+        RecordAssigned("a", THERE, row="a", egress="a", uid="uid-a", ip=THERE, node="n1", recorded=False),
     }
     agent.facts.put(EgressOwner("a", "n2"))
     assert {entry for entry in agent.engine.plan().drop if isinstance(entry, kinds)} == {
@@ -357,50 +360,40 @@ def test_a_held_address_is_answered_for_and_announced_where_its_neighbours_are()
     agent = Agent(NETDEV, CARD, *rows, egress("a", THERE, pool="p"), egress("b", HERE6, pool="p"))
     for name in "ab":
         agent.facts.put(EgressOwner(name, "n1"))
-    acts = {act.ip: act.dev for act in agent.engine.plan().acts if isinstance(act, Announce)}
+    acts = {act.ip: act.dev for act in agent.engine.plan().acts if isinstance(act, AnnounceAddress)}
     assert acts == {THERE: "eth0", HERE6: "eth0"}
     assert {row.dev for row in agent.wanted(ProxyNeighbour) if isinstance(row, ProxyNeighbour)} == {"eth0"}
 
 
 GATES = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
-VLAN = PoolSelector("p", (), "203.0.113.254", 24, 181)
-SUBNET_KINDS = (Port, Vlan, Link, Address, ProxyNeighbour, Sysctl, Route, Rule)
+VLAN = wide_pool("p", (), "203.0.113.254", 24, 181)
+SUBNET_KINDS = (Port, Vlan, Link, Address, ProxyNeighbour, Sysctl, Route, RoutingRule)
 
 
 @pytest.mark.parametrize("config", [SYSTEM, NETDEV], ids=["system", "netdev"])
 def test_an_address_of_a_vlan_has_a_device_there_and_leaves_by_a_table_of_its_subnet(
     config: AgentConfig,
 ) -> None:
-    agent = Agent(config, CARD, GATES, VLAN, Probed("a", THERE), egress("a", THERE, pool="p"))
+    agent = Agent(config, CARD, GATES, VLAN, ProbedAddress("a", THERE), egress("a", THERE, pool="p"))
     assert agent.wanted(*SUBNET_KINDS) == set()
     agent.facts.put(EgressOwner("a", "n1"))
     agent.engine.plan()
-    mac, ids = own_mac("n1", "antrea-ext.181"), (("antrea-type", "egress"),)
-    kernel = Vlan(name="antrea-ext.181", card="eth1", vlan=181, mac=mac, category=4)
-    ours = Port(
-        name="antrea-ext.181",
-        type="internal",
-        external_ids=ids,
-        mac=mac,
-        tag=181,
-        bridge="br-phy",
-        category=4,
-    )
+    dev = "antrea-ext.181"
+    mac, ids = own_mac("n1", dev), (("antrea-type", "egress"),)
+    kernel = Vlan(name=dev, card="eth1", vlan=181, mac=mac, category=4)
+    ours = Port(name=dev, type="internal", external_ids=ids, mac=mac, tag=181, bridge="br-phy", category=4)
     assert agent.wanted(*SUBNET_KINDS) == {
         kernel if config is SYSTEM else ours,
-        Link("antrea-ext.181", 0, mac=mac, category=4),
-        Sysctl("net/ipv4/conf/antrea-ext.181/rp_filter", "2", 4),
-        Address("antrea-ext.181", f"{THERE}/24", 4),
-        Route(dst="203.0.113.0/24", dev="antrea-ext.181", scope="link", table=101, rank=RECEIVES, category=4),
-        Route(
-            dst="0.0.0.0/0", dev="antrea-ext.181", via="203.0.113.254", table=101, rank=RECEIVES, category=4
-        ),
+        Link(dev, 0, mac=mac, category=4),
+        Sysctl(f"net/ipv4/conf/{dev}/rp_filter", "2", 4),
+        Address(dev, f"{THERE}/24", 4),
+        Route(dst="203.0.113.0/24", dev=dev, scope="link", table=101, rank=Rank.RECEIVES, category=4),
+        Route(dst="0.0.0.0/0", dev=dev, via="203.0.113.254", table=101, rank=Rank.RECEIVES, category=4),
     }
-    agent.facts.put(LocalAddress(THERE, "antrea-ext.181"))
-    plan = agent.engine.plan()
-    assert Announce(THERE, ("antrea-ext.181", mac), dev="antrea-ext.181", mac=mac, ip=THERE) in plan.acts
-    assert agent.wanted(Rule) == {
-        Rule(family=4, mark=1, mask=0xFF, table=101, priority=300, rank=RECEIVES, category=4)
+    agent.facts.put(LocalAddress(THERE, dev))
+    assert AnnounceAddress(THERE, (dev, mac), dev=dev, mac=mac, ip=THERE) in agent.engine.plan().acts
+    assert agent.wanted(RoutingRule) == {
+        RoutingRule(family=4, mark=1, mask=0xFF, table=101, priority=300, rank=Rank.RECEIVES, category=4)
     }
     agent.facts.drop(EgressOwner, "a")
     agent.facts.drop(LocalAddress, THERE)
@@ -409,12 +402,17 @@ def test_an_address_of_a_vlan_has_a_device_there_and_leaves_by_a_table_of_its_su
 
 
 def test_an_untagged_subnet_has_its_table_but_no_device_and_each_subnet_has_its_own() -> None:
-    other = PoolSelector("q", (), "fd00:9::254", 64, 0)
-    owners = [EgressOwner("a", "n1"), EgressOwner("b", "n1"), Probed("a", HERE), Probed("b", HERE6)]
-    rows = [CARD, GATES, VLAN, other, egress("a", HERE, pool="p"), egress("b", HERE6, pool="q"), *owners]
-    agent = Agent(SYSTEM, *rows)
+    other = wide_pool("q", (), "fd00:9::254", 64, 0)
+    here = (
+        ProbedAddress("a", HERE),
+        ProbedAddress("b", HERE6),
+        EgressOwner("a", "n1"),
+        EgressOwner("b", "n1"),
+    )
+    rows = (egress("a", HERE, pool="p"), egress("b", HERE6, pool="q"), *here)
+    agent = Agent(SYSTEM, CARD, GATES, VLAN, other, *rows)
     routes = {(r.dst, r.dev, r.via, r.table) for r in agent.wanted(Route) if isinstance(r, Route)}
-    tables = {r.family: r.table for r in agent.wanted(Rule) if isinstance(r, Rule)}
+    tables = {r.family: r.table for r in agent.wanted(RoutingRule) if isinstance(r, RoutingRule)}
     assert sorted(tables.values()) == [101, 102]
     assert routes == {
         ("203.0.113.0/24", "antrea-ext.181", "", tables[4]),
@@ -478,9 +476,9 @@ def test_news_one_by_one_and_all_at_once_end_alike(
     agent.engine.plan()
     numbers = agent.facts.ids.standing().items()
     scratch = Facts(Kept([Record(pool, key, number) for (pool, key), number in numbers]))
-    for kind in {type(row) for row in (*ROWS, config, NODE)}:
+    for kind in {type(row) for row in (*ROWS, config, NODE, wide_pool("p"))}:
         for row in agent.facts.all(kind):
             scratch.put(row)
-    restarted = Engine(scratch, FEATURE.units)
+    restarted = Engine(scratch, (*FEATURE.units, *POOL_MEMBERS.units))
     restarted.plan()
     assert set(restarted.standing().values()) == set(agent.engine.standing().values())

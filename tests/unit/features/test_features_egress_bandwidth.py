@@ -5,21 +5,21 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from antrea.agent.features import active, pipeline_of
+from antrea.agent.feature_set import active, pipeline_of
 from antrea.apis.crd.egress import Bandwidth
 from antrea.apis.crd.egress import Egress as EgressObject
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressPod, Limit
-from antrea.facts.lacking import Lacking
+from antrea.facts.egress import Egress, EgressLimit, EgressPod
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.facts.unrealized import Unrealized
 from antrea.features.egress.agent import egress_row
-from antrea.features.egress.bandwidth import limit_of
-from antrea.features.feature import Realised
-from antrea.features.gate import EnabledGates
+from antrea.features.egress.bandwidth import LIMITS, limit_of
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.gate import EnabledGates
 from antrea.host.carrier import ip_mac, mark_mac
 from antrea.openflow.flow import Flow
 from antrea.openflow.meter import Meter, Rate
@@ -30,10 +30,10 @@ WEB = PodInterface("web", "c1", "shop", "web", "0a:00:00:00:00:07", ("10.10.0.7"
 IP, OTHER_IP = "203.0.113.1", "203.0.113.2"
 SYSTEM, NETDEV = AgentConfig(), AgentConfig(ovs_datapath_type="netdev")
 BOTH = frozenset({"Egress", "EgressTrafficShaping"})
-LIMIT = Limit(10_000, 500)
+LIMIT = EgressLimit(10_000, 500)
 
 
-def egress(name: str, limit: Limit | None = LIMIT, ip: str = IP, created: str = "1") -> Egress:
+def egress(name: str, limit: EgressLimit | None = LIMIT, ip: str = IP, created: str = "1") -> Egress:
     return Egress(name, f"uid-{name}", ip, created=created, limit=limit)
 
 
@@ -49,7 +49,7 @@ class Agent:
         self.engine = Engine(self.facts, [unit for one in features for unit in one.units])
         here = (LocalAddress(IP, "eth0"), LocalAddress(OTHER_IP, "eth0"))
         enabled = EnabledGates("agent", gates)
-        for row in (config, NODE, GATEWAY, WEB, Realised(self.pipeline), enabled, *here, *rows):
+        for row in (config, NODE, GATEWAY, WEB, RealisedPipeline(self.pipeline), enabled, *here, *rows):
             self.facts.put(row)
         self.facts.put(EgressPod("a", "shop/web"))
         self.engine.plan()
@@ -118,7 +118,7 @@ def test_the_meter_stands_before_the_flow_that_asks_it_and_goes_after_it_and_a_n
     agent.facts.put(egress("a"))
     plan = agent.engine.plan()
     assert [type(entry) for entry in plan.put if isinstance(entry, Meter | Flow)] == [Meter, Flow]
-    agent.facts.put(egress("a", Limit(20_000, 500)))
+    agent.facts.put(egress("a", EgressLimit(20_000, 500)))
     plan = agent.engine.plan()
     assert [entry for entry in plan.put if not isinstance(entry, Status)] == [
         Meter(1, Rate.KBPS, 20_000, 500, 4)
@@ -132,8 +132,12 @@ def test_the_meter_stands_before_the_flow_that_asks_it_and_goes_after_it_and_a_n
 
 
 def test_of_egresses_that_share_an_address_the_oldest_that_has_a_bandwidth_says_it() -> None:
-    rows = [egress("a", Limit(1, 1), created="2"), egress("b", None, created="0"), egress("c", Limit(3, 3))]
-    agent = Agent(*rows, egress("d", Limit(4, 4), OTHER_IP, "9"))
+    rows = [
+        egress("a", EgressLimit(1, 1), created="2"),
+        egress("b", None, created="0"),
+        egress("c", EgressLimit(3, 3)),
+    ]
+    agent = Agent(*rows, egress("d", EgressLimit(4, 4), OTHER_IP, "9"))
     assert {meter.rate for meter in agent.meters} == {3, 4}
     assert [one.status for name in "acd" for one in agent.conditions(name)] == ["False", "True", "True"]
     assert agent.conditions("b") == ()
@@ -161,7 +165,7 @@ def test_where_nothing_can_limit_packets_pass_as_without_a_bandwidth_and_the_sta
 
 def test_the_switchs_words_are_told_if_it_refuses_the_meter() -> None:
     agent = Agent(egress("a"))
-    agent.facts.put(Lacking("limit_entries", IP, "OFPMMFC_OUT_OF_METERS"))
+    agent.facts.put(Unrealized(LIMITS.name, IP, "OFPMMFC_OUT_OF_METERS"))
     agent.engine.plan()
     message = "the switch of Node n1 refuses the meter: OFPMMFC_OUT_OF_METERS"
     assert agent.conditions() == (
@@ -184,14 +188,14 @@ def test_a_word_on_a_bandwidth_that_is_gone_is_taken_back() -> None:
     ("rate", "burst", "limit"),
     [
         ("10M", "500k", LIMIT),
-        ("1.5Mi", "1e6", Limit(1572, 1000)),
-        ("-1", "0", Limit(0, 0)),
-        ("9E", "1", Limit(2**32 - 1, 0)),
+        ("1.5Mi", "1e6", EgressLimit(1572, 1000)),
+        ("-1", "0", EgressLimit(0, 0)),
+        ("9E", "1", EgressLimit(2**32 - 1, 0)),
         ("fast", "1M", None),
     ],
 )
 def test_quantities_become_kilobits_as_a_meter_counts_them(
-    rate: str, burst: str, limit: Limit | None
+    rate: str, burst: str, limit: EgressLimit | None
 ) -> None:
     assert limit_of(Bandwidth(rate, burst)) == limit
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
+from wide_pool import wide_pool
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.member import BfdPartner, ClusterNode, PoolSelector
+from antrea.facts.member import AgentNode, BfdPartner, PoolSelector
 from antrea.facts.node import ThisNode
 from antrea.features.egress.bfd import NEAR, UNITS, neighbours, vni
 from antrea.host.ovs_port import Port
@@ -18,11 +19,11 @@ from antrea.openflow.cookie import Category
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GATEWAYS = PoolSelector("gateways", (("gateway", "=", ("yes",)),))
+GATEWAYS = wide_pool("gateways", (("gateway", "=", ("yes",)),))
 
 
-def node(name: str, *addresses: str, gateway: bool = True) -> ClusterNode:
-    return ClusterNode(name, addresses, addresses, (("gateway", "yes"),) if gateway else ())
+def node(name: str, *addresses: str, gateway: bool = True) -> AgentNode:
+    return AgentNode(name, addresses, addresses, (("gateway", "yes"),) if gateway else ())
 
 
 class World:

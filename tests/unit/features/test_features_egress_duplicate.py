@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
+from wide_pool import wide_pool
 
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Items, Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressOwner, Probed
-from antrea.facts.lacking import Lacking
-from antrea.facts.member import Member, PoolSelector, Quorum
+from antrea.facts.egress import Egress, EgressOwner, ProbedAddress
+from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
+from antrea.facts.unrealized import Unrealized
+from antrea.features.egress.address import HELD_ADDRESSES
 from antrea.features.egress.agent import FEATURE
-from antrea.features.egress.duplicate import Conflict, Probe, strangers
-from antrea.features.gate import EnabledGates
+from antrea.features.egress.duplicate_address import ProbeAddress, RecordConflict, strangers
+from antrea.features.framework.gate import EnabledGates
 from antrea.host.address import Address
 
 if TYPE_CHECKING:
@@ -36,13 +39,13 @@ class Agent:
         node = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
         card = Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("192.0.2.1/24",))
         quorum = Quorum(has=True, alive=1, of=1)
-        for row in (AgentConfig(), node, card, quorum, EgressOwner("a", "n1"), *rows):
+        for row in (AgentConfig(), node, card, quorum, wide_pool("p"), EgressOwner("a", "n1"), *rows):
             self.facts.put(row)
         self.engine = Engine(self.facts, FEATURE.units)
 
     def acts(self) -> list[Act]:
         """What is to be done about neighbours, by name: a pass has no order of its acts."""
-        found = (act for act in self.engine.plan().acts if isinstance(act, (Probe, Conflict)))
+        found = (act for act in self.engine.plan().acts if isinstance(act, (ProbeAddress, RecordConflict)))
         return sorted(found, key=lambda act: type(act).__name__)
 
     @property
@@ -56,17 +59,17 @@ class Agent:
         return found
 
 
-def asked(*, before: bool, named: str = "") -> Probe:
+def asked(*, before: bool, named: str = "") -> ProbeAddress:
     """`named`: another Node, which the status says has an address without a pool."""
-    return Probe("a", (IP, "br-phy", named), egress="a", dev="br-phy", ip=IP, before=before)
+    return ProbeAddress("a", (IP, "br-phy", named), egress="a", dev="br-phy", ip=IP, before=before)
 
 
 def test_a_new_address_waits_for_its_neighbours() -> None:
     agent = Agent(NEW)
     assert (agent.acts(), agent.holds) == ([asked(before=True)], set())
-    agent.facts.put(Probed("a", OTHER))  # of the address before
+    agent.facts.put(ProbedAddress("a", OTHER))  # of the address before
     assert (agent.acts(), agent.holds) == ([], set())
-    agent.facts.put(Probed("a", IP))
+    agent.facts.put(ProbedAddress("a", IP))
     assert (agent.acts(), agent.holds) == ([], {f"{IP}/32"})
 
 
@@ -82,10 +85,10 @@ def test_an_address_that_some_node_had_or_that_is_here_does_not_wait() -> None:
 
 
 def test_an_address_that_another_host_has_is_not_taken_and_its_host_is_named() -> None:
-    agent = Agent(NEW, Probed("a", IP, MAC))
+    agent = Agent(NEW, ProbedAddress("a", IP, MAC))
     assert agent.acts() == [
-        Conflict("a", (IP, MAC), egress="a", uid="u", node="n1", message=SAID),
         asked(before=True),
+        RecordConflict("a", (IP, MAC), egress="a", uid="u", node="n1", message=SAID),
     ]
     assert agent.holds == set()
     told = Condition("AddressConflict", "True", reason="OtherHost", message=SAID)
@@ -100,33 +103,33 @@ def test_an_address_that_another_host_has_is_not_taken_and_its_host_is_named() -
 
 
 def test_an_address_that_the_host_does_not_take_says_why_until_it_does() -> None:
-    lacking = Lacking("held_address", "a", "Cannot assign requested address")
-    agent = Agent(NEW, Probed("a", IP), lacking)
+    refused = Unrealized(HELD_ADDRESSES.name, "a", "Cannot assign requested address")
+    agent = Agent(NEW, ProbedAddress("a", IP), refused)
     agent.acts()
     why = f"Failed to assign the IP to EgressNode: Node n1 cannot take {IP}: Cannot assign requested address"
     failed = Condition("IPAssigned", "False", reason="AssignmentError", message=why)
     assert agent.said.conditions == (failed,)
-    agent.facts.drop(Lacking, lacking.key)
+    agent.facts.drop(Unrealized, refused.key)
     agent.facts.put(LocalAddress(IP, "antrea-egress0", 32))
     agent.acts()
     assert [one.status for one in agent.said.conditions] == ["True"]
 
 
 def test_an_address_in_use_is_kept_though_another_host_has_it_and_the_end_of_that_is_told() -> None:
-    used = Egress("a", "u", IP, pool="p", node="n1", held=IP, conflicts=True)
-    agent = Agent(used, LocalAddress(IP, "antrea-egress0", 32), Probed("a", IP, MAC))
+    used = Egress("a", "u", IP, pool="p", node="n1", held=IP, conflicts="told")
+    agent = Agent(used, LocalAddress(IP, "antrea-egress0", 32), ProbedAddress("a", IP, MAC))
     agent.engine.plan()
     assert agent.holds == {f"{IP}/32"}
     states = [(one.type, one.status) for one in agent.said.conditions]
     assert states == [("IPAssigned", "True"), ("AddressConflict", "True")]
-    agent.facts.put(Probed("a", IP))
+    agent.facts.put(ProbedAddress("a", IP))
     agent.engine.plan()
     assert agent.said.conditions[1:] == (Condition("AddressConflict"),)
 
 
 def test_of_several_addresses_the_one_that_another_host_has_is_nowhere() -> None:
     rows = [Egress("a", "u", ip, pool="p", slot=slot, of=2) for slot, ip in enumerate((IP, OTHER))]
-    agent = Agent(*rows, EgressOwner("a 1", "n2"), Probed("a", IP, MAC))
+    agent = Agent(*rows, EgressOwner("a 1", "n2"), ProbedAddress("a", IP, MAC))
     agent.engine.plan()
     (failed,) = agent.said.conditions
     assert failed.message == f"Failed to assign the IP to EgressNode: {IP}: {SAID}"
@@ -144,8 +147,8 @@ def test_an_address_without_a_pool_is_asked_for_by_who_has_it_and_used_whatever_
     agent.facts.put(CARD)
     assert agent.acts() == [asked(before=False)]
     assert (agent.said.fields, agent.said.conditions) == (AT_N1, ())
-    agent.facts.put(Probed("a", IP, MAC))
-    assert agent.acts() == [Conflict("a", (IP, MAC), egress="a", uid="u", node="n1", message=SAID)]
+    agent.facts.put(ProbedAddress("a", IP, MAC))
+    assert agent.acts() == [RecordConflict("a", (IP, MAC), egress="a", uid="u", node="n1", message=SAID)]
     told = Condition("AddressConflict", "True", reason="OtherHost", message=SAID)
     assert (agent.said.fields, agent.said.conditions) == (AT_N1, (told,))
 
@@ -153,38 +156,38 @@ def test_an_address_without_a_pool_is_asked_for_by_who_has_it_and_used_whatever_
 def test_of_two_nodes_that_have_an_address_who_keeps_it_writes_itself_into_the_status_and_they_do_not_take_turns() -> (
     None
 ):
-    agent = Agent(STATIC, CARD, Probed("a", IP))
+    agent = Agent(STATIC, CARD, ProbedAddress("a", IP))
     agent.engine.plan()
     mine = agent.said
     # the other one has written itself
     agent.facts.put(Egress("a", "u", IP, node="n2", held=IP))
     assert (agent.acts(), agent.said) == ([asked(before=False, named="n2")], mine)
-    agent.facts.put(Probed("a", IP, MAC))
+    agent.facts.put(ProbedAddress("a", IP, MAC))
     agent.acts()
     both = agent.said
-    agent.facts.put(Egress("a", "u", IP, node="n2", held=IP, conflicts=True))
+    agent.facts.put(Egress("a", "u", IP, node="n2", held=IP, conflicts="told"))
     assert (agent.acts(), agent.said) == ([], both)
     # and gives it up: another status is written, that of this Node
-    agent.facts.put(Probed("a", IP))
+    agent.facts.put(ProbedAddress("a", IP))
     agent.acts()
     assert (agent.said.fields, agent.said.conditions) == (AT_N1, (Condition("AddressConflict"),))
 
 
 def test_who_has_the_address_of_a_node_that_died_writes_itself_into_the_status() -> None:
-    agent = Agent(Egress("a", "u", IP, node="n2", held=IP), CARD, Member("n2", alive=True))
+    agent = Agent(Egress("a", "u", IP, node="n2", held=IP), CARD, GossipMember("n2", alive=True))
     agent.engine.plan()
     before = agent.said
-    agent.facts.put(Member("n2", alive=False))
+    agent.facts.put(GossipMember("n2", alive=False))
     agent.engine.plan()
     assert agent.said.fields == AT_N1
     assert agent.said != before
 
 
 def test_a_conflict_that_the_status_tells_of_stands_until_neighbours_were_asked() -> None:
-    agent = Agent(Egress("a", "u", IP, node="n1", held=IP, conflicts=True), CARD)
+    agent = Agent(Egress("a", "u", IP, node="n1", held=IP, conflicts="told"), CARD)
     agent.engine.plan()
     before = agent.said.conditions
-    agent.facts.put(Probed("a", IP))
+    agent.facts.put(ProbedAddress("a", IP))
     agent.engine.plan()
     assert (before, agent.said.conditions) == ((), (Condition("AddressConflict"),))
 
@@ -217,7 +220,15 @@ def test_a_router_that_answers_for_all_is_known_by_addresses_far_from_each_other
 def test_a_router_of_a_pools_subnet_is_known_by_addresses_of_that() -> None:
     facts = Facts()
     gates = EnabledGates("agent", frozenset({"EgressSeparateSubnet"}))
-    for row in (gates, PoolSelector("p", (), "203.0.113.254", 26, 181), OnLink("eth0", "203.0.113.0/24")):
+    for row in (gates, wide_pool("p", (), "203.0.113.254", 26, 181), OnLink("eth0", "203.0.113.0/24")):
         facts.put(row)
     found = strangers(facts, Egress("a", "u", IP, pool="p"), "antrea-ext.181")
     assert found == ("203.0.113.33", "203.0.113.17", "203.0.113.9")
+
+
+def test_an_agent_that_starts_anew_does_not_repeat_which_host_has_an_address() -> None:
+    used = Egress("a", "u", IP, pool="p", node="n1", held=IP)
+    here, found = LocalAddress(IP, "antrea-egress0", 32), ProbedAddress("a", IP, MAC)
+    for told, expected in (("", [RecordConflict]), ("another MAC", [RecordConflict]), (SAID, [])):
+        agent = Agent(msgspec.structs.replace(used, conflicts=told), here, found)
+        assert [type(act) for act in agent.acts() if isinstance(act, RecordConflict)] == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from wide_pool import wide_pool
 
 from antrea.apis.crd.egress import Egress as EgressObject
 from antrea.apis.crd.part import Condition
@@ -12,15 +13,14 @@ from antrea.apis.crd.pool import ExternalIPPool
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressRow, Gateway
-from antrea.facts.external_ip import Leads
-from antrea.facts.member import PoolSelector
+from antrea.facts.egress import Egress, EgressGateway, EgressMark, EgressOwner, EgressRow
+from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.egress import agent, controller
-from antrea.features.egress.gateway import MANAGER, wanted_gateways
+from antrea.features.egress.gateway_reachability import MANAGER, wanted_gateways
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
-from antrea.features.gate import EnabledGates
-from antrea.host.route import Route, Rule
+from antrea.features.framework.gate import EnabledGates
+from antrea.host.route import Route, RoutingRule
 
 IP, DEV, ROUTER = "203.0.113.1", "antrea-ext.181", "203.0.113.254"
 WHY = (
@@ -44,11 +44,11 @@ def node(*, answers: bool, unanswered: bool) -> Facts:
         AgentConfig(),
         ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",)),
         Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("192.0.2.1/24",)),
-        PoolSelector("p", (), ROUTER, 24, 181),
+        wide_pool("p", (), ROUTER, 24, 181),
         Egress("a", "u", IP, pool="p", node="n1", held=IP, unanswered=unanswered),
         EgressOwner("a", "n1"),
         LocalAddress(IP, DEV, 24),
-        Gateway(DEV, ROUTER, answers=answers),
+        EgressGateway(DEV, ROUTER, answers=answers),
     ):
         facts.put(row)
     return facts
@@ -63,10 +63,10 @@ def test_who_has_the_address_says_that_its_gateway_does_not_answer_and_when_it_d
 def test_gateways_are_asked_in_vlans_where_this_node_has_addresses() -> None:
     facts = node(answers=True, unanswered=False)
     facts.put(Egress("b", "u2", "203.0.113.2", pool="p"))
-    facts.put(PoolSelector("plain", ()))
+    facts.put(wide_pool("plain", ()))
     facts.put(Egress("c", "u3", "203.0.113.3", pool="plain"))
     facts.put(LocalAddress("203.0.113.3", "antrea-egress0", 32))
-    assert wanted_gateways(facts) == {Gateway(DEV, ROUTER, answers=True)}
+    assert wanted_gateways(facts) == {EgressGateway(DEV, ROUTER, answers=True)}
 
 
 def judged(egress: str, *conditions: dict[str, Any]) -> EgressRow:
@@ -99,7 +99,7 @@ def test_a_pool_says_what_its_egresses_do_and_when_none_says_it_any_more() -> No
     for row in (pool(), judged("a", fine), judged("b", fine, silent)):
         facts.put(row)
     assert told() == []  # another replica leads
-    facts.put(Leads())
+    facts.put(FencedLeadership())
     assert told() == [SILENT]
     facts.put(pool(silent))
     facts.put(judged("b", fine))
@@ -114,7 +114,7 @@ def test_pools_of_one_subnet_share_its_table_unless_their_gateways_differ() -> N
     facts = node(answers=True, unanswered=False)
     facts.put(EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"})))
     for name, ip in ips.items():
-        facts.put(PoolSelector(name, (), gateways[name], 24, 181))
+        facts.put(wide_pool(name, (), gateways[name], 24, 181))
         facts.put(Egress(name, f"u{name}", ip, pool=name, node="n1", held=ip))
         facts.put(EgressOwner(name, "n1"))
         facts.put(LocalAddress(ip, DEV, 24))
@@ -124,6 +124,6 @@ def test_pools_of_one_subnet_share_its_table_unless_their_gateways_differ() -> N
     standing = list(engine.standing().values())
     ways = {route.table: route.via for route in standing if isinstance(route, Route) and route.via}
     marks = {mark.mark: mark.ip for mark in facts.all(EgressMark)}
-    found = {marks[rule.mark]: ways[rule.table] for rule in standing if isinstance(rule, Rule)}
+    found = {marks[rule.mark]: ways[rule.table] for rule in standing if isinstance(rule, RoutingRule)}
     assert found == {ips[name]: gateways[name] for name in ips}
     assert sorted(ways) == [101, 102]

@@ -9,21 +9,32 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wide_pool import wide_pool
 
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Engine, Facts
-from antrea.facts.egress import Announced, Egress, EgressOwner, EgressPod, Parted, Probed, Unused
-from antrea.facts.member import ClusterNode, Leaving, Member, PoolSelector, Quorum
+from antrea.facts.egress import (
+    AnnouncedAddress,
+    Egress,
+    EgressOwner,
+    EgressPod,
+    ProbedAddress,
+    ReleasedAddress,
+    UnusedAddress,
+)
+from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress import agent, owner
-from antrea.features.egress.address import DEVICE, Announce
-from antrea.features.egress.duplicate import Probe
+from antrea.features.egress.address import AnnounceAddress
+from antrea.features.egress.duplicate_address import ProbeAddress
 from antrea.features.egress.failback import waiting_of
-from antrea.features.egress.handover import Part, Receive
-from antrea.features.egress.placement import Ring
-from antrea.features.egress.takeover import TookOver
+from antrea.features.egress.handover import ConfirmAnnounced, ReleaseAddress
+from antrea.features.egress.hash_ring import Ring
+from antrea.features.egress.takeover_event import RecordTakeover
+from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
+from antrea.features.external_ip_pool.link import DEVICE
 from antrea.host.address import Address
 from antrea.host.carrier import RELAYED_MAC
 from antrea.host.nft import NftRelay, NftSilence
@@ -37,7 +48,7 @@ if TYPE_CHECKING:
 NAMES = ("n1", "n2", "n3")
 IP = "203.0.113.9"
 YES = (("egress", "yes"),)
-POOL = PoolSelector("pool", (("egress", "=", ("yes",)),))
+POOL = wide_pool("pool", (("egress", "=", ("yes",)),))
 FIRST = Ring(NAMES).pick(IP)
 SECOND = Ring([name for name in NAMES if name != FIRST]).pick(IP)
 (THIRD,) = {*NAMES} - {FIRST, SECOND}
@@ -53,7 +64,7 @@ class Node:
     def __init__(self, name: str, world: World) -> None:
         self.name, self.world = name, world
         self.facts = Facts()
-        self.engine = Engine(self.facts, [*agent.FEATURE.units, *owner.FEATURE.units])
+        self.engine = Engine(self.facts, [*agent.FEATURE.units, *owner.FEATURE.units, *POOL_MEMBERS.units])
         others = [other for other in NAMES if other != name]
         n = name[1:]
         pod = PodInterface("web", "c1", "shop", "web", "0a:00:00:00:00:07", (f"10.10.{n}.7",), 7, "u1")
@@ -67,15 +78,15 @@ class Node:
             EgressPod("web", "shop/web"),
             POOL,
             Quorum(has=True, alive=3, of=3),
-            *(ClusterNode(one, (at(one),), (at(one),), YES) for one in NAMES),
-            *(Member(other, alive=True) for other in others),
+            *(AgentNode(one, (at(one),), (at(one),), YES) for one in NAMES),
+            *(GossipMember(other, alive=True) for other in others),
             *(PeerNode(o, (f"10.10.{o[1:]}.0/24",), (at(o),), (at(o),)) for o in others),
             world.egress,
         ):
             self.facts.put(row)
         self.has: set[str] = set()
         self.news: list[Fact] = []
-        self.parts: list[Part] = []
+        self.parts: list[ReleaseAddress] = []
         self.told = ""
         """Who holds the address by the news that it worked with."""
 
@@ -98,15 +109,15 @@ class Node:
             self.do(act)
 
     def do(self, act: Act) -> None:
-        if isinstance(act, Probe):
-            self.facts.put(Probed(act.egress, act.ip))
-        if isinstance(act, Announce):
+        if isinstance(act, ProbeAddress):
+            self.facts.put(ProbedAddress(act.egress, act.ip))
+        if isinstance(act, AnnounceAddress):
             self.world.router = self.name
-        if isinstance(act, TookOver):
+        if isinstance(act, RecordTakeover):
             self.world.took.append((act.before, act.node, act.why.why))
-        if isinstance(act, Receive):
-            self.facts.put(Announced(act.egress, act.ip, act.before))
-        if isinstance(act, Part):
+        if isinstance(act, ConfirmAnnounced):
+            self.facts.put(AnnouncedAddress(act.egress, act.ip, act.before))
+        if isinstance(act, ReleaseAddress):
             self.parts.append(act)
 
     @property
@@ -170,11 +181,11 @@ class World:
         if not any(one.news for one in self.nodes.values()):
             for one in self.nodes.values():
                 if one.relay and self.egress.node == one.name:
-                    one.facts.drop(Announced, self.egress.name)
+                    one.facts.drop(AnnouncedAddress, self.egress.name)
             for one in self.nodes.values():
                 while one.parts and not any(other.relay == one.name for other in self.nodes.values()):
                     act = one.parts.pop()
-                    one.facts.put(Parted(act.egress, act.ip, act.to))
+                    one.facts.put(ReleasedAddress(act.egress, act.ip, act.to))
 
     def settle(self) -> None:
         for _ in range(7):
@@ -194,16 +205,16 @@ class World:
 
 
 def cordon(world: World) -> None:
-    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES, cordoned=True))
+    world.tell(AgentNode(FIRST, (at(FIRST),), (at(FIRST),), YES, cordoned=True))
 
 
 def unlabel(world: World) -> None:
-    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),)))
+    world.tell(AgentNode(FIRST, (at(FIRST),), (at(FIRST),)))
 
 
 def goodbye(world: World) -> None:
-    world.nodes[FIRST].news.append(Leaving())
-    world.tell(Member(FIRST, alive=False, left=True), but=FIRST)
+    world.nodes[FIRST].news.append(AgentLeaving())
+    world.tell(GossipMember(FIRST, alive=False, left=True), but=FIRST)
 
 
 CAUSES = pytest.mark.parametrize("cause", [cordon, unlabel, goodbye])
@@ -238,12 +249,12 @@ def test_who_goes_home_and_who_follows_the_dead_or_the_deleted_says_so() -> None
     cordon(world)
     world.settle()
     world.took.clear()
-    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
+    world.tell(AgentNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
     world.settle()
     home = "placement: of the Nodes that can hold it now, the new one is to"
     assert world.took == [(SECOND, FIRST, home)]
     for news, why in (
-        (Member(FIRST, alive=False, why="no sign of life"), "dead: no sign of life"),
+        (GossipMember(FIRST, alive=False, why="no sign of life"), "dead: no sign of life"),
         (None, "deleted: it is no Node any more"),
     ):
         world = World()
@@ -251,7 +262,7 @@ def test_who_goes_home_and_who_follows_the_dead_or_the_deleted_says_so() -> None
         if news:
             node.facts.put(news)
         else:
-            node.facts.drop(ClusterNode, FIRST)
+            node.facts.drop(AgentNode, FIRST)
         node.work()
         node.work()
         assert world.took == [(FIRST, SECOND, why)]
@@ -292,7 +303,7 @@ def test_an_address_goes_home_as_gently_as_it_went(order: list[str]) -> None:
     world = World()
     cordon(world)
     world.settle()
-    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
+    world.tell(AgentNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
     for name in order:
         world.step(name)
         world.check()
@@ -306,7 +317,7 @@ def away(world: World) -> None:
     world.tell(world.egress)
     cordon(world)
     world.settle()
-    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
+    world.tell(AgentNode(FIRST, (at(FIRST),), (at(FIRST),), YES))
     world.settle()
 
 
@@ -317,10 +328,10 @@ def test_an_address_that_waits_goes_home_when_who_has_it_sees_no_connection_and_
     owners = {name: node.facts.get(EgressOwner, "web") for name, node in world.nodes.items()}
     assert owners == dict.fromkeys(NAMES, EgressOwner("web", SECOND, home=FIRST))
     # another Node's word does not count
-    world.nodes[THIRD].facts.put(Unused(IP))
+    world.nodes[THIRD].facts.put(UnusedAddress(IP))
     world.settle()
     assert world.holds() == {SECOND}
-    world.nodes[SECOND].news.append(Unused(IP))
+    world.nodes[SECOND].news.append(UnusedAddress(IP))
     world.settle()
     assert (world.holds(), world.egress.node, world.router) == ({FIRST}, FIRST, FIRST)
     assert world.egress.waiting == ""
@@ -332,7 +343,7 @@ def test_an_address_that_waits_goes_home_when_who_has_it_sees_no_connection_and_
 def test_on_its_late_way_home_packets_find_a_node_with_the_address_at_every_moment(order: list[str]) -> None:
     world = World()
     away(world)
-    world.nodes[SECOND].news.append(Unused(IP))
+    world.nodes[SECOND].news.append(UnusedAddress(IP))
     for name in order:
         world.step(name)
         world.check()
@@ -343,13 +354,13 @@ def test_on_its_late_way_home_packets_find_a_node_with_the_address_at_every_mome
 def test_an_address_that_waits_still_leaves_a_node_that_is_drained_or_dies() -> None:
     world = World()
     away(world)
-    world.tell(ClusterNode(SECOND, (at(SECOND),), (at(SECOND),), YES, cordoned=True))
+    world.tell(AgentNode(SECOND, (at(SECOND),), (at(SECOND),), YES, cordoned=True))
     world.settle()
     assert (world.holds(), world.egress.waiting) == ({FIRST}, "")
     world = World()
     away(world)
     for name in (FIRST, THIRD):
-        world.nodes[name].facts.put(Member(SECOND, alive=False))
+        world.nodes[name].facts.put(GossipMember(SECOND, alive=False))
         world.nodes[name].work()
     assert world.nodes[FIRST].has == {IP}
 
@@ -357,8 +368,8 @@ def test_an_address_that_waits_still_leaves_a_node_that_is_drained_or_dies() -> 
 def test_if_the_better_node_is_gone_before_an_idle_address_is_there_it_stays() -> None:
     world = World()
     away(world)
-    world.nodes[SECOND].news.append(Unused(IP))
-    world.tell(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),)))
+    world.nodes[SECOND].news.append(UnusedAddress(IP))
+    world.tell(AgentNode(FIRST, (at(FIRST),), (at(FIRST),)))
     world.settle()
     assert (world.holds(), world.egress.waiting) == ({SECOND}, "")
 
@@ -367,7 +378,7 @@ def test_of_a_node_that_died_nothing_is_awaited() -> None:
     world = World()
     dead = world.nodes.pop(FIRST)
     for node in world.nodes.values():
-        node.facts.put(Member(FIRST, alive=False))
+        node.facts.put(GossipMember(FIRST, alive=False))
         node.work()
     assert (world.holds(), world.nodes[THIRD].end) == ({SECOND}, SECOND)
     world.nodes[SECOND].work()
@@ -378,7 +389,7 @@ def test_of_a_node_that_died_nothing_is_awaited() -> None:
 def test_a_node_that_hands_over_and_loses_the_majority_gives_up_at_once() -> None:
     world = World()
     node = world.nodes[FIRST]
-    node.facts.put(ClusterNode(FIRST, (at(FIRST),), (at(FIRST),), YES, cordoned=True))
+    node.facts.put(AgentNode(FIRST, (at(FIRST),), (at(FIRST),), YES, cordoned=True))
     node.work()
     assert node.has == {IP}
     node.facts.put(Quorum(has=False, alive=3, of=3))
@@ -397,7 +408,7 @@ def test_while_the_api_server_is_away_a_drained_node_goes_on_until_it_is_dead() 
     assert world.holds() == {FIRST, SECOND}
     assert {node.end for node in world.nodes.values()} == {FIRST}
     world.check()
-    world.nodes[SECOND].facts.put(Member(FIRST, alive=False))
+    world.nodes[SECOND].facts.put(GossipMember(FIRST, alive=False))
     world.nodes[SECOND].work()
     assert world.router == SECOND
 
@@ -408,7 +419,7 @@ def test_the_last_node_of_a_pool_keeps_its_addresses_when_it_is_drained(
 ) -> None:
     world = World()
     for name in (SECOND, THIRD):
-        world.tell(ClusterNode(name, (at(name),), (at(name),)))
+        world.tell(AgentNode(name, (at(name),), (at(name),)))
     world.settle()
     cause(world)
     world.settle()

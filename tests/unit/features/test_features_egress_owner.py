@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from wide_pool import wide_pool
 
-from antrea.agent.membership import cluster_node
+from antrea.agent.node.cluster_feed import cluster_node
 from antrea.apis.core import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
 from antrea.apis.crd import egress as crd
 from antrea.apis.crd.part import LabelSelector, Metadata
-from antrea.apis.crd.pool import ExternalIPPool, ExternalIPPoolSpec
+from antrea.apis.crd.pool import ExternalIPPool, ExternalIPPoolSpec, IPRange
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner
-from antrea.facts.member import ClusterNode, Leaving, Member, PoolSelector, Quorum
+from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
 from antrea.features.egress.agent import egress_row
-from antrea.features.egress.owner import FEATURE, NO_MAJORITY, NO_ROOM, pool_selector
-from antrea.features.egress.placement import Ring
-from antrea.features.gate import EnabledGates
+from antrea.features.egress.hash_ring import Ring
+from antrea.features.egress.owner import FEATURE, NO_MAJORITY, NO_ROOM
+from antrea.features.egress.status import failed
+from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
+from antrea.features.external_ip_pool.agent import pool_selector
+from antrea.features.framework.gate import EnabledGates
 
 if TYPE_CHECKING:
     from antrea.facts.fact import Fact
 
 NAMES = ["n1", "n2", "n3"]
-POOL = PoolSelector("pool", (("egress", "=", ("yes",)),))
+POOL = wide_pool("pool", (("egress", "=", ("yes",)),))
 GATES = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
 ADDRESS = "172.18.181.40"
 FIRST = Ring(NAMES).pick(ADDRESS)
 SECOND = Ring([name for name in NAMES if name != FIRST]).pick(ADDRESS)
 
 
-def node(name: str, *, labelled: bool = True, most: int | None = None) -> ClusterNode:
+def node(name: str, *, labelled: bool = True, most: int | None = None) -> AgentNode:
     ip = f"192.0.2.{name[1:]}"
-    return ClusterNode(name, (ip,), (ip,), (("egress", "yes"),) if labelled else (), most)
+    return AgentNode(name, (ip,), (ip,), (("egress", "yes"),) if labelled else (), most)
 
 
 def web(name: str = "web", ip: str = ADDRESS, created: str = "1") -> Egress:
@@ -49,8 +54,8 @@ class Agent:
     def __init__(self, name: str, *rows: Fact) -> None:
         self.name = name
         self.facts = Facts()
-        self.engine = Engine(self.facts, FEATURE.units)
-        members = (Member(other, alive=True) for other in NAMES if other != name)
+        self.engine = Engine(self.facts, (*FEATURE.units, *POOL_MEMBERS.units))
+        members = (GossipMember(other, alive=True) for other in NAMES if other != name)
         quorum = Quorum(has=True, alive=3, of=3)
         for row in (ThisNode(name), AgentConfig(), POOL, quorum, *map(node, NAMES), *members, web(), *rows):
             self.facts.put(row)
@@ -75,9 +80,9 @@ def test_egress_owner_is_the_same_on_every_node() -> None:
 
 def test_egress_owner_is_the_next_node_when_the_first_dies_and_the_first_again_when_it_returns() -> None:
     agent = Agent(SECOND)
-    agent.put(Member(FIRST, alive=False))
+    agent.put(GossipMember(FIRST, alive=False))
     assert agent.owner == EgressOwner("web", SECOND)
-    agent.put(Member(FIRST, alive=True))
+    agent.put(GossipMember(FIRST, alive=True))
     assert agent.owner == EgressOwner("web", FIRST)
 
 
@@ -97,7 +102,9 @@ def test_egress_owner_has_the_labels_that_the_pool_asks_for() -> None:
     for name in NAMES:
         agent.put(node(name, labelled=False))
     assert agent.owner == EgressOwner("web", "", NO_ROOM)
-    agent.put(PoolSelector("pool", ()))
+    # parity: test/e2e/egress_test.go testEgressCRUD
+    assert failed(NO_ROOM).message == "Failed to assign the IP to EgressNode: no Node available"
+    agent.put(wide_pool("pool", ()))
     assert agent.owner == EgressOwner("web", FIRST)
 
 
@@ -117,19 +124,19 @@ def test_egress_owner_is_a_cordoned_node_only_if_no_other_has_room() -> None:
 
 
 def test_egress_owner_is_a_node_that_leaves_only_if_no_other_can_at_all() -> None:
-    agent = Agent(FIRST, Leaving())
+    agent = Agent(FIRST, AgentLeaving())
     assert agent.owner == EgressOwner("web", SECOND)
-    agent.put(Member(SECOND, alive=False, left=True))
+    agent.put(GossipMember(SECOND, alive=False, left=True))
     third = next(name for name in NAMES if name not in (FIRST, SECOND))
     agent.put(msgspec.structs.replace(node(third), cordoned=True))
     assert agent.owner == EgressOwner("web", third)
-    agent.put(Member(third, alive=False))
+    agent.put(GossipMember(third, alive=False))
     assert agent.owner == EgressOwner("web", FIRST)
 
 
 def test_egress_owner_is_gone_with_its_node_its_pool_and_its_address() -> None:
     agent = Agent(SECOND)
-    agent.facts.drop(ClusterNode, FIRST)
+    agent.facts.drop(AgentNode, FIRST)
     assert agent.owner == EgressOwner("web", SECOND)
     agent.put(web(ip=""))
     assert agent.owners == {}
@@ -153,7 +160,7 @@ def test_egress_owner_has_room_by_configuration_or_by_the_nodes_annotation() -> 
 
 
 def test_egress_owner_of_a_subnet_has_a_routing_table_left_for_it() -> None:
-    pools = [PoolSelector(f"p{n}", POOL.nodes, f"10.{n}.0.1", 24, 181) for n in range(21)]
+    pools = [wide_pool(f"p{n}", POOL.nodes, f"10.{n}.0.1", 24, 181) for n in range(21)]
     rows = [Egress(f"e{n:02}", f"u{n}", f"10.{n}.0.9", f"p{n}", f"{n:02}") for n in range(21)]
     others = [node(name, labelled=False) for name in NAMES[1:]]
     agent = Agent("n1", GATES, *pools, *rows, *others)
@@ -178,7 +185,7 @@ def test_egress_owner_is_a_preferred_node_or_who_has_it_if_it_stays() -> None:
     assert agent.owner == EgressOwner("web", SECOND)
     agent.put(msgspec.structs.replace(stays, held="172.18.181.41"))
     assert agent.owner == EgressOwner("web", FIRST)
-    agent.put(stays, Member(SECOND, alive=False))
+    agent.put(stays, GossipMember(SECOND, alive=False))
     assert agent.owner == EgressOwner("web", FIRST)
 
 
@@ -213,8 +220,12 @@ def test_an_egress_is_read_as_the_api_has_it_its_address_in_one_form() -> None:
 
 def test_a_pool_is_read_by_its_node_selector() -> None:
     selector = LabelSelector(match_labels={"egress": "yes"})
-    spec = ExternalIPPoolSpec(ip_ranges=(), node_selector=selector)
-    assert pool_selector(ExternalIPPool(spec=spec, metadata=Metadata(name="pool"))) == POOL
+    ranges = (IPRange(cidr="192.0.2.0/30"), IPRange(start="fd00::1", end="fd00::2"), IPRange(cidr="none"))
+    spec = ExternalIPPoolSpec(ip_ranges=ranges, node_selector=selector)
+    four, six = int(ip_address("192.0.2.0")), int(ip_address("fd00::"))
+    given = ((4, four + 1, four + 2), (6, six + 1, six + 2))
+    found = pool_selector(ExternalIPPool(spec=spec, metadata=Metadata(name="pool")))
+    assert found == msgspec.structs.replace(POOL, ranges=given)
 
 
 def kubernetes_node(labels: dict[str, str], annotations: dict[str, str], cidrs: tuple[str, ...]) -> Node:
@@ -230,7 +241,7 @@ def test_a_node_is_a_member_if_it_runs_linux_and_has_addresses_for_pods() -> Non
         "node.antrea.io/transport-addresses": "198.51.100.1, fd00::1",
         "node.antrea.io/max-egress-ips": "7",
     }
-    assert cluster_node(kubernetes_node(labels, annotations, cidrs)) == ClusterNode(
+    assert cluster_node(kubernetes_node(labels, annotations, cidrs)) == AgentNode(
         "n1",
         ("192.0.2.1",),
         ("198.51.100.1", "fd00::1"),
@@ -239,7 +250,7 @@ def test_a_node_is_a_member_if_it_runs_linux_and_has_addresses_for_pods() -> Non
         cidrs,
     )
     plain = cluster_node(kubernetes_node({}, {"node.antrea.io/max-egress-ips": "many"}, cidrs))
-    assert plain == ClusterNode("n1", ("192.0.2.1",), ("192.0.2.1",), pod_cidrs=cidrs)
+    assert plain == AgentNode("n1", ("192.0.2.1",), ("192.0.2.1",), pod_cidrs=cidrs)
     windows = cluster_node(kubernetes_node({"kubernetes.io/os": "windows"}, {}, cidrs))
     assert windows is not None
     assert not windows.gossips

@@ -8,11 +8,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antrea.features.egress.placement import MOST_SUBNETS, Ring, Wish, place
+from antrea.features.egress.hash_ring import MOST_SUBNETS, Ring, RingRequest, place
 
 NODES = [f"w{number}" for number in range(100)]
 ADDRESSES = [f"10.{number // 250}.7.{number % 250}" for number in range(1000)]
-WISHES = [Wish("2026-01-01T00:00:00Z", f"egress-{address}", address, "pool") for address in ADDRESSES]
+WISHES = [RingRequest("2026-01-01T00:00:00Z", f"egress-{address}", address, "pool") for address in ADDRESSES]
 
 
 def plenty(_: str) -> int:
@@ -48,7 +48,7 @@ def test_placement_moves_only_the_addresses_of_a_node_that_goes() -> None:
 
 def test_placement_fills_a_node_only_up_to_its_room_and_the_oldest_first() -> None:
     wishes = [
-        Wish(f"2026-01-01T00:00:{30 - number:02}Z", f"egress-{number}", f"10.0.0.{number}", "pool")
+        RingRequest(f"2026-01-01T00:00:{30 - number:02}Z", f"egress-{number}", f"10.0.0.{number}", "pool")
         for number in range(6)
     ]
     found = place(wishes, {"pool": [["a", "b"]]}, {"a": 2, "b": 3}.__getitem__)
@@ -58,9 +58,9 @@ def test_placement_fills_a_node_only_up_to_its_room_and_the_oldest_first() -> No
 
 def test_placement_counts_an_address_that_two_egresses_share_once() -> None:
     wishes = [
-        Wish("1", "first", "10.0.0.1", "pool"),
-        Wish("2", "second", "10.0.0.1", "pool"),
-        Wish("3", "third", "10.0.0.2", "pool"),
+        RingRequest("1", "first", "10.0.0.1", "pool"),
+        RingRequest("2", "second", "10.0.0.1", "pool"),
+        RingRequest("3", "third", "10.0.0.2", "pool"),
     ]
     found = place(wishes, {"pool": [["a"]]}, lambda _: 1)
     assert found == {"first": "a", "second": "a", "third": ""}
@@ -68,7 +68,7 @@ def test_placement_counts_an_address_that_two_egresses_share_once() -> None:
 
 def test_placement_fills_a_node_with_twenty_subnets_and_looks_for_another_one_for_the_next() -> None:
     wishes = [
-        Wish(
+        RingRequest(
             f"{number:02}", f"{half}{number}", f"10.{number}.0.{half}", "pool", subnet=f"10.{number}.0.1/24 0"
         )
         for number in range(25)
@@ -76,7 +76,7 @@ def test_placement_fills_a_node_with_twenty_subnets_and_looks_for_another_one_fo
     ]
     alone = place(wishes, {"pool": [["a"]]}, plenty)
     assert [alone[f"{half}{number}"] for number in (19, 20) for half in (2, 3)] == ["a", "a", "", ""]
-    full = [*wishes[:40], Wish("99", "late", "10.3.0.4", "pool", subnet="10.3.0.1/24 0")]
+    full = [*wishes[:40], RingRequest("99", "late", "10.3.0.4", "pool", subnet="10.3.0.1/24 0")]
     assert {*place([*full, *wishes[40:]], {"pool": [["a"]]}, plenty).values()} == {"a", ""}
     assert place(full, {"pool": [["a"]]}, plenty)["late"] == "a"
     both = place(wishes, {"pool": [["a", "b"]]}, plenty)
@@ -84,17 +84,17 @@ def test_placement_fills_a_node_with_twenty_subnets_and_looks_for_another_one_fo
     assert {node: len(found) <= MOST_SUBNETS for node, found in subnets.items()} == {"a": True, "b": True}
     # what stays has a table already, and the Nodes' own subnet needs none
     stays = [wish._replace(stays="a") for wish in wishes[-2:]]
-    plain = Wish("99", "plain", "10.99.0.1", "pool")
+    plain = RingRequest("99", "plain", "10.99.0.1", "pool")
     found = place([*wishes[:-2], *stays, plain], {"pool": [["a"]]}, plenty)
     assert [found[name] for name in ("219", "224", "plain")] == ["", "a", "a"]
 
 
 def test_placement_leaves_an_egress_of_an_unknown_pool_alone() -> None:
-    assert place([Wish("1", "web", "10.0.0.1", "gone")], {"pool": [["a"]]}, plenty) == {}
+    assert place([RingRequest("1", "web", "10.0.0.1", "gone")], {"pool": [["a"]]}, plenty) == {}
 
 
-def wish(name: str, address: str = "10.0.0.1", stays: str = "", *preferred: str) -> Wish:
-    return Wish("1", name, address, "pool", preferred, stays)
+def wish(name: str, address: str = "10.0.0.1", stays: str = "", *preferred: str) -> RingRequest:
+    return RingRequest("1", name, address, "pool", preferred, stays)
 
 
 def test_placement_prefers_nodes_in_the_users_order_and_then_the_rings_choice() -> None:
@@ -120,7 +120,7 @@ def test_placement_of_what_stays_is_where_it_is_before_others_are_placed() -> No
     assert place([wish("web", stays="gone")], groups, plenty) == {"web": at}
     assert place([wish("web", stays=away)], {"pool": [[at], [away]]}, plenty) == {"web": at}
     assert place([wish("web", stays=away)], {"pool": [[], [at, away]]}, plenty) == {"web": away}
-    older = Wish("0", "old", "10.0.0.9", "pool", (away,))
+    older = RingRequest("0", "old", "10.0.0.9", "pool", (away,))
     found = place([older, wish("web", stays=away)], groups, lambda _: 1)
     assert found == {"old": at, "web": away}
 
@@ -150,7 +150,7 @@ def test_placement_is_the_same_for_all_with_the_same_view_and_leaves_what_stays(
     asked, groups, most, random
 ) -> None:
     wishes = [
-        Wish(str(number % 3), f"e{number}", address, "pool", tuple(preferred), stays)
+        RingRequest(str(number % 3), f"e{number}", address, "pool", tuple(preferred), stays)
         for number, (address, preferred, stays) in enumerate(asked)
     ]
     found = place(wishes, {"pool": groups}, lambda _: most)
@@ -174,7 +174,7 @@ def test_placement_is_the_same_for_all_with_the_same_view_and_leaves_what_stays(
     st.randoms(use_true_random=False),
 )
 def test_placement_depends_on_no_order_and_exceeds_no_room(nodes, addresses, most, random) -> None:  # type: ignore[no-untyped-def]
-    wishes = [Wish(str(number % 7), f"e{number}", one, "pool") for number, one in enumerate(addresses)]
+    wishes = [RingRequest(str(number % 7), f"e{number}", one, "pool") for number, one in enumerate(addresses)]
     found = place(wishes, {"pool": [sorted(nodes)]}, lambda _: most)
     random.shuffle(wishes)
     assert place(wishes, {"pool": [sorted(nodes, reverse=True)]}, lambda _: most) == found

@@ -9,11 +9,11 @@ import msgspec
 from antrea.apis.crd.egress import Egress
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
-from antrea.controller.compute import FEATURES
+from antrea.controller.compute.runtime import FEATURES
 from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Namespace, Pod
 from antrea.facts.egress import EgressRow
-from antrea.facts.external_ip import Leads
+from antrea.facts.external_ip import FencedLeadership
 from antrea.features.egress.controller import egress_row
 from antrea.features.egress.selection import MANAGER
 
@@ -40,7 +40,7 @@ class Controller:
     def __init__(self, *rows: Fact) -> None:
         self.facts = Facts()
         self.engine = Engine(self.facts, [unit for feature in FEATURES for unit in feature.units])
-        self.put(Leads(), Namespace("shop"), Namespace("other"), *rows)
+        self.put(FencedLeadership(), Namespace("shop"), Namespace("other"), *rows)
 
     def put(self, *rows: Fact) -> None:
         for row in rows:
@@ -112,5 +112,5 @@ def test_a_word_that_is_true_no_more_is_taken_back_and_only_who_leads_speaks() -
         egress("e", 1, "web", "203.0.113.1", "Overlapped", "HostNetworkPods", "IPAllocated")
     )
     assert controller.said == {"e": (Condition("Overlapped"), Condition("HostNetworkPods"))}
-    controller.drop(Leads, "self")
+    controller.drop(FencedLeadership, "self")
     assert controller.said == {}

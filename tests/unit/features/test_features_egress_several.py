@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wide_pool import wide_pool
 
 from antrea.apis.annotation import FAILBACK
 from antrea.apis.crd import egress as crd
@@ -15,18 +16,20 @@ from antrea.apis.crd.part import AppliedToPods, Metadata
 from antrea.apis.status import Items, Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod, Unused
-from antrea.facts.lacking import Lacking
-from antrea.facts.member import ClusterNode, Member, PoolSelector, Quorum
+from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod, UnusedAddress
+from antrea.facts.member import AgentNode, GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
+from antrea.facts.unrealized import Unrealized
 from antrea.features.egress import owner
+from antrea.features.egress.address import HELD_ADDRESSES
 from antrea.features.egress.agent import egress_rows
-from antrea.features.egress.list_status import list_status
+from antrea.features.egress.anti_affinity import homes_of
+from antrea.features.egress.hash_ring import Ring, RingRequest, place
+from antrea.features.egress.multi_address import egresses_of
+from antrea.features.egress.multi_address_status import list_status
 from antrea.features.egress.owner import NO_MAJORITY, NO_ROOM
-from antrea.features.egress.placement import Ring, Wish, place
-from antrea.features.egress.several import egresses_of
-from antrea.features.egress.spread import homes_of
 from antrea.features.egress.status import EGRESSES
+from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -49,7 +52,7 @@ def described(ips: Iterable[str] = IPS, pools: Iterable[str] = POOLS, **holders:
 
 def known(*rows: object) -> Facts:
     facts = Facts()
-    for row in (ThisNode("n1"), *rows):
+    for row in (ThisNode("n1"), wide_pool("four"), wide_pool("six"), *rows):
         facts.put(row)  # type: ignore[arg-type]
     return facts
 
@@ -64,7 +67,7 @@ def selected(alive: Collection[str], pods: Iterable[str] = PODS) -> dict[str, li
     """The addresses of each Pod, while Nodes can be found for these alone."""
     owners = [EgressOwner(r.key, "n2" if r.ip in alive else "", NO_ROOM) for r in described()]
     facts = told(known(*described(), *owners, *(EgressPod("web", pod) for pod in pods)))
-    return {pod: [row.ip for row in egresses_of(facts, pod)] for pod in pods}
+    return {pod: [row.ip for _, row in egresses_of(facts, pod)] for pod in pods}
 
 
 @settings(max_examples=25, deadline=None)
@@ -95,7 +98,7 @@ def test_the_oldest_egress_decides_alone_even_if_none_of_its_addresses_lives() -
     owners = [EgressOwner(row.key, "", NO_ROOM) for row in described()]
     pods = [EgressPod(name, "shop/web-1") for name in ("web", "api")]
     facts = told(known(*described(), other, *owners, *pods))
-    assert [row.name for row in egresses_of(facts, "shop/web-1")] == ["web", "web"]
+    assert [row.name for _, row in egresses_of(facts, "shop/web-1")] == ["web", "web"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_an_address_of_a_pool_lives_unless_it_is_known_that_no_node_can_have_it(
     facts = told(
         known(*described(FOURS[:2], POOLS[:2]), first, row, *(EgressPod("web", pod) for pod in PODS))
     )
-    found = {ip.ip for pod in PODS for ip in egresses_of(facts, pod)}
+    found = {ip.ip for pod in PODS for _, ip in egresses_of(facts, pod)}
     assert found == ({FOURS[1]} if lives else set(FOURS[:2]))
 
 
@@ -124,24 +127,24 @@ def test_an_address_of_a_pool_lives_unless_it_is_known_that_no_node_can_have_it(
 def test_an_address_without_a_pool_lives_on_this_node_or_with_a_member_that_does(
     holders: dict[str, str], alive: set[str]
 ) -> None:
-    members = (Member("n2", alive=True), Member("n3", alive=False))
+    members = (GossipMember("n2", alive=True), GossipMember("n3", alive=False))
     pods = [EgressPod("web", pod) for pod in PODS]
     facts = told(known(*described(FOURS, (), **holders), *members, *pods))
-    assert {row.ip for pod in PODS for row in egresses_of(facts, pod)} == alive
+    assert {row.ip for pod in PODS for _, row in egresses_of(facts, pod)} == alive
     facts.put(LocalAddress(FOURS[2], "eth0"))
     told(facts)
     if len(alive) == 1:
-        assert {row.ip for pod in PODS for row in egresses_of(facts, pod)} == alive | {FOURS[2]}
+        assert {row.ip for pod in PODS for _, row in egresses_of(facts, pod)} == alive | {FOURS[2]}
 
 
-def wishes(number: int = 3, **fields: object) -> list[Wish]:
+def wishes(number: int = 3, **fields: object) -> list[RingRequest]:
     return [
-        Wish("1", f"web {n}", f"192.0.2.{40 + n}", "p", apart="web", **fields)  # type: ignore[arg-type]
+        RingRequest("1", f"web {n}", f"192.0.2.{40 + n}", "p", apart="web", **fields)  # type: ignore[arg-type]
         for n in range(number)
     ]
 
 
-def placed(alive: Collection[str], wanted: list[Wish], most: int = 9) -> dict[str, str]:
+def placed(alive: Collection[str], wanted: list[RingRequest], most: int = 9) -> dict[str, str]:
     pools = {"p": [sorted(alive)]}
     return place(wanted, pools, lambda _: most, homes_of(wanted, {"p": NODES}))
 
@@ -180,12 +183,12 @@ def test_an_agent_derives_an_owner_for_each_address() -> None:
     facts = known(
         AgentConfig(),
         Quorum(has=True, alive=6, of=6),
-        *(PoolSelector(pool, ()) for pool in ("four", "six")),
-        *(ClusterNode(name, (), ()) for name in NODES),
-        *(Member(name, alive=True) for name in NODES[1:]),
+        *(wide_pool(pool, ()) for pool in ("four", "six")),
+        *(AgentNode(name, (), ()) for name in NODES),
+        *(GossipMember(name, alive=True) for name in NODES[1:]),
         *described(),
     )
-    Engine(facts, owner.FEATURE.units).plan()
+    Engine(facts, (*owner.FEATURE.units, *POOL_MEMBERS.units)).plan()
     owners = {row.egress: row.node for row in facts.all(EgressOwner)}
     assert owners.keys() == {"web", "web 1", "web 2", "web 3", "web 4"}
     assert len({owners[key] for key in ("web", "web 1", "web 2")}) == 3
@@ -195,7 +198,8 @@ def test_an_agent_derives_an_owner_for_each_address() -> None:
 def stated(*rows: object) -> list[Status]:
     marks = [EgressMark(row.ip, 7) for row in rows if isinstance(row, LocalAddress)]
     facts = told(known(*rows, *marks))
-    return [said for row in facts.all(Egress) for said in list_status(facts, row)]
+    told_of = (said for row in facts.all(Egress) for said in list_status(facts, row))
+    return [said for said in told_of if isinstance(said, Status)]
 
 
 def shown(fields: tuple[tuple[str, str], ...], *items: tuple[str, str]) -> Status:
@@ -204,6 +208,7 @@ def shown(fields: tuple[tuple[str, str], ...], *items: tuple[str, str]) -> Statu
         path=f"{EGRESSES}/web",
         kind="Egress",
         manager="antrea-agent-n1",
+        ahead=True,
         fields=fields,
         items=Items(
             "addresses",
@@ -232,15 +237,15 @@ def test_an_address_of_several_waits_at_its_node_while_it_is_in_use_and_goes_hom
         spec = crd.EgressSpec(AppliedToPods(), egress_ips=FOURS[:2], external_ip_pools=POOLS[:2])
         meta = Metadata(name="web", uid="u1", creation_timestamp="1", annotations={FAILBACK: "when-idle"})
         rows = egress_rows(crd.Egress(spec, meta, crd.EgressStatus(addresses=tuple(at))))
-        others = [ClusterNode(name, (), ()) for name in NODES[:2]]
-        facts = known(AgentConfig(), Quorum(has=True, alive=2, of=2), PoolSelector("four", ()), *others)
+        others = [AgentNode(name, (), ()) for name in NODES[:2]]
+        facts = known(AgentConfig(), Quorum(has=True, alive=2, of=2), wide_pool("four", ()), *others)
         for row in (
-            Member("n2", alive=True),
+            GossipMember("n2", alive=True),
             *rows,
             *(LocalAddress(ip, "antrea-egress0") for ip in FOURS[:2]),
         ):
             facts.put(row)
-        Engine(facts, owner.FEATURE.units).plan()
+        Engine(facts, (*owner.FEATURE.units, *POOL_MEMBERS.units)).plan()
         return facts, rows
 
     # both are at n1, as n2 was away: one of them is at home there
@@ -250,7 +255,7 @@ def test_an_address_of_several_waits_at_its_node_while_it_is_in_use_and_goes_hom
     (away,) = (row for row in rows if owners[row.key].home)
     assert owners[away.key].home == "n2"
     waits = (("egressIP", away.ip), ("egressNode", "n1"), ("failback", "waits"))
-    (said,) = (said for row in rows for said in list_status(facts, row))
+    (said,) = (said for row in rows for said in list_status(facts, row) if isinstance(said, Status))
     assert said.items
     assert waits in said.items.items
     assert [len(item) for item in said.items.items if item != waits] == [2]
@@ -261,8 +266,8 @@ def test_an_address_of_several_waits_at_its_node_while_it_is_in_use_and_goes_hom
         assert found
         assert found.node == node
     facts, rows = agent()
-    facts.put(Unused(away.ip))
-    (said,) = (said for row in rows for said in list_status(told(facts), row))
+    facts.put(UnusedAddress(away.ip))
+    (said,) = (said for row in rows for said in list_status(told(facts), row) if isinstance(said, Status))
     assert said.items
     assert (*waits[:2], ("failback", "idle")) in said.items.items
 
@@ -284,7 +289,7 @@ def test_one_node_says_that_an_address_is_nowhere() -> None:
 def test_a_node_says_which_of_several_addresses_its_host_does_not_take() -> None:
     rows = described(FOURS[:2], POOLS[:2])
     owners = EgressOwner("web", "n2"), EgressOwner("web 1", "n1")
-    (said,) = stated(*rows, *owners, Lacking("held_address", "web 1", "no"))
+    (said,) = stated(*rows, *owners, Unrealized(HELD_ADDRESSES.name, "web 1", "no"))
     assert said.items == shown((), (FOURS[1], "")).items
     (condition,) = said.conditions
     assert condition.message == (

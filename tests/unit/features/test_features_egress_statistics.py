@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from counted_world import Switch, World, counted
 
-from antrea.agent.features import active, pipeline_of
+from antrea.agent.feature_set import active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.agent import FEATURE
-from antrea.features.egress.mark import MOST, POOL
+from antrea.features.egress.snat_mark import MOST, POOL
 from antrea.features.egress.statistics import COUNTED
 
 if TYPE_CHECKING:
@@ -160,11 +160,13 @@ def test_what_is_owed_for_egresses_that_are_gone_does_not_pile_up(tmp_path: Path
     world.controller.away = True
     world.switch.count(V4, 1)
     world.turn()
-    assert len(world.agent.owed) == 1
+    world.switch.count(V4, 1)
+    world.turn()
+    assert len(world.agent.account.owed) == 1
     world.switch.facts.put(egress("out", uid="later"))
     world.switch.follow()
     world.turn()
-    assert world.agent.owed == {}
+    assert world.agent.account.owed == {}
 
 
 def test_what_is_counted_before_egresses_are_known_is_told_when_they_are(tmp_path: Path) -> None:

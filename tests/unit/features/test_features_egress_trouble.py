@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from wide_pool import wide_pool
 
 from antrea.apis.crd.egress import Egress as EgressObject
 from antrea.apis.crd.part import Condition
 from antrea.apis.crd.pool import ExternalIPPool
+from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import EgressMark, EgressOwner, Gateway, Probed
-from antrea.facts.external_ip import Leads
-from antrea.facts.member import Member, PoolSelector, Quorum
+from antrea.facts.egress import EgressGateway, EgressMark, EgressOwner, ProbedAddress
+from antrea.facts.external_ip import FencedLeadership
+from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress import controller, gateway
+from antrea.features.egress import controller, gateway_reachability
 from antrea.features.egress.agent import egress_rows
-from antrea.features.egress.list_status import list_status
+from antrea.features.egress.multi_address_status import list_status
 from antrea.features.external_ip_pool.pool import PoolRow, pool_row
-
-if TYPE_CHECKING:
-    from antrea.apis.status import Status
 
 IPS = ("203.0.113.1", "198.51.100.1")
 DEV, ROUTER, MAC = "antrea-ext.181", "203.0.113.254", "0a:00:00:00:00:99"
@@ -54,9 +53,9 @@ def said(node: str, found: dict[str, Any], *rows: object, alone: bool = False) -
         AgentConfig(),
         ThisNode(node, ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",)),
         Quorum(has=True, alive=2, of=2),
-        Member(other, alive=not alone),
-        PoolSelector("p", (), ROUTER, 24, 181),
-        PoolSelector("q", ()),
+        GossipMember(other, alive=not alone),
+        wide_pool("p", (), ROUTER, 24, 181),
+        wide_pool("q", ()),
         *egress,
         EgressOwner("web", "n1"),
         EgressOwner("web 1", "n2"),
@@ -66,7 +65,8 @@ def said(node: str, found: dict[str, Any], *rows: object, alone: bool = False) -
     ):
         facts.put(row)  # type: ignore[arg-type]
     Engine(facts, ()).plan()
-    return next((one for row in egress for one in list_status(facts, row)), None)
+    told = (one for row in egress for one in list_status(facts, row))
+    return next((one for one in told if isinstance(one, Status)), None)
 
 
 def entry(status: Status | None) -> dict[str, Any]:
@@ -77,10 +77,10 @@ def entry(status: Status | None) -> dict[str, Any]:
 
 
 def test_who_has_an_address_says_in_its_entry_what_is_wrong_with_it() -> None:
-    silent, other = Gateway(DEV, ROUTER, answers=False), Probed("web", IPS[0], MAC)
+    silent, other = EgressGateway(DEV, ROUTER, answers=False), ProbedAddress("web", IPS[0], MAC)
     mine = {"egressIP": IPS[0], "egressNode": "n1"}
     assert entry(said("n1", listed(), silent, other)) == mine | {"conflict": OTHER, "unanswered": SILENT}
-    assert entry(said("n1", listed(unanswered=SILENT), Gateway(DEV, ROUTER, answers=True))) == mine
+    assert entry(said("n1", listed(unanswered=SILENT), EgressGateway(DEV, ROUTER, answers=True))) == mine
     # who has another address knows nothing of it, and says nothing
     assert entry(said("n2", listed(unanswered=SILENT))) == {"egressIP": IPS[1], "egressNode": "n2"}
 
@@ -114,13 +114,13 @@ def test_one_node_gathers_what_all_say_and_takes_it_back() -> None:
 
 def test_the_pool_of_such_an_address_says_it_and_no_other_pool() -> None:
     facts = Facts()
-    engine = Engine(facts, gateway.UNITS)
+    engine = Engine(facts, gateway_reachability.UNITS)
     rows = controller.egress_rows(msgspec.convert(listed(unanswered=SILENT), EgressObject))
     pools: list[PoolRow] = []
     for name in ("p", "q"):
         found = {"metadata": {"name": name}, "spec": {"ipRanges": [], "nodeSelector": {}}}
         pools.append(pool_row(msgspec.convert(found, ExternalIPPool)))
-    for row in (*rows, *pools, Leads()):
+    for row in (*rows, *pools, FencedLeadership()):
         facts.put(row)
     engine.plan()
     told = {one.path.rpartition("/")[2]: one.conditions for one in engine.standing().values()}

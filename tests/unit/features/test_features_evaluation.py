@@ -17,13 +17,13 @@ from antrea.apis.controlplane_report import (
     RuleRef,
 )
 from antrea.apis.networking import NetworkPolicy
-from antrea.controller.compute import FEATURES
+from antrea.controller.compute.runtime import FEATURES
 from antrea.engine import Engine, Facts
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import Namespace, Pod
 from antrea.features.grouping.row import namespace_row, pod_row
-from antrea.features.network_policy.controller import KubePolicy, policy_row
-from antrea.features.network_policy.evaluation import ISOLATION, evaluated
+from antrea.features.network_policy.controller.evaluation import ISOLATION, evaluated
+from antrea.features.network_policy.controller.kube_policy import KubePolicy, policy_row
 
 Policies = dict[str, dict[str, Any]]
 """Specs by name, all of Namespace b."""

@@ -1,5 +1,7 @@
 """Feature gates and the configurations that are refused at start."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -7,8 +9,8 @@ from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
 from antrea.errors import Invalid
-from antrea.features.accept import accept_agent, accept_controller
-from antrea.features.gate import GATES, EnabledGates, Gate, GateStatus, resolve, statuses
+from antrea.features.framework.config_validation import accept_agent, accept_controller
+from antrea.features.framework.gate import GATES, EnabledGates, Gate, GateStatus, resolve, statuses
 
 SOME = (
     Gate("Alpha", ("agent",), "ALPHA", False, "alpha v1", "One.", built=True),
@@ -100,7 +102,16 @@ def test_gate_combinations_that_upstream_rejects_are_rejected(text: str, path: s
     with pytest.raises(Invalid) as error:
         accept_agent(parse(AgentConfig, text).config)
     assert error.value.path == path
-    assert "not built" not in error.value.why
+    needs = re.search(r"needs the feature (\w+), which is not built yet$", error.value.why)
+    assert ("not built" in error.value.why) == bool(needs)
+    assert not needs or needs[1] not in {gate.name for gate in GATES if gate.built}
+
+
+@pytest.mark.parametrize("gate", ["", ", IPsecCertAuth: true"])
+def test_what_needs_a_feature_that_is_not_built_is_not_sent_to_a_gate_that_is_refused(gate: str) -> None:
+    text = f"{{ipsec: {{authenticationMode: cert}}, featureGates: {{AllAlpha: false{gate}}}}}"
+    with pytest.raises(Invalid, match=r"IPsecCertAuth.* not built yet"):
+        accept_agent(parse(AgentConfig, text).config)
 
 
 @pytest.mark.parametrize(
@@ -109,16 +120,13 @@ def test_gate_combinations_that_upstream_rejects_are_rejected(text: str, path: s
         ("trafficEncapMode: noEncap", "trafficEncapMode"),
         ("tunnelType: vxlan", "tunnelType"),
         ("trafficEncryptionMode: wireGuard", "trafficEncryptionMode"),
-        ("antreaProxy: {proxyAll: true}", "antreaProxy.proxyAll"),
-        ("flowExporter: {enable: true}", "flowExporter.enable"),
-        ("flowCollectorAddr: 10.0.0.1", "flowCollectorAddr"),
-        ("nodePortLocal: {enable: true}", "nodePortLocal.enable"),
+        ("flowExporter: {enable: true, flowCollectorAddr: 'a:1:grpc'}", "flowExporter.flowCollectorAddr"),
         ("multicast: {enable: true}", "multicast.enable"),
         ("multicluster: {enableGateway: true}", "multicluster.enableGateway"),
         ("multicluster: {enablePodToPodConnectivity: true}", "multicluster.enablePodToPodConnectivity"),
         ("multicluster: {trafficEncryptionMode: wireGuard}", "multicluster.trafficEncryptionMode"),
         ("secondaryNetwork: {ovsBridges: [{bridgeName: br1}]}", "secondaryNetwork.ovsBridges"),
-        ("featureGates: {Traceflow: true}", "featureGates.Traceflow"),
+        ("featureGates: {Multicast: true}", "featureGates.Multicast"),
         ("featureGates: {AllBeta: true}", "featureGates.AllBeta"),
     ],
 )
@@ -128,11 +136,34 @@ def test_gate_what_is_not_built_is_refused_when_it_is_asked_for(text: str, path:
     assert error.value.path == path
 
 
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [
+        ("", True),
+        ("featureGates: {Egress: true}", True),
+        ("antreaProxy: {skipServices: [a/b]}", True),
+        ("featureGates: {AntreaProxy: false}", False),
+        ("antreaProxy: {enable: false}", False),
+        ("{antreaProxy: {enable: false}, featureGates: {AntreaProxy: true}}", False),
+    ],
+)
+def test_gate_antrea_proxy_is_on_unless_either_key_turns_it_off(text: str, on: bool) -> None:
+    assert ("AntreaProxy" in accept_agent(parse(AgentConfig, text).config)) is on
+
+
+def test_gate_proxy_all_needs_antrea_proxy() -> None:
+    asked = "{antreaProxy: {proxyAll: true%s}, featureGates: {AntreaProxy: %s}}"
+    assert "AntreaProxy" in accept_agent(parse(AgentConfig, asked % ("", "true")).config).names
+    for more, gate in (("", "false"), (", enable: false", "true")):
+        with pytest.raises(Invalid, match=r"^antreaProxy\.proxyAll: requires AntreaProxy"):
+            accept_agent(parse(AgentConfig, asked % (more, gate)).config)
+
+
 def test_gate_upstreams_defaults_written_out_are_not_refused() -> None:
     text = """
     antreaProxy: {enable: true, proxyAll: false}
     egress: {maxEgressIPsPerNode: 255}
-    featureGates: {Egress: true, Traceflow: false, AdminNetworkPolicy: true}
+    featureGates: {Egress: true, Multicast: false, AdminNetworkPolicy: true}
     """
     assert accept_agent(parse(AgentConfig, text).config) == accept_agent(AgentConfig())
 
@@ -151,6 +182,8 @@ def test_gate_without_a_tunnel_the_environment_may_waive_antrea_proxy() -> None:
         ("nodeIPAM: {enableNodeIPAM: true}", "nodeIPAM.clusterCIDRs: must hold one or two"),
         ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/8, 11.0.0.0/8]}", "nodeIPAM.clusterCIDRs"),
         ("nodeIPAM: {enableNodeIPAM: true, clusterCIDRs: [10.0.0.0/8, fd00::/48]}", "nodeIPAM.enableNodeIPAM: Node IPAM is not built yet"),
+        ("featureGates: {AntreaPolicy: false, AdminNetworkPolicy: true}", "featureGates.AdminNetworkPolicy: requires the feature gate AntreaPolicy"),
+        ("featureGates: {AntreaPolicy: false, ClusterNetworkPolicy: true}", "featureGates.ClusterNetworkPolicy: requires the feature gate AntreaPolicy"),
         ("clientCAFile: /ca", "clientCAFile: authentication by client certificate is not built yet"),
         ("multicluster: {enableStretchedNetworkPolicy: true}", "multicluster.enableStretchedNetworkPolicy: "),
         ("featureGates: {Nope: true}", "featureGates.Nope: unrecognized feature gate"),

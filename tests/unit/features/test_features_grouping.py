@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from antrea.apis import core
 from antrea.apis.crd.egress import Egress
 from antrea.apis.crd.part import LabelSelector
-from antrea.controller.compute import FEATURES, active, published
+from antrea.controller.compute.runtime import FEATURES, active, published
 from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Namespace, Pod
 from antrea.facts.egress import EgressRow

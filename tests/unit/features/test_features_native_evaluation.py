@@ -16,8 +16,9 @@ from antrea.apis.controlplane_report import (
 )
 from antrea.apis.networking import NetworkPolicy
 from antrea.facts.cluster import Namespace, Pod
-from antrea.features.network_policy.controller import KubePolicy, policy_row
-from antrea.features.network_policy.evaluation import ISOLATION, evaluated
+from antrea.features.network_policy.audit_mode import AuditMode
+from antrea.features.network_policy.controller.evaluation import ISOLATION, evaluated
+from antrea.features.network_policy.controller.kube_policy import KubePolicy, policy_row
 
 TO, FROM = ({"podSelector": {"matchLabels": {"app": name}}} for name in ("server", "client"))
 SERVER = [TO]
@@ -39,11 +40,29 @@ def kube(name: str, **spec: Any) -> KubePolicy:
     return policy_row(msgspec.convert(found, NetworkPolicy))
 
 
+def admin(kind: str, name: str, action: str, **more: Any) -> Any:
+    subject = {"pods": {"namespaceSelector": {}, **TO}}
+    one = {"name": action, "action": action, "from": [{"pods": {"namespaceSelector": {}, **FROM}}]}
+    return row(kind, name, spec={"priority": 0, "subject": subject, "ingress": [one], **more})
+
+
+def noted(found: Any, **fields: Any) -> Any:
+    return msgspec.structs.replace(found, **fields)
+
+
 ISOLATES = kube("isolates")
 ALLOWS = kube("allows", ingress=[{"from": [{**FROM, "namespaceSelector": {}}]}])
 PASSES = cluster("passes", rule("Pass"), tier="emergency")
 CASES: dict[str, tuple[list[Any], tuple[Any, ...] | None]] = {
     "a policy for it": ([cluster("p", rule("Drop"))], ("p", 0, "In", "Drop", "Drop")),
+    "audited policies and rules decide nothing": (
+        [
+            noted(cluster("whole", rule("Drop"), tier="emergency"), audit=AuditMode(whole=True)),
+            noted(cluster("p", rule("Drop", "a"), rule("Allow", "b")), audit=AuditMode(rules=("a",))),
+            noted(ISOLATES, audit=AuditMode(whole=True)),
+        ],
+        ("p", 1, "In", "b", "Allow"),
+    ),
     "the Tier counts before the priority": (
         [
             cluster("late", rule("Drop"), tier="platform", priority=1),
@@ -69,6 +88,22 @@ CASES: dict[str, tuple[list[Any], tuple[Any, ...] | None]] = {
     "and before the Tier baseline": (
         [ISOLATES, cluster("late", rule("Allow"), tier="baseline")],
         ("isolates", ISOLATION, "In", "", None),
+    ),
+    "admin policies come before those of Kubernetes": (
+        [ISOLATES, ALLOWS, admin("AdminNetworkPolicy", "p", "Deny")],
+        ("p", 0, "In", "Deny", "Drop"),
+    ),
+    "and baseline ones after them": (
+        [ISOLATES, admin("BaselineAdminNetworkPolicy", "late", "Allow")],
+        ("isolates", ISOLATION, "In", "", None),
+    ),
+    "what they pass on is decided by the last tier, too": (
+        [
+            admin("K8sClusterNetworkPolicy", "passes", "Pass", tier="Admin"),
+            admin("AdminNetworkPolicy", "never", "Deny"),
+            admin("BaselineAdminNetworkPolicy", "p", "Deny"),
+        ],
+        ("p", 0, "In", "Deny", "Drop"),
     ),
     "what is passed on is decided by Kubernetes' policies": (
         [PASSES, cluster("never", rule("Drop")), ISOLATES, ALLOWS],

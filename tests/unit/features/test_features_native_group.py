@@ -13,8 +13,13 @@ from antrea.apis.status import Status
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.cluster import ClusterService
 from antrea.features.grouping.publication import GroupHead, PublishedPolicy
-from antrea.features.network_policy.group_answer import READS, associations, ip_associations, members
-from antrea.features.network_policy.source_group import ClusterGroupObject, GroupObject
+from antrea.features.network_policy.controller.group import ClusterGroupObject, GroupObject
+from antrea.features.network_policy.controller.group_query import (
+    READS,
+    associations,
+    ip_associations,
+    members,
+)
 
 if TYPE_CHECKING:
     from antrea.engine import Facts

@@ -11,10 +11,10 @@ from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.host.address import Address
 from antrea.host.link import Link
 from antrea.host.nft import NftElement, NftRule, NftShield
-from antrea.host.rank import RECEIVES
 from antrea.host.route import Neighbour, Route
 from antrea.host.sysctl import Sysctl
 from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
+from antrea.rank import Rank
 
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/80"), ("192.0.2.1",), ("198.51.100.1",), 1400)
 PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/80"), ("192.0.2.2",), ("198.51.100.2",))
@@ -49,7 +49,7 @@ def test_the_gateway_has_the_first_address_of_each_pod_cidr_and_the_host_forward
 
 def test_routes_lead_to_peers_through_their_gateways_and_the_card_keeps_its_own() -> None:
     assert wanted(AgentConfig(), Route, Neighbour) == {
-        Route(dst="0.0.0.0/0", dev="br-phy", via="198.51.100.254", rank=RECEIVES),
+        Route(dst="0.0.0.0/0", dev="br-phy", via="198.51.100.254", rank=Rank.RECEIVES),
         Route(dst="10.10.1.0/24", dev="antrea-gw0", via="10.10.1.1", onlink=True),
         Route(dst="fd00:10:1::1/128", dev="antrea-gw0"),
         Route(dst="fd00:10:1::/80", dev="antrea-gw0", via="fd00:10:1::1", onlink=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.features.quantity import fault, whole
+from antrea.features.framework.quantity import fault, whole
 
 
 @pytest.mark.parametrize(

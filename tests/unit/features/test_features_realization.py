@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from native_world import Told, pod, row, space
 
 from antrea.apis.controlplane_report import NetworkPolicyNodeStatus, NetworkPolicyStatus
 from antrea.apis.crd.part import Condition
 from antrea.apis.meta import ObjectMetadata
 from antrea.apis.status import Status
-from antrea.features.network_policy.native_policy import ClusterPolicy
-from antrea.features.network_policy.realization import NodeReport, noted
+from antrea.features.grouping.publication import PublishedPolicy
+from antrea.features.network_policy.controller.antrea_internal_policy import ClusterPolicy
+from antrea.features.network_policy.controller.realization import NodeReport, noted
 
 WEB = {"matchLabels": {"app": "web"}}
 REALIZABLE = Condition("Realizable", "True")
-NO_FAILURE = Condition("RealizationFailure")
+NO_FAILURE, NOTHING_KEPT = Condition("RealizationFailure"), Condition("LockoutPrevented")
 
 
 def policy(generation: int = 1, namespace: str = "", **applied: Any) -> Any:
@@ -57,7 +59,8 @@ def status(told: Told) -> tuple[Any, ...]:
     )
 
 
-GOOD = (REALIZABLE, NO_FAILURE)
+ENFORCED = Condition("Audited")
+GOOD = (REALIZABLE, NO_FAILURE, NOTHING_KEPT, ENFORCED)
 
 
 def test_a_policy_is_realized_when_all_its_nodes_say_so() -> None:
@@ -86,10 +89,16 @@ def test_a_node_that_fails_is_named_and_the_policy_has_failed_once_all_have_spok
         return Condition("RealizationFailure", "True", reason=reason, message=text)
 
     one = failure('Failed Nodes count 1: "n2":"no room"')
-    assert status(told) == ("Realizing", 1, 0, 2, (REALIZABLE, one))
-    assert status(reports(told, ("n1", 1))) == ("Failed", 1, 1, 2, (REALIZABLE, one))
+    assert status(told) == ("Realizing", 1, 0, 2, (REALIZABLE, one, NOTHING_KEPT, ENFORCED))
+    assert status(reports(told, ("n1", 1))) == ("Failed", 1, 1, 2, (REALIZABLE, one, NOTHING_KEPT, ENFORCED))
     two = failure('Failed Nodes count 2: "n1":"too", "n2":"no room"')
-    assert status(reports(told, ("n1", 1, "too"))) == ("Failed", 1, 0, 2, (REALIZABLE, two))
+    assert status(reports(told, ("n1", 1, "too"))) == (
+        "Failed",
+        1,
+        0,
+        2,
+        (REALIZABLE, two, NOTHING_KEPT, ENFORCED),
+    )
     assert status(reports(told, ("n1", 1), ("n2", 1))) == ("Realized", 1, 2, 2, GOOD)
 
 
@@ -140,3 +149,43 @@ def test_a_policy_of_a_namespace_for_strangers_says_so() -> None:
         reason="NetworkPolicyAppliedToUnsupportedGroup",
         message="Group ns/g with Pods in other Namespaces can not be used as AppliedTo",
     )
+
+
+def test_what_nodes_keep_against_the_policy_is_a_condition_of_its_own() -> None:
+    told = world("n1", "n2")
+    kept = NetworkPolicyNodeStatus(node_name="n1", generation=1, message="r would cut gossip")
+    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=(kept,)))
+    prevented = Condition(
+        *("LockoutPrevented", "True"),
+        reason="NodePolicyWouldCutNode",
+        message='Nodes count 1: "n1":"r would cut gossip"',
+    )
+    assert status(reports(told, ("n2", 1))) == (
+        "Realized",
+        1,
+        2,
+        2,
+        (REALIZABLE, NO_FAILURE, prevented, ENFORCED),
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ({}, {}),
+        ({"antrea.io/confirm-within": "1m30s"}, {"antrea.io/confirm-within": "90s"}),
+        ({"antrea.io/confirm-within": "1m30s", "antrea.io/confirmed": "1"}, {}),
+        (
+            {"antrea.io/confirm-within": "60s", "antrea.io/confirmed": "7"},
+            {"antrea.io/confirm-within": "60s"},
+        ),
+        ({"antrea.io/confirm-within": "soon"}, {}),
+    ],
+)
+def test_nodes_are_told_how_long_they_wait_for_a_confirmation(
+    annotations: dict[str, str], told: dict[str, str]
+) -> None:
+    spec = {"priority": 1, "appliedTo": [{"podSelector": WEB}], "ingress": [{"action": "Drop"}]}
+    found = row("ClusterNetworkPolicy", "p", spec=spec, annotations=annotations)
+    (published,) = Told().put(found).of(PublishedPolicy)
+    assert published.found.metadata.annotations == told

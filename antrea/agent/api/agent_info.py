@@ -1,0 +1,211 @@
+"""The agent about itself: the answer of /agentinfo, and its AntreaAgentInfo, which it renews once a minute.
+
+The controller creates and deletes the object (antrea.controller.managed.agent_infos). Unlike upstream's, AgentHealthy is False
+while a check fails, with the reason.
+parity: pkg/monitor/agent.go, pkg/agent/querier/querier.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea import VERSION
+from antrea.agent.api.view import NotFound
+from antrea.apis.annotation import GATES_IN_EFFECT
+from antrea.apis.core import ObjectMeta
+from antrea.apis.crd.info import (
+    AgentCondition,
+    AntreaAgentInfo,
+    NetworkInfo,
+    NetworkPolicyControllerInfo,
+    OvsInfo,
+)
+from antrea.apis.crd.part import ObjectReference
+from antrea.errors import Refused, Unavailable
+from antrea.facts.node import ThisNode, Transport
+from antrea.facts.ovs import PodInterface
+from antrea.outside.kube.backoff import Backoff
+from antrea.outside.kube.clock import stamp
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from antrea.agent.api.view import AgentView
+    from antrea.outside.kube.client import Kube
+
+log = klog.logger(__name__)
+
+HEARTBEAT_SECONDS = 60
+LOOK_SECONDS = 2
+"""Between looks at the conditions, whose change does not wait for the next heartbeat."""
+PATH = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
+MOVING = ("ovsInfo", "networkPolicyControllerInfo", "localPodNum", "agentConditions", "apiCABundle")
+"""What a partial update writes."""
+_TABLE = re.compile(r"tables? (?P<first>\d+)(?:\.\.\.(?P<last>\d+))?\b.*:(?P<same> ditto)?$")
+_ACTIVE = re.compile(r"active=(\d+)")
+
+
+class PublishedInfo(msgspec.Struct, frozen=True):
+    """The object as the API has it: what identifies it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+async def agent_info(view: AgentView) -> AntreaAgentInfo:
+    """The agent as of now, but for its certificate. Raises NotFound before the Node is known."""
+    node, transport = view.facts.get(ThisNode), view.facts.get(Transport)
+    if node is None:
+        raise NotFound("the agent does not know its Node yet")
+    network = NetworkInfo(pod_mtu=node.mtu)
+    if transport is not None:
+        network = NetworkInfo(transport.interface, transport.mtu, node.mtu, transport.addresses[:2])
+    version, flows = "", {}
+    # what cannot be told is left out; conditions say why
+    with contextlib.suppress(Unavailable):
+        version = view.ovs_version()
+    with contextlib.suppress(Unavailable):
+        flows = await flow_counts(view)
+    info = AntreaAgentInfo(
+        version=f"v{VERSION}",
+        pod_ref=ObjectReference(
+            kind="Pod", namespace=os.environ.get("POD_NAMESPACE", ""), name=os.environ.get("POD_NAME", "")
+        ),
+        node_ref=ObjectReference(kind="Node", name=node.name),
+        node_subnets=node.pod_cidrs,
+        ovs_info=OvsInfo(version, view.config.ovs_bridge, flows),
+        local_pod_num=len(view.facts.all(PodInterface)),
+        agent_conditions=conditions(view),
+        api_port=view.config.api_port,
+        network_info=network,
+    )
+    more = {field: value for part in view.parts for field, value in part.agent_info().items()}
+    return msgspec.structs.replace(info, **more)
+
+
+async def flow_counts(view: AgentView) -> dict[str, int]:
+    """Number of flows by name of table, as the switch counts them. Raises Unavailable."""
+    names = {number: name for name, number in view.tables.items()}
+    counts = dict.fromkeys(view.tables, 0)
+    numbers, active = range(0), 0
+    async for line in view.ofctl.lines("dump-tables"):
+        if table := _TABLE.match(line):
+            numbers = range(int(table["first"]), int(table["last"] or table["first"]) + 1)
+        elif count := _ACTIVE.match(line):
+            active = int(count[1])
+        # equal tables are printed once, then as "ditto"
+        if table is None or table["same"]:
+            counts |= {names[number]: active for number in numbers if number in names}
+    return counts
+
+
+def conditions(view: AgentView) -> tuple[AgentCondition, ...]:
+    """Health now; those of `troubles` and ConfigRejected are only there when something is wrong."""
+    failures = [why for checks in (view.live, view.ready) for test in checks.values() if (why := test())]
+    now = stamp()
+    found = {"AgentHealthy": "; ".join(failures), **{name: test() for name, test in view.conditions.items()}}
+    rows: list[Any] = [
+        {"type": name, "status": "False" if why else "True", "message": why} for name, why in found.items()
+    ]
+    rows += [
+        {"type": name, "status": "True", "message": why}
+        for name, test in view.troubles.items()
+        if (why := test())
+    ]
+    if view.now.rejected:
+        rows.append({"type": "ConfigRejected", "status": "True", "message": view.now.rejected})
+    return tuple(msgspec.convert({**row, "lastHeartbeatTime": now}, AgentCondition) for row in rows)
+
+
+def gates_in_effect(view: AgentView) -> str | None:
+    """The gates that are on, while another configuration than the newest is in effect; else None."""
+    return ",".join(sorted(view.now.gates.names)) if view.now.rejected else None
+
+
+def states(view: AgentView) -> list[tuple[str, str, str]]:
+    """What is worth telling at once."""
+    return [(found.type, found.status, found.message) for found in conditions(view)]
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch (RFC 7396) that makes `now` of `before`."""
+    patch: dict[str, Any] = {key: None for key in before if key not in now}
+    for key, value in now.items():
+        held = before.get(key)
+        if isinstance(held, dict) and isinstance(value, dict):
+            patch[key] = changes(held, value)
+        elif value != held:
+            patch[key] = value
+    return patch
+
+
+class Report:
+    """Keeps this Node's AntreaAgentInfo true."""
+
+    def __init__(self, kube: Kube, view: AgentView, trusted: Callable[[], str]) -> None:
+        """`trusted` is the PEM by which clients verify our API."""
+        self._kube = kube
+        self._view = view
+        self._trusted = trusted
+        self.published = ""
+        """What of that the object has."""
+        self._uid = ""
+        """Of the object that has all we know; empty: everything has to be written."""
+        self._said = ""
+
+    async def run(self) -> None:
+        """Until cancelled: once a minute, and soon after a condition changed."""
+        pause = Backoff(asyncio.sleep, random.uniform)
+        while True:
+            told = states(self._view)
+            try:
+                await self.write()
+            except (Refused, Unavailable) as why:
+                if str(why) != self._said:
+                    log.warning("Failed to update AntreaAgentInfo", err=str(why))
+                self._said = str(why)
+                await pause.wait()
+                continue
+            self._said = ""
+            pause.reset()
+            for _ in range(HEARTBEAT_SECONDS // LOOK_SECONDS):
+                await asyncio.sleep(LOOK_SECONDS)
+                if states(self._view) != told:
+                    break
+
+    async def write(self) -> None:
+        """The whole object at first and after an error, else what moves. Raises Refused, Unavailable."""
+        trusted = self._trusted()
+        info = msgspec.structs.replace(await agent_info(self._view), api_ca_bundle=trusted.encode())
+        now: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(info))
+        path = f"{PATH}/{info.node_ref.name}"
+        uid, self._uid = self._uid, ""
+        if uid:
+            moving = {key: now.get(key) for key in MOVING}
+            moving["ovsInfo"] = {"flowTable": None, **now["ovsInfo"]}
+            counted = "networkPolicyControllerInfo"
+            moving[counted] = {**_NO_COUNTS, **now[counted]}
+        else:
+            found = await self._kube.get(path, dict[str, Any])
+            if found is None:
+                raise Unavailable(f"AntreaAgentInfo {info.node_ref.name}, which antrea-controller creates")
+            uid = msgspec.convert(found, PublishedInfo).metadata.uid
+            moving = changes({key: found[key] for key in found if key in _FIELDS}, now)
+        # another object of that name, made since, does not match: everything is written anew
+        annotations = {GATES_IN_EFFECT: gates_in_effect(self._view)}
+        meta = {"uid": uid, "annotations": annotations}
+        await self._kube.patch(path, {"metadata": meta, **moving}, manager="antrea-agent")
+        self._uid, self.published = uid, trusted
+
+
+_NO_COUNTS = {field.encode_name: None for field in msgspec.structs.fields(NetworkPolicyControllerInfo)}
+_FIELDS = frozenset(
+    field.encode_name for field in msgspec.structs.fields(AntreaAgentInfo) if field.name != "metadata"
+)

@@ -1,0 +1,30 @@
+"""Whether Pods can be connected, and what that still waits for: in the log, on /readyz and in the answer to CNI ADD."""
+
+from __future__ import annotations
+
+import asyncio
+
+from antrea.outside.log import klog
+
+log = klog.logger(__name__)
+
+
+class Readiness(asyncio.Event):
+    """Set once the Node's network stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting = "start of antrea-agent"
+        self.is_outside = False
+        """What it waits for is away, and nothing is wrong with what was asked of it."""
+
+    @property
+    def waiting(self) -> str:
+        """What it waits for; empty once it is set."""
+        return "" if self.is_set() else self._waiting
+
+    def wait_for(self, what: str, *, level: int = 0, outside: bool = False) -> None:
+        """Set what is missing now, and whether it is `outside`; logged once per change, at verbosity `level`."""
+        if what != self._waiting:
+            log.v(level).info("Waiting", **{"for": what})
+        self._waiting, self.is_outside = what, outside

@@ -1,0 +1,78 @@
+"""What the agent shows of itself, through its own API and as its AntreaAgentInfo."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from antrea.agent.cni.start_metrics import PodStartMetrics
+from antrea.agent.part import Part
+from antrea.config.agent import AgentConfig
+from antrea.config.effect import InEffect
+from antrea.engine import Facts
+from antrea.features.framework.gate import EnabledGates
+from antrea.outside.http.handlers import Check
+from antrea.outside.vswitch.operation_metrics import FlowOperations
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Dumper(Protocol):
+    """What outside.ofctl_run.Ofctl does for us."""
+
+    def lines(self, command: str, *arguments: str) -> AsyncIterator[str]:
+        """Lines of a dump without its header. Raises Unavailable."""
+
+
+def _unknown() -> str:
+    return ""
+
+
+def _never() -> bool:
+    return False
+
+
+class AgentView(msgspec.Struct):
+    """What the API shows of the agent. `tables` maps a table's name to its number; checks return "" or their error.
+
+    `conditions` are those of its health beside AgentHealthy, which is every check together.
+    """
+
+    in_effect: Callable[[], InEffect[AgentConfig, EnabledGates]]
+    facts: Facts
+    ofctl: Dumper
+    tables: dict[str, int]
+    ready: dict[str, Check] = {}
+    live: dict[str, Check] = {}
+    conditions: dict[str, Check] = {}
+    tolerant: Callable[[], bool] = _never
+    """Whether probes are answered as if all were well: an agent that worked is being replaced by the next one."""
+    troubles: dict[str, Check] = {}
+    """Further conditions, present and True only while their check fails."""
+    ovs_version: Callable[[], str] = _unknown
+    """Raises Unavailable."""
+    parts: list[Part] = []
+    """Of the features that are on: each has more to show."""
+    starts: PodStartMetrics = msgspec.field(default_factory=PodStartMetrics)
+    operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
+    packets: Callable[[], str] = _unknown
+    """Metrics of what was dropped between switch and agent."""
+    overflow: Callable[[], Awaitable[int]] | None = None
+    """How many packets the switch dropped that the agent did not take in time. Raises Unavailable."""
+
+    @property
+    def now(self) -> InEffect[AgentConfig, EnabledGates]:
+        """The configuration in effect."""
+        return self.in_effect()
+
+    @property
+    def config(self) -> AgentConfig:
+        """What the agent runs with."""
+        return self.now.config
+
+
+class NotFound(Exception):
+    """There is nothing of that name."""

@@ -1,0 +1,1 @@
+"""Calls of the CNI plugin: Pods are connected, checked and disconnected."""

@@ -1,0 +1,102 @@
+"""What CNI calls work on: the bridge, the namespaces, the addresses and the engine of this Node."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from antrea.agent.cni.request import Call, Failed
+from antrea.apis.cni import Code
+from antrea.errors import Invalid, Refused, Unavailable
+from antrea.outside.disk.ipam import DIRECTORY, Allocation, Ipam
+from antrea.outside.netlink.netns import NetnsWorker, PodVeth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from antrea.agent.cni.pod_port import PodPorts
+    from antrea.facts.node import ThisNode
+    from antrea.facts.ovs import PodInterface
+
+
+class InstallFlows(Protocol):
+    """Takes in the fact of a new Pod interface; returns when its flows stand. Raises Refused with their reason."""
+
+    async def __call__(self, pod: PodInterface) -> None: ...
+
+
+class WaitForPolicies(Protocol):
+    """Returns when all policies for a Pod ("namespace/name", UID if it is known) stand. Raises Unavailable if that takes too long."""
+
+    async def __call__(self, pod: str, uid: str, /) -> None: ...
+
+
+class CniContext:
+    """What CNI calls need of the agent; `node` returns the current facts about this Node.
+
+    `host_proc_prefix` is where the Node's file system shows the paths that the runtime names ("/host" in our Pod).
+    """
+
+    def __init__(
+        self,
+        ports: PodPorts,
+        netns: NetnsWorker,
+        *,
+        node: Callable[[], ThisNode | None],
+        settle: InstallFlows,
+        covered: WaitForPolicies,
+        ipam_directory: Path = DIRECTORY,
+        host_proc_prefix: str = "",
+        tx_off: bool = False,
+    ) -> None:
+        self.ports = ports
+        self.netns = netns
+        self.node = node
+        self.settle = settle
+        self.covered = covered
+        self._directory = ipam_directory
+        self._prefix = host_proc_prefix
+        self._tx_off = tx_off
+        self._cidrs: tuple[str, ...] = ()
+        self._ipam = Ipam((), ipam_directory)
+
+    @property
+    def ipam(self) -> Ipam:
+        """Of the Pod CIDRs that the Node has now; without any it can only give back. Raises Invalid."""
+        node = self.node()
+        cidrs = node.pod_cidrs if node else ()
+        if cidrs != self._cidrs:
+            self._ipam, self._cidrs = Ipam(cidrs, self._directory), cidrs
+        return self._ipam
+
+    def here(self, netns: str) -> Path:
+        """Where this process sees a namespace that the runtime names."""
+        return Path(self._prefix + netns)
+
+    def veth(
+        self, call: Call, host_name: str, allocation: Allocation, *, mac: str | None, mtu: int
+    ) -> PodVeth:
+        """The pair that connects the Pod of this call."""
+        return PodVeth(
+            netns_path=str(self.here(call.netns)),
+            host_name=host_name,
+            if_name=call.if_name,
+            mtu=mtu,
+            addresses=allocation.addresses,
+            gateways=allocation.gateways,
+            mac=mac,
+            tx_off=self._tx_off,
+        )
+
+
+@contextlib.contextmanager
+def answering(code: Code, *, unavailable: Code = Code.TRY_AGAIN_LATER) -> Iterator[None]:
+    """Turn our three errors into the answer of a CNI call: what is away now may be back later, the rest is `code`."""
+    try:
+        yield
+    except Unavailable as e:
+        later = unavailable is Code.TRY_AGAIN_LATER
+        raise Failed(unavailable, f"Not available now: {e.what}" if later else e.what) from e
+    except (Refused, Invalid) as e:
+        raise Failed(code, str(e)) from e

@@ -1,0 +1,54 @@
+"""The cached state of antrea-controller: an agent starts with it, and saves each later change."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from antrea.outside.controlplane.state_cache import StateCacheFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from antrea.agent.cni.policy_gate import PolicyGate
+    from antrea.engine import Facts
+    from antrea.facts.fact import Fact
+    from antrea.features.framework.agent_feature import AgentFeature
+    from antrea.outside.controlplane.client import Controlplane
+
+FILE: Final = Path("/var/lib/antrea/last-word")
+"""Outlives a reboot."""
+
+
+class ControllerStateCache:
+    """The rows of these features' watches, what else they have kept, and which Pods all of that covers."""
+
+    def __init__(
+        self, facts: Facts, controlplane: Controlplane, gate: PolicyGate, features: Iterable[AgentFeature]
+    ) -> None:
+        self._facts, self._controlplane, self._gate = facts, controlplane, gate
+        features = tuple(features)
+        kinds = [kind for feature in features for watch in feature.watches for kind in watch.facts]
+        self._kept = [(kind, rows) for feature in features for kind, rows in feature.kept.items()]
+        self._file = StateCacheFile(FILE, [*kinds, *(kind for kind, _ in self._kept)])
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """For ever; what was kept is there when it waits for the first time."""
+        last = self._file.read()
+        for row in last.rows:
+            self._facts.put(row)
+        self._gate.earlier = frozenset(last.covered)
+        self._controlplane.listeners.append(self._changed.set)
+        await self._file.follow(self._changed, self._rows, self._gate.covered_uids)
+
+    def save(self) -> None:
+        """What else is kept has changed."""
+        self._changed.set()
+
+    def _rows(self) -> list[Fact] | None:
+        rows = self._controlplane.rows()
+        if rows is None:
+            return None
+        return [*rows, *(row for _, kept in self._kept for row in kept(self._facts))]

@@ -1,0 +1,1 @@
+"""Effects of Egress on a Node: probes, announcements, hand-over of addresses."""

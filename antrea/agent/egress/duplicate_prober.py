@@ -1,0 +1,95 @@
+"""Asks neighbours for Egress IPs that this Node is to hold, and again for as long as another host has one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.egress import Egress, EgressOwner, ProbedAddress
+from antrea.facts.node import LocalAddress
+from antrea.features.egress.duplicate_address import is_asked_for
+from antrea.outside.log import klog
+from antrea.outside.neighbour.probe import answers_for_all, who_has
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.egress.duplicate_address import ProbeAddress
+
+log = klog.logger(__name__)
+
+LATER_SECONDS: Final = 3.0
+"""After an address was taken from another Node, which has given it up by then (antrea.agent.egress.graceful_handover.LINGER_SECONDS)."""
+SURE_SECONDS: Final = 1.0
+"""After a first answer: a Node that had the address for an Egress that was deleted a moment ago gives it up."""
+AGAIN_SECONDS: Final = 5.0
+"""After another host has it for sure."""
+TRIES, TRY_SECONDS = 40, 0.05
+"""A device that was just made may not be up."""
+LOOK_SECONDS: Final = 1.0
+
+
+class DuplicateProber:
+    """Does Probe; feed of Probed. In the network namespace of the thread that runs it."""
+
+    def __init__(self, node: str) -> None:
+        """`node` is the name of this one."""
+        self._node = node
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        """By Egress."""
+
+    async def run(self, facts: Facts) -> None:
+        """For ever: answers are forgotten with the address they are on."""
+        try:
+            with facts.watch(Egress, EgressOwner, LocalAddress, ProbedAddress) as news:
+                while True:
+                    news.clear()
+                    for row in facts.all(ProbedAddress):
+                        if not is_asked_for(facts, row.egress, row.ip, self._node):
+                            facts.drop(ProbedAddress, row.egress)
+                    self._asked = {name: task for name, task in self._asked.items() if not task.done()}
+                    await news.wait()
+                    await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for task in self._asked.values():
+                task.cancel()
+            await asyncio.gather(*self._asked.values(), return_exceptions=True)
+
+    async def probe(self, facts: Facts, act: ProbeAddress) -> None:
+        """Returns at once: many addresses may come together."""
+        if before := self._asked.get(act.egress):
+            before.cancel()
+        self._asked[act.egress] = asyncio.create_task(self._ask(facts, act), name=f"probe {act.ip}")
+
+    async def _ask(self, facts: Facts, act: ProbeAddress) -> None:
+        if not act.before:
+            await asyncio.sleep(LATER_SECONDS)
+        while is_asked_for(facts, act.egress, act.ip, self._node):
+            if mac := await _found(act):
+                await asyncio.sleep(SURE_SECONDS)
+                mac = await _found(act)
+            facts.put(ProbedAddress(act.egress, act.ip, mac), urgent=True)
+            if not mac:
+                return
+            log.warning("Another host uses an Egress IP", egress=act.egress, ip=act.ip, mac=mac, dev=act.dev)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _found(act: ProbeAddress) -> str:
+    """The MAC address of the host with the address. Empty, too, if probing fails: Pods do not wait for that."""
+    for left in reversed(range(TRIES)):
+        try:
+            mac = await who_has(act.dev, act.ip)
+            if mac and await answers_for_all(act.dev, mac, act.strangers):
+                log.info(
+                    "A router answers for addresses that it does not hold",
+                    ip=act.ip,
+                    mac=mac,
+                    dev=act.dev,
+                )
+                return ""
+            return mac
+        except OSError as why:
+            if not left:
+                log.warning("Failed to probe an address", ip=act.ip, dev=act.dev, err=str(why))
+        await asyncio.sleep(TRY_SECONDS)
+    return ""

@@ -1,0 +1,43 @@
+"""Report an Egress without a Node only if its address stays missing for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.egress import Egress, MissingAddress
+from antrea.facts.node import ThisNode
+from antrea.features.egress.missing import why_missing
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.features.egress.missing import ReportMissing
+
+GRACE_SECONDS: Final = 2.0
+"""How long the controller may take to give an address, and a user to move one."""
+SLOW_SECONDS: Final = 10.0
+"""How long the last holder may take to appear in gossip (docs/membership.md)."""
+LOOK_SECONDS: Final = 30.0
+"""Between looks whether a row may be forgotten."""
+
+
+class MissingAddresses:
+    """Does Await; writes Missing."""
+
+    def __init__(self, facts: Facts, grace: float = GRACE_SECONDS) -> None:
+        self._facts, self._grace = facts, grace
+
+    async def wait(self, act: ReportMissing) -> None:
+        """Returns at once: a pool that is deleted may have many addresses."""
+        seconds = max(SLOW_SECONDS, self._grace) if act.slow else self._grace
+        asyncio.get_running_loop().call_later(seconds, self._look, MissingAddress(act.egress, act.why))
+
+    def _look(self, row: MissingAddress) -> None:
+        egress, node = self._facts.get(Egress, row.egress), self._facts.get(ThisNode)
+        standing = self._facts.get(MissingAddress, row.egress)
+        if egress and node and why_missing(self._facts, egress, node) == row.why:
+            if standing != row:
+                self._facts.put(row)
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, row)
+        elif standing == row:
+            self._facts.drop(MissingAddress, row.egress)

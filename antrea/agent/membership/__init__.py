@@ -1,0 +1,1 @@
+"""Which Nodes live: gossip and its feeds."""

@@ -1,0 +1,1 @@
+"""This Node: what has to be there at start, its feeds and Events."""

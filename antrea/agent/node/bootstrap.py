@@ -1,0 +1,203 @@
+"""What must stand before the first unit runs: the transport interface, the bridges, the gateway and the tunnel port.
+
+parity: pkg/agent/agent.go Initializer
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.errors import Invalid, Unavailable
+from antrea.facts.family import is_ipv6, one_per_family
+from antrea.facts.node import ThisNode, Transport
+from antrea.features.framework.address import canonical
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
+from antrea.host.ovs_port import TYPE_KEY, Bridge, Port
+from antrea.outside.netlink import transport_interface
+from antrea.outside.netlink.pod_veth import random_mac
+from antrea.outside.ovsdb import write as ovsdb_write
+
+if TYPE_CHECKING:
+    from antrea.apis.core import Node
+    from antrea.config.agent import AgentConfig
+    from antrea.outside.ovsdb.client import Ovsdb
+
+PHYSICAL_BRIDGE = "br-phy"
+ADDRESSES_KEY = "antrea-addresses"
+ROUTES_KEY = "antrea-routes"
+GATEWAY_OFPORT = 32769  # parity: pkg/agent/config/node_config.go
+OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 42, "stt": 0}
+IPV6_OVERHEAD = 20
+MAX_TUNNEL_MTU = 65000
+IPV6_MIN_MTU = 1280
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What the agent is assembled from."""
+
+    node: ThisNode
+    transport: Transport
+    cookie_round: int
+
+
+def node_addresses(node: Node, kind: str = "InternalIP") -> tuple[str, ...]:
+    """The Node's addresses of a type, one of each family; kubelet may write any text there."""
+    found = (canonical(one.address) for one in node.status.addresses if one.type == kind)
+    return one_per_family(filter(None, found))
+
+
+def pod_mtu(config: AgentConfig, card_mtu: int, tunnel_ips: tuple[str, ...]) -> int:
+    """MTU of Pod interfaces: configured, or the card's less what the tunnel adds.
+
+    Raises Invalid when IPv6 Pods could not work with it (RFC 8200: 1280 at least).
+    parity: pkg/agent/config/node_config.go CalculateMTUDeduction
+    """
+    if config.default_mtu:
+        return config.default_mtu
+    over_ipv6 = all(is_ipv6(ip) for ip in tunnel_ips)
+    mtu = card_mtu - OVERHEAD[config.tunnel_type] - (IPV6_OVERHEAD if over_ipv6 else 0)
+    return min(mtu, MAX_TUNNEL_MTU)
+
+
+def tunnel_ends(config: AgentConfig, held: tuple[str, ...], node_ips: tuple[str, ...]) -> tuple[str, ...]:
+    """Where tunnels to this Node end: addresses, one per family, of those that the card holds, with prefix length.
+
+    Of a card that transportInterfaceCIDRs chose only those that lie in them: to name one family is to leave the other.
+    parity: pkg/agent/util/net.go GetIPNetDeviceByCIDRs
+    """
+    addresses = [ipaddress.ip_interface(address).ip for address in held]
+    if not config.transport_interface:
+        if not config.transport_interface_cidrs:
+            return node_ips
+        networks = [ipaddress.ip_network(cidr) for cidr in config.transport_interface_cidrs]
+        addresses = [ip for ip in addresses if any(ip in network for network in networks)]
+    return one_per_family(tuple(str(ip) for ip in addresses))
+
+
+async def prepare(config: AgentConfig, node: Node, db: Ovsdb) -> Prepared:
+    """Bring bridges and ports in line; idempotent, and what stands keeps forwarding.
+
+    Raises Invalid, Refused, Unavailable.
+    """
+    cidrs = one_per_family(node.spec.pod_cidrs)
+    if not cidrs:
+        raise Unavailable(
+            f"podCIDR of Node {node.metadata.name} (kube-controller-manager allocates it with --allocate-node-cidrs)"
+        )
+    node_ips = node_addresses(node)
+    link = await find_transport(config, db, node_ips)
+    if config.ovs_datapath_type == "netdev":
+        await own_card(db, link)
+    ends = tunnel_ends(config, link.addresses, node_ips)
+    if not ends:
+        raise Invalid("transportInterface", f"{link.interface} has no address that tunnels could end at")
+    mtu = pod_mtu(config, link.mtu, ends)
+    if any(is_ipv6(cidr) for cidr in cidrs) and mtu < IPV6_MIN_MTU:
+        raise Invalid("defaultMTU", f"{mtu} is too small for IPv6 Pods, which need {IPV6_MIN_MTU}")
+    await integration_bridge(config, db, mtu)
+    return Prepared(
+        node=ThisNode(
+            name=node.metadata.name, pod_cidrs=cidrs, node_ips=node_ips, transport_ips=ends, mtu=mtu
+        ),
+        transport=link,
+        cookie_round=await ovsdb_write.next_round(db, config.ovs_bridge),
+    )
+
+
+async def find_transport(config: AgentConfig, db: Ovsdb, node_ips: tuple[str, ...]) -> Transport:
+    """The card that reaches other Nodes, and its addresses, wherever an earlier start put them.
+
+    Raises Invalid where the configuration names another card than the one that br-phy holds: moving to it would cut
+    the Node off while Pods run.
+    """
+    cards = await transport_interface.cards()
+    bridge = db.row("Bridge", PHYSICAL_BRIDGE) if config.ovs_datapath_type == "netdev" else None
+    kept = bridge["external_ids"] if bridge else {}
+    if kept.get(ADDRESSES_KEY):
+        name = kept["antrea-interface"]
+        if config.transport_interface not in ("", name):
+            raise Invalid(
+                "transportInterface",
+                f"{config.transport_interface} cannot replace {name}, which {PHYSICAL_BRIDGE} holds: "
+                f"drain the Node, delete {PHYSICAL_BRIDGE} and restart it",
+            )
+        card = transport_interface.choose(cards, interface=name, cidrs=(), node_ips=())
+        addresses = tuple(kept[ADDRESSES_KEY].split(","))
+        routes = tuple(_route(text) for text in kept.get(ROUTES_KEY, "").split(",") if text)
+    else:
+        card = transport_interface.choose(
+            cards,
+            interface=config.transport_interface,
+            cidrs=config.transport_interface_cidrs,
+            node_ips=node_ips,
+        )
+        addresses, routes = card.addresses, card.routes
+    device = PHYSICAL_BRIDGE if config.ovs_datapath_type == "netdev" else card.name
+    return Transport(
+        interface=card.name,
+        device=device,
+        mac=card.mac,
+        mtu=card.mtu,
+        addresses=tuple(sorted(addresses, key=lambda a: ipaddress.ip_interface(a).version)),
+        routes=routes,
+    )
+
+
+def _route(text: str) -> tuple[str, str]:
+    destination, _, via = text.partition(">")
+    return destination, via
+
+
+async def own_card(db: Ovsdb, link: Transport) -> None:
+    """Userspace tunnels leave only through a bridge that holds the tunnel's address: br-phy takes card and addresses.
+
+    The addresses are written down in OVSDB before they are taken off the card, so that no end of the agent loses them.
+    """
+    kept = (
+        ("antrea-interface", link.interface),
+        (ADDRESSES_KEY, ",".join(link.addresses)),
+        (ROUTES_KEY, ",".join(f"{destination}>{via}" for destination, via in link.routes)),
+    )
+    bridge = Bridge(
+        name=PHYSICAL_BRIDGE,
+        datapath_type="netdev",
+        fail_mode="standalone",
+        other_config=(("hwaddr", link.mac),),
+        external_ids=kept,
+    )
+    await ovsdb_write.ensure_bridge(db, bridge)
+    internal = Port(name=PHYSICAL_BRIDGE, type="internal", mtu=link.mtu)
+    await ovsdb_write.ensure_port(db, PHYSICAL_BRIDGE, internal)
+    await ovsdb_write.ensure_port(db, PHYSICAL_BRIDGE, Port(name=link.interface))
+    await ovsdb_write.realised(db)
+    await transport_interface.flush_addresses(link.interface)
+
+
+async def integration_bridge(config: AgentConfig, db: Ovsdb, mtu: int) -> None:
+    """br-int with the tunnel port and the gateway; their numbers and MAC addresses are kept once given."""
+    row = db.row("Bridge", config.ovs_bridge)
+    datapath_id = row["other_config"].get("datapath-id") if row else None
+    bridge = Bridge(
+        name=config.ovs_bridge,
+        datapath_type=config.ovs_datapath_type,
+        fail_mode="secure",
+        other_config=(("datapath-id", datapath_id or "0000" + random_mac().replace(":", "")),),
+    )
+    await ovsdb_write.ensure_bridge(db, bridge)
+    await ovsdb_write.ensure_port(db, config.ovs_bridge, tunnel_port(config))
+    known = db.row("Interface", config.host_gateway)
+    gateway = Port(
+        name=config.host_gateway,
+        type="internal",
+        external_ids=((TYPE_KEY, "gateway"),),
+        ofport_request=GATEWAY_OFPORT,
+        mac=known["mac"] if known and known["mac"] else random_mac(),
+        mtu=mtu,
+    )
+    await ovsdb_write.ensure_port(db, config.ovs_bridge, gateway)
+    await ovsdb_write.realised(db)
+    for name in (TUNNEL_PORT, config.host_gateway):
+        await ovsdb_write.ofport(db, name)

@@ -1,0 +1,72 @@
+"""What all Node objects of the cluster mean to this agent, as facts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from antrea.agent.node.bootstrap import node_addresses
+from antrea.apis.annotation import KEEP_SSH, TRANSPORT_ADDRESSES
+from antrea.apis.core import Node
+from antrea.facts.family import one_per_family
+from antrea.facts.member import AgentNode
+from antrea.features.framework.address import canonical
+from antrea.outside.kube.resource_feed import ResourceFeed
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from antrea.outside.kube.client import Kube
+
+log = klog.logger(__name__)
+
+OS, LINUX = "kubernetes.io/os", "linux"
+MOST_EGRESS_IPS = "node.antrea.io/max-egress-ips"
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+"""Key of the taint of a Node that the cluster autoscaler is about to delete."""
+SSH = 22
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+def cluster_node(node: Node) -> AgentNode | None:
+    """The row of a Node that has Pods' addresses and its own."""
+    meta, ips, cidrs = node.metadata, node_addresses(node), one_per_family(node.spec.pod_cidrs)
+    if not ips or not cidrs:
+        return None
+    said = meta.annotations.get(TRANSPORT_ADDRESSES, "").split(",")
+    # a Node may write any text there; it goes into the flows of all others
+    ends = tuple(filter(None, (canonical(end.strip()) for end in said)))
+    most = meta.annotations.get(MOST_EGRESS_IPS, "")
+    if most and not _NUMBER.fullmatch(most):
+        log.warning(
+            "Annotation is not a number", node=meta.name, annotation=MOST_EGRESS_IPS, value=most[:100]
+        )
+    return AgentNode(
+        name=meta.name,
+        ips=ips,
+        transport_ips=ends or ips,
+        labels=tuple(sorted(meta.labels.items())),
+        most_egress_ips=int(most) if _NUMBER.fullmatch(most) else None,
+        pod_cidrs=cidrs,
+        gossips=meta.labels.get(OS, LINUX) == LINUX,
+        cordoned=node.spec.unschedulable,
+        being_removed=bool(meta.deletion_timestamp) or any(t.key == TO_BE_DELETED for t in node.spec.taints),
+        ssh_ports=ssh_ports(meta.name, meta.annotations.get(KEEP_SSH, "")),
+        external_ips=node_addresses(node, "ExternalIP"),
+    )
+
+
+def ssh_ports(node: str, text: str) -> tuple[int, ...]:
+    """Ports that a Node keeps open, of an annotation such as "true" (22) or "22,2222"; what is none of these counts for nothing."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    ports = [
+        SSH if word == "true" else int(word) for word in words if word == "true" or _NUMBER.fullmatch(word)
+    ]
+    if len(ports) != len(words) or not all(0 < port < 65536 for port in ports):
+        log.warning("Annotation is no list of ports", node=node, annotation=KEEP_SSH, value=text[:100])
+        return ()
+    return tuple(sorted(set(ports)))
+
+
+def cluster_feed(kube: Kube) -> ResourceFeed[Node]:
+    """Feed of ClusterNode."""
+    return ResourceFeed(kube, "/api/v1/nodes", Node, fact=AgentNode, row=cluster_node)

@@ -1,0 +1,1 @@
+"""Effects of the routes to other Nodes: checks whether packets arrive."""

@@ -1,0 +1,192 @@
+"""Probe continuously whether packets reach Pods of other Nodes and whether Services are served, and report it in conditions.
+
+A gateway of another Node is reached as its Pods are, through the tunnel. If it is silent while the Node itself answers, the
+tunnel is at fault, which neither gossip nor the API server notices. Upstream has no such probe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_network
+from subprocess import SubprocessError
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.features.node_route.agent import shared_cidrs, tunnel_end
+from antrea.host.pod_cidr import gateway_ip
+from antrea.outside.log import klog
+from antrea.outside.netlink import reach
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from antrea.engine import Facts
+    from antrea.outside.http.handlers import Check
+
+    Ask = Callable[[str, int], Awaitable[str]]
+    RecordNodeEvent = Callable[[str, str, bool], None]
+
+log = klog.logger(__name__)
+
+LOOK_SECONDS: Final = 5.0
+"""Between two rounds."""
+AT_ONCE: Final = 8
+"""Nodes in one round; all have their turn, and those that were silent are asked in each."""
+SILENT: Final = 2
+"""Rounds in a row in which a gateway must not have answered."""
+SERVED_ROUNDS: Final = 120
+"""Rounds between two questions to a Service that answered: each is a line in the API server's log."""
+MOST_NAMED: Final = 5
+
+
+class Condition(NamedTuple):
+    """A condition of AntreaAgentInfo that is there while something is wrong, and the Events of the Node at its begin and end."""
+
+    type: str
+    begin: str
+    end: str
+    well: str
+
+
+class Miss(NamedTuple):
+    """In how many rounds in a row a Node's gateway did not answer, and why."""
+
+    rounds: int
+    why: str
+
+
+TUNNELS = Condition(
+    "PodsUnreachable", "PodsUnreachable", "PodsReachable", "Pods of all other Nodes that answer are reached"
+)
+SERVICES = Condition("ServicesUnserved", "ServicesUnserved", "ServicesServed", "Services are served")
+
+
+class Reachability:
+    """`conditions` are what is wrong, by type of condition; empty texts: nothing."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        port: int,
+        record: RecordNodeEvent,
+        environ: Mapping[str, str],
+        *,
+        ask: Ask = reach.unreachable,
+        device: Callable[[str], str] = reach.device_to,
+    ) -> None:
+        """`port` is one at which agents may listen; `record` records an Event of the Node: reason, message, whether it is a warning."""
+        self._facts, self._port, self._record = facts, port, record
+        self._ask, self._device = ask, device
+        self._service = environ.get("KUBERNETES_SERVICE_HOST", "")
+        self._service_port = int(environ.get("KUBERNETES_SERVICE_PORT", "443"))
+        self._last = ""
+        """Of the Nodes that were asked in turn, by name."""
+        self._misses: dict[str, Miss] = {}
+        """By name of the Node."""
+        self._rest = 0
+        """Rounds until the Service is asked again."""
+        self._why: dict[Condition, str] = {TUNNELS: "", SERVICES: ""}
+
+    @property
+    def conditions(self) -> Mapping[str, Check]:
+        return {one.type: lambda one=one: self._why[one] for one in self._why}  # type: ignore[misc]
+
+    async def run(self, ready: asyncio.Event) -> None:
+        """For ever, once Pods can be connected."""
+        await ready.wait()
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """One round."""
+        node = self._facts.get(ThisNode)
+        if node is None:
+            return
+        found = await asyncio.gather(*(self._silence(node, peer) for peer in self._turn()))
+        known = {row.name for row in self._facts.all(PeerNode)}
+        missed = self._misses | {name: Miss(self._rounds(name) + 1, why) for name, why in found if why}
+        well = {name for name, why in found if not why}
+        self._misses = {name: one for name, one in missed.items() if name in known - well}
+        self._set(TUNNELS, _sentence({n: one.why for n, one in self._misses.items() if one.rounds >= SILENT}))
+        await self._ask_service()
+
+    def _rounds(self, name: str) -> int:
+        before = self._misses.get(name)
+        return before.rounds if before else 0
+
+    def _turn(self) -> list[PeerNode]:
+        """Those that were silent, and the next ones by name."""
+        rows = sorted(self._facts.all(PeerNode), key=lambda row: row.name)
+        suspects = [row for row in rows if row.name in self._misses][:AT_ONCE]
+        others = [row for row in rows if row not in suspects]
+        later = [row for row in others if row.name > self._last]
+        turn = [*later, *(row for row in others if row.name <= self._last)][:AT_ONCE]
+        self._last = turn[-1].name if turn else ""
+        return [*suspects, *turn]
+
+    async def _silence(self, node: ThisNode, peer: PeerNode) -> tuple[str, str]:
+        """Which of its gateways does not answer, though the Node does; empty: none."""
+        end = tunnel_end(node, peer)
+        for gateway in gateways(node, peer) if end else ():
+            if why := await self._ask(gateway, self._port):
+                alive = [not await self._ask(ip, self._port) for ip in peer.node_ips]
+                told = f"gateway {gateway} of Node {peer.name} does not answer through the tunnel to {end}: {why}"
+                return peer.name, f"{told}{await self._way(end or '')}" if any(alive) else ""
+        return peer.name, ""
+
+    async def _way(self, end: str) -> str:
+        """What is wrong with the route to the end of a tunnel; empty: the kernel has a route."""
+        link = self._facts.get(Transport)
+        try:
+            found = await asyncio.to_thread(self._device, end)
+        except (OSError, ValueError, SubprocessError) as why:
+            log.v(2).info("Failed to look up a route", address=end, err=str(why))
+            return ""
+        if link is None or found == link.device:
+            return ""
+        way = f"leave by {found}" if found else "have no route"
+        return (
+            f"; packets to {end} {way}, and not by {link.device} with the transport interface {link.interface}:"
+            " transportInterface in antrea-agent.conf has to name the one that reaches other Nodes"
+        )
+
+    async def _ask_service(self) -> None:
+        """The one of the API server, which is in every cluster."""
+        self._rest -= 1
+        if not self._service or self._rest > 0:
+            return
+        why = await self._ask(self._service, self._service_port)
+        where = f"{self._service}:{self._service_port}"
+        self._set(
+            SERVICES,
+            f"Services are not served on this Node: {where} (Service default/kubernetes): {why};"
+            " is kube-proxy running?"
+            if why
+            else "",
+        )
+        self._rest = 0 if why else SERVED_ROUNDS
+
+    def _set(self, condition: Condition, why: str) -> None:
+        before, self._why[condition] = self._why[condition], why
+        if why and not before:
+            log.warning("Packets do not arrive", condition=condition.type, err=why)
+            self._record(condition.begin, why, True)
+        elif before and not why:
+            log.info("Packets arrive again", condition=condition.type)
+            self._record(condition.end, condition.well, False)
+
+
+def gateways(node: ThisNode, peer: PeerNode) -> list[str]:
+    """Those of the peer that this Node has a way to; none of a Pod CIDR without room for one."""
+    cidrs = (cidr for cidr in shared_cidrs(node, peer) if ip_network(cidr).num_addresses > 1)
+    return [gateway_ip(cidr) for cidr in cidrs]
+
+
+def _sentence(silent: Mapping[str, str]) -> str:
+    """Which Nodes' Pods are not reached, and why not those of the first; empty: all are."""
+    if not silent:
+        return ""
+    names = sorted(silent)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"Pods of Node {', '.join(names[:MOST_NAMED])}{more} cannot be reached: {silent[names[0]]}"

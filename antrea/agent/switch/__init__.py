@@ -1,0 +1,1 @@
+"""The switch of this Node: its capabilities, recovery, packets and counters."""

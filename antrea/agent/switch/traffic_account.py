@@ -1,0 +1,86 @@
+"""Traffic that this Node has counted, and how much of it is reported: exactly once, over restarts of agent and controller.
+
+A controller counts in memory, under an epoch that it returns with each response. After a change of the epoch everything is
+reported again. A report has a number, and keeps its content until it is acknowledged: one that arrives twice, because the
+response was lost or the agent restarted, is counted once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from itertools import islice
+
+import msgspec
+
+from antrea.apis.stats import TrafficStats
+from antrea.features.framework.traffic import Share
+
+Rows = list[tuple[Share, TrafficStats]]
+
+
+def _fresh() -> str:
+    return uuid.uuid4().hex
+
+
+class Account(msgspec.Struct):
+    """All of it is kept in a file between agents of this Node."""
+
+    name: str = msgspec.field(default_factory=_fresh)
+    """Other numbers of reports count where this file is lost."""
+    epoch: str = ""
+    """Epoch of the controller that received the last report; empty: none did."""
+    serial: int = 0
+    """Number of the last report that was begun."""
+    sending: Rows = []
+    """Content of that report, until it is acknowledged."""
+    owed: Rows = []
+    """What is still to be reported."""
+    totals: Rows = []
+    """What was counted of each that is there still, reported or not."""
+
+
+class TrafficAccountStore:
+    """An account at work."""
+
+    def __init__(self, kept: Account) -> None:
+        self.name, self.epoch, self.serial = kept.name, kept.epoch, kept.serial
+        self.sending = dict(kept.sending)
+        self.owed = dict(kept.owed)
+        self.totals = dict(kept.totals)
+        self._absent: set[Share] = set()
+
+    @property
+    def kept(self) -> Account:
+        """To be read by the next agent."""
+        rows = (list(one.items()) for one in (self.sending, self.owed, self.totals))
+        return Account(self.name, self.epoch, self.serial, *rows)
+
+    def add(self, share: Share, by: TrafficStats) -> None:
+        """This was counted."""
+        for rows in (self.owed, self.totals):
+            rows[share] = rows.get(share, TrafficStats()) + by
+
+    def begin(self, most: int) -> dict[Share, TrafficStats]:
+        """The next report, of at most so many; the last one if that has no answer yet, and {} if nothing is owed."""
+        if not self.sending and self.owed:
+            self.sending = dict(islice(self.owed.items(), most))
+            self.owed = dict(islice(self.owed.items(), most, None))
+            self.serial += 1
+        return self.sending
+
+    def answered(self, epoch: str) -> None:
+        """The report has come to a controller of this epoch; an empty one is of a controller that has none."""
+        self.sending = {}
+        if epoch not in ("", self.epoch):
+            self.epoch, self.owed = epoch, dict(self.totals)
+
+    def forget(self, share: Share) -> None:
+        """It is gone for good."""
+        for rows in (self.owed, self.totals):
+            rows.pop(share, None)
+
+    def look(self, absent: set[Share]) -> None:
+        """These are not there; what was not there the last time either is gone for good."""
+        for share in absent & self._absent:
+            self.forget(share)
+        self._absent = absent

@@ -1,0 +1,223 @@
+"""Report what policies matched and Egresses sent on this Node: read flow counters, and post their increase to the controller.
+
+Counters last seen and increases not yet reported are kept in a file beside the ID journal: they outlive the agent, as the
+flows and their counters do.
+parity: pkg/agent/stats/collector.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from antrea.agent.switch.traffic_account import Account, TrafficAccountStore
+from antrea.apis.annotation import STATS_ACCOUNT, STATS_EPOCH, STATS_SERIAL
+from antrea.apis.controlplane import GROUP, VERSION
+from antrea.apis.controlplane_report import NodeStatsSummary
+from antrea.apis.stats import TrafficStats
+from antrea.errors import AntreaError, Unavailable
+from antrea.features.framework.traffic import SeenCounters, summary
+from antrea.openflow.flow_count import flow_count
+from antrea.outside.disk.atomic_file import exchange
+from antrea.outside.disk.state_file import read_octets, sealed, set_aside, unsealed
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+    from pathlib import Path
+
+    from antrea.engine import Facts
+    from antrea.features.framework.traffic import Counted, Share
+    from antrea.openflow.flow_count import FlowCount
+    from antrea.outside.kube.client import Kube
+
+    Counters = Callable[[], Awaitable[Iterable[FlowCount]]]
+
+log = klog.logger(__name__)
+
+FORMAT = b"antrea policy counters 2\n"
+PATH = f"/apis/{GROUP}/{VERSION}/nodestatssummaries"
+SLICE = 200
+"""Flows that are looked at before others have their turn."""
+MOST = 2000
+"""Shares in one report, which is then well below what a server takes."""
+
+
+class Dumper(Protocol):
+    """What antrea.outside.vswitch.ofctl.Ofctl does for us."""
+
+    def lines(self, command: str, *arguments: str) -> AsyncIterator[str]: ...
+
+
+class Kept(msgspec.Struct):
+    """What outlives the agent."""
+
+    flows: dict[str, SeenCounters] = {}
+    """By flow, those that have counted anything."""
+    account: Account = msgspec.field(default_factory=Account)
+    """The part of these that was reported."""
+
+
+class TrafficStatistics:
+    """Of what features of the Node `node` have `counted`; `tables` has the numbers of tables by name, `counters` reads those of nftables, `controller` is asked for at each report."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        ofctl: Dumper,
+        controller: Callable[[], Kube | None],
+        counted: Collection[Counted],
+        *,
+        node: str,
+        tables: Mapping[str, int],
+        counters: Counters,
+        keep: Path,
+    ) -> None:
+        self._facts = facts
+        self._ofctl = ofctl
+        self._controller = controller
+        self._node = node
+        self._counted = tuple(counted)
+        self._tables = [(one, tables[name]) for one in counted for name in one.tables]
+        self._counters = counters
+        self._keep = keep
+        self._flows: dict[str, SeenCounters] | None = None
+        """None: the counters were never read."""
+        self.account = TrafficAccountStore(Account())
+        self._told: Kube | None = None
+        """The connection by which a report was answered."""
+        self._trouble = ""
+        self._written: int | None = None
+        """Hash of what the file has; None: this agent has not written it."""
+
+    async def run(self, seconds: float) -> None:
+        """For ever: look and report every so many seconds."""
+        self.read()
+        if self._flows is None:
+            await self.turn()
+        while True:
+            await asyncio.sleep(seconds)
+            await self.turn()
+
+    async def turn(self) -> None:
+        """One look and its report; what fails is logged, and tried again with the next one."""
+        try:
+            await self.look()
+            await self.report()
+        except (AntreaError, OSError) as why:
+            if str(why) != self._trouble:
+                log.warning("Failed to report traffic statistics", err=str(why))
+            self._trouble = str(why)
+            # gone for good: while nobody can be told, nobody says that they are back
+            for share in self._absent(self.account.owed):
+                self.account.forget(share)
+        else:
+            self._trouble = ""
+            self.account.look(self._absent(self.account.totals))
+        await self._write()
+
+    def _absent(self, shares: Iterable[Share]) -> set[Share]:
+        return {one for one in shares if not any(each.there(self._facts, one) for each in self._counted)}
+
+    async def look(self) -> None:
+        """Add what flows have counted since the last look to what is owed. Raises Unavailable; then nothing is added."""
+        before, now = self._flows, dict[str, SeenCounters]()
+        rose: dict[tuple[Counted, str], TrafficStats] = {}
+        count = 0
+        async for counted, found in self._each():
+            if (count := count + 1) % SLICE == 0:
+                await asyncio.sleep(0)
+            if found.packets:
+                whose = counted.owner(self._facts, found)
+                if by := _seen(found, whose, counted, before, now):
+                    rose[counted, whose] = rose.get((counted, whose), TrafficStats()) + by
+        self._flows = now
+        for (counted, whose), by in rose.items():
+            for share in counted.shares(self._facts, whose):
+                self.account.add(share, by)
+
+    async def _each(self) -> AsyncIterator[tuple[Counted, FlowCount]]:
+        for counted, table in self._tables:
+            async for line in self._ofctl.lines("dump-flows", f"table={table}"):
+                if found := flow_count(line):
+                    yield counted, found
+        for counted in self._counted:
+            for found in await self._counters() if counted.counters else ():
+                yield counted, found
+
+    async def report(self) -> None:
+        """Report every increase to the controller, or everything after a change of its epoch. Raises Refused, Unavailable."""
+        controller = self._controller()
+        if controller is None and self.account.owed:
+            raise Unavailable("connection to antrea-controller")
+        while controller is not None:
+            rows = self.account.begin(MOST)
+            if not rows and controller is self._told:
+                return
+            # kept first: an agent that ends before it hears of the answer says the same again
+            await self._write()
+            said: dict[str, Any] = msgspec.to_builtins(summary(self._node, rows))
+            said["metadata"]["annotations"] = {
+                STATS_EPOCH: self.account.epoch,
+                STATS_ACCOUNT: self.account.name,
+                STATS_SERIAL: str(self.account.serial),
+            }
+            whole = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "NodeStatsSummary", **said}
+            answer = await controller.ask(PATH, whole, NodeStatsSummary)
+            self.account.answered(answer.metadata.annotations.get(STATS_EPOCH, ""))
+            self._told = controller
+
+    def read(self) -> None:
+        """Go on where the last agent stopped; a file that cannot be read is as good as none."""
+        try:
+            kept = msgspec.msgpack.decode(unsealed(FORMAT, read_octets(self._keep)), type=Kept)
+        except FileNotFoundError:
+            return
+        except OSError as why:
+            log.warning("Failed to read saved traffic counters", path=self._keep, err=str(why))
+            return
+        except (ValueError, msgspec.DecodeError, RecursionError) as why:
+            log.error(
+                "The file of traffic counters is damaged; traffic that was not reported is lost",
+                error=why, path=self._keep, aside=set_aside(self._keep),
+            )  # fmt: skip
+            return
+        self._flows, self.account = kept.flows, TrafficAccountStore(kept.account)
+
+    async def _write(self) -> None:
+        if self._flows is None:
+            return
+        data = msgspec.msgpack.encode(Kept(self._flows, self.account.kept))
+        if hash(data) == self._written:
+            return
+        try:
+            await asyncio.to_thread(exchange, self._keep, sealed(FORMAT, (data,)))
+        except OSError as why:
+            log.warning("Failed to save traffic counters", path=self._keep, err=str(why))
+        else:
+            self._written = hash(data)
+
+
+def _seen(
+    found: FlowCount,
+    whose: str,
+    counted: Counted,
+    before: Mapping[str, SeenCounters] | None,
+    now: dict[str, SeenCounters],
+) -> TrafficStats | None:
+    """By what a flow rose; None: by nothing that anybody is known to count."""
+    if before is None:
+        # it may have been told already, by somebody who left no word
+        now[found.flow] = SeenCounters(found.packets, found.bytes, whose)
+        return None
+    last = before.get(found.flow)
+    if whose:
+        now[found.flow] = SeenCounters(found.packets, found.bytes, whose)
+        by = counted.increase(found, whose, last)
+        return by if by.packets else None
+    if last:
+        # whose it is may become known yet
+        now[found.flow] = last
+    return None

@@ -1,0 +1,1 @@
+"""The process that computes policies and groups, and publishes them."""

@@ -1,0 +1,186 @@
+"""The compute side of the controller: feeds write facts, units derive policies and groups, and these are published."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from antrea.apis import system
+from antrea.apis.core import ObjectReference
+from antrea.apis.status import Status
+from antrea.controller.compute.metrics import policy_metrics
+from antrea.controller.compute.pod_progress import PodProgressPublisher
+from antrea.controller.compute.publish_sink import PublishSink
+from antrea.controller.compute.watch_barrier import WatchBarrier
+from antrea.controller.leader.fencing import lead_after_fencing
+from antrea.controller.leader.sink import LeaderOnlySink
+from antrea.controller.managed.unbuilt import UnbuiltEvents
+from antrea.engine import Engine
+from antrea.errors import Unavailable
+from antrea.features import FEATURES as FOLDERS
+from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.framework.event import RecordEvent
+from antrea.features.framework.gate import opened
+from antrea.features.framework.plug import declared, merged
+from antrea.features.grouping.publication import ENTRIES, TOLD
+from antrea.outside.kube.event_recorder import EventRecorder
+from antrea.outside.kube.odd_object import odd_object_metrics
+from antrea.outside.kube.resource_feed import ResourceFeed
+from antrea.outside.kube.status_sink import StatusSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Iterable
+
+    from antrea.controller.apiserver.process import Publisher
+    from antrea.controller.leader.replica import Replica
+    from antrea.controller.part import ControllerPart
+    from antrea.engine import Facts, Sink
+    from antrea.facts.fact import Fact
+
+QUIET_SECONDS = 3.0
+BY_FOLDER = declared(FOLDERS, "controller", ControllerFeature)
+"""What each folder of features declares to the controller."""
+FEATURES: tuple[ControllerFeature, ...] = tuple(one for found in BY_FOLDER.values() for one in found)
+
+
+DISABLED: tuple[ControllerFeature, ...] = tuple(
+    one for found in declared(FOLDERS, "disabled", ControllerFeature).values() for one in found
+)
+"""What runs instead of a feature whose gate is off, so that no status keeps what the feature wrote."""
+
+
+def active(gates: Collection[str]) -> tuple[ControllerFeature, ...]:
+    """The features that these gates leave on, and what takes the place of the others."""
+    on = tuple(feature for feature in FEATURES if opened(feature.gate, gates))
+    return (*on, *(feature for feature in DISABLED if not opened(feature.gate, gates)))
+
+
+def folders_on(gates: Collection[str]) -> frozenset[str]:
+    """Names of the folders of which these gates leave anything on."""
+    return frozenset(
+        name for name, found in BY_FOLDER.items() if any(opened(one.gate, gates) for one in found)
+    )
+
+
+def published(features: Iterable[ControllerFeature]) -> frozenset[str]:
+    """Plurals of the kinds that these features publish to agents; all others stay empty."""
+    return frozenset(plural for feature in features for plural in feature.publishes)
+
+
+class Computation:
+    """What runs for the features that are on."""
+
+    def __init__(
+        self,
+        features: Collection[ControllerFeature],
+        facts: Facts,
+        ours: Replica,
+        publisher: Publisher,
+        parts: Collection[ControllerPart] = (),
+    ) -> None:
+        """`ours` has an API server. Raises Unavailable else."""
+        kube = ours.kube
+        if kube is None:
+            raise Unavailable("an API server")
+        self._kube, self._lead, self._parts = kube, ours.lead, parts
+        self._watched = watched = [one for feature in features for one in feature.watched]
+        kinds = tuple(one.fact for one in watched)
+        self._sink = sink = PublishSink(publisher, self._left, published(features))
+        self._facts = facts
+        self._statuses = StatusSink(kube)
+        statuses = LeaderOnlySink(self._statuses, ours.lead)
+        sinks: dict[type, Sink] = {**dict.fromkeys(ENTRIES, sink), Status: statuses}
+        self._engine = Engine(
+            facts,
+            [unit for feature in features for unit in feature.units],
+            merged("sink of", (sinks, *(part.sinks() for part in parts))),
+            merged("act", ({RecordEvent: self._tell}, *(part.acts() for part in parts))),
+            sweeps={TOLD: kinds},
+        )
+        statuses.follow(self._engine.resync)
+        for off in (one.fact for feature in FEATURES if feature not in features for one in feature.watched):
+            facts.synced(off)  # nothing of it counts, and that is known
+        barrier = WatchBarrier(kube)
+        self._pod_progress = PodProgressPublisher(
+            facts, lambda: any(feed.trouble for feed in self._feeds.values()), barrier.wait
+        )
+        self._unbuilt = UnbuiltEvents(kube)
+        self._feeds = {
+            one.fact: ResourceFeed(
+                kube,
+                one.path,
+                one.kind,
+                fact=one.fact,
+                row=one.row,
+                received=self._received(one.fact),
+                optional=one.optional,
+            )
+            for one in watched
+        }
+        for one in watched:
+            barrier.watch(one, self._feeds[one.fact])
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._engine.run(), name="engine")
+            for fact, feed in self._feeds.items():
+                tasks.create_task(feed.run(self._facts), name=f"feed of {fact.__name__}")
+            for part in self._parts:
+                tasks.create_task(part.run(), name=type(part).__name__)
+                tasks.create_task(
+                    self._lead.run_while_leading(part.run_while_leading), name=type(part).__name__
+                )
+                for what, own in part.feeds().items():
+                    tasks.create_task(own.run(self._facts), name=f"feed of {what}")
+            tasks.create_task(self._pod_progress.run(), name="progress of Pods")
+            tasks.create_task(self._unbuilt.run(), name="Events of what is not built")
+            tasks.create_task(self._lead.run_while_leading(self._computing_term), name="term")
+
+    def _received(self, kind: type[Fact]) -> Callable[[Any], None]:
+        note = self._pod_progress.of(kind)
+
+        def both(found: Any) -> None:
+            note(found)
+            self._unbuilt.note(found)
+
+        return both
+
+    async def _tell(self, event: RecordEvent) -> None:
+        about = ObjectReference(event.kind, event.name, event.namespace, event.uid, event.api_version)
+        recorder = EventRecorder(about, "antrea-controller")
+        await recorder.record(self._kube, event.reason, event.message, warning=event.warning)
+
+    def _computing_term(self) -> Coroutine[Any, Any, None]:
+        return lead_after_fencing(self._kube, self._facts, self._watched, feeds=self._feeds)
+
+    def counts(self) -> system.NetworkPolicyControllerInfo:
+        """How much there is for policies now."""
+        found = self._sink.counts()
+        return system.NetworkPolicyControllerInfo(
+            network_policy_num=found["networkpolicies"],
+            address_group_num=found["addressgroups"],
+            applied_to_group_num=found["appliedtogroups"],
+        )
+
+    def metrics(self) -> str:
+        """What was computed since this process started, in Prometheus' format."""
+        own = "".join(part.metrics() for part in self._parts)
+        return policy_metrics(self._sink.processed + self._statuses.written) + odd_object_metrics() + own
+
+    def _left(self, policy: str, nodes: Iterable[str]) -> None:
+        for part in self._parts:
+            part.left_span(policy, nodes)
+
+    async def caught_up(self) -> None:
+        """Wait until everything that feeds have received is published; does not wait for a pause in changes.
+
+        Raises Unavailable while a feed is interrupted.
+        """
+        for feed in self._feeds.values():
+            if feed.trouble:
+                raise Unavailable(f"{feed.path} is not watched now: {feed.trouble}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIET_SECONDS):
+                await self._engine.quiet(reports=False)

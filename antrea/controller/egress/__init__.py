@@ -1,0 +1,1 @@
+"""Effects of Egress in the controller: addresses written into specs."""

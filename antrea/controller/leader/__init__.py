@@ -1,0 +1,1 @@
+"""What the leading replica alone does."""

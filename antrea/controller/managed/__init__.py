@@ -1,0 +1,1 @@
+"""Objects that the controller keeps: certificates, default Tiers, info objects, keys."""

@@ -1,0 +1,1 @@
+"""Effects of membership in the controller: the key of the gossip of agents."""

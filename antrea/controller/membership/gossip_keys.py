@@ -1,0 +1,91 @@
+"""Keeps the Secret with the key of agents' gossip: made at random if there is none, never changed while it has one.
+
+parity: pkg/util/memberlistkeys/secret.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import secrets
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.apis.core import CoreStruct, ObjectMeta
+from antrea.apis.memberlist import KEYS, SECRET, format_keys, parse_keys
+from antrea.errors import Refused, Unavailable
+from antrea.outside.kube.answer import Listed, Put
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from antrea.outside.kube.client import Kube
+
+log = klog.logger(__name__)
+
+RETRY_SECONDS = 5.0
+KEY_BYTES = 32
+
+
+class Secret(CoreStruct, frozen=True):
+    """Values are base64."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class GossipKeys:
+    """Of one controller; what it saw in the Secret it puts back when that is lost."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube = kube
+        self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        self._known = ""
+        """The Secret's text."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except (Refused, Unavailable) as why:
+                # also when somebody else was faster: their key counts
+                log.warning("Failed to save the gossip key in its Secret", secret=SECRET, err=str(why))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self) -> None:
+        query = {"fieldSelector": f"metadata.name={SECRET}"}
+        async for change in self._kube.watch(self._secrets, Secret, query):
+            if isinstance(change, Listed):
+                await self._ensure(next(iter(change.objects), None))
+            else:
+                await self._ensure(change.object if isinstance(change, Put) else None)
+
+    async def _ensure(self, found: Secret | None) -> None:
+        """Raises Refused, Unavailable."""
+        if found is not None and found.data.get(KEYS):
+            try:
+                text = base64.b64decode(found.data[KEYS], validate=True).decode("ascii")
+                parse_keys(text)
+            except (ValueError, binascii.Error) as why:
+                # a slip of the pen must not give a working cluster another key
+                log.error(
+                    "The Secret holds no usable gossip keys; correct or delete it",
+                    secret=SECRET,
+                    err=str(why),
+                )
+                return
+            self._known = text
+            return
+        restored = bool(self._known)
+        self._known = self._known or format_keys([secrets.token_bytes(KEY_BYTES)])
+        data = {KEYS: base64.b64encode(self._known.encode()).decode()}
+        if found is None:
+            meta = {"name": SECRET, "labels": {"app": "antrea"}}
+            body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta, "data": data}
+            await self._kube.create_named(f"{self._secrets}/{SECRET}", body)
+        else:
+            version = {"resourceVersion": found.metadata.resource_version}
+            await self._kube.patch(f"{self._secrets}/{SECRET}", {"metadata": version, "data": data})
+        log.info("Restored the gossip key" if restored else "Created a gossip key", secret=SECRET)

@@ -1,0 +1,69 @@
+"""Whether an Egress has the address that it names, and which families it is for: what it has not leaves nothing.
+
+Each agent finds it from Egresses and pools alone, by the rule of the controller (antrea/features/external_ip_pool): so
+nothing leaves with the address of another Egress while a condition is late or no controller runs.
+Upstream keeps such an Egress from Pods by an empty EgressGroup, and these leave with their Node's address.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from antrea.facts.egress import Egress
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import PoolSelector
+from antrea.facts.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from antrea.engine import Facts
+
+BOTH = (False, True)
+"""Whether a family is IPv6, of all families."""
+
+
+def why_unallocated(facts: Facts, egress: Egress) -> str:
+    """Why this row of an Egress has no address to use; empty: it has one."""
+    pool = facts.get(PoolSelector, egress.pool) if egress.pool else None
+    rivals = facts.by(Egress, "ip", egress.ip) if pool and egress.ip else ()
+    return judge(egress, pool, rivals) or _of_service(facts, egress)
+
+
+def _of_service(facts: Facts, egress: Egress) -> str:
+    """A Service keeps the address that the controller gave it; empty: none has it."""
+    if not (egress.pool and egress.ip):
+        return ""
+    having = [row.key for row in facts.by(Service, "pooled", egress.ip) if row.pool == egress.pool]
+    return f"Service {min(having)} has {egress.ip} of ExternalIPPool {egress.pool}" if having else ""
+
+
+def judge(egress: Egress, pool: PoolSelector | None, rivals: Iterable[Egress]) -> str:
+    """The same, where the pool that it names and all rows with its address are at hand."""
+    if egress.invalid:
+        return f"{egress.invalid} is not an IP address"
+    if not egress.pool:
+        return ""
+    if pool is None:
+        return f"ExternalIPPool {egress.pool} does not exist"
+    if not egress.ip:
+        return f"ExternalIPPool {egress.pool} has given it no address"
+    address = ip_address(egress.ip)
+    if not any(kind == address.version and low <= int(address) <= high for kind, low, high in pool.ranges):
+        return f"{egress.ip} is not an address of ExternalIPPool {egress.pool}"
+    same = (row for row in rivals if row.pool == egress.pool)
+    first = min(same, key=lambda row: row.precedence, default=egress)
+    if first.key == egress.key:
+        return ""
+    return f"Egress {first.name} has {egress.ip} of ExternalIPPool {egress.pool}"
+
+
+def families_of(facts: Facts, egress: Egress) -> Collection[bool]:
+    """Whether it is for IPv6, for IPv4 or, while nobody can tell, for both; empty: it names neither address nor pool."""
+    if egress.ip or egress.invalid:
+        return (is_ipv6(egress.ip or egress.invalid),)
+    if not egress.pool:
+        return ()
+    pool = facts.get(PoolSelector, egress.pool)
+    return {kind == 6 for kind, _, _ in pool.ranges} if pool and pool.ranges else BOTH

@@ -1,0 +1,143 @@
+"""Which Node is to hold which address: every agent that knows the same members finds the same, and as upstream's would.
+
+Each Node has 50 places on a ring of hashes; an address belongs to the Node at the first place after its own hash that
+has room. So when a Node goes, only its addresses move.
+parity: pkg/agent/consistenthash/consistenthash.go, pkg/agent/controller/egress/ip_scheduler.go schedule
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+REPLICAS = 50
+RINGS = 64
+"""Rings that are kept made: they cost about 2 ms per 100 Nodes."""
+MOST_SUBNETS = 20
+"""Of one Node, each with a routing table of its own. # parity: pkg/agent/types/net.go"""
+
+
+class RingRequest(NamedTuple):
+    """An address that needs a Node. In the order of its fields the older one comes first."""
+
+    created: str
+    """RFC 3339"""
+    name: str
+    """Of the Egress."""
+    address: str
+    pool: str
+    preferred: tuple[str, ...] = ()
+    """Nodes that come before the ring's choice, in this order."""
+    stays: str = ""
+    """The Node that has it and keeps it as long as it can; empty: none."""
+    apart: str = ""
+    """Of these each is to have a Node of its own; empty: it does not matter."""
+    subnet: str = ""
+    """Where it lives; empty: in the Nodes' own."""
+
+
+class AntiAffinityPlace(NamedTuple):
+    """Where an address is that is to be apart from others, as long as its Node can hold it."""
+
+    node: str
+    others: frozenset[str]
+    """Nodes of the others, where it goes only if there is no other."""
+
+
+class Ring:
+    """The places of some Nodes."""
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        # of two Nodes at one place one is seen; upstream's order is by chance there, ours is that of names
+        places = {hashed: node for node in sorted(nodes) for hashed in _places(node)}
+        self._hashes = sorted(places)
+        self._nodes = [places[hashed] for hashed in self._hashes]
+
+    def pick(self, address: str, has_room: Callable[[str], bool] = lambda _: True) -> str:
+        """The Node for `address`; empty: none has room."""
+        start = bisect_left(self._hashes, crc32(address.encode()))
+        full: set[str] = set()
+        for index in range(start, start + len(self._nodes)):
+            node = self._nodes[index % len(self._nodes)]
+            if node in full:
+                continue
+            if has_room(node):
+                return node
+            full.add(node)
+        return ""
+
+
+@lru_cache(4096)
+def _places(node: str) -> tuple[int, ...]:
+    return tuple(crc32(f"{number}{node}".encode()) for number in range(REPLICAS))
+
+
+@lru_cache(RINGS)
+def ring(nodes: frozenset[str]) -> Ring:
+    """The ring of these Nodes."""
+    return Ring(nodes)
+
+
+def place(
+    wishes: Iterable[RingRequest],
+    pools: Mapping[str, Sequence[Iterable[str]]],
+    most: Callable[[str], int],
+    homes: Mapping[str, AntiAffinityPlace] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Name of each Egress -> its Node, empty if none has room. `pools` are their living Nodes, in groups of which the
+    next counts if none of the one before has room; `most` is a Node's room.
+
+    An address counts once on its Node, and has one, however many Egresses share it. An Egress whose pool is unknown is
+    left out. What stays where it is comes before what is to be placed. `homes` are those of Wishes that are to be apart.
+    Room is for addresses and for MOST_SUBNETS.
+    """
+    held: dict[str, set[str]] = defaultdict(set)
+    subnets: dict[str, set[str]] = defaultdict(set)
+    at: dict[tuple[str, str], str] = {}
+    known = {pool: [frozenset(nodes) for nodes in groups if nodes] for pool, groups in pools.items()}
+    order = [wish for wish in sorted(wishes) if wish.pool in known]
+
+    def has_room(wish: RingRequest, node: str) -> bool:
+        known = subnets[node]
+        fits = not wish.subnet or wish.subnet in known or len(known) < MOST_SUBNETS
+        return fits and len(held[node]) < most(node)
+
+    def put(wish: RingRequest, node: str) -> None:
+        if node:
+            at[wish.pool, wish.address] = node
+            held[node].add(wish.address)
+            subnets[node] |= {wish.subnet} - {""}
+
+    for wish in order:
+        groups = known[wish.pool]
+        if wish.stays and groups and wish.stays in groups[0] and has_room(wish, wish.stays):
+            put(wish, at.get((wish.pool, wish.address), wish.stays))
+    for wish in order:
+        if (wish.pool, wish.address) not in at:
+            room = partial(has_room, wish)
+            picks = (_pick(wish, group, room, homes.get(wish.name)) for group in known[wish.pool])
+            put(wish, next(filter(None, picks), ""))
+    return {wish.name: at.get((wish.pool, wish.address), "") for wish in order}
+
+
+def _pick(
+    wish: RingRequest,
+    group: frozenset[str],
+    has_room: Callable[[str], bool],
+    home: AntiAffinityPlace | None = None,
+) -> str:
+    if home:
+        if home.node in group and has_room(home.node):
+            return home.node
+        alone = _pick(wish, group, lambda node: node not in home.others and has_room(node))
+        if alone:
+            return alone
+    better = (node for node in (wish.stays, *wish.preferred) if node in group and has_room(node))
+    return next(better, "") or ring(group).pick(wish.address, has_room)

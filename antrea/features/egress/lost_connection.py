@@ -1,0 +1,61 @@
+"""What becomes of a TCP connection whose gateway is lost: the next one takes it over in the middle, or ends it.
+
+Taken over, it goes on where the other end finds it under the address and port that it knows; a firewall on the way may not,
+and says nothing. So its Pod may have it ended at once instead, with the first packet that it sends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.apis.annotation import LOST_CONNECTIONS
+from antrea.config.agent import AgentConfig
+from antrea.facts.egress import Egress
+from antrea.features.egress.allocated import why_unallocated
+from antrea.features.egress.snat_mark import CATEGORY, POOL
+from antrea.host.nft import NftElement, NftRule, NftSet
+from antrea.openflow.fields import SNAT_PKT_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from antrea.engine import Facts
+    from antrea.facts.egress import EgressMark
+    from antrea.facts.node import ThisNode
+
+CONTINUE: Final = "continue"
+RESET: Final = "reset"
+SET: Final = "egress-reset"
+BEFORE_FORWARD: Final = 50
+
+
+def resets(annotations: Mapping[str, str]) -> bool:
+    """Whether connections that this gateway does not know are ended."""
+    return annotations.get(LOST_CONNECTIONS, "").strip() == RESET
+
+
+def lost_rule(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
+    """A packet from the middle of a connection that is new to this host is answered for the other end."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    gateway, mask = f'"{config.host_gateway}"', f"{SNAT_PKT_MARK.mask:#010x}"
+    yield NftSet(name=SET, type="mark", category=CATEGORY)
+    yield NftRule(
+        chain="forward",
+        name="an end to connections through a lost gateway",
+        text=(
+            f"iifname {gateway} oifname != {gateway} ct state new tcp flags & (syn | rst) == 0x0"
+            f" meta mark & {mask} @{SET} reject with tcp reset"
+        ),
+        order=BEFORE_FORWARD,
+        category=CATEGORY,
+    )
+
+
+def lost_elements(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
+    """Of addresses that several Egresses share the oldest says it, then the first by name."""
+    rows = (row for row in facts.by(Egress, "ip", mark.ip) if not why_unallocated(facts, row))
+    oldest = min(rows, key=lambda row: row.precedence, default=None)
+    if oldest and oldest.resets:
+        yield NftElement(set=SET, value=f"{facts.id(POOL, mark.ip):#010x}", category=CATEGORY)

@@ -1,0 +1,134 @@
+"""While an Egress IP moves between two Nodes that live, answers that come to the wrong one go on to the other.
+
+Both translate then, and each alone knows the connections that began there, while answers come to whichever of them the
+neighbours found last. What a Node does not know it hands to the other by the tunnel; that one knows it, or nobody does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.egress import AnnouncedAddress, Egress
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import GossipMember
+from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.ovs import OvsPort
+from antrea.features.egress.handover import (
+    assigned_here,
+    next_holder,
+    previous_holder,
+    still_held,
+    taken_over,
+)
+from antrea.features.egress.snat_mark import CATEGORY
+from antrea.features.node_route.agent import tunnel_end
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
+from antrea.host.carrier import RELAYED_MAC
+from antrea.host.nft import NftRelay, NftSilence
+from antrea.host.pod_cidr import gateway_ip
+from antrea.host.sysctl import Sysctl
+from antrea.openflow.action import goto, set_eth_dst, set_eth_src, set_tun_dst
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    GLOBAL_VIRTUAL_MAC,
+    HOST_LOCAL_SOURCE_PKT_MARK,
+    OUTPUT_TO_OF_PORT_REG_MARK,
+    TARGET_OF_PORT,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import dl_src, dst, in_port
+from antrea.openflow.priority import Priority
+from antrea.openflow.tables import CLASSIFIER, OUTPUT
+from antrea.rank import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.egress import EgressMark
+
+flow = flows_of(Category.EGRESS)
+
+
+def partner(facts: Facts, egress: Egress, node: ThisNode) -> str:
+    """The Node that has the address, too, and knows what this one does not; empty: there is none."""
+    if assigned_here(facts, egress, node):
+        return previous_holder(facts, egress, node) or _giver_before(facts, egress, node)
+    if taken_over(facts, egress, node) and still_held(facts, egress, node):
+        return next_holder(facts, egress, node)
+    return ""
+
+
+def _giver_before(facts: Facts, egress: Egress, node: ThisNode) -> str:
+    row = facts.get(AnnouncedAddress, egress.key)
+    if row is None or row.ip != egress.ip or egress.node != node.name:
+        return ""
+    member = facts.get(GossipMember, row.before)
+    return row.before if member and (member.alive or member.left) else ""
+
+
+def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
+    """From the host to the bridge, and from there through the tunnel."""
+    config, node = facts.get(AgentConfig), facts.get(ThisNode)
+    peer = facts.get(PeerNode, partner(facts, egress, node)) if node and egress.pool and egress.ip else None
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    tunnel = facts.get(OvsPort, TUNNEL_PORT)
+    end = tunnel_end(node, peer) if node and peer else None
+    if node is None or peer is None or gateway is None or tunnel is None or not end:
+        return
+    for cidr in (cidr for cidr in peer.pod_cidrs if is_ipv6(cidr) == is_ipv6(egress.ip)):
+        yield NftRelay(
+            ip=egress.ip,
+            via=gateway_ip(cidr),
+            dev=gateway.name,
+            mark=HOST_LOCAL_SOURCE_PKT_MARK.field.mask,
+            # who gives up does not keep its Pods waiting for it
+            rank=Rank.DIVERTS if assigned_here(facts, egress, node) else Rank.SENDS,
+            category=CATEGORY,
+        )
+        yield flow(
+            CLASSIFIER,
+            Priority.HIGH,
+            in_port(gateway.ofport),
+            dst(egress.ip),
+            then=[
+                set_eth_src(RELAYED_MAC),
+                set_eth_dst(GLOBAL_VIRTUAL_MAC),
+                set_tun_dst(end),
+                TARGET_OF_PORT(tunnel.ofport).load,
+                OUTPUT_TO_OF_PORT_REG_MARK.load,
+                goto(OUTPUT),
+            ],
+        )
+
+
+def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl]:
+    """From the tunnel to the host, which knows whose they are; whatever address of a pool this Node has."""
+    config, tunnel = facts.get(AgentConfig), facts.get(OvsPort, TUNNEL_PORT)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if gateway is None or tunnel is None or not any(row.pool for row in facts.by(Egress, "ip", mark.ip)):
+        return
+    if not is_ipv6(mark.ip):
+        # the way back to who answers is another
+        yield Sysctl(f"net/ipv4/conf/{gateway.name}/rp_filter", "2", CATEGORY)
+    yield flow(
+        CLASSIFIER,
+        Priority.HIGH,
+        in_port(tunnel.ofport),
+        dl_src(RELAYED_MAC),
+        dst(mark.ip),
+        then=[
+            set_eth_dst(gateway.mac),
+            TARGET_OF_PORT(gateway.ofport).load,
+            OUTPUT_TO_OF_PORT_REG_MARK.load,
+            goto(OUTPUT),
+        ],
+    )
+
+
+def silent_address(facts: Facts, egress: Egress) -> Iterator[NftSilence]:
+    """Neighbours that ask who has the address are answered by the Node that took it alone."""
+    node = facts.get(ThisNode)
+    if node and taken_over(facts, egress, node) and still_held(facts, egress, node):
+        yield NftSilence(egress.ip, CATEGORY)

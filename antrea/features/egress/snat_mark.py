@@ -1,0 +1,88 @@
+"""What the host does with packets that carry the mark of an Egress IP: it gives them that address."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.egress import Egress, EgressMark
+from antrea.facts.family import is_ipv6
+from antrea.features.framework.agent_feature import NumberPattern
+from antrea.host import carrier
+from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import SNAT_PKT_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.node import LocalAddress, ThisNode
+
+POOL: Final = "egress-mark"
+MOST: Final = carrier.MOST_MARKS
+"""As many marks as the field has, 0 being none."""
+MAPS: Final = {False: "egress-snat", True: "egress-snat6"}
+_MAC = re.escape(carrier.mark_mac(0)[:-2])
+NUMBERS: Final = (
+    # what packet_mark.marked does on each datapath: a bit range of pkt_mark, or the source MAC
+    NumberPattern(
+        POOL,
+        re.compile(r"(0x[0-9a-f]+)(?:/0x[0-9a-f]+)?->(?:pkt_mark|NXM_NX_PKT_MARK)\b"),
+        base=16,
+        mask=MOST,
+    ),
+    NumberPattern(
+        POOL, re.compile(rf"\b{_MAC}([0-9a-f]{{2}})->eth_src|\bmod_dl_src:{_MAC}([0-9a-f]{{2}})\b"), base=16
+    ),
+)
+CATEGORY: Final = int(Category.EGRESS)
+BEFORE_MASQUERADE: Final = 50
+
+
+def address_mark(facts: Facts, address: LocalAddress) -> Iterator[EgressMark]:
+    """An address of this Node that some Egress has gets a number, which all of these share."""
+    if facts.by(Egress, "ip", address.ip):
+        yield EgressMark(address.ip, facts.id(POOL, address.ip))
+
+
+def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
+    """One rule per family, whatever Egress IPs there are; packets without a mark fall through to the Node's address."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    yield from carrier.reading_entries(config.ovs_datapath_type, config.host_gateway, CATEGORY)
+    fully = config.egress.snat_fully_random_ports
+    random = " fully-random" if (config.snat_fully_random_ports if fully is None else fully) else ""
+    # whose Egress IP was here a moment ago does not leave with the Node's address
+    yield NftRule(
+        chain="postrouting",
+        name="no Pods to outside without the Egress IP asked for",
+        text=f'iifname "{config.host_gateway}" oifname != "{config.host_gateway}" meta mark & {SNAT_PKT_MARK.mask:#010x} != 0x00000000 drop',
+        order=BEFORE_MASQUERADE + 1,
+        category=CATEGORY,
+    )
+    for version6 in sorted(node.families):
+        name, nat, proto = MAPS[version6], "ip6" if version6 else "ip", "ipv6" if version6 else "ipv4"
+        yield NftSet(name=name, type="mark", data=f"{proto}_addr", category=CATEGORY)
+        yield NftRule(
+            chain="postrouting",
+            name=f"Pods to outside with an Egress IP, {nat}",
+            text=(
+                f'oifname != "{config.host_gateway}" meta nfproto {proto}'
+                f" snat {nat} to meta mark & {SNAT_PKT_MARK.mask:#010x} map @{name}{random}"
+            ),
+            order=BEFORE_MASQUERADE,
+            category=CATEGORY,
+        )
+
+
+def mark_elements(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
+    """What receives: in the kernel before any flow sends."""
+    config = facts.get(AgentConfig)
+    if config is None:
+        return
+    number = facts.id(POOL, mark.ip)
+    yield NftElement(set=MAPS[is_ipv6(mark.ip)], value=f"{number:#010x}", data=mark.ip, category=CATEGORY)
+    yield from carrier.mark_entry(config.ovs_datapath_type, number, CATEGORY)

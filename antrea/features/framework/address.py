@@ -1,0 +1,26 @@
+"""Addresses as users and other programs write them."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from antrea.features.framework.ip_range import Address
+
+
+def read(text: str) -> Address | None:
+    """One address, an IPv4 address in IPv6 form as what it is; None if it is none, or has a zone, which may be any text."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    if "%" in text:
+        return None
+    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+
+
+def canonical(text: str) -> str:
+    """The one way to write it, so that equal addresses are equal texts; empty if it is none."""
+    found = read(text)
+    return "" if found is None else str(found)

@@ -1,0 +1,187 @@
+"""Nouns of admission: a webhook is one row, its decision is a pure generator over facts and the reviewed object.
+
+A validator raises `Invalid` to deny, yields `Warn` for what the user should read, and yields `Find` or `MayGet` to
+learn what no fact says: the handler looks it up outside and sends the answer back in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from antrea.apis.admission import Operation, UserInfo
+from antrea.engine import Facts
+from antrea.errors import Invalid
+from antrea.facts.fact import Fact, Rows
+from antrea.features.framework.gate import GATES, Component, resolve
+from antrea.features.framework.label import is_object_name
+
+T = TypeVar("T")
+
+
+class Review(msgspec.Struct, Generic[T], frozen=True):
+    """One object about to be written; `object` is None on DELETE, `old` on CREATE."""
+
+    operation: Operation
+    object: T | None
+    old: T | None = None
+    user: UserInfo = UserInfo()
+    name: str = ""
+    namespace: str = ""
+
+    @property
+    def new(self) -> T:
+        """The object after the write. Raises Invalid where the request lacks it."""
+        if self.object is None:
+            raise Invalid("object", f"is missing in a review of {self.operation}")
+        return self.object
+
+    @property
+    def before(self) -> T:
+        """The object before the write. Raises Invalid where the request lacks it."""
+        if self.old is None:
+            raise Invalid("oldObject", f"is missing in a review of {self.operation}")
+        return self.old
+
+
+class Warn(msgspec.Struct, frozen=True):
+    """A sentence that kubectl prints after `Warning: `; the object is admitted."""
+
+    text: str
+
+
+class Find(msgspec.Struct, frozen=True):
+    """Asks for the object `name` of a collection, as `kind`; None if there is none, and none has what is no name."""
+
+    collection: str
+    name: str
+    kind: type
+    namespace: str = ""
+
+    @property
+    def path(self) -> str | None:
+        """Where the API has it; None for names that no object has, which could lead anywhere."""
+        if not is_object_name(self.name) or not (is_object_name(self.namespace) or not self.namespace):
+            return None
+        root, _, plural = self.collection.rpartition("/")
+        scope = f"/namespaces/{self.namespace}" if self.namespace else ""
+        return f"{root}{scope}/{plural}/{self.name}"
+
+
+class FindAll(msgspec.Struct, frozen=True):
+    """Asks for all objects of a collection, as `kind`."""
+
+    collection: str
+    kind: type
+
+
+class MayGet(msgspec.Struct, frozen=True):
+    """Asks whether the reviewed user may read a Secret; the answer is a bool."""
+
+    namespace: str
+    secret: str
+
+
+Step = Warn | Find | FindAll | MayGet
+Steps = Generator[Step, Any, None]
+Validator = Callable[[Facts, Review[Any]], Steps]
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """One operation of a JSON patch (RFC 6902); `path` is a JSON pointer."""
+
+    path: str
+    value: Any
+    op: Literal["add", "replace", "remove"] = "replace"
+
+
+Mutator = Callable[[Facts, Review[Any]], Iterable[Patch]]
+
+
+class Installation(Fact, frozen=True):
+    """Who we are in the cluster and what the user wants on."""
+
+    namespace: str = "kube-system"
+    service_account: str = "antrea-controller"
+    gates: frozenset[str] = frozenset()
+    """Gates that configuration and upstream's defaults have on, whether the feature is built here or not."""
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """A collection of the API of which rows are kept; `row` gives those of one object of `kind`."""
+
+    path: str
+    kind: type
+    fact: type[Fact]
+    row: Callable[[Any], Rows]
+    guards: Literal["", "all", "its Pods", "its own"] = ""
+    """Which Pods an object says something about that has to be known before they start: those of the whole cluster, of the
+    Namespace that it is, or of its own Namespace."""
+    optional: bool = False
+    """Whether there are no objects where the cluster has no such kind; else its absence is a failure."""
+
+
+class Webhook(msgspec.Struct, frozen=True):
+    """One webhook: what the API server sends it, and what it decides."""
+
+    name: str
+    path: str
+    operations: tuple[Operation, ...]
+    group: str
+    versions: tuple[str, ...]
+    resource: str
+    scope: Literal["Cluster", "Namespaced", "*"]
+    kind: Any
+    """The type, a Struct, that the reviewed object is decoded into."""
+    rules: str
+    """What it decides, one line for docs/admission.md."""
+    configuration: str = "crdvalidator.antrea.io"
+    """The object that holds it."""
+    validate: Validator | None = None
+    mutate: Mutator | None = None
+    gates: tuple[str, ...] = ()
+    """One of these must be on; empty: always served."""
+    feature: str = ""
+    """The gate of the feature that acts on the object, where `gates` does not say it."""
+    unread: bool = False
+    """Whether nothing reads objects of the kind yet, though the gate of `feature` is built."""
+    failure: Literal["", "Fail", "Ignore"] = ""
+    """What the API server does while nobody answers; empty: its default, Fail."""
+    aliases: tuple[str, ...] = ()
+    """Further paths that older configurations use."""
+    reads: tuple[type[Fact], ...] = ()
+    """Kinds that must have been listed before it can decide."""
+    anew: tuple[Watched, ...] = ()
+    """Small collections that are listed again for each decision: what must be unique is not judged by a watch that lags."""
+
+
+def wanted_gates(asked: Mapping[str, bool]) -> frozenset[str]:
+    """Gates that are on by `featureGates` and upstream's defaults, as if all were built. Raises Invalid.
+
+    The chart writes one map for agents and controller, so gates of both are known here.
+    """
+    built = tuple(msgspec.structs.replace(gate, built=True) for gate in GATES)
+    components: tuple[Component, ...] = ("agent", "controller")
+    return frozenset().union(*(resolve(component, asked, built).names for component in components))
+
+
+def gate_steps(webhook: Webhook, wanted: frozenset[str], operation: Operation = "CREATE") -> Steps:
+    """Denies where every gate of `webhook` is off, warns where its feature is off or not built yet. Raises Invalid."""
+    names = webhook.gates
+    built = {gate.name for gate in GATES if gate.built}
+    if names and not wanted.intersection(names):
+        which = " or ".join(names)
+        later = "" if built.intersection(names) else " (the feature is not built yet)"
+        raise Invalid(
+            "kind", f"{webhook.resource} need the feature gate {which}, which is off{later}: see featureGates"
+        )
+    feature = webhook.feature or next((name for name in names if name in wanted), "")
+    if feature and (webhook.unread or feature not in built) and operation != "DELETE":
+        what = f"for {webhook.resource} the feature {feature}" if webhook.unread else f"the feature {feature}"
+        yield Warn(f"{what} is not built yet: the object is kept, but nothing acts on it")
+    elif feature and feature not in wanted and operation != "DELETE":
+        yield Warn(
+            f"the feature gate {feature} is off: the object is kept, but nothing acts on it; see featureGates"
+        )

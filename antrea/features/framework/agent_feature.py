@@ -1,0 +1,104 @@
+"""What a feature declares to the agent: the tables it needs and the units that fill them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+import msgspec
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Facts, Unit
+from antrea.facts.fact import Fact
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.controlplane_watch import GroupKind, ObjectKind
+from antrea.features.framework.gate import Gates
+from antrea.features.framework.traffic import Counted
+from antrea.host.route import RoutingRule
+from antrea.openflow.cookie import Category
+from antrea.openflow.pipeline import Pipeline
+from antrea.openflow.table import Table
+
+
+class Families(msgspec.Struct, frozen=True):
+    """The address families of the cluster's Pods."""
+
+    ipv4: bool
+    ipv6: bool
+
+    @classmethod
+    def of(cls, cidrs: Iterable[str]) -> Families:
+        """The families of these addresses or CIDRs."""
+        version6 = [":" in cidr for cidr in cidrs]
+        return cls(ipv4=not all(version6) if version6 else False, ipv6=any(version6))
+
+
+class RealisedPipeline(Fact, frozen=True):
+    """The pipeline that this agent numbered at start."""
+
+    pipeline: Pipeline
+
+
+class NumberPattern(msgspec.Struct, frozen=True):
+    """How the numbers of a pool look in lines of flows and groups, and how a number is made of what is found."""
+
+    pool: str
+    pattern: re.Pattern[str]
+    """The first of its groups that matches is the number."""
+    base: int = 0
+    """Of the number's digits; 0: as its prefix says."""
+    mask: int = -1
+    less: int = 0
+
+    def numbers(self, line: str) -> Iterator[int]:
+        """Those in a line."""
+        for found in self.pattern.finditer(line):
+            text = next(filter(None, found.groups()))
+            yield (int(text, self.base) & self.mask) - self.less
+
+
+class AgentFeature(msgspec.Struct, frozen=True):
+    """What a feature declares to the agent. All fields but the name have a default: a feature sets what it has."""
+
+    name: str
+    tables: tuple[Table, ...] | Callable[[AgentConfig, Families], tuple[Table, ...]] = ()
+    """Tables that must be realised while the feature is on; a function where they depend on the configuration or families."""
+    units: tuple[Unit, ...] = ()
+    watches: tuple[ObjectKind | GroupKind, ...] = ()
+    """Watches of antrea-controller (controlplane.antrea.io) that its rows come from."""
+    watched: tuple[Watched, ...] = ()
+    """Watches of kube-apiserver that its rows come from."""
+    gate: Gates = ""
+    """Feature gate that turns it on, or several, any of which does; empty: always on."""
+    within: str = ""
+    """A second gate that must be on, too."""
+    unless: str = ""
+    """Feature gate that turns it off, because another feature takes its place."""
+    meters: bool = False
+    """Whether it needs meters: it is left out where the datapath has none."""
+    limits: tuple[tuple[str, int], ...] = ()
+    """Pools of numbers (`Facts.id`), each with its highest number."""
+    ranks: tuple[tuple[str, int, int], ...] = ()
+    """Pools of order numbers, each with its lowest and highest number."""
+    numbers: tuple[NumberPattern, ...] = ()
+    """Patterns that find the numbers of its pools in the switch: if the journal of numbers is lost, new numbers start above them."""
+    rule_numbers: Callable[[RoutingRule], Iterable[tuple[str, int]]] | None = None
+    """The same for the kernel's routing rules: pools and numbers of one rule."""
+    category: Category | None = None
+    """Category of its entries. Entries of this category that an earlier start left are removed once `sweep_after` is synced."""
+    sweep_after: tuple[type[Fact], ...] = ()
+    """Kinds of facts that entries of `category` depend on, beside ports and Nodes, which every category waits for."""
+    replay_after: tuple[type[Fact], ...] = ()
+    """Kinds of facts to wait for, at most some seconds, before flows of an earlier start are replaced for the first time."""
+    own_ports: frozenset[str] = frozenset()
+    """antrea-types of the OVS ports that it creates: ports that an earlier start left are removed with its category."""
+    kept: Mapping[type[Fact], Callable[[Facts], Collection[Fact]]] = {}
+    """Rows of `watched` to save on disk, by kind, beside all rows of `watches`, for a start without antrea-controller."""
+    lacking: Callable[[Facts], str] | None = None
+    """What is not synced yet and must be before a Pod starts, beside antrea-controller's watches; empty: nothing."""
+    counted: Counted | None = None
+    """How to read the counters of its flows for the statistics API."""
+
+    def tables_of(self, config: AgentConfig, families: Families) -> tuple[Table, ...]:
+        """Tables that must be realised with this configuration, for Pods of these families."""
+        return self.tables if isinstance(self.tables, tuple) else self.tables(config, families)

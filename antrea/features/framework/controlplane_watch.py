@@ -1,0 +1,84 @@
+"""What agents watch at the controller, and what an event of such a watch means as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from antrea.apis.controlplane import GroupMember
+from antrea.apis.null import without_nulls
+from antrea.facts.fact import Fact
+
+
+class WatchedEvent(NamedTuple):
+    """One event: the object, the rows that it brings, and, where it is only a change, those that it takes away."""
+
+    name: str
+    come: list[Fact]
+    gone: list[Fact]
+
+
+class ObjectKind(msgspec.Struct, frozen=True):
+    """Objects that are told whole, each a row of `fact`."""
+
+    plural: str
+    fact: type[Fact]
+    kind: type
+    row: Callable[[Any], Fact]
+
+    @property
+    def facts(self) -> tuple[type[Fact], ...]:
+        """Kinds of rows that come of this watch alone."""
+        return (self.fact,)
+
+    def read(self, found: msgspec.Raw) -> WatchedEvent:
+        """Raises msgspec.DecodeError."""
+        try:
+            shown: Any = msgspec.json.decode(found, type=self.kind)
+        except msgspec.ValidationError:
+            # a controller of upstream writes a null for a time that is not said
+            shown = msgspec.convert(without_nulls(msgspec.json.decode(found)), self.kind)
+        return WatchedEvent(shown.metadata.name, [self.row(shown)], [])
+
+
+class GroupKind(msgspec.Struct, frozen=True):
+    """Groups: each member on this Node is a row of `fact`, each group one of `head`, if somebody needs to know of it."""
+
+    plural: str
+    fact: type[Fact]
+    row: Callable[[str, GroupMember], Fact]
+    head: type[Any] | None = None
+    """Its one field is the group's name."""
+
+    @property
+    def facts(self) -> tuple[type[Fact], ...]:
+        """Kinds of rows that come of this watch alone."""
+        return (self.fact, self.head) if self.head else (self.fact,)
+
+    def read(self, found: msgspec.Raw) -> WatchedEvent:
+        """Raises msgspec.DecodeError."""
+        group = msgspec.json.decode(found, type=_Group)
+        name = group.metadata.name or group.name
+        members = (*group.members, *group.added, *(group.egress_added or ()))
+        heads = [self.head(name)] if self.head else []
+        come = [*heads, *(self.row(name, member) for member in members)]
+        gone = (*group.removed, *(group.egress_removed or ()))
+        return WatchedEvent(name, come, [self.row(name, member) for member in gone])
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Group(msgspec.Struct, frozen=True):
+    """A group, or how it changed; EgressGroupPatch has names of its own for the same."""
+
+    metadata: _Meta = _Meta()
+    name: str = ""
+    members: tuple[GroupMember, ...] = msgspec.field(default=(), name="groupMembers")
+    added: tuple[GroupMember, ...] = msgspec.field(default=(), name="addedGroupMembers")
+    removed: tuple[GroupMember, ...] = msgspec.field(default=(), name="removedGroupMembers")
+    egress_added: tuple[GroupMember, ...] | None = msgspec.field(default=None, name="AddedGroupMembers")
+    egress_removed: tuple[GroupMember, ...] | None = msgspec.field(default=None, name="RemovedGroupMembers")

@@ -1,0 +1,39 @@
+"""Webhooks of kinds that upstream has none for: their one task is to say that a feature is not built yet.
+
+They never deny, also while nobody answers. A feature that is built loses its row here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antrea.apis.crds import CRDS
+from antrea.features.framework.admission import Webhook
+
+_RESOURCES = (
+    "bgppolicies",
+    "trafficcontrols",
+    "flowexporterdestinations",
+    "externalnodes",
+    "externalentities",
+)
+_DEFINITIONS = {crd.plural: crd for crd in CRDS}
+
+WEBHOOKS = tuple(
+    Webhook(
+        f"{resource}.feature.antrea.io",
+        f"/validate/feature/{resource}",
+        ("CREATE",),
+        "crd.antrea.io",
+        tuple(version.name for version in _DEFINITIONS[resource].versions),
+        resource,
+        "*",
+        dict[str, Any],
+        "warns while the feature is not built",
+        # of several gates the last is the one that acts on the kind; those before it let policies select its objects
+        feature=_DEFINITIONS[resource].gates[-1],
+        unread=resource == "flowexporterdestinations",
+        failure="Ignore",
+    )
+    for resource in _RESOURCES
+)

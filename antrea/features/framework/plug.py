@@ -1,0 +1,60 @@
+"""Load what the features of a list declare, one side of them at a time: a program imports nothing that it does not run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import ModuleType
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+PURE = "antrea.features"
+"""Where the folders of features are."""
+
+
+def declared(
+    names: Iterable[str], side: str, kind: type[T], attribute: str = "FEATURES"
+) -> dict[str, tuple[T, ...]]:
+    """What each feature's module `side` defines as `attribute`, by the feature's name, in order of `names`.
+
+    A feature without such a module is left out. Raises ValueError for a name without a folder, TypeError if the module
+    defines something else than a tuple of `kind`.
+    """
+    found: dict[str, tuple[T, ...]] = {}
+    for name in names:
+        if find_spec(f"{PURE}.{name}") is None:
+            raise ValueError(
+                f"no feature is in {PURE.replace('.', '/')}/{name}, which antrea/features/__init__.py lists"
+            )
+        if module := module_of(PURE, name, side):
+            rows: Any = getattr(module, attribute, ())
+            if not isinstance(rows, tuple) or not all(isinstance(row, kind) for row in rows):
+                raise TypeError(f"{module.__name__}.{attribute} must be a tuple of {kind.__name__}")
+            found[name] = rows
+    return found
+
+
+def module_of(package: str, name: str, side: str) -> ModuleType | None:
+    """Module `side` of folder `name` in `package`, or the module `feature` in it if it is a folder; None: there is none."""
+    if find_spec(f"{package}.{name}") is None:
+        return None
+    path = f"{package}.{name}.{side}"
+    spec = find_spec(path)
+    if spec is None:
+        return None
+    return import_module(f"{path}.feature" if spec.submodule_search_locations else path)
+
+
+def merged(what: str, found: Iterable[Mapping[K, V]]) -> dict[K, V]:
+    """All of these in one. Raises ValueError for a key that two of them have; `what` says of what kind it is."""
+    whole: dict[K, V] = {}
+    for one in found:
+        if twice := sorted(str(key) for key in one if key in whole):
+            raise ValueError(f"{what} {', '.join(twice)}: two parts have it")
+        whole |= one
+    return whole

@@ -1,0 +1,1 @@
+"""Membership: which agents are alive, by gossip between them."""

@@ -1,0 +1,1 @@
+"""What collects the features: webhooks, API resources, generated pages."""
