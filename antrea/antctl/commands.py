@@ -1,4 +1,4 @@
-"""All commands as rows: what prints an answer, what does more, and what says that it is not built yet.
+"""All commands as rows: what prints an answer, what does more, and what is not built yet.
 
 Modes: A agent, C controller, F flow-aggregator, R remote. Source: upstream pkg/antctl/antctl.go.
 """
@@ -66,6 +66,7 @@ class Action(NamedTuple):
     modes: str
     short: str
     module: str
+    aliases: tuple[str, ...] = ()
 
 
 class NotBuilt(NamedTuple):
@@ -162,6 +163,25 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         "Print which Nodes' agents are alive, as gossip between them finds it.",
         "  antctl get memberlist",
         columns=(("NODE", _text("nodeName")), ("IP", _text("ip")), ("STATUS", _text("status"))),
+    ),
+    DataCommand(
+        "get",
+        "serviceexternalip",
+        "A",
+        "Print external IPs of Services",
+        "/serviceexternalip",
+        ("serviceexternalips", "seip"),
+        "Print the external IPs of Services of type LoadBalancer that come from pools, and the Node that answers for each.",
+        "  antctl get serviceexternalip\n  antctl get serviceexternalip web -n shop",
+        "name",
+        (Flag("namespace", "n", "only of this Namespace"),),
+        columns=(
+            ("NAMESPACE", _text("namespace")),
+            ("NAME", _text("serviceName")),
+            ("EXTERNAL-IP-POOL", _text("externalIPPool")),
+            ("EXTERNAL-IP", _text("externalIP")),
+            ("ASSIGNED-NODE", _text("assignedNode")),
+        ),
     ),
     DataCommand(
         "get",
@@ -352,26 +372,44 @@ ACTIONS: tuple[Action, ...] = (
         "Find leftovers and conflicts on Nodes, and how to repair them",
         "antrea.antctl.doctor.command",
     ),
-    Action("", "explain", "R", "Explain what network policies do with a packet", "antrea.antctl.explain"),
+    Action(
+        "", "explain", "R", "Explain what network policies do with a packet", "antrea.antctl.explain.command"
+    ),
+    Action(
+        "",
+        "packetcapture",
+        "ACR",
+        "Capture packets of a Pod",
+        "antrea.antctl.packet_capture.command",
+        ("pc", "packetcaptures"),
+    ),
     Action("", "check", "R", "Performs pre and post installation checks", "antrea.antctl.check.command"),
-    Action("", "proxy", "CR", "Run a reverse proxy to access Antrea API", "antrea.antctl.proxy"),
-    Action("", "supportbundle", "AC", "Generate support bundle", "antrea.antctl.supportbundle"),
-    Action("", "supportbundle", "R", "Generate support bundle", "antrea.antctl.supportbundle_remote"),
+    Action(
+        "",
+        "kube-proxy",
+        "AR",
+        "Hand Services over between kube-proxy and AntreaProxy",
+        "antrea.antctl.kube_proxy.command",
+    ),
+    Action("", "proxy", "CR", "Run a reverse proxy to access Antrea API", "antrea.antctl.proxy.command"),
+    Action("", "supportbundle", "AC", "Generate support bundle", "antrea.antctl.supportbundle.command"),
+    Action("", "supportbundle", "R", "Generate support bundle", "antrea.antctl.supportbundle.remote"),
+    Action(
+        "",
+        "traceflow",
+        "ACR",
+        "Trace a packet through the cluster",
+        "antrea.antctl.traceflow",
+        ("tf", "traceflows"),
+    ),
     Action("", "upgrade", "R", "Sub-commands for upgrade operations", "antrea.antctl.upgrade"),
 )
 
 NOT_BUILT: tuple[NotBuilt, ...] = (
-    NotBuilt("", "traceflow", "ACR", "Trace a packet through the cluster", ("tf", "traceflows")),
-    NotBuilt("", "packetcapture", "ACR", "Capture packets of a Pod", ("pc", "packetcaptures")),
     NotBuilt("", "set", "F", "Set values of the flow aggregator"),
     NotBuilt("", "mc", "R", "Manage multi-cluster"),
-    NotBuilt(
-        "get", "serviceexternalip", "A", "Print external IPs of Services", ("serviceexternalips", "seip")
-    ),
     NotBuilt("get", "podmulticaststats", "A", "Print multicast traffic of Pods"),
     NotBuilt("get", "bgppolicy", "A", "Print the BGPPolicy in effect"),
     NotBuilt("get", "bgppeers", "A", "Print BGP peers", ("bgppeer",)),
     NotBuilt("get", "bgproutes", "A", "Print BGP routes", ("bgproute",)),
-    NotBuilt("get", "flowrecords", "F", "Print flow records"),
-    NotBuilt("get", "recordmetrics", "F", "Print metrics of flow records"),
 )

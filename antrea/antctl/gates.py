@@ -12,12 +12,12 @@ TITLES = {
 
 
 def blocks(gates: list[dict[str, Any]]) -> str:
-    """One block per component, the controller's and Windows' after an empty line, wherever they stand."""
+    """One block per component, with an empty line between two."""
     text = ""
     for component, title in TITLES.items():
         rows = [row for row in gates if row["component"] == component]
         if rows:
-            text += ("" if component == "agent" else "\n") + title + "\n" + _table(rows)
+            text += ("\n" if text else "") + title + "\n" + _table(rows)
     return text
 
 

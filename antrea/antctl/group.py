@@ -1,4 +1,4 @@
-"""Groups of commands as click knows them, with upstream's aliases and words, and commands that are loaded when called."""
+"""Groups of commands of click, with upstream's aliases and words, and commands that are loaded when called."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from antrea.antctl.failure import Failure
+from antrea.outside.pflag import rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,10 @@ class Later(click.Command):
         return found
 
 
+def _loaded(command: click.Command) -> click.Command:
+    return command.load() if isinstance(command, Later) else command
+
+
 class WrongUsage(click.UsageError):
     """A wrong command line ends antctl with 1, as upstream's; click's own code is 2."""
 
@@ -43,7 +48,7 @@ def _upstreams_exit_code() -> Iterator[None]:
 
 
 def _where(modes: str, words: str) -> str:
-    """A line that says where antctl has this command, if it has it anywhere."""
+    """A line on where antctl has this command, if it has it anywhere."""
     for mode, component, workload in (("A", "agent", "ds"), ("C", "controller", "deploy")):
         if mode in modes:
             pod = f"{workload}/antrea-{component} -c antrea-{component}"
@@ -56,7 +61,7 @@ class Group(click.Group):
 
     aliases: dict[str, str]
     elsewhere: dict[str, str]
-    """Commands that antctl has where it speaks to another program, with the letters of these modes."""
+    """Commands that antctl has for another program, with the letters of these modes."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -64,10 +69,8 @@ class Group(click.Group):
         self.elsewhere = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a word it shows its help, and that is no error, as upstream's."""
-        if not args and not ctx.resilient_parsing:
-            click.echo(ctx.get_help(), color=ctx.color)
-            ctx.exit()
+        if ctx.parent is None and not ctx.resilient_parsing:
+            args = rewritten(self, args, ctx.command_path, _loaded)
         return super().parse_args(ctx, args)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
@@ -93,4 +96,4 @@ class Group(click.Group):
             hint = _where(self.elsewhere.get(args[0], ""), f"{path} {args[0]}")
             raise Failure(f'unknown command "{args[0]}" for "{path}"\n{hint}Run \'{path} --help\' for usage.')
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, Later) else command, rest
+        return name, _loaded(command) if command else None, rest

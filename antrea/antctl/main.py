@@ -16,11 +16,12 @@ from antrea.antctl import completion
 from antrea.antctl.agent_commands import AGENT_COMMANDS
 from antrea.antctl.commands import ACTIONS, DATA_COMMANDS, NOT_BUILT, DataCommand, NotBuilt
 from antrea.antctl.failure import Failure
+from antrea.antctl.flow_commands import FLOW_COMMANDS
 from antrea.antctl.gates import blocks
 from antrea.antctl.group import HELP, Group, Later
 from antrea.antctl.mode import REMOTE, Mode, mode_of
 from antrea.antctl.output import FORMATS, render
-from antrea.antctl.request import Server, ask, loopback
+from antrea.antctl.request import Server, ask, ask_warned, loopback
 
 TOKEN_FILE = Path("/var/run/antrea/apiserver/loopback-client-token")
 CONTROLLER_INFO = "system.antrea.io/v1beta1/controllerinfos/antrea-controller"
@@ -41,12 +42,12 @@ def antctl(mode: Mode) -> Group:
         "query": Group(name="query", context_settings=HELP, help="Execute a user-provided query"),
     }
     _tell_of_other_modes(groups)
-    for row in (*DATA_COMMANDS, *AGENT_COMMANDS):
+    for row in (*DATA_COMMANDS, *AGENT_COMMANDS, *FLOW_COMMANDS):
         if mode.name in row.modes:
             groups[row.group].add(_data_command(row, mode), row.aliases)
     for action in ACTIONS:
         if mode.name in action.modes:
-            groups[action.group].add_command(Later(action.name, action.module, action.short))
+            groups[action.group].add(Later(action.name, action.module, action.short), action.aliases)
     for missing in NOT_BUILT:
         if mode.name in missing.modes:
             groups[missing.group].add(_not_built(missing), missing.aliases)
@@ -62,11 +63,11 @@ def antctl(mode: Mode) -> Group:
 
 
 def _tell_of_other_modes(groups: dict[str, Group]) -> None:
-    """Let each group know the commands of all modes, so that it can say where one is that it lacks."""
-    for row in (*DATA_COMMANDS, *AGENT_COMMANDS):
+    """Give each group the commands of all modes, for its message on one that it lacks."""
+    for row in (*DATA_COMMANDS, *AGENT_COMMANDS, *FLOW_COMMANDS):
         groups[row.group].elsewhere |= dict.fromkeys((row.name, *row.aliases), row.modes)
     for action in ACTIONS:
-        groups[action.group].elsewhere[action.name] = action.modes
+        groups[action.group].elsewhere |= dict.fromkeys((action.name, *action.aliases), action.modes)
 
 
 def _global_options() -> list[click.Parameter]:
@@ -88,7 +89,7 @@ def _global_options() -> list[click.Parameter]:
 
 
 class Target(NamedTuple):
-    """What the global options say about where to ask."""
+    """The server that the global options name."""
 
     mode: Mode
     kubeconfig: str | None
@@ -180,7 +181,7 @@ def _data_command(row: DataCommand, mode: Mode) -> click.Command:
 
 
 def _answer(row: DataCommand, options: dict[str, str]) -> Any:
-    """What the server says to this command, in the shape that is printed."""
+    """The server's answer to this command, in the shape that is printed."""
     if row.body:
         answer = ask(_server(), f"/apis/{row.path}", {}, row.body(options))
     elif row.is_resource:
@@ -267,7 +268,10 @@ def _feature_gates(mode: Mode) -> click.Command:
             from antrea.antctl.remote import controller  # noqa: PLC0415 (start-up time)
 
             server = controller(server, insecure=insecure)
-        click.echo(blocks(ask(server, "/featuregates", {})), nl=False)
+        gates, warnings = ask_warned(server, "/featuregates")
+        click.echo(blocks(gates), nl=False)
+        for warning in warnings:
+            click.echo(f"Warning: {warning}", err=True)
 
     params: list[click.Parameter] = []
     if mode is REMOTE:

@@ -1,4 +1,4 @@
-"""Which program antctl speaks to, found from where it runs, as upstream pkg/antctl/runtime finds it."""
+"""The program that antctl queries, found from where it runs, as upstream pkg/antctl/runtime finds it."""
 
 from __future__ import annotations
 

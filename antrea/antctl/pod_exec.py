@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
@@ -16,7 +16,7 @@ from antrea.antctl.failure import Failure
 from antrea.errors import AntreaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from antrea.antctl.request import Server
 
@@ -37,8 +37,13 @@ def run_in_pod(
     server: Server, pod: str, command: Sequence[str], *, container: str = "", seconds: float = 30.0
 ) -> Done:
     """Run `command` in `pod`, which is namespace/name. Raises Failure if it could not be run or did not end in time."""
+    return _ended(pod, _run(server, pod, command, container, seconds), seconds)
+
+
+def _ended(pod: str, work: Coroutine[Any, Any, Done], seconds: float) -> Done:
+    """Raises Failure."""
     try:
-        return asyncio.run(_run(server, pod, command, container, seconds))
+        return asyncio.run(work)
     except TimeoutError as why:
         raise Failure(f"command in Pod {pod} did not end within {seconds:g} s") from why
     except aiohttp.WSServerHandshakeError as why:
@@ -47,7 +52,26 @@ def run_in_pod(
         raise Failure(f"no command can be run in Pod {pod}: {why}") from why
 
 
-async def _run(server: Server, pod: str, command: Sequence[str], container: str, seconds: float) -> Done:
+def read_file(
+    server: Server, pod: str, path: str, copy: IO[bytes], *, container: str = "", seconds: float = 30.0
+) -> None:
+    """Write the file at `path` in `pod` into `copy`. Raises Failure."""
+    done = _ended(pod, _run(server, pod, ("cat", path), container, seconds, copy), seconds)
+    if done.code:
+        raise Failure(
+            f"{path} in Pod {pod} cannot be read: {done.stderr.strip() or f'exit code {done.code}'}"
+        )
+
+
+async def _run(
+    server: Server,
+    pod: str,
+    command: Sequence[str],
+    container: str,
+    seconds: float,
+    output: IO[bytes] | None = None,
+) -> Done:
+    """Its output goes into `output`, if that is given, instead of the result."""
     namespace, _, name = pod.partition("/")
     query = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true")]
     if container:
@@ -66,14 +90,18 @@ async def _run(server: Server, pod: str, command: Sequence[str], container: str,
         ) as socket,
     ):
         async for message in socket:
-            if message.type is aiohttp.WSMsgType.BINARY and message.data[:1]:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data[:1]:
+                continue
+            if message.data[0] == STDOUT and output is not None:
+                output.write(message.data[1:])
+            else:
                 said.setdefault(message.data[0], []).append(message.data[1:])
     out, err, verdict = (b"".join(said[channel]).decode(errors="replace") for channel in (1, 2, 3))
     return Done(_code(pod, verdict), out, err)
 
 
 def _code(pod: str, verdict: str) -> int:
-    """The exit code that the last message tells. Raises Failure for another end."""
+    """The exit code in the last message. Raises Failure for another end."""
     if not verdict:
         raise Failure(f"command in Pod {pod}: the connection ended before the command")
     status = json.loads(verdict)

@@ -17,7 +17,7 @@ from antrea.antctl.request import Loopback, Server, ask
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from antrea.outside.kube_access import Access
+    from antrea.outside.kube.access import Access
 
 CONTROLLER_INFO = "/apis/crd.antrea.io/v1beta1/antreacontrollerinfos/antrea-controller"
 AGENT_INFOS = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
@@ -29,7 +29,7 @@ TOKEN_SECONDS = 600
 def cluster(given: str | None, override: str | None, environ: Mapping[str, str] = os.environ) -> Access:
     """kube-apiserver by --kubeconfig, $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount. Raises Failure."""
     from antrea.errors import AntreaError  # noqa: PLC0415 (start-up time)
-    from antrea.outside.kube_access import in_cluster, kubeconfig  # noqa: PLC0415
+    from antrea.outside.kube.access import in_cluster, kubeconfig  # noqa: PLC0415
 
     path = _kubeconfig(given, environ)
     try:
@@ -73,9 +73,9 @@ def controller(kubernetes: Server, *, insecure: bool) -> Server:
 
 
 def agent(kubernetes: Server, name: str, *, insecure: bool) -> Server:
-    """The port of the agent on the Node `name`, to which nobody is known yet: see `agent_token`. Raises Failure.
+    """The port of the agent on the Node `name`, without credentials yet: see `agent_token`. Raises Failure.
 
-    The agent says itself where it is, so it is never shown the caller's own credentials.
+    The agent publishes its address itself, so it never gets the caller's own credentials.
     parity: pkg/antctl/raw/helper.go CreateAgentClientCfgFromObjects
     """
     node = ask(kubernetes, f"/api/v1/nodes/{name}", {})

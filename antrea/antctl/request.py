@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -13,9 +14,14 @@ if TYPE_CHECKING:
     import http.client
     import ssl
     from collections.abc import Mapping
+    from email.message import Message
     from pathlib import Path
 
-    from antrea.outside.kube_access import Access
+    from antrea.outside.kube.access import Access
+
+_QUOTED = re.compile(r'^299 \S+ "((?:[^"\\]|\\.)*)"')
+"""Text of a header `Warning`: RFC 7234, 5.5."""
+_ESCAPED = re.compile(r"\\(.)")
 
 
 class Loopback(NamedTuple):
@@ -26,7 +32,7 @@ class Loopback(NamedTuple):
     server_name: str = ""
 
     def authorization(self) -> dict[str, str]:
-        """The header that says who we are. Raises Failure if the token file cannot be read."""
+        """The header that authenticates us. Raises Failure if the token file cannot be read."""
         try:
             return {"Authorization": f"Bearer {self.token_file.read_text(encoding='ascii').strip()}"}
         except (OSError, UnicodeDecodeError) as why:
@@ -52,7 +58,7 @@ class Server(NamedTuple):
     verbose: bool = False
 
 
-class Answered(Failure):
+class ErrorResponse(Failure):
     """The server answered, but not with success."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -76,7 +82,7 @@ def ask(
 ) -> Any:
     """The JSON answer, None for an empty one; a `body` is POSTed, unless another `method` is given.
 
-    Raises Failure, Answered with what the server said.
+    Raises Failure, Answered with the server's message.
     """
     from urllib.parse import urlencode  # noqa: PLC0415 (start-up time)
 
@@ -84,8 +90,19 @@ def ask(
     sent = None if body is None else json.dumps(body)
     method = method or ("GET" if sent is None else "POST")
     status, _, answer = _exchange(server, method, target, sent, content)
+    return _read(path, status, answer)
+
+
+def ask_warned(server: Server, path: str) -> tuple[Any, list[str]]:
+    """As `ask`, and the texts of its headers `Warning`."""
+    status, headers, answer = _exchange(server, "GET", path, None, "")
+    said = (_QUOTED.search(one) for one in headers.get_all("Warning", []))
+    return _read(path, status, answer), [_ESCAPED.sub(r"\1", one[1]) for one in said if one]
+
+
+def _read(path: str, status: int, answer: bytes) -> Any:
     if status not in (200, 201, 202):
-        raise Answered(f"request to server failed: {_words(status, answer)}", status)
+        raise ErrorResponse(f"request to server failed: {_words(status, answer)}", status)
     try:
         return json.loads(answer) if answer.strip() else None
     except ValueError as why:
@@ -114,7 +131,7 @@ def save(server: Server, target: str, file: IO[bytes]) -> None:
             connection.request("GET", target, headers=server.access.authorization())
             answer = connection.getresponse()
             if answer.status != 200:
-                raise Answered(
+                raise ErrorResponse(
                     f"request to server failed: {_words(answer.status, answer.read())}", answer.status
                 )
             shutil.copyfileobj(answer, file)
@@ -126,7 +143,7 @@ def save(server: Server, target: str, file: IO[bytes]) -> None:
 
 def _exchange(
     server: Server, method: str, target: str, body: str | None, content: str
-) -> tuple[int, Mapping[str, str], bytes]:
+) -> tuple[int, Message, bytes]:
     import http.client  # noqa: PLC0415 (start-up time)
 
     from antrea.errors import AntreaError  # noqa: PLC0415
@@ -141,7 +158,7 @@ def _exchange(
         with contextlib.closing(_connection(server)) as connection:
             connection.request(method, target, body=body, headers=headers)
             answer = connection.getresponse()
-            return answer.status, dict(answer.headers), answer.read()
+            return answer.status, answer.headers, answer.read()
     except AntreaError as why:
         raise Failure(str(why)) from why
     except (OSError, http.client.HTTPException) as why:

@@ -122,9 +122,21 @@ def number(key: str) -> Callable[[Row], str]:
     return lambda row: f"{row[key]:g}" if key in row else ""
 
 
+CONTROLLER_INFO = (
+    "version",
+    "podRef",
+    "nodeRef",
+    "serviceRef",
+    "networkPolicyControllerInfo",
+    "connectedAgentNum",
+    "controllerConditions",
+)
+"""What is printed of an AntreaControllerInfo. parity: pkg/antctl/transform/controllerinfo Response"""
+
+
 def controller(answer: Any, _: Mapping[str, str]) -> Any:
-    """AntreaControllerInfo without what every object has."""
-    return {key: value for key, value in answer.items() if key not in ("kind", "apiVersion", "metadata")}
+    """AntreaControllerInfo without what every object has, and without the port of its API."""
+    return {key: answer[key] for key in CONTROLLER_INFO if key in answer}
 
 
 EVALUATION = ("NAME", "NAMESPACE", "POLICY-TYPE", "RULE-INDEX", "DIRECTION", "ACTION")

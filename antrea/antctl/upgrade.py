@@ -11,7 +11,7 @@ import click
 
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP, Group
-from antrea.antctl.request import Answered, ask
+from antrea.antctl.request import ErrorResponse, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PAGE = 500
 TRIES = 5
-"""How often an object is written that somebody else changes at the same time; client-go's DefaultRetry."""
+"""How often a write is tried that meets a conflict; client-go's DefaultRetry."""
 CHANGED = """The CRD "{}" unexpectedly changed during the upgrade. This means that either an object was persisted in a
 non-storage version, or the storage version was changed by someone else during the upgrade process.
 Please ensure that no changes to the CRDs are made during the upgrade process and re-run the command
@@ -65,7 +65,7 @@ def _callback(crds: tuple[str, ...], dry_run: bool) -> None:
 
 
 def upgrade(server: Server, names: set[str], *, dry_run: bool) -> None:
-    """Upgrade the CRDs `names`, all of Antrea's if empty; says what it does on stderr. Raises Failure."""
+    """Upgrade the CRDs `names`, all of Antrea's if empty; progress goes to stderr. Raises Failure."""
     listed = {crd["metadata"]["name"]: crd for crd in ask(server, CRDS, {})["items"]}
     ours = {name for name in listed if name.endswith("crd.antrea.io")}
     for name in sorted(names - ours):
@@ -108,7 +108,7 @@ def _upgrade_objects(server: Server, crd: dict[str, Any], query: dict[str, str])
         path = f"{prefix}{scope}/{spec['names']['plural']}/{own}"
         try:
             _write(server, path, item, query, f'object {called} of CRD "{name}"')
-        except Answered as why:
+        except ErrorResponse as why:
             if why.status != 404:
                 raise Failure(
                     f'error upgrading object {called} of CRD "{name}": {why.format_message()}'
@@ -132,7 +132,7 @@ def _write(server: Server, path: str, item: dict[str, Any], query: dict[str, str
         try:
             ask(server, path, query, item, method="PUT")
             return
-        except Answered as why:
+        except ErrorResponse as why:
             if why.status != 409 or not left:
                 raise
             _say(f"Got conflict error when upgrading {called}, retry upgrading.")
@@ -146,7 +146,7 @@ def _trim(server: Server, crd: dict[str, Any], query: dict[str, str]) -> None:
     body["status"] = {**crd["status"], "storedVersions": [storage_version(crd)]}
     try:
         ask(server, f"{CRDS}/{name}/status", query, body, method="PUT")
-    except Answered as why:
+    except ErrorResponse as why:
         if why.status == 409:
             raise Failure(CHANGED.format(name)) from why
         raise Failure(f'error updating CRD "{name}" status.storedVersion: {why.format_message()}') from why

@@ -17,7 +17,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 class UserInfo(CoreStruct, frozen=True):
-    """Who asks; `extra` is what the authenticator knows besides."""
+    """The user of a request; `extra` are further attributes of the authenticator."""
 
     username: str = ""
     uid: str = ""

@@ -1,4 +1,4 @@
-"""An annotation that this agent keeps on its own Node."""
+"""Annotations of ours, and those that this agent keeps on its own Node and its Pods."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import ClassVar
 
 import msgspec
 
+from antrea.rank import Rank
+
 TRANSPORT_ADDRESSES = "node.antrea.io/transport-addresses"
 """Where tunnels to this Node end, when that is not its InternalIP: "10.1.0.4,fd00::4"."""
+
+KEEP_SSH = "node.antrea.io/keep-ssh"
+"""On a Node: ports that no policy on Nodes closes: "true" is 22, else "22,2222"."""
 
 PREFERRED_NODES = "egress.antrea.io/preferred-nodes"
 """On an Egress: which Nodes are to hold its address, the first one that can: "n1,n2"."""
@@ -16,10 +21,44 @@ FAILBACK = "egress.antrea.io/failback"
 LOST_CONNECTIONS = "egress.antrea.io/lost-connections"
 """On an Egress: what the next gateway does with connections through a lost one: "continue" or "reset"."""
 
+EXTERNAL_IP_POOL = "service.antrea.io/external-ip-pool"
+"""On a Service of type LoadBalancer: the ExternalIPPool that gives it an address."""
+ALLOW_SHARED_IP = "service.antrea.io/allow-shared-load-balancer-ip"
+"""On such a Service: "true" if it may have the address of its loadBalancerIP together with others that may, too."""
+
 ON_DENY = "antrea.io/on-deny"
 """On a network policy, of Kubernetes or of Antrea: what becomes of connections that stand and that it comes to forbid."""
 FLUSH = "flush"
 """Its one value: they are cut."""
+
+ENFORCEMENT = "antrea.io/enforcement"
+"""On a network policy, of Kubernetes or of Antrea, or on a Namespace for all policies in it: whether it is enforced."""
+AUDIT, ENFORCE = "audit", "enforce"
+"""Its values: what the policy would drop passes, and is counted and logged; or it is enforced, also in a Namespace that is audited."""
+AUDITED_RULES = "antrea.io/audited-rules"
+"""On a policy of Antrea's: names of the rules that alone are audited: "no-telnet,no-ftp"."""
+
+CONFIRM_WITHIN = "antrea.io/confirm-within"
+"""On a policy of Antrea's: it is taken back after this time ("60s") unless its generation is confirmed."""
+CONFIRMED = "antrea.io/confirmed"
+"""On such a policy: the generation that stays, as a number."""
+
+GATES_IN_EFFECT = "antrea.io/feature-gates-in-effect"
+"""On an AntreaAgentInfo while its agent refuses a configuration: the gates that are on, by name: "Egress,Traceflow"."""
+
+STATS_EPOCH = "stats.antrea.io/epoch"
+"""On a NodeStatsSummary: the controller's count of what the Node has reported before, and in its answer its own."""
+STATS_ACCOUNT, STATS_SERIAL = "stats.antrea.io/account", "stats.antrea.io/serial"
+"""On a NodeStatsSummary: whose number it has, and the number, which grows."""
+
+
+LATENCY_THRESHOLD = "antrea.io/latency-threshold"
+"""On the NodeLatencyMonitor: round trips that take longer are recorded in an Event, such as "5ms"."""
+
+PORT_LOCAL_ENABLED = "nodeportlocal.antrea.io/enabled"
+"""On a Service: "true" gives its Pods ports of their Nodes."""
+PORT_LOCAL = "nodeportlocal.antrea.io"
+"""On a Pod: its ports of its Node, as JSON; the agent writes it."""
 
 
 class NodeAnnotation(msgspec.Struct, frozen=True):
@@ -29,9 +68,31 @@ class NodeAnnotation(msgspec.Struct, frozen=True):
     name: str
     value: str
 
-    rank: ClassVar[int] = 1000
+    rank: ClassVar[int] = Rank.REPORT
     category: ClassVar[int] = 0
 
     @property
     def key(self) -> tuple[str, str]:
         return (self.node, self.name)
+
+
+class PodAnnotation(msgspec.Struct, frozen=True):
+    """`name: value` on a Pod that does not have it so yet; an empty value takes the annotation away.
+
+    It is wanted until the Pod has it; withdrawing it removes nothing.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    """A Pod made anew under the name is another one."""
+    name: str
+    value: str
+
+    rank: ClassVar[int] = Rank.REPORT
+    category: ClassVar[int] = 0
+    forgets: ClassVar[bool] = True
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.namespace, self.pod, self.name)

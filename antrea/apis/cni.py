@@ -1,4 +1,4 @@
-"""What the CNI plugin sends, what network configurations say and what container runtimes read back.
+"""What the CNI plugin sends, what network configurations contain and what container runtimes read back.
 
 Source: https://github.com/containernetworking/cni/blob/main/SPEC.md (0.3.0 to 1.1.0); codes 1 to 11 and 50, 51 are the
 specification's, codes from 100 are upstream's (pkg/apis/cni/v1beta1/cni.proto, ErrorCode).
@@ -14,7 +14,7 @@ API = 1
 """Version of the request below; the plugin that stands on the Node may be of another release than the agent."""
 
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
-"""Versions of the specification that we speak, oldest first; cni/antrea.c lists the same."""
+"""Supported versions of the specification, oldest first; cni/antrea.c lists the same."""
 
 
 class Code(enum.IntEnum):
@@ -111,7 +111,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What we read of a network configuration; a runtime and other plugins may have put more into it."""
 
     cni_version: str = msgspec.field(default="0.1.0", name="cniVersion")
-    """The specification says that a configuration without it is of 0.1.0."""
+    """By the specification a configuration without it is of 0.1.0."""
     name: str = ""
     type: str = ""
     mtu: int = 0

@@ -11,12 +11,12 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from antrea.apis.meta import Int32, Int64, ObjectMetadata, Wire
+from antrea.apis.meta import Int32, Int64, Number, ObjectMetadata, Wire
 from antrea.apis.schema import doc
 
 GROUP, VERSION = "controlplane.antrea.io", "v1beta2"
 PROCESSED = f"{GROUP}/processed-pods"
-"""Annotation of a watch's bookmarks, which upstream has not: all that a Node needs to know of its Pods, up to this resourceVersion, has been told."""
+"""Annotation of a watch's bookmarks, which upstream has not: all that a Node needs to know of its Pods, up to this resourceVersion, has been sent."""
 
 
 class PodReference(Wire, frozen=True, kw_only=True):
@@ -246,7 +246,7 @@ class NetworkPolicy(Wire, frozen=True, kw_only=True):
         tuple[str, ...], Meta(description="Names of AppliedToGroups, unless each rule has its own.")
     ] = ()
     priority: Annotated[
-        float | None, doc("Lower wins within a tier; none for Kubernetes NetworkPolicies.", format="double")
+        Number | None, doc("Lower wins within a tier; none for Kubernetes NetworkPolicies.", format="double")
     ] = None
     tier_priority: Annotated[
         Int32 | None, Meta(description="Priority of the tier; none for Kubernetes NetworkPolicies.")

@@ -44,6 +44,12 @@ class NodeAddress(CoreStruct, frozen=True):
     address: str
 
 
+class Taint(CoreStruct, frozen=True):
+    """What keeps Pods off a Node, or announces what is about to happen to it."""
+
+    key: str = ""
+
+
 class NodeSpec(CoreStruct, frozen=True):
     """Pod CIDRs of a Node, at most one per family; `pod_cidr` is the first of `pod_cidrs`."""
 
@@ -51,6 +57,7 @@ class NodeSpec(CoreStruct, frozen=True):
     pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
     unschedulable: bool = False
     """Cordoned."""
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeStatus(CoreStruct, frozen=True):
@@ -73,6 +80,7 @@ class ContainerPort(CoreStruct, frozen=True):
     container_port: int = 0
     name: str = ""
     protocol: str = "TCP"
+    host_port: int = 0
 
 
 class Container(CoreStruct, frozen=True):
@@ -113,10 +121,25 @@ class Pod(CoreStruct, frozen=True):
 
 
 class ServicePort(CoreStruct, frozen=True):
-    """A port of a Service."""
+    """A port of a Service; `target_port` is that of its Pods, as a number or by the name that their containers give it."""
 
     port: int = 0
     protocol: str = "TCP"
+    name: str = ""
+    node_port: int = 0
+    target_port: int | str = 0
+
+
+class ClientIPConfig(CoreStruct, frozen=True):
+    """For how many seconds a client stays with its Endpoint."""
+
+    timeout_seconds: int | None = None
+
+
+class SessionAffinityConfig(CoreStruct, frozen=True):
+    """Settings of sessionAffinity ClientIP."""
+
+    client_ip: ClientIPConfig = msgspec.field(default=ClientIPConfig(), name="clientIP")
 
 
 class ServiceSpec(CoreStruct, frozen=True):
@@ -125,8 +148,17 @@ class ServiceSpec(CoreStruct, frozen=True):
     selector: dict[str, str] = {}
     type: str = "ClusterIP"
     cluster_ips: tuple[str, ...] = msgspec.field(default=(), name="clusterIPs")
+    ip_families: tuple[str, ...] = msgspec.field(default=(), name="ipFamilies")
     external_ips: tuple[str, ...] = msgspec.field(default=(), name="externalIPs")
     ports: tuple[ServicePort, ...] = ()
+    session_affinity: str = ""
+    session_affinity_config: SessionAffinityConfig = SessionAffinityConfig()
+    internal_traffic_policy: str = ""
+    external_traffic_policy: str = ""
+    load_balancer_source_ranges: tuple[str, ...] = ()
+    health_check_node_port: int = 0
+    load_balancer_ip: str = msgspec.field(default="", name="loadBalancerIP")
+    load_balancer_class: str = ""
 
 
 class LoadBalancerIngress(CoreStruct, frozen=True):
@@ -142,16 +174,32 @@ class LoadBalancerStatus(CoreStruct, frozen=True):
     ingress: tuple[LoadBalancerIngress, ...] = ()
 
 
+class ServiceCondition(CoreStruct, frozen=True):
+    """One condition of a Service."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class ServiceStatus(CoreStruct, frozen=True):
     """What became of a Service outside the cluster."""
 
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+    conditions: tuple[ServiceCondition, ...] = ()
+
+
+class ServiceMeta(ObjectMeta, frozen=True):
+    """Of two Services that claim one address, the older has it."""
+
+    creation_timestamp: str = ""
 
 
 class Service(CoreStruct, frozen=True):
     """/api/v1/services"""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: ServiceMeta = ServiceMeta()
     spec: ServiceSpec = ServiceSpec()
     status: ServiceStatus = ServiceStatus()
 

@@ -1,6 +1,7 @@
-"""How each kind of crd.antrea.io is served: names, scope, versions, columns, feature gates.
+"""How each kind of crd.antrea.io, and of policy.networking.k8s.io, is served: names, scope, versions, columns, feature gates.
 
-Source: upstream build/charts/antrea/crds/*.yaml; v1alpha2 of Egress and ExternalIPPool as in v1.15.1.
+Source: upstream build/charts/antrea/crds/*.yaml; v1alpha2 of Egress and ExternalIPPool as in v1.15.1;
+sigs.k8s.io/network-policy-api config/crd/experimental of v0.2.0, and of v0.1.7 for what v0.2.0 has no more.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from antrea.apis.crd import (
     v1alpha2,
 )
 from antrea.apis.crd.definition import Column, Crd, Version
+from antrea.apis.network_policy_api import part, v1alpha1
+from antrea.apis.network_policy_api import v1alpha2 as cluster_network_policy
 
 ANTREA = {"app": "antrea"}
 CONVERTED = {**ANTREA, "served-by": "antrea-controller"}
@@ -47,6 +50,13 @@ POLICY_COLUMNS = (
         format="int32",
     ),
     AGE,
+    Column(
+        "Audited",
+        "string",
+        '.status.conditions[?(@.type=="Audited")].status',
+        "Whether the policy, or a rule of it, drops nothing and is only audited.",
+        1,
+    ),
 )
 EGRESS_COLUMNS = (
     Column("EgressIP", "string", ".status.egressIP", "Address that the traffic leaves with."),
@@ -330,3 +340,48 @@ CRDS: tuple[Crd, ...] = (
         ("TrafficControl",),
     ),
 )
+ADMIN_PRIORITY = Column("Priority", "string", ".spec.priority", "Place among the policies of the tier.")
+APPROVED = "api-approved.kubernetes.io"
+"""Annotation that the API server wants of definitions in a group of Kubernetes: where the API was approved."""
+APPROVALS = "https://github.com/kubernetes-sigs/network-policy-api/pull"
+ADMIN_CRDS: tuple[Crd, ...] = (
+    Crd(
+        "adminnetworkpolicies",
+        ("anp",),
+        "Cluster",
+        (Version("v1alpha1", v1alpha1.AdminNetworkPolicy, (ADMIN_PRIORITY, AGE), status=True),),
+        ("AdminNetworkPolicy",),
+        ANTREA,
+        group=part.GROUP,
+        annotations={APPROVED: f"{APPROVALS}/300"},
+    ),
+    Crd(
+        "baselineadminnetworkpolicies",
+        ("banp",),
+        "Cluster",
+        (Version("v1alpha1", v1alpha1.BaselineAdminNetworkPolicy, (AGE,), status=True, only_name="default"),),
+        ("AdminNetworkPolicy",),
+        ANTREA,
+        group=part.GROUP,
+        annotations={APPROVED: f"{APPROVALS}/300"},
+    ),
+    Crd(
+        "clusternetworkpolicies",
+        ("cnp",),
+        "Cluster",
+        (
+            Version(
+                "v1alpha2",
+                cluster_network_policy.ClusterNetworkPolicy,
+                (Column("Tier", "string", ".spec.tier", "Admin or Baseline."), ADMIN_PRIORITY, AGE),
+                status=True,
+            ),
+        ),
+        ("ClusterNetworkPolicy",),
+        ANTREA,
+        group=part.GROUP,
+        annotations={APPROVED: f"{APPROVALS}/347"},
+    ),
+)
+"""Kinds of the network-policy-api project."""
+ALL_CRDS = (*CRDS, *ADMIN_CRDS)

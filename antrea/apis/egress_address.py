@@ -6,13 +6,15 @@ from typing import ClassVar
 
 import msgspec
 
+from antrea.rank import Rank
+
 EGRESSES = "/apis/crd.antrea.io/v1beta1/egresses"
 
 
 class EgressAddress(msgspec.Struct, frozen=True, kw_only=True):
     """An entry: `spec.egressIP` of the Egress, or one of `spec.egressIPs`, as long as it is the one that was looked at.
 
-    It is wanted until the Egress says it; that it is wanted no more takes nothing away.
+    It is wanted until the Egress has it; withdrawing it removes nothing.
     """
 
     egress: str
@@ -32,7 +34,7 @@ class EgressAddress(msgspec.Struct, frozen=True, kw_only=True):
     of: int = 0
     """Length of that list; 0: it is `spec.egressIP`."""
 
-    rank: ClassVar[int] = 1000
+    rank: ClassVar[int] = Rank.REPORT
     """A refusal concerns this Egress alone."""
     category: ClassVar[int] = 0
     forgets: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""What is said of agents' membership: the Secret with their keys, and the answer of the agent's /memberlist.
+"""Membership of agents: the Secret with their keys, and the answer of the agent's /memberlist.
 
 Source: upstream pkg/apis/resources.go, pkg/util/memberlistkeys/keys.go, pkg/agent/apis/types.go
 """

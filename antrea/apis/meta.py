@@ -5,7 +5,7 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/o
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,13 @@ from antrea.apis.schema import doc
 
 Int32 = Annotated[int, doc(format="int32")]
 Int64 = Annotated[int, doc(format="int64")]
+Number: TypeAlias = int | float
+"""A floating-point number as Go writes it: a whole one without a fraction. Make it with `as_number`."""
+
+
+def as_number(found: float) -> Number:
+    """The same number, which JSON shows without a fraction if it has none."""
+    return int(found) if float(found).is_integer() else found
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -78,6 +78,7 @@ class Resource(msgspec.Struct, frozen=True):
     verbs: tuple[Verb, ...]
     namespaced: bool = False
     columns: tuple[Column, ...] = (NAME, CREATED_AT)
+    """Of a Table; without any there is no Table, and kubectl makes NAME and AGE of the object itself."""
     subresources: tuple[Subresource, ...] = ()
     members: Members | None = None
     gone: Callable[[Resource, Any], Any] = identity
@@ -88,6 +89,14 @@ class Resource(msgspec.Struct, frozen=True):
     """Whether objects are published into a store; else each request is answered by the program that computes."""
     missing: str = ""
     """The word for the resource in "not found"; empty: `plural`."""
+
+    def has_path(self, *, named: bool) -> bool:
+        """Whether any method is served at the path with, or without, the name of an object."""
+        return (
+            not {"get", "delete"}.isdisjoint(self.verbs)
+            if named
+            else not {"list", "create"}.isdisjoint(self.verbs)
+        )
 
     @property
     def kind(self) -> str:

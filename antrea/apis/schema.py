@@ -1,6 +1,6 @@
 """Structural OpenAPI v3 schemas of msgspec Structs, for CRDs and for OpenAPI documents of the aggregated API.
 
-The type says type, items, properties and enum; a field without a default is required; `doc` in an Annotated says the
+The type gives type, items, properties and enum; a field without a default is required; `doc` in an Annotated gives the
 rest. Constraints are the schema's alone, and decoding does not repeat them: the API server has judged what we read,
 its regular expressions are not Python's, and what was stored before a constraint came must still be read.
 
@@ -29,7 +29,7 @@ PLAIN: Mapping[Any, Schema] = {
 
 
 class Extra(msgspec.Struct, frozen=True):
-    """What a type cannot say about its schema. Paths are dotted JSON names; lists on the way are passed through."""
+    """What a type cannot express of its schema. Paths are dotted JSON names; lists on the way are passed through."""
 
     keywords: Mapping[str, Any] = {}
     """Set in the schema of this place, such as {"minimum": 1}."""
@@ -125,6 +125,8 @@ def _composed(hint: Any, ref: Ref | None) -> Schema:
         kinds = [arg for arg in args if arg is not type(None)]
         if set(kinds) == {int, str}:
             return {"x-kubernetes-int-or-string": True}
+        if set(kinds) == {int, float}:
+            return dict(PLAIN[float])
         if len(kinds) == 1:
             return _schema(kinds[0], ref)
     raise TypeError(f"{hint!r} has no schema")

@@ -1,4 +1,4 @@
-"""What this process says in the status of an object, while it is its to say."""
+"""What this process writes into the status of an object, for as long as it is responsible for it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import ClassVar
 import msgspec
 
 from antrea.apis.crd.part import Condition
+from antrea.rank import Rank
 
 Scalar = str | int | bool
 
 
 class Items(msgspec.Struct, frozen=True):
-    """Of one list of a status, which several managers write: each says its own items, and leaves those of others."""
+    """Of one list of a status, which several managers write: each writes its own items, and leaves those of others."""
 
     name: str
     """Of the list, beneath `status`."""
     by: str
-    """Field of an item that tells it from the others."""
+    """Field of an item that identifies it in the list."""
     items: tuple[tuple[tuple[str, Scalar], ...], ...]
     """Fields of each."""
     known: tuple[Scalar, ...]
@@ -50,11 +51,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Names beneath `status` that stay as they are while `fields` do not name them. An older CRD may lack them: then they are
     left out."""
     conditions: tuple[Condition, ...] = ()
-    """Without their times, which the sink knows. One without a `status` means that there is none of that type;
+    """Without their times, which the sink adds. One without a `status` means that there is none of that type;
     conditions of other types stay as they are."""
+    ahead: bool = False
+    """Conditions that are new stand before those of others, not after them."""
     items: Items | None = None
 
-    rank: ClassVar[int] = 1000
+    rank: ClassVar[int] = Rank.REPORT
     category: ClassVar[int] = 0
     forgets: ClassVar[bool] = True
 

@@ -25,12 +25,12 @@ from antrea.config.agent_sections import (
     WireGuardPort,
 )
 from antrea.config.connection import ClientConnection, TlsVersion
-from antrea.config.shape import Cidr, CidrList, Count, Duration, HostPort, Port
+from antrea.config.shape import Cidr, CidrList, CollectorAddress, Count, Duration, HostPort, Port
 from antrea.facts.fact import Fact
 
 
 class AgentConfig(Fact, frozen=True, rename="camel"):
-    """What antrea-agent.conf says, with defaults filled in; the fact "self" of this kind."""
+    """antrea-agent.conf, with defaults filled in; the fact "self" of this kind."""
 
     file: ClassVar[str] = "antrea-agent.conf"
     renamed: ClassVar[dict[str, str]] = {
@@ -112,7 +112,7 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     """Serve /metrics on the agent's API."""
     flow_exporter: FlowExporter = FlowExporter()
     """Export of flow records to one static collector."""
-    flow_collector_addr: str = ""
+    flow_collector_addr: CollectorAddress = ""
     """Deprecated: flowExporter.flowCollectorAddr."""
     flow_poll_interval: Duration = ""
     """Deprecated: flowExporter.flowPollInterval."""
@@ -145,7 +145,7 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     multicluster: Multicluster = Multicluster()
     """Traffic and policies across clusters."""
     policy_fail_open: bool = False
-    """Our own key: let a Pod start after 2 s, or at once without a connection to antrea-controller, though nobody has said which policies are for it; false: it starts when that is known."""
+    """Our own key: let a Pod start after 2 s, or at once without a connection to antrea-controller, even if its policies are unknown; false: it starts once they are known."""
     network_policy_stats_interval: Duration = "60s"
     """Our own key: how often the agent looks at what policies matched and Egresses sent, and reports it to antrea-controller."""
     node_type: Literal["k8sNode", "externalNode"] = "k8sNode"

@@ -54,7 +54,7 @@ class ControllerMulticluster(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ControllerConfig(Fact, frozen=True, rename="camel"):
-    """What antrea-controller.conf says, with defaults filled in; the fact "self" of this kind."""
+    """antrea-controller.conf, with defaults filled in; the fact "self" of this kind."""
 
     file: ClassVar[str] = "antrea-controller.conf"
     renamed: ClassVar[dict[str, str]] = {"legacyCRDMirroring": "featureGates"}

@@ -20,7 +20,7 @@ G = TypeVar("G")
 
 
 class InEffect(msgspec.Struct, Generic[S, G], frozen=True):
-    """What the program runs with, and what to tell its user."""
+    """The configuration in effect, and messages for its user."""
 
     text: str
     """The file that it was read from."""
@@ -84,9 +84,9 @@ class Value(msgspec.Struct, frozen=True, rename="camel"):
     value: Any
     """What is in effect."""
     origin: str
-    """`default`, or the file that says it."""
+    """`default`, or the file that sets it."""
     pending: str = ""
-    """What the newest file says, if that waits for a restart; JSON."""
+    """The newest file's value, if that waits for a restart; JSON."""
 
 
 def values(now: InEffect[Any, Any]) -> list[Value]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get
 import msgspec
 import yaml
 
+from antrea.config.yaml_reader import own_document
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class UnknownKey(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, Generic[S], frozen=True):
-    """A configuration with its defaults filled in, and what to tell the user about it."""
+    """A configuration with its defaults filled in, and messages for its user."""
 
     config: S
     unknown: tuple[UnknownKey, ...]
@@ -61,7 +62,7 @@ def parse(kind: type[S], text: str) -> Loaded[S]:
     """
     file: str = getattr(kind, "file", kind.__name__)
     try:
-        tree = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
+        tree = own_document(text)
     except yaml.YAMLError as why:
         raise Invalid(file, f"not YAML: {_place(why)}") from why
     except (ValueError, LookupError, AttributeError, RecursionError) as why:

@@ -1,11 +1,11 @@
-"""Types of configuration values: what a text must look like, said in the words an error message uses."""
+"""Types of configuration values: what a text must look like, in the words of an error message."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """`accepts` says whether a text has the shape; `name` completes the sentence "is not ..."."""
+    """`accepts` tests whether a text has the shape; `name` completes the sentence "is not ..."."""
 
     name: str
     accepts: Callable[[str], bool]
@@ -70,6 +70,34 @@ def _cidr_list(text: str) -> None:
         ipaddress.ip_network(part.strip(), strict=False)
 
 
+class Collector(NamedTuple):
+    """Where records of connections go to."""
+
+    host: str
+    """A name, an address, or namespace/name of a Service."""
+    port: int
+    protocol: str
+    """grpc, tls, tcp or udp."""
+
+
+def collector(text: str) -> Collector:
+    """From `<host>:[<port>][:<protocol>]`; ValueError for anything else.
+
+    parity: pkg/util/flowexport/flowexport.go ParseFlowCollectorAddr
+    """
+    found = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d*))?(?::(\w+))?", text)
+    port = int(found[2] or 4739) if found else 0
+    protocol = (found[3] or "tls").lower() if found else ""
+    if found is None or not 1 <= port <= 65535 or protocol not in ("grpc", "tls", "tcp", "udp"):
+        raise ValueError(f"{text!r} is not host:[port][:protocol]")
+    return Collector(found[1].strip("[]"), port, protocol)
+
+
+def _collector(text: str) -> None:
+    if text:
+        collector(text)
+
+
 def _service(text: str) -> None:
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?", text):
         ipaddress.ip_address(text)
@@ -98,5 +126,12 @@ Cidr = Annotated[str, _shaped("a CIDR such as 10.96.0.0/12", _cidr)]
 CidrList = Annotated[str, _shaped("a comma-separated list of CIDRs", _cidr_list)]
 PortRange = Annotated[str, _shaped("a port range such as 61000-62000", _port_range)]
 HostPort = Annotated[str, _shaped("a host or host:port", lambda text: host_and_port(text, 53))]
+CollectorAddress = Annotated[
+    str,
+    _shaped(
+        "host:[port][:protocol] such as flow-aggregator/flow-aggregator:4739:tls, of protocols grpc, tls, tcp, udp",
+        _collector,
+    ),
+]
 BindAddress = Annotated[str, _shaped("an IP address and port such as 0.0.0.0:10256", _bind_address)]
 ServiceRef = Annotated[str, _shaped("a ClusterIP or namespace/name", _service)]

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from antrea.errors import Invalid
 from antrea.explain.change import changes
-from antrea.explain.packet import ANY_PORT, PORTED, Packet, port_of
-from antrea.explain.verdict import Half, Told, Verdict, judged
+from antrea.explain.packet import ANY_PORT, PORTED, Packet, pod_name, port_of
+from antrea.explain.rule import EGRESS, INGRESS
+from antrea.explain.service import balanced, end_name, service_end, service_families, translated
+from antrea.explain.verdict import Half, Printed, Verdict, judged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from antrea.explain.packet import End
+    from antrea.explain.service import Balanced
     from antrea.explain.world import World
 
 PING = {4: 8, 6: 128}
 """Type of an echo request."""
 
 
-class Asked(Told, frozen=True):
+class AskedPacket(Printed, frozen=True):
     """The packet, its ends by name and by address."""
 
     source: str
@@ -29,11 +34,48 @@ class Asked(Told, frozen=True):
     what: str
 
 
-class Answer(Told, frozen=True):
+class AtEndpoint(Printed, frozen=True):
+    """What becomes of the packet if an Endpoint is chosen."""
+
+    endpoint: str
+    """namespace/name of the Pod, else the address."""
+    ip: str
+    port: int
+    verdict: Verdict
+    direction: str
+    sentence: str
+    egress: Half
+    ingress: Half
+
+
+class Through(Printed, frozen=True):
+    """The choice of AntreaProxy."""
+
+    service: str
+    """namespace/name"""
+    among: str
+    """Which Endpoints are chosen from."""
+    sticky: bool
+    """Whether a client stays with the Endpoint of its first connection: sessionAffinity ClientIP."""
+    endpoints: tuple[AtEndpoint, ...]
+    refused: bool = False
+    """Whether the packet is dropped: its sender is in none of loadBalancerSourceRanges."""
+
+
+class Audited(Printed, frozen=True):
+    """What would become of the packet if all audited policies were enforced."""
+
+    verdict: Verdict
+    direction: str
+    sentence: str
+
+
+class Answer(Printed, frozen=True):
     """The verdict, where it is made, both directions, and what would turn it over."""
 
-    packet: Asked
-    verdict: Verdict
+    packet: AskedPacket
+    verdict: Verdict | Literal["Depends"]
+    """Depends: on which Endpoint of a Service is chosen; then the rest is of the first that is refused."""
     direction: str
     """Ingress or Egress: which half decides."""
     sentence: str
@@ -41,20 +83,36 @@ class Answer(Told, frozen=True):
     ingress: Half
     changes: tuple[str, ...]
     """What would turn the verdict over, all of it in this order; empty: no policy can."""
+    through: Through | None = None
+    """Not None: AntreaProxy chooses an Endpoint before any policy is asked."""
+    audit: Audited | None = None
+    """Not None: with audited policies enforced it would be otherwise."""
 
 
-def packet_of(world: World, source: str, destination: str, port: str, *, v: int, source_port: int) -> Packet:
-    """The packet that is meant; `v` is 4 or 6, 0 for what both ends have. Raises Invalid."""
+def packet_of(
+    world: World,
+    source: str,
+    destination: str,
+    port: str,
+    *,
+    v: int,
+    source_port: int,
+    names: Iterable[str] = (),
+) -> Packet:
+    """The packet that is meant; `v` is 4 or 6, 0 for what both ends have; `names` are those of the destination. Raises Invalid."""
     protocol, number, code = port_of(port)
-    families = world.families(source) & world.families(destination)
+    of_service = "/" in destination and destination not in world.pods
+    there = service_families(world, destination) or {4, 6} if of_service else world.families(destination)
+    families = world.families(source) & there
     if not families:
         raise Invalid(destination, f"{source} and {destination} have no address family in common")
     v = v or min(families)
-    first, last = world.end(source, v), world.end(destination, v)
+    first = world.end(source, v)
+    last = service_end(world, destination, v) if of_service else world.end(destination, v)
     if first.host and "/" in source and last.pod and last.pod.spec.node_name != first.host:
         # what a Node sends to Pods of others leaves by its gateway
         first = msgspec.structs.replace(first, ip=world.gateway(first.host, v) or first.ip)
-    ends = first, last
+    ends = first, msgspec.structs.replace(last, names=tuple(name.lower().rstrip(".") for name in names))
     if protocol in PORTED:
         return Packet(*ends, protocol, number, source_port or ANY_PORT)
     return Packet(*ends, protocol, icmp_type=PING[v] if number is None else number, icmp_code=code or 0)
@@ -62,9 +120,11 @@ def packet_of(world: World, source: str, destination: str, port: str, *, v: int,
 
 def answer(world: World, packet: Packet) -> Answer:
     """What becomes of it and why."""
+    asked = AskedPacket(*_end(packet.source), *_end(packet.destination), packet.what)
+    if (balance := balanced(world, packet)) is not None:
+        return _balanced(world, packet, asked, balance)
     found = judged(world, packet)
     half = found.decisive
-    asked = Asked(*_end(packet.source), *_end(packet.destination), packet.what)
     return Answer(
         asked,
         found.verdict,
@@ -73,7 +133,73 @@ def answer(world: World, packet: Packet) -> Answer:
         found.egress,
         found.ingress,
         changes(world, packet),
+        audit=audited(world, packet),
     )
+
+
+def audited(world: World, packet: Packet) -> Audited | None:
+    """None if it would be the same, and by the same rule."""
+    now, then = judged(world, packet).decisive, judged(world.all_enforced(), packet).decisive
+    if (now.verdict, now.sentence) == (then.verdict, then.sentence):
+        return None
+    return Audited(then.verdict, then.direction, then.sentence)
+
+
+def _balanced(world: World, packet: Packet, asked: AskedPacket, balance: Balanced) -> Answer:
+    """The same of each Endpoint that may be chosen."""
+    through = through_service(world, packet, balance)
+    found = through.endpoints
+    if not found:
+        egress, ingress = _rejected(packet, balance)
+        return Answer(asked, egress.verdict, EGRESS, egress.sentence, egress, ingress, (), through)
+    shown = next((number for number, one in enumerate(found) if one.verdict != "Allow"), 0)
+    first = found[shown]
+    same = {one.verdict for one in found} == {first.verdict}
+    shown_packet = translated(world, packet, balance.name, balance.endpoints[shown])
+    return Answer(
+        asked,
+        first.verdict if same else "Depends",
+        first.direction,
+        first.sentence if same else f"If Endpoint {first.endpoint} is chosen: {first.sentence}",
+        first.egress,
+        first.ingress,
+        changes(world, shown_packet),
+        through,
+        audited(world, shown_packet),
+    )
+
+
+def through_service(world: World, packet: Packet, balance: Balanced) -> Through:
+    """The choice, and what becomes of the packet at each Endpoint."""
+    packets = (translated(world, packet, balance.name, one) for one in balance.endpoints)
+    endpoints = tuple(_at_endpoint(world, one) for one in packets)
+    return Through(balance.name, balance.why, balance.sticky, endpoints, balance.refused)
+
+
+def _at_endpoint(world: World, packet: Packet) -> AtEndpoint:
+    end, found = packet.destination, judged(world, packet)
+    half = found.decisive
+    return AtEndpoint(
+        end_name(end),
+        end.ip,
+        packet.port or 0,
+        found.verdict,
+        half.direction,
+        half.sentence,
+        found.egress,
+        found.ingress,
+    )
+
+
+def _rejected(packet: Packet, balance: Balanced) -> tuple[Half, Half]:
+    """Both directions of a packet to a Service that has no Endpoint to choose."""
+    verdict: Verdict = "Drop" if balance.refused else "Reject"
+    does = "drops" if balance.refused else "rejects"
+    text = f"Service {balance.name} has no {balance.why}: AntreaProxy {does} the packet before any policy is asked."
+    pod = pod_name(packet.source.pod) if packet.source.pod else ""
+    egress = Half(direction=EGRESS, pod=pod, verdict=verdict, reason="no Endpoint", sentence=text)
+    nowhere = "The packet gets to no Endpoint."
+    return egress, Half(direction=INGRESS, pod="", verdict="Allow", reason="exempt", sentence=nowhere)
 
 
 def _end(end: End) -> tuple[str, str]:

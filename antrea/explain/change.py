@@ -11,7 +11,7 @@ from antrea.apis.crd import network_policy as crd
 from antrea.apis.crd.part import LabelSelector, Metadata
 from antrea.explain.packet import PORTED, family, pod_name
 from antrea.explain.policy import kube_policies
-from antrea.explain.rule import CLUSTER, EGRESS, INGRESS, KUBE
+from antrea.explain.rule import ADMIN, BASELINE_ADMIN, CLUSTER, EGRESS, INGRESS, KUBE, TIERED
 from antrea.explain.selector import words
 from antrea.explain.verdict import half, judged
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 NAME = "kubernetes.io/metadata.name"
 """A label that every Namespace has."""
-FIELDS = {KUBE: "kube_policies", CLUSTER: "cluster_policies"}
+ADMIN_FIELDS = {ADMIN: "admin_policies", BASELINE_ADMIN: "baseline_policies", TIERED: "tiered_policies"}
+FIELDS = {KUBE: "kube_policies", CLUSTER: "cluster_policies", **ADMIN_FIELDS}
 
 
 class Change(NamedTuple):
@@ -43,8 +44,8 @@ def changes(world: World, packet: Packet) -> tuple[str, ...]:
 
     Empty if no policy can.
     """
-    world = world.near(packet)
     found = judged(world, packet)
+    world = world.near(packet)
     if found.verdict == "Allow":
         for one in _closable(found.ingress, found.egress):
             if (change := _turned(world, packet, one)) is not None:
@@ -54,6 +55,8 @@ def changes(world: World, packet: Packet) -> tuple[str, ...]:
     for direction in (EGRESS, INGRESS):
         now = half(world, packet, direction)
         if now.verdict != "Allow":
+            if not now.pod:
+                return ()  # a Node: which policy decides is said, and what would change it is not
             change = _turned(world, packet, now)
             if change is None:
                 return ()
@@ -65,7 +68,7 @@ def changes(world: World, packet: Packet) -> tuple[str, ...]:
 def _closable(ingress: Half, egress: Half) -> Iterator[Half]:
     """The halves that a policy can close; where the packet arrives first, unless a rule lets it leave."""
     ordered = (egress, ingress) if egress.reason == "rule" and ingress.reason != "rule" else (ingress, egress)
-    return (one for one in ordered if one.reason != "exempt")
+    return (one for one in ordered if one.reason != "exempt" and one.pod)
 
 
 def _turned(world: World, packet: Packet, now: Half) -> Change | None:
@@ -101,6 +104,9 @@ def _also(now: Half) -> Iterator[RuleRef]:
 
 def _of_antrea(world: World, rule: RuleRef) -> Iterator[Change]:
     yield _without_all(world, (rule,))
+    if rule.type in ADMIN_FIELDS:
+        yield _other_admin_action(world, rule)
+        return
     if _original(world.objects, rule).l7_protocols:
         objects = _edited(world.objects, rule, _replaced(rule.index, l7_protocols=(), action="Allow"))
         yield Change(f"Remove l7Protocols from {rule.title}.", objects)
@@ -108,6 +114,14 @@ def _of_antrea(world: World, rule: RuleRef) -> Iterator[Change]:
     other = "Drop" if rule.action == "Allow" else "Allow"
     objects = _edited(world.objects, rule, _replaced(rule.index, action=other))
     yield Change(f"Change the action of {rule.title} from {rule.action} to {other}.", objects)
+
+
+def _other_admin_action(world: World, rule: RuleRef) -> Change:
+    now = _original(world.objects, rule).action
+    accept = "Accept" if rule.type == TIERED else "Allow"
+    other = accept if now != accept else "Deny"
+    objects = _edited(world.objects, rule, _replaced(rule.index, action=other))
+    return Change(f"Change the action of {rule.title} from {now} to {other}.", objects)
 
 
 def _without_all(world: World, rules: tuple[RuleRef, ...]) -> Change:

@@ -8,6 +8,9 @@ import msgspec
 
 from antrea.apis import core, networking
 from antrea.apis.crd import external, group, network_policy, tier
+from antrea.apis.discovery import EndpointSlice
+from antrea.apis.network_policy_api import v1alpha1, v1alpha2
+from antrea.apis.network_policy_api.part import GROUP
 from antrea.errors import Invalid
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ class Objects(msgspec.Struct, frozen=True):
     pods: tuple[core.Pod, ...] = ()
     nodes: tuple[core.Node, ...] = ()
     services: tuple[core.Service, ...] = ()
+    endpoint_slices: tuple[EndpointSlice, ...] = ()
     kube_policies: tuple[networking.NetworkPolicy, ...] = ()
     cluster_policies: tuple[network_policy.ClusterNetworkPolicy, ...] = ()
     policies: tuple[network_policy.NetworkPolicy, ...] = ()
@@ -30,6 +34,10 @@ class Objects(msgspec.Struct, frozen=True):
     cluster_groups: tuple[group.ClusterGroup, ...] = ()
     groups: tuple[group.Group, ...] = ()
     entities: tuple[external.ExternalEntity, ...] = ()
+    admin_policies: tuple[v1alpha1.AdminNetworkPolicy, ...] = ()
+    baseline_policies: tuple[v1alpha1.BaselineAdminNetworkPolicy, ...] = ()
+    tiered_policies: tuple[v1alpha2.ClusterNetworkPolicy, ...] = ()
+    """Of policy.networking.k8s.io."""
 
 
 class Kind(NamedTuple):
@@ -58,6 +66,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("pods", "v1", "Pod", "pods", core.Pod),
     Kind("nodes", "v1", "Node", "nodes", core.Node),
     Kind("services", "v1", "Service", "services", core.Service),
+    Kind("endpoint_slices", "discovery.k8s.io/v1", "EndpointSlice", "endpointslices", EndpointSlice),
     Kind(
         "kube_policies",
         "networking.k8s.io/v1",
@@ -83,7 +92,34 @@ KINDS: tuple[Kind, ...] = (
         "externalentities",
         external.ExternalEntity,
     ),
+    Kind(
+        "admin_policies",
+        f"{GROUP}/v1alpha1",
+        "AdminNetworkPolicy",
+        "adminnetworkpolicies",
+        v1alpha1.AdminNetworkPolicy,
+    ),
+    Kind(
+        "baseline_policies",
+        f"{GROUP}/v1alpha1",
+        "BaselineAdminNetworkPolicy",
+        "baselineadminnetworkpolicies",
+        v1alpha1.BaselineAdminNetworkPolicy,
+    ),
+    Kind(
+        "tiered_policies",
+        f"{GROUP}/v1alpha2",
+        "ClusterNetworkPolicy",
+        "clusternetworkpolicies",
+        v1alpha2.ClusterNetworkPolicy,
+    ),
 )
+GATES = {
+    "admin_policies": "AdminNetworkPolicy",
+    "baseline_policies": "AdminNetworkPolicy",
+    "tiered_policies": "ClusterNetworkPolicy",
+}
+"""Feature gates of the controller by field: without, objects of a kind are stored and not enforced."""
 
 
 def objects(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> Objects:

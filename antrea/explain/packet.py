@@ -23,7 +23,10 @@ class End(msgspec.Struct, frozen=True):
     host: str = ""
     """The Node whose own processes have this address, among them Pods on the host's network."""
     service: str = ""
-    """namespace/name of the Service whose cluster IP this is: kube-proxy makes the address of a Pod of it."""
+    """namespace/name of the Service whose cluster IP this is: the address of a Pod of it takes its place."""
+
+    names: tuple[str, ...] = ()
+    """Domain names by which the address was found, in lower case."""
 
     @property
     def name(self) -> str:
@@ -41,6 +44,8 @@ class Packet(msgspec.Struct, frozen=True):
     source_port: int | None = None
     icmp_type: int | None = None
     icmp_code: int | None = None
+    service: str = ""
+    """namespace/name of the Service for which AntreaProxy has chosen this destination."""
 
     @property
     def what(self) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from antrea.apis.shown import one_line
+from antrea.explain.address import in_block, readable
 from antrea.explain.packet import PORTED
-from antrea.explain.world import STRETCHED, in_block
+from antrea.explain.world import STRETCHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from antrea.explain.world import Chosen, Member, World
 
 KUBE, CLUSTER, NAMESPACED = "K8sNetworkPolicy", "AntreaClusterNetworkPolicy", "AntreaNetworkPolicy"
+ADMIN, BASELINE_ADMIN = "AdminNetworkPolicy", "BaselineAdminNetworkPolicy"
+TIERED = "K8sClusterNetworkPolicy"
+"""ClusterNetworkPolicy of policy.networking.k8s.io."""
 INGRESS, EGRESS = "Ingress", "Egress"
 BASELINE = (253, 254)
 """Priorities of tiers whose rules come after Kubernetes NetworkPolicies."""
@@ -43,7 +49,7 @@ class RuleRef(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, k
 
     @property
     def order(self) -> tuple[float | str, ...]:
-        """Among rules of Antrea's own policies, the least goes first."""
+        """Among rules of policies with tiers, the least goes first."""
         return (self.tier_priority or 0, self.priority or 0.0, self.index, self.created, self.uid)
 
     @property
@@ -59,7 +65,7 @@ class RuleRef(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, k
     @property
     def short(self) -> str:
         """Its number, and its name if it has one."""
-        return f"{self.index} ({self.name})" if self.name else str(self.index)
+        return f"{self.index} ({one_line(self.name)})" if self.name else str(self.index)
 
     @property
     def owner(self) -> str:
@@ -73,6 +79,7 @@ class Traffic(NamedTuple):
     """One of the ports or protocols of a rule; None is any."""
 
     protocol: str
+    """Of a port by name: "" is that of the port, whichever it is."""
     port: int | str | None = None
     end: int | None = None
     source: int | None = None
@@ -117,6 +124,9 @@ def _carries(traffic: Sequence[Traffic], packet: Packet, names: Names) -> bool:
 
 
 def _fits(one: Traffic, packet: Packet, names: Names) -> bool:
+    if not one.protocol:
+        protocol = next((protocol for name, protocol, _ in names if name == one.port), "")
+        return bool(protocol) and _fits(one._replace(protocol=protocol), packet, names)
     if one.protocol != packet.protocol:
         return False
     if one.protocol not in PORTED:
@@ -139,13 +149,15 @@ def _within(port: int | None, first: int | None, last: int | None) -> bool:
 
 
 def ways(chosen: Chosen, other: End) -> Iterator[Names]:
-    """For each member and block that is the other end, its named ports; blocks have none."""
+    """For each member, block and name that is the other end, its named ports; blocks and names have none."""
     for member in chosen.members:
         if other.ip in member.ips:
             yield member.ports
     for block in chosen.blocks:
         if in_block(other.ip, block):
             yield ()
+    if any(fnmatchcase(name, chosen.pattern) for name in other.names):
+        yield ()
 
 
 def everybody(world: World, other: End) -> Iterator[Names]:
@@ -182,6 +194,10 @@ def unbuilt(rule: crd.Rule) -> Iterator[str]:
     if any(one.scope == STRETCHED for one in rule.to_services):
         yield "toServices of scope ClusterSet is not built yet: the rule matches nothing by it"
     if any(peer.fqdn for peer in rule.to):
-        yield "fqdn is not built yet: the rule matches nothing by it"
+        yield "fqdn matches by the names of --name alone: which names DNS gave this address to is not asked"
+    if any(peer.scope == STRETCHED for peer in (*rule.from_, *rule.to)):
+        yield "scope ClusterSet is not built yet: the rule matches Pods of this cluster alone"
+    if any(peer.ip_block is not None and not readable(peer.ip_block) for peer in (*rule.from_, *rule.to)):
+        yield "an ipBlock of it cannot be read: it is nobody"
     if any(one.igmp is not None for one in rule.protocols):
         yield "igmp is not built yet: the rule matches nothing by it"

@@ -5,12 +5,20 @@ Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from antrea.apis.crd.part import LabelSelector, Requirement
+
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY = re.compile(
+    rf"(?=[^/]*$|[^/]{{1,253}}/)([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?{_NAME}"
+)
+_VALUE = re.compile(f"({_NAME})?")
 
 
 def fits(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -21,7 +29,16 @@ def fits(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     return exact and all(_meets(one, labels) for one in selector.match_expressions)
 
 
+@functools.lru_cache(1 << 12)
+def _possible(one: Requirement) -> bool:
+    """Whether a label can have this key and these values; a selector with a condition on others selects nothing."""
+    values = one.values if one.operator in ("In", "NotIn", None) else ()
+    return _KEY.fullmatch(one.key) is not None and all(map(_VALUE.fullmatch, values))
+
+
 def _meets(one: Requirement, labels: Mapping[str, str]) -> bool:
+    if not _possible(one):
+        return False
     if one.operator in ("Exists", "DoesNotExist"):
         return (one.key in labels) == (one.operator == "Exists")
     if one.operator == "NotIn":

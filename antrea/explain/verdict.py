@@ -1,12 +1,13 @@
 """What becomes of a packet, which rule decides it, and why the others do not.
 
 A packet is judged where it leaves a Pod (egress), then where it enters one (ingress). In each direction the rules of
-Antrea's own policies come first, by tier, priority of the policy, number of the rule, then the older policy, then the
+Antrea's own policies and of policy.networking.k8s.io come first, by tier, priority of the policy, number of the rule, then the older policy, then the
 smaller UID; Pass leaves the packet to Kubernetes NetworkPolicies, of which any may allow it; a Pod that one of them
 isolates drops the rest; rules of the baseline tier come last, and what nobody speaks of is allowed.
 
 Rules on Services (`toServices`) are asked before all others, of the packet to the Service. If none of them drops it,
-kube-proxy makes a packet to a Pod of it, which all other rules judge.
+kube-proxy makes a packet to a Pod of it, which all other rules judge. Where AntreaProxy is on, it chooses the Endpoint before
+any rule is asked: then these rules have no place of their own, and all judge the packet to the Endpoint.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from antrea.explain.admin import admin_rules
+from antrea.explain.node import as_received, kept, node_rules
 from antrea.explain.packet import pod_name
-from antrea.explain.policy import Silent, kube_policies, native_rules
+from antrea.explain.policy import Silent, kube_policies, native_rules, unheld_rules
 from antrea.explain.rule import BASELINE, EGRESS, INGRESS, RuleRef
 
 if TYPE_CHECKING:
@@ -28,23 +31,24 @@ if TYPE_CHECKING:
     from antrea.explain.world import World
 
 Verdict = Literal["Allow", "Drop", "Reject"]
-Reason = Literal["rule", "isolation", "nothing", "exempt"]
+Reason = Literal["rule", "isolation", "nothing", "exempt", "no Endpoint"]
 ISOLATED = "the Pod is isolated by Kubernetes NetworkPolicies before the baseline tier is asked"
+AFTER_BASELINE = "its action Pass leaves the packet to what comes after the baseline tier, and nothing does"
 AFTER_PROXY = "it is asked of what kube-proxy makes of the packet: name a Pod behind the Service"
 
 
-class Told(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Printed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Is printed as JSON."""
 
 
-class Lost(Told, frozen=True):
+class LosingRule(Printed, frozen=True):
     """A rule that matches the packet and does not decide it, or one for the Pod that says nothing, and why."""
 
     rule: RuleRef
     why: str
 
 
-class Half(Told, frozen=True, kw_only=True, omit_defaults=False):
+class Half(Printed, frozen=True, kw_only=True, omit_defaults=False):
     """One direction."""
 
     direction: str
@@ -57,11 +61,11 @@ class Half(Told, frozen=True, kw_only=True, omit_defaults=False):
     rule: RuleRef | None = None
     isolated_by: tuple[RuleRef, ...] = ()
     """Kubernetes NetworkPolicies that isolate the Pod in this direction, by one rule each."""
-    lost: tuple[Lost, ...] = ()
-    silent: tuple[Lost, ...] = ()
+    lost: tuple[LosingRule, ...] = ()
+    silent: tuple[LosingRule, ...] = ()
 
 
-class Judged(Told, frozen=True):
+class Judged(Printed, frozen=True):
     """Both directions; the first that does not allow the packet decides."""
 
     egress: Half
@@ -88,36 +92,69 @@ def judged(world: World, packet: Packet) -> Judged:
 
 def half(world: World, packet: Packet, direction: str) -> Half:
     """One direction of the packet."""
-    world = world.near(packet)
     end = packet.source if direction == EGRESS else packet.destination
+    if world.node_policies and end.host:
+        return _node_half(world, packet, direction)
+    world = world.near(packet)
     if exempt := _exemption(packet, direction):
         name = pod_name(end.pod) if end.pod else ""
-        return Half(direction=direction, pod=name, verdict="Allow", reason="exempt", sentence=exempt)
+        elsewhere = () if end.pod else unheld_rules(world, end, direction)
+        silent = tuple(LosingRule(one.ref, one.why) for one in elsewhere)
+        return Half(
+            direction=direction, pod=name, verdict="Allow", reason="exempt", sentence=exempt, silent=silent
+        )
     assert end.pod is not None  # noqa: S101 (an exemption otherwise)
     own = world.member(end.pod)
-    native = list(native_rules(world, packet, own, direction))
+    native = [
+        *native_rules(world, packet, own, direction),
+        *admin_rules(world, packet, own, direction),
+    ]
     weighed = [one for one in native if not isinstance(one, Silent)]
     silent = tuple(
-        Lost(one.ref, text)
+        LosingRule(one.ref, text)
         for one in native
         for text in ((one.why,) if isinstance(one, Silent) else one.unbuilt)
     )
     kube = list(kube_policies(world, packet, own, direction))
     made = _Making(direction, f"{own.namespace}/{own.name}", tuple(policy.ref for policy in kube))
-    others = [one for one in weighed if not one.services]
-    found, skipped = _by_service([one for one in weighed if one.services], made)
-    later = [Lost(one.ref, AFTER_PROXY) for one in others if one.matches]
-    if found is not None:
-        found = msgspec.structs.replace(found, lost=(*found.lost, *later))
-    elif direction == EGRESS and packet.destination.service:
-        found = made.translated(packet.destination.service, [*skipped, *later])
-    else:
-        found = _decided(others, kube, made)
-        found = msgspec.structs.replace(found, lost=(*skipped, *found.lost))
+    found = (
+        _decided(weighed, kube, made)
+        if world.proxy is not None
+        else _before_kube_proxy(packet, weighed, kube, made)
+    )
     return msgspec.structs.replace(found, silent=silent)
 
 
-def _by_service(weighed: Sequence[Weighed], made: _Making) -> tuple[Half | None, list[Lost]]:
+def _node_half(world: World, packet: Packet, direction: str) -> Half:
+    """That of a Node, of which no policies of Kubernetes are."""
+    node = packet.source.host if direction == EGRESS else packet.destination.host
+    if why := kept(packet):
+        return Half(direction=direction, pod="", verdict="Allow", reason="exempt", sentence=why)
+    seen = as_received(world, packet, direction)
+    found = list(node_rules(world.near(seen), seen, node, direction))
+    silent = [LosingRule(one.ref, one.why) for one in found if isinstance(one, Silent)]
+    weighed = [one for one in found if not isinstance(one, Silent)]
+    silent += [LosingRule(one.ref, text) for one in weighed for text in one.unbuilt]
+    made = _Making(direction, f"Node {node}", ())
+    return msgspec.structs.replace(_decided(weighed, (), made), pod="", silent=tuple(silent))
+
+
+def _before_kube_proxy(
+    packet: Packet, weighed: Sequence[Weighed], kube: Sequence[Isolating], made: _Making
+) -> Half:
+    """Rules on Services first, then all others, unless the packet has yet to be translated."""
+    others = [one for one in weighed if not one.services]
+    found, skipped = _by_service([one for one in weighed if one.services], made)
+    later = [LosingRule(one.ref, AFTER_PROXY) for one in others if one.matches]
+    if found is not None:
+        return msgspec.structs.replace(found, lost=(*found.lost, *later))
+    if made.direction == EGRESS and packet.destination.service:
+        return made.translated(packet.destination.service, [*skipped, *later])
+    found = _decided(others, kube, made)
+    return msgspec.structs.replace(found, lost=(*skipped, *found.lost))
+
+
+def _by_service(weighed: Sequence[Weighed], made: _Making) -> tuple[Half | None, list[LosingRule]]:
     """The half that one of these rules decides; if none does, what they say."""
     early, late = _matching(weighed)
     if early and early[0].action != "Pass":
@@ -125,13 +162,16 @@ def _by_service(weighed: Sequence[Weighed], made: _Making) -> tuple[Half | None,
     skipped = list(_passed(early[0], early[1:])) if early else []
     if late and not made.isolating:
         return made.by_rule(late[0], [*skipped, *_later(late[0], late[1:])]), []
-    return None, [*skipped, *(Lost(ref, ISOLATED) for ref in late)]
+    return None, [*skipped, *(LosingRule(ref, ISOLATED) for ref in late)]
 
 
 def _exemption(packet: Packet, direction: str) -> str:
     source, destination = packet.source, packet.destination
     if source.pod is not None and source.pod == destination.pod:
-        return "A packet of a Pod to itself does not leave it."
+        if not packet.service:
+            return "A packet of a Pod to itself does not leave it."
+        if direction == INGRESS:
+            return f"A Pod reaches itself through Service {packet.service} whatever its ingress rules say."
     end = source if direction == EGRESS else destination
     side = "source" if direction == EGRESS else "destination"
     if end.pod is None:
@@ -169,13 +209,15 @@ def _decided(weighed: Sequence[Weighed], kube: Sequence[Isolating], made: _Makin
     skipped = list(_passed(passed, rest))
     if allowing:
         also = [
-            Lost(ref, "it allows the packet as well: rules of Kubernetes have no order")
+            LosingRule(ref, "it allows the packet as well: rules of Kubernetes have no order")
             for ref in allowing[1:]
         ]
         why = "a rule of a Kubernetes NetworkPolicy allows the packet before the baseline tier is asked"
-        return made.by_rule(allowing[0], [*skipped, *also, *(Lost(ref, why) for ref in late)])
+        return made.by_rule(allowing[0], [*skipped, *also, *(LosingRule(ref, why) for ref in late)])
     if made.isolating:
-        return made.isolated([*skipped, *(Lost(ref, ISOLATED) for ref in late)])
+        return made.isolated([*skipped, *(LosingRule(ref, ISOLATED) for ref in late)])
+    if late and late[0].action == "Pass":
+        return made.open([*skipped, LosingRule(late[0], AFTER_BASELINE), *_passed_by(late[0], late[1:])])
     if late:
         return made.by_rule(late[0], [*skipped, *_later(late[0], late[1:])])
     return made.open(skipped)
@@ -188,28 +230,37 @@ class _Making(msgspec.Struct, frozen=True):
     pod: str
     isolating: tuple[RuleRef, ...]
 
-    def by_rule(self, ref: RuleRef, lost: Sequence[Lost]) -> Half:
+    def by_rule(self, ref: RuleRef, lost: Sequence[LosingRule]) -> Half:
         verdict: Verdict = "Reject" if ref.action == "Reject" else "Drop" if ref.action == "Drop" else "Allow"
         words = {"Allow": "allows", "Drop": "drops", "Reject": "rejects"}[verdict]
         where = f" in tier {ref.tier} ({ref.tier_priority}), priority {ref.priority:g}" if ref.tier else ""
         title = ref.title[0].upper() + ref.title[1:]
         return self._half(verdict, "rule", f"{title}{where} {words} the packet.", lost, ref)
 
-    def isolated(self, lost: Sequence[Lost]) -> Half:
+    def isolated(self, lost: Sequence[LosingRule]) -> Half:
         names = ", ".join(dict.fromkeys(f"{ref.namespace}/{ref.policy}" for ref in self.isolating))
         text = f"Pod {self.pod} is isolated for {self.direction.lower()} by NetworkPolicy {names}, and no rule allows it."
         return self._half("Drop", "isolation", text, lost)
 
-    def translated(self, service: str, lost: Sequence[Lost]) -> Half:
+    def translated(self, service: str, lost: Sequence[LosingRule]) -> Half:
         text = f"No rule on Services refuses it; kube-proxy makes a packet to a Pod of Service {service}, which all others judge."
         return self._half("Allow", "nothing", text, lost)
 
-    def open(self, lost: Sequence[Lost]) -> Half:
-        text = f"No policy isolates Pod {self.pod} for {self.direction.lower()}, and no rule matches."
+    def open(self, lost: Sequence[LosingRule]) -> Half:
+        passed = any(one.why == AFTER_BASELINE for one in lost)
+        last = "the rule of the baseline tier that matches passes the packet" if passed else "no rule matches"
+        text = f"No policy isolates Pod {self.pod} for {self.direction.lower()}, and {last}."
+        if self.pod.startswith("Node "):
+            text = f"No rule on {self.pod} matches for {self.direction.lower()}."
         return self._half("Allow", "nothing", text, lost)
 
     def _half(
-        self, verdict: Verdict, reason: Reason, text: str, lost: Sequence[Lost], ref: RuleRef | None = None
+        self,
+        verdict: Verdict,
+        reason: Reason,
+        text: str,
+        lost: Sequence[LosingRule],
+        ref: RuleRef | None = None,
     ) -> Half:
         return Half(
             direction=self.direction,
@@ -223,9 +274,9 @@ class _Making(msgspec.Struct, frozen=True):
         )
 
 
-def _later(winner: RuleRef, others: Sequence[RuleRef]) -> Iterator[Lost]:
+def _later(winner: RuleRef, others: Sequence[RuleRef]) -> Iterator[LosingRule]:
     for ref in others:
-        yield Lost(ref, _why_later(winner, ref))
+        yield LosingRule(ref, _why_later(winner, ref))
 
 
 def _why_later(winner: RuleRef, ref: RuleRef) -> str:
@@ -242,18 +293,22 @@ def _why_later(winner: RuleRef, ref: RuleRef) -> str:
     return "at equal priority and age, the UID of its policy is greater"
 
 
-def _after_antrea(winner: RuleRef, others: Sequence[RuleRef]) -> Iterator[Lost]:
+def _after_antrea(winner: RuleRef, others: Sequence[RuleRef]) -> Iterator[LosingRule]:
     for ref in others:
         what = "the baseline tier" if ref.tier else "Kubernetes NetworkPolicies"
-        yield Lost(
+        yield LosingRule(
             ref, f"{what} come{'s' if ref.tier else ''} after tier {winner.tier} ({winner.tier_priority})"
         )
 
 
-def _passed(passed: RuleRef | None, rest: Sequence[RuleRef]) -> Iterator[Lost]:
+def _passed(passed: RuleRef | None, rest: Sequence[RuleRef]) -> Iterator[LosingRule]:
     if passed is not None:
-        yield Lost(
+        yield LosingRule(
             passed, "its action Pass leaves the packet to Kubernetes NetworkPolicies and the baseline tier"
         )
-        for ref in rest:
-            yield Lost(ref, f"{passed.title} passed the packet by, before it")
+        yield from _passed_by(passed, rest)
+
+
+def _passed_by(passed: RuleRef, rest: Sequence[RuleRef]) -> Iterator[LosingRule]:
+    for ref in rest:
+        yield LosingRule(ref, f"{passed.title} passed the packet by, before it")

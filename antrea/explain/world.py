@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import functools
-from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple
 
+from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCEMENT
 from antrea.errors import Invalid
+from antrea.explain.address import (
+    balanced_ips,
+    gateway,
+    has_addresses,
+    internal_ips,
+    ip,
+    node_ips,
+    pod_cidrs,
+    pod_ips,
+    readable_ips,
+    service_ips,
+)
 from antrea.explain.packet import End, family, pod_name
 from antrea.explain.selector import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from ipaddress import IPv4Network, IPv6Network
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from antrea.apis.core import Node, Pod, Service
+    from antrea.apis.core import Pod, Service
     from antrea.apis.crd.group import GroupSpec
     from antrea.apis.crd.network_policy import AppliedTo, Peer, PeerService
     from antrea.apis.crd.part import IPBlock, LabelSelector
@@ -36,7 +45,8 @@ TIERS = {
 }
 """Those that always exist; policies may write them in capitals."""
 SYSTEM = frozenset(("Emergency", "SecurityOps", "NetworkOps", "Platform", "Application", "Baseline"))
-TRANSPORT = "node.antrea.io/transport-addresses"
+PROXY_NAME = "service.kubernetes.io/service-proxy-name"
+"""Label of a Service that a program other than the default one serves."""
 STRETCHED = "ClusterSet"
 """Scope of a Service of several clusters, which nobody has built."""
 
@@ -55,23 +65,37 @@ class Member(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Members and blocks that a peer or a group means."""
+    """Members, blocks and domain names that a peer or a group means."""
 
     members: tuple[Member, ...] = ()
     blocks: tuple[IPBlock | KubeBlock, ...] = ()
+    pattern: str = ""
+    """Of domain names."""
 
 
-def ip(text: str) -> str:
-    """One spelling of each address; an IPv4 address in IPv6 is that of IPv4. Raises ValueError."""
-    found = ip_address(text)
-    return str(getattr(found, "ipv4_mapped", None) or found)
+class Proxy(NamedTuple):
+    """Settings of AntreaProxy, where it is on."""
+
+    skipped: frozenset[str] = frozenset()
+    """Services that are left to others, as namespace/name or by an address."""
+    name: str = ""
+    """serviceProxyName."""
+    all_addresses: bool = False
+    """Whether external IPs are served: proxyAll."""
+    balanced_addresses: bool = True
+    """Whether addresses that load balancers gave are: proxyLoadBalancerIPs."""
+    node_hints: bool = False
+    """Whether hints for Nodes count: gate PreferSameTrafficDistribution."""
 
 
 class World:
     """Objects, found by what questions ask for."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, proxy: Proxy | None = None, *, node_policies: bool = False) -> None:
+        """Without `proxy`, packets to Services are left to kube-proxy; `node_policies` is whether their gate is on."""
         self.objects = objects
+        self.proxy = proxy
+        self.node_policies = node_policies
         self.spaces = {one.metadata.name: one.metadata.labels for one in objects.namespaces}
         self.pods = {pod_name(pod): pod for pod in objects.pods if pod.status.phase not in ENDED}
         self.nodes = {node.metadata.name: node for node in objects.nodes}
@@ -83,7 +107,7 @@ class World:
                 one.metadata.namespace,
                 one.metadata.name,
                 one.metadata.labels,
-                frozenset(ip(end.ip) for end in one.spec.endpoints if end.ip),
+                frozenset(readable_ips(end.ip for end in one.spec.endpoints)),
                 tuple(
                     (port.name, port.protocol or "TCP", port.port)
                     for port in one.spec.ports
@@ -96,19 +120,37 @@ class World:
             Member("node", "", node.metadata.name, node.metadata.labels, frozenset(node_ips(node)), ())
             for node in objects.nodes
         )
-        self.members = (*pods, *entities, *nodes)
+        self.members = self.whole_members = (*pods, *entities, *nodes)
         self._pods = {(one.namespace, one.name): one for one in self.members if one.kind == "pod"}
         self._groups = {(one.metadata.namespace, one.metadata.name): one.spec for one in objects.groups}
         self._groups |= {("", one.metadata.name): one.spec for one in objects.cluster_groups}
-        self._services = {(one.metadata.namespace, one.metadata.name): one for one in objects.services}
+        self.services = {(one.metadata.namespace, one.metadata.name): one for one in objects.services}
         self._cluster_ips = {
             ip(text): f"{space}/{name}"
-            for (space, name), one in self._services.items()
-            if _has_addresses(one)
+            for (space, name), one in self.services.items()
+            if has_addresses(one)
             for text in one.spec.cluster_ips
         }
+        self._node_ips = {one for node in objects.nodes for one in internal_ips(node)}
         self._whole = self
         self._strangers: dict[tuple[str, str], bool] = {}
+        self.enforces_all = False
+        self._audits = {one.metadata.name: one.metadata.annotations for one in objects.namespaces}
+
+    def all_enforced(self) -> World:
+        """The same, if audited policies were enforced."""
+        found = copy.copy(self)
+        found.enforces_all = True
+        return found
+
+    def is_absent(self, annotations: Mapping[str, str], namespace: str, rule: str = "") -> bool:
+        """Whether a policy with these annotations, or its rule of this name, is audited, so that it decides nothing."""
+        if self.enforces_all:
+            return False
+        own = annotations.get(ENFORCEMENT)
+        of_space = own is None and self._audits.get(namespace, {}).get(ENFORCEMENT) == AUDIT
+        names = annotations.get(AUDITED_RULES, "").split(",") if rule else ()
+        return own == AUDIT or of_space or rule in [name.strip() for name in names]
 
     def with_policies(self, objects: Objects) -> World:
         """The same Pods, groups and tiers under the policies of `objects`."""
@@ -176,7 +218,7 @@ class World:
     def gateway(self, node: str, v: int) -> str:
         """The address with which a Node's own processes speak to Pods of others; empty if it has no Pods."""
         found = self.nodes.get(node)
-        own = (gateway(cidr) for cidr in _pod_cidrs(found)) if found else ()
+        own = (gateway(cidr) for cidr in pod_cidrs(found)) if found else ()
         return next((one for one in own if family(one) == v), "")
 
     # whom selectors mean
@@ -255,7 +297,7 @@ class World:
         )
 
     def _behind(self, namespace: str, name: str) -> tuple[Member, ...]:
-        one = self._services.get((namespace, name))
+        one = self.services.get((namespace, name))
         if one is None or not one.spec.selector:
             return ()
         wanted = one.spec.selector.items()
@@ -289,11 +331,30 @@ class World:
 
     def serves(self, home: str, wanted: PeerService, packet: Packet) -> bool:
         """Whether the packet is for an address and port of this Service, in a policy of Namespace `home`."""
-        one = self._services.get((wanted.namespace or home, wanted.name))
-        if one is None or wanted.scope == STRETCHED or not _has_addresses(one):
+        space = wanted.namespace or home
+        one = self.services.get((space, wanted.name))
+        if one is None or wanted.scope == STRETCHED or not has_addresses(one):
             return False
+        if packet.service == f"{space}/{wanted.name}":
+            return True
         found = any((port.protocol, port.port) == (packet.protocol, packet.port) for port in one.spec.ports)
-        return found and packet.destination.ip in _service_ips(one)
+        return found and packet.destination.ip in service_ips(one) - self.proxied(one)
+
+    def proxied(self, service: Service) -> set[str]:
+        """Addresses at which AntreaProxy serves it, unless an older Service has the same."""
+        if self.proxy is None or not has_addresses(service):
+            return set()
+        meta, spec, everything = service.metadata, service.spec, service_ips(service)
+        names = {f"{meta.namespace}/{meta.name}", *everything}
+        if meta.labels.get(PROXY_NAME, "") != self.proxy.name or self.proxy.skipped & names:
+            return set()
+        own, balanced = set(readable_ips(spec.cluster_ips)), balanced_ips(service)
+        external = balanced if self.proxy.balanced_addresses else set()
+        if self.proxy.all_addresses:
+            external |= set(readable_ips(spec.external_ips)) - balanced
+        families = {family(one) for one in own}
+        taken = self._cluster_ips.keys() | self._node_ips
+        return own | {one for one in external if family(one) in families and one not in taken}
 
     def strange(self, home: str, applied: Iterable[AppliedTo]) -> str:
         """The name of a Group that selects somebody of another Namespace, which no policy of `home` can be for."""
@@ -314,7 +375,7 @@ class World:
         if peer.group:
             return self.group(home, peer.group)
         if peer.fqdn:
-            return Chosen()
+            return Chosen(pattern=peer.fqdn.lower().rstrip("."))
         if (account := peer.service_account) is not None:
             return Chosen(self.account(account.namespace, account.name))
         if peer.namespaces is not None:
@@ -367,71 +428,3 @@ def _pod_member(pod: Pod) -> Member:
         ),
         pod.spec.service_account_name,
     )
-
-
-def _has_addresses(service: Service) -> bool:
-    """Not if it is headless, or another name of something else."""
-    spec = service.spec
-    return spec.type != "ExternalName" and bool(spec.cluster_ips) and "None" not in spec.cluster_ips
-
-
-def _service_ips(service: Service) -> set[str]:
-    """Addresses at which kube-proxy serves it."""
-    balanced = (one.ip for one in service.status.load_balancer.ingress if one.ip_mode != "Proxy")
-    found = set()
-    for text in (*service.spec.cluster_ips, *service.spec.external_ips, *balanced):
-        with contextlib.suppress(ValueError):
-            found.add(ip(text))
-    return found
-
-
-def pod_ips(pod: Pod) -> list[str]:
-    """Addresses of a Pod, in one spelling."""
-    return [ip(one.ip) for one in pod.status.pod_ips if one.ip]
-
-
-def node_ips(node: Node) -> set[str]:
-    """A Node's own addresses, those of its gateway, and those of tunnels: of each kind one per family.
-
-    parity: pkg/util/k8s/node.go GetNodeAllAddrs
-    """
-    by_type: dict[str, list[str]] = {}
-    for one in node.status.addresses:
-        by_type.setdefault(one.type, []).append(one.address)
-    found = _first_of_family(by_type.get("InternalIP") or by_type.get("ExternalIP") or ())
-    found |= {gateway(cidr) for cidr in _pod_cidrs(node)}
-    transport = node.metadata.annotations.get(TRANSPORT, "")
-    return found | _first_of_family(transport.split(",") if transport else ())
-
-
-def _pod_cidrs(node: Node) -> tuple[str, ...]:
-    return node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
-
-
-def gateway(cidr: str) -> str:
-    """The first address of a Node's Pods, which is the Node's own."""
-    return str(ip_network(cidr, strict=False).network_address + 1)
-
-
-def _first_of_family(addresses: Iterable[str]) -> set[str]:
-    found: dict[int, str] = {}
-    for one in addresses:
-        found.setdefault(family(one), ip(one))
-    return set(found.values())
-
-
-def in_block(address: str, block: IPBlock | KubeBlock) -> bool:
-    """Whether a block has an address, and none of its exceptions has."""
-    found = _address(address)
-    return found in _network(block.cidr) and not any(found in _network(hole) for hole in block.except_)
-
-
-_address = functools.lru_cache(1 << 12)(ip_address)
-
-
-@functools.lru_cache(1 << 12)
-def _network(cidr: str) -> IPv4Network | IPv6Network:
-    """A network of IPv4 addresses that are written in IPv6 is one of IPv4, as `ip` says of addresses."""
-    found = ip_network(cidr, strict=False)
-    mapped = getattr(found.network_address, "ipv4_mapped", None)
-    return ip_network(f"{mapped}/{found.prefixlen - 96}") if mapped and found.prefixlen >= 96 else found

@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster's Pods, Namespaces, Nodes, Services and ExternalEntities."""
+"""The cluster's Pods, Namespaces, Nodes, Services and ExternalEntities, as the controller sees them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Pod(Fact, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class NodeHeard(Fact, frozen=True):
-    """What the Pod feed has heard of the Pods of a Node, written after their rows."""
+class PodFeedProgress(Fact, frozen=True):
+    """How far the Pod feed has received the Pods of a Node; written after their rows."""
 
     node: str
     version: int
-    """The highest resourceVersion of the last that it heard."""
+    """The highest resourceVersion received."""
 
     @property
     def key(self) -> str:
@@ -53,6 +53,8 @@ class Namespace(Fact, frozen=True):
     labels: tuple[tuple[str, str], ...] = ()
     logs_policies: bool = False
     """What its NetworkPolicies decide is logged (annotation networkpolicy.antrea.io/enable-logging)."""
+    audits_policies: bool = False
+    """Policies in it are audited, but for those with an annotation of their own (antrea.io/enforcement)."""
 
     @property
     def key(self) -> str:

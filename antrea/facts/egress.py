@@ -32,15 +32,17 @@ class EgressRow(Fact, frozen=True):
     address: str = ""
     """That its spec names, as `ipaddress` writes it; empty: none."""
     judged: str = ""
-    """Whether it was given its addresses, as its status says: True, False, or nothing."""
+    """Whether it was given its addresses, by its status: True, False, or empty."""
     told: tuple[str, ...] = ()
-    """Types of conditions in its status that tell of Pods which it selects in vain."""
+    """Types of conditions in its status about Pods that it selects without effect."""
     slot: int = 0
     """Which of its addresses this is."""
     of: int = 0
     """How many it lists; 0: it has no lists, but one address."""
     unanswered: str = ""
-    """What its status tells of its pool's gateway that does not answer; empty: nothing."""
+    """Message of its status that its pool's gateway does not answer; empty: there is none."""
+    lost: bool = False
+    """Its status has conditions, and none on its address: who wrote the list left that out."""
     indexes: ClassVar[Mapping[str, Callable[[EgressRow], Iterable[Hashable]]]] = {
         "address": lambda row: (row.address,) if row.address else (),
         "name": lambda row: (row.name,) if row.of else (),
@@ -57,8 +59,8 @@ class EgressRow(Fact, frozen=True):
         return f"Egress/{self.key}"
 
 
-class Selection(Fact, frozen=True):
-    """Pods with these labels, which Egresses select in vain; derived."""
+class SelectionConflict(Fact, frozen=True):
+    """Pods with these labels, which Egresses select without effect; derived."""
 
     labels: str
     """Key of their `LabelSet`."""
@@ -66,7 +68,7 @@ class Selection(Fact, frozen=True):
     """Egresses that they do not follow, each with the one that they follow instead."""
     host: tuple[str, ...] = ()
     """Egresses that select some of them which are in their Node's own network."""
-    indexes: ClassVar[Mapping[str, Callable[[Selection], Iterable[Hashable]]]] = {
+    indexes: ClassVar[Mapping[str, Callable[[SelectionConflict], Iterable[Hashable]]]] = {
         "egress": lambda row: {*row.host, *(name for name, _ in row.older)}
     }
 
@@ -91,7 +93,7 @@ class EgressPod(Fact, frozen=True):
         return f"{self.egress} {self.pod}"
 
 
-class Limit(msgspec.Struct, frozen=True):
+class EgressLimit(msgspec.Struct, frozen=True):
     """What all Pods of an Egress together may send to outside."""
 
     rate: int
@@ -108,11 +110,11 @@ class Egress(Fact, frozen=True):
     ip: str = ""
     """As Python writes it, empty while it has none: spec.egressIP, which the controller fills in from the pool."""
     pool: str = ""
-    """ExternalIPPool whose Nodes are to hold the address; empty: whoever has it on an interface."""
+    """ExternalIPPool whose Nodes are to hold the address; empty: the Node with the address on an interface."""
     created: str = ""
     """RFC 3339"""
     node: str = ""
-    """Who holds the address, as status.egressNode says."""
+    """The holder of the address: status.egressNode."""
     held: str = ""
     """Which address that is, as Python writes it: status.egressIP."""
     preferred: tuple[str, ...] = ()
@@ -122,25 +124,27 @@ class Egress(Fact, frozen=True):
     waits: bool = False
     """Whether it stays as long as connections use it; from an annotation."""
     waiting: str = ""
-    """Whether it does so now, as its status says: True, False (nothing uses it), or nothing."""
+    """Whether it does so now, by its status: True, False (no connection uses it), or empty."""
     resets: bool = False
     """Whether TCP connections that its gateway does not know are ended; from an annotation."""
-    limit: Limit | None = None
+    limit: EgressLimit | None = None
     """None: as much as they like."""
     cidrs: tuple[str, ...] = ()
     """Where its Pods' packets must go to, so that they leave with the address; none: anywhere."""
     excepts: tuple[str, ...] = ()
     """Where they must not go to."""
-    failed: bool = False
-    """Whether its status says that no Node can hold or translate its address."""
+    invalid: str = ""
+    """What its spec names in place of an address, which none is; empty: nothing."""
+    failed: str = ""
+    """Message of its status that no Node holds or translates its address; empty: there is none."""
     judged: bool = False
-    """Whether its status tells what became of its bandwidth."""
-    conflicts: bool = False
-    """Whether its status tells of another host with its address."""
+    """Whether its status has a condition on its bandwidth."""
+    conflicts: str = ""
+    """Message of its status about another host with its address; empty: there is none."""
     unanswered: bool = False
-    """Whether its status tells of a gateway that does not answer."""
+    """Whether its status reports a gateway that does not answer."""
     troubles: tuple[tuple[str, str], ...] = ()
-    """Of one of several addresses: what is wrong with it, as its entry in the status says; fields and sentences."""
+    """Of one of several addresses: its errors by its entry in the status; fields and sentences."""
     slot: int = 0
     """Which of its addresses this is."""
     of: int = 0
@@ -153,8 +157,39 @@ class Egress(Fact, frozen=True):
     }
 
     @property
+    def precedence(self) -> tuple[str, str, int]:
+        """Of Egresses that compete for a Pod or share an address, the lowest counts: the oldest, then the first by name."""
+        return (self.created, self.name, self.slot)
+
+    @property
     def key(self) -> str:
         return slot_key(self.name, self.slot)
+
+
+class PlacementRequest(Fact, frozen=True):
+    """An address of a pool that needs a Node; derived from its Egress row.
+
+    It has only what the placement depends on: other changes of the Egress, such as most of its status, place nothing anew.
+    """
+
+    egress: str
+    """Key of the Egress row."""
+    ip: str
+    pool: str
+    created: str
+    """RFC 3339"""
+    preferred: tuple[str, ...]
+    """Nodes that come before the ring's choice, in this order."""
+    stays: str
+    """The Node that keeps the address as long as it can; empty: none."""
+    waits: bool
+    """It stays there because connections use it."""
+    apart: str
+    """Of the addresses with the same value each is to have a Node of its own; empty: it does not matter."""
+
+    @property
+    def key(self) -> str:
+        return self.egress
 
 
 class EgressOwner(Fact, frozen=True):
@@ -174,8 +209,8 @@ class EgressOwner(Fact, frozen=True):
         return self.egress
 
 
-class Unused(Fact, frozen=True):
-    """No connection has used this Egress IP of this Node for a while; the feed of antrea/agent/failback.py writes it."""
+class UnusedAddress(Fact, frozen=True):
+    """No connection has used this Egress IP of this Node for a while; the feed of antrea/agent/egress/idle_detector.py writes it."""
 
     ip: str
 
@@ -184,8 +219,8 @@ class Unused(Fact, frozen=True):
         return self.ip
 
 
-class Probed(Fact, frozen=True):
-    """Neighbours were asked who has an Egress IP that this Node is to hold; the feed of antrea/agent/probing.py writes it."""
+class ProbedAddress(Fact, frozen=True):
+    """Neighbours were asked who has an Egress IP that this Node is to hold; the feed of antrea/agent/egress/duplicate_prober.py writes it."""
 
     egress: str
     """Key of the Egress row."""
@@ -198,8 +233,8 @@ class Probed(Fact, frozen=True):
         return self.egress
 
 
-class Gateway(Fact, frozen=True):
-    """The router of a VLAN in which this Node has Egress IPs; the feed of antrea/agent/gateways.py writes it."""
+class EgressGateway(Fact, frozen=True):
+    """The router of a VLAN in which this Node has Egress IPs; the feed of antrea/agent/egress/gateway_prober.py writes it."""
 
     dev: str
     ip: str
@@ -210,7 +245,22 @@ class Gateway(Fact, frozen=True):
         return f"{self.dev} {self.ip}"
 
 
-class Parted(Fact, frozen=True):
+class AssignedAddress(Fact, frozen=True):
+    """An address of an Egress for whose assignment to this Node there is an Event; antrea/agent/egress/part.py writes it."""
+
+    egress: str
+    """Key of the Egress row."""
+    name: str
+    uid: str
+    """Of the Egress object."""
+    ip: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.egress} {self.ip}"
+
+
+class ReleasedAddress(Fact, frozen=True):
     """This Node waited long enough since another took over an address: it gives it up; the agent's clock writes it."""
 
     egress: str
@@ -223,8 +273,8 @@ class Parted(Fact, frozen=True):
         return self.egress
 
 
-class Announced(Fact, frozen=True):
-    """This Node told its neighbours a moment ago of an address that `before` hands over: Pods' packets may turn here.
+class AnnouncedAddress(Fact, frozen=True):
+    """This Node has just announced an address that `before` hands over: Pods' packets may be sent here.
 
     It stays until answers to what left by `before` have come; the agent's clock writes it.
     """
@@ -232,6 +282,18 @@ class Announced(Fact, frozen=True):
     egress: str
     ip: str
     before: str
+
+    @property
+    def key(self) -> str:
+        return self.egress
+
+
+class MissingAddress(Fact, frozen=True):
+    """For a moment already no Node has this address of an Egress, or may use it; antrea/agent/egress/missing_address.py writes it."""
+
+    egress: str
+    """Key of the Egress row."""
+    why: str
 
     @property
     def key(self) -> str:

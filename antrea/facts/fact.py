@@ -9,7 +9,7 @@ import msgspec
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """One thing this process knows.
+    """A frozen row of one kind, identified by `key`.
 
     A kind of which there is only one row (this Node, the configuration) keeps the key "self".
     `indexes` maps a name to a function from the row to the values under which `Facts.by` finds it.

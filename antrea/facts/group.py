@@ -41,13 +41,16 @@ class GroupSelector(Fact, frozen=True):
     Features derive it; the same one of several owners is one row.
     """
 
+    parts_only: ClassVar[bool] = True
     name: str
-    """The form that tells selectors apart."""
+    """The canonical form."""
     places: tuple[Place, ...]
     namespace: str = ""
     namespaces: tuple[Requirement, ...] | None = None
     labels: tuple[Requirement, ...] | None = None
     kind: str = POD
+    parts: tuple[PublishedGroup, ...] = ()
+    """Groups made of it; values of several owners are merged."""
     indexes: ClassVar[Mapping[str, Callable[[GroupSelector], Iterable[Hashable]]]] = {
         "place": lambda row: row.places
     }
@@ -56,26 +59,34 @@ class GroupSelector(Fact, frozen=True):
     def key(self) -> str:
         return self.name
 
+    def with_parts(self, parts: tuple[PublishedGroup, ...]) -> GroupSelector:
+        """The same with these groups."""
+        return GroupSelector(
+            self.name, self.places, self.namespace, self.namespaces, self.labels, self.kind, parts
+        )
 
-class Group(Fact, frozen=True):
-    """A group that agents are told of, by the plural of its kind: the union of its selectors; none: it has no members."""
+
+class PublishedGroup(Fact, frozen=True, order=True):
+    """A group that is published to agents, by the plural of its kind. A row only if it is a Service's."""
 
     resource: str
     name: str
-    selectors: tuple[str, ...]
     uid: str = ""
     home: str = ""
-    """The one Namespace that members may be of: if anybody else is selected, nobody belongs (see `Stranger`)."""
+    """The one Namespace of its members: if anything else is selected, the group is empty (see `ForeignMember`)."""
     service: tuple[str, str] | None = None
     """Namespace and name of a Service, which is the one member, on all Nodes."""
-    indexes: ClassVar[Mapping[str, Callable[[Group], Iterable[Hashable]]]] = {
-        "selector": lambda row: row.selectors,
+    indexes: ClassVar[Mapping[str, Callable[[PublishedGroup], Iterable[Hashable]]]] = {
         "everywhere": lambda row: (True,) if row.service else (),
     }
 
     @property
     def key(self) -> str:
         return f"{self.resource}/{self.name}"
+
+
+UNPUBLISHED = PublishedGroup("", "")
+"""The group of a selector that queries may name, though it is not published to agents."""
 
 
 class Matches(Fact, frozen=True):
@@ -85,10 +96,12 @@ class Matches(Fact, frozen=True):
     """Key of the `LabelSet`."""
     selectors: tuple[str, ...]
     """Keys."""
-    groups: tuple[Group, ...]
+    groups: tuple[PublishedGroup, ...]
     """Made of one of them or more."""
     told: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Of those without a home, the names, by the plural of their kind."""
+    homes: tuple[PublishedGroup, ...] = ()
+    """Those with one."""
     indexes: ClassVar[Mapping[str, Callable[[Matches], Iterable[Hashable]]]] = {
         "egressgroups": lambda row: (
             (row.labels,) if any(resource == "egressgroups" for resource, _ in row.told) else ()
@@ -101,10 +114,11 @@ class Matches(Fact, frozen=True):
 
 
 class GroupNodes(Fact, frozen=True):
-    """Nodes that members of this group are on, which policies are for; derived: what its members say is united."""
+    """Nodes that members of this group are on, which policies apply to; derived: values of all members are merged."""
 
+    parts_only: ClassVar[bool] = True
     group: str
-    """Name of the `Group`."""
+    """Name of the `PublishedGroup`."""
     parts: tuple[str, ...]
     """Sorted."""
 
@@ -117,11 +131,11 @@ class GroupNodes(Fact, frozen=True):
         return GroupNodes(self.group, parts)
 
 
-class Stranger(Fact, frozen=True):
-    """Somebody is selected who is not of the Namespace that members of this group must be of."""
+class ForeignMember(Fact, frozen=True):
+    """Something is selected that is not of the Namespace to which members of this group are restricted."""
 
     group: str
-    """Key of the `Group`."""
+    """Key of the `PublishedGroup`."""
 
     @property
     def key(self) -> str:

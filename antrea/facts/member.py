@@ -1,12 +1,15 @@
-"""What the agent knows of all agents: which Nodes may have one, which of these live, and whether they are a majority."""
+"""Membership: which Nodes may have an agent, which agents are alive, and whether they are a majority."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import ClassVar
 
 from antrea.facts.fact import Fact
 from antrea.facts.group import Requirement
 
 
-class ClusterNode(Fact, frozen=True):
+class AgentNode(Fact, frozen=True):
     """A Node with Pod CIDRs and addresses, this one, too; the Node feed writes it."""
 
     name: str
@@ -17,26 +20,34 @@ class ClusterNode(Fact, frozen=True):
     labels: tuple[tuple[str, str], ...] = ()
     """Sorted."""
     most_egress_ips: int | None = None
-    """From annotation node.antrea.io/max-egress-ips; None: the configuration says."""
+    """From annotation node.antrea.io/max-egress-ips; None: as in the configuration."""
     pod_cidrs: tuple[str, ...] = ()
     """At most one per family, IPv4 first."""
     gossips: bool = True
     """Whether its agent does: those on Linux do."""
     cordoned: bool = False
     """spec.unschedulable"""
+    being_removed: bool = False
+    """The cluster autoscaler is about to delete it, or its object is being deleted."""
+    ssh_ports: tuple[int, ...] = ()
+    """From annotation node.antrea.io/keep-ssh: ports that no policy closes."""
+    external_ips: tuple[str, ...] = ()
+    """ExternalIPs, at most one per family, IPv4 first."""
+
+    indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {"ip": lambda row: row.ips}
 
     @property
     def key(self) -> str:
         return self.name
 
 
-class Member(Fact, frozen=True):
+class GossipMember(Fact, frozen=True):
     """Another Node's agent, as gossip finds it; one that is merely suspected lives. The gossip feed writes it."""
 
     node: str
     alive: bool
     left: bool = False
-    """It said goodbye a moment ago, so that it may still answer for what it hands over."""
+    """It left a moment ago, so that it may still hold addresses that it hands over."""
     why: str = ""
     """What it was found so by."""
 
@@ -45,7 +56,7 @@ class Member(Fact, frozen=True):
         return self.node
 
 
-class Leaving(Fact, frozen=True):
+class AgentLeaving(Fact, frozen=True):
     """This agent is about to end for good, and hands over what it holds; its farewell writes it."""
 
 
@@ -70,6 +81,8 @@ class PoolSelector(Fact, frozen=True):
     """Length of the subnet's prefix."""
     vlan: int = 0
     """VLAN of the subnet; 0: untagged."""
+    ranges: tuple[tuple[int, int, int], ...] = ()
+    """Addresses that it has to give: family (4 or 6), and the first and the last one as numbers."""
 
     @property
     def key(self) -> str:
@@ -98,7 +111,7 @@ class PoolMembers(Fact, frozen=True):
         return self.pool
 
 
-class Candidate(Fact, frozen=True):
+class EgressCandidate(Fact, frozen=True):
     """A Node that may hold addresses of some pool; derived."""
 
     node: str

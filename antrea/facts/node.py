@@ -1,8 +1,9 @@
-"""What the agent knows of Nodes."""
+"""Nodes, as the agent sees them."""
 
 from __future__ import annotations
 
 from antrea.facts.fact import Fact
+from antrea.facts.family import is_ipv6
 
 
 class ThisNode(Fact, frozen=True):
@@ -17,6 +18,11 @@ class ThisNode(Fact, frozen=True):
     """Addresses that tunnels end at; the same as `node_ips` unless a transport interface is configured."""
     mtu: int = 1450
     """MTU of Pod interfaces and of the gateway."""
+
+    @property
+    def families(self) -> frozenset[bool]:
+        """Families in which the Node has Pods; True is IPv6."""
+        return frozenset(is_ipv6(cidr) for cidr in self.pod_cidrs)
 
 
 class Transport(Fact, frozen=True):

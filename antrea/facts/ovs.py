@@ -1,4 +1,4 @@
-"""What the agent knows of the ports of its bridge, as OVSDB reports them."""
+"""Ports of the agent's bridge, as OVSDB reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent knows of the Pods of its Node."""
+"""Pods of the agent's Node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class LocalPod(Fact, frozen=True):
     namespace: str
     name: str
     uid: str = ""
-    """As kubelet knows it: that of a static Pod is not the UID of its mirror in the API."""
+    """As in kubelet: that of a static Pod is not the UID of its mirror Pod."""
     version: int = 0
     """Its resourceVersion."""
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from antrea.host.rank import RECEIVES
+from antrea.rank import Rank
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -15,7 +15,7 @@ class Address(msgspec.Struct, frozen=True):
     """With prefix length: "10.244.1.1/24", "fd00:10:244:1::1/64"."""
     category: int = 0
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 On datapath `system` OVS and the host share the packet, its mark and its tunnel's destination. On `netdev` a frame is
 all that crosses the tap of antrea-gw0, and a tunnel ends only at addresses of br-phy. There the source MAC of the frame,
-which nobody reads, says it: of antrea-gw0 the mark, inside a tunnel which Egress IP the packet is for. The other half,
-actions and matches of flows, is antrea/features/carrier.py.
+which is not used otherwise, carries it: of antrea-gw0 the mark, inside a tunnel which Egress IP the packet is for. The other half,
+actions and matches of flows, is antrea/features/framework/packet_mark.py.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ _MARK_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "06", "0e"
 def mark_mac(mark: int) -> str:
     """The source MAC that stands for a packet mark of 32 bits."""
     return f"{_MARK_PREFIX}:{mark.to_bytes(4).hex(':')}"
+
+
+def mac_mark(mac: bytes) -> int:
+    """The packet mark that a source MAC stands for; 0: it is that of a card."""
+    prefix = bytes.fromhex(_MARK_PREFIX.replace(":", ""))
+    return int.from_bytes(mac.removeprefix(prefix)) if mac.startswith(prefix) else 0
 
 
 def ip_mac(ip: str) -> str:
@@ -78,7 +84,7 @@ def mark_entry(datapath: str, mark: int, category: int) -> Iterator[NftElement]:
 
 
 def telling_entry(datapath: str, gateway: str, mask: int) -> Iterator[NftTag]:
-    """What the host needs so that OVS knows a bit of the mark of what comes by `gateway`: nothing where marks cross."""
+    """What the host needs so that OVS receives a bit of the mark of packets from `gateway`: nothing where marks cross."""
     if not crosses(datapath):
         yield NftTag(dev=gateway, bit=mask, mac=mark_mac(mask))
 
@@ -94,7 +100,7 @@ def vlan_device(datapath: str, name: str, link: Transport, vlan: int, mac: str, 
 
 
 def own_mac(node: str, name: str) -> str:
-    """A MAC address for a device of a Node, always the same and nobody else's."""
+    """A MAC address for a device of a Node, always the same and unique to it."""
     return _digest_mac(_DEVICE_PREFIX, f"{node}/{name}")
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from antrea.host.rank import RECEIVES
+from antrea.rank import Rank
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Link(msgspec.Struct, frozen=True):
     """Empty: any."""
     category: int = 0
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> str:
@@ -36,7 +36,7 @@ class Vlan(msgspec.Struct, frozen=True, kw_only=True):
     mac: str
     category: int = 0
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> str:
@@ -49,7 +49,7 @@ class Dummy(msgspec.Struct, frozen=True):
     name: str
     category: int = 0
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> str:

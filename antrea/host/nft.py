@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from antrea.host.rank import DIVERTS, RECEIVES, SENDS
+from antrea.rank import Rank
 
 TABLE: Final = "inet antrea"
 SHIELD_TABLE: Final = "netdev antrea"
@@ -36,7 +36,7 @@ class NftSet(msgspec.Struct, frozen=True, kw_only=True):
     """("interval",) when elements are networks or ranges."""
     category: int = 0
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> str:
@@ -50,7 +50,7 @@ class NftElement(msgspec.Struct, frozen=True, kw_only=True):
     value: str
     """"10.1.1.1", "10.1.1.1 . tcp . 30080", "0x00000001"."""
     data: str = ""
-    rank: int = RECEIVES
+    rank: int = Rank.RECEIVES
     category: int = 0
 
     @property
@@ -58,15 +58,28 @@ class NftElement(msgspec.Struct, frozen=True, kw_only=True):
         return (self.set, self.value)
 
 
+class NftCounter(msgspec.Struct, frozen=True, kw_only=True):
+    """A counter by name, which keeps its count while rules that count with it are replaced."""
+
+    name: str
+    category: int = 0
+
+    rank: ClassVar[int] = Rank.RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
 class NftChain(msgspec.Struct, frozen=True, kw_only=True):
-    """A chain; a base chain says where packets enter it."""
+    """A chain; a base chain has the hook where packets enter it."""
 
     name: str
     hook: str = ""
     """"type nat hook postrouting priority srcnat; policy accept;"; empty for a chain that rules jump to."""
     category: int = 0
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> str:
@@ -74,7 +87,7 @@ class NftChain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NftRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. In a chain rules stand by (`order`, `name`), whoever came first.
+    """One rule. In a chain rules stand by (`order`, `name`), regardless of their time.
 
     # parity: pkg/agent/route/route_linux.go, which appends in the order of its source
     """
@@ -85,7 +98,7 @@ class NftRule(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """Matches and statements: `oifname != "antrea-gw0" masquerade`. No comment."""
     order: int = 100
-    rank: int = RECEIVES
+    rank: int = Rank.RECEIVES
     category: int = 0
 
     @property
@@ -104,7 +117,7 @@ class NftShield(msgspec.Struct, frozen=True):
     """Differs when the interface was made anew under the same name (the uuid of its OVS port), so that it is shielded again."""
     category: int = 1
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> str:
@@ -124,7 +137,7 @@ class NftTag(msgspec.Struct, frozen=True, kw_only=True):
     mac: str = ""
     category: int = 0
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> str:
@@ -147,7 +160,7 @@ class NftRelay(msgspec.Struct, frozen=True, kw_only=True):
     dev: str = ""
     mark: int = 0
     """That which all packets to `dev` get: one that changes in chain `output` would be routed anew, back to the address."""
-    rank: int = DIVERTS
+    rank: int = Rank.DIVERTS
     category: int = 0
 
     @property
@@ -170,7 +183,7 @@ class NftSilence(msgspec.Struct, frozen=True):
     ip: str
     category: int = 0
 
-    rank: ClassVar[int] = SENDS
+    rank: ClassVar[int] = Rank.SENDS
 
     @property
     def key(self) -> str:

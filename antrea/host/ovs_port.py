@@ -1,4 +1,4 @@
-"""Bridges and ports as they should stand in OVSDB, and the external_ids that tell what a port is for."""
+"""Bridges and ports as they should stand in OVSDB, and the external_ids with the purpose of a port."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import ClassVar
 import msgspec
 
 from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.rank import Rank
 
 TYPE_KEY = "antrea-type"
-"""external_ids key that says what a port is for. Source: pkg/agent/interfacestore/types.go"""
+"""external_ids key of the purpose of a port. Source: pkg/agent/interfacestore/types.go"""
 CONTAINER = "container"
 BFD = "bfd"
 """Of a tunnel that carries nothing but BFD."""
@@ -35,7 +36,7 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True):
 class Port(msgspec.Struct, frozen=True, kw_only=True):
     """A port with one interface of the same name; an entry where a feature wants one (TrafficControl, IPsec)."""
 
-    rank: ClassVar[int] = 5
+    rank: ClassVar[int] = Rank.PORT
     """Before what is put on it: addresses of an internal port have the rank RECEIVES."""
 
     name: str
@@ -70,7 +71,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodPort(msgspec.Struct, frozen=True, kw_only=True):
-    """What the external_ids of a Pod's port say: whose it is.
+    """The Pod of a port, from its external_ids.
 
     Source: pkg/agent/cniserver/pod_configuration.go, BuildOVSPortExternalIDs.
     """
@@ -114,7 +115,7 @@ class PodPort(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Realised(msgspec.Struct, frozen=True):
+class RealisedPort(msgspec.Struct, frozen=True):
     """A port that OVS has given a number."""
 
     name: str

@@ -1,4 +1,4 @@
-"""What a Pod CIDR says about the Node that owns it: its gateway has the first address."""
+"""Addresses that follow from a Node's Pod CIDR: its gateway has the first."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from antrea.host.rank import SENDS
+from antrea.rank import Rank
 
 PROTOCOL: Final = 0x40
 """Of category 0; one more per category."""
 CATEGORIES: Final = 16
 MAIN: Final = 254
-"""The routing table that is asked when no rule says otherwise."""
+"""The routing table that is used unless a rule names another."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     via: str = ""
     """Empty: the destination is on the link."""
     onlink: bool = False
-    """`via` is on the link of `dev` although no address of `dev` says so."""
+    """`via` is on the link of `dev` although no address of `dev` is of its network."""
     scope: Literal["global", "link"] = "global"
     """IPv4 only."""
     src: str = ""
@@ -37,7 +37,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     table: int = MAIN
     metric: int = 0
     """0 is the kernel's default (IPv6: 1024)."""
-    rank: int = SENDS
+    rank: int = Rank.SENDS
     category: int = 0
 
     @property
@@ -45,7 +45,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return (self.dst, self.table, self.metric)
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class RoutingRule(msgspec.Struct, frozen=True, kw_only=True):
     """Packets of one family with a mark are routed by `table`."""
 
     family: Literal[4, 6]
@@ -54,7 +54,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     table: int
     priority: int
     """Of the rule list: 0 is asked first; the main table is asked at 32766."""
-    rank: int = SENDS
+    rank: int = Rank.SENDS
     category: int = 0
 
     @property
@@ -63,12 +63,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
-    """A permanent neighbour: `ip` on the link of `dev` has MAC `mac`, whoever asks or answers."""
+    """A permanent neighbour: `ip` on the link of `dev` has MAC `mac`, without ARP or NDP."""
 
     dev: str
     ip: str
     mac: str
-    rank: int = SENDS
+    rank: int = Rank.SENDS
     category: int = 0
 
     @property
@@ -81,7 +81,7 @@ class ProxyNeighbour(msgspec.Struct, frozen=True, kw_only=True):
 
     dev: str
     ip: str
-    rank: int = SENDS
+    rank: int = Rank.SENDS
     category: int = 0
 
     @property

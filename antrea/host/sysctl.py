@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from antrea.host.rank import RECEIVES
+from antrea.rank import Rank
 
 
 class Sysctl(msgspec.Struct, frozen=True):
@@ -17,7 +17,7 @@ class Sysctl(msgspec.Struct, frozen=True):
     value: str
     category: int = 0
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
 
     @property
     def key(self) -> str:

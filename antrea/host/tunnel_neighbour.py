@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from antrea.host.rank import RECEIVES
+from antrea.rank import Rank
 
 if TYPE_CHECKING:
     from antrea.facts.node import Transport
 
 
 class TunnelNeighbour(msgspec.Struct, frozen=True):
-    """Userspace OVS knows the MAC address of `ip` on the link of `dev`, at any time: unlike `Neighbour` nobody says which.
+    """An entry of userspace OVS for the MAC address of `ip` on the link of `dev`, whichever it is, unlike `Neighbour`.
 
     Without it OVS drops the packet and asks. It misses an answer like one it has seen in the last ten seconds, and then
     goes on to drop for as long as packets come.
     """
 
-    rank: ClassVar[int] = RECEIVES
+    rank: ClassVar[int] = Rank.RECEIVES
     category: ClassVar[int] = 0
 
     dev: str

@@ -31,7 +31,9 @@ def overrides(lab: Lab) -> dict[str, dict[str, Any]]:
     """What differs from the manifest's configuration, by the ConfigMap's keys."""
     agent: dict[str, Any] = {"ovsDatapathType": "netdev", "transportInterface": "eth1"}
     controller: dict[str, Any] = {}
-    if not lab.settings.serves_cluster_ips:
+    if lab.settings.proxy_all:
+        agent["antreaProxy"] = {"proxyAll": True}
+    if lab.settings.kube_proxy == "none":
         server = control_plane.server_url(lab.topology)
         agent["kubeAPIServerOverride"] = controller["kubeAPIServerOverride"] = server
     return {
@@ -94,7 +96,10 @@ def reload(lab: Lab) -> list[str]:
         )
     ended = []
     for pid, program in running(lab.record):
-        os.kill(pid, signal.SIGTERM)
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError:  # ended since it was listed
+            continue
         ended.append(f"{program} (pid {pid})")
     return ended
 

@@ -70,6 +70,7 @@ KUBERNETES = GoModule(
     ldflags=f"-s -w {_version_flags()}",
 )
 E2E = msgspec.structs.replace(KUBERNETES, packages={"e2e.test": "k8s.io/kubernetes/test/e2e"}, tests=True)
+GINKGO = msgspec.structs.replace(KUBERNETES, packages={"ginkgo": "github.com/onsi/ginkgo/v2/ginkgo"})
 COREDNS = GoModule(
     folder=SOURCES / "coredns",
     version=COREDNS_VERSION,
@@ -99,6 +100,26 @@ def e2e_test(progress: Progress) -> Path:
     """Kubernetes' end-to-end tests as one program, from the folder of ANTREA_LAB_KUBE_BIN or built with Go. Raises Unavailable."""
     found = kube_source.from_folder(["e2e.test"], progress)
     return (found or build(E2E, ["e2e.test"], progress))["e2e.test"]
+
+
+POLICY_API_VERSION = "v0.2.0"
+POLICY_CONFORMANCE = GoModule(
+    folder=SOURCES / "policyapi",
+    version=POLICY_API_VERSION,
+    packages={"conformance.test": "sigs.k8s.io/network-policy-api/conformance"},
+    tests=True,
+)
+
+
+def policy_conformance(progress: Progress) -> Path:
+    """The conformance suite of the network-policy-api project, built with Go. Raises Unavailable."""
+    return build(POLICY_CONFORMANCE, ["conformance.test"], progress)["conformance.test"]
+
+
+def ginkgo(progress: Progress) -> Path:
+    """The program that runs e2e.test in several processes, of the version that e2e.test is built with. Raises Unavailable."""
+    found = kube_source.from_folder(["ginkgo"], progress)
+    return (found or build(GINKGO, ["ginkgo"], progress))["ginkgo"]
 
 
 def binaries(progress: Progress) -> Binaries:

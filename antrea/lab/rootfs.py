@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -78,6 +79,27 @@ class Tree:
             if above not in self.entries:
                 self._add(above, Entry(0o755))
         self.entries[name] = entry
+
+
+def static_program(source: Path) -> Path:
+    """The static program of a C file, from the cache or compiled now; raises `Unavailable` without a compiler."""
+
+    def compile_(part: Path) -> None:
+        gcc = machine_program("gcc", "gcc and libc6-dev")
+        to = (part / source.stem, source)
+        subprocess.run([gcc, "-Os", "-static", "-s", "-Wall", "-Wextra", "-Werror", "-o", *to], check=True)
+
+    return cache.made(source.stem, cache.digest(source), compile_) / source.stem
+
+
+def machine_program(name: str, package: str) -> Path:
+    """A program of this machine; raises `Unavailable`, which names the Debian package that has it."""
+    path = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if path is None:
+        raise Unavailable(
+            f"{name} is not on this machine: run scripts/bootstrap, or apt-get install {package}"
+        )
+    return Path(path)
 
 
 def libraries(program: Path) -> list[Path]:

@@ -29,8 +29,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     nodes: int = 3
     family: Family = "ipv4"
     kube_proxy: Literal["iptables", "nftables", "none"] = "iptables"
-    cni: Literal["antrea", "reference"] = "antrea"
-    """`reference` is the plugin `bridge` with static routes: it shows that the lab itself works."""
+    proxy_all: bool = False
+    """AntreaProxy serves all Services (`antreaProxy.proxyAll`)."""
+    cni: Literal["antrea", "reference", "none"] = "antrea"
+    """`reference` is the plugin `bridge` with static routes: it shows that the lab itself works. With `none` nodes have
+    nothing of a network and none of our images, and do not become Ready until one is installed."""
     dev: bool = False
     """Our Pods run the source of this checkout, and `antrea-lab reload` restarts them with it."""
     vlans: tuple[int, ...] = ()
@@ -42,8 +45,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     @property
     def serves_cluster_ips(self) -> bool:
-        """Whether anything answers at the address of a Service: without kube-proxy nothing does."""
-        return self.kube_proxy != "none"
+        """Whether anything answers Nodes at the address of a Service: kube-proxy, or AntreaProxy for all."""
+        return self.kube_proxy != "none" or (self.proxy_all and self.cni == "antrea")
+
+    @property
+    def serves_pods(self) -> bool:
+        """Whether anything answers Pods there, as AntreaProxy does by default."""
+        told = (("featureGates", "AntreaProxy"), ("antreaProxy", "enable"))
+        off = any(self.agent.get(section, {}).get(key) is False for section, key in told)
+        return self.serves_cluster_ips or (self.cni == "antrea" and not off)
 
     def topology(self) -> Topology:
         """The machines that these settings describe; raises Invalid."""

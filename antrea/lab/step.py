@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,7 +31,7 @@ class Command(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def step(progress: Progress, what: str) -> Iterator[None]:
-    """Tell that a step begins and, if it went well, how many seconds it took."""
+    """Print that a step begins and, if it went well, how many seconds it took."""
     began = time.monotonic()
     progress(f"{what} ...")
     yield
@@ -44,8 +46,21 @@ def bound(argv: Sequence[str | Path]) -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL", *map(str, argv)]
 
 
-def run(command: Command, what: str, progress: Progress) -> None:
-    """Run to the end, saying every 15 s how long it has been; raises `Unavailable` with its last lines."""
+class Expected(NamedTuple):
+    """What a command does in all, and a pattern of a line that it writes about each."""
+
+    total: int
+    what: str
+    line: str
+
+    def done(self, log: str) -> str:
+        """How much of it is done."""
+        count = len(re.findall(self.line, log, re.MULTILINE))
+        return f"{min(count, self.total)} of {self.total} {self.what}"
+
+
+def run(command: Command, what: str, progress: Progress, expected: Expected | None = None) -> None:
+    """Run to the end, saying every 15 s how far it is; raises `Unavailable` with its last lines."""
     began = time.monotonic()
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("wb") as log:
@@ -59,8 +74,11 @@ def run(command: Command, what: str, progress: Progress) -> None:
         )
         try:
             while _running(process):
-                lines = command.log.read_bytes().count(b"\n")
-                progress(f"{what}: {time.monotonic() - began:.0f} s, {lines} lines of output so far")
+                written = command.log.read_text(errors="replace")
+                lines = f"{written.count(chr(10))} lines of output so far"
+                progress(
+                    f"{what}: {time.monotonic() - began:.0f} s, {expected.done(written) if expected else lines}"
+                )
         finally:
             process.kill()
             process.wait()

@@ -13,13 +13,18 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from antrea.errors import Unavailable
 from antrea.lab import namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 BOOT_MODULES = [
     "virtio_ring",
@@ -58,15 +63,18 @@ mount -t devpts devpts /dev/pts; mount -t cgroup2 cgroup /sys/fs/cgroup
 ip link set lo up
 mkdir -p /run/bin; printf '#!/bin/sh\\ncase "$3" in netdev-*|br-*|antrea-*) exit 1;; esac\\nexec /sbin/modprobe -d %s "$@"\\n' {kernel} >/run/bin/modprobe; chmod +x /run/bin/modprobe
 echo /run/bin/modprobe >/proc/sys/kernel/modprobe
-cd {cwd} || {{ echo "the working directory is not visible in the guest (is it under /tmp or /run?)"; exit 125; }}
-{command}
-echo $? >{status}
+mkdir -p /run/root; mount --bind / /run/root
+for hidden in {hidden}; do mkdir -p "$hidden" && mount --bind "/run/root$hidden" "$hidden"; done
+if cd {cwd}; then {command}; echo $? >{status}; else echo "the guest does not see the working directory" {cwd}; fi
 sync
 echo o >/proc/sysrq-trigger
 sleep 60
 """
 
 
+OWN = ("/tmp", "/run")
+"""Directories of the guest's own; what is needed of the machine's below them is mounted there."""
+KERNEL_LINE = re.compile(r"^\[ *\d+\.\d+\] ")
 CPU = "max,-la57,-erms,-fsrm,-avx,-avx2"
 """Emulated, string operations on wide registers cost 40 % of all time: the C library takes plain ones where it has to."""
 CABLE = ("-netdev", "user,id=host", "-device", "virtio-net-pci,netdev=host,romfile=")
@@ -134,6 +142,23 @@ def _unpack(package: str, folder: Path) -> None:
     (folder / "initrd.gz").write_bytes(_run("gzip", "-1", "-c", stdin=packed))
 
 
+def hidden(paths: Iterable[Path]) -> list[Path]:
+    """Those of the paths that the guest's own directories hide, without what is below another of them."""
+    found: list[Path] = []
+    for path in sorted({path.resolve() for path in paths}):
+        own = any(path.is_relative_to(place) for place in OWN)
+        if own and not any(path.is_relative_to(other) for other in found):
+            found.append(path)
+    return found
+
+
+def readable(console: str) -> str:
+    """The end of what the machine wrote, without the kernel's lines, which only repeat where it stopped."""
+    lines = [line for line in console.splitlines() if line.strip()]
+    own = [line for line in lines if not KERNEL_LINE.match(line)]
+    return "\n".join((own or lines)[-40:])
+
+
 def run(
     stock: Kernel, argv: list[str], *, timeout: float, memory: str = "3G", netns: Path | None = None
 ) -> tuple[int, str]:
@@ -144,11 +169,13 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="antrea-vm-", dir="/var/tmp") as folder:
         stage2, status = Path(folder, "stage2"), Path(folder, "status")
+        needed = (Path.cwd(), Path(sys.prefix), Path(sys.base_prefix), stock.folder)
         stage2.write_text(
             STAGE2.format(
                 path=PATH,
                 kernel=shlex.quote(str(stock.folder)),
                 cwd=shlex.quote(str(Path.cwd())),
+                hidden=shlex.join(map(str, hidden(needed))),
                 command=shlex.join(argv),
                 status=shlex.quote(str(status)),
             )
@@ -172,9 +199,9 @@ def run(
         except subprocess.TimeoutExpired as late:
             console = (late.stdout or b"").decode(errors="replace")
             raise Unavailable(
-                f"the virtual machine was not done after {timeout:.0f} s:\n{console[-4000:]}"
+                f"the virtual machine was not done after {timeout:.0f} s:\n{readable(console)}"
             ) from late
         console = done.stdout.decode(errors="replace")
         if not status.exists():
-            raise Unavailable(f"the virtual machine ended before its command:\n{console[-4000:]}")
+            raise Unavailable(f"the virtual machine ended before its command:\n{readable(console)}")
         return int(status.read_text()), console

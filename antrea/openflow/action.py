@@ -124,7 +124,7 @@ def set_tun_id(vni: int) -> Action:
 
 
 def set_vlan(vlan_id: int) -> Action:
-    """The id of the tag that `PUSH_VLAN` made; bit 12 says that there is a tag."""
+    """The id of the tag that `PUSH_VLAN` made; bit 12 is set if there is a tag."""
     return Action(f"set_field:{0x1000 | vlan_id}->vlan_vid")
 
 

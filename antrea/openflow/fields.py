@@ -1,4 +1,4 @@
-"""Every register field and mark, in order; a name says what upstream's says.
+"""Every register field and mark, in order; names mean what upstream's mean.
 
 A field is `Field(name, register, first bit, last bit, purpose)`. `FROM_POD_REG_MARK.match` and `.load` are the two
 ways to use a mark; a field called with a number is a mark. Source: pkg/agent/openflow/fields.go.
@@ -38,6 +38,20 @@ GENERATED_REJECT_PACKET_OUT = Field(
 GENERATED_REJECT_PACKET_OUT_REG_MARK = GENERATED_REJECT_PACKET_OUT(1)
 SVC_NO_EP = Field("SvcNoEp", "reg0", 14, 14, "The Service has no Endpoint.")
 SVC_NO_EP_REG_MARK = SVC_NO_EP(1)
+AUDIT_PASS = Field(
+    "AuditPass",
+    "reg0",
+    15,
+    15,
+    "A copy of the packet, which audited policies judge beside those that are enforced.",
+)
+AUDIT_PASS_REG_MARK = AUDIT_PASS(1)
+EGRESS_AUDITED = Field(
+    "EgressAudited", "reg0", 16, 16, "Audited policies judge a copy on what its Pod sends."
+)
+EGRESS_AUDITED_REG_MARK, NOT_EGRESS_AUDITED_REG_MARK = EGRESS_AUDITED(1), EGRESS_AUDITED(0)
+INGRESS_AUDITED = Field("IngressAudited", "reg0", 17, 17, "The same on what its Pod receives.")
+INGRESS_AUDITED_REG_MARK, NOT_INGRESS_AUDITED_REG_MARK = INGRESS_AUDITED(1), INGRESS_AUDITED(0)
 REMOTE_SNAT = Field("RemoteSNAT", "reg0", 19, 19, "The Egress IP of this packet is on another Node.")
 REMOTE_SNAT_REG_MARK = REMOTE_SNAT(1)
 L7_NP_REG = Field("L7NPReg", "reg0", 20, 20, "The log must say that the packet went to the L7 engine.")
@@ -188,6 +202,13 @@ EGRESS_RULE_CT_LABEL = Field(
 )
 L7_NP_RULE_VLAN_ID_CT_LABEL = Field(
     "L7NPRuleVlanIDCTLabel", "ct_label", 64, 75, "VLAN by which the L7 engine knows the rule."
+)
+SERVICE_GROUP_CT_LABEL = Field(
+    "ServiceGroupCTLabel",
+    "ct_label",
+    96,
+    127,
+    "Group of the Service, on the userspace datapath, where ServiceGroupID is lost to packets before the first answer.",
 )
 
 # pkt_mark: the only words that OVS and the host exchange

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from antrea.openflow.cookie import cookie
 from antrea.openflow.normal import normal
+from antrea.rank import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from antrea.openflow.pipeline import Pipeline
     from antrea.openflow.table import Table
 
-RANK = 50
+RANK: Final[int] = Rank.FLOW.value
 """What a packet meets beyond the switch is ranked before, what sends packets to it after."""
 _INPUT = {"igmp": "ip,nw_proto=2"}
 """Words of ours (and upstream) that ovs-ofctl does not read."""
@@ -41,7 +42,7 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> tuple[str, int, tuple[str, ...]]:
-        """What OVS tells flows apart by."""
+        """Identity of a flow in OVS."""
         return (self.table, self.priority, self.match)
 
     @property

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
+
+from antrea.rank import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -16,6 +19,9 @@ MAX_BUCKETS = 700
 """Buckets in one OpenFlow message, which holds 64 KiB (pkg/ovs/openflow/ofctrl_group.go MaxBucketsPerMessage)."""
 
 
+_ID = attrgetter("id")
+
+
 class GroupType(Enum):
     """SELECT runs one bucket, chosen by the packet's hash; ALL runs every bucket on a copy."""
 
@@ -23,8 +29,8 @@ class GroupType(Enum):
     ALL = "all"
 
 
-class Bucket(msgspec.Struct, frozen=True, gc=False):
-    """One bucket; `id` tells it apart in its group and keeps its meaning (`facts.id`).
+class Bucket(msgspec.Struct, frozen=True, order=True, gc=False):
+    """One bucket; `id` identifies it in its group and keeps its meaning (`facts.id`).
 
     A bucket stands in no table, so its actions name tables by `resubmit(TABLE)` or `resubmit_after(TABLE)`, never by
     stage or NEXT.
@@ -52,8 +58,10 @@ class Group(msgspec.Struct, frozen=True, gc=False):
     type: GroupType
     buckets: tuple[Bucket, ...]
     category: int
+    selection: str = ""
+    """Of a SELECT group, how it chooses, as ovs-ofctl(8) writes it; empty: by the datapath's hash of the connection."""
 
-    rank: ClassVar[int] = 45
+    rank: ClassVar[int] = Rank.GROUP
 
     @property
     def key(self) -> int:
@@ -65,8 +73,9 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 
     def with_parts(self, parts: Iterable[Hashable]) -> Group:
         """This group with the buckets of all its owners, each once, in order of their ids."""
-        buckets = cast("Iterable[Bucket]", set(parts))
-        return msgspec.structs.replace(self, buckets=tuple(sorted(buckets, key=lambda bucket: bucket.id)))
+        # they come in order, mostly: a set would lose it, and sorting 10,000 anew holds the event loop
+        buckets = cast("Iterable[Bucket]", dict.fromkeys(parts))
+        return msgspec.structs.replace(self, buckets=tuple(sorted(buckets, key=_ID)))
 
     def lines(self, pipeline: Pipeline) -> Iterator[str]:
         """The whole group for `ovs-ofctl add-groups`, in lines of at most MAX_BUCKETS buckets.
@@ -75,7 +84,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
         buckets have one id, or on a table that is not realised.
         """
         self._check()
-        head = f"add_or_mod group_id={self.id},type={self.type.value}"
+        head = f"add_or_mod {self._head}"
         yield ",".join((head, *(bucket.text(pipeline.render) for bucket in self.buckets[:MAX_BUCKETS])))
         yield from self._insert(self.buckets[MAX_BUCKETS:], pipeline)
 
@@ -84,7 +93,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 
         A bucket with other actions is removed and inserted again. Raises as `lines` does.
         """
-        if applied.type is not self.type:
+        if (applied.type, applied.selection) != (self.type, self.selection):
             yield from self.lines(pipeline)
             return
         self._check()
@@ -104,12 +113,16 @@ class Group(msgspec.Struct, frozen=True, gc=False):
         if len({bucket.id for bucket in self.buckets}) < len(self.buckets):
             raise ValueError(f"two buckets of group {self.id} have one id")
 
-    @property
-    def delete_line(self) -> str:
-        """The line that removes the group, and with it every flow that names it."""
-        return f"delete group_id={self.id}"
-
     def named(self, pipeline: Pipeline) -> str:
         """The group for people and tests, with table names."""
+        return ",".join((self._head, *(bucket.text(pipeline.named) for bucket in self.buckets)))
+
+    @property
+    def _head(self) -> str:
         head = f"group_id={self.id},type={self.type.value}"
-        return ",".join((head, *(bucket.text(pipeline.named) for bucket in self.buckets)))
+        return f"{head},{self.selection}" if self.selection else head
+
+
+def delete_line(number: int) -> str:
+    """The line that removes a group, and with it every flow that names it."""
+    return f"delete group_id={number}"

@@ -8,6 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from antrea.openflow.purpose import Purposed
+from antrea.rank import Rank
 
 
 class PacketInMeter(Purposed):
@@ -37,7 +38,7 @@ class Meter(msgspec.Struct, frozen=True):
     burst: int
     category: int
 
-    rank: ClassVar[int] = 40
+    rank: ClassVar[int] = Rank.METER
 
     @property
     def key(self) -> int:

@@ -1,4 +1,4 @@
-"""What the headers of an IP packet say, and no more than that: strangers write them.
+"""The headers of an IP packet as they are: strangers write them.
 
 Source: RFC 791, RFC 8200 (chain of headers), RFC 9293, RFC 768, RFC 9260 (ports), RFC 792, RFC 4443
 """
@@ -19,9 +19,9 @@ ETHERNET = 14
 _IPV4_HEADER, _IPV6_HEADER = 20, 40
 _FRAGMENT = 44
 _OPTIONS = (0, 43, 60)
-"""Headers of IPv6 that are told by their length: hop-by-hop, routing, destination."""
+"""Headers of IPv6 that have a length field: hop-by-hop, routing, destination."""
 _MOST_HEADERS = 8
-"""A chain that is longer is nobody's."""
+"""No legitimate chain is longer."""
 
 
 class Packet(msgspec.Struct, frozen=True):
@@ -42,6 +42,21 @@ class Packet(msgspec.Struct, frozen=True):
     """What it carries, without padding; empty if it is not the first fragment."""
     first: bool
     """Whether it is whole, or the first of its fragments."""
+
+    @property
+    def hops(self) -> int:
+        """Its time to live."""
+        return self.header[7 if self.ipv6 else 8]
+
+    @property
+    def dscp(self) -> int:
+        """The upper six bits of the traffic class."""
+        return (int.from_bytes(self.header[:2]) >> (6 if self.ipv6 else 2)) & 0x3F
+
+    @property
+    def fragment_flags(self) -> int:
+        """The three bits of IPv4; 0 of IPv6."""
+        return 0 if self.ipv6 else self.header[6] >> 5
 
     @property
     def ports(self) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ Source: openvswitch/ofp-packet.h and nicira-ext.h (NXT_PACKET_IN2), ovs-fields(7
 from __future__ import annotations
 
 import struct
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,11 +18,22 @@ if TYPE_CHECKING:
 
     from antrea.openflow.field import Field
 
-_PACKET, _TABLE, _METADATA, _USERDATA = 0, 3, 6, 7
+_PACKET, _TABLE, _METADATA, _USERDATA, _CONTINUATION = 0, 3, 6, 7, 8
 """Properties that are read; the others are skipped."""
 _NXM, _BASIC, _PACKET_REGISTERS = 0x0001, 0x8000, 0x8001
 """Classes of fields: registers of 32 bits, in_port among others, and pairs of registers as 64 bits."""
 _REGISTERS = 16
+TUN_DST, PKT_MARK, TUN_IPV6_DST = 32, 33, 110
+CT_MARK, CT_LABEL, CT_NW_SRC, CT_NW_DST, CT_IPV6_SRC, CT_IPV6_DST, CT_TP_DST = (
+    107,
+    108,
+    120,
+    121,
+    122,
+    123,
+    125,
+)
+"""Numbers of fields in the class of registers: ends of the tunnel, the mark, and the packet's connection (NXM_NX_CT_*)."""
 _HEAD = struct.Struct("!HH")
 _FIELD = struct.Struct("!HBB")
 
@@ -30,7 +42,7 @@ class PacketIn(msgspec.Struct, frozen=True):
     """One packet-in."""
 
     userdata: bytes
-    """What the flow that sent it says: the feature that it is for, then the feature's own."""
+    """Userdata of the flow that sent it: the feature that it is for, then the feature's own."""
     table: int
     """Number of the table of that flow."""
     in_port: int
@@ -39,6 +51,15 @@ class PacketIn(msgspec.Struct, frozen=True):
     """By number; those that are not named are 0."""
     frame: bytes
     """From the Ethernet header on."""
+    held: bytes = b""
+    """What the switch is sent to go on with the packet, if it waits for that."""
+    fields: dict[int, bytes] = {}
+    """What else the pipeline knew, by number, such as `TUN_DST`."""
+
+    def address(self, *fields: int) -> str:
+        """The first of these fields that holds an address other than 0; empty: none does."""
+        found = (self.fields.get(number, b"") for number in fields)
+        return next((str(ip_address(value)) for value in found if len(value) in (4, 16) and any(value)), "")
 
     def value(self, field: Field) -> int:
         """What a field of a register holds."""
@@ -48,7 +69,7 @@ class PacketIn(msgspec.Struct, frozen=True):
 
 def packet_in(body: bytes) -> PacketIn:
     """What follows the vendor header of an NXT_PACKET_IN2. Raises Invalid."""
-    frame, userdata, table, fields = b"", b"", 0, b""
+    frame, userdata, table, fields, held = b"", b"", 0, b"", b""
     for kind, value in _properties(body):
         if kind == _PACKET:
             frame = value
@@ -58,8 +79,10 @@ def packet_in(body: bytes) -> PacketIn:
             fields = value
         elif kind == _USERDATA:
             userdata = value
-    in_port, registers = _metadata(fields)
-    return PacketIn(userdata, table, in_port, registers, frame)
+        elif kind == _CONTINUATION:
+            held = body
+    in_port, registers, others = _metadata(fields)
+    return PacketIn(userdata, table, in_port, registers, frame, held, others)
 
 
 def _properties(body: bytes) -> Iterator[tuple[int, bytes]]:
@@ -73,23 +96,26 @@ def _properties(body: bytes) -> Iterator[tuple[int, bytes]]:
         at += (length + 7) // 8 * 8
 
 
-def _metadata(fields: bytes) -> tuple[int, dict[int, int]]:
-    """in_port and the registers."""
-    in_port, registers, at = 0, dict[int, int](), 0
+def _metadata(fields: bytes) -> tuple[int, dict[int, int], dict[int, bytes]]:
+    """in_port, the registers and the other fields."""
+    in_port, registers, others, at = 0, dict[int, int](), dict[int, bytes](), 0
     while at < len(fields):
         group, name, length = _FIELD.unpack(_piece(fields, at, _FIELD.size, "a field"))
         at += _FIELD.size
         payload, masked, number = _piece(fields, at, length, f"field {name >> 1}"), name & 1, name >> 1
         at += length
-        value = int.from_bytes(payload[: length // 2] if masked else payload)
+        text = payload[: length // 2] if masked else payload
+        value = int.from_bytes(text)
         if group == _NXM and number < _REGISTERS:
             registers[number] = value & 0xFFFFFFFF
+        elif group == _NXM:
+            others[number] = text
         elif group == _PACKET_REGISTERS and number < _REGISTERS // 2:
             registers[2 * number] = value >> 32 & 0xFFFFFFFF
             registers[2 * number + 1] = value & 0xFFFFFFFF
         elif group == _BASIC and number == 0:
             in_port = value
-    return in_port, registers
+    return in_port, registers, others
 
 
 def _piece(body: bytes, at: int, length: int, what: str) -> bytes:

@@ -1,6 +1,6 @@
 """The answer to a packet that is rejected, as its destination would give it.
 
-TCP is answered as RFC 9293 (3.10.7.1) says, everything else as prohibited, as upstream does it. Upstream's RST always
+TCP is answered as in RFC 9293 (3.10.7.1), everything else as prohibited, as upstream does it. Upstream's RST always
 acknowledges; the peer of a connection that is under way takes none but one with the number it expects next.
 parity: pkg/agent/openflow/packetout.go
 """
@@ -64,7 +64,7 @@ def _reset(packet: Packet) -> bytes:
 
 
 def _prohibited(packet: Packet) -> bytes:
-    """With the header of what it answers and the 8 bytes after it, which tell whose it was."""
+    """With the header of what it answers and the 8 bytes after it, which identify its socket."""
     kind, code = _PROHIBITED_V6 if packet.ipv6 else _PROHIBITED
     body = struct.pack("!BBHI", kind, code, 0, 0) + packet.header + packet.payload[:_QUOTED]
     return summed(body, 2, _pseudo(packet, ICMPV6, len(body)) if packet.ipv6 else b"")

@@ -54,7 +54,7 @@ NEXT = Next.NEXT
 class Table(msgspec.Struct, frozen=True):
     """One table, by name; its number is known only to a realised `Pipeline`.
 
-    The last realised table of a pipeline drops, whatever `miss` says.
+    The last realised table of a pipeline drops, regardless of `miss`.
     """
 
     name: str

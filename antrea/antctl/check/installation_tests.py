@@ -11,7 +11,7 @@ from antrea.antctl.check.room import wait_ready
 from antrea.antctl.check.workload import IDLE, SERVE, deployment, probe, service
 from antrea.antctl.failure import Failure
 from antrea.antctl.pod_exec import run_in_pod
-from antrea.antctl.request import Answered, ask
+from antrea.antctl.request import ErrorResponse, ask
 from antrea.apis.memberlist import KEYS, SECRET, parse_keys
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def memberlist(bench: Bench) -> None:
     path = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
     try:
         secret = ask(bench.room.server, path, {})
-    except Answered as why:
+    except ErrorResponse as why:
         if why.status != 404:
             raise
         report.doubtful(

@@ -39,7 +39,7 @@ class Report(NamedTuple):
 
 
 class Undecided(Exception):
-    """A test that neither passed nor failed; says why."""
+    """A test that neither passed nor failed, with the reason."""
 
     verdict: ClassVar[str]
     """What the summary calls such tests."""

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from antrea.antctl.failure import Failure
-from antrea.antctl.request import Answered, ask
+from antrea.antctl.request import ErrorResponse, ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ class Room:
     def _there(self, path: str, method: str) -> bool:
         try:
             ask(self.server, path, {}, method=method)
-        except Answered as why:
+        except ErrorResponse as why:
             if why.status == 404:
                 return False
             raise
@@ -109,7 +109,7 @@ def wait_ready(
     seconds: float = READY_SECONDS,
     trouble: Callable[[], dict[str, str]] = dict,
 ) -> None:
-    """Until the Deployment or DaemonSet is ready; says each state once. Raises Failure if that takes too long."""
+    """Wait until the Deployment or DaemonSet is ready; print each state once. Raises Failure if that takes too long."""
     report.say(f'Waiting for {kind} "{name}" to become ready...')
     end, said = time.monotonic() + seconds, set()
     while True:

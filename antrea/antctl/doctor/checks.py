@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from antrea.antctl.doctor.state import Chain, Finding, NodeState
+from antrea.antctl.doctor import paths
+from antrea.antctl.doctor.state import Chain, Finding, FindingText, NodeState, edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,36 +31,23 @@ CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 10.0, 60.0
 """A Date header is a second coarse; an hour of difference makes tokens and certificates invalid."""
 
 
-class Said(NamedTuple):
-    """What a check says, see Finding."""
-
-    severity: str
-    finding: str
-    repair: str
-
-
-def configuration(node: NodeState) -> Iterator[Said]:
+def configuration(node: NodeState) -> Iterator[FindingText]:
     """What the user wrote and the agent does not do."""
     repair = edit(node.pod.partition("/")[0])
     if node.rejected:
-        yield Said(
+        yield FindingText(
             "error", f"the configuration is refused, the last good one goes on: {node.rejected}", repair
         )
     for sentence in node.unknown_keys or ():
-        yield Said("warning", f"antrea-agent.conf: {sentence}", repair)
+        yield FindingText("warning", f"antrea-agent.conf: {sentence}", repair)
 
 
-def edit(namespace: str) -> str:
-    """The command that changes the configuration."""
-    return f"kubectl -n {namespace or 'kube-system'} edit configmap antrea-config"
-
-
-def cni_configs(node: NodeState) -> Iterator[Said]:
+def cni_configs(node: NodeState) -> Iterator[FindingText]:
     """The runtime takes the first file of /etc/cni/net.d."""
     files = node.cni_files or ()
     if OUR_CNI not in [file.name for file in files]:
         text = f"/etc/cni/net.d has no {OUR_CNI}, so that new Pods are not connected by Antrea"
-        yield Said("error", text, restart(node))
+        yield FindingText("error", text, restart(node))
     chained = node.config.get("trafficEncapMode") == "networkPolicyOnly"
     for file in files:
         if file.name == OUR_CNI or chained or META_PLUGINS.intersection(file.plugins):
@@ -69,12 +57,12 @@ def cni_configs(node: NodeState) -> Iterator[Said]:
         named = f"{file.name} ({', '.join(file.plugins)})" if file.plugins else file.name
         if file.name < OUR_CNI:
             text = f"CNI configuration {named} comes before {OUR_CNI}: new Pods are not connected by Antrea"
-            yield Said("error", text, repair)
+            yield FindingText("error", text, repair)
         else:
             text = (
                 f"CNI configuration {named} is of another plugin, which takes over whenever {OUR_CNI} is away"
             )
-            yield Said("warning", text, repair)
+            yield FindingText("warning", text, repair)
 
 
 def restart(node: NodeState) -> str:
@@ -83,45 +71,45 @@ def restart(node: NodeState) -> str:
     return f"kubectl -n {namespace or 'kube-system'} delete pod {name}".rstrip()
 
 
-def kube_proxy(node: NodeState) -> Iterator[Said]:
+def kube_proxy(node: NodeState) -> Iterator[FindingText]:
     """With proxyAll its rules would take the traffic first."""
     if not node.config.get("antreaProxy.proxyAll"):
         return
     chains = node.chains or ()
     if "kube-proxy" in (node.processes or ()):
-        yield Said(
+        yield FindingText(
             "error",
             "kube-proxy runs beside antreaProxy.proxyAll and takes the traffic of Services first",
             "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy",
         )
         return
     for tool in sorted({_tool(chain) for chain in chains if chain.name in PROXY_CHAINS}):
-        yield Said(
+        yield FindingText(
             "error",
             f"{tool} rules of a former kube-proxy take the traffic of Services before antreaProxy.proxyAll",
             f"{tool}-save | grep -v KUBE | {tool}-restore",
         )
     for family in sorted({chain.family for chain in chains if chain.table == PROXY_TABLE}):
-        yield Said(
+        yield FindingText(
             "error",
             f"nftables table {family} {PROXY_TABLE} of a former kube-proxy takes the traffic of Services",
             f"nft delete table {family} {PROXY_TABLE}",
         )
     if PROXY_DEVICE in (node.mtus or ()):
-        yield Said(
+        yield FindingText(
             "error",
             f"{PROXY_DEVICE} of a former kube-proxy has the addresses of Services",
             f"ip link delete {PROXY_DEVICE}",
         )
 
 
-def ovs_ports(node: NodeState) -> Iterator[Said]:
+def ovs_ports(node: NodeState) -> Iterator[FindingText]:
     """Ports whose interface is gone stay in the database for ever."""
     bridge = node.config.get("ovsBridge", "br-int")
     namespace, _, name = node.pod.partition("/")
     for interface in node.interfaces or ():
         if interface.error:
-            yield Said(
+            yield FindingText(
                 "warning",
                 f"port {interface.name} of bridge {bridge} is stale: {interface.error}",
                 f"kubectl -n {namespace or 'kube-system'} exec {name} -c antrea-ovs -- "
@@ -129,7 +117,7 @@ def ovs_ports(node: NodeState) -> Iterator[Said]:
             )
 
 
-def mtu(node: NodeState) -> Iterator[Said]:
+def mtu(node: NodeState) -> Iterator[FindingText]:
     """A packet that is too big for the underlay is lost without a word."""
     mtus, wanted = node.mtus or {}, node.pod_mtu
     if not wanted:
@@ -137,7 +125,7 @@ def mtu(node: NodeState) -> Iterator[Said]:
     gateway = node.config.get("hostGateway", "antrea-gw0")
     has = mtus.get(gateway)
     if has is not None and has != wanted:
-        yield Said(
+        yield FindingText(
             "warning",
             f"{gateway} has an MTU of {has}, Pods have {wanted}",
             f"ip link set dev {gateway} mtu {wanted}",
@@ -146,7 +134,7 @@ def mtu(node: NodeState) -> Iterator[Said]:
     needed = wanted + (OVERHEAD.get(node.config.get("tunnelType", "geneve"), 0) if encap else 0)
     carries = mtus.get(node.transport)
     if carries is not None and carries < needed:
-        yield Said(
+        yield FindingText(
             "error",
             f"Pods send packets of {wanted} bytes, which take {needed} between Nodes, and {node.transport} "
             f"carries {carries}: longer packets are lost",
@@ -154,7 +142,7 @@ def mtu(node: NodeState) -> Iterator[Said]:
         )
 
 
-def gossip_port(node: NodeState) -> Iterator[Said]:
+def gossip_port(node: NodeState) -> Iterator[FindingText]:
     """Nodes that cannot gossip think each other dead, and Egress IPs move or are had twice."""
     port = node.config.get("clusterPort", 10351)
     for peer in node.peers or ():
@@ -163,7 +151,7 @@ def gossip_port(node: NodeState) -> Iterator[Said]:
             accept = [
                 f"{tool} -I INPUT -p {protocol} --dport {port} -j ACCEPT" for protocol in ("tcp", "udp")
             ]
-            yield Said(
+            yield FindingText(
                 "error",
                 f"port {port} of Node {peer.node} ({peer.address}) does not answer: {peer.trouble}; "
                 f"the repair is for Node {peer.node}",
@@ -171,17 +159,17 @@ def gossip_port(node: NodeState) -> Iterator[Said]:
             )
 
 
-def kernel_modules(node: NodeState) -> Iterator[Said]:
+def kernel_modules(node: NodeState) -> Iterator[FindingText]:
     """What the configuration needs and the kernel neither has loaded nor built in."""
     for name in node.missing_modules or ():
-        yield Said(
+        yield FindingText(
             "error",
             f"kernel module {name} is not loaded, and this configuration needs it",
             f"modprobe {name}",
         )
 
 
-def foreign_drops(node: NodeState) -> Iterator[Said]:
+def foreign_drops(node: NodeState) -> Iterator[FindingText]:
     """An accept of ours does not undo another chain's drop."""
     gateway = node.config.get("hostGateway", "antrea-gw0")
     families = {"ip6" if ":" in cidr else "ip" for cidr in node.pod_cidrs} or {"ip", "ip6"}
@@ -191,7 +179,7 @@ def foreign_drops(node: NodeState) -> Iterator[Said]:
             how = "drops" if severity == "error" else "drops, unless one of its rules lets it pass,"
             text = f"chain {chain.name} of table {chain.family} {chain.table} {how} what Pods send out of the Node"
             if severity:
-                yield Said(severity, text, accept(chain, gateway))
+                yield FindingText(severity, text, accept(chain, gateway))
 
 
 def drops(chain: Chain, gateway: str) -> str:
@@ -247,33 +235,43 @@ def _tool(chain: Chain) -> str:
     return chain.tool or {"ip": "iptables", "ip6": "ip6tables"}.get(chain.family, "")
 
 
-def clock(node: NodeState) -> Iterator[Said]:
+def node_port_local(node: NodeState) -> Iterator[FindingText]:
+    """Pods that load balancers outside the cluster do not reach."""
+    if node.lacking_ports:
+        yield FindingText("error", node.lacking_ports, edit(node.pod.partition("/")[0]))
+
+
+def clock(node: NodeState) -> Iterator[FindingText]:
     """Tokens, certificates and leases are judged by the clock."""
     skew = node.skew or 0.0
     if abs(skew) >= CLOCK_SECONDS:
-        yield Said(
+        yield FindingText(
             "error" if abs(skew) >= CLOCK_ERROR_SECONDS else "warning",
             f"the clock of this Node is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the API server's",
             "timedatectl set-ntp true",
         )
 
 
-CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[Said]], tuple[str, ...]]] = {
+CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str, ...]]] = {
     "config": (configuration, ("rejected", "unknown_keys")),
     "cni-configs": (cni_configs, ("cni_files",)),
     "kube-proxy": (kube_proxy, ("chains", "mtus", "processes")),
     "ovs-ports": (ovs_ports, ("interfaces",)),
     "mtu": (mtu, ("mtus",)),
     "gossip-port": (gossip_port, ("peers",)),
+    "transport": (paths.transport, ("peers", "devices")),
+    "tunnels": (paths.tunnels, ("peers", "pod_peers")),
+    "services": (paths.services, ("service_trouble",)),
     "kernel-modules": (kernel_modules, ("missing_modules",)),
     "foreign-drops": (foreign_drops, ("chains",)),
+    "node-port-local": (node_port_local, ("lacking_ports",)),
     "time-skew": (clock, ("skew",)),
 }
 """Each check with the fields that it cannot do without."""
 
 
 def findings(node: NodeState) -> list[Finding]:
-    """All checks. What a check could not see is a finding, too: silence would say that it is well."""
+    """All checks. What a check could not see is a finding, too: silence would pass for health."""
     said = [Finding(node.name, row.severity, "agent", row.finding, row.repair) for row in agent(node)]
     for name, (check, fields) in CHECKS.items():
         unseen = [field for field in fields if getattr(node, field) is None]
@@ -285,12 +283,12 @@ def findings(node: NodeState) -> list[Finding]:
     return said
 
 
-def agent(node: NodeState) -> Iterator[Said]:
+def agent(node: NodeState) -> Iterator[FindingText]:
     """The agent itself, which is asked first."""
     if why := node.unseen.get("config"):
         namespace, _, name = node.pod.partition("/")
         logs = f"kubectl -n {namespace or 'kube-system'} logs {name} -c antrea-agent"
-        yield Said(
+        yield FindingText(
             "error",
             f"the agent does not tell its configuration, defaults are assumed: {why}",
             logs,
@@ -306,9 +304,13 @@ def controller(info: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def refused(conditions: Iterable[Mapping[str, Any]]) -> str:
-    """Why a newer configuration is not in effect, as conditions of an agent or the controller tell it."""
-    whys = (row.get("message", "") for row in conditions if row["type"] == "ConfigRejected")
-    return next(whys, "")
+    """Why a newer configuration is not in effect, by conditions of an agent or the controller."""
+    return message_of(conditions, "ConfigRejected")
+
+
+def message_of(conditions: Iterable[Mapping[str, Any]], kind: str) -> str:
+    """Of the condition of that type; empty if there is none."""
+    return next((row.get("message", "") for row in conditions if row["type"] == kind), "")
 
 
 def pod_mtus(infos: list[dict[str, Any]]) -> Iterator[Finding]:

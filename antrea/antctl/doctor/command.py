@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
+from antrea.antctl.doctor.policies import CHECK as POLICIES
+from antrea.antctl.doctor.policies import policies
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.failure import Failure
 from antrea.antctl.group import HELP
@@ -17,7 +19,7 @@ from antrea.antctl.mode import AGENT
 from antrea.antctl.output import render
 from antrea.antctl.pod_exec import run_in_pod
 from antrea.antctl.remote import AGENT_INFOS, CONTROLLER_INFO, cluster
-from antrea.antctl.request import Answered, Server, ask
+from antrea.antctl.request import ErrorResponse, Server, ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +38,7 @@ def _cell(field: str) -> Callable[[dict[str, Any]], str]:
 
 
 COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
-TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join(CHECKS)}.
+TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join((*CHECKS, POLICIES))}.
 
 In the agent's container it looks at that Node, from a workstation at all Nodes or at those that are named.
 Commands are for a root shell of the Node, unless they begin with kubectl. Exit code 1: something was found."""
@@ -69,14 +71,15 @@ def _callback(nodes: tuple[str, ...], output: str) -> None:
     if target.mode is AGENT:
         if nodes:
             raise Failure("Nodes can be named in remote mode only; here it is this Node")
-        looked, found = 1, this_node(target, os.environ)
+        looked, found, checks = 1, this_node(target, os.environ), len(CHECKS)
     else:
         looked, found = all_nodes(target.find(), nodes)
+        checks = len(CHECKS) + (not nodes)
     rows = [row._asdict() for row in found]
     if rows or output != "table":
         click.echo(render(rows, output, COLUMNS, ordered=True), nl=False)
     else:
-        click.echo(f"Nothing found by {len(CHECKS)} checks on {looked} Node{'' if looked == 1 else 's'}.")
+        click.echo(f"Nothing found by {checks} checks on {looked} Node{'' if looked == 1 else 's'}.")
     if rows:
         context.exit(1)
 
@@ -106,6 +109,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
     found = [finding for one in told for finding in one]
     infos = ask(kubernetes, AGENT_INFOS, {})["items"]
     found += [finding for finding in pod_mtus(infos) if finding.node in chosen]
+    found += [] if names else policies(kubernetes)
     return len(chosen), [*found, *_controller(kubernetes, set(names))]
 
 
@@ -113,7 +117,7 @@ def _controller(kubernetes: Server, names: set[str]) -> Iterator[Finding]:
     """What is wrong with the controller, if its Node is among `names` or these are none. Raises Failure."""
     try:
         info = ask(kubernetes, CONTROLLER_INFO, {})
-    except Answered as why:
+    except ErrorResponse as why:
         if why.status != 404:
             raise
         return
@@ -121,7 +125,7 @@ def _controller(kubernetes: Server, names: set[str]) -> Iterator[Finding]:
 
 
 def _ask_agent(kubernetes: Server, node: str, pod: Mapping[str, Any]) -> list[Finding]:
-    """What the doctor in the agent's container says; that it cannot be asked is a finding."""
+    """Findings of the doctor in the agent's container; a failure to run it is a finding."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     words = ("antctl", "doctor", "-o", "json")
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import subprocess
@@ -12,13 +11,15 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from antrea.antctl.doctor.checks import refused
+from antrea.antctl.doctor.checks import message_of
 from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import ask, date
 from antrea.apis.annotation import TRANSPORT_ADDRESSES
-from antrea.outside.environment import own_namespace
+from antrea.host.pod_cidr import gateway_ip
+from antrea.outside.kube.environment import own_namespace
+from antrea.outside.netlink.reach import device_to, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F")
 COMMAND_SECONDS = 10
-CONNECT_SECONDS = 2.0
+AT_ONCE = 100
+"""Addresses that are asked at the same time."""
 CNI_SUFFIXES = (".conf", ".conflist", ".json")
 """Files that libcni reads."""
 
@@ -119,7 +121,7 @@ def _legacy(family: str, tool: str) -> tuple[Chain, ...]:
 
 
 def ovs_interfaces(bridge: str) -> tuple[OvsInterface, ...]:
-    """Interfaces of the bridge, with what Open vSwitch says against them. Raises as `chains`."""
+    """Interfaces of the bridge, with the errors that Open vSwitch records for them. Raises as `chains`."""
     names = _output("ovs-vsctl", "--timeout=5", "list-ifaces", bridge).split()
     listed = json.loads(
         _output("ovs-vsctl", "--timeout=5", "--format=json", "--columns=name,error", "list", "interface")
@@ -136,33 +138,43 @@ def gossip_addresses(node: Mapping[str, Any]) -> list[str]:
     return [row["address"] for row in rows if row["type"] == "InternalIP"]
 
 
-def peers(nodes: Sequence[Mapping[str, Any]], own: str, port: int) -> tuple[Peer, ...]:
-    """Every other Node's address of gossip, and whether `port` of it answers; a refusal is an answer."""
+def gateways(node: Mapping[str, Any]) -> list[str]:
+    """Addresses of a Node's gateway, one of each Pod CIDR."""
+    return [gateway_ip(cidr) for cidr in node.get("spec", {}).get("podCIDRs", [])]
+
+
+def peers(
+    nodes: Sequence[Mapping[str, Any]],
+    own: str,
+    port: int,
+    where: Callable[[Mapping[str, Any]], list[str]] = gossip_addresses,
+) -> tuple[Peer, ...]:
+    """Every other Node's addresses, and whether `port` there answers; a refusal is an answer."""
     addresses = [
         (node["metadata"]["name"], address)
         for node in nodes
         if node["metadata"]["name"] != own
-        for address in gossip_addresses(node)
+        for address in where(node)
     ]
 
     async def all_() -> list[str]:
-        return await asyncio.gather(*(_trouble(address, port) for _, address in addresses))
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def ask_one(address: str) -> str:
+            async with room:
+                return await unreachable(address, port)
+
+        return await asyncio.gather(*(ask_one(address) for _, address in addresses))
 
     found = asyncio.run(all_())
     return tuple(Peer(*place, why) for place, why in zip(addresses, found, strict=True))
 
 
-async def _trouble(address: str, port: int) -> str:
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(address, port)
-        writer.close()
-    except TimeoutError:
-        return f"no answer within {CONNECT_SECONDS:g} s, as if a firewall dropped it"
-    except OSError as why:
-        # nobody listens there yet: what matters here is that the question came through
-        return "" if why.errno == errno.ECONNREFUSED else why.strerror or str(why)
-    return ""
+def service_trouble(environ: Mapping[str, str]) -> str:
+    """Why the Service of the API server does not answer, which kubelet names to every container; empty: it does."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    why = asyncio.run(unreachable(host, int(port))) if host else ""
+    return f"{host}:{port} (Service default/kubernetes): {why}" if why else ""
 
 
 def skew(server: Server) -> float:
@@ -174,7 +186,7 @@ def skew(server: Server) -> float:
     return now - (parsedate_to_datetime(told).timestamp() + 0.5)
 
 
-class Looker:
+class NodeInspector:
     """Collects a NodeState: what cannot be seen is noted, and the rest is looked at all the same."""
 
     def __init__(self) -> None:
@@ -197,47 +209,57 @@ def gather(
     agent: Server, kubernetes: Callable[[Mapping[str, Any]], Server], environ: Mapping[str, str]
 ) -> NodeState:
     """The Node that this container runs on; `kubernetes` finds the API server by the agent's configuration."""
-    looker = Looker()
-    rows = looker.look("config", lambda: ask(agent, "/config", {}), [])
+    node = NodeInspector()
+    rows = node.look("config", lambda: ask(agent, "/config", {}), [])
     config = {row["key"]: row["value"] for row in rows}
-    told = looker.look("agentinfo", lambda: ask(agent, "/agentinfo", {}))
+    told = node.look("agentinfo", lambda: ask(agent, "/agentinfo", {}))
     info = told or {}
     network = info.get("networkInfo", {})
     host = Host(Path(config.get("hostProcPathPrefix", "/host")) / "proc")
     name = environ.get("NODE_NAME") or info.get("nodeRef", {}).get("name", "")
-    server = looker.look("server", lambda: kubernetes(config))
+    server = node.look("server", lambda: kubernetes(config))
 
-    def nodes() -> tuple[Peer, ...]:
-        listed = ask(_there(server, looker, "server"), "/api/v1/nodes", {})["items"]
-        return peers(listed, name, config.get("clusterPort", 10351))
+    listed = node.look("nodes", lambda: ask(_there(server, node, "server"), "/api/v1/nodes", {})["items"])
+    port = config.get("clusterPort", 10351)
 
-    def heard() -> Mapping[str, Any]:
-        return _there(told, looker, "agentinfo")
+    def nodes(where: Callable[[Mapping[str, Any]], list[str]]) -> tuple[Peer, ...]:
+        return peers(_there(listed, node, "nodes"), name, port, where)
+
+    reached = node.look("peers", lambda: nodes(gossip_addresses))
+
+    def condition(kind: str) -> str:
+        return message_of(_there(told, node, "agentinfo").get("agentConditions", ()), kind)
 
     return NodeState(
         name=name,
         pod=f"{own_namespace(environ)}/{environ.get('POD_NAME', '')}",
         config=config,
-        rejected=looker.look("rejected", lambda: refused(heard().get("agentConditions", ()))),
-        unknown_keys=looker.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),
-        cni_files=looker.look("cni_files", host.cni_files),
-        chains=looker.look("chains", chains),
-        mtus=looker.look("mtus", host.mtus),
+        rejected=node.look("rejected", lambda: condition("ConfigRejected")),
+        lacking_ports=node.look("lacking_ports", lambda: condition("NodePortLocalPortsExhausted")),
+        unknown_keys=node.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),
+        cni_files=node.look("cni_files", host.cni_files),
+        chains=node.look("chains", chains),
+        mtus=node.look("mtus", host.mtus),
         pod_mtu=network.get("podMTU", 0),
         pod_cidrs=tuple(info.get("nodeSubnets", ())),
         transport=network.get("transportInterface", ""),
-        processes=looker.look("processes", host.processes),
-        interfaces=looker.look("interfaces", lambda: ovs_interfaces(config.get("ovsBridge", "br-int"))),
-        missing_modules=looker.look("missing_modules", lambda: host.missing_modules(needed_modules(config))),
-        peers=looker.look("peers", nodes),
-        skew=looker.look("skew", lambda: skew(_there(server, looker, "server"))),
-        unseen=looker.unseen,
+        processes=node.look("processes", host.processes),
+        interfaces=node.look("interfaces", lambda: ovs_interfaces(config.get("ovsBridge", "br-int"))),
+        missing_modules=node.look("missing_modules", lambda: host.missing_modules(needed_modules(config))),
+        peers=reached,
+        pod_peers=node.look("pod_peers", lambda: nodes(gateways)),
+        devices=node.look(
+            "devices", lambda: {peer.address: device_to(peer.address) for peer in reached or ()}
+        ),
+        service_trouble=node.look("service_trouble", lambda: service_trouble(environ)),
+        skew=node.look("skew", lambda: skew(_there(server, node, "server"))),
+        unseen=node.unseen,
     )
 
 
-def _there(found: F | None, looker: Looker, field: str) -> F:
+def _there(found: F | None, node: NodeInspector, field: str) -> F:
     if found is None:
-        raise Failure(looker.unseen[field])
+        raise Failure(node.unseen[field])
     return found
 
 

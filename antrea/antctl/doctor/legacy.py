@@ -1,4 +1,4 @@
-"""Rules of iptables-legacy, which nft does not see, as chains like those that nft tells of."""
+"""Rules of iptables-legacy, which nft does not see, as chains like those that nft lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor sees of a Node, and what it says about it."""
+"""What the doctor reads of a Node, and its findings."""
 
 from __future__ import annotations
 
@@ -20,6 +20,19 @@ class Finding(NamedTuple):
     check: str
     finding: str
     repair: str
+
+
+class FindingText(NamedTuple):
+    """Severity of a finding, see Finding."""
+
+    severity: str
+    finding: str
+    repair: str
+
+
+def edit(namespace: str) -> str:
+    """The command that changes the configuration."""
+    return f"kubectl -n {namespace or 'kube-system'} edit configmap antrea-config"
 
 
 class CniFile(NamedTuple):
@@ -52,7 +65,7 @@ class OvsInterface(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """Another Node; `trouble` is why its gossip port cannot be reached, empty if it can or if nobody listens there."""
+    """Another Node, by an address of its own or of its gateway; `trouble` is why no packet comes back from there."""
 
     node: str
     address: str
@@ -60,7 +73,7 @@ class Peer(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """Everything that the checks ask. What could not be seen is None, and `unseen` says why by the field's name."""
+    """Everything that the checks ask. What could not be read is None, and `unseen` has the reason by the field's name."""
 
     name: str = ""
     pod: str = ""
@@ -70,13 +83,13 @@ class NodeState(NamedTuple):
     rejected: str | None = ""
     """Why a newer configuration is not in effect; empty if none was refused."""
     unknown_keys: tuple[str, ...] | None = ()
-    """A sentence for each key that nobody reads."""
+    """A sentence for each key without effect."""
     cni_files: tuple[CniFile, ...] | None = ()
     chains: tuple[Chain, ...] | None = ()
     mtus: Mapping[str, int] | None = NOTHING
     """By the name of the interface; all interfaces."""
     pod_mtu: int = 0
-    """What the agent gives to Pods; 0: it does not say."""
+    """What the agent gives to Pods; 0: unknown."""
     pod_cidrs: tuple[str, ...] = ()
     """Of this Node; none: of both families."""
     transport: str = ""
@@ -86,6 +99,15 @@ class NodeState(NamedTuple):
     missing_modules: tuple[str, ...] | None = ()
     """Of those that this configuration needs."""
     peers: tuple[Peer, ...] | None = ()
+    """By where tunnels to them end, at the port of gossip."""
+    pod_peers: tuple[Peer, ...] | None = ()
+    """By their gateways, which are reached as their Pods are."""
+    devices: Mapping[str, str] | None = NOTHING
+    """By each address of `peers` the interface by which packets leave; empty: there is no route."""
+    lacking_ports: str | None = ""
+    """Which Pods lack a port of NodePortLocal; empty: none."""
+    service_trouble: str | None = ""
+    """Why the Service of the API server does not answer."""
     skew: float | None = 0.0
     """Seconds that this Node's clock is ahead of the API server's."""
     unseen: Mapping[str, str] = NOTHING

@@ -38,7 +38,7 @@ class EgressAdvertisement(CrdStruct, frozen=True):
 
 
 class Advertisements(CrdStruct, frozen=True):
-    """What routers are told; nothing of what is not given."""
+    """What is advertised to routers; nothing of what is not given."""
 
     service: ServiceAdvertisement | None = None
     pod: PodAdvertisement | None = None
@@ -67,7 +67,7 @@ class BgpPeer(CrdStruct, frozen=True):
 
 
 class BGPPolicySpec(CrdStruct, frozen=True):
-    """How Nodes speak to routers."""
+    """Sessions of Nodes with routers."""
 
     node_selector: Annotated[LabelSelector, selector("Nodes that it is for")]
     local_asn: Annotated[Asn, doc("AS number of the Nodes.")]
@@ -78,7 +78,7 @@ class BGPPolicySpec(CrdStruct, frozen=True):
 
 
 class BGPPolicy(CrdStruct, frozen=True):
-    """What Nodes tell routers by BGP."""
+    """What Nodes advertise to routers by BGP."""
 
     spec: BGPPolicySpec
     metadata: Metadata = Metadata()

@@ -57,10 +57,12 @@ class Crd(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     conversion: str = ""
     """Path of the webhook that converts between the versions."""
+    group: str = GROUP
+    annotations: dict[str, str] = {}
 
     @property
     def name(self) -> str:
-        return f"{self.plural}.{GROUP}"
+        return f"{self.plural}.{self.group}"
 
     @property
     def kind(self) -> str:
@@ -68,8 +70,8 @@ class Crd(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """Upstream's name of the file."""
-        return f"{self.kind.lower()}.yaml"
+        """Upstream's name of the file; of a kind of another API, that of its project."""
+        return f"{self.kind.lower()}.yaml" if self.group == GROUP else f"{self.group}_{self.plural}.yaml"
 
 
 def manifest(crd: Crd) -> Manifest:
@@ -78,7 +80,7 @@ def manifest(crd: Crd) -> Manifest:
     if crd.short:
         names["shortNames"] = [*crd.short]
     spec: Manifest = {
-        "group": GROUP,
+        "group": crd.group,
         "scope": crd.scope,
         "names": names,
         "versions": [_version(version) for version in crd.versions],
@@ -90,6 +92,8 @@ def manifest(crd: Crd) -> Manifest:
     metadata: Manifest = {"name": crd.name}
     if crd.labels:
         metadata["labels"] = {**crd.labels}
+    if crd.annotations:
+        metadata["annotations"] = {**crd.annotations}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -27,6 +27,10 @@ class AgentCondition(CrdStruct, frozen=True):
             "OVSDBConnectionUp",
             "OpenflowConnectionUp",
             "ConfigRejected",
+            "NodePortLocalPortsExhausted",
+            "FlowCollectorUnreachable",
+            "PodsUnreachable",
+            "ServicesUnserved",
         ],
         doc("What is judged."),
     ]
@@ -57,7 +61,7 @@ class OvsInfo(CrdStruct, frozen=True):
 
 
 class NetworkPolicyControllerInfo(CrdStruct, frozen=True):
-    """How much a program knows of network policies."""
+    """How many objects of network policies a program has."""
 
     network_policy_num: Annotated[Int32, doc("Number of NetworkPolicies.")] = 0
     address_group_num: Annotated[Int32, doc("Number of AddressGroups.")] = 0
@@ -78,19 +82,22 @@ class NetworkInfo(CrdStruct, frozen=True):
 class AntreaAgentInfo(CrdStruct, frozen=True):
     """An agent about itself."""
 
+    # what a factory makes is written though it is empty, as upstream's: `ovsInfo: {}`
     metadata: Metadata = Metadata()
     version: Annotated[str, doc("Version of the program.")] = ""
-    pod_ref: Annotated[ObjectReference, doc("Its Pod.")] = ObjectReference()
-    node_ref: Annotated[ObjectReference, doc("Its Node.")] = ObjectReference()
+    pod_ref: Annotated[ObjectReference, doc("Its Pod.")] = msgspec.field(default_factory=ObjectReference)
+    node_ref: Annotated[ObjectReference, doc("Its Node.")] = msgspec.field(default_factory=ObjectReference)
     node_subnets: Annotated[tuple[str, ...], doc("Where its Pods' addresses come from.")] = ()
-    ovs_info: OvsInfo = OvsInfo()
-    network_policy_controller_info: NetworkPolicyControllerInfo = NetworkPolicyControllerInfo()
+    ovs_info: OvsInfo = msgspec.field(default_factory=OvsInfo)
+    network_policy_controller_info: NetworkPolicyControllerInfo = msgspec.field(
+        default_factory=NetworkPolicyControllerInfo
+    )
     local_pod_num: Annotated[Int32, doc("Number of its Pods.")] = 0
     agent_conditions: Annotated[tuple[AgentCondition, ...], doc("Lines of health.")] = ()
     api_port: Annotated[Port, doc("Port of its API.")] = 0
     node_port_local_port_range: Annotated[str, doc("Ports of the Node that Pods can be given.")] = ""
     api_ca_bundle: Annotated[bytes, doc("Certificate authority of its API, PEM.")] = b""
-    network_info: NetworkInfo = NetworkInfo()
+    network_info: NetworkInfo = msgspec.field(default_factory=NetworkInfo)
 
 
 class AntreaControllerInfo(CrdStruct, frozen=True):

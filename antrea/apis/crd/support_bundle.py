@@ -41,7 +41,7 @@ class SecretReference(CrdStruct, frozen=True):
 
 
 class BundleServerAuthConfiguration(CrdStruct, frozen=True):
-    """How the server knows who sends."""
+    """How the sender is authenticated at the server."""
 
     auth_type: Annotated[
         Literal["BearerToken", "APIKey", "BasicAuthentication"] | None, doc("What the Secret holds.")

@@ -12,9 +12,9 @@ import msgspec
 
 from antrea.errors import Unavailable
 from antrea.facts.family import is_ipv6
-from antrea.facts.member import ClusterNode, Member, Quorum
-from antrea.outside import klog
+from antrea.facts.member import AgentNode, GossipMember, Quorum
 from antrea.outside.gossip.transport import Gossip
+from antrea.outside.log import klog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,13 +26,13 @@ log = klog.logger(__name__)
 
 RETRY_SECONDS = 5.0
 LEFT_SECONDS = 5.0
-"""How long who said goodbye may still hand over what it holds; longer than antrea.agent.handover.FAREWELL_SECONDS."""
+"""How long a member that left may still hand over what it holds; longer than antrea.agent.egress.graceful_handover.FAREWELL_SECONDS."""
 SYNC_SECONDS = 10.0
 LOOK_SECONDS = 0.1
 """Between two looks at the list of Nodes, while facts are written."""
 
 
-def addresses(nodes: Iterable[ClusterNode], me: str, address: str) -> dict[str, str]:
+def addresses(nodes: Iterable[AgentNode], me: str, address: str) -> dict[str, str]:
     """Where each other Node's agent is to be found: its first address of our own family."""
     found = {}
     for node in nodes:
@@ -43,7 +43,7 @@ def addresses(nodes: Iterable[ClusterNode], me: str, address: str) -> dict[str, 
 
 
 class GossipFeed:
-    """Peers are the Nodes that Kubernetes lists; keys are given by `keys`, and nothing is said before there are some.
+    """Peers are the Nodes that Kubernetes lists; keys are given by `keys`, and nothing is sent before there are some.
 
     The kinds are synced once this agent has been with a majority, or has looked for one for SYNC_SECONDS.
     """
@@ -56,7 +56,7 @@ class GossipFeed:
         self._keys: Sequence[bytes] = ()
         self._peers: Mapping[str, str] = {}
         self._seen: dict[str, bool | None] = {}
-        """What BFD said of switches."""
+        """Results of BFD on switches."""
         self._lock = threading.Lock()
         self._thread: asyncio.AbstractEventLoop | None = None
         """The thread's loop, while it runs."""
@@ -66,7 +66,7 @@ class GossipFeed:
         self._tell: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
         self._told: Quorum | None = None
         self._away: frozenset[str] = frozenset()
-        """Members that said they are back in a moment, as far as the log has it."""
+        """Members that announced a restart, as last logged."""
         self.deaths = self.joins = 0
         """Changes seen since the start."""
 
@@ -88,11 +88,11 @@ class GossipFeed:
         self._in_thread(see)
 
     def return_soon(self) -> None:
-        """Tell the others that this member goes, switch and all, and is back in a moment: nothing is to move."""
+        """Announce to the others that this member restarts, switch and all: nothing is to move."""
         self.saw(self._me, None, unsure=True)
 
     def leave(self) -> None:
-        """Say goodbye to the others, who then need not find out."""
+        """Announce to the others that this member leaves, so that they need not detect it."""
 
         def leave() -> None:
             if self.gossip:
@@ -148,7 +148,7 @@ class GossipFeed:
         try:
             await self.gossip.run()
         except Unavailable as why:
-            log.error("Agents cannot find each other", err=str(why))
+            log.error("Gossip cannot start", err=str(why))
             await asyncio.sleep(RETRY_SECONDS)
 
     def _arm(self) -> None:
@@ -159,9 +159,9 @@ class GossipFeed:
     def _changed(self, gossip: Gossip, changes: Sequence[Change]) -> None:
         has, alive, of = gossip.machine.swim.census
         quorum = Quorum(has, alive, of)
-        if (away := frozenset(gossip.machine.swim.sights.away)) != self._away:
+        if (away := frozenset(gossip.machine.swim.bfd.away)) != self._away:
             for node in sorted(away - self._away):
-                log.info("Member says that it is back in a moment", node=node)
+                log.info("Member announced a short restart", node=node)
             self._away = away
         if changes or quorum != self._told:
             self._told = quorum
@@ -185,7 +185,7 @@ class GossipFeed:
             log.info("Member lives" if change.alive else "Member is dead", node=change.node, why=change.why)
             self.joins += change.alive
             self.deaths += not change.alive
-            row = Member(change.node, change.alive, change.left, change.why)
+            row = GossipMember(change.node, change.alive, change.left, change.why)
             facts.put(row, urgent=True)
             if change.left:
                 asyncio.get_running_loop().call_later(LEFT_SECONDS, _gone, facts, row)
@@ -200,27 +200,27 @@ class GossipFeed:
             _synced(facts)
 
     async def _follow(self, facts: Facts) -> None:
-        """Tell the thread of Nodes that come and go."""
+        """Pass added and removed Nodes to the thread."""
         before: Mapping[str, str] | None = None
-        with facts.news() as heard:
+        with facts.watch(AgentNode, GossipMember) as heard:
             while True:
                 heard.clear()
-                now = addresses(facts.all(ClusterNode), self._me, self._address)
-                if facts.feeds.has(ClusterNode) and now != before:
+                now = addresses(facts.all(AgentNode), self._me, self._address)
+                if facts.feeds.has(AgentNode) and now != before:
                     before = self._peers = now
                     self._in_thread(self._arm)
-                    for gone in {row.node for row in facts.all(Member)} - now.keys():
-                        facts.drop(Member, gone, urgent=True)
+                    for gone in {row.node for row in facts.all(GossipMember)} - now.keys():
+                        facts.drop(GossipMember, gone, urgent=True)
                 await heard.wait()
                 await asyncio.sleep(LOOK_SECONDS)
 
 
-def _gone(facts: Facts, row: Member) -> None:
-    if facts.get(Member, row.node) == row:
+def _gone(facts: Facts, row: GossipMember) -> None:
+    if facts.get(GossipMember, row.node) == row:
         facts.put(msgspec.structs.replace(row, left=False), urgent=True)
 
 
 def _synced(facts: Facts) -> None:
-    for kind in (Member, Quorum):
+    for kind in (GossipMember, Quorum):
         if not facts.feeds.has(kind):
             facts.synced(kind)

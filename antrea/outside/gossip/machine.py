@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.errors import Invalid
-from antrea.outside.gossip.channel import Channels, Text
+from antrea.outside.gossip.channel import Channels, OutgoingMessage
 from antrea.outside.gossip.message import decode, encode
 from antrea.outside.gossip.suspicion import Timing
 from antrea.outside.gossip.swim import Swim
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from random import Random
 
-    from antrea.outside.gossip.channel import Sealed
-    from antrea.outside.gossip.seal import Token
+    from antrea.outside.gossip.channel import SealedPacket
+    from antrea.outside.gossip.crypto import Token
     from antrea.outside.gossip.swim import Change, Origin
 
 
@@ -76,11 +76,11 @@ class Machine:
 
     def reached(self, now: float, name: str) -> None:
         """The kernel of a member refused a connection, or took it."""
-        if self.swim.sights.reached(now, name):
+        if self.swim.bfd.reached(now, name):
             self.swim.majority.heard = now
 
     def leave(self, now: float) -> None:
-        """Say goodbye, so that nobody has to suspect."""
+        """Announce the leave, so that no member has to suspect."""
         self.swim.leave()
         self._seal(now)
 
@@ -93,9 +93,9 @@ class Machine:
     def _seal(self, now: float) -> None:
         sends, self.swim.out = self.swim.out, []
         for send in sends:
-            text = Text(encode(send.message), send.stream)
+            text = OutgoingMessage(encode(send.message), send.stream)
             sealed = tuple(self.channels.send(now, send.to, text, renew=send.renew))
             self._ready += [Packet(send.to, one.data, one.stream, send.origin) for one in sealed]
 
-    def _put(self, to: str, sealed: Sequence[Sealed], origin: Origin | None) -> None:
+    def _put(self, to: str, sealed: Sequence[SealedPacket], origin: Origin | None) -> None:
         self._ready += [Packet(to, one.data, one.stream, origin if one.answers else None) for one in sealed]

@@ -1,4 +1,4 @@
-"""What agents tell each other, and its form in MessagePack; what a stranger sends never gets here unsealed.
+"""Messages between agents, and their form in MessagePack; a stranger's never get here unsealed.
 
 Source: Das, Gupta, Motivala, "SWIM: Scalable Weakly-consistent Infection-style Process Group Membership Protocol" (2002)
 """
@@ -17,6 +17,11 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=253)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**62)]
 
 
+LEAP = 1 << 16
+"""Numbers of a member and of its views rise one by one. A number of others that is so much higher at once, or of the member itself
+so much lower, never came from that member: a number that it cannot exceed would silence it for good."""
+
+
 class Standing(enum.IntEnum):
     """What is held of a member; of one incarnation, the greater one wins."""
 
@@ -24,10 +29,10 @@ class Standing(enum.IntEnum):
     SUSPECT = 1
     DEAD = 2
     LEFT = 3
-    """It said so itself."""
+    """The member itself sent it."""
 
 
-class Rumour(msgspec.Struct, frozen=True, array_like=True):
+class Update(msgspec.Struct, frozen=True, array_like=True):
     """One member's standing; `witness` is who found it so, for an accusation."""
 
     node: Name
@@ -47,20 +52,20 @@ class Rumour(msgspec.Struct, frozen=True, array_like=True):
 class View(msgspec.Struct, frozen=True, array_like=True):
     """What `observer` sees of a member's switch by BFD; of one observer and member, the greater number wins.
 
-    Of the observer's own switch, `unsure` says that he is back in a moment, with it.
+    Of the observer's own switch, `unsure` announces a restart of both.
     """
 
     observer: Name
     node: Name
     number: Count
     up: bool | None
-    """None: it says nothing of that."""
+    """None: without a result."""
     unsure: bool = False
-    """It looks, and may say soon."""
+    """It observes, and may have a result soon."""
 
 
 Views: TypeAlias = Annotated[tuple[View, ...], Meta(max_length=20_000)]
-Rumours: TypeAlias = Annotated[tuple[Rumour, ...], Meta(max_length=20_000)]
+Updates: TypeAlias = Annotated[tuple[Update, ...], Meta(max_length=20_000)]
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -69,7 +74,7 @@ class Ping(msgspec.Struct, frozen=True, array_like=True, tag=1):
     number: Count
     incarnation: Count
     """The sender's own, in every message."""
-    rumours: Rumours = ()
+    updates: Updates = ()
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -77,7 +82,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
     number: Count
     incarnation: Count
-    rumours: Rumours = ()
+    updates: Updates = ()
 
 
 class Relay(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -86,14 +91,14 @@ class Relay(msgspec.Struct, frozen=True, array_like=True, tag=3):
     number: Count
     incarnation: Count
     target: Name
-    rumours: Rumours = ()
+    updates: Updates = ()
 
 
 class Gossip(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """Only rumours and views."""
 
     incarnation: Count
-    rumours: Rumours = ()
+    updates: Updates = ()
     views: Views = ()
 
 
@@ -103,7 +108,7 @@ class Sync(msgspec.Struct, frozen=True, array_like=True, tag=5):
     incarnation: Count
     asks: bool
     """For the other's table in return."""
-    rumours: Rumours = ()
+    updates: Updates = ()
     views: Views = ()
 
 
@@ -118,7 +123,7 @@ def encode(message: Message) -> bytes:
     return _ENCODER.encode(message)
 
 
-def size(one: Rumour | View) -> int:
+def size(one: Update | View) -> int:
     """Bytes that it takes in a message."""
     return len(_ENCODER.encode(one))
 

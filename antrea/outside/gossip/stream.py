@@ -34,7 +34,7 @@ class Stream:
             self._writer.write(len(data).to_bytes(LENGTH, "big") + data)
 
     async def packets(self) -> AsyncIterator[bytes]:
-        """Until the other side ends, says nothing for long, or says what is no packet."""
+        """Until the other side ends, is silent for long, or sends what is no packet."""
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
             while True:
                 async with asyncio.timeout(IDLE_SECONDS):

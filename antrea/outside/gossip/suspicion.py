@@ -11,7 +11,7 @@ import msgspec
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """All times are in seconds. docs/membership.md says what follows from them."""
+    """All times are in seconds. docs/membership.md has what follows from them."""
 
     period: float = 0.5
     """Between two probes of one observed member; a probe fails after as long."""
@@ -34,9 +34,9 @@ class Timing(msgspec.Struct, frozen=True):
     wander: float = 1.0
     """Between probes of a member at random, dead ones, too: what was parted finds together by them."""
     stall: float = 0.4
-    """Not having run for so long, this process does not blame others for what it did not hear."""
+    """Not having run for so long, this process does not suspect others for missing answers."""
     alone: float = 1.0
-    """Hearing nobody for so long, this member is cut off."""
+    """Without a message for so long, this member is cut off."""
     grace: float = 0.5
     """How long a majority may be short of members that are merely suspect."""
     settle: float = 1.0
@@ -52,9 +52,9 @@ class Timing(msgspec.Struct, frozen=True):
     switch: float = 2.0
     """How long a switch may be down whose agent answers."""
     restart: float = 60.0
-    """How long an agent may be silent whose switch is up, or that said it is back in a moment."""
+    """How long an agent may be silent whose switch is up, or that announced a restart."""
     lifeless: float = 3.0
-    """How long the kernel of one that said so may answer nothing."""
+    """How long the kernel of a member that announced a restart may be silent."""
 
 
 class Suspicion:
@@ -67,7 +67,7 @@ class Suspicion:
         self._timing = timing
         self.witnesses: set[str] = set()
         self.is_asked = False
-        """Before its end the accused was asked by a member that only heard of it."""
+        """Before its end the suspect was probed by a member that learned of the suspicion from others."""
 
     def witness(self, name: str) -> bool:
         """Whether this is one more that counts."""

@@ -1,7 +1,7 @@
 """SWIM as a pure state machine: packets, ticks and lists of peers in; messages and changes of membership out.
 
 Every member probes the few that follow it on a ring of hashed names, so that a death is found within a stated time and
-by several witnesses; it also probes somebody at random, so that what was parted finds together. An accusation goes to
+by several witnesses; it also probes a random member, so that what was parted finds together. An accusation goes to
 the accused as well, who refutes it with a new incarnation.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from antrea.outside.gossip.majority import Majority
-from antrea.outside.gossip.message import Ack, Gossip, Ping, Relay, Rumour, Standing, Sync, size
-from antrea.outside.gossip.questions import Questions
-from antrea.outside.gossip.row import Row, place
-from antrea.outside.gossip.rumours import Rumours
-from antrea.outside.gossip.sight import Sights
+from antrea.outside.gossip.bfd_view import BfdViews
+from antrea.outside.gossip.broadcast_queue import BroadcastQueue
+from antrea.outside.gossip.direct_probe import DirectProbes
+from antrea.outside.gossip.message import LEAP, Ack, Gossip, Ping, Relay, Standing, Sync, Update, size
+from antrea.outside.gossip.peer import PeerState, place
+from antrea.outside.gossip.quorum import QuorumTracker
 from antrea.outside.gossip.suspicion import Suspicion, Timing
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ ASKED_MOST = 64
 """Members at once. Where there are more, it takes longer to find out who is cut off."""
 SYNCS_PER_SECOND = 3
 TOLD_AT_ONCE = 64
-"""Members that are told of a view before the next round of rumours."""
+"""Members that are sent a view before the next round of gossip."""
 
 
 class Origin(Protocol):
@@ -62,7 +62,7 @@ class Change(NamedTuple):
     alive: bool
     why: str
     left: bool = False
-    """It said goodbye itself."""
+    """It announced its leave itself."""
 
 
 class _Probe:
@@ -81,21 +81,21 @@ class Swim:
         self.changes: list[Change] = []
         self.incarnation = 0
         self.left = False
-        self.rows: dict[str, Row] = {}
-        self.majority = Majority(timing, now)
-        self.sights = Sights(me, timing)
+        self.rows: dict[str, PeerState] = {}
+        self.majority = QuorumTracker(timing, now)
+        self.bfd = BfdViews(me, timing)
         self._shown: set[str] = set()
-        """Members that live in what `changes` said so far."""
-        self._questions = Questions(timing, now)
+        """Members that are alive by the `changes` so far."""
+        self._direct_probes = DirectProbes(timing, now)
         self._doubted: set[str] = set()
         """Members that may be lost, if it is not this one that is."""
         self._silent: frozenset[str] = frozenset()
         """Members that were asked because of them, and do not answer."""
-        self._deaths: dict[str, Rumour] = {}
-        """That others told of, of members of which there was no doubt before: they are asked first."""
+        self._deaths: dict[str, Update] = {}
+        """Suspicions of others about members that were not suspected before: these are probed first."""
         self._random = random
         self._timing = timing
-        self._rumours = Rumours()
+        self._updates = BroadcastQueue()
         self._probes: dict[int, _Probe] = {}
         self._relayed: dict[int, tuple[str, int, float]] = {}
         """Number of our ping -> who asked, its number, until when."""
@@ -117,31 +117,31 @@ class Swim:
         for name in self.rows.keys() - wanted:
             del self.rows[name]
             self._show(name, "its Node is gone")
-            self._rumours.forget(name)
+            self._updates.forget(name)
         for name in sorted(wanted - self.rows.keys()):
-            self.rows[name] = Row(name)
+            self.rows[name] = PeerState(name)
         self._walk = [name for name in self._walk if name in wanted]
         self._ring = None
         self._suspects &= wanted
         self._is_counted = False
-        self.sights.keep_only({self.me, *wanted})
+        self.bfd.keep_only({self.me, *wanted})
 
     def saw(self, name: str, up: bool | None, *, unsure: bool = False) -> None:
         """BFD found a switch up or down; None: it looks there no more, or is `unsure`."""
-        self.sights.own(name, up, unsure=unsure)
+        self.bfd.own(name, up, unsure=unsure)
         self._is_counted = False
         self._tell_views(self._some(TOLD_AT_ONCE))
 
     @property
     def census(self) -> tuple[bool, int, int]:
         """Whether this member may act for all, how many live, of how many; it is one of them itself."""
-        has = self.majority.has and self.me not in self.sights.aside
+        has = self.majority.has and self.me not in self.bfd.aside
         return has, len(self._living()[0]) + 1, len(self.rows) + 1
 
     def leave(self) -> None:
-        """Tell everybody that this member goes; it defends itself no longer."""
+        """Announce to all members that this one leaves; it refutes nothing any more."""
         self.left = True
-        self._rumours.add(Rumour(self.me, self.incarnation, Standing.LEFT, self.me))
+        self._updates.add(Update(self.me, self.incarnation, Standing.LEFT, self.me))
         for name in self._some(self._timing.fanout * 2):
             self._send(name, Gossip(self.incarnation, self._telling(name)))
 
@@ -152,13 +152,16 @@ class Swim:
             return
         met = not row.lives
         row.heard = self.majority.heard = now
-        self.sights.reached(now, sender)
-        self._hear(now, Rumour(sender, message.incarnation, Standing.ALIVE))
+        self.bfd.reached(now, sender)
+        own = Update(sender, message.incarnation, Standing.ALIVE)
+        if abs(message.incarnation - row.incarnation) > LEAP:  # its own word overrides what was said of it
+            self._set(now, row, own, own.says)
+        self._hear(now, own)
         synced = isinstance(message, Sync)
-        for rumour in message.rumours:
-            self._hear(now, rumour, synced=synced)
+        for update in message.updates:
+            self._hear(now, update, synced=synced)
         if isinstance(message, Gossip | Sync) and message.views:
-            self._see(message.views)
+            self._see(sender, message.views)
         if isinstance(message, Ping):
             answer = Ack(message.number, self.incarnation, self._telling(sender))
             self._send(sender, answer, origin=origin)
@@ -184,7 +187,7 @@ class Swim:
             row = self.rows[name]
             is_over = row.suspicion and row.suspicion.ends <= now and not self._restarts(now, row, name)
             if is_over and not self._asks_itself(now, row, name):
-                self._set(now, row, Rumour(name, row.incarnation, Standing.DEAD, self.me), "no sign of life")
+                self._set(now, row, Update(name, row.incarnation, Standing.DEAD, self.me), "no sign of life")
         self._judge(now)
         if not self.left:
             self._start_probes(now)
@@ -198,121 +201,122 @@ class Swim:
 
     # what is heard
 
-    def _hear(self, now: float, rumour: Rumour, *, synced: bool = False) -> None:
-        if rumour.node == self.me:
-            self._accused(now, rumour)
+    def _hear(self, now: float, update: Update, *, synced: bool = False) -> None:
+        if update.node == self.me:
+            self._accused(now, update)
             return
-        row = self.rows.get(rumour.node)
-        if row is None:
+        row = self.rows.get(update.node)
+        if row is None or update.incarnation > row.incarnation + LEAP:
             return
-        if rumour.standing == Standing.DEAD and row.lives and self._restarts(now, row, rumour.node):
-            rumour = Rumour(rumour.node, rumour.incarnation, Standing.SUSPECT, rumour.witness)
-        if (rumour.incarnation, rumour.standing) > (row.incarnation, row.standing):
+        if update.standing == Standing.DEAD and row.lives and self._restarts(now, row, update.node):
+            update = Update(update.node, update.incarnation, Standing.SUSPECT, update.witness)
+        if (update.incarnation, update.standing) > (row.incarnation, row.standing):
             is_sudden = row.suspicion is None or now - row.suspicion.since < self._timing.answer
-            if rumour.standing == Standing.DEAD and row.lives and is_sudden:
+            if update.standing == Standing.DEAD and row.lives and is_sudden:
                 # it may be old, or of those who were parted from it: it is for the one spoken of to refute it
-                self._deaths[rumour.node] = rumour
-                self._questions.ask(now, [rumour.node])
-                self._send(rumour.node, Gossip(self.incarnation, (rumour,)))
+                self._deaths[update.node] = update
+                self._direct_probes.ask(now, [update.node])
+                self._send(update.node, Gossip(self.incarnation, (update,)))
                 return
             first = row.incarnation < 0
-            self._set(now, row, rumour, rumour.says)
+            self._set(now, row, update, update.says)
             if synced and first:
-                self._rumours.forget(rumour.node)
+                self._updates.forget(update.node)
         elif (
             row.suspicion
-            and (rumour.incarnation, rumour.standing) == (row.incarnation, row.standing)
-            and row.suspicion.witness(rumour.witness)
+            and (update.incarnation, update.standing) == (row.incarnation, row.standing)
+            and row.suspicion.witness(update.witness)
         ):
-            self._rumours.add(rumour)
+            self._updates.add(update)
 
-    def _accused(self, now: float, rumour: Rumour) -> None:
-        if rumour.standing == Standing.ALIVE:
-            # of an earlier life of ours
-            self.incarnation = max(self.incarnation, rumour.incarnation)
-        elif rumour.incarnation >= self.incarnation and not self.left:
-            self.incarnation = rumour.incarnation + 1
-            self._rumours.add(Rumour(self.me, self.incarnation, Standing.ALIVE))
-            if rumour.standing >= Standing.DEAD:
+    def _accused(self, now: float, update: Update) -> None:
+        if update.incarnation > self.incarnation + LEAP:
+            return  # whoever believes it is told better by our next message to him
+        if update.standing == Standing.ALIVE:
+            self.incarnation = max(self.incarnation, update.incarnation)  # of an earlier life of ours
+        elif update.incarnation >= self.incarnation and not self.left:
+            self.incarnation = update.incarnation + 1
+            self._updates.add(Update(self.me, self.incarnation, Standing.ALIVE))
+            if update.standing >= Standing.DEAD:
                 self.majority.restart(now)
 
-    def _set(self, now: float, row: Row, rumour: Rumour, why: str) -> None:
+    def _set(self, now: float, row: PeerState, update: Update, why: str) -> None:
         lived = row.lives
-        self._suspects.discard(rumour.node)
-        row.incarnation, row.standing, row.suspicion = rumour.incarnation, rumour.standing, None
-        if rumour.standing == Standing.SUSPECT:
+        self._suspects.discard(update.node)
+        row.incarnation, row.standing, row.suspicion = update.incarnation, update.standing, None
+        if update.standing == Standing.SUSPECT:
             # itself is not among its witnesses, and we are
             possible = min(self._timing.observed, len(self._living()[0]))
             row.suspicion = Suspicion(now, possible, self._timing)
-            row.suspicion.witness(rumour.witness)
-            self._suspects.add(rumour.node)
-            if rumour.witness != self.me and rumour.node in self._targets():
-                self._send(rumour.node, Gossip(self.incarnation, (rumour,)))
-        self._rumours.add(rumour)
+            row.suspicion.witness(update.witness)
+            self._suspects.add(update.node)
+            if update.witness != self.me and update.node in self._targets():
+                self._send(update.node, Gossip(self.incarnation, (update,)))
+        self._updates.add(update)
         self._is_counted = False
         if row.lives != lived:
             self._ring = None
-            self._show(rumour.node, why)
+            self._show(update.node, why)
 
     # what is seen
 
-    def _see(self, views: Iterable[View]) -> None:
+    def _see(self, sender: str, views: Iterable[View]) -> None:
         members = {self.me, *self.rows}
         for view in views:
             if {view.observer, view.node} <= members:
-                self.sights.hear(view)
+                self.bfd.hear(view, own=sender == view.observer)
         self._is_counted = False
 
     def _judge(self, now: float) -> None:
         """By what most observers see, and whether the agent answers."""
-        before, away = self.sights.aside, set(self.sights.away)
-        for name, since in self.sights.look(now, self._is_current):
+        before, away = self.bfd.aside, set(self.bfd.away)
+        for name, since in self.bfd.look(now, self._is_current):
             row = self.rows.get(name)
             if row is None or not row.lives or row.heard > since:
                 continue
             if now - since >= self._timing.answer:
-                dead = Rumour(name, row.incarnation, Standing.DEAD, self.me)
+                dead = Update(name, row.incarnation, Standing.DEAD, self.me)
                 self._set(now, row, dead, "neither its agent nor its switch gives a sign of life")
             else:
-                self._questions.ask(now, [name])
-        for name in self.sights.knock(now):
+                self._direct_probes.ask(now, [name])
+        for name in self.bfd.knock(now):
             self._number += 1
             self._send(name, Ping(self._number, self.incarnation), stream=True)
-        self._is_counted &= away == self.sights.away.keys()
-        for name in sorted(before ^ self.sights.aside):
-            self._show(name, "its switch is down" if name in self.sights.aside else "its switch is up")
+        self._is_counted &= away == self.bfd.away.keys()
+        for name in sorted(before ^ self.bfd.aside):
+            self._show(name, "its switch is down" if name in self.bfd.aside else "its switch is up")
 
     def _ask(self, now: float) -> None:
-        """Whoever is in doubt, and all if it may be this member that is cut off; what follows from no answer."""
-        lost = {name for name in self.sights.lost if name in self.rows and self.rows[name].lives}
+        """Probe suspects, and all members if it may be this one that is cut off; conclude from missing answers."""
+        lost = {name for name in self.bfd.lost if name in self.rows and self.rows[name].lives}
         # one suspect may as well be dead
         doubted = lost | self._suspects if len(self._suspects) > 1 else lost
         if doubted - self._doubted:
-            self._questions.ask(now, [*sorted(doubted), *self._some(ASKED_MOST)])
+            self._direct_probes.ask(now, [*sorted(doubted), *self._some(ASKED_MOST)])
         self._doubted = doubted
-        for name in self._questions.look(now, self.rows):
+        for name in self._direct_probes.look(now, self.rows):
             self._number += 1
             ping = Ping(self._number, self.incarnation, self._telling(name))
             self._send(name, ping)
             self._send(name, ping, stream=True)
         patience = self._timing.blind if lost else self._timing.doubt
-        before, self._silent = self._silent, self._questions.silent(now, patience)
+        before, self._silent = self._silent, self._direct_probes.silent(now, patience)
         self._is_counted &= before == self._silent
 
     def _believe(self, now: float) -> None:
-        """Deaths that others told of, if those spoken of were asked and do not answer."""
-        dead = self._questions.silent(now, self._timing.answer)
-        for name, rumour in list(self._deaths.items()):
+        """Accept deaths that others reported, if the members were probed and do not answer."""
+        dead = self._direct_probes.silent(now, self._timing.answer)
+        for name, update in list(self._deaths.items()):
             row = self.rows.get(name)
-            if row is None or row.incarnation > rumour.incarnation or not self._questions.is_open(name):
+            if row is None or row.incarnation > update.incarnation or not self._direct_probes.is_open(name):
                 del self._deaths[name]
             elif name in dead:
-                self._set(now, row, rumour, rumour.says)
+                self._set(now, row, update, update.says)
 
     def _show(self, name: str, why: str) -> None:
-        """Say so if a member counts, or does so no longer."""
+        """Report if a member counts, or no longer does."""
         row = self.rows.get(name)
-        lives = row is not None and row.lives and name not in self.sights.aside
+        lives = row is not None and row.lives and name not in self.bfd.aside
         if lives != (name in self._shown):
             self._shown ^= {name}
             left = row is not None and row.standing == Standing.LEFT
@@ -324,16 +328,16 @@ class Swim:
     def _is_sure(self, name: str) -> bool:
         """Not suspected, or only for an agent that restarts."""
         row = self.rows[name]
-        return row.standing == Standing.ALIVE or (row.lives and self.sights.is_there(name, self._is_current))
+        return row.standing == Standing.ALIVE or (row.lives and self.bfd.is_there(name, self._is_current))
 
     def _is_silent(self, name: str) -> bool:
         """Neither its agent answers, though all are asked, nor does this member see its switch."""
-        return name in self._silent and not self.sights.sees(name)
+        return name in self._silent and not self.bfd.sees(name)
 
-    def _restarts(self, now: float, row: Row, name: str) -> bool:
+    def _restarts(self, now: float, row: PeerState, name: str) -> bool:
         """Whether its agent may be silent a while longer, since its switch is there, or back in a moment."""
         since = row.suspicion.since if row.suspicion else now
-        return now - since < self._timing.restart and self.sights.is_there(name, self._is_current)
+        return now - since < self._timing.restart and self.bfd.is_there(name, self._is_current)
 
     # probes
 
@@ -356,7 +360,7 @@ class Swim:
         ping = Ping(self._number, self.incarnation, self._telling(name))
         self._send(name, ping, renew=not self.rows[name].lives)
 
-    def _asks_itself(self, now: float, row: Row, name: str) -> bool:
+    def _asks_itself(self, now: float, row: PeerState, name: str) -> bool:
         """Once, if this member is no witness: the refutation may have passed it by."""
         suspicion = row.suspicion
         if suspicion is None or suspicion.is_asked or self.me in suspicion.witnesses:
@@ -372,7 +376,7 @@ class Swim:
         if row is None or age >= self._timing.period:
             del self._probes[number]
             if row and row.lives:
-                accusation = Rumour(probe.target, row.incarnation, Standing.SUSPECT, self.me)
+                accusation = Update(probe.target, row.incarnation, Standing.SUSPECT, self.me)
                 self._hear(now, accusation)
         elif age >= self._timing.again and not probe.again:
             probe.again = True
@@ -407,7 +411,7 @@ class Swim:
             if suspicion := self.rows[name].suspicion:
                 suspicion.delay(gap)
         self.majority.stalled(now, gap)
-        self.sights.stalled(gap)
+        self.bfd.stalled(gap)
 
     def _living(self) -> tuple[list[str], list[str]]:
         if self._ring is None:
@@ -433,7 +437,7 @@ class Swim:
         timing = self._timing
         if now >= self._gossip_at:
             self._gossip_at = now + timing.gossip
-            some = self._some(timing.fanout) if self._rumours or self.sights else []
+            some = self._some(timing.fanout) if self._updates or self.bfd else []
             for name in some:
                 self._send(name, Gossip(self.incarnation, self._telling(name)))
                 self._tell_views([name])
@@ -451,31 +455,31 @@ class Swim:
             self._send(name, self._all(asks=True), stream=True)
 
     def _tell_views(self, to: Iterable[str]) -> None:
-        """To all of them the same, which counts as told once."""
-        if views := self.sights.take(ROOM, len(self.rows) + 1):
+        """Send all of them the same, which counts as sent once."""
+        if views := self.bfd.take(ROOM, len(self.rows) + 1):
             for name in to:
                 self._send(name, Gossip(self.incarnation, (), views))
 
     def _all(self, *, asks: bool) -> Sync:
         rows = [
-            Rumour(name, row.incarnation, Standing.ALIVE if self._is_sure(name) else row.standing)
+            Update(name, row.incarnation, Standing.ALIVE if self._is_sure(name) else row.standing)
             for name, row in self.rows.items()
             if row.incarnation >= 0 and (row.standing != Standing.SUSPECT or self._is_sure(name))
         ]
-        table = (Rumour(self.me, self.incarnation, Standing.ALIVE), *rows)
-        return Sync(self.incarnation, asks, table, self.sights.all)
+        table = (Update(self.me, self.incarnation, Standing.ALIVE), *rows)
+        return Sync(self.incarnation, asks, table, self.bfd.all)
 
-    def _telling(self, to: str, used: int = 0) -> tuple[Rumour, ...]:
+    def _telling(self, to: str, used: int = 0) -> tuple[Update, ...]:
         """Rumours for one packet in which `used` bytes are taken, first what is held against its receiver."""
         row = self.rows[to]
-        first: tuple[Rumour, ...] = ()
+        first: tuple[Update, ...] = ()
         if row.standing != Standing.ALIVE and row.incarnation >= 0:
-            first = (Rumour(to, row.incarnation, row.standing),)
+            first = (Update(to, row.incarnation, row.standing),)
         room = ROOM - used - sum(map(size, first))
         # one that may not hear it is not one that was told
         return (
             *first,
-            *self._rumours.take(room, len(self.rows) + 1, is_told=row.standing != Standing.SUSPECT),
+            *self._updates.take(room, len(self.rows) + 1, is_told=row.standing != Standing.SUSPECT),
         )
 
     def _some(self, most: int, but: str = "") -> list[str]:

@@ -73,7 +73,7 @@ class Gossip:
         self._changed(self, self._flush())
 
     def leave(self) -> None:
-        """Say goodbye; questions are answered until `run` ends."""
+        """Announce the leave; probes are answered until `run` ends."""
         self.machine.leave(now())
         self._changed(self, self._flush())
 

@@ -1,0 +1,75 @@
+"""The checks of paths: whether packets get to Pods of other Nodes, and whether Services are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.antctl.doctor.state import FindingText, edit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.antctl.doctor.state import NodeState
+
+MOST_NAMED = 5
+TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789, "stt": 7471}
+"""UDP, but for stt. parity: pkg/ovs/ovsconfig/interfaces.go"""
+
+
+def transport(node: NodeState) -> Iterator[FindingText]:
+    """Tunnels leave by the interface that has the route; Open vSwitch in user space sends only by its own bridge."""
+    own = node.config.get("ovsDatapathType") == "netdev"
+    device = "br-phy" if own else node.transport
+    others: dict[str, list[str]] = {}
+    for peer in node.peers or ():
+        found = (node.devices or {}).get(peer.address)
+        if device and found is not None and found != device:
+            others.setdefault(found, []).append(f"{peer.node} ({peer.address})")
+    for found, peers in others.items():
+        more = f" and {len(peers) - MOST_NAMED} more" if len(peers) > MOST_NAMED else ""
+        card = f"{device}, which has the transport interface {node.transport}"
+        way = card if device != node.transport else f"{device}, the transport interface"
+        how = f"leave by {found} and not by {way}" if found else f"have no route by {way}"
+        lost = ": no packet gets to Pods there" if own or not found else ""
+        yield FindingText(
+            "error" if own or not found else "warning",
+            f"tunnels to Node {', '.join(peers[:MOST_NAMED])}{more} {how}{lost}",
+            f"{edit(node.pod.partition('/')[0])}  # set transportInterface in antrea-agent.conf",
+        )
+
+
+def tunnels(node: NodeState) -> Iterator[FindingText]:
+    """A Node that is reached, and whose Pods are not: something drops packets of tunnels."""
+    dead = {peer.node for peer in node.peers or () if peer.trouble}
+    for peer in node.pod_peers or ():
+        if peer.trouble and peer.node not in dead:
+            kind = node.config.get("tunnelType", "geneve")
+            port = node.config.get("tunnelPort") or TUNNEL_PORTS.get(kind, 0)
+            accept = f"iptables -I INPUT -p udp --dport {port} -j ACCEPT" if port and kind != "stt" else ""
+            where = f"; if it is a firewall, the repair is for Node {peer.node}" if accept else ""
+            yield FindingText(
+                "error",
+                f"Pods of Node {peer.node} cannot be reached: its gateway {peer.address} does not answer: {peer.trouble}{where}",
+                accept,
+            )
+
+
+def services(node: NodeState) -> Iterator[FindingText]:
+    """The Service of the API server is in every cluster."""
+    if not node.service_trouble:
+        return
+    if "kube-proxy" in (node.processes or ()):
+        yield FindingText(
+            "error",
+            f"Services are not served, though kube-proxy runs: {node.service_trouble}",
+            "kubectl -n kube-system rollout restart ds/kube-proxy",
+        )
+        return
+    proxy_all = node.config.get("antreaProxy.proxyAll")
+    why = "no kube-proxy runs" + ("" if proxy_all else ", and antreaProxy.proxyAll is off")
+    repair = f"{edit(node.pod.partition('/')[0])}  # set antreaProxy.proxyAll and kubeAPIServerOverride"
+    yield FindingText(
+        "error",
+        f"Services are not served to this Node and its hostNetwork Pods, {why}: {node.service_trouble}",
+        "" if proxy_all else repair,
+    )

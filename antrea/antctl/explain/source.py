@@ -1,0 +1,168 @@
+"""Where the objects for an explanation come from: kube-apiserver, or the file clusterinfo of a support bundle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from antrea.antctl.failure import Failure
+from antrea.antctl.remote import antrea_namespace
+from antrea.antctl.request import ErrorResponse, ask
+from antrea.antctl.supportbundle.cluster import listed
+from antrea.errors import Invalid
+from antrea.explain.objects import GATES, KINDS, Objects, objects
+from antrea.explain.world import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from antrea.antctl.request import Server
+
+FILE = "clusterinfo"
+CONFIG_MAP, CONFIG_FILE = "antrea-config", "antrea-agent.conf"
+CONTROLLER_FILE = "antrea-controller.conf"
+NEEDED = frozenset({"pods", "namespaces", "networkpolicies.networking.k8s.io"})
+"""Without these there is no answer."""
+
+
+class Source(NamedTuple):
+    """Objects, what could not be had, each in a sentence, and settings of AntreaProxy where it is on."""
+
+    objects: Objects
+    lacks: tuple[str, ...] = ()
+    proxy: Proxy | None = None
+    node_policies: bool = False
+    """Whether the gate NodeNetworkPolicy is on."""
+
+
+def of_cluster(kubernetes: Server) -> Source:
+    """By lists of all kinds. Raises Failure if a kind may not be listed, Invalid for an object that nobody understands."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    lacks = []
+    for kind in KINDS:
+        try:
+            found[kind.field] = list(listed(kubernetes, kind.path))
+        except ErrorResponse as why:
+            if why.status != 404 or kind.title in NEEDED:
+                raise Failure(f"{kind.title}: {why.message}") from why
+            lacks.append(f"the cluster does not know {kind.title}: none is taken into account")
+    config, lack = None, ""
+    try:
+        path = f"/api/v1/namespaces/{antrea_namespace(kubernetes)}/configmaps/{CONFIG_MAP}"
+        config = ask(kubernetes, path, {})
+    except Failure as why:
+        lack = why.message
+    return _source(found, lacks, config, lack)
+
+
+def _source(
+    found: dict[str, list[dict[str, Any]]],
+    lacks: list[str],
+    config: Mapping[str, Any] | None,
+    lack: str,
+) -> Source:
+    """`lacks` begin with the title of a kind; of kinds whose gate is off nothing is lacking, and nothing counts."""
+    proxy, nodes, said = _settings(config, lack)
+    gates = _controller_gates(config)
+    for kind in KINDS:
+        if kind.field in GATES and GATES[kind.field] not in gates:
+            lacks = [one for one in lacks if kind.title not in one]
+            if found.pop(kind.field, None):
+                off = f"the feature gate {GATES[kind.field]} is off in {CONTROLLER_FILE}"
+                lacks.append(f"{kind.title}: {off}: none is taken into account")
+    return Source(objects(found), (*lacks, *said), proxy, nodes)
+
+
+def _controller_gates(config_map: Mapping[str, Any] | None) -> frozenset[str]:
+    """Those that are on, as by default where the configuration is missing or refused."""
+    from antrea.config.controller import ControllerConfig  # noqa: PLC0415 (start-up time)
+    from antrea.config.load import parse  # noqa: PLC0415
+    from antrea.features.framework.config_validation import accept_controller  # noqa: PLC0415
+
+    text = ((config_map or {}).get("data") or {}).get(CONTROLLER_FILE) or ""
+    try:
+        return accept_controller(parse(ControllerConfig, text).config).names
+    except Invalid:
+        return accept_controller(ControllerConfig()).names
+
+
+def of_bundle(path: Path) -> Source:
+    """By a support bundle. Raises Failure for one that has too little, Invalid."""
+    path = path / FILE if path.is_dir() else path
+    try:
+        sections = dict(_sections(path))
+    except OSError as why:
+        raise Failure(
+            f"{path}: {why.strerror or why}: an explanation needs the file {FILE} of a bundle"
+        ) from why
+    missing = sorted(NEEDED - sections.keys())
+    if missing:
+        raise Failure(f"{path} has no {', '.join(missing)}: bundles have them since `antctl explain` exists")
+    lacks = [f"{path.name}: {kind.title} are not there" for kind in KINDS if kind.title not in sections]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kind in KINDS:
+        rows, complaint = sections.get(kind.title, ([], ""))
+        found[kind.field] = rows
+        if complaint:
+            lacks.append(f"{path.name}: {kind.title} {complaint}")
+    documents, _ = sections.get("configs", ([], ""))
+    config = next((one for one in documents if one.get("metadata", {}).get("name") == CONFIG_MAP), None)
+    return _source(found, lacks, config, f"{path.name} does not have it")
+
+
+def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Proxy | None, bool, tuple[str, ...]]:
+    """AntreaProxy, and whether policies on Nodes are on, as the agents' configuration has it, as by default where that is missing or refused; and why it is."""
+    from antrea.config.agent import AgentConfig  # noqa: PLC0415 (start-up time)
+    from antrea.config.load import parse  # noqa: PLC0415
+    from antrea.features.framework.config_validation import accept_agent  # noqa: PLC0415
+
+    text = ((config_map or {}).get("data") or {}).get(CONFIG_FILE)
+    if text is None:
+        lack = lack or f"it has no {CONFIG_FILE}"
+    try:
+        config = parse(AgentConfig, text or "").config
+        gates = accept_agent(config)
+    except Invalid as why:
+        lack, config = str(why), AgentConfig()
+        gates = accept_agent(config)
+    said = (f"ConfigMap {CONFIG_MAP}: {lack}: AntreaProxy is taken to be as by default",) if lack else ()
+    nodes = "NodeNetworkPolicy" in gates
+    if "AntreaProxy" not in gates:
+        return None, nodes, said
+    own = config.antrea_proxy
+    hints = "PreferSameTrafficDistribution" in gates
+    proxy = Proxy(
+        frozenset(own.skip_services),
+        own.service_proxy_name,
+        own.proxy_all,
+        own.proxy_load_balancer_ips,
+        hints,
+    )
+    return proxy, nodes, said
+
+
+def _sections(path: Path) -> Iterator[tuple[str, tuple[list[dict[str, Any]], str]]]:
+    """Title, documents and what is said to be missing, of each section."""
+    title, lines, complaint = "", list[str](), ""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("# "):
+                complaint = line[2:].strip()
+            elif line.startswith("#"):
+                if title:
+                    yield title, (_documents(path, lines), complaint)
+                title, lines, complaint = line[1:].strip(), [], ""
+            else:
+                lines.append(line)
+    if title:
+        yield title, (_documents(path, lines), complaint)
+
+
+def _documents(path: Path, lines: list[str]) -> list[dict[str, Any]]:
+    import yaml  # noqa: PLC0415 (start-up time)
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return [one for one in yaml.load_all("".join(lines), Loader=loader) if one]
+    except yaml.YAMLError as why:
+        raise Failure(f"{path}: {why}") from why

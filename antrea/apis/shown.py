@@ -1,0 +1,19 @@
+"""Text that its author chose freely, where a line or a word of ours begins and ends with it."""
+
+from __future__ import annotations
+
+
+def one_line(text: str) -> str:
+    """`text` without anything that ends a line or moves a terminal: such characters, and backslashes, are escaped."""
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(one if one.isprintable() and one != "\\" else _escape(one) for one in text)
+
+
+def one_word(text: str) -> str:
+    """The same without blanks, too: one of the fields of a line."""
+    return one_line(text).replace(" ", "\\x20")
+
+
+def _escape(one: str) -> str:
+    return one.encode("unicode_escape", "backslashreplace").decode("ascii")

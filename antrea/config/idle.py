@@ -1,0 +1,64 @@
+"""Keys that nothing acts on yet: one with another value than its default is named to the user, once.
+
+A feature that is built loses its rows here; tests/unit/config/test_config_idle.py finds rows that are out of date and keys
+that no code reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from antrea.config.agent import AgentConfig
+from antrea.config.controller import ControllerConfig
+from antrea.config.effect import differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_MULTICAST = "multicast is not built yet"
+_REQUESTS = "requests go out as they come"
+_JSON = "JSON is asked for, or what is quickest to read"
+_GOSSIP = "gossip is always authenticated, in both directions"
+_IPAM = "Node IPAM is not built yet"
+_IPSEC = "IPsec is not built yet"
+
+
+class IdleKey(NamedTuple):
+    """`path` of a key, and why it has no effect."""
+
+    path: str
+    why: str
+
+
+def _below(section: str, why: str, keys: Iterable[str]) -> Iterator[IdleKey]:
+    return (IdleKey(f"{section}.{key}", why) for key in keys)
+
+
+_CONNECTIONS = tuple(
+    IdleKey(f"{connection}.{key}", why)
+    for connection in ("clientConnection", "antreaClientConnection")
+    for key, why in (("acceptContentTypes", _JSON), ("qps", _REQUESTS))
+)
+IDLE: dict[type, tuple[IdleKey, ...]] = {
+    AgentConfig: (
+        *_CONNECTIONS,
+        *_below("memberlist", _GOSSIP, ("gossipVerifyIncoming", "gossipVerifyOutgoing")),
+        *_below("multicast", _MULTICAST, ("multicastInterfaces", "igmpQueryVersions", "igmpQueryInterval")),
+        IdleKey("externalNode.externalNodeNamespace", "ExternalNode is not built yet"),
+    ),
+    ControllerConfig: (
+        *(row for row in _CONNECTIONS if row.path.startswith("clientConnection.")),
+        *_below("nodeIPAM", _IPAM, ("nodeCIDRMaskSizeIPv4", "nodeCIDRMaskSizeIPv6")),
+        *_below("ipsecCSRSigner", _IPSEC, ("autoApprove", "selfSignedCA")),
+    ),
+}
+"""By the type of the file."""
+
+
+def idle(config: Any) -> tuple[str, ...]:
+    """A sentence for each key of `config` that asks for something and has no effect."""
+    kind = type(config)
+    rows = {row.path: row.why for row in IDLE.get(kind, ())}
+    return tuple(
+        f"{path}: has no effect: {rows[path]}" for path in differences(kind(), config) if path in rows
+    )

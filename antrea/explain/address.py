@@ -1,0 +1,122 @@
+"""Addresses as the API has them: of Pods, Nodes and Services, in one spelling, and the networks that they are in."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
+
+from antrea.explain.packet import family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from ipaddress import IPv4Network, IPv6Network
+
+    from antrea.apis.core import Node, Pod, Service
+    from antrea.apis.crd.part import IPBlock
+    from antrea.apis.networking import IPBlock as KubeBlock
+
+TRANSPORT = "node.antrea.io/transport-addresses"
+
+
+def ip(text: str) -> str:
+    """One spelling of each address; an IPv4 address in IPv6 is that of IPv4. Raises ValueError."""
+    found = ip_address(text)
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def has_addresses(service: Service) -> bool:
+    """Whether a Service is reached by an address of its own: not if it is headless, or another name of something else."""
+    spec = service.spec
+    return spec.type != "ExternalName" and bool(spec.cluster_ips) and "None" not in spec.cluster_ips
+
+
+def service_ips(service: Service) -> set[str]:
+    """Addresses at which kube-proxy serves it."""
+    spec = service.spec
+    return {*readable_ips((*spec.cluster_ips, *spec.external_ips)), *balanced_ips(service)}
+
+
+def balanced_ips(service: Service) -> set[str]:
+    """Those that a load balancer gave, and leaves to the Nodes."""
+    return set(readable_ips(one.ip for one in service.status.load_balancer.ingress if one.ip_mode != "Proxy"))
+
+
+def readable_ips(texts: Iterable[str]) -> Iterator[str]:
+    """Those that are addresses, in one spelling."""
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            yield ip(text)
+
+
+def pod_ips(pod: Pod) -> list[str]:
+    """Addresses of a Pod, in one spelling."""
+    return list(readable_ips(one.ip for one in pod.status.pod_ips))
+
+
+def internal_ips(node: Node) -> set[str]:
+    """Those by which other Nodes know it."""
+    by_type: dict[str, list[str]] = {}
+    for one in node.status.addresses:
+        by_type.setdefault(one.type, []).append(one.address)
+    return _first_of_family(by_type.get("InternalIP") or by_type.get("ExternalIP") or ())
+
+
+def node_ips(node: Node) -> set[str]:
+    """A Node's own addresses, those of its gateway, and those of tunnels: of each kind one per family.
+
+    parity: pkg/util/k8s/node.go GetNodeAllAddrs
+    """
+    found = internal_ips(node) | {gateway(cidr) for cidr in pod_cidrs(node)}
+    transport = node.metadata.annotations.get(TRANSPORT, "")
+    return found | _first_of_family(transport.split(",") if transport else ())
+
+
+def pod_cidrs(node: Node) -> tuple[str, ...]:
+    """Networks of the Pods of a Node."""
+    return node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
+
+
+def gateway(cidr: str) -> str:
+    """The first address of a Node's Pods, which is the Node's own."""
+    return str(ip_network(cidr, strict=False).network_address + 1)
+
+
+def _first_of_family(addresses: Iterable[str]) -> set[str]:
+    found: dict[int, str] = {}
+    for one in addresses:
+        found.setdefault(family(one), ip(one))
+    return set(found.values())
+
+
+def in_block(address: str, block: IPBlock | KubeBlock) -> bool:
+    """Whether a block has an address, and none of its exceptions has; not if one of them cannot be read."""
+    if not readable(block):
+        return False
+    found = _address(address)
+    return found in _network(block.cidr) and not any(found in _network(hole) for hole in block.except_)
+
+
+def readable(block: IPBlock | KubeBlock) -> bool:
+    """Whether it, and all of its exceptions, are CIDRs as Go reads them."""
+    try:
+        for cidr in (block.cidr, *block.except_):
+            _network(cidr)
+    except ValueError:
+        return False
+    return True
+
+
+_address = functools.lru_cache(1 << 12)(ip_address)
+
+
+@functools.lru_cache(1 << 12)
+def _network(cidr: str) -> IPv4Network | IPv6Network:
+    """A network of IPv4 addresses that are written in IPv6 is one of IPv4, as `ip` says of addresses. Raises ValueError."""
+    if not re.fullmatch(r"[^/%]+/[0-9]{1,3}", cidr):
+        raise ValueError(cidr)
+    found = ip_network(cidr, strict=False)
+    mapped = getattr(found.network_address, "ipv4_mapped", None)
+    return ip_network(f"{mapped}/{found.prefixlen - 96}") if mapped and found.prefixlen >= 96 else found

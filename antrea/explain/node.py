@@ -1,0 +1,57 @@
+"""Policies on Nodes: rules that are for the Node itself, and what is let through before any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.explain.address import node_ips
+from antrea.explain.packet import PORTED, family
+from antrea.explain.policy import Silent, native_rules
+from antrea.explain.rule import EGRESS, Weighed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.explain.packet import Packet
+    from antrea.explain.world import World
+
+SERVICES = "toServices is not built for Nodes yet: the rule matches nothing by it"
+NEIGHBOURS = range(133, 137)
+"""Types of ICMPv6 by which neighbours and routers are found."""
+
+
+def kept(packet: Packet) -> str:
+    """Why no policy on Nodes is asked of this packet; empty if they are."""
+    source, destination = packet.source, packet.destination
+    if source.host and source.host == destination.host:
+        return f"Node {source.host} reaches itself whatever policies say."
+    if packet.protocol not in PORTED and family(source.ip) == 6 and packet.icmp_type in NEIGHBOURS:
+        return "Neighbours and routers are found whatever policies say."
+    return ""
+
+
+def as_received(world: World, packet: Packet, direction: str) -> Packet:
+    """What the other Node receives of a Pod: its own Node masquerades it."""
+    pod = packet.source.pod
+    if direction == EGRESS or pod is None or pod.spec.node_name in ("", packet.destination.host):
+        return packet
+    node, wanted = world.nodes.get(pod.spec.node_name), family(packet.source.ip)
+    own = next((ip for ip in sorted(node_ips(node)) if family(ip) == wanted), "") if node else ""
+    if node is not None:
+        internal = (one.address for one in node.status.addresses if one.type == "InternalIP")
+        own = next((ip for ip in internal if family(ip) == wanted), own)
+    if not own:
+        return packet
+    return msgspec.structs.replace(packet, source=world.owner(own))
+
+
+def node_rules(world: World, packet: Packet, node: str, direction: str) -> Iterator[Weighed | Silent]:
+    """Rules for this Node, in no order; and those that say nothing there."""
+    own = next(one for one in world.whole_members if one.kind == "node" and one.name == node)
+    for one in native_rules(world, packet, own, direction):
+        if isinstance(one, Weighed) and one.services:
+            yield Silent(one.ref, SERVICES)
+        else:
+            yield one

@@ -1,0 +1,241 @@
+"""What AntreaProxy makes of a packet to a Service: the Endpoints among which the switch of the sender's Node chooses.
+
+Source: the Service and EndpointSlice API, and KEP-2433 on topology hints.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from antrea.errors import Invalid
+from antrea.explain.address import balanced_ips, has_addresses, readable_ips
+from antrea.explain.packet import PORTED, End, family, pod_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from ipaddress import IPv4Network, IPv6Network
+
+    from antrea.apis.core import Service, ServicePort
+    from antrea.apis.discovery import Endpoint as SliceEndpoint
+    from antrea.apis.discovery import EndpointPort, EndpointSlice, NamedHint
+    from antrea.explain.packet import Packet
+    from antrea.explain.world import World
+
+State = Literal["ready", "draining", "unavailable"]
+OF_SERVICE = "kubernetes.io/service-name"
+"""Label of an EndpointSlice that names its Service."""
+ZONE = "topology.kubernetes.io/zone"
+"""Label of a Node."""
+
+
+class Endpoint(NamedTuple):
+    """An address and port behind a port of a Service."""
+
+    ip: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+class Balanced(NamedTuple):
+    """A packet that AntreaProxy sends to one of several Endpoints; to none, it is rejected."""
+
+    service: Service
+    endpoints: tuple[Endpoint, ...]
+    why: str
+    """Which Endpoints these are, as a noun phrase."""
+    refused: bool = False
+    """Whether the packet is dropped instead: its sender is in none of loadBalancerSourceRanges."""
+
+    @property
+    def name(self) -> str:
+        """namespace/name of the Service."""
+        return f"{self.service.metadata.namespace}/{self.service.metadata.name}"
+
+    @property
+    def sticky(self) -> bool:
+        """Whether a client stays with the Endpoint of its first connection."""
+        return self.service.spec.session_affinity == "ClientIP"
+
+
+class _Candidate(NamedTuple):
+    """An Endpoint, as one Node sees it."""
+
+    endpoint: Endpoint
+    state: State
+    is_local: bool
+    zone_hint: bool | None
+    """Whether it is for the Node's zone; None: it has no hints for zones."""
+    node_hint: bool | None
+
+
+def balanced(world: World, packet: Packet) -> Balanced | None:
+    """None: AntreaProxy leaves the packet as it is."""
+    pod = packet.source.pod
+    found = _asked(world, packet)
+    if pod is None or found is None:
+        return None
+    service, port = found
+    node, version = pod.spec.node_name, family(packet.destination.ip)
+    if _guarded(service, packet):
+        return Balanced(service, (), "Endpoints for a sender outside loadBalancerSourceRanges", refused=True)
+    candidates = [
+        one for one in _candidates(world, service, port, node) if family(one.endpoint.ip) == version
+    ]
+    internal = packet.destination.ip in set(readable_ips(service.spec.cluster_ips))
+    # what Pods send to an external address does not ask for its source to be kept: externalTrafficPolicy is not for them
+    if local := internal and service.spec.internal_traffic_policy == "Local":
+        candidates = [one for one in candidates if one.is_local]
+    chosen, why = _chosen(candidates, node, hinted=not local)
+    if local:
+        why += f" on Node {node} (internalTrafficPolicy Local)"
+    return Balanced(service, tuple(sorted({one.endpoint for one in chosen})), why)
+
+
+def translated(world: World, packet: Packet, service: str, endpoint: Endpoint) -> Packet:
+    """The packet after the choice of an Endpoint of Service `service` (namespace/name)."""
+    return msgspec.structs.replace(
+        packet, destination=world.owner(endpoint.ip), port=endpoint.port, service=service
+    )
+
+
+def service_end(world: World, text: str, v: int) -> End:
+    """A Service named as `namespace/name`, by its ClusterIP of a family. Raises Invalid."""
+    service = world.services.get(_key(text))
+    if service is None:
+        raise Invalid(text, "there is neither such a Pod nor such a Service, or the Pod has ended")
+    if not has_addresses(service):
+        raise Invalid(text, "the Service has no ClusterIP; name a Pod behind it")
+    for ip in readable_ips(service.spec.cluster_ips):
+        if family(ip) == v:
+            return world.owner(ip)
+    raise Invalid(text, f"the Service has no IPv{v} address")
+
+
+def service_families(world: World, text: str) -> set[int]:
+    """Families in which a Service has a ClusterIP."""
+    service = world.services.get(_key(text))
+    return {family(ip) for ip in readable_ips(service.spec.cluster_ips)} if service else set()
+
+
+def end_name(end: End) -> str:
+    """The Pod or the address, for people."""
+    return pod_name(end.pod) if end.pod else end.ip
+
+
+def _key(text: str) -> tuple[str, str]:
+    space, _, name = text.partition("/")
+    return space, name
+
+
+# the Service
+
+
+def _asked(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
+    """The Service and port that the packet is for, if AntreaProxy serves them."""
+    if world.proxy is None or packet.protocol not in PORTED or packet.service:
+        return None
+    found = [
+        (service, port)
+        for service in world.services.values()
+        for port in service.spec.ports
+        if (port.protocol, port.port) == (packet.protocol, packet.port)
+        and packet.destination.ip in world.proxied(service)
+    ]
+    return min(found, key=_age, default=None)
+
+
+def _age(found: tuple[Service, ServicePort]) -> tuple[str, str]:
+    """Of several that claim an address and port, the oldest has it."""
+    meta = found[0].metadata
+    return meta.creation_timestamp, f"{meta.namespace}/{meta.name}"
+
+
+def _guarded(service: Service, packet: Packet) -> bool:
+    """Whether the packet is for an address of a load balancer, and its sender in none of the networks that may ask."""
+    ip = packet.destination.ip
+    if ip not in balanced_ips(service) or ip in set(readable_ips(service.spec.cluster_ips)):
+        return False
+    sender = ip_address(packet.source.ip)
+    ranges = [_network(text) for text in service.spec.load_balancer_source_ranges]
+    ranges = [one for one in ranges if one is None or one.version == sender.version]
+    return bool(ranges) and not any(one is not None and sender in one for one in ranges)
+
+
+def _network(text: str) -> IPv4Network | IPv6Network | None:
+    """None if it cannot be read: then nobody is in it."""
+    try:
+        return ip_network(text.strip(), strict=False)
+    except ValueError:
+        return None
+
+
+# its Endpoints
+
+
+def _candidates(world: World, service: Service, port: ServicePort, node: str) -> Iterator[_Candidate]:
+    zone = _zone(world, node)
+    for one in _slices(world, service):
+        for number in _numbers(one.ports or (), port):
+            for endpoint in one.endpoints or ():
+                for ip in readable_ips(endpoint.addresses[:1]):
+                    yield _Candidate(
+                        Endpoint(ip, number),
+                        _state(endpoint),
+                        endpoint.node_name == node,
+                        _hinted(endpoint.hints.for_zones if endpoint.hints else None, zone),
+                        _hinted(endpoint.hints.for_nodes if endpoint.hints else None, node)
+                        if world.proxy is not None and world.proxy.node_hints
+                        else None,
+                    )
+
+
+def _slices(world: World, service: Service) -> Iterator[EndpointSlice]:
+    meta = service.metadata
+    for one in world.objects.endpoint_slices:
+        if one.metadata.namespace == meta.namespace and one.metadata.labels.get(OF_SERVICE) == meta.name:
+            yield one
+
+
+def _numbers(ports: Iterable[EndpointPort], wanted: ServicePort) -> Iterator[int]:
+    for one in ports:
+        same = ((one.name or ""), (one.protocol or "TCP")) == (wanted.name, wanted.protocol)
+        if same and one.port is not None and 0 < one.port < 1 << 16:
+            yield one.port
+
+
+def _state(endpoint: SliceEndpoint) -> State:
+    conditions = endpoint.conditions
+    if conditions.ready is not False:
+        return "ready"
+    return "draining" if conditions.serving and conditions.terminating else "unavailable"
+
+
+def _hinted(hints: Sequence[NamedHint] | None, name: str) -> bool | None:
+    names = {one.name for one in hints or () if one.name}
+    return name in names if names else None
+
+
+def _zone(world: World, node: str) -> str:
+    found = world.nodes.get(node)
+    return found.metadata.labels.get(ZONE, "") if found else ""
+
+
+def _chosen(found: Sequence[_Candidate], node: str, *, hinted: bool) -> tuple[list[_Candidate], str]:
+    """Of the ready ones those that hints name, if all have hints and one names this Node; without any, those that drain."""
+    ready = [one for one in found if one.state == "ready"]
+    if not ready:
+        draining = [one for one in found if one.state == "draining"]
+        return draining, "Endpoints that terminate, as none is ready" if draining else "ready Endpoints"
+    hints: tuple[tuple[Callable[[_Candidate], bool | None], str], ...] = (
+        (lambda one: one.node_hint, f"ready Endpoints with a hint for Node {node}"),
+        (lambda one: one.zone_hint, f"ready Endpoints with a hint for the zone of Node {node}"),
+    )
+    for hint, why in hints if hinted else ():
+        if all(hint(one) is not None for one in ready) and any(hint(one) for one in ready):
+            return [one for one in ready if hint(one)], why
+    return ready, "ready Endpoints"

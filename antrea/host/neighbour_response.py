@@ -1,0 +1,20 @@
+"""Addresses that this Node answers for without having them on a device."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antrea.rank import Rank
+
+
+class NeighbourResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks on the link of `dev` for the neighbour `ip`, by ARP or neighbour discovery, is given the MAC address of `dev`."""
+
+    dev: str
+    ip: str
+    rank: int = Rank.SENDS
+    category: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.dev, self.ip)

@@ -1,0 +1,87 @@
+"""Connections as `ovs-appctl dpctl/dump-conntrack -s` prints them, of the kernel's connection tracking or OVS's own.
+
+Source: lib/ct-dpif.c ct_dpif_format_entry. OVS's own counts nothing and keeps no times, which are 0 then.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1, "icmpv6": 58}
+# the kernel's names of the states (net/netfilter/nf_conntrack_proto_tcp.c), which records have, by those of OVS
+_STATES: Final = {
+    "SYN_SENT": "SYN_SENT",
+    "SYN_RECV": "SYN_RECV",
+    "ESTABLISHED": "ESTABLISHED",
+    "FIN_WAIT_1": "FIN_WAIT",
+    "FIN_WAIT_2": "FIN_WAIT",
+    "CLOSE_WAIT": "CLOSE_WAIT",
+    "LAST_ACK": "LAST_ACK",
+    "TIME_WAIT": "TIME_WAIT",
+    "CLOSING": "CLOSE",
+    "CLOSED": "CLOSE",
+}
+_TUPLE: Final = (
+    r"\(src=([^,]+),dst=([^,)]+)(?:,sport=(\d+),dport=(\d+)|,id=(\d+),type=\d+,code=\d+)?"
+    r"(?:,packets=(\d+),bytes=(\d+))?\)"
+)
+_LINE: Final = re.compile(
+    rf"^(\w+),orig={_TUPLE},reply={_TUPLE}(?:,start=([^,]*))?(?:,stop=[^,]*)?(?:,zone=\d+)?(?:,timeout=\d+)?"
+    r"(?:,mark=(\d+))?(?:,labels=(0x[0-9a-f]+))?(?:,protoinfo=\(state=(\w+))?",
+    re.MULTILINE,
+)
+Key = tuple[int, str, int, str, int, int]
+"""Protocol, source and port, who answers and port, identifier of an echo."""
+
+
+class TrackedConnection(NamedTuple):
+    """One connection, as its first packet had it; ports are 0 for ICMP."""
+
+    key: Key
+    destination: str
+    """Where its first packet was sent to: another address than that of the key if that was translated."""
+    port: int
+    source_seen: str
+    """Address that the other end sees as the source."""
+    source_port_seen: int
+    packets: int
+    octets: int
+    reply_packets: int
+    reply_octets: int
+    start: str
+    """As it is printed; empty: not known."""
+    mark: int
+    label: int
+    state: str
+    """Of TCP, by the kernel's name; empty for others."""
+
+
+def tracked_connections(text: str) -> Iterator[TrackedConnection]:
+    """Those of a dump, without lines that cannot be parsed and protocols that have no records."""
+    for found in _LINE.finditer(text):
+        (name, source, destination, sport, dport, echo, packets, octets, server, seen, server_port, seen_port, _,
+         reply_packets, reply_octets, start, mark, label, state) = found.groups()  # fmt: skip
+        if name not in PROTOCOLS:
+            continue
+        key = (
+            *(PROTOCOLS[name], source, int(sport or 0), server, int(server_port or 0)),
+            int(echo or 0),
+        )
+        yield TrackedConnection(
+            key, destination, int(dport or 0), seen, int(seen_port or 0), int(packets or 0), int(octets or 0),
+            int(reply_packets or 0), int(reply_octets or 0), start or "", int(mark or 0), int(label or "0", 16),
+            _STATES.get(state or "", "") if name == "tcp" else "",
+        )  # fmt: skip
+
+
+def start_seconds(text: str) -> int | None:
+    """Of the time that a dump prints, by the clock of the epoch; None if it is not known."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp())
+    except ValueError:
+        return None

@@ -1,0 +1,61 @@
+"""Bounds how many proofs of identity of one address may turn out to be none: each costs the API server a question."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BURST, PER_SECOND = 20.0, 2.0
+"""Failures of an address that cost nothing yet, and how fast they are forgiven."""
+MOST_ADDRESSES = 4096
+
+
+class FailureLimit:
+    """A bucket for each IPv4 address and each /64 of IPv6, which one host may have whole."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """What of the burst is spent, and when that was so; who failed longest ago comes first."""
+
+    def take(self, address: str) -> float:
+        """Take one from the bucket: 0, or the seconds until there is one again."""
+        key = network(address)
+        spent = self._left(key)
+        if spent + 1 > BURST:
+            return (spent + 1 - BURST) / PER_SECOND
+        self._put(key, spent + 1)
+        return 0.0
+
+    def give_back(self, address: str) -> None:
+        """What was taken was no failure."""
+        key = network(address)
+        self._put(key, max(0.0, self._left(key) - 1))
+
+    def _left(self, key: str) -> float:
+        spent, then = self._spent.get(key, (0.0, self._now()))
+        return max(0.0, spent - (self._now() - then) * PER_SECOND)
+
+    def _put(self, key: str, spent: float) -> None:
+        self._spent[key] = (spent, self._now())
+        self._spent.move_to_end(key)
+        if len(self._spent) > MOST_ADDRESSES:
+            self._spent.popitem(last=False)
+
+
+def network(address: str) -> str:
+    """What one host has whole: its IPv4 address, or a /64; what is no address stays as it is."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)

@@ -1,0 +1,335 @@
+"""Accepts TLS connections of a bounded number, and drops those that do not get to their first request in time.
+
+Who has not asked anything yet, or has not proved who he is, costs others nothing: of too many such connections the one goes that
+has been idle for longest. One that is ready to be asked over may wait as long as any idle one: clients keep spare connections. A connection's TLS buffers are small, because
+thousands of watches are open and idle (asyncio's own take 256 KiB each).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from antrea.outside.log import klog
+from antrea.outside.tls import buffer as tls_buffer
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+log = klog.logger(__name__)
+
+TLS_BUFFER = 8 << 10
+WRITE_BUFFER = 32 << 10
+BACKLOG = 1024
+LOOK_SECONDS = 0.01
+OUT_OF_FILES_SECONDS = 0.1
+Peer = tuple[Any, ...]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much strangers can take."""
+
+    connections: int = 20_000
+    new: int = 1000
+    """Connections without a request so far."""
+    strangers: int = 2000
+    """Connections with requests, but without a proof of identity so far; the API server calls webhooks over such."""
+    of_one: int = 512
+    """Connections of one user from one address: an agent has some ten, and a token is no claim to all places."""
+    first_request_seconds: float = 10.0
+    """From the handshake of TCP to the end of that of TLS; from the first byte of the first request to its last header."""
+    idle_seconds: float = 120.0
+    """Longer than clients keep an idle connection (90 s in Go), so that none asks over one that is just being closed."""
+    last_seconds: float = 0.5
+    """For the first request of who was accepted when the server ends."""
+
+
+class _Connection:
+    def __init__(self, plain: socket.socket, deadline: float) -> None:
+        self.plain: socket.socket | None = plain
+        """Ours to close until it is asyncio's: its transport would hold a descriptor that is another socket's by then."""
+        self.deadline = deadline
+        self.transport: asyncio.Transport | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def abort(self) -> None:
+        """At once, without a TLS farewell."""
+        if self.transport:
+            self.transport.abort()
+        elif self.task:
+            self.task.cancel()
+
+
+class Listener:
+    """Serves `protocol` on a listening socket with this TLS, or in the clear; `asked` is called for each connection that has a request."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        tls: ssl.SSLContext | None,
+        protocol: Callable[[], asyncio.Protocol],
+        limits: Limits,
+    ) -> None:
+        self._limits = limits
+        self._listening = listening
+        self._tls = tls
+        self._protocol = protocol
+        self._new: dict[Peer, _Connection] = {}
+        self._strangers: dict[Peer, _Connection] = {}
+        """Those that are idle for longest come first."""
+        self._busy: set[Peer] = set()
+        """Those whose request is being answered."""
+        self._holders: dict[Peer, str] = {}
+        """Who has proved himself over a connection, where he may have a bounded number."""
+        self._held: dict[str, dict[Peer, None]] = {}
+        """The connections of each; those that are idle for longest come first."""
+        self._all: dict[Peer, _Connection] = {}
+        self.dropped = 0
+        """Connections that ended because they were too many or too slow."""
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._all)
+
+    def asked(self, peer: Peer) -> None:
+        """A whole request has come over this connection; `proved` or `answered` is called with its outcome."""
+        if connection := self._new.pop(peer, None):
+            self._strangers[peer] = connection
+            if len(self._strangers) > self._limits.strangers:
+                self._drop_stranger(besides=peer)
+        if peer in self._all:
+            self._busy.add(peer)
+
+    def proved(self, peer: Peer, holder: str = "") -> None:
+        """Who asks over this connection has proved who he is; as `holder`, unless empty, he may have a bounded number of them."""
+        self._strangers.pop(peer, None)
+        if peer not in self._all or holder == self._holders.get(peer, ""):
+            return
+        self._release(peer)
+        if holder:
+            self._holders[peer] = holder
+            held = self._held.setdefault(holder, {})
+            held[peer] = None
+            if len(held) > self._limits.of_one:
+                self._drop_one_of([one for one in held if one != peer])
+
+    def answered(self, peer: Peer) -> None:
+        """The connection is idle now."""
+        self._busy.discard(peer)
+        if connection := self._strangers.pop(peer, None):
+            self._strangers[peer] = connection
+        elif (holder := self._holders.get(peer)) is not None:
+            held = self._held[holder]
+            del held[peer]
+            held[peer] = None
+
+    async def run(self) -> None:
+        """Until cancelled; then those end over which nothing was asked, after a moment for who was about to."""
+        tls_buffer.keep_small(TLS_BUFFER)
+        _many_files()
+        loop = asyncio.get_running_loop()
+        self._listening.setblocking(False)
+        self._listening.listen(BACKLOG)
+        sweeping = asyncio.ensure_future(self._sweep())
+        # sock_accept would lose a connection if it is cancelled as it takes it
+        loop.add_reader(self._listening, self._accept)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            sweeping.cancel()
+            loop.remove_reader(self._listening)
+            self._listening.close()
+            await self._settled()
+            for connection in list(self._new.values()):
+                connection.abort()
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            plain, peer = self._listening.accept()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as why:
+            # out of files: those who wait longest without asking make room
+            log.warning("Failed to accept a connection", err=why.strerror or str(why))
+            self._drop_oldest()
+            loop.remove_reader(self._listening)
+            loop.call_later(OUT_OF_FILES_SECONDS, self._accept_again)
+            return
+        plain.setblocking(False)
+        self._take(plain, peer, loop.time())
+
+    def _accept_again(self) -> None:
+        if self._listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    async def _settled(self) -> None:
+        """Until all have asked that were accepted, or `last_seconds` are over."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._limits.last_seconds
+        while self._new and loop.time() < until:  # noqa: ASYNC110 (once, at the end)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def end(self) -> None:
+        """Drop all connections, whatever is going on over them."""
+        for connection in list(self._all.values()):
+            connection.abort()
+
+    def _take(self, plain: socket.socket, peer: Peer, now: float) -> None:
+        if len(self._new) >= self._limits.new:
+            self._drop_oldest()
+        if len(self._all) >= self._limits.connections:
+            self._drop_oldest()
+        if len(self._all) >= self._limits.connections:
+            self.dropped += 1
+            plain.close()
+            return
+        connection = _Connection(plain, now + self._limits.first_request_seconds)
+        self._new[peer] = self._all[peer] = connection
+        connection.task = asyncio.ensure_future(self._serve(connection, plain, peer))
+        # also if it is cancelled before it began
+        connection.task.add_done_callback(lambda _: self._ended(connection, peer))
+
+    def _drop_oldest(self) -> None:
+        peer = next(iter(self._new), None)
+        if peer is not None:
+            self._drop(peer)
+        else:
+            self._drop_stranger()
+
+    def _drop_stranger(self, besides: Peer | None = None) -> None:
+        self._drop_one_of([peer for peer in self._strangers if peer != besides])
+
+    def _drop_one_of(self, others: list[Peer]) -> None:
+        """One that is idle, or else the one that has been asking for longest."""
+        peer = next((one for one in others if one not in self._busy), others[0] if others else None)
+        if peer is not None:
+            self._drop(peer)
+
+    def _drop(self, peer: Peer) -> None:
+        """Its place is free at once, whenever the connection itself is gone."""
+        self.dropped += 1
+        connection = self._all[peer]
+        self._forget(peer, connection)
+        connection.abort()
+
+    async def _serve(self, connection: _Connection, plain: socket.socket, peer: Peer) -> None:
+        loop = asyncio.get_running_loop()
+
+        def inside() -> asyncio.Protocol:
+            connection.plain = None
+            return _Inside(self._protocol(), connection, self._limits, lambda: self._forget(peer, connection))
+
+        try:
+            _tuned(plain)
+            await _readable(loop, plain)
+            seconds = self._limits.first_request_seconds if self._tls else None
+            await loop.connect_accepted_socket(inside, plain, ssl=self._tls, ssl_handshake_timeout=seconds)
+        except OSError as why:
+            # ssl.SSLError is one: a client that we do not trust, or that does not speak TLS
+            log.v(4).info("A connection ended before its first request", err=str(why) or type(why).__name__)
+
+    def _ended(self, connection: _Connection, peer: Peer) -> None:
+        if connection.plain is not None:
+            connection.plain.close()
+        if connection.transport is None:
+            self._forget(peer, connection)
+
+    def _forget(self, peer: Peer, connection: _Connection) -> None:
+        if self._all.get(peer) is connection:
+            for known in (self._new, self._strangers, self._all):
+                known.pop(peer, None)
+            self._busy.discard(peer)
+            self._release(peer)
+
+    def _release(self, peer: Peer) -> None:
+        """The connection is no longer one of its holder's."""
+        holder = self._holders.pop(peer, "")
+        if holder:
+            held = self._held[holder]
+            del held[peer]
+            if not held:
+                del self._held[holder]
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(1.0, self._limits.first_request_seconds))
+            for peer, connection in list(self._new.items()):
+                if connection.deadline <= loop.time():
+                    self._drop(peer)
+
+
+class _Inside(asyncio.Protocol):
+    """The protocol inside TLS, the time that its connection has, and a word when that is lost."""
+
+    def __init__(
+        self, inner: asyncio.Protocol, connection: _Connection, limits: Limits, lost: Callable[[], None]
+    ) -> None:
+        self._inner = inner
+        self._connection = connection
+        self._limits = limits
+        self._lost = lost
+        self.eof_received = inner.eof_received  # type: ignore[method-assign]
+        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # before anybody hears of it: closed instead of aborted, it would wait 30 s for the client's farewell
+        self._connection.transport = made = cast("asyncio.Transport", transport)
+        self._has(self._limits.idle_seconds)
+        made.set_write_buffer_limits(high=WRITE_BUFFER)
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._has(self._limits.first_request_seconds)
+        # from now on without a detour
+        self.data_received = self._inner.data_received  # type: ignore[method-assign]
+        self._inner.data_received(data)
+
+    def _has(self, seconds: float) -> None:
+        self._connection.deadline = asyncio.get_running_loop().time() + seconds
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+        self._lost()
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, plain: socket.socket) -> None:
+    """Return when the client has sent its first byte: until then it costs a socket, and not 100 KiB of TLS."""
+    spoken = loop.create_future()
+
+    def heard() -> None:
+        loop.remove_reader(plain)
+        spoken.set_result(None)
+
+    loop.add_reader(plain, heard)
+    try:
+        await spoken
+    finally:
+        if plain.fileno() >= 0:
+            loop.remove_reader(plain)
+
+
+def _tuned(plain: socket.socket) -> None:
+    """Notices within 30 s that the other end is gone, and sends events at once."""
+    plain.setblocking(False)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+def _many_files() -> None:
+    """As many open files as this process may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,63 @@
+"""Follows the CAs that kube-apiserver publishes, and requests client certificates of them in TLS."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antrea.errors import Invalid
+from antrea.outside.apiserver.authentication import Trust
+from antrea.outside.kube.config_map import contents
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from antrea.outside.apiserver.authentication import Authentication
+    from antrea.outside.kube.client import Kube
+
+log = klog.logger(__name__)
+NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
+
+
+async def follow_trust(
+    kube: Kube, authentication: Authentication, tls: ssl.SSLContext, client_ca_file: str
+) -> None:
+    """Until cancelled. What the ConfigMap no longer names is no longer trusted from the next request on.
+
+    Raises Invalid if clientCAFile cannot be read.
+    """
+    own = _read(client_ca_file)
+    async for found in contents(kube, NAMESPACE, NAME):
+        trust = Trust.of(found, own)
+        authentication.trust = trust
+        admit(tls, trust)
+        log.info(
+            "Loaded client CAs",
+            configMap=NAME,
+            frontProxy=bool(trust.front_ca),
+            clients=bool(trust.client_ca),
+        )
+
+
+def admit(tls: ssl.SSLContext, trust: Trust) -> None:
+    """New connections may present certificates of these CAs.
+
+    A context never forgets a CA, which is no harm: whose certificate it is, is judged by the bundles that count now.
+    """
+    for bundle in (trust.client_ca, trust.front_ca):
+        if bundle:
+            try:
+                tls.load_verify_locations(cadata=bundle)
+            except ssl.SSLError as why:
+                log.error("Failed to parse a CA bundle", configMap=NAME, err=str(why))
+                continue
+            tls.verify_mode = ssl.CERT_OPTIONAL
+
+
+def _read(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as why:
+        raise Invalid("clientCAFile", f"{path} cannot be read: {why}") from why

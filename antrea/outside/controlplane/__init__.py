@@ -1,0 +1,1 @@
+"""antrea-controller's API, as agents use it."""

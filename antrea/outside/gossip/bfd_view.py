@@ -1,0 +1,215 @@
+"""What members observe of each other's switches by BFD, and how it is combined with gossip.
+
+BFD notices within 0.5 s that a switch is silent, but alone it is no proof: at 5 % loss it errs, and a switch may be
+restarting. So a member counts by what most of its observers see, and by whether its agent still answers:
+
+| Switch, by most observers | Agent, by gossip | Verdict |
+|---|---|---|
+| up | silent | its agent is restarting: it lives for Timing.restart |
+| down | silent | it is dead, after Timing.answer |
+| down | answers | its switch is restarting: it is set aside after Timing.switch, until the switch is up |
+| down | has just begun to listen | the same, without delay |
+| down | announced a restart, switch and all | it lives for Timing.restart, as long as its kernel answers |
+| without an observer | any | gossip alone decides |
+
+Who is unsure, because his session comes up again, is one of the observers: one who errs beside him is not most of them.
+If so many are down that they are no minority of those seen, it is BFD that fails: no member is set aside.
+
+A member announces its restart by a view of itself that is unsure: for members of a version before,
+that is one more observer without a result yet. It is over when the switch was down and is up again (graceful restart, RFC 3623).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.outside.gossip.broadcast_queue import often
+from antrea.outside.gossip.message import LEAP, View, size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from antrea.outside.gossip.suspicion import Timing
+
+OBSERVERS = 16
+"""Of one member, at most: each is seen by its neighbours on a ring (antrea/features/egress/bfd.py)."""
+
+
+class AbsentMember:
+    """A member that is back in a moment."""
+
+    __slots__ = ("asked", "fell", "sign", "since")
+
+    def __init__(self, now: float) -> None:
+        self.since = self.sign = now
+        """When this member received it, and when the other one's kernel answered last."""
+        self.asked = float("-inf")
+        self.fell = False
+        """Its switch has been seen down since."""
+
+
+class BfdViews:
+    """All views that this member has."""
+
+    def __init__(self, me: str, timing: Timing) -> None:
+        self._me = me
+        self._timing = timing
+        self._number = 0
+        self._views: dict[str, dict[str, View]] = {}
+        """By node and observer."""
+        self._telling: dict[tuple[str, str], int] = {}
+        """How often a view, by node and observer, has been sent."""
+        self._down: dict[str, float] = {}
+        """Members that most observers see down, and since when that is known."""
+        self._seen_up: set[str] = set()
+        """Members that most observers saw up since this process started."""
+        self.aside: frozenset[str] = frozenset()
+        """Members whose switch has been down for long though their agent answers."""
+        self.away: dict[str, AbsentMember] = {}
+        """Members that announced a restart; their switches do not count as down."""
+
+    def own(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
+        """This member sees a switch, sees it no longer (False), is `unsure`, or looks there no more (None)."""
+        self._number += 1
+        self._keep(View(self._me, node, self._number, up, unsure))
+
+    def hear(self, view: View, *, own: bool = False) -> None:
+        """Take in a view, perhaps one of our own from an earlier run, which is overridden; `own`: sent by its observer."""
+        held = self._views.get(view.node, {})
+        known = held.get(view.observer)
+        before = self._number if view.observer == self._me else known.number if known else 0
+        if view.number > before + LEAP and not own:
+            return
+        if own and known and abs(view.number - known.number) > LEAP:
+            self._keep(view)
+            return
+        if view.observer == self._me != view.node:
+            if known is None or known.number < view.number:
+                self._number = max(self._number, view.number)
+                self.own(view.node, known.up if known else None, unsure=bool(known and known.unsure))
+        elif (known.number < view.number) if known else len(held) < OBSERVERS:
+            if view.observer == self._me:
+                self._number = max(self._number, view.number)
+            self._keep(view)
+
+    def keep_only(self, members: Collection[str]) -> None:
+        """All others are forgotten."""
+        for node in [one for one in self._views if one not in members]:
+            del self._views[node]
+        for held in self._views.values():
+            for observer in [one for one in held if one not in members]:
+                del held[observer]
+        self._seen_up &= set(members)
+        self.away = {node: away for node, away in self.away.items() if node in self._views}
+        self._telling = {
+            (node, observer): times
+            for (node, observer), times in self._telling.items()
+            if observer in self._views.get(node, {})
+        }
+
+    @property
+    def all(self) -> tuple[View, ...]:
+        """All views, for a member that has none."""
+        return tuple(view for held in self._views.values() for view in held.values())
+
+    @property
+    def lost(self) -> set[str]:
+        """Members whose switch this one saw, and sees no longer."""
+        return {node for node, held in self._views.items() if self._me in held and held[self._me].up is False}
+
+    def sees(self, node: str) -> bool:
+        """Whether this member sees its switch, or it is back in a moment."""
+        view = self._views.get(node, {}).get(self._me)
+        return node in self.away or (view is not None and view.up is True)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to send."""
+        return bool(self._telling)
+
+    def take(self, room: int, members: int) -> tuple[View, ...]:
+        """What fits into `room` bytes, sent once more to one of `members`; the least sent go first."""
+        found = []
+        for node, observer in sorted(self._telling, key=lambda key: self._telling[key]):
+            view = self._views[node][observer]
+            if (room := room - size(view)) < 0:
+                break
+            found.append(view)
+            self._telling[node, observer] += 1
+            if self._telling[node, observer] >= often(members):
+                del self._telling[node, observer]
+        return tuple(found)
+
+    def is_there(self, node: str, counts: Callable[[str], bool]) -> bool:
+        """Whether most observers that count see its switch, or it is back in a moment."""
+        up, down, _ = self._count(node, counts)
+        return up > down or node in self.away
+
+    def look(self, now: float, counts: Callable[[str], bool]) -> Iterator[tuple[str, float]]:
+        """Members whose switch is down, and since when; `counts` tests whether an observer's views are current."""
+        before = self._down
+        tally = {node: self._count(node, counts) for node in self._views}
+        down = {node for node, (up, down, unsure) in tally.items() if down > up + unsure}
+        self._await(now, tally, down)
+        self._down = {node: before.get(node, now) for node in down - self.away.keys()}
+        self._seen_up |= {node for node, (up, down, _) in tally.items() if up > down}
+        long = {node for node, since in self._down.items() if now - since >= self._timing.switch}
+        # nobody sees a switch down that he has not seen up: who has only just begun to listen came too late for that
+        long |= self._down.keys() - self._seen_up
+        seen = sum(up + down > 0 for up, down, _ in tally.values())
+        self.aside = frozenset(long) if 2 * len(self._down) < seen else frozenset()
+        yield from self._down.items()
+
+    def knock(self, now: float) -> list[str]:
+        """Members that are back in a moment, each once a period: their kernels refuse a connection, if they are there."""
+        due = [node for node, one in self.away.items() if now >= one.asked + self._timing.period]
+        for node in due:
+            self.away[node].asked = now
+        return [node for node in due if node != self._me]
+
+    def reached(self, now: float, node: str) -> bool:
+        """Its kernel shows that it lives; whether that matters, since its agent may not."""
+        if away := self.away.get(node):
+            away.sign = now
+        return away is not None
+
+    def stalled(self, gap: float) -> None:
+        """This process did not run for `gap` seconds."""
+        self._down = {node: since + gap for node, since in self._down.items()}
+        for away in self.away.values():
+            away.since, away.sign = away.since + gap, away.sign + gap
+
+    def _await(self, now: float, tally: Mapping[str, tuple[int, int, int]], down: Collection[str]) -> None:
+        """Those that are back in a moment, until they are, or it is over with that."""
+        for node, held in self._views.items():
+            word = held.get(node)
+            if word is None or not word.unsure:
+                self.away.pop(node, None)
+                continue
+            away = self.away.setdefault(node, AbsentMember(now))
+            away.fell |= node in down
+            is_up = away.fell and tally[node][0] > tally[node][1]
+            is_silent = node != self._me and now - away.sign >= self._timing.lifeless
+            if now - away.since >= self._timing.restart:
+                # for the others, too, and for the member itself, who may have heard it later
+                self._keep(View(node, node, word.number + 1, None))
+                del self.away[node]
+            elif is_up or is_silent:
+                # it is kept for its number, so that it counts once
+                held[node] = msgspec.structs.replace(word, unsure=False)
+                del self.away[node]
+
+    def _keep(self, view: View) -> None:
+        self._views.setdefault(view.node, {})[view.observer] = view
+        self._telling[view.node, view.observer] = 0
+
+    def _count(self, node: str, counts: Callable[[str], bool]) -> tuple[int, int, int]:
+        """How many see its switch up, how many down, and how many are unsure."""
+        views = [
+            view
+            for view in self._views.get(node, {}).values()
+            if view.observer != node and counts(view.observer)
+        ]
+        seen = [view.up for view in views]
+        return seen.count(True), seen.count(False), sum(view.unsure for view in views)

@@ -1,0 +1,78 @@
+"""Messages that are still to be broadcast: each as often as it takes to reach all members, the least sent first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from antrea.outside.gossip.message import Standing, size
+
+if TYPE_CHECKING:
+    from antrea.outside.gossip.message import Update
+
+REPEAT = 4
+"""Times the decimal logarithm of the number of members. Source: memberlist RetransmitMult"""
+
+
+def often(members: int) -> int:
+    """How many times a message is sent so that it reaches all of so many members."""
+    return REPEAT * math.ceil(math.log10(members + 1))
+
+
+class _Broadcast:
+    __slots__ = ("size", "times", "update")
+
+    def __init__(self, update: Update) -> None:
+        self.update = update
+        self.size = size(update)
+        self.times = 0
+
+
+class BroadcastQueue:
+    """At most one of each member, or one of each of its witnesses."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, _Broadcast]] = {}
+        """By member and witness."""
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    def add(self, update: Update) -> None:
+        """Broadcast it; what it overrides is sent no longer."""
+        held = self._told.get(update.node, {})
+        same = update.standing == Standing.SUSPECT and all(
+            one.update.standing == Standing.SUSPECT and one.update.incarnation == update.incarnation
+            for one in held.values()
+        )
+        self._told[update.node] = {**(held if same else {}), update.witness: _Broadcast(update)}
+
+    def forget(self, node: str) -> None:
+        """Stop sending what concerns it."""
+        self._told.pop(node, None)
+
+    def take(self, room: int, members: int, *, is_told: bool = True) -> list[Update]:
+        """What fits into `room` bytes, sent once more to one of `members`, if that one counts."""
+        if not self._told:
+            return []
+        most = often(members)
+        found: list[Update] = []
+        for told in sorted((one for held in self._told.values() for one in held.values()), key=_times):
+            if told.size > room:
+                continue
+            room -= told.size
+            found.append(told.update)
+            told.times += is_told
+            if told.times >= most:
+                self._done(told.update)
+        return found
+
+    def _done(self, update: Update) -> None:
+        held = self._told[update.node]
+        del held[update.witness]
+        if not held:
+            del self._told[update.node]
+
+
+def _times(told: _Broadcast) -> int:
+    return told.times

@@ -1,0 +1,1 @@
+"""Handlers and probes that HTTP servers share."""

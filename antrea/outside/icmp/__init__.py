@@ -1,0 +1,1 @@
+"""Echo requests and replies over raw sockets."""

@@ -1,0 +1,133 @@
+"""Sockets that send echo requests and receive the replies to them, with the kernel's time of receipt.
+
+Source: RFC 792 (echo), RFC 4443 4.1, raw(7), icmp(7), socket(7) SO_TIMESTAMPNS; RFC 3542 3.2 (ICMP6_FILTER).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = klog.logger(__name__)
+
+ECHO_REQUEST, ECHO_REPLY = {False: 8, True: 128}, {False: 0, True: 129}
+"""Types of messages by whether it is IPv6."""
+SIZE: Final = 512
+"""Of what is read of a message; what is longer is none of ours."""
+_SOL_RAW: Final = 255
+_ICMP_FILTER: Final = 1
+_ICMP6_FILTER: Final = 1
+_TIMESTAMP: Final = 35
+"""SO_TIMESTAMPNS and its control message."""
+_HEADER: Final = struct.Struct("!BBHHH")
+_TIMESPEC: Final = struct.Struct("@qq")
+_AT_ONCE: Final = 64
+"""Replies that are read before others have their turn."""
+
+
+class EchoReply(NamedTuple):
+    """A reply to a request of this socket's identifier."""
+
+    ip: str
+    sequence: int
+    data: bytes
+    at: int
+    """Nanoseconds since the epoch at which the kernel received it."""
+
+
+class EchoSocket:
+    """Of one family; in the network namespace of the thread that makes it."""
+
+    def __init__(self, identifier: int, received: Callable[[EchoReply], None], *, ipv6: bool) -> None:
+        """`received` is called with each reply. Raises OSError."""
+        self._identifier, self._received, self._ipv6 = identifier, received, ipv6
+        family, protocol = (
+            (socket.AF_INET6, socket.IPPROTO_ICMPV6) if ipv6 else (socket.AF_INET, socket.IPPROTO_ICMP)
+        )
+        self._socket = socket.socket(family, socket.SOCK_RAW | socket.SOCK_NONBLOCK, protocol)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP, 1)
+            self._filter()
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _filter(self) -> None:
+        """Let the kernel pass on replies alone."""
+        if self._ipv6:
+            words = [0xFFFFFFFF] * 8
+            words[ECHO_REPLY[True] >> 5] &= ~(1 << (ECHO_REPLY[True] & 31)) & 0xFFFFFFFF
+            self._socket.setsockopt(socket.IPPROTO_ICMPV6, _ICMP6_FILTER, struct.pack("@8I", *words))
+        else:
+            blocked = ~(1 << ECHO_REPLY[False]) & 0xFFFFFFFF
+            self._socket.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("@I", blocked))
+
+    def send(self, ip: str, sequence: int, data: bytes) -> int:
+        """Send a request; when, in nanoseconds since the epoch. Raises OSError."""
+        head = _HEADER.pack(ECHO_REQUEST[self._ipv6], 0, 0, self._identifier, sequence)
+        if not self._ipv6:
+            # of ICMPv6 the kernel computes it
+            head = _HEADER.pack(ECHO_REQUEST[False], 0, checksum(head + data), self._identifier, sequence)
+        at = time.time_ns()
+        self._socket.sendto(head + data, (ip, 0))
+        return at
+
+    def _read(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                message, control, _, sender = self._socket.recvmsg(SIZE, 128)
+            except BlockingIOError:
+                return
+            except OSError as why:
+                log.v(2).info("Failed to receive an echo reply", err=str(why))
+                return
+            if (found := self._reply(message, str(sender[0]), _time(control))) is not None:
+                self._received(found)
+
+    def _reply(self, message: bytes, ip: str, at: int) -> EchoReply | None:
+        """None for what is no reply to this socket."""
+        if not self._ipv6:
+            # the kernel gives the IPv4 header, too, and has checked it
+            message = message[(message[0] & 15) * 4 :] if message else message
+        if len(message) < _HEADER.size:
+            return None
+        kind, _, _, identifier, sequence = _HEADER.unpack_from(message)
+        if (kind, identifier) != (ECHO_REPLY[self._ipv6], self._identifier):
+            return None
+        return EchoReply(ip.partition("%")[0], sequence, message[_HEADER.size :], at)
+
+    def close(self) -> None:
+        """No reply is received any more."""
+        asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        self._socket.close()
+
+
+def checksum(data: bytes) -> int:
+    """RFC 1071.
+
+    >>> hex(checksum(bytes.fromhex("0800000000010002")))
+    '0xf7fc'
+    """
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return int(~total & 0xFFFF)
+
+
+def _time(control: list[tuple[int, int, bytes]]) -> int:
+    """Of the control message with the time of receipt; now, without one."""
+    for level, kind, data in control:
+        if (level, kind) == (socket.SOL_SOCKET, _TIMESTAMP) and len(data) >= _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
+            return int(seconds) * 1_000_000_000 + int(nanoseconds)
+    return time.time_ns()

@@ -1,0 +1,1 @@
+"""kube-apiserver: client, feeds, statuses, Events, leases."""

@@ -1,0 +1,186 @@
+"""Responses of kube-apiserver to lists and watches, decoded object by object; one that cannot be decoded becomes an `Odd`."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from antrea.apis.core import ListMeta, ObjectMeta, Status
+from antrea.errors import Refused, Unavailable
+from antrea.outside.kube.backoff import TooManyRequests
+
+T = TypeVar("T")
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for what is no JSON, no UTF-8, of another kind, or too deep."""
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One answer to a list."""
+
+    metadata: ListMeta = ListMeta()
+    items: tuple[T, ...] | None = ()  # null: a list of metadata without any
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """All objects there are: at the start of a watch, and whenever it had to start again."""
+
+    objects: tuple[T, ...]
+
+
+class Odd(msgspec.Struct, frozen=True):
+    """An object that cannot be read, and why."""
+
+    name: str
+    why: str
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    kind: str = ""
+    api_version: str = ""
+    gone: bool = False
+    """It has been deleted."""
+
+    @property
+    def full_name(self) -> str:
+        """Of the object, in its Namespace."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Some(msgspec.Struct, Generic[T], frozen=True):
+    """Some of all objects there are, page by page: `first` begins a new list and makes pages before it void."""
+
+    objects: tuple[T, ...]
+    first: bool
+    last: bool
+    version: str = ""
+    """resourceVersion of the whole list."""
+    odd: tuple[Odd, ...] = ()
+    """Those of the page that cannot be read."""
+
+
+class Put(msgspec.Struct, Generic[T], frozen=True):
+    """This object is new or has changed."""
+
+    object: T
+
+
+class Drop(msgspec.Struct, Generic[T], frozen=True):
+    """This object is gone; `object` is its last state."""
+
+    object: T
+
+
+class _WatchLine(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _OnlyMeta(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class _RawPage(msgspec.Struct, frozen=True):
+    metadata: ListMeta = ListMeta()
+    items: tuple[msgspec.Raw, ...] | None = ()
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+class NoCollection(Refused):
+    """404 to a list: the API server serves no such kind."""
+
+
+class Gone(Unavailable):
+    """410: what we ask to continue is no longer kept; list again."""
+
+
+def change_of(line: bytes, kind: type[T], path: str) -> tuple[Put[T] | Drop[T] | Odd | None, str]:
+    """One line of a watch, and its resourceVersion; None is a bookmark. Raises Unavailable, Refused."""
+    event = decoded(line, _WatchLine, path)
+    if event.type == "ERROR":
+        status = decoded(event.object, Status, path)
+        raise_for(status.code, bytes(event.object), path)
+        raise Unavailable(f"{path}: {status.message}")
+    try:
+        version = msgspec.json.decode(event.object, type=_OnlyMeta).metadata.resource_version
+        if event.type == "BOOKMARK":
+            return None, version
+        found = msgspec.json.decode(event.object, type=kind)
+    except UNREADABLE as why:
+        odd = odd_object(event.object, str(why), gone=event.type == "DELETED")
+        if not odd.name:
+            raise Unavailable(f"{path}: answer is not understood: {why}") from why
+        return odd, odd.version
+    return (Drop(found) if event.type == "DELETED" else Put(found)), version
+
+
+def page_of(answer: bytes, kind: type[T], path: str) -> tuple[ListMeta, tuple[T, ...], tuple[Odd, ...]]:
+    """Metadata of a list, its objects, and those that cannot be decoded. Raises Unavailable."""
+    try:
+        page = msgspec.json.decode(answer, type=Page[kind])  # type: ignore[valid-type]
+    except UNREADABLE:
+        pass
+    else:
+        return page.metadata, page.items or (), ()
+    raw = decoded(answer, _RawPage, path)
+    objects: list[T] = []
+    odd: list[Odd] = []
+    for item in raw.items or ():
+        try:
+            objects.append(msgspec.json.decode(item, type=kind))
+        except UNREADABLE as why:
+            odd.append(odd_object(item, str(why), raw.kind.removesuffix("List"), raw.api_version))
+            if not odd[-1].name:
+                raise Unavailable(f"{path}: answer is not understood: {why}") from why
+    return raw.metadata, tuple(objects), tuple(odd)
+
+
+def odd_object(
+    item: msgspec.Raw, why: str, kind: str = "", api_version: str = "", *, gone: bool = False
+) -> Odd:
+    """By what can be read of it; `kind` and `api_version` are those of its list, whose items do not have them."""
+    try:
+        found: Any = msgspec.json.decode(item)
+    except UNREADABLE:
+        found = None
+    tree = found if isinstance(found, dict) else {}
+    meta = tree.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+
+    def text(value: object, otherwise: str = "") -> str:
+        return value if isinstance(value, str) else otherwise
+
+    return Odd(
+        text(meta.get("name"), text(tree.get("name"))), why, text(meta.get("namespace")), text(meta.get("uid")),
+        text(meta.get("resourceVersion")), text(tree.get("kind"), kind),
+        text(tree.get("apiVersion"), api_version), gone,
+    )  # fmt: skip
+
+
+def decoded(answer: bytes | msgspec.Raw, kind: type[T], path: str) -> T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except UNREADABLE as why:
+        raise Unavailable(f"{path}: answer is not understood: {why}") from why
+
+
+def raise_for(status: int, answer: bytes, path: str) -> None:
+    if status < 300:
+        return
+    message = message_of(answer) or f"{path}: answer {status}"
+    if status == 410:
+        raise Gone(message)
+    if status == 429:
+        raise TooManyRequests(message)
+    if status >= 500:
+        raise Unavailable(message)
+    raise Refused([path], message)
+
+
+def message_of(answer: bytes) -> str:
+    try:
+        return msgspec.json.decode(answer, type=Status).message
+    except UNREADABLE:
+        return answer.decode(errors="replace").strip()[:200]

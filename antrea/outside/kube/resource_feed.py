@@ -1,0 +1,218 @@
+"""Turns the list and watch of one resource into rows of one kind of fact: none, one or several for each object."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Callable, Mapping  # noqa: TC003 (msgspec reads annotations)
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from antrea.facts.fact import each
+from antrea.outside.kube.answer import Odd, Put, Some
+from antrea.outside.kube.client import NO_QUERY
+from antrea.outside.kube.odd_object import OddObjects
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.facts.fact import Fact, Rows
+    from antrea.outside.kube.answer import Drop
+    from antrea.outside.kube.client import Kube
+
+T = TypeVar("T")
+
+Keys = str | tuple[str, ...]
+"""A single one as it is."""
+
+SLICE = 500
+"""Rows that are dropped in one go: the loop breathes in between, as it does between pages of a list."""
+
+
+def _ignore(_: object) -> None:
+    """The default: no listener."""
+
+
+class ResourceFeed(Generic[T]):
+    """Feed of `fact` rows: `row` maps an object to its row, to several, or to None if it gives none (now).
+
+    All rows of `fact` are this feed's: what a new list lacks is dropped. `path` is a collection such as
+    /api/v1/nodes, `query` narrows it: labelSelector, fieldSelector.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        path: str,
+        kind: type[T],
+        *,
+        fact: type[Fact],
+        row: Callable[[T], Rows],
+        query: Mapping[str, str] = NO_QUERY,
+        received: Callable[[T], None] = _ignore,
+        odd: OddObjects | None = None,
+        optional: bool = False,
+    ) -> None:
+        """`received` is called with each object, whether it gives a row or not; `odd` records those that cannot be decoded.
+
+        While the API server has no collection that is `optional`, there are no objects.
+        """
+        self.odd = odd or OddObjects(path)
+        self._kube = kube
+        self.path = path
+        self._kind = kind
+        self._fact = fact
+        self._row = row
+        self._query = query
+        self._received = received
+        self._optional = optional
+        self._keys: dict[str, Keys] = {}
+        """Name of an object -> keys of its rows."""
+        self._before: dict[str, Keys] = {}
+        """The same before the list which is being read."""
+        self._unseen: set[str] = set()
+        """Keys of rows that the list which is being read has not confirmed yet."""
+        self.trouble = ""
+        """Why the watch is interrupted; empty while it works. For readiness checks and antctl."""
+        self._version = -1
+        """The resourceVersion up to which everything was received; -1 before the first list has ended."""
+        self._news = asyncio.Event()
+
+    async def run(self, facts: Facts) -> None:
+        """Forever: list, then watch. While the watch is interrupted the rows stay and count as not synced."""
+
+        def troubled(why: str) -> None:
+            if why and not self.trouble:
+                facts.lost(self._fact)
+            elif self.trouble and not why:
+                facts.synced(self._fact)
+            self.trouble = why
+
+        self._unseen = {row.key for row in facts.all(self._fact)}
+        telling = asyncio.create_task(self.odd.run(self._kube), name=f"odd objects of {self.path}")
+        try:
+            changes = self._kube.watch_pages(
+                self.path, self._kind, self._query, trouble=troubled, optional=self._optional
+            )
+            async for change in changes:
+                if isinstance(change, Some):
+                    await self._listed(facts, change)
+                elif isinstance(change, Odd):
+                    self._apply_odd(facts, change)
+                else:
+                    self._apply(facts, change)
+        finally:
+            telling.cancel()
+
+    @property
+    def size(self) -> int:
+        """Objects that give a row."""
+        return len(self._keys)
+
+    async def reaches(self, version: int) -> None:
+        """Wait until everything up to this resourceVersion of an object of this kind is received and written."""
+        while self._version < version:
+            self._news.clear()
+            await self._news.wait()
+
+    def _at(self, version: str) -> None:
+        with contextlib.suppress(ValueError):
+            self._version = int(version or 0)
+        self._news.set()
+
+    async def _listed(self, facts: Facts, page: Some[T]) -> None:
+        if page.first:
+            for keys in self._keys.values():
+                self._unseen.update(_all(keys))
+            self._before, self._keys = self._keys, {}
+        for found in page.objects:
+            if rows := self._rows(found):
+                self._unseen.difference_update(_all(self._put(facts, _name(found), rows)))
+        for odd in page.odd:
+            self._keep(odd)
+        if not (page.first and page.last):
+            # what a long list leaves is there to stay: full collections would hold the loop longer and longer
+            gc.freeze()
+        if not page.last:
+            return
+        for count, key in enumerate(self._unseen, 1):
+            facts.drop(self._fact, key)
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
+        self._unseen, self._before = set(), {}
+        facts.synced(self._fact)
+        self._at(page.version)
+
+    def _rows(self, found: T) -> tuple[Fact, ...]:
+        """Of one object. What raises is its own trouble: its rows before stay."""
+        try:
+            self._received(found)
+            rows = each(self._row(found) or ())
+        except Exception as why:
+            self._keep(self._odd(found, why))
+            return ()
+        self.odd.clear(_name(found))
+        return rows
+
+    def _odd(self, found: Any, why: Exception) -> Odd:
+        meta = found.metadata
+        _, _, group = self.path.rpartition("/")[0].partition("/api")
+        return Odd(
+            meta.name, f"{type(why).__name__}: {why}", meta.namespace, getattr(meta, "uid", ""),
+            meta.resource_version, self._kind.__name__, group.removeprefix("s/").removeprefix("/"),
+        )  # fmt: skip
+
+    def _keep(self, odd: Odd) -> None:
+        """What was last read of it stands."""
+        name = odd.full_name
+        if name not in self._keys and (keys := self._before.get(name)):
+            self._keys[name] = keys
+            self._unseen.difference_update(_all(keys))
+        self.odd.note(odd)
+
+    def _apply_odd(self, facts: Facts, odd: Odd) -> None:
+        if odd.gone:
+            for key in _all(self._keys.pop(odd.full_name, ())):
+                facts.drop(self._fact, key)
+            self.odd.clear(odd.full_name)
+        else:
+            self._keep(odd)
+        if odd.version:
+            self._at(odd.version)
+
+    def _apply(self, facts: Facts, change: Put[T] | Drop[T]) -> None:
+        name = _name(change.object)
+        rows: tuple[Fact, ...] = ()
+        if isinstance(change, Put):
+            rows = self._rows(change.object)
+        else:
+            self.odd.clear(name)
+        if name not in self.odd:
+            before = self._keys.pop(name, ())
+            now = self._put(facts, name, rows) if rows else ()
+            if before != now:
+                for key in set(_all(before)).difference(_all(now)):
+                    facts.drop(self._fact, key)
+        self._at(_version(change.object))
+
+    def _put(self, facts: Facts, name: str, rows: tuple[Fact, ...]) -> Keys:
+        """Keys of the rows."""
+        keys = tuple(row.key for row in rows)
+        # equal texts are held once, and one without a tuple: there may be 100,000
+        one = keys[0] if len(keys) == 1 else keys
+        self._keys[name] = kept = name if one == name else one
+        for row in rows:
+            facts.put(row)
+        return kept
+
+
+def _all(keys: Keys) -> tuple[str, ...]:
+    return (keys,) if isinstance(keys, str) else keys
+
+
+def _version(found: Any) -> str:
+    version: str = found.metadata.resource_version
+    return version
+
+
+def _name(found: Any) -> str:
+    return f"{found.metadata.namespace}/{found.metadata.name}"

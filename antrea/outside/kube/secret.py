@@ -1,0 +1,45 @@
+"""Reads credentials from a Secret.
+
+parity: pkg/util/auth/auth.go GetAuthConfigurationFromSecret
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.apis.core import CoreStruct, ObjectMeta
+from antrea.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from antrea.outside.kube.client import Kube
+
+
+class SecretData(CoreStruct, frozen=True):
+    """Values are base64."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+async def secret_texts(kube: Kube, namespace: str, name: str, *keys: str) -> tuple[str, ...]:
+    """The values of these keys. Raises Unavailable, in upstream's words."""
+    failed = f"unable to get Secret with name {name} in Namespace {namespace}"
+    try:
+        found = await kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", SecretData)
+    except Refused as no:
+        raise Unavailable(f"{failed}: {no}") from no
+    if found is None:
+        raise Unavailable(f'{failed}: secrets "{name}" not found')
+    values = []
+    for key in keys:
+        if key not in found.data:
+            raise Unavailable(f'missing key "{key}" in authentication Secret {namespace}/{name}')
+        try:
+            values.append(base64.b64decode(found.data[key], validate=True).decode())
+        except (binascii.Error, UnicodeDecodeError) as why:
+            raise Unavailable(f'key "{key}" in authentication Secret {namespace}/{name} is no text') from why
+    return tuple(values)

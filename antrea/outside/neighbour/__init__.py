@@ -1,0 +1,1 @@
+"""ARP and neighbour discovery: announcements and probes."""

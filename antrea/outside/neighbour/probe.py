@@ -1,0 +1,129 @@
+"""Probe which host on a link has an address, without changing its neighbour caches.
+
+Source: RFC 5227, 2.1.1 (ARP probe); RFC 4862, 5.4 (neighbour solicitation from the unspecified address); packet(7), socket(7)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import socket
+import struct
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+from antrea.outside.neighbour.frame import ETH_P_ARP, ETH_P_IPV6, arp_request, icmpv6
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from ipaddress import IPv4Address, IPv6Address
+
+TIMES: Final = 3
+"""As often as RFC 5227 asks."""
+GAP_SECONDS: Final = 0.1
+"""After each question; RFC 5227 waits for 1 to 2 s, which Pods would wait, too."""
+STRANGERS_SECONDS: Final = 0.5
+"""For all of them together."""
+
+_ATTACH_FILTER: Final = 26
+_HARDWARE_ADDRESS: Final = 0x8927
+"""SIOCGIFHWADDR, netdevice(7)"""
+_LOAD_WORD, _LOAD_BYTE, _EQUAL, _RETURN = 0x20, 0x30, 0x15, 0x06
+_ICMPV6, _ADVERTISEMENT = 58, 136
+_ARP_SENDER, _ARP_SENDER_IP, _NEXT_HEADER, _ICMP_TYPE, _TARGET = 22, 28, 20, 54, 62
+"""Where these are in an Ethernet frame."""
+
+
+async def who_has(dev: str, ip: str) -> str:
+    """The MAC address of a host on the link of `dev` that answers for `ip`; empty: none within 0.3 s.
+
+    This Node itself, by whatever card, is none. In the network namespace of the calling thread. Raises OSError without `dev`, or
+    while that is down.
+    """
+    address = ip_address(ip)
+    link = _listening(dev, address)
+    try:
+        own = _own_macs()
+        probe = question(link.getsockname()[4], address)
+        for _ in range(TIMES):
+            link.send(probe)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GAP_SECONDS):
+                    return await _answer(link, address, own)
+        return ""
+    finally:
+        # the kernel holds whoever closes a packet socket for 10 to 30 ms
+        asyncio.get_running_loop().run_in_executor(None, link.close)
+
+
+async def answers_for_all(dev: str, mac: str, strangers: Sequence[str]) -> bool:
+    """Whether that host, which answers for one address, answers for all of these, too: a router that does proxy ARP.
+
+    Raises OSError as `who_has`.
+    """
+    try:
+        async with asyncio.timeout(STRANGERS_SECONDS):
+            return {*await asyncio.gather(*(who_has(dev, ip) for ip in strangers))} == {mac}
+    except TimeoutError:
+        return False
+
+
+async def _answer(link: socket.socket, address: IPv4Address | IPv6Address, own: frozenset[bytes]) -> str:
+    while True:
+        frame = await asyncio.get_running_loop().sock_recv(link, 256)
+        mac = frame[_ARP_SENDER : _ARP_SENDER + 6] if address.version == 4 else frame[6:12]
+        if mac not in own:
+            return mac.hex(":")
+
+
+def _own_macs() -> frozenset[bytes]:
+    """Of all cards of this network namespace: for an address of IPv4 each of them answers."""
+    found = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has gone meanwhile
+                request = struct.pack("40s", name.encode())
+                found.add(fcntl.ioctl(door, _HARDWARE_ADDRESS, request)[18:24])
+    return frozenset(found)
+
+
+def question(mac: bytes, address: IPv4Address | IPv6Address) -> bytes:
+    """The whole Ethernet frame."""
+    if address.version == 4:
+        return arp_request(mac, b"", b"", address.packed)
+    group = bytes.fromhex("ff0200000000000000000001ff") + address.packed[-3:]
+    return icmpv6(mac, bytes(16), group, struct.pack("!BBHI16s", 135, 0, 0, 0, address.packed))
+
+
+def _listening(dev: str, address: IPv4Address | IPv6Address) -> socket.socket:
+    """A socket that receives answers for `address` only. Raises OSError."""
+    link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK)
+    try:
+        rules = _rules(address)
+        program = ctypes.create_string_buffer(rules, len(rules))
+        link.setsockopt(
+            socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("@HP", len(rules) // 8, ctypes.addressof(program))
+        )
+        link.bind((dev, ETH_P_ARP if address.version == 4 else ETH_P_IPV6))
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+def _rules(address: IPv4Address | IPv6Address) -> bytes:
+    """A filter of classic BPF: the sender of ARP, or the target of an advertisement, is this address."""
+    words = struct.unpack(f"!{len(address.packed) // 4}I", address.packed)
+    if address.version == 4:
+        checks = [(_LOAD_WORD, _ARP_SENDER_IP, words[0])]
+    else:
+        checks = [(_LOAD_BYTE, _NEXT_HEADER, _ICMPV6), (_LOAD_BYTE, _ICMP_TYPE, _ADVERTISEMENT)]
+        checks += [(_LOAD_WORD, _TARGET + 4 * number, word) for number, word in enumerate(words)]
+    lines: list[tuple[int, int, int, int]] = []
+    for number, (load, where, value) in enumerate(checks):
+        # whatever differs goes to the last line
+        lines += [(load, 0, 0, where), (_EQUAL, 0, 2 * (len(checks) - number) - 1, value)]
+    lines += [(_RETURN, 0, 0, 0xFFFF), (_RETURN, 0, 0, 0)]
+    return b"".join(struct.pack("@HBBI", *line) for line in lines)

@@ -1,0 +1,1 @@
+"""The kernel's links, addresses, routes and conntrack."""

@@ -1,0 +1,67 @@
+"""The feed of this Node's addresses, updated at once when one comes or goes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.node import LocalAddress
+from antrea.outside.netlink.host_message import address_of
+from antrea.outside.netlink.message import get_addresses
+from antrea.outside.netlink.socket import Rtnl
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+
+_GROUPS: Final = 0x10 | 0x100
+"""RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR. Source: linux/rtnetlink.h"""
+_ROOM: Final = 1 << 16
+
+
+class AddressFeed:
+    """Feed of LocalAddress, in the network namespace of the thread that runs it.
+
+    A notification only triggers a dump of all addresses, so that lost messages do not matter.
+    """
+
+    async def run(self, facts: Facts) -> None:
+        """Forever."""
+        loop = asyncio.get_running_loop()
+        kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        with socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE) as news:
+            news.bind((0, _GROUPS))
+            while True:
+                facts.replace(LocalAddress, await asyncio.to_thread(local_addresses))
+                facts.synced(LocalAddress)
+                try:
+                    await loop.sock_recv(news, _ROOM)
+                    _drain(news)
+                except OSError as e:
+                    if e.errno != errno.ENOBUFS:
+                        raise
+
+
+def _drain(news: socket.socket) -> None:
+    """What came together is one change."""
+    while True:
+        try:
+            news.recv(_ROOM)
+        except BlockingIOError:
+            return
+
+
+def local_addresses() -> list[LocalAddress]:
+    """Of all interfaces that still are there, without those that the kernel does not use as another host has them. Raises OSError."""
+    names = dict(socket.if_nameindex())
+    with Rtnl() as kernel:
+        found = [address_of(reply) for reply in kernel.ask(get_addresses())]
+    rows: dict[str, LocalAddress] = {}
+    for address in found:
+        if address.is_global and not address.has_other and address.index in names:
+            found_ip = ipaddress.ip_interface(address.cidr)
+            row = LocalAddress(str(found_ip.ip), names[address.index], found_ip.network.prefixlen)
+            rows.setdefault(row.ip, row)
+    return list(rows.values())

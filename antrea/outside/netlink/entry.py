@@ -1,0 +1,198 @@
+"""How each host entry is put, dropped and found in the kernel, in the network namespace of the calling thread.
+
+A put replaces what stands under the same key; a drop of a route or a rule matches only one that carries our protocol
+number (the kernel does not offer that for the others). All raise OSError with the kernel's number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import ipaddress
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from antrea.host.address import Address
+from antrea.host.link import Dummy, Link, Vlan
+from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, ProxyNeighbour, Route, RoutingRule
+from antrea.host.sysctl import Sysctl
+from antrea.outside.netlink import device_message
+from antrea.outside.netlink import host_message as message
+from antrea.outside.netlink.message import IFF_UP, get_addresses, get_link
+from antrea.outside.netlink.socket import Rtnl
+
+_GONE = {errno.ENODEV, errno.ENOENT, errno.ESRCH, errno.EADDRNOTAVAIL}
+_OURS = range(PROTOCOL, PROTOCOL + CATEGORIES)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What can be done with one class of entries; `standing` lists ours, whichever category."""
+
+    put: Callable[[Rtnl, Any], None]
+    drop: Callable[[Rtnl, Any], None]
+    standing: Callable[[Rtnl], Iterator[Any]]
+
+
+def put_link(kernel: Rtnl, link: Link) -> None:
+    now = message.device_of(kernel.ask(get_link(link.name))[0])
+    mtu = link.mtu if now.mtu != link.mtu else 0
+    mac = link.mac if now.mac != link.mac.lower() else ""
+    up = link.up if bool(now.flags & IFF_UP) != link.up else None
+    if mtu or mac or up is not None:
+        kernel.ask(message.set_device(now.index, up=up, mtu=mtu, mac=mac))
+
+
+def put_dummy(kernel: Rtnl, dummy: Dummy) -> None:
+    with contextlib.suppress(FileExistsError):
+        kernel.ask(device_message.new_dummy(dummy.name))
+
+
+def put_vlan(kernel: Rtnl, vlan: Vlan) -> None:
+    with contextlib.suppress(FileExistsError):
+        kernel.ask(device_message.new_vlan(vlan.name, message.index_of(vlan.card), vlan.vlan, vlan.mac))
+
+
+def drop_device(kernel: Rtnl, device: Dummy | Vlan) -> None:
+    kernel.ask(device_message.delete_device(device.name))
+
+
+def put_sysctl(_: Rtnl, sysctl: Sysctl) -> None:
+    path = Path("/proc/sys") / sysctl.path
+    if path.read_text("ascii").strip() != sysctl.value:
+        path.write_text(sysctl.value, "ascii")
+
+
+def stays(_: Rtnl, _entry: Any) -> None:
+    """Dropping a link or a sysctl means that we no longer mind."""
+
+
+def nothing(_: Rtnl) -> Iterator[Any]:
+    return iter(())
+
+
+def put_address(kernel: Rtnl, address: Address) -> None:
+    kernel.ask(message.put_address(message.index_of(address.dev), address))
+
+
+def drop_address(kernel: Rtnl, address: Address) -> None:
+    kernel.ask(message.drop_address(message.index_of(address.dev), address))
+
+
+def addresses(kernel: Rtnl) -> Iterator[Address]:
+    for found in map(message.address_of, kernel.ask(get_addresses())):
+        if found.protocol in _OURS:
+            with _gone_is_fine():
+                yield Address(socket.if_indextoname(found.index), found.cidr, found.protocol - PROTOCOL)
+
+
+def put_route(kernel: Rtnl, route: Route) -> None:
+    kernel.ask(message.put_route(message.index_of(route.dev) if route.dev else 0, route))
+
+
+def drop_route(kernel: Rtnl, route: Route) -> None:
+    kernel.ask(message.drop_route(route))
+
+
+def routes(kernel: Rtnl) -> Iterator[Route]:
+    for family in message.get_routes():
+        for reply in kernel.ask(family):
+            if message.protocol_of(reply) in _OURS:
+                with _gone_is_fine():
+                    yield message.host_route(message.route_of(reply))
+
+
+def put_neighbour(kernel: Rtnl, neighbour: Neighbour) -> None:
+    kernel.ask(message.put_neighbour(message.index_of(neighbour.dev), neighbour))
+
+
+def drop_neighbour(kernel: Rtnl, neighbour: Neighbour) -> None:
+    kernel.ask(message.drop_neighbour(message.index_of(neighbour.dev), neighbour))
+
+
+def neighbours(kernel: Rtnl) -> Iterator[Neighbour]:
+    for reply in kernel.ask(message.get_neighbours()):
+        with _gone_is_fine():
+            if found := message.neighbour_of(reply):
+                yield found
+
+
+def put_proxy(kernel: Rtnl, proxy: ProxyNeighbour) -> None:
+    kernel.ask(device_message.put_proxy(message.index_of(proxy.dev), proxy))
+
+
+def drop_proxy(kernel: Rtnl, proxy: ProxyNeighbour) -> None:
+    kernel.ask(device_message.drop_proxy(message.index_of(proxy.dev), proxy))
+
+
+def proxies(kernel: Rtnl) -> Iterator[ProxyNeighbour]:
+    for reply in kernel.ask(device_message.get_proxies()):
+        with _gone_is_fine():
+            if found := device_message.proxy_of(reply):
+                yield found
+
+
+def put_rule(kernel: Rtnl, rule: RoutingRule) -> None:
+    """The kernel keeps rules of the same key side by side, so the others of that key go after the new one stands."""
+    with contextlib.suppress(FileExistsError):
+        kernel.ask(message.put_rule(rule))
+    for other in [other for other in rules(kernel) if other.key == rule.key and other.table != rule.table]:
+        drop_rule(kernel, other)
+
+
+def drop_rule(kernel: Rtnl, rule: RoutingRule) -> None:
+    kernel.ask(message.drop_rule(rule))
+
+
+def rules(kernel: Rtnl) -> Iterator[RoutingRule]:
+    return filter(None, map(message.rule_of, kernel.ask(message.get_rules())))
+
+
+KINDS: Final[Mapping[type, Kind]] = {
+    Dummy: Kind(put_dummy, drop_device, nothing),
+    Vlan: Kind(put_vlan, drop_device, nothing),
+    Link: Kind(put_link, stays, nothing),
+    Sysctl: Kind(put_sysctl, stays, nothing),
+    Address: Kind(put_address, drop_address, addresses),
+    Neighbour: Kind(put_neighbour, drop_neighbour, neighbours),
+    ProxyNeighbour: Kind(put_proxy, drop_proxy, proxies),
+    Route: Kind(put_route, drop_route, routes),
+    RoutingRule: Kind(put_rule, drop_rule, rules),
+}
+"""In the order in which they can be put: a route needs its address, an address its link."""
+
+
+def name(entry: Any) -> tuple[type, Any]:
+    """Class and key, addresses written as the kernel's are: "FD00:0::1/64" and "fd00::1/64" are one."""
+    key = entry.key
+    return type(entry), tuple(map(_canonical, key)) if isinstance(key, tuple) else key
+
+
+def is_gone(error: OSError) -> bool:
+    """Whether a drop found nothing to drop: no such interface, address, route, neighbour or rule."""
+    return error.errno in _GONE
+
+
+def _canonical(part: Any) -> Any:
+    return _canonical_text(part) if isinstance(part, str) and ":" in part else part
+
+
+@functools.lru_cache(maxsize=1024)
+def _canonical_text(part: str) -> str:
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_interface(part)) if "/" in part else str(ipaddress.ip_address(part))
+    return part
+
+
+@contextlib.contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    """An interface may go between a dump and the look-up of its name; what it had went with it."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in {errno.ENXIO, errno.ENODEV}:
+            raise

@@ -1,0 +1,1 @@
+"""ovsdb-server: replica, transactions, feeds of ports and BFD."""

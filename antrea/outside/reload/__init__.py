@@ -1,0 +1,1 @@
+"""The configuration file, and programs that are built anew when it changes."""

@@ -1,0 +1,1 @@
+"""Support bundles: plan, contents, redaction."""

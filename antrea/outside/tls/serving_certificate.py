@@ -1,0 +1,75 @@
+"""The certificate of a server that is replaced while it serves: new connections get the new one, old ones go on."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from antrea.errors import Invalid, Unavailable
+from antrea.outside.log import klog
+from antrea.outside.tls.server_context import Certificate, load_pair
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = klog.logger(__name__)
+FIRST_SECONDS = 0.1
+"""Between looks until there is a certificate, for which others wait."""
+LOOK_SECONDS = 1.0
+"""Between looks at the files; a file system watch would miss kubelet's exchange of whole directories."""
+
+
+class ServingCertificate:
+    """Keeps `context` loaded from the files: one file with everything, or a certificate chain and its key."""
+
+    def __init__(self, context: ssl.SSLContext, certificate: Path, key: Path | None = None) -> None:
+        self._context = context
+        self._certificate = certificate
+        self._key = key
+        self._loaded: Certificate | None = None
+        self._refused: Certificate | None = None
+
+    async def ready(self, seconds: float) -> None:
+        """Wait for files that make a certificate. Raises Unavailable if there are none in time."""
+        deadline = time.monotonic() + seconds
+        while not self.look():
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{self.lacks} after {seconds:g} s")
+            await asyncio.sleep(FIRST_SECONDS)
+
+    @property
+    def lacks(self) -> str:
+        """Why the context has no certificate of the files yet; empty: it has one."""
+        return "" if self._loaded else f"no serving certificate in {self._certificate}"
+
+    async def run(self) -> None:
+        """Follow the files, until cancelled. An unusable one is logged once, and the last valid one stays."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS if self._loaded else FIRST_SECONDS)
+            self.look()
+
+    def look(self) -> bool:
+        """Load the files; returns whether a certificate is loaded."""
+        try:
+            found = self._read()
+        except (OSError, UnicodeDecodeError):
+            return self._loaded is not None
+        if found in (self._loaded, self._refused):
+            return self._loaded is not None
+        try:
+            # a trial first: a key that does not fit would leave the context without any
+            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found)
+            load_pair(self._context, found)
+        except Invalid as why:
+            log.error("Failed to load the serving certificate", file=str(self._certificate), err=str(why))
+            self._refused = found
+            return self._loaded is not None
+        log.info("Loaded serving certificate", file=str(self._certificate))
+        self._loaded, self._refused = found, None
+        return True
+
+    def _read(self) -> Certificate:
+        certificate = self._certificate.read_text(encoding="ascii")
+        return Certificate(certificate, self._key.read_text(encoding="ascii") if self._key else "")
