@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from antrea.agent.cni_bridge import OvsPodPorts
-from antrea.agent.cni_server import CniServer
-from antrea.agent.cni_wiring import Wiring
+from antrea.agent.cni.context import CniContext
+from antrea.agent.cni.pod_port import OvsPodPorts
+from antrea.agent.cni.server import CniServer
 from antrea.errors import Refused, Unavailable
 from antrea.facts.node import ThisNode
-from antrea.outside.netns import NetnsWorker
-from antrea.outside.ovsdb import Ovsdb
+from antrea.outside.netlink.netns import NetnsWorker
+from antrea.outside.ovsdb.client import Ovsdb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +75,7 @@ class Mortal:
         return call
 
 
-class MortalWiring(Wiring):
+class MortalWiring(CniContext):
     die = ""
 
     @property
@@ -98,7 +98,7 @@ class Flows:
             if self._stops:
                 os.kill(self._stops, signal.SIGSTOP)
                 asyncio.get_running_loop().call_later(0.5, os.kill, self._stops, signal.SIGCONT)
-            raise Unavailable(f"word of antrea-controller on policies for Pod {pod}, within 2 s")
+            raise Unavailable(f"policies for Pod {pod} from antrea-controller, within 2 s")
 
     async def settle(self, pod: PodInterface) -> None:
         if self._refuse:
@@ -113,7 +113,7 @@ async def main(settings: Settings) -> None:
     db = await Ovsdb.connect(settings.db)
     worker = NetnsWorker()
     node = ThisNode(name="node-1", pod_cidrs=settings.pod_cidrs, mtu=1450)
-    wiring = MortalWiring(
+    context = MortalWiring(
         Mortal(OvsPodPorts(db, BRIDGE), settings.die),
         cast("NetnsWorker", Mortal(worker, settings.die)),
         node=lambda: node,
@@ -122,11 +122,11 @@ async def main(settings: Settings) -> None:
         ipam_directory=Path(settings.ipam),
         tx_off=True,
     )
-    wiring.die = settings.die
+    context.die = settings.die
     ready = asyncio.Event()
     again = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
-    server = CniServer(wiring, ready, Path(settings.socket), ready_seconds=1)
+    server = CniServer(context, ready, Path(settings.socket), ready_seconds=1)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.run())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +50,18 @@ class Namespaces:
     def run(self, command: str, name: str | None = None) -> subprocess.CompletedProcess[str]:
         words = ["ip", "netns", "exec", name or self.home, "sh", "-c", command]
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+
+    @contextlib.contextmanager
+    def serving(self, name: str, program: str) -> Iterator[None]:
+        """A program in Python runs in that namespace, which prints `listening`."""
+        words = ["ip", "netns", "exec", name, sys.executable, "-c", program]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stdout is not None
+                assert server.stdout.readline() == "listening\n"
+                yield
+            finally:
+                server.kill()
 
     def remove(self) -> None:
         for name in self.made:

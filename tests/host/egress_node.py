@@ -11,41 +11,46 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from switch_node import SwitchNode
+from wide_pool import wide_pool
 
-from antrea.agent import lacking
-from antrea.agent.features import OWN_PORTS, active, pipeline_of
-from antrea.agent.handover import Handover
-from antrea.agent.means import most_meters
-from antrea.agent.probing import Probing
+from antrea.agent import unrealized_feed
+from antrea.agent.egress.duplicate_prober import DuplicateProber
+from antrea.agent.egress.graceful_handover import GracefulHandover
+from antrea.agent.egress.missing_address import MissingAddresses
+from antrea.agent.feature_set import active, own_ports, pipeline_of
+from antrea.agent.switch.capabilities import most_meters
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine
-from antrea.facts.member import ClusterNode
+from antrea.facts.egress import AssignedAddress
+from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
-from antrea.features.egress.address import Announce, Assigned
-from antrea.features.egress.duplicate import Conflict, Probe
-from antrea.features.egress.handover import Part, Receive, Unassigned
+from antrea.features.egress.address import AnnounceAddress, RecordAssigned
+from antrea.features.egress.duplicate_address import ProbeAddress, RecordConflict
+from antrea.features.egress.handover import ConfirmAnnounced, RecordUnassigned, ReleaseAddress
+from antrea.features.egress.missing import ReportMissing
 from antrea.features.egress.owner import FEATURE as PLACEMENT
-from antrea.features.egress.takeover import TookOver
-from antrea.features.feature import Realised
-from antrea.features.gate import EnabledGates
+from antrea.features.egress.status import RecordAssignmentFailed
+from antrea.features.egress.takeover_event import RecordTakeover
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.framework.gate import EnabledGates
 from antrea.features.pod_connectivity.tunnel import tunnel_entry
 from antrea.host.carrier import MOST_MARKS
 from antrea.host.ovs_port import Port
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
-from antrea.outside.addresses import AddressFeed
-from antrea.outside.announcement import NodeAnnouncer
-from antrea.outside.netlink import NetlinkSink
-from antrea.outside.nft import KINDS as NFT_KINDS
-from antrea.outside.nft import NftSink
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
-from antrea.outside.ovsdb import Ovsdb
-from antrea.outside.ovsdb_sink import PortSink
-from antrea.outside.rtnetlink import KINDS
+from antrea.outside.neighbour.announcement import NodeAnnouncer
+from antrea.outside.netlink.address_feed import AddressFeed
+from antrea.outside.netlink.entry import KINDS
+from antrea.outside.netlink.sink import NetlinkSink
+from antrea.outside.nftables.sink import KINDS as NFT_KINDS
+from antrea.outside.nftables.sink import NftSink
+from antrea.outside.ovsdb.client import Ovsdb
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
+from antrea.outside.vswitch.port_sink import PortSink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -78,7 +83,7 @@ with socket.create_connection((sys.argv[1], 8099), timeout=int(sys.argv[2])) as 
     print(stream.recv(99).decode())
 """
 
-PEER = ClusterNode(
+PEER = AgentNode(
     "n2",
     ("192.0.2.2", "2001:db8:2::2"),
     ("192.0.2.2",),
@@ -106,6 +111,7 @@ class Node(SwitchNode):
         self.unassigned: list[str] = []
         self.netlink = NetlinkSink()
         self.conflict: list[str] = []
+        self.failed: list[str] = []
 
     def start(self) -> None:
         super().start()
@@ -116,6 +122,7 @@ class Node(SwitchNode):
         self.mac = self.mac_of("eth0")
         addresses = (f"{NODES[4]}/24", f"{NODES[6]}/64")
         self.facts.put(Transport("eth0", "eth0", self.mac, 1500, addresses))
+        self.facts.put(wide_pool("p"))
         for number, name in enumerate(("web", "plain"), 7):
             self.connect(name, number)
 
@@ -159,32 +166,34 @@ class Node(SwitchNode):
         sinks |= dict.fromkeys(KINDS, self.netlink)
         sinks |= dict.fromkeys(NFT_KINDS, NftSink())
         db = await Ovsdb.connect(self.switch.socket)
-        sinks[Port] = PortSink(db, "br-int", ofctl, OWN_PORTS)
+        sinks[Port] = PortSink(db, "br-int", ofctl, own_ports())
         kube: Any = None  # nobody ends
         announcer = NodeAnnouncer(lambda ip: self.facts.get(LocalAddress, ip) is not None)
         acts: dict[type[Act], Callable[[Any], Awaitable[None]]] = {
-            Announce: announcer.announce,
-            Assigned: self.told,
-            Unassigned: self.untold,
-            Receive: (moves := Handover(self.facts, kube, config, NODE.name)).receive,
-            Part: moves.part,
-            Probe: lambda act: probing.probe(self.facts, act),
-            Conflict: self.conflicts,
-            TookOver: self.took,
+            AnnounceAddress: announcer.announce,
+            RecordAssigned: self.told,
+            RecordUnassigned: self.untold,
+            ConfirmAnnounced: (moves := GracefulHandover(self.facts, kube, config, NODE.name)).receive,
+            ReleaseAddress: moves.part,
+            ProbeAddress: lambda act: probing.probe(self.facts, act),
+            RecordConflict: self.conflicts,
+            RecordTakeover: self.took,
+            ReportMissing: MissingAddresses(self.facts, grace=0.1).wait,
+            RecordAssignmentFailed: self.fails,
         }
-        probing = Probing(NODE.name)
+        probing = DuplicateProber(NODE.name)
         units = [unit for feature in features for unit in feature.units]
         if self.peer:  # a cable is in its place
             units = [unit for unit in units if unit.entries is not tunnel_entry]
         engine = Engine(self.facts, units, sinks, acts)
         assert await most_meters(ofctl) > MOST_MARKS
         gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet", *more}))
-        for row in (config, NODE, gates, Realised(pipeline)):
+        for row in (config, NODE, gates, RealisedPipeline(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(engine.run()), tasks.create_task(AddressFeed().run(self.facts))]
             work.append(tasks.create_task(probing.run(self.facts)))
-            work.append(tasks.create_task(lacking.follow(engine, self.facts)))
+            work.append(tasks.create_task(unrealized_feed.follow(engine, self.facts)))
             await self.until(lambda: self.facts.feeds.has(LocalAddress))
             await engine.quiet()
             self.engine = engine
@@ -194,21 +203,27 @@ class Node(SwitchNode):
             await announcer.close()
             await db.close()
 
-    async def told(self, act: Assigned) -> None:
+    async def told(self, act: RecordAssigned) -> None:
         self.assigned.append(act.ip)
+        self.facts.put(AssignedAddress(act.row, act.egress, act.uid, act.ip))
 
-    async def untold(self, act: Unassigned) -> None:
+    async def untold(self, act: RecordUnassigned) -> None:
         self.unassigned.append(act.ip)
+        self.facts.drop(AssignedAddress, act.address)
 
-    async def conflicts(self, act: Conflict) -> None:
+    async def conflicts(self, act: RecordConflict) -> None:
         self.conflict.append(act.message)
 
-    async def took(self, act: TookOver) -> None:
+    async def fails(self, act: RecordAssignmentFailed) -> None:
+        self.failed.append(act.message)
+
+    async def took(self, act: RecordTakeover) -> None:
         """Nobody is told of it."""
 
     async def source(self, pod: str, version: int, to: str = "", seconds: int = 30) -> str:
         """The address that the host outside, or `to`, sees when this Pod connects to it."""
         words = (sys.executable, "-c", CLIENT, to or OUTSIDE[version], str(seconds))
+        await asyncio.to_thread(self.switch.revalidate)
         run = await asyncio.create_subprocess_exec(
             *("ip", "netns", "exec", self.pods[pod], *words), stdout=-1, stderr=-1
         )

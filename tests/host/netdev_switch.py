@@ -82,6 +82,10 @@ class NetdevSwitch:
     def appctl(self, *arguments: str) -> str:
         return self._output("ovs-appctl", "-t", str(self.directory / "ovs-vswitchd.ctl"), *arguments)
 
+    def revalidate(self) -> None:
+        """Wait until the datapath's cached flows follow the tables: for some ms after a change, packets go by those of before."""
+        self.appctl("revalidator/wait")
+
     def ports(self, bridge: str) -> set[str]:
         return set(self.vsctl("list-ports", bridge).split())
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Self
 
 from netdev_switch import NetdevSwitch, until
@@ -16,6 +14,7 @@ from antrea.facts.ovs import OvsPort, PodInterface
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from conftest import Namespaces
 
@@ -68,17 +67,8 @@ class SwitchNode:
         mac = self.mac_of("eth0", space)
         self.facts.put(PodInterface(name, name, "shop", name, mac, ips, self.ofport(name), f"uuid-{name}"))
 
-    @contextlib.contextmanager
-    def serving(self, space: str, program: str) -> Iterator[None]:
-        """A program in Python runs in this namespace; it says that it is listening."""
-        words = ["ip", "netns", "exec", space, sys.executable, "-c", program]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stdout is not None
-                assert server.stdout.readline() == "listening\n"
-                yield
-            finally:
-                server.kill()
+    def serving(self, space: str, program: str) -> AbstractContextManager[None]:
+        return self.netns.serving(space, program)
 
     def mac_of(self, dev: str, space: str | None = None) -> str:
         return str(json.loads(self.netns.sh(f"ip -j link show {dev}", space))[0]["address"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netdev_switch import until
 
-from antrea.outside.announcement import PAUSES, NodeAnnouncer, announcement
+from antrea.outside.neighbour.announcement import PAUSES, NodeAnnouncer, announcement
 
 if TYPE_CHECKING:
     from conftest import Namespaces

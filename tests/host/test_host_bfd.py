@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 from netdev_switch import NetdevSwitch, until
+from wide_pool import wide_pool
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.member import ClusterNode, PoolSelector
+from antrea.facts.member import AgentNode, PoolSelector
 from antrea.facts.node import ThisNode
 from antrea.features.egress.bfd import UNITS
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
 from antrea.host.ovs_port import Port
 from antrea.host.tunnel_neighbour import TunnelNeighbour
-from antrea.outside import bfd_session, ovsdb_write
-from antrea.outside.ofctl_run import Ofctl
-from antrea.outside.ovsdb import Ovsdb
-from antrea.outside.ovsdb_bfd import BfdFeed
-from antrea.outside.ovsdb_sink import PortSink
-from antrea.outside.tunnel_neighbour import TunnelNeighbourSink
+from antrea.outside.ovsdb import bfd_session
+from antrea.outside.ovsdb import write as ovsdb_write
+from antrea.outside.ovsdb.bfd_feed import BfdFeed
+from antrea.outside.ovsdb.client import Ovsdb
+from antrea.outside.vswitch.ofctl import Ofctl
+from antrea.outside.vswitch.port_sink import PortSink
+from antrea.outside.vswitch.tunnel_neighbour_sink import TunnelNeighbourSink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -56,7 +58,7 @@ class Node:
         self.facts.put(CONFIG)
         self.facts.put(ThisNode(name, transport_ips=(own,)))
         for known, address in zip(NAMES, ADDRESSES[version], strict=True):
-            self.facts.put(ClusterNode(known, (address,), (address,)))
+            self.facts.put(AgentNode(known, (address,), (address,)))
 
     def start(self) -> None:
         self.switch.start()
@@ -126,7 +128,7 @@ def count(node: Node, port: str) -> int:
 async def test_a_switch_that_is_gone_is_noticed_fast_and_so_is_its_return(nodes: tuple[Node, Node]) -> None:
     one, other = nodes
     for node in nodes:
-        node.facts.put(PoolSelector("all", ()))
+        node.facts.put(wide_pool("all", ()))
     async with one.running():
         async with other.running():
             await wait(one, True)
@@ -154,7 +156,7 @@ async def test_a_switch_that_is_heard_again_is_not_down_while_its_session_comes_
     monkeypatch.setattr(bfd_session, "DOUBT_SECONDS", 60.0)
     one, other = nodes
     for node in nodes:
-        node.facts.put(PoolSelector("all", ()))
+        node.facts.put(wide_pool("all", ()))
     async with one.running(), other.running():
         await wait(one, True)
         one.words.clear()
@@ -173,7 +175,7 @@ async def test_tunnels_of_bfd_take_no_packet_of_pods_and_go_with_the_pool(nodes:
     one, other = nodes
     async with one.running(), other.running():
         for node in nodes:
-            node.facts.put(PoolSelector("all", ()))
+            node.facts.put(wide_pool("all", ()))
         await wait(one, True)
         (watching,) = other.switch.ports(BRIDGE) - {TUNNEL_PORT}
         for port in (TUNNEL_PORT, watching):

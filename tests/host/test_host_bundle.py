@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.outside.bundle_order import Command, Limits, Made, Order
+from antrea.outside.support_bundle.plan import Command, Limits, Made, Order
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def collected(folder: Path, order: Order) -> tuple[Made, list[str]]:
     """The outcome of a bundle on a disk of 1 MiB, and what is left there."""
-    script = 'mount -t tmpfs -o size=1m disk "$1" && "$2" -m antrea.outside.bundle_program && ls -A "$1" >&2'
+    script = 'mount -t tmpfs -o size=1m disk "$1" && "$2" -m antrea.outside.support_bundle.program && ls -A "$1" >&2'
     words = [
         "unshare",
         "--mount",

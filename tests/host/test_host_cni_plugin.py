@@ -279,6 +279,57 @@ def test_without_a_command_it_says_what_it_is() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (*refusal(4, msg), b"")
 
 
+@contextlib.contextmanager
+def full_pipe() -> Iterator[tuple[int, int]]:
+    """Its ends: nobody reads, and not one octet more fits."""
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(writing, bytes(4096)):
+                pass
+        os.set_blocking(writing, True)
+        yield reading, writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize("case", ["success", "error", "refusal", "late", "version", "no command"])
+def test_a_runtime_that_does_not_read_keeps_it_for_a_bounded_time(peer: Peer, case: str) -> None:
+    command = {"version": "VERSION", "no command": ""}.get(case, "ADD")
+    if case in ("success", "error", "late"):
+        answer = {"success": b'0{"a":1}\n', "error": b'1{"code":7}\n', "late": b""}[case]
+        peer.serve(answer, hangs=case == "late")
+    environment = {"PATH": os.environ["PATH"], "ANTREA_CNI_TIMEOUT_MS": "300"}
+    environment |= {"CNI_COMMAND": command} if command else {}
+    stdin = b'{"cniSocket": ""}' if case == "refusal" else config(peer)
+    with full_pipe() as (_, writing):
+        done = subprocess.run(
+            [sanitized_plugin()], input=stdin, env=environment, stdout=writing, stderr=subprocess.PIPE,
+            check=False, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_an_answer_is_printed_whole_to_a_runtime_that_reads_slowly(peer: Peer) -> None:
+    body = b'{"a":"' + b"x" * 300_000 + b'"}'
+    peer.serve(b"0" + body + b"\n")
+    environment = {"PATH": os.environ["PATH"], "CNI_COMMAND": "ADD"}
+    with subprocess.Popen(
+        [sanitized_plugin()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as plugin:
+        assert plugin.stdin is not None
+        assert plugin.stdout is not None
+        plugin.stdin.write(config(peer))
+        plugin.stdin.close()
+        got = b""
+        while part := plugin.stdout.read(30_000):
+            got += part
+            time.sleep(0.02)
+    assert (got, plugin.returncode) == (body + b"\n", 0)
+
+
 def test_it_ends_with_an_error_when_its_answer_cannot_be_written(peer: Peer) -> None:
     peer.serve(b"0{}\n")
     with Path("/dev/full").open("wb") as full:

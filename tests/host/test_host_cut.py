@@ -17,7 +17,7 @@ from policy_node import WEB, PolicyNode
 
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import FLUSH, ON_DENY
-from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
+from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from tests.unit.features.policy_world import block, native, peer, policy, rule
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def near(heard: Heard) -> Heard:
     return Counter({key: count for key, count in heard.items() if key[0] == "near"})
 
 
-def stated(one: SentPolicy, *, cuts: bool) -> SentPolicy:
-    meta = msgspec.structs.replace(one.found.metadata, annotations={ON_DENY: FLUSH} if cuts else {})
+def stated(one: SentPolicy, *, flush_on_deny: bool) -> SentPolicy:
+    meta = msgspec.structs.replace(one.found.metadata, annotations={ON_DENY: FLUSH} if flush_on_deny else {})
     return SentPolicy(msgspec.structs.replace(one.found, metadata=meta))
 
 
@@ -122,12 +122,12 @@ async def test_what_stands_is_cut_where_the_policy_says_so_and_only_what_it_forb
         with node.serving(node.pods["web"], SERVER), connections(node) as heard:
             for who in ("near", "outside"):
                 await speak(heard, who)
-            node.facts.put(stated(deny, cuts=False))
+            node.facts.put(stated(deny, flush_on_deny=False))
             await engine.quiet()
             for who in ("near", "outside"):
                 await speak(heard, who)
 
-            node.facts.put(stated(deny, cuts=True))
+            node.facts.put(stated(deny, flush_on_deny=True))
             await engine.quiet()
             before, now = None, near(heard)
             async with asyncio.timeout(60):

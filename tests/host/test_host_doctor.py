@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from antrea.agent.node_route.reachability import Reachability
 from antrea.antctl.doctor.checks import findings
-from antrea.antctl.doctor.gather import Host, chains, peers
+from antrea.antctl.doctor.gather import Host, chains, gateways, peers
 from antrea.antctl.doctor.state import CniFile, Finding, NodeState
+from antrea.engine import Facts
+from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.outside.netlink.reach import device_to
 
 if TYPE_CHECKING:
     from conftest import Namespaces
@@ -112,6 +117,56 @@ def test_a_firewall_on_the_gossip_port_is_found_and_a_refusal_is_not(netns: Name
     assert "port 10351 of Node n2 (10.0.0.2) does not answer" in rows[0].finding
     repair(netns, rows)
     assert seen() == []
+
+
+async def test_a_tunnel_that_carries_nothing_and_a_route_by_another_card_are_found_by_doctor_and_agent(
+    netns: Namespaces,
+) -> None:
+    netns.sh(
+        "ip link add eth1 type veth peer name far; ip link set eth1 up; ip link set far up; ip addr add 198.51.100.1/24 dev eth1"
+    )
+    netns.sh("for ip in 192.0.2.2 10.10.2.1; do ip addr add $ip/32 dev lo; done")
+    assert (device_to("198.51.100.2"), device_to("203.0.113.1")) == ("eth1", "")
+    peer = PeerNode("n2", ("10.10.2.0/24",), ("192.0.2.2",), ("198.51.100.2",))
+    facts, events = Facts(), list[tuple[str, str, bool]]()
+    for row in (ThisNode("n1", ("10.10.1.0/24",), ("192.0.2.1",), ("198.51.100.1",)), peer):
+        facts.put(row)
+    facts.put(Transport("eth0", "eth0", "0a:00:00:00:00:02", 1500, ("192.0.2.1/24",)))
+    agent = Reachability(facts, 10351, lambda *event: events.append(event), {})
+    await agent.look()
+    await agent.look()
+    assert events == []
+
+    netns.sh("iptables -A INPUT -d 10.10.2.1 -p tcp -j DROP")
+    await agent.look()
+    await agent.look()
+    ((reason, why, warning),) = events
+    assert (reason, warning, agent.conditions["PodsUnreachable"]()) == ("PodsUnreachable", True, why)
+    assert "10.10.2.1 of Node n2 does not answer through the tunnel to 198.51.100.2" in why
+    assert "leave by eth1, and not by eth0" in why
+
+    nodes = [
+        {
+            "metadata": {"name": "n2"},
+            "spec": {"podCIDRs": ["10.10.2.0/24"]},
+            "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.2"}]},
+        }
+    ]
+    state = await asyncio.to_thread(
+        lambda: NodeState(
+            cni_files=(CniFile("10-antrea.conflist"),),
+            transport="eth0",
+            peers=peers(nodes, "n1", 10351),
+            pod_peers=peers(nodes, "n1", 10351, gateways),
+            devices={"192.0.2.2": device_to("198.51.100.2")},
+        )
+    )
+    rows = findings(state)
+    assert [(row.check, row.severity) for row in rows] == [("transport", "warning"), ("tunnels", "error")]
+
+    netns.sh("iptables -F INPUT")
+    await agent.look()
+    assert [event[0] for event in events] == ["PodsUnreachable", "PodsReachable"]
 
 
 def test_a_module_that_the_kernel_lacks_is_found(tmp_path: Path) -> None:

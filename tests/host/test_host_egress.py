@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from egress_node import EGRESS, FAR, GATEWAYS, NODES, OUTSIDE, SERVER, Node
 from netdev_switch import until
+from wide_pool import wide_pool
 
-from antrea.agent.failback import IdleFeed
+from antrea.agent.egress.idle_detector import IdleFeed
 from antrea.apis.status import Status
 from antrea.config.agent_sections import Egress as EgressSection
-from antrea.facts.egress import Egress, EgressOwner, EgressPod, Limit, Probed, Unused
-from antrea.facts.member import PoolSelector
+from antrea.facts.egress import Egress, EgressLimit, EgressOwner, EgressPod, ProbedAddress, UnusedAddress
 from antrea.facts.node import LocalAddress
 from antrea.facts.ovs import OvsPort
 from antrea.host.carrier import mark_mac, own_mac
-from antrea.outside.conntrack import connected
+from antrea.outside.netlink.conntrack import connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -108,7 +108,7 @@ async def test_an_address_that_the_host_refuses_is_told_of_with_its_words(node: 
     async with node.agent():
         node.facts.put(Egress("e", "u", group, pool="p"))
         node.facts.put(EgressOwner("e", "n1"))
-        node.facts.put(Probed("e", group))
+        node.facts.put(ProbedAddress("e", group))
 
         def told() -> list[str]:
             standing = node.engine.standing().values()
@@ -227,7 +227,7 @@ async def test_an_address_of_a_vlan_leaves_tagged_by_its_gateway_and_its_device_
         async with node.agent(egress=EgressSection(unique_mac_for_sub_interfaces=unique)):
             for version, prefix in ((4, 24), (6, 64)):
                 pool = f"p{version}"
-                node.facts.put(PoolSelector(pool, (), GATEWAYS[version], prefix, 181))
+                node.facts.put(wide_pool(pool, (), GATEWAYS[version], prefix, 181))
                 node.facts.put(Egress(f"e{version}", f"u{version}", VLAN_IPS[version], pool=pool))
                 node.facts.put(EgressPod(f"e{version}", "shop/web"))
                 node.facts.put(EgressOwner(f"e{version}", "n1"))
@@ -311,7 +311,7 @@ class Flood(NamedTuple):
         """Whether nearly all of it came."""
         return self.came > 0.9 * self.sent
 
-    def fits(self, limit: Limit) -> bool:
+    def fits(self, limit: EgressLimit) -> bool:
         """Whether much more was sent than came, which is what the limit lets through."""
         most = 1000 * (limit.burst + limit.rate * self.seconds)
         return self.sent > 1.5 * most and 0.6 * most < self.came < 1.25 * most
@@ -356,8 +356,8 @@ def meters(node: Node) -> list[str]:
 async def test_a_pod_sends_with_its_egress_ip_what_the_bandwidth_lets_through_and_others_what_they_like(
     node: Node,
 ) -> None:
-    def limit(rate: int) -> Limit | None:
-        found = Limit(rate, 50) if rate else None
+    def limit(rate: int) -> EgressLimit | None:
+        found = EgressLimit(rate, 50) if rate else None
         node.facts.put(Egress("limited", "u1", EGRESS[4], limit=found))
         return found
 
@@ -367,7 +367,7 @@ async def test_a_pod_sends_with_its_egress_ip_what_the_bandwidth_lets_through_an
     for name, pod in (("limited", "web"), ("free", "plain")):
         node.facts.put(EgressPod(name, f"shop/{pod}"))
     node.facts.put(Egress("free", "u2", free))
-    slow, fast = limit(200), Limit(800, 50)
+    slow, fast = limit(200), EgressLimit(800, 50)
     assert slow
     with node.serving(node.outside, COUNTER):
         async with (
@@ -403,7 +403,7 @@ async def test_a_pod_sends_with_its_egress_ip_what_the_bandwidth_lets_through_an
 
 
 async def test_a_bandwidth_limits_ipv6_as_well(node: Node) -> None:
-    slow = Limit(200, 50)
+    slow = EgressLimit(200, 50)
     node.netns.sh(f"ip addr add {EGRESS[6]}/128 dev eth0 nodad preferred_lft 0")
     node.facts.put(Egress("limited", "u1", EGRESS[6], limit=slow))
     node.facts.put(EgressPod("limited", "shop/web"))
@@ -434,7 +434,7 @@ async def test_an_address_that_waits_is_idle_when_its_last_connection_has_ended_
                 feed = asyncio.create_task(IdleFeed("n1", idle_seconds=1).run(node.facts))
                 for _ in range(3):  # seconds
                     assert (await web(bool)).source == ip
-                    assert node.facts.get(Unused, ip) is None
+                    assert node.facts.get(UnusedAddress, ip) is None
                 assert connected({*EGRESS.values(), NODES[4]}) == {ip}
                 assert connected({ip}) == {ip}
                 assert connected({NODES[4]}) == set()
@@ -442,10 +442,10 @@ async def test_an_address_that_waits_is_idle_when_its_last_connection_has_ended_
                     assert connected({ip, NODES[6], EGRESS[6]}) == {ip, NODES[6]}
                     assert connected({NODES[6]}) == {NODES[6]}
                     assert connected({EGRESS[6]}) == set()
-            await node.until(lambda: node.facts.get(Unused, ip))
+            await node.until(lambda: node.facts.get(UnusedAddress, ip))
             async with sender(node, "web"):
-                await node.until(lambda: node.facts.get(Unused, ip) is None)
-            await node.until(lambda: node.facts.get(Unused, ip))
+                await node.until(lambda: node.facts.get(UnusedAddress, ip) is None)
+            await node.until(lambda: node.facts.get(UnusedAddress, ip))
             node.facts.put(EgressOwner("e", "n1"))
-            await node.until(lambda: node.facts.get(Unused, ip) is None)
+            await node.until(lambda: node.facts.get(UnusedAddress, ip) is None)
             feed.cancel()

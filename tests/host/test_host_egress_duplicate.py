@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import pytest
 from egress_node import EGRESS, NODES, OUTSIDE, SERVER, Node
 from netdev_switch import until
+from wide_pool import wide_pool
 
-from antrea.agent import gateways, probing
-from antrea.agent.gateways import GatewayFeed
+from antrea.agent.egress import duplicate_prober, gateway_prober
+from antrea.agent.egress.gateway_prober import GatewayFeed
 from antrea.apis.status import Status
-from antrea.facts.egress import Egress, EgressOwner, EgressPod, Gateway, Probed
-from antrea.facts.member import PoolSelector
+from antrea.facts.egress import Egress, EgressGateway, EgressOwner, EgressPod, ProbedAddress
 from antrea.facts.node import LocalAddress
-from antrea.outside import address_probe
-from antrea.outside.announcement import unsolicited_na
-from antrea.outside.netns import NetnsWorker
+from antrea.outside.neighbour import probe as address_probe
+from antrea.outside.neighbour.announcement import unsolicited_na
+from antrea.outside.netlink.netns import NetnsWorker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -37,7 +37,7 @@ VERSIONS = pytest.mark.parametrize("version", [4, 6])
 @pytest.fixture
 def node(netns: Namespaces, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     for pause in ("SURE_SECONDS", "AGAIN_SECONDS", "LATER_SECONDS"):
-        monkeypatch.setattr(probing, pause, 0.2)
+        monkeypatch.setattr(duplicate_prober, pause, 0.2)
     with Node(netns).standing() as there, there.serving(there.outside, SERVER):
         yield there
 
@@ -72,9 +72,9 @@ async def test_an_address_that_another_host_has_is_taken_when_that_has_it_no_lon
         node.facts.put(Egress("e", "u", ip, pool="p"))
         node.facts.put(EgressPod("e", "shop/web"))
         node.facts.put(EgressOwner("e", "n1"))
-        await node.until(lambda: node.facts.get(Probed, "e"))
+        await node.until(lambda: node.facts.get(ProbedAddress, "e"))
         await node.engine.quiet()
-        assert node.facts.get(Probed, "e") == Probed("e", ip, mac)
+        assert node.facts.get(ProbedAddress, "e") == ProbedAddress("e", ip, mac)
         assert node.facts.get(LocalAddress, ip) is None
         said = f"another host of the network has {ip}: MAC address {mac} answers for it"
         assert told(node) == {
@@ -88,7 +88,7 @@ async def test_an_address_that_another_host_has_is_taken_when_that_has_it_no_lon
         slow_answers.undo()
         has(node, node.outside, ip, "del")
         await node.until(lambda: node.facts.get(LocalAddress, ip))
-        node.facts.put(Egress("e", "u", ip, pool="p", node="n1", held=ip, conflicts=True))
+        node.facts.put(Egress("e", "u", ip, pool="p", node="n1", held=ip, conflicts="told"))
         await node.engine.quiet()
         assert await node.source("web", version) == ip
         assert told(node) == {
@@ -97,7 +97,7 @@ async def test_an_address_that_another_host_has_is_taken_when_that_has_it_no_lon
         }
         # and asked for anew when it comes back, whatever was found before
         node.facts.put(EgressOwner("e", "n2"))
-        await node.until(lambda: node.facts.get(Probed, "e") is None)
+        await node.until(lambda: node.facts.get(ProbedAddress, "e") is None)
 
 
 @VERSIONS
@@ -107,18 +107,18 @@ async def test_an_address_that_a_node_had_is_taken_at_once_and_its_other_host_is
     ip, later, sleep = EGRESS[version], asyncio.Event(), asyncio.sleep
 
     async def until_later(seconds: float) -> None:
-        await (later.wait() if seconds == probing.LATER_SECONDS else sleep(seconds))
+        await (later.wait() if seconds == duplicate_prober.LATER_SECONDS else sleep(seconds))
 
-    slow_answers.setattr(probing, "LATER_SECONDS", 600.0)
+    slow_answers.setattr(duplicate_prober, "LATER_SECONDS", 600.0)
     slow_answers.setattr(asyncio, "sleep", until_later)
     has(node, node.outside, ip)
     async with node.agent():
         node.facts.put(Egress("e", "u", ip, pool="p", node="n2", held=ip))
         node.facts.put(EgressOwner("e", "n1"))
         await node.until(lambda: node.facts.get(LocalAddress, ip))
-        assert node.facts.get(Probed, "e") is None
+        assert node.facts.get(ProbedAddress, "e") is None
         later.set()
-        await node.until(lambda: node.facts.get(Probed, "e"))
+        await node.until(lambda: node.facts.get(ProbedAddress, "e"))
         await node.engine.quiet()
         assert node.facts.get(LocalAddress, ip)
         assert [told(node)[one][0] for one in ("IPAssigned", "AddressConflict")] == ["True", "True"]
@@ -128,12 +128,12 @@ async def test_an_address_of_a_vlan_is_asked_for_there(node: Node, slow_answers:
     node.plug_vlan(181)
     ip = "172.16.181.40"
     has(node, node.router, f"{ip}/24")
-    node.facts.put(PoolSelector("p", (), "172.16.181.1", 24, 181))
+    node.facts.put(wide_pool("p", (), "172.16.181.1", 24, 181))
     async with node.agent():
         node.facts.put(Egress("e", "u", ip, pool="p"))
         node.facts.put(EgressOwner("e", "n1"))
-        await node.until(lambda: node.facts.get(Probed, "e"))
-        assert node.facts.get(Probed, "e") == Probed("e", ip, node.mac_of("eth0", node.router))
+        await node.until(lambda: node.facts.get(ProbedAddress, "e"))
+        assert node.facts.get(ProbedAddress, "e") == ProbedAddress("e", ip, node.mac_of("eth0", node.router))
         slow_answers.undo()
         has(node, node.router, f"{ip}/24", "del")
         await node.until(lambda: node.facts.get(LocalAddress, ip))
@@ -149,7 +149,7 @@ async def test_an_address_without_a_pool_that_another_host_has_is_used_and_told_
     async with node.agent():
         node.facts.put(Egress("e", "u", ip))
         node.facts.put(EgressPod("e", "shop/web"))
-        await node.until(lambda: node.facts.get(Probed, "e"))
+        await node.until(lambda: node.facts.get(ProbedAddress, "e"))
         await node.engine.quiet()
         said = f"another host of the network has {ip}: MAC address {node.mac_of('eth0', node.outside)} answers for it"
         assert told(node) == {"AddressConflict": ("True", said)}
@@ -157,14 +157,14 @@ async def test_an_address_without_a_pool_that_another_host_has_is_used_and_told_
 
         slow_answers.undo()
         has(node, node.outside, ip, "del")
-        node.facts.put(Egress("e", "u", ip, node="n2", held=ip, conflicts=True))
-        await node.until(lambda: node.facts.get(Probed, "e") == Probed("e", ip))
+        node.facts.put(Egress("e", "u", ip, node="n2", held=ip, conflicts="told"))
+        await node.until(lambda: node.facts.get(ProbedAddress, "e") == ProbedAddress("e", ip))
         await node.engine.quiet()
         assert told(node) == {"AddressConflict": ("", "")}
         assert await node.source("web", version) == ip
         # nobody is asked for an address that its user took away
         node.netns.sh(f"ip addr del {ip} dev eth0")
-        await node.until(lambda: node.facts.get(Probed, "e") is None)
+        await node.until(lambda: node.facts.get(ProbedAddress, "e") is None)
 
 
 async def test_an_address_of_ipv6_that_the_kernel_does_not_use_as_another_host_has_it_is_not_here(
@@ -274,11 +274,11 @@ async def test_a_router_that_answers_for_all_addresses_of_the_network_has_none_o
         node.facts.put(EgressOwner("e", "n1"))
         async with answering(node, to_all=False) as mac:
             node.facts.put(Egress("e", "u", ip, pool="p"))
-            await node.until(lambda: node.facts.get(Probed, "e"))
-            assert node.facts.get(Probed, "e") == Probed("e", ip, mac)
+            await node.until(lambda: node.facts.get(ProbedAddress, "e"))
+            assert node.facts.get(ProbedAddress, "e") == ProbedAddress("e", ip, mac)
         slow_answers.setattr(address_probe, "STRANGERS_SECONDS", 20.0)
         async with answering(node, to_all=True):
-            await node.until(lambda: node.facts.get(Probed, "e") == Probed("e", ip))
+            await node.until(lambda: node.facts.get(ProbedAddress, "e") == ProbedAddress("e", ip))
             await node.until(lambda: node.facts.get(LocalAddress, ip))
 
 
@@ -301,19 +301,21 @@ async def test_another_card_of_the_node_on_the_same_link_is_no_other_host(netns:
 async def test_a_switch_port_that_does_not_carry_the_vlan_is_told_of_until_it_does(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateways, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(gateway_prober, "LOOK_SECONDS", 0.1)
     node.plug_vlan(181)
-    ip, row = "172.16.181.40", Gateway("antrea-ext.181", "172.16.181.1", answers=True)
-    node.facts.put(PoolSelector("p", (), row.ip, 24, 181))
+    ip, row = "172.16.181.40", EgressGateway("antrea-ext.181", "172.16.181.1", answers=True)
+    node.facts.put(wide_pool("p", (), row.ip, 24, 181))
     async with node.agent():
         feed = asyncio.create_task(GatewayFeed().run(node.facts))
         node.facts.put(Egress("e", "u", ip, pool="p"))
         node.facts.put(EgressOwner("e", "n1"))
-        await node.until(lambda: node.facts.get(Gateway, row.key) == row)
+        await node.until(lambda: node.facts.get(EgressGateway, row.key) == row)
         await node.engine.quiet()
         assert "GatewayAnswers" not in told(node)
         node.switch.vsctl("set", "port", "sw1", "trunks=182")
-        await node.until(lambda: node.facts.get(Gateway, row.key) == Gateway(row.dev, row.ip, answers=False))
+        await node.until(
+            lambda: node.facts.get(EgressGateway, row.key) == EgressGateway(row.dev, row.ip, answers=False)
+        )
         await node.engine.quiet()
         assert told(node)["GatewayAnswers"] == (
             "False",
@@ -324,9 +326,9 @@ async def test_a_switch_port_that_does_not_carry_the_vlan_is_told_of_until_it_do
         )
         node.facts.put(Egress("e", "u", ip, pool="p", node="n1", held=ip, unanswered=True))
         node.switch.vsctl("clear", "port", "sw1", "trunks")
-        await node.until(lambda: node.facts.get(Gateway, row.key) == row)
+        await node.until(lambda: node.facts.get(EgressGateway, row.key) == row)
         await node.engine.quiet()
         assert told(node)["GatewayAnswers"] == ("", "")
         node.facts.drop(Egress, "e")
-        await node.until(lambda: node.facts.get(Gateway, row.key) is None)
+        await node.until(lambda: node.facts.get(EgressGateway, row.key) is None)
         feed.cancel()

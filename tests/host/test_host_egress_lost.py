@@ -17,7 +17,7 @@ from antrea.facts.node import LocalAddress
 from antrea.facts.ovs import OvsPort
 from antrea.host.carrier import ip_mac
 from antrea.openflow.packet import packet
-from antrea.outside.netns import NetnsWorker
+from antrea.outside.netlink.netns import NetnsWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,13 +11,13 @@ import pytest
 import tunnel_frame
 from egress_node import EGRESS, FAMILIES, NODES, OUTSIDE, PODS, SERVER, Node, link
 
-from antrea.agent import handover
-from antrea.facts.egress import Announced, Egress, EgressOwner, EgressPod, Parted
-from antrea.facts.member import Member, Quorum
+from antrea.agent.egress import graceful_handover
+from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, EgressPod, ReleasedAddress
+from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress
 from antrea.host.carrier import RELAYED_MAC
 from antrea.openflow.packet import packet
-from antrea.outside.netns import NetnsWorker
+from antrea.outside.netlink.netns import NetnsWorker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 def node(netns: Namespaces) -> Iterator[Node]:
     with Node(netns).standing() as there:
         there.plug_tunnel()
-        there.facts.put(Member("n2", alive=True))
+        there.facts.put(GossipMember("n2", alive=True))
         there.facts.put(Quorum(has=True, alive=2, of=2))
         with there.serving(there.outside, SERVER):
             yield there
@@ -51,7 +51,7 @@ def node(netns: Namespaces) -> Iterator[Node]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No moment of a move ends by itself: how long each lasts is in test_agent_handover.py."""
     for name in ("RELAY_SECONDS", "LINGER_SECONDS"):
-        monkeypatch.setattr(handover, name, 600.0)
+        monkeypatch.setattr(graceful_handover, name, 600.0)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ async def test_who_takes_an_address_hands_on_answers_that_it_does_not_know_and_k
     async with node.agent(), sockets(node, worker, version) as at:
         await moving(node, version, "n2", "n1")
         # the announcement went out, so answers to what left by n2 come here
-        await node.until(lambda: node.facts.get(Announced, "web"))
+        await node.until(lambda: node.facts.get(AnnouncedAddress, "web"))
         at.outside.sendto(b"answer", (ip, 4000))
         assert await asyncio.to_thread(relayed, at.peer) == (ip, OUTSIDE[version], b"answer")
         await moving(node, version, "n1", "n1")
@@ -139,7 +139,7 @@ async def test_who_takes_an_address_hands_on_answers_that_it_does_not_know_and_k
         at.outside.sendto(b"late", (ip, 4000))
         assert (await asyncio.to_thread(relayed, at.peer))[2] == b"late"
         # and when all have come it is as any other Node with its address
-        node.facts.drop(Announced, "web")
+        node.facts.drop(AnnouncedAddress, "web")
         await node.engine.quiet()
         assert "relay-" not in node.netns.sh("nft list ruleset")
         assert await node.source("web", version) == ip
@@ -165,7 +165,7 @@ async def test_who_gives_an_address_up_still_knows_the_answers_and_tells_nobody_
         ping = f"ping -c 1 -W 10 {NODES[version]}; ping -c 1 -W 1 {ip}; ip neigh show {{}}"
         assert "lladdr" in node.netns.run(ping.format(NODES[version]), node.outside).stdout
         assert "lladdr" not in node.netns.run(ping.format(ip), node.outside).stdout.splitlines()[-1]
-        node.facts.put(Parted("web", ip, "n2"))
+        node.facts.put(ReleasedAddress("web", ip, "n2"))
         await node.until(lambda: not node.facts.get(LocalAddress, ip))
         await node.engine.quiet()
         assert not any(word in node.netns.sh("nft list ruleset") for word in ("relay-", "silence-"))

@@ -129,7 +129,7 @@ class Cluster:
             agent.end()
 
 
-@pytest.fixture(params=[False, True], ids=["ipv4", "ipv6"])
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.wide)], ids=["ipv4", "ipv6"])
 def cluster(netns: Namespaces, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     made = Cluster(netns, ipv6=request.param)
     try:
@@ -187,6 +187,7 @@ def test_gossip_between_namespaces_finds_who_is_killed_cut_off_and_paused_and_ta
     assert cluster.died(began) == set()
 
 
+@pytest.mark.wide
 def test_gossip_between_namespaces_loses_nobody_while_every_twentieth_packet_is_lost(
     netns: Namespaces,
 ) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.lab import cache, image_recipe, images, oci
+from antrea import IMAGE, VERSION
+from antrea.lab import cache, e2e_images, image_recipe, images, oci
 from antrea.lab.oci import Image
 from antrea.lab.rootfs import Tree
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from antrea.lab.images import SeedRoot
 
-AGENT = "antrea/antrea-agent-ubuntu:latest"
+OURS = f"{IMAGE}:v{VERSION}"
 NAME = "example.org/lab/tools:1"
 
 
@@ -97,8 +100,14 @@ def test_preparing_again_asks_containerd_nothing() -> None:
 
 @pytest.mark.usefixtures("own_cache")
 def test_the_test_image_has_working_network_tools() -> None:
-    root = images.prepare(lambda _: None, [image_recipe.agnhost(Path("/bin/busybox"))])
-    script = "curl -V; dig -v 2>&1; ping -V; ip -V; ss -V; nc -h 2>&1 || true; nslookup -version 2>&1; id -un; [ -x /agnhost ]"
+    program = Path("/bin/busybox")
+    root = images.prepare(lambda _: None, [e2e_images.agnhost(program, program)])
+    script = (
+        "curl -V; dig -v 2>&1; ping -V; ip -V; ss -V; nc -h 2>&1 || true; nslookup -version 2>&1; id -un; "
+        "iperf3 -v; tcpdump --version 2>&1; arping --help 2>&1 || true; getent passwd nobody; timeout --preserve-status 5 hostname; "
+        "mkdir /run/netns; [ -x /agnhost ]; [ -x /coredns ]; [ -s /localhost.crt ]; [ -s /localhost.key ]; "
+        "wget -T 1 -O - http://nowhere.invalid/ 2>&1 || echo wget exit $?"
+    )
     said = run_on(root, images.AGNHOST, "/bin/sh", "-ec", script)
     for word in (
         "curl 7",
@@ -109,6 +118,13 @@ def test_the_test_image_has_working_network_tools() -> None:
         "OpenBSD netcat",
         "nslookup 9",
         "root",
+        "iperf 3",
+        "tcpdump version",
+        "ARPing 2",
+        "nobody:x:65534",
+        # it asked for the name, and ended by itself
+        "unable to resolve host address",
+        "wget exit 4",
     ):
         assert word in said
 
@@ -120,7 +136,15 @@ class Node:
         self.ctr = ctr
         self.count = 0
 
-    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+    def output(self, script: str) -> str:
+        """What a script prints, by a file: of long outputs through its pipes `ctr` loses the end now and then."""
+        with tempfile.TemporaryDirectory(prefix="antrea-t-output-") as folder:
+            mount = f"type=bind,src={folder},dst=/output,options=rbind:rw"
+            done = self.run(f"set -e; {{ {script}; }} > /output/text", "--mount", mount)
+            assert done.returncode == 0, done
+            return Path(folder, "text").read_text()
+
+    def run(self, script: str, *options: str) -> subprocess.CompletedProcess[str]:
         """A script of the image's own sh, with the capabilities that the manifest gives antrea-ovs."""
         self.count += 1
         capabilities = [
@@ -128,12 +152,13 @@ class Node:
             for name in ("NET_ADMIN", "SYS_ADMIN", "SYS_NICE", "IPC_LOCK")
             for word in ("--cap-add", f"CAP_{name}")
         ]
-        name = oci.reference(AGENT)
+        name = oci.reference(OURS)
         words = [
             *self.ctr,
             "run",
             "--rm",
             *capabilities,
+            *options,
             name,
             f"t-{os.getpid()}-{self.count}",
             "sh",
@@ -160,7 +185,7 @@ def node(product: Image) -> Iterator[Node]:
 @pytest.mark.timeout(900)
 def test_our_image_is_small_and_the_same_bytes_when_built_again(product: Image) -> None:
     assert image_recipe.product(lambda _: None) == product
-    assert product.names == (AGENT, AGENT.replace("agent", "controller"))
+    assert product.names == (OURS,)
     assert sum(layer.size for layer in product.layers) < 200e6
 
 
@@ -192,8 +217,43 @@ def test_our_image_has_an_ovs_that_keeps_its_tunnel_and_an_nft_that_others_on_a_
 
 
 @pytest.mark.timeout(900)
+def test_our_image_has_no_program_that_gives_rights_to_its_caller(product: Image) -> None:
+    found, names = [], 0
+    for layer in product.layers:
+        with tarfile.open(layer.path) as tar:
+            for entry in tar:
+                names += 1
+                capabilities = [key for key in entry.pax_headers if "security.capability" in key]
+                if (entry.isfile() and entry.mode & 0o6000) or capabilities:
+                    found.append((entry.name, oct(entry.mode), capabilities))
+    assert found == []
+    assert names > 1000
+
+
+@pytest.mark.timeout(900)
+def test_our_image_says_which_packages_are_in_it(node: Node) -> None:
+    document = json.loads(node.output("cat /usr/share/antrea/sbom.cdx.json"))
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    said = {(one["purl"].partition("/")[0], one["name"], one["version"]) for one in document["components"]}
+    debian = node.output("dpkg-query -W -f '${Package} ${Version}\\n'").split("\n")[:-1]
+    python = node.output(
+        "python3 -c 'import importlib.metadata as m; [print(d.name, d.version) for d in m.distributions()]'"
+    ).split("\n")[:-1]
+    there = {("pkg:deb", *line.split()) for line in debian}
+    there |= {
+        ("pkg:pypi", name.lower().replace("_", "-"), version) for name, version in map(str.split, python)
+    }
+    assert said == there
+    assert {"openvswitch-switch", "aiohttp", "antrea"} <= {name for _, name, _ in said}
+    purls = [one["purl"] for one in document["components"]]
+    assert len({*purls}) == len(purls)
+
+
+@pytest.mark.timeout(900)
 def test_our_image_brings_every_dependency_that_is_locked(node: Node) -> None:
-    done = node.run("python3 -c 'import aiohttp, click, cryptography.x509, msgspec, prometheus_client, yaml'")
+    done = node.run(
+        "python3 -c 'import aiohttp, click, cryptography.x509, dns.asyncquery, msgspec, prometheus_client, yaml'"
+    )
     assert (done.stderr, done.returncode) == ("", 0)
 
 
@@ -238,6 +298,27 @@ def test_start_ovs_waits_for_flows_starts_again_what_died_and_ends_on_term(node:
     ]
     assert done.stderr.splitlines()[-1] == "ovsdb-server does not run"
     assert done.returncode == 1
+
+
+@pytest.mark.timeout(900)
+def test_start_ovs_begins_anew_where_the_database_is_damaged_and_keeps_that_aside(node: Node) -> None:
+    script = f"""{WAIT}
+    mkdir -p /var/run/openvswitch
+    echo 'OVSDB JSON 12 nonsense' >/var/run/openvswitch/conf.db
+    start_ovs >/tmp/said & main=$!
+    wait_for 'container_liveness_probe ovs 2>/dev/null'
+    ovs-vsctl get Open_vSwitch . next_cfg
+    kill $main
+    wait $main
+    cat /var/run/openvswitch/conf.db.damaged
+    grep -o 'is damaged and kept.*' /tmp/said
+    """
+    done = node.run(script)
+    assert done.stdout.splitlines() == [
+        "0",
+        "OVSDB JSON 12 nonsense",
+        "is damaged and kept as /var/run/openvswitch/conf.db.damaged: Pods of this Node need to be made anew",
+    ]
 
 
 @pytest.mark.timeout(900)

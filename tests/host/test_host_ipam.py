@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.errors import Unavailable
-from antrea.outside.ipam import Ipam
+from antrea.outside.disk.ipam import Ipam
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

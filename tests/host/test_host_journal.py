@@ -10,7 +10,7 @@ import pytest
 
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.outside.journal import FileJournal
+from antrea.outside.disk.id_journal import FileJournal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pytest
 from egress_node import Node
 from netdev_switch import until
 
-from antrea.facts.member import ClusterNode
-from antrea.outside.link_watch import LinkWatch
+from antrea.facts.member import AgentNode
+from antrea.outside.netlink.link_watch import LinkWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conftest import Namespaces
 
 GATEWAY = "antrea-gw0"
-PEER = ClusterNode(
+PEER = AgentNode(
     "n2",
     ("192.0.2.2", "2001:db8:2::2"),
     ("192.0.2.2",),

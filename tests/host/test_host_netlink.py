@@ -10,9 +10,9 @@ import pytest
 from antrea.errors import Refused
 from antrea.host.address import Address
 from antrea.host.link import Link
-from antrea.host.route import Neighbour, ProxyNeighbour, Route, Rule
+from antrea.host.route import Neighbour, ProxyNeighbour, Route, RoutingRule
 from antrea.host.sysctl import Sysctl
-from antrea.outside.netlink import NetlinkSink
+from antrea.outside.netlink.sink import NetlinkSink
 
 if TYPE_CHECKING:
     from conftest import Namespaces
@@ -25,8 +25,8 @@ ENTRIES: tuple[Any, ...] = (
     Route(dst="169.254.0.253/32", dev="gw0", scope="link", category=3),
     Route(dst="0.0.0.0/0", dev="gw0", via="10.244.1.9", table=101, category=EGRESS),
     Route(dst="::/0", dev="gw0", via="fd00:1::9", table=101, category=EGRESS),
-    Rule(family=4, mark=3, mask=0xFF, table=101, priority=300, category=EGRESS),
-    Rule(family=6, mark=3, mask=0xFF, table=101, priority=300, category=EGRESS),
+    RoutingRule(family=4, mark=3, mask=0xFF, table=101, priority=300, category=EGRESS),
+    RoutingRule(family=6, mark=3, mask=0xFF, table=101, priority=300, category=EGRESS),
     Neighbour(dev="gw0", ip="169.254.0.253", mac=PEER_MAC, category=3),
     Neighbour(dev="gw0", ip="fd00:2::1", mac=PEER_MAC),
     Address("gw0", "10.244.1.1/24"),
@@ -116,7 +116,7 @@ async def test_a_put_changes_what_stands_under_its_key(node: Namespaces) -> None
     await sink.apply(
         (
             Route(dst="10.244.2.0/24", dev="gw0", via="10.244.1.9"),
-            Rule(family=4, mark=3, mask=0xFF, table=102, priority=300, category=EGRESS),
+            RoutingRule(family=4, mark=3, mask=0xFF, table=102, priority=300, category=EGRESS),
             Neighbour(dev="gw0", ip="fd00:2::1", mac="aa:bb:cc:dd:ee:00"),
         ),
         (),

@@ -21,9 +21,9 @@ from antrea.host.nft import (
     NftSilence,
     NftTag,
 )
-from antrea.outside.libnftables import Library, Nft, NftError, Program
-from antrea.outside.netns import NetnsWorker
-from antrea.outside.nft import NftSink
+from antrea.outside.netlink.netns import NetnsWorker
+from antrea.outside.nftables.libnftables import Library, Nft, NftError, Program
+from antrea.outside.nftables.sink import NftSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

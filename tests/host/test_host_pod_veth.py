@@ -14,9 +14,9 @@ import pytest
 
 from antrea.errors import Refused, Unavailable
 from antrea.host.ovs_port import PodPort
-from antrea.outside.announcement import Announcer, announcement
-from antrea.outside.netns import NetnsWorker, PodVeth, host_interface_name
-from antrea.outside.pod_veth import delete
+from antrea.outside.neighbour.announcement import Announcer, announcement
+from antrea.outside.netlink.netns import NetnsWorker, PodVeth, host_interface_name
+from antrea.outside.netlink.pod_veth import delete
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

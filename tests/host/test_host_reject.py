@@ -10,7 +10,7 @@ import pytest
 from policy_node import OUTSIDE, SERVER, WEB, PolicyNode
 
 from antrea.apis import controlplane as cp
-from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
+from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from tests.unit.features.policy_world import ANY, native, rule
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from netdev_switch import NetdevSwitch, until
 
 from antrea.host.tunnel_neighbour import TunnelNeighbour
-from antrea.outside.tunnel_neighbour import PERIOD, TunnelNeighbourSink, parse
+from antrea.outside.vswitch.tunnel_neighbour_sink import PERIOD, TunnelNeighbourSink, parse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -60,8 +60,8 @@ def health(lab: Lab, where: str, path: str = "readyz") -> str:
 
 
 def ready(lab: Lab, where: str) -> bool:
-    """The agent's own /readyz."""
-    return health(lab, where) == "ok"
+    """The agent's own /readyz, with what it passes over while a changed configuration takes effect."""
+    return (said := health(lab, where, "readyz?verbose")).endswith("passed") and "[-]" not in said
 
 
 def wait_ready(lab: Lab, where: str) -> None:

@@ -58,7 +58,11 @@ def _none_left() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    settings = Settings(nodes=2, agent={"networkPolicyStatsInterval": "2s"})
+    settings = Settings(
+        nodes=2,
+        agent={"networkPolicyStatsInterval": "2s"},
+        controller={"featureGates": {"AdminNetworkPolicy": True, "ClusterNetworkPolicy": True}},
+    )
     yield from SHARED.use(request, partial(own_lab, "t", settings))
 
 

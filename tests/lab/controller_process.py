@@ -16,9 +16,9 @@ from admission_object import decided
 from api_client import ApiClient
 
 from antrea.errors import Unavailable
-from antrea.features.registry import RESOURCES
-from antrea.features.webhook_configuration import configurations
-from antrea.features.webhooks import WEBHOOKS
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.features.registry.webhook_configuration import configurations
+from antrea.features.registry.webhooks import WEBHOOKS
 from antrea.lab import cluster, namespace
 from antrea.lab import control_plane as plane
 from antrea.lab.process import wait_for
@@ -49,6 +49,7 @@ RULES = (
     rule(["crd.antrea.io"], ["egresses", "egresses/status", "externalippools/status"], "patch"),
     rule([""], ["namespaces", "pods", "nodes", "services"], "get list watch"),
     rule(["networking.k8s.io"], ["networkpolicies"], "list watch"),
+    rule(["policy.networking.k8s.io"], ["*"], "get list watch patch"),
     rule(
         ["admissionregistration.k8s.io"],
         ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],

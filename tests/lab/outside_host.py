@@ -29,11 +29,11 @@ def address(lab: Lab, version: int) -> str:
     return lab.topology.machine("outside").address("eth0", version)
 
 
-def source_of(lab: Lab, pod: str, version: int) -> str:
-    """The address that `outside` sees when this Pod connects to it by TCP."""
+def source_of(lab: Lab, pod: str, version: int, seconds: int = 5) -> str:
+    """The address that `outside` sees when this Pod connects to it by TCP; Unavailable if it does not within `seconds`."""
     there = address(lab, version)
     argv = [sys.executable, "-c", SERVER, there, str(PORT)]
     with traffic.running("outside", namespace.inside(namespace.path(lab.record, "outside"), argv)) as server:
         server.says("listening")
-        lab.api.kubectl("exec", pod, "--", "nc", "-z", "-w", "5", there, str(PORT))
+        lab.api.kubectl("exec", pod, "--", "nc", "-z", "-w", str(seconds), there, str(PORT))
         return server.line()

@@ -88,7 +88,9 @@ def lines(text: str) -> set[str]:
     """What kubectl said, without the remarks of the recording and what we warn of beyond upstream."""
     more = (
         "is not built yet",
+        "LogLabels for Node NetworkPolicies are limited",
         "Warning: status: dropped, it does not choose a Node",
+        "Warning: spec.externalIPPool: ExternalIPPool not-there does not exist: until it does",
         "Warning: spec.subnetInfo.gateway: 10.50.0.1 lies in spec.ipRanges[0]: no Egress is given it",
     )
     return {

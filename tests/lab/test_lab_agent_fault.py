@@ -105,7 +105,7 @@ def flow_texts(lab: Lab, where: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("how", ["killed", "hung"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("hung", marks=pytest.mark.wide)])
 def test_without_ovsdb_an_add_says_try_again_and_pods_have_their_network_when_it_is_back(
     faulty: Lab, pods: dict[str, str], sandbox: Sandbox, how: str, tmp_path: Path
 ) -> None:
@@ -277,6 +277,7 @@ def events(lab: Lab, about: str) -> list[str]:
     return []
 
 
+@pytest.mark.wide
 def test_a_configuration_that_is_refused_stays_out_over_a_restart(faulty: Lab) -> None:
     config = ConfigMap(faulty)
     try:

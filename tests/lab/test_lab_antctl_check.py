@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import workstation
 
+from antrea import IMAGE, VERSION
 from antrea.lab.images import AGNHOST
 
 if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
 
 # the agents run it, so every Node has it
-OURS = "antrea/antrea-agent-ubuntu:latest"
+OURS = f"{IMAGE}:v{VERSION}"
 NOWHERE = "registry.invalid/nothing:1"
 ARGUMENTS = {
     "connectivity": ("installation", "--run", "pod-to-pod|memberlist|ipsec", "--test-image", AGNHOST),

@@ -17,7 +17,7 @@ from api_server import away, followed, requests
 from own_lab import own_lab
 from quiet_pod import quiet_pods
 
-from antrea.agent.features import FEATURES
+from antrea.agent.feature_set import FEATURES
 from antrea.lab.process import wait_for
 from antrea.lab.settings import Settings
 

@@ -11,7 +11,7 @@ from admission_object import decided
 from controller_process import ControllerProcess, prepare, withdraw
 
 from antrea.lab.process import wait_for
-from antrea.outside import authority
+from antrea.outside.tls import authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +71,7 @@ def test_a_deleted_secret_is_made_anew_and_webhooks_go_on(ours: ControllerProces
     assert ours.process.poll() is None
 
 
+@pytest.mark.wide
 def test_a_ca_that_somebody_wrote_over_ours_is_put_right(ours: ControllerProcess) -> None:
     name = "validatingwebhookconfiguration/crdvalidator.antrea.io"
     before = wait_for("the CA everywhere", lambda: ca_published(ours.lab), seconds=60)

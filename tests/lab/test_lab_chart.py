@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from antrea import IMAGE, VERSION
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.lab import artifacts, cluster
@@ -51,6 +52,29 @@ def rendered(helm: Path, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
 def test_the_chart_passes_helms_lint(helm: Path) -> None:
     done = call(helm, "lint", "--strict", str(CHART))
     assert (done.returncode, "0 chart(s) failed" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+def images(objects: dict[tuple[str, str], dict[str, Any]]) -> dict[str, set[str]]:
+    """Of DaemonSet and Deployment."""
+    return {
+        kind: {
+            one["image"]
+            for part in ("containers", "initContainers")
+            for one in found["spec"]["template"]["spec"].get(part, ())
+        }
+        for (kind, _), found in objects.items()
+        if kind in ("DaemonSet", "Deployment")
+    }
+
+
+def test_one_value_names_the_image_and_others_that_of_one_program(helm: Path) -> None:
+    ours = f"{IMAGE}:v{VERSION}"
+    assert images(rendered(helm)) == {"DaemonSet": {ours}, "Deployment": {ours}}
+    elsewhere = "image.repository=registry.example.com/team/antrea"
+    moved = f"registry.example.com/team/antrea:v{VERSION}"
+    assert images(rendered(helm, "--set", elsewhere)) == {"DaemonSet": {moved}, "Deployment": {moved}}
+    alone = images(rendered(helm, "--set", f"{elsewhere},agentImage.tag=mine"))
+    assert alone == {"DaemonSet": {"registry.example.com/team/antrea:mine"}, "Deployment": {moved}}
 
 
 def test_the_manifest_is_what_the_chart_renders_after_its_definitions(helm: Path) -> None:

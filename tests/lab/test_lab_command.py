@@ -50,6 +50,12 @@ def test_the_script_prints_what_the_command_prints_and_nothing_else(lab: Lab) ->
     assert len(json.loads(done.stdout)["items"]) == 2
 
 
+def test_a_lab_that_is_up_is_kept_or_refused_as_asked(lab: Lab) -> None:
+    name = lab.record.name
+    assert call("up", "--keep", "--name", name) == (0, f"the lab {name!r} is up already\n", "")
+    assert call("up", "--name", name)[0] == 2
+
+
 def test_down_says_what_it_did_and_messages_name_the_command_that_people_use() -> None:
     assert call("down", "--name", "no-such")[:2] == (0, "there is no lab 'no-such'\n")
     words = ["scripts/lab", "status", "--name", "no-such"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import workstation
 from agent_node import AGENT_SECONDS, Sandbox, antctl, pid_of, pod_namespace
 from config_map import KEY, ConfigMap, value, wait_value
 from quiet_pod import quiet_pods
@@ -82,6 +83,30 @@ def test_a_changed_key_takes_effect_without_a_restart_and_loses_no_packet(
     assert pid_of(lab, "node-1", "antrea-agent") == pid
 
 
+def unhealthy(lab: Lab) -> dict[tuple[str, str], int]:
+    """How often a probe of an agent has failed, by Pod and words."""
+    words = ("-n", "kube-system", "get", "events", "--field-selector=reason=Unhealthy", "-o", "json")
+    found = json.loads(lab.api.kubectl(*words))["items"]
+    named = [event for event in found if event["involvedObject"]["name"].startswith("antrea-agent-")]
+    return {(event["involvedObject"]["name"], event["message"]): event["count"] for event in named}
+
+
+@pytest.mark.wide
+def test_a_changed_key_fails_no_probe_on_any_node(lab: Lab, config: ConfigMap) -> None:
+    before = unhealthy(lab)
+    for mtu in (1302, 1303, 1304):
+        config.change(defaultMTU=mtu)
+        wait_value(lab, "defaultMTU", mtu)
+    # kubelet, which asks every 2 s, has found all of them ready since, and tells what it found before
+    words = ("-n", "kube-system", "get", "pods", "-l", "component=antrea-agent", "-o", "jsonpath={..ready}")
+    assert "false" not in lab.api.kubectl(*words)
+    assert unhealthy(lab) == before
+    logs = lab.api.kubectl(
+        *("-n", "kube-system", "logs", "-l", "component=antrea-agent", "-c", "antrea-agent", "--tail=-1")
+    )
+    assert "TaskGroup" not in logs
+
+
 @contextlib.contextmanager
 def pinged(inside: list[str], address: str, place: Path) -> Iterator[Path]:
     """What ping says, every 20 ms as long as the block lasts, and until a packet of after it is answered."""
@@ -110,6 +135,7 @@ def lost(said: Path) -> int:
     return len(set(range(1, max(numbers))) - numbers)
 
 
+@pytest.mark.wide
 def test_changes_that_come_faster_than_an_agent_starts_are_all_taken(lab: Lab, config: ConfigMap) -> None:
     pid = pid_of(lab, "node-1", "antrea-agent")
     for number in range(12):
@@ -119,6 +145,7 @@ def test_changes_that_come_faster_than_an_agent_starts_are_all_taken(lab: Lab, c
     assert pid_of(lab, "node-1", "antrea-agent") == pid
 
 
+@pytest.mark.wide
 def test_changes_leave_no_descriptor_and_no_thread_behind(lab: Lab, config: ConfigMap) -> None:
     pid = pid_of(lab, "node-1", "antrea-agent")
 
@@ -149,7 +176,9 @@ def test_what_cannot_work_is_refused_with_an_event_and_the_last_good_one_goes_on
 ) -> None:
     config.change(defaultMTU=1310)
     wait_value(lab, "defaultMTU", 1310)
-    config.change(defaultMTU="many")
+    gates = workstation.run(lab, "get", "featuregates")
+    assert gates.stdout.startswith("Antrea Agent Feature Gates\n")
+    config.change(defaultMTU="many", featureGates={"Egress": False})
     wait_for(
         "an Event",
         lambda: [e for e in events(lab, "ConfigRejected") if "defaultMTU" in e],
@@ -165,6 +194,14 @@ def test_what_cannot_work_is_refused_with_an_event_and_the_last_good_one_goes_on
         seconds=60,
     )
     assert value(lab, "defaultMTU") == (1310, KEY, "")
+
+    def told() -> str:
+        return workstation.run(lab, "get", "featuregates").stderr
+
+    wait_for("what the agents refuse", lambda: "refused by the agents of all" in told(), seconds=60)
+    refused = workstation.run(lab, "get", "featuregates")
+    assert refused.stdout == gates.stdout
+    assert "defaultMTU" in refused.stderr
 
 
 def test_a_key_that_the_pod_depends_on_waits_and_says_so(lab: Lab, config: ConfigMap) -> None:
@@ -182,7 +219,7 @@ def test_a_key_that_the_pod_depends_on_waits_and_says_so(lab: Lab, config: Confi
     ("change", "says"),
     [
         ({"clientConnection": {"kubeconfig": "/no/such/file"}}, "/no/such/file"),
-        ({"transportInterface": "eth0"}, "eth0 cannot replace eth1"),
+        pytest.param({"transportInterface": "eth0"}, "eth0 cannot replace eth1", marks=pytest.mark.wide),
     ],
 )
 def test_a_change_that_fails_at_work_is_taken_back(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from api_client import TABLE, ApiClient
 
-from antrea.features.carried import ANNOTATION
+from antrea.features.framework.conversion_annotation import ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -46,7 +46,12 @@ def remains(record: Record) -> dict[str, list[str]]:
 NOTHING: dict[str, list[str]] = {"processes": [], "mounts": [], "cgroups": [], "directories": []}
 
 
-@pytest.mark.parametrize("moment", ["underlay", "etcd", "node-1", "kube-scheduler"])
+MOMENTS = ("underlay", "etcd", "kube-scheduler")
+
+
+@pytest.mark.parametrize(
+    "moment", ["node-1", *(pytest.param(moment, marks=pytest.mark.wide) for moment in MOMENTS)]
+)
 def test_down_after_a_killed_up_leaves_nothing(moment: str, lab: Lab) -> None:
     """The session's own lab runs beside it all the time, and goes on."""
     record = Record(f"k{os.getpid()}")

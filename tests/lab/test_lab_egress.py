@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from admission_object import crd
+from admission_object import crd, create
 from outside_host import source_of
 from quiet_pod import quiet_pods
 
@@ -99,6 +100,76 @@ def test_an_address_of_a_pool_is_held_by_one_node_for_pods_of_all_and_given_back
         seconds=60,
     )
     wait_for("the Node's own address", lambda: source(lab, "far") == NODES["node-1"], seconds=60)
+
+
+def test_an_egress_without_an_address_keeps_its_pods_inside_and_kubectl_shows_it(
+    lab: Lab, pods: None
+) -> None:
+    """Its pool does not exist, is there, and is deleted; of another one no Node has the address."""
+    selector = {"podSelector": {"matchLabels": {"egress": "web"}}}
+    closed = "Pods that the Egress selects get no packet out of the cluster"
+    shop = crd("Egress", "shop", {"appliedTo": selector, "externalIPPool": "shop"})
+    assert create(lab, shop).splitlines()[1:] == [
+        f"Warning: spec.externalIPPool: ExternalIPPool shop does not exist: until it does, {closed}"
+    ]
+    typo = crd(
+        "Egress", "web", {"appliedTo": {"podSelector": {"matchLabels": {"no": "pod"}}}, "egressIP": IP}
+    )
+    assert len(create(lab, typo).splitlines()) == 1
+    failed = "Failed to assign the IP to EgressNode: "
+    missing, nowhere = (
+        f"{failed}ExternalIPPool shop does not exist",
+        f"{failed}no Node has {IP} on an interface",
+    )
+    wait_for(
+        "why there is no address",
+        lambda: (why(lab, "shop"), why(lab, "web")) == (missing, nowhere),
+        seconds=60,
+    )
+    assert [shown(lab, name) for name in ("shop", "web")] == [[], []]
+
+    pool = {"ipRanges": [{"start": POOLED, "end": POOLED}], "nodeSelector": {}}
+    lab.api.apply(json.dumps(crd("ExternalIPPool", "shop", pool)))
+    both = {"IPAllocated": "True", "IPAssigned": "True"}
+    wait_for("an assigned address", lambda: conditions(lab, "shop") == both, seconds=60)
+    wait_for("the Egress IP", lambda: source(lab, "far") == POOLED, seconds=60)
+
+    done = subprocess.run(
+        lab.api.command(["delete", "externalippool", "shop"]), capture_output=True, text=True, check=True
+    )
+    assert done.stderr.startswith(
+        "Warning: ExternalIPPool shop is used by Egress shop: these lose their addresses"
+    )
+    wait_for("why there is no address", lambda: why(lab, "shop") == missing, seconds=60)
+    assert conditions(lab, "shop") == dict.fromkeys(both, "False")
+    assert shown(lab, "shop") == []
+    with pytest.raises(Unavailable, match="nc"):
+        source_of(lab, "far", 4, seconds=2)
+    assert source_of(lab, "other", 4) == NODES["node-1"]
+    wait_for(
+        "Events of both", lambda: {*events(lab, "shop")} >= {"IPAssigned", "AssignmentError"}, seconds=60
+    )
+    assert events(lab, "web") == ["AssignmentError"]
+
+
+def why(lab: Lab, name: str) -> str:
+    """What the Egress says of an address that no Node has."""
+    path = "{.status.conditions[?(@.type=='IPAssigned')].message}"
+    return lab.api.kubectl("get", "egress", name, "-o", f"jsonpath={path}")
+
+
+def shown(lab: Lab, name: str) -> list[str]:
+    """EGRESSIP and NODE, as `kubectl get` shows them."""
+    columns = "custom-columns=IP:.status.egressIP,NODE:.status.egressNode"
+    row = lab.api.kubectl("get", "egress", name, "--no-headers", "-o", columns).split()
+    return [cell for cell in row if cell != "<none>"]
+
+
+def events(lab: Lab, name: str) -> list[str]:
+    """Reasons."""
+    about = f"involvedObject.kind=Egress,involvedObject.name={name}"
+    found = lab.api.kubectl("get", "events", "--field-selector", about, "-o", "json")
+    return [row["reason"] for row in json.loads(found)["items"]]
 
 
 def conditions(lab: Lab, name: str) -> dict[str, str]:

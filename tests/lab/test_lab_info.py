@@ -12,7 +12,7 @@ from agent_node import antctl, in_agent, kill, parent_of, pid_of, stopped, wait_
 from antrea.errors import Unavailable
 from antrea.lab import node
 from antrea.lab.process import wait_for
-from antrea.outside.clock import stamp
+from antrea.outside.kube.clock import stamp
 
 if TYPE_CHECKING:
     from controller_process import ControllerProcess

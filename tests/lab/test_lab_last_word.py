@@ -53,7 +53,7 @@ def test_a_node_that_starts_anew_without_a_controller_enforces_what_that_said_la
             assert not answers(inside, other)
             answer = Sandbox(lab, "node-1").call("ADD")
             assert answer.code == 11, answer.body
-            assert "word of antrea-controller on policies for Pod" in answer.body["msg"]
+            assert "policies for Pod default/" in answer.body["msg"]
         finally:
             kubectl("scale", *CONTROLLER, "--replicas=1")
             kubectl("rollout", "status", *CONTROLLER, "--timeout=60s")

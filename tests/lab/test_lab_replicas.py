@@ -417,6 +417,7 @@ def world(replica: ControllerProcess) -> dict[tuple[str, str], dict[str, Any]]:
     return {key: told(replica, *key) for key in TOLD}
 
 
+@pytest.mark.wide
 def test_who_follows_a_leader_that_is_killed_while_it_computes_computes_the_same_and_so_does_who_starts_anew(
     pair: Pair, space: Lab, replicas: Replicas
 ) -> None:

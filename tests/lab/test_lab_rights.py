@@ -34,28 +34,62 @@ ONLY_WHEN = {
         "create",
         "nodestatssummaries.controlplane.antrea.io",
     ): "a policy matched something; asked of the controller itself",
+    ("antrea-agent", "patch", "pods/status"): "a Pod has ports of its Node, by NodePortLocal",
+    ("antrea-agent", "list", "nodelatencymonitors.crd.antrea.io"): "the gate NodeLatencyMonitor is on",
+    ("antrea-agent", "watch", "nodelatencymonitors.crd.antrea.io"): "the gate NodeLatencyMonitor is on",
+    **{
+        ("antrea-agent", verb, "nodelatencystats.stats.antrea.io"): "asked of the controller itself"
+        for verb in ("create", "delete")
+    },
+    **{
+        ("antrea-agent", verb, what): "the gate PacketCapture is on, and one is for a Pod of the Node"
+        for verbs, what in (
+            (("get", "list", "watch"), "packetcaptures.crd.antrea.io"),
+            (("patch",), "packetcaptures/status.crd.antrea.io"),
+            (("get",), "secrets/antrea-packetcapture-fileserver-auth"),
+        )
+        for verb in verbs
+    },
     ("antrea-agent", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token to the agent",
     ("antrea-controller", "patch", "secrets/antrea-controller-tls"): "the certificate is exchanged",
     ("antrea-controller", "patch", "secrets/antrea-memberlist-keys"): "somebody took the key out of it",
     ("antrea-controller", "patch", "configmaps/antrea-cluster-identity"): "somebody emptied it",
-    ("antrea-controller", "patch", "tiers.crd.antrea.io"): "somebody changed the priority of a default Tier",
     ("antrea-controller", "create", "tokenreviews.authentication.k8s.io"): "a caller shows a token",
-    (
-        "antrea-controller",
-        "create",
-        "antreacontrollerinfos.crd.antrea.io",
-    ): "a server-side apply makes the object",
     ("antrea-controller", "delete", "antreaagentinfos.crd.antrea.io"): "a Node goes",
     ("antrea-controller", "get", "configmaps/antrea-config"): "somebody asks for feature gates",
     ("antrea-controller", "patch", "configmaps/antrea-ca"): "the CA is another one",
     ("antrea-controller", "create", "events"): "there is something to say of its configuration",
     ("antrea-controller", "get", "nodes"): "an Egress prefers some",
-    ("antrea-controller", "get", "pods"): "a Traceflow names its Pod; the gate is not built yet",
+    ("antrea-controller", "get", "pods"): "a Traceflow names its Pod",
+    **{
+        (account, verb, what): "there is a Traceflow, or antctl in a container starts one"
+        for account in ("antrea-agent", "antrea-controller")
+        for verb, what in (
+            *((verb, "traceflows.crd.antrea.io") for verb in ("get", "create", "delete")),
+            ("patch", "traceflows/status.crd.antrea.io"),
+        )
+    },
     ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",
     ("antrea-controller", "get", "egresses.crd.antrea.io"): "an Egress is given an address",
     ("antrea-controller", "patch", "egresses.crd.antrea.io"): "an Egress is given an address",
     ("antrea-controller", "patch", "egresses/status.crd.antrea.io"): "an Egress has a pool",
     ("antrea-controller", "get", "externalippools.crd.antrea.io"): "there is a pool",
+    (
+        "antrea-controller",
+        "get",
+        "antreacontrollerinfos.crd.antrea.io/antrea-controller",
+    ): "somebody asks for feature gates",
+    **{
+        (
+            "antrea-controller",
+            verb,
+            f"{plural}{part}.policy.networking.k8s.io",
+        ): "a gate is on and there is one"
+        for plural in ("adminnetworkpolicies", "baselineadminnetworkpolicies", "clusternetworkpolicies")
+        for verb, part in (("get", ""), ("patch", "/status"))
+    },
+    ("antrea-controller", "get", "services"): "the address of a Service is refused",
+    ("antrea-controller", "patch", "services/status"): "a Service is given an address",
     ("antrea-controller", "patch", "externalippools/status.crd.antrea.io"): "there is a pool",
     **{
         ("antrea-controller", verb, f"{plural}{part}.crd.antrea.io"): "there is one, whose status is written"
@@ -125,7 +159,10 @@ def requests(lab: Lab) -> Iterator[tuple[dict[str, Any], frozenset[Right]]]:
         if "metadata.name%3D" in event["requestURI"]:
             names.add(event["requestURI"].split("metadata.name%3D")[1].split("&")[0])
         whats = {full, *(f"{full}/{name}" for name in names if name)}
-        yield event, frozenset(Right(account, event["verb"], what) for what in whats)
+        # a server-side apply of what is not there needs the right to make it, too
+        made = event["verb"] == "patch" and event.get("responseStatus", {}).get("code") == 201
+        verbs = (event["verb"], *(("create",) if made else ()))
+        yield event, frozenset(Right(account, verb, what) for verb in verbs for what in whats)
 
 
 @pytest.fixture

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
     from controller_process import ControllerProcess
 
-KINDS = [(crd, version) for crd in CRDS for version in crd.versions]
+CORE = ("egresses", "clusternetworkpolicies", "externalippools")
+KINDS = [
+    pytest.param(crd, version, marks=[] if version.storage and crd.plural in CORE else pytest.mark.wide)
+    for crd in CRDS
+    for version in crd.versions
+]
 UNCONVERTED = re.compile(
     "conversion webhook for crd.antrea.io/v1alpha2, Kind=IPPool failed: "
     "(is empty, so there is no subnet|.* the original ipRanges have different subnet information)"

@@ -49,7 +49,7 @@ AGENT = {
         "ovs-interfaces",
     ),
     *("ovs-port-stats", "ovs-vsctl-show", "ovsports", "podinterfaces", "route", "route-table-all", "route6"),
-    *("networkpolicies", "addressgroups", "appliedtogroups", "fqdncache"),
+    *("networkpolicies", "addressgroups", "appliedtogroups", "fqdncache", "serviceexternalips"),
     *("ip6tables", "rule", "rule6", "stacks", "tables"),
 }
 

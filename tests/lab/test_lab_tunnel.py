@@ -10,7 +10,7 @@ from agent_node import in_agent, pod_namespace
 from quiet_pod import quiet_pods
 
 from antrea.lab.process import wait_for
-from antrea.outside.tunnel_neighbour import PERIOD, parse
+from antrea.outside.vswitch.tunnel_neighbour_sink import PERIOD, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

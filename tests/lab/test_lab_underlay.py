@@ -133,7 +133,7 @@ def test_a_nodes_card_is_a_trunk_with_untagged_traffic_beside_it(trunks: Wires) 
     assert trunks.ping("node-1", "172.31.0.12") == 1
 
 
-@pytest.mark.parametrize("wires", ["bridges", "trunks"])
+@pytest.mark.parametrize("wires", ["bridges", pytest.param("trunks", marks=pytest.mark.wide)])
 def test_loss_takes_its_share_in_each_direction_and_ends(wires: str, request: pytest.FixtureRequest) -> None:
     lab: Wires = request.getfixturevalue(wires)
     node = lab.topology.machine("node-2")
@@ -163,7 +163,7 @@ def test_lost_packets_may_be_as_many_in_a_row_as_is_said(bridges: Wires) -> None
     assert 40 < got[1] < 80
 
 
-@pytest.mark.parametrize("wires", ["bridges", "trunks"])
+@pytest.mark.parametrize("wires", ["bridges", pytest.param("trunks", marks=pytest.mark.wide)])
 def test_a_cut_cable_takes_the_carrier_and_a_healed_one_works_again(
     wires: str, request: pytest.FixtureRequest
 ) -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from antrea.agent.statistics import Statistics
+from antrea.agent.switch.traffic_statistics import TrafficStatistics
 from antrea.apis.controlplane_report import NodeStatsSummary
 from antrea.apis.stats import TrafficStats
-from antrea.outside.ofctl_run import Ofctl
+from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
 
     from antrea.engine import Engine
-    from antrea.features.counted import Counted
+    from antrea.features.framework.traffic import Counted
+    from antrea.openflow.flow_count import FlowCount
     from antrea.openflow.pipeline import Pipeline
 
 V4, V6 = 106, 126
 """Bytes of a datagram of `receive` with its headers."""
+
+
+async def _no_counters() -> tuple[FlowCount, ...]:
+    return ()
 
 
 def receive(ovs: OvsBridge, port: str, macs: tuple[str, str], ips: tuple[str, str], **udp: int) -> None:
@@ -43,19 +48,20 @@ class Reported:
         self._ovs, self._engine, self._pipeline, self._counted = ovs, engine, pipeline, counted
         self._sums: dict[str, TrafficStats] = {}
 
-    async def create(self, path: str, body: Any) -> None:
-        found = msgspec.convert(body, NodeStatsSummary)
+    async def ask(self, path: str, body: Any, kind: type[NodeStatsSummary]) -> NodeStatsSummary:
+        found = msgspec.convert(body, kind)
         for row in (*found.network_policies, *found.antrea_cluster_network_policies, *found.egresses):
             by = sum((rule.traffic_stats for rule in row.rule_traffic_stats), row.traffic_stats)
             name = row.network_policy.name
             self._sums[name] = self._sums.get(name, TrafficStats()) + by
+        return NodeStatsSummary()
 
     async def sums(self, keep: Path) -> dict[str, TrafficStats]:
         """By name."""
         self._ovs.appctl("revalidator/purge")
-        agent = Statistics(
+        agent = TrafficStatistics(
             self._engine.facts, Ofctl(self._ovs.process.directory / "br-int.mgmt"), lambda: self,  # type: ignore[arg-type, return-value]
-            (self._counted,), node="n1", tables=self._pipeline.ids, keep=keep,
+            (self._counted,), node="n1", tables=self._pipeline.ids, counters=_no_counters, keep=keep,
         )  # fmt: skip
         agent.read()
         await agent.turn()

@@ -11,6 +11,7 @@ from ovs_process import OvsProcess, until
 
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
+from antrea.openflow.group_tree import tree
 from antrea.openflow.meter import Meter
 
 if TYPE_CHECKING:
@@ -60,7 +61,13 @@ class OvsBridge:
         for meter in found:
             if isinstance(meter, Meter):
                 self.ofctl("add-meter", meter.text)
-        groups = (line for group in found if isinstance(group, Group) for line in group.lines(pipeline))
+        groups = (
+            line
+            for group in found
+            if isinstance(group, Group)
+            for one in tree(group)
+            for line in one.lines(pipeline)
+        )
         flows = (flow.text(pipeline, 1) for flow in found if isinstance(flow, Flow))
         self.bundle([*(f"group {line}" for line in groups), *(f"flow add {line}" for line in flows)])
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antrea.agent.trace_request import Entered, packet, request_of
+from antrea.agent.api.trace_request import Entered, packet, request_of
 from antrea.errors import Invalid, Refused, Unavailable
-from antrea.outside.ovs_control import Tracer, counter
-from antrea.outside.packets import OVERFLOW_COUNTER
+from antrea.outside.vswitch.appctl import Tracer, counter
+from antrea.outside.vswitch.packet_channel import OVERFLOW_COUNTER
 
 if TYPE_CHECKING:
     from pathlib import Path

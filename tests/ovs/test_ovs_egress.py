@@ -6,15 +6,16 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
+from wide_pool import wide_pool
 
-from antrea.agent.features import active, pipeline_of
+from antrea.agent.feature_set import active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressPod, Limit
+from antrea.facts.egress import Egress, EgressLimit, EgressPod
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.feature import Realised
+from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.host.carrier import ip_mac, mark_mac
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ def pod(name: str, number: int) -> PodInterface:
 NEAR, REMOTE, PLAIN = pod("near", 11), pod("remote", 12), pod("plain", 13)
 SELECTIVE = pod("selective", 14), pod("afar", 15)
 """Of Egresses with destinations, whose address is here, and on the other Node."""
+CLOSED, HALF, YOUNGER = pod("closed", 16), pod("half", 17), pod("younger", 18)
+"""Of Egresses whose pool does not exist, has an address of IPv4 alone to give, or gave both to an older one."""
 PORTS = {"antrea-tun0": 1, "antrea-gw0": 2} | {
-    one.name: one.ofport for one in (NEAR, REMOTE, PLAIN, *SELECTIVE)
+    one.name: one.ofport for one in (NEAR, REMOTE, PLAIN, *SELECTIVE, CLOSED, HALF, YOUNGER)
 }
 INSIDE, OUTLYING = {4: "203.0.114.9", 6: "fd00:14::9"}, {4: "203.0.114.200", 6: "fd00:14:1::9"}
 CIDRS = ("203.0.114.0/24", "203.0.115.0/24", "fd00:14::/31")
@@ -59,7 +62,7 @@ Datapath = Literal["system", "netdev"]
 class Switch:
     """A bridge with all flows of a Node that has the addresses HERE, and `traced`, which follows one packet."""
 
-    def __init__(self, ovs: OvsBridge, datapath: Datapath, limit: Limit | None) -> None:
+    def __init__(self, ovs: OvsBridge, datapath: Datapath, limit: EgressLimit | None) -> None:
         """`limit` is that of the Egresses whose address is here; None: the gate of bandwidths is off, too."""
         self.ovs, self.marks, self.limit = ovs, datapath == "system", limit
         section = EgressSection(except_cidrs=EXCEPT)
@@ -67,8 +70,18 @@ class Switch:
         gates = {"Egress", "EgressTrafficShaping"} if limit else {"Egress"}
         features, facts = active(gates), Facts()
         pipeline = pipeline_of(features, config, NODE)
-        for row in (config, NODE, PEER, GATEWAY, TUNNEL, NEAR, REMOTE, PLAIN, *SELECTIVE, Realised(pipeline)):
+        pods = (NEAR, REMOTE, PLAIN, *SELECTIVE, CLOSED, HALF, YOUNGER)
+        for row in (config, NODE, PEER, GATEWAY, TUNNEL, *pods, RealisedPipeline(pipeline), wide_pool("p")):
             facts.put(row)
+        facts.put(Egress("closed", "u", pool="none"))
+        facts.put(Egress("half", "u", HERE[4], "p", of=2))
+        facts.put(Egress("half", "u", "", "none", slot=1, of=2))
+        for version in (4, 6):
+            facts.put(Egress(f"older{version}", "u", HERE[version], "p", "0"))
+            facts.put(Egress(f"younger{version}", "u", HERE[version], "p", "1"))
+            facts.put(EgressPod(f"younger{version}", YOUNGER.pod))
+        for name in ("closed", "half"):
+            facts.put(EgressPod(name, f"shop/{name}"))
         for version in (4, 6):
             facts.put(LocalAddress(HERE[version], "eth0"))
             for who, ip in (("near", HERE[version]), ("remote", THERE[version])):
@@ -131,8 +144,8 @@ def ports(ovs: OvsBridge) -> OvsBridge:
     return ovs
 
 
-WAYS: list[tuple[Datapath, Limit | None]] = [
-    (datapath, limit) for datapath in ("system", "netdev") for limit in (None, Limit(1000, 100))
+WAYS: list[tuple[Datapath, EgressLimit | None]] = [
+    (datapath, limit) for datapath in ("system", "netdev") for limit in (None, EgressLimit(1000, 100))
 ]
 
 
@@ -171,6 +184,22 @@ def test_a_pod_goes_out_by_the_gateway_with_the_mark_of_its_egress_ip(switch: Sw
     assert switch.traced(from_pod(NEAR, OUT[version])) == Way("2", *marked, "")
     assert switch.traced(from_pod(NEAR, OUT[version]), "trk,est") == Way("2", *marked, "")
     assert switch.traced(from_pod(PLAIN, OUT[version])) == Way("2", 0, PLAIN.mac, "")
+
+
+@VERSIONS
+@pytest.mark.parametrize("state", [NEW, "trk,est"])
+def test_a_pod_whose_egress_has_no_address_to_use_sends_nothing_out_of_the_cluster(
+    switch: Switch, version: int, state: str
+) -> None:
+    number = switch.number[4]
+    marked = (number, HALF.mac) if switch.marks else (0, mark_mac(number))
+    assert switch.traced(from_pod(HALF, OUT[4]), state) == Way("2", *marked, "")
+    for sender in (CLOSED, YOUNGER, *(() if version == 4 else (HALF,))):
+        assert switch.traced(from_pod(sender, OUT[version]), state).port == ""
+        assert switch.traced(from_pod(sender, OUT[version]), REPLY) == Way("2", 0, sender.mac, "")
+        for to in (EXCEPTED, MINE, THEIRS, SERVICE):
+            assert switch.traced(from_pod(sender, to[version]), state) == Way("2", 0, sender.mac, "")
+        assert switch.traced(from_pod(sender, FAR_POD[version]), state).port == "1"
 
 
 @VERSIONS

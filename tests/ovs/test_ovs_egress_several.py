@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from test_ovs_egress import GATEWAY, NODE, OUT, PEER, TUNNEL, Way, from_pod, pod, traced
+from wide_pool import wide_pool
 
-from antrea.agent.features import active, pipeline_of
+from antrea.agent.feature_set import active, pipeline_of
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.node import LocalAddress
+from antrea.features.egress.multi_address import first_for
 from antrea.features.egress.owner import FEATURE as PLACEMENT
 from antrea.features.egress.owner import NO_ROOM
-from antrea.features.egress.several import first_for
-from antrea.features.feature import Realised
+from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.host.carrier import ip_mac
 
 if TYPE_CHECKING:
@@ -42,7 +43,18 @@ class Several:
         features = tuple(one for one in features if one is not PLACEMENT)
         self.pipeline = pipeline_of(features, config, NODE)
         here = [LocalAddress(ip, "antrea-egress0") for ip, node in IPS.items() if node == "n1"]
-        for row in (config, NODE, PEER, GATEWAY, TUNNEL, Realised(self.pipeline), *here, *ROWS, *PODS):
+        for row in (
+            config,
+            NODE,
+            PEER,
+            GATEWAY,
+            TUNNEL,
+            RealisedPipeline(self.pipeline),
+            wide_pool("p"),
+            *here,
+            *ROWS,
+            *PODS,
+        ):
             self.facts.put(row)
         for one in PODS:
             self.facts.put(EgressPod("e", one.pod))

@@ -51,6 +51,17 @@ def test_clusters_are_explained_as_they_are_enforced(switch: Switch, trial: Tria
     assert trial.differences[known:] == []
 
 
+@pytest.mark.parametrize("first", range(500, 512, 4))
+def test_services_that_antrea_proxy_serves_are_explained_as_they_are_enforced(
+    switch: Switch, trial: Trial, first: int
+) -> None:
+    known, balanced = len(trial.differences), trial.balanced
+    for seed in range(first, first + 4):
+        trial.cluster(switch, seed, PACKETS, proxied=True)
+        assert trial.differences[known:] == []
+    assert trial.balanced > balanced  # not in every single cluster
+
+
 def test_what_a_failure_shows_is_the_least_cluster_that_has_it() -> None:
     def has_a_drop(objects: Cluster) -> bool:
         policies = objects["cluster_policies"]
@@ -68,6 +79,12 @@ def test_what_a_failure_shows_is_the_least_cluster_that_has_it() -> None:
 
 
 KINDS = ("AntreaClusterNetworkPolicy", "AntreaNetworkPolicy")
+ADMIN = (
+    ("AdminNetworkPolicy", "T"),
+    ("BaselineAdminNetworkPolicy", "B"),
+    ("K8sClusterNetworkPolicy", "T"),
+    ("K8sClusterNetworkPolicy", "B"),
+)
 BY_SERVICE = "toServices"
 WANTED = {
     (direction, *decision)
@@ -75,6 +92,7 @@ WANTED = {
     for decision in (
         *(("rule", kind, early, action) for kind in KINDS for early in "TB" for action in ("Allow", "Drop", "Reject")),
         ("rule", "K8sNetworkPolicy", "", "Allow"),
+        *(("rule", kind, early, action) for kind, early in ADMIN for action in ("Allow", "Drop")),
         ("isolation", "", "", "Drop"),
         ("nothing", "", "", "Allow"),
         ("exempt", "", "", "Allow"),
@@ -90,7 +108,7 @@ def decision(world: World, half: Half) -> tuple[str, ...]:
         rules = one.spec.egress if half.direction == "Egress" else ()
         if half.rule and half.rule.uid == one.metadata.uid and rules and rules[half.rule.index].to_services:
             kind = BY_SERVICE
-    early = "B" if tier == "baseline" else "T" if tier else ""
+    early = "B" if tier.lower() == "baseline" else "T" if tier else ""
     return (half.direction, half.reason, kind, early, half.verdict)
 
 

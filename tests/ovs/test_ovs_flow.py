@@ -12,7 +12,7 @@ from antrea.openflow.cookie import Category
 from antrea.openflow.ct import NAT, ct, nat_dst, nat_src
 from antrea.openflow.field import Match
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.group import MAX_BUCKETS, Bucket, Group, GroupType
+from antrea.openflow.group import MAX_BUCKETS, Bucket, Group, GroupType, delete_line
 from antrea.openflow.meter import PacketInMeter, packet_in_meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.table import NEXT, Stage
@@ -355,7 +355,7 @@ def test_a_group_may_be_replaced_while_flows_name_it_and_takes_them_along_when_i
     empty.add_flows([named])
     put(empty, service(bucket(2)).lines(ALL))
     assert empty.difference([named]) == ""
-    put(empty, [service().delete_line])
+    put(empty, [delete_line(service().id)])
     assert empty.dump() == []
 
 

@@ -17,10 +17,10 @@ from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.group import Bucket, Group, GroupType
 from antrea.openflow.meter import Meter, Rate
 from antrea.openflow.pipeline import Pipeline
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_meters import MeterSink
-from antrea.outside.ofctl_run import Ofctl
-from antrea.outside.ofctl_watch import SwitchWatch
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.meter_sink import MeterSink
+from antrea.outside.vswitch.ofctl import Ofctl
+from antrea.outside.vswitch.watch import SwitchWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,16 +251,37 @@ async def test_a_group_stands_before_its_flow_and_changes_by_bucket(
 async def test_a_group_above_one_message_comes_and_changes_whole_and_in_part(
     sinks: list[FlowSink], switch: OvsProcess
 ) -> None:
-    def count() -> int:
-        return switch.ofctl("dump-group-stats", "br-int").count(":packet_count")
+    """It stands as several groups: ovs-vswitchd ends when it has to describe one of more than 64 KiB."""
+
+    def chosen() -> list[int]:
+        """Buckets of the group and of each of its branches."""
+        shown = groups(switch)
+        return sorted(len(found) for found in shown.values() if found)
 
     large = [bucket(number) for number in range(1, 2001)]
     await sinks[1].apply([group(5, *large)], [])
-    assert count() == 2000
+    assert chosen() == [250] * 8
     await sinks[1].apply([group(5, *large[:-1], bucket(5000))], [])
-    assert count() == 2000
+    assert chosen() == [250] * 8
     await sinks[2].resync([group(5, *large[:1000])])
-    assert count() == 1000
+    await sinks[2].sweep(Category.SERVICE)
+    assert chosen() == [250] * 4
+    await sinks[2].apply([group(5, *large[:2])], [])
+    assert groups(switch) == {"group_id=5": ["1:1", "2:2"]}
+    await sinks[2].apply([group(5, *large)], [])
+    await sinks[2].apply([], [group(5, *large)])
+    assert groups(switch) == {}
+
+
+async def test_a_large_group_of_an_earlier_start_goes_whole_or_stays_whole(
+    sinks: list[FlowSink], switch: OvsProcess
+) -> None:
+    user = pod_flow(CLASSIFIER, 200, match.ip, then=[action.group(6)])
+    large = [bucket(number) for number in range(1, 1001)]
+    await sinks[1].apply([group(5, *large), group(6, *large), user], [])
+    await sinks[2].resync([])
+    await sinks[2].sweep(Category.SERVICE)
+    assert sum(len(found) for found in groups(switch).values()) == 1000
 
 
 async def test_a_group_changed_behind_our_back_is_refused_once_and_then_replaced(

@@ -12,11 +12,9 @@ from ovs_process import OvsProcess, ovs_process
 from antrea.errors import Refused, Unavailable
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.host.ovs_port import Bridge, PodPort, Port
-from antrea.outside.ofctl_run import Ofctl
-from antrea.outside.ovsdb import Ovsdb
-from antrea.outside.ovsdb_ports import PortFeed
-from antrea.outside.ovsdb_sink import PortSink
-from antrea.outside.ovsdb_write import (
+from antrea.outside.ovsdb.client import Ovsdb
+from antrea.outside.ovsdb.port_feed import PortFeed
+from antrea.outside.ovsdb.write import (
     drop_bridge,
     drop_ports,
     ensure_bridge,
@@ -26,11 +24,13 @@ from antrea.outside.ovsdb_write import (
     realised,
     set_keys,
 )
+from antrea.outside.vswitch.ofctl import Ofctl
+from antrea.outside.vswitch.port_sink import PortSink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from antrea.outside.ovsdb_rows import Row
+    from antrea.outside.ovsdb.rows import Row
 
 BRIDGE = Bridge(name="br-int", datapath_type="dummy")
 POD = PodPort(

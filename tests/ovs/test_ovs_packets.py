@@ -14,7 +14,7 @@ from antrea.openflow.fields import GENERATED_REJECT_PACKET_OUT_REG_MARK as GENER
 from antrea.openflow.fields import PACKET_IN_OPERATION, PACKET_IN_TABLE, PacketIn
 from antrea.openflow.packet import packet
 from antrea.openflow.packet_out import PacketOut
-from antrea.outside.packets import UNREADABLE, UNSENT, Packets
+from antrea.outside.vswitch.packet_channel import UNREADABLE, UNSENT, Packets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-from antrea.agent.support_bundle import switch
+from antrea.agent.api.support_bundle import switch
 
 if TYPE_CHECKING:
     from ovs_bridge import OvsBridge

@@ -7,10 +7,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from agent_context import agent_context
 from click.testing import CliRunner
 
-from antrea.agent.agent_view import AgentView, Received
-from antrea.agent.api_server import AgentApi, certificate
+from antrea.agent.api.certificate import certificate
+from antrea.agent.api.server import AgentApi
+from antrea.agent.api.view import AgentView
+from antrea.agent.network_policy.part import PolicyPart
+from antrea.agent.network_policy.policies import fqdn_cache
 from antrea.antctl import mode
 from antrea.antctl.main import antctl
 from antrea.apis.agent_api import FqdnAnswer
@@ -19,8 +23,8 @@ from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.accept import accept_agent
-from antrea.outside.ofctl_run import Ofctl
+from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.vswitch.ofctl import Ofctl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
     from click.testing import Result
     from ovs_bridge import OvsBridge
+
+    from antrea.agent.part import Route
 
     Run = Callable[..., Any]
 
@@ -45,6 +51,13 @@ TRACED = [
     "    output:8",
 ]
 FQDNS = (FqdnAnswer("antrea.io", "10.1.2.3", "2026-01-02T15:04:05Z"),)
+
+
+class Names(PolicyPart):
+    """A policy has rules on names."""
+
+    def routes(self) -> dict[str, Route]:
+        return {**super().routes(), "/fqdncache": lambda query: fqdn_cache(FQDNS, query)}
 
 
 @pytest.fixture
@@ -67,7 +80,7 @@ async def run(ovs: OvsBridge, tmp_path: Path) -> AsyncIterator[Run]:
     effect = InEffect("", config, accept_agent(config))
     tables = {"PipelineRootClassifier": 0, "Classifier": 1, "Output": 2}
     ofctl = Ofctl(ovs.process.directory / "br-int.mgmt")
-    view = AgentView(lambda: effect, facts, ofctl, tables, received=lambda: Received(fqdns=FQDNS))
+    view = AgentView(lambda: effect, facts, ofctl, tables, parts=[Names(agent_context(facts, config))])
     server = AgentApi(view, certificate(), None, token_file=tmp_path / "token")
 
     async def ask(*words: str) -> Result:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
+import pytest
+from recording import GOLDEN, collection, found_at, inputs, objects, phase, table
 
 from antrea.apis import core
-from antrea.controller.compute import FEATURES
+from antrea.controller.compute.runtime import FEATURES
 from antrea.engine import Engine, Facts
 from antrea.facts.fact import each
 from antrea.features.grouping.row import namespace_row, node_row, pod_row
@@ -19,60 +18,69 @@ from antrea.features.grouping.row import namespace_row, node_row, pod_row
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GOLDEN = Path(os.environ.get("ANTREA_GOLDEN", "/nowhere"))
+    from antrea.facts.fact import Fact
+
+CONTROLPLANE = "/apis/controlplane.antrea.io/v1beta2"
+GROUPS = ("addressgroups", "appliedtogroups", "egressgroups")
+POD_NETWORK = 24
+"""Bits of the network that a Node of the recordings gives its Pods addresses of."""
+WATCHED = {
+    watch.path: watch
+    for feature in FEATURES
+    for watch in feature.watched
+    if watch.path.rpartition("/")[2] not in ("pods", "namespaces", "nodes")
+}
+"""By path, what is watched and was recorded as objects."""
+needs_recordings = pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers")
 
 
-def recorded(name: str) -> list[Any]:
-    """Objects of a recorded list."""
-    text = (GOLDEN / "raw" / name).read_text()
-    body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
-    found: list[Any] = (yaml.safe_load if name.endswith(".yaml") else json.loads)(body)["items"]
+def answered(path: str, *folders: str) -> Any:
+    """The JSON that a GET of the path was answered with; the test is skipped if that was not recorded."""
+    found = found_at(path, *folders)
+    if found is None:
+        pytest.skip(f"no answer to {path} was recorded")
+    return json.loads(found.body)
+
+
+def listed(name: str) -> list[Any]:
+    """What was listed of a resource of controlplane.antrea.io."""
+    found: list[Any] = answered(f"{CONTROLPLANE}/{name}", "controlplane")["items"]
     return found
 
 
-def inputs(kind: str) -> Iterator[dict[str, Any]]:
-    for file in sorted((GOLDEN / "inputs").glob("*.yaml")):
-        yield from (one for one in yaml.safe_load_all(file.read_text()) if one and one["kind"] == kind)
-
-
-def addresses() -> dict[tuple[str, str], tuple[str, str]]:
-    """IP and Node of each Pod that was there."""
-    lines = (GOLDEN / "raw/get/pods.wide.txt").read_text().splitlines()
-    rows = [line.split() for line in lines if not line.startswith(("#", "NAMESPACE"))]
-    return {(row[0], row[1]): (row[-4], row[-3]) for row in rows}
+def rows_of(one: dict[str, Any]) -> tuple[Fact, ...]:
+    """What a recorded object is as facts; none for a kind that nobody watches."""
+    watch = WATCHED.get(collection(one))
+    return each(watch.row(msgspec.convert(one, watch.kind))) if watch else ()
 
 
 def pods() -> Iterator[core.Pod]:
-    where = addresses()
+    where = {(row["NAMESPACE"], row["NAME"]): row for row in table("pods", "pod", "po")}
     for one in inputs("Pod"):
         meta = one["metadata"]
-        if (place := where.get((meta.get("namespace", "default"), meta["name"]))) is None:
+        if (row := where.get((meta.get("namespace", "default"), meta["name"]))) is None:
             continue
-        ip, node = place
-        more = {"phase": "Running", "podIPs": [] if ip == "<none>" else [{"ip": ip}]}
+        ip, node = ("" if row[key] == "<none>" else row[key] for key in ("IP", "NODE"))
+        status = {"phase": phase(row["STATUS"]), "podIPs": [{"ip": ip}] if ip else []}
         # what the API server fills in where the input says nothing
         usual = {"serviceAccountName": "default"}
-        spec = {**usual, **one["spec"], "nodeName": "" if node == "<none>" else node}
-        yield msgspec.convert({**one, "spec": spec, "status": more}, core.Pod)
+        spec = {**usual, **one["spec"], "nodeName": node}
+        yield msgspec.convert({**one, "spec": spec, "status": status}, core.Pod)
 
 
 def nodes() -> Iterator[core.Node]:
-    """As the lab of the recording made them; README.md of the recordings has their labels."""
-    for number, role in ((1, "edge"), (2, "core")):
-        name = f"n{number}"
-        meta = {"name": name, "labels": {"kubernetes.io/hostname": name, "role": role}}
-        status = {"addresses": [{"type": "InternalIP", "address": f"172.30.0.{number + 10}"}]}
-        spec = {"podCIDR": f"10.244.{number - 1}.0/24", "podCIDRs": [f"10.244.{number - 1}.0/24"]}
-        yield msgspec.convert({"metadata": meta, "spec": spec, "status": status}, core.Node)
-
-
-RECORDED = {
-    path.rpartition("/")[2] if "k8s.io" not in path else "k8s-networkpolicies": watch
-    for path, watch in {one.path: one for feature in FEATURES for one in feature.watched}.items()
-    if path.rpartition("/")[2] not in ("pods", "namespaces", "nodes")
-}
-RECORDED["antrea-networkpolicies"] = RECORDED.pop("networkpolicies")
-"""By file, what is watched."""
+    """With the networks that their Pods' addresses show."""
+    where = [row for row in table("pods", "pod", "po") if row["IP"].count(".") == 3]
+    for row in table("nodes", "node", "no"):
+        name, own = row["NAME"], row["INTERNAL-IP"]
+        ips = [pod["IP"] for pod in where if pod["NODE"] == name and pod["IP"] != own]
+        cidrs = [f"{ips[0].rpartition('.')[0]}.0/{POD_NETWORK}"] if ips else []
+        labels = dict(pair.partition("=")[::2] for pair in row["LABELS"].split(",") if pair)
+        spec = {"podCIDR": cidrs[0] if cidrs else "", "podCIDRs": cidrs}
+        status = {"addresses": [{"type": "InternalIP", "address": own}]}
+        yield msgspec.convert(
+            {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}, core.Node
+        )
 
 
 def world() -> tuple[Facts, Engine]:
@@ -83,12 +91,9 @@ def world() -> tuple[Facts, Engine]:
     for pod in pods():
         if (row := pod_row(pod)) is not None:
             facts.put(row)
-    for name, watch in RECORDED.items():
-        for one in recorded(f"get/{name}.yaml"):
-            found = each(watch.row(msgspec.convert(one, watch.kind)))
-            assert found
-            for fact in found:
-                facts.put(fact)
+    for one in objects():
+        for fact in rows_of(one):
+            facts.put(fact)
     for node in nodes():
         facts.put(node_row(node))
     for watched in (one for feature in FEATURES for one in feature.watched):

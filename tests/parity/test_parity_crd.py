@@ -65,6 +65,11 @@ DIFFERENCES = [
         r".*/properties/status/properties/realizedGeneration/type",
         "a field of our own: the last generation that all Nodes have realized",
     ),
+    difference(
+        "ClusterNetworkPolicy NetworkPolicy",
+        r"spec/versions/v1beta1/additionalPrinterColumns(/Audited/.*)?",
+        "a column of our own, which -o wide shows: whether the policy is audited",
+    ),
     DESTINATIONS,
     LISTS,
     GATEWAY,
@@ -98,7 +103,7 @@ DIFFERENCES = [
     difference(
         "AntreaAgentInfo AntreaControllerInfo",
         f"spec/{SCHEMA}/properties/(agent|controller)Conditions/items/properties/type/enum",
-        "ConfigRejected, a condition of our own: the last good configuration goes on",
+        "conditions of our own: what is refused, and what packets do not reach",
     ),
 ]
 OLD_DIFFERENCES = [

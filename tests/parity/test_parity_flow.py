@@ -31,6 +31,11 @@ OURS_ALONE = {
     "hostlocalsourcepktmark",
     "servicerulespassedregmark",
     "notservicerulespassedregmark",
+    "auditpassregmark",
+    "egressauditedregmark",
+    "notegressauditedregmark",
+    "ingressauditedregmark",
+    "notingressauditedregmark",
 }
 
 

@@ -12,31 +12,36 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
-from recorded_world import GOLDEN, RECORDED, inputs, recorded, world
+from recorded_world import CONTROLPLANE, rows_of, world
+from recording import inputs, lines_of_watch, of_kind
 
 from antrea.apis import controlplane as cp
 from antrea.apis import core
-from antrea.controller.front_process import Publisher
-from antrea.controller.publish import PublishSink
-from antrea.controller.stores import Computing, publish
+from antrea.controller.apiserver.process import Publisher
+from antrea.controller.apiserver.store_sync import ComputeClient, publish
+from antrea.controller.compute.publish_sink import PublishSink
 from antrea.facts.cluster import Pod
-from antrea.facts.fact import each
 from antrea.features.grouping.publication import ENTRIES
 from antrea.features.grouping.row import namespace_row, pod_row
-from antrea.features.network_policy.native_policy import NamespacedPolicy
-from antrea.features.registry import RESOURCES
-from antrea.outside.aggregated.form import Json
-from antrea.outside.aggregated.objects import Objects
-from antrea.outside.aggregated.watcher import Selection, Watcher
+from antrea.features.network_policy.controller.antrea_internal_policy import NamespacedPolicy
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.outside.apiserver.form import Json
+from antrea.outside.apiserver.objects import Objects
+from antrea.outside.apiserver.watcher import Selection, Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from antrea.controller import wire
+    from antrea.controller.apiserver import ipc
     from antrea.engine import Facts
 
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers")
 WATCHED = ("networkpolicies", "addressgroups", "appliedtogroups", "egressgroups")
+MADE_HERE = "create ANNP shop/dyn-annp"
+"""A step of the recording whose steps are made here: it kept their names, not the objects."""
+pytestmark = pytest.mark.skipif(
+    f"# step: {MADE_HERE}" not in lines_of_watch(f"{CONTROLPLANE}/networkpolicies?watch=true"),
+    reason="ANTREA_GOLDEN names no watch of these steps",
+)
 
 
 def pod(name: str, namespace: str, node: str, ip: str, **labels: str) -> Any:
@@ -48,12 +53,13 @@ def pod(name: str, namespace: str, node: str, ip: str, **labels: str) -> Any:
     return pod_row(msgspec.convert({"metadata": meta, "spec": spec, "status": status}, core.Pod))
 
 
-def changed(file: str, name: str, change: Callable[[dict[str, Any]], None]) -> Any:
+def changed(
+    kind: str, name: str, change: Callable[[dict[str, Any]], None], group: str = "crd.antrea.io"
+) -> Any:
     """The row of a recorded object after a change."""
-    watch = RECORDED[file]
-    (one,) = [one for one in recorded(f"get/{file}.yaml") if one["metadata"]["name"] == name]
+    (one,) = [one for one in of_kind(kind, group) if one["metadata"]["name"] == name]
     change(one)
-    (row,) = each(watch.row(msgspec.convert(one, watch.kind)))
+    (row,) = rows_of(one)
     return row
 
 
@@ -68,16 +74,22 @@ def new_policy() -> Any:
     rule = {"action": "Drop", "name": "d", "from": [{"podSelector": {"matchLabels": {"app": "nothing"}}}]}
     applied = [{"podSelector": {"matchLabels": {"app": "api"}}}]
     one = {
-        "metadata": {"name": "dyn-annp", "namespace": "shop", "uid": NEW_UID, "generation": 1},
+        "metadata": {"name": "dyn-annp", "namespace": "shop", "uid": made()[0], "generation": 1},
         "spec": {"priority": 1, "tier": "application", "appliedTo": applied, "ingress": [rule]},
     }
-    watch = RECORDED["antrea-networkpolicies"]
-    return watch.row(msgspec.convert(one, watch.kind))
+    (row,) = rows_of({"apiVersion": "crd.antrea.io/v1beta1", "kind": "NetworkPolicy", **one})
+    return row
 
 
-NEW_UID = "9ddf4c09-12ab-4681-909d-03be557720e9"
-NOBODY = {b"1c90ef33-3ca7-5a1f-86dc-094c23e622fa": b"c66d016b-36fa-5871-bdde-20ce20e8c64e"}
-"""The group of its peers here and there: the recording does not say what that selects, but that nobody is in it."""
+def made() -> tuple[str, str]:
+    """UID of the policy that was made in a step, and the name of the group of its peers."""
+    lines = lines_of_watch(f"{CONTROLPLANE}/networkpolicies?watch=true")
+    found = json.loads(lines[lines.index(f"# step: {MADE_HERE}") + 1])["object"]
+    return found["metadata"]["uid"], found["rules"][0]["from"]["addressGroups"][0]
+
+
+NOBODY_HERE = b"1c90ef33-3ca7-5a1f-86dc-094c23e622fa"
+"""The group of its peers here: the recording does not say what that selects, but that nobody is in it."""
 
 
 def priority(one: dict[str, Any]) -> None:
@@ -94,9 +106,9 @@ def steps(facts: Facts) -> dict[str, Callable[[], None]]:
     def networks(one: dict[str, Any]) -> None:
         one["spec"]["ipBlocks"] = [{"cidr": "198.51.100.0/25"}]
 
-    gone = changed("k8s-networkpolicies", "same-peer-twice", lambda _: None)
+    gone = changed("NetworkPolicy", "same-peer-twice", lambda _: None, "networking.k8s.io")
     dyn_1 = ("dyn-1", "shop", "n1", "10.244.0.5")
-    emergency = changed("clusternetworkpolicies", "emergency-drop", priority)
+    emergency = changed("ClusterNetworkPolicy", "emergency-drop", priority)
     return {
         "(idle) 5 s": lambda: None,
         "create Pod shop/dyn-1 app=web on n1": put(pod(*dyn_1, app="web")),
@@ -109,11 +121,11 @@ def steps(facts: Facts) -> dict[str, Callable[[], None]]:
         "delete Pod lab/dyn-2": lambda: facts.drop(Pod, "lab/dyn-2"),
         "patch ACNP emergency-drop priority 2": put(emergency),
         "patch ACNP emergency-drop metadata only": put(emergency),
-        "create ANNP shop/dyn-annp": put(new_policy()),
+        MADE_HERE: put(new_policy()),
         "delete ANNP shop/dyn-annp": lambda: facts.drop(NamespacedPolicy, "shop/dyn-annp"),
         "label Namespace lab env=prod": put(space("lab", env="prod")),
         "label Namespace lab env=dev": put(space("lab", env="dev")),
-        "patch ClusterGroup cg-ips": put(changed("clustergroups", "cg-ips", networks)),
+        "patch ClusterGroup cg-ips": put(changed("ClusterGroup", "cg-ips", networks)),
         "delete K8s NetworkPolicy lab/same-peer-twice": lambda: facts.drop(type(gone), gone.key),
     }
 
@@ -170,11 +182,16 @@ def members(found: list[dict[str, Any]] | None) -> frozenset[str]:
     return frozenset(json.dumps(one, sort_keys=True) for one in found or ())
 
 
+def watch_path(name: str) -> str:
+    plural, _, node = name.partition(".node-")
+    return f"{CONTROLPLANE}/{plural}?watch=true" + (f"&fieldSelector=nodeName%3D{node}" if node else "")
+
+
 def theirs(name: str) -> Iterator[tuple[str, Known]]:
     """What a client of upstream's watch knew before each step, and at the end."""
     known = Known({}, {})
     step = ""
-    for line in (GOLDEN / f"raw/watch/{name}.jsonl").read_text().splitlines():
+    for line in lines_of_watch(watch_path(name)):
         if line.startswith("# step: "):
             yield step, known.copy()
             step = line.removeprefix("# step: ")
@@ -188,9 +205,9 @@ class Straight:
     """A channel whose other end is here: frames go into the stores as the front puts them there."""
 
     def __init__(self) -> None:
-        self.objects = Objects(RESOURCES, Computing(self))  # type: ignore[arg-type]
+        self.objects = Objects(RESOURCES, ComputeClient(self))  # type: ignore[arg-type]
 
-    def say(self, frame: wire.Frame) -> None:
+    def send(self, frame: ipc.Frame) -> None:
         publish(self.objects, frame)  # type: ignore[arg-type]
 
     async def drained(self) -> None:
@@ -228,8 +245,7 @@ async def ours() -> dict[str, list[tuple[str, Known]]]:
 
 def hear_all(known: Known, watcher: Watcher) -> None:
     text = watcher.take(1 << 30)
-    for mine, recorded_name in NOBODY.items():
-        text = text.replace(mine, recorded_name)
+    text = text.replace(NOBODY_HERE, made()[1].encode())
     for event in map(json.loads, text.splitlines()):
         known.hear(event["type"], event["object"])
 

@@ -16,15 +16,15 @@ from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import EgressRow
-from antrea.facts.external_ip import Leads
+from antrea.facts.external_ip import FencedLeadership
 from antrea.features.egress.allocation import UNITS
 from antrea.features.egress.controller import egress_rows
 from antrea.features.external_ip_pool.address import given
 from antrea.features.external_ip_pool.controller import FEATURE
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
-from antrea.outside.egress_address import EgressAddressSink
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
+from antrea.outside.kube.access import Access
+from antrea.outside.kube.client import Kube
+from antrea.outside.kube.egress_address_sink import EgressAddressSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -112,12 +112,12 @@ class World:
         """Nobody leads; what is on its way comes or is lost; `which` hears everything, and leads."""
         for one in self.replicas:
             one.leads = False
-            one.facts.drop(Leads, "self")
+            one.facts.drop(FencedLeadership, "self")
         self.end_of_late()
         chosen = self.replicas[which]
         self.hear_all(chosen)
         chosen.leads = True
-        chosen.facts.put(Leads())
+        chosen.facts.put(FencedLeadership())
 
     def hear_all(self, chosen: Replica) -> None:
         """What was written before it leads."""

@@ -41,21 +41,25 @@ def made(
     days: int = 1,
     ago: int = 10,
     usage: ObjectIdentifier | None = CLIENT,
+    names: tuple[str, ...] = (),
 ) -> Made:
-    """Signed by `by`, or by itself, `ago` days ago; `days` below 0 is expired."""
+    """Signed by `by`, or by itself, `ago` days ago; `days` below 0 is expired. `names` are those of a server."""
     key = ec.generate_private_key(ec.SECP256R1())
-    names = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
-    names += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    subject += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     builder = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name(names))
-        .issuer_name(by.certificate.subject if by else x509.Name(names))
+        .subject_name(x509.Name(subject))
+        .issuer_name(by.certificate.subject if by else x509.Name(subject))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(NOW - timedelta(days=ago))
         .not_valid_after(NOW + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
+    if names:
+        alternatives = x509.SubjectAlternativeName([x509.DNSName(one) for one in names])
+        builder = builder.add_extension(alternatives, critical=False)
     if usage and not ca:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     return Made(builder.sign(by.key if by else key, hashes.SHA256()), key)

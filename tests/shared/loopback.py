@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
+from antrea.outside.kube.access import Access
+from antrea.outside.kube.client import Kube
 
 if TYPE_CHECKING:
     import ssl

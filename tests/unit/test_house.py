@@ -1,6 +1,8 @@
 """The rules of the house that no linter knows."""
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,29 @@ pytestmark = pytest.mark.untraced
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(p for top in ("antrea", "tests", "benchmarks", "build") for p in (ROOT / top).rglob("*.py"))
 BANNED = ("utils", "helpers", "common", "misc", "manager", "base")
+METAPHORS = {
+    "Abreast", "Aside", "Courier", "Crowd", "Cutting", "Desk", "Door", "Errand", "Heard", "Herald", "Home", "Knock", "Look",
+    "Looker", "Outbox", "Parted", "Promise", "Purse", "Remembering", "Rumour", "Rumours", "Said", "Says", "Seeker", "Severed",
+    "Sights", "Stranger", "Tell", "Told", "Turn", "Turns", "Voice", "Wiring", "Wish", "Word",
+}  # fmt: skip
+"""Words that names of classes do not contain; docs/glossary.md has the terms."""
+FOREIGN = ("antrea/apis/", "antrea/config/", "antrea/lab/", "antrea/antctl/", "antrea/explain/")
+"""Their names are those of Kubernetes' kinds, or are never read beside facts."""
+PERSONIFIED = re.compile(
+    r"\b(goodbye|hears?|heard|knocks?|knows|nobody|said|says?|somebody|speaks?|tells?|told|whoever)\b",
+    re.IGNORECASE,
+)
+CLEAN = (
+    "antrea/agent/api/", "antrea/agent/assembly.py", "antrea/agent/cni/", "antrea/agent/controller_state.py", "antrea/agent/egress/",
+    "antrea/agent/instance_lock.py", "antrea/agent/main.py", "antrea/agent/membership/", "antrea/agent/network_policy/",
+    "antrea/agent/node/", "antrea/agent/node_route/", "antrea/agent/part.py", "antrea/agent/proxy/", "antrea/agent/switch/",
+    "antrea/antctl/check/", "antrea/antctl/doctor/", "antrea/antctl/proxy/", "antrea/apis/", "antrea/config/", "antrea/controller/",
+    "antrea/engine/", "antrea/errors.py", "antrea/facts/", "antrea/host/", "antrea/lab/", "antrea/openflow/", "antrea/outside/apiserver/",
+    "antrea/outside/controlplane/", "antrea/outside/disk/", "antrea/outside/gossip/", "antrea/outside/http/", "antrea/outside/kube/",
+    "antrea/outside/log/", "antrea/outside/neighbour/", "antrea/outside/netlink/", "antrea/outside/nftables/",
+    "antrea/outside/ovsdb/", "antrea/outside/reload/", "antrea/outside/tls/", "antrea/outside/vswitch/",
+)  # fmt: skip
+"""Folders and files whose docstrings are free of personification; log sentences are everywhere."""
 
 
 def named(path: Path) -> str:
@@ -29,13 +54,28 @@ class Read(NamedTuple):
     """Lines by name, of functions and methods."""
     docstring: str | None
     imports: list[str]
+    classes: dict[str, tuple[str, ...]]
+    """The bases by name; one that has a rank is an entry."""
+    prose: list[str]
+    """All docstrings."""
 
 
 @cache
 def read(path: Path) -> Read:
     tree = ast.parse(path.read_text())
     functions, imports = dict[str, int](), list[str]()
+    classes, prose = dict[str, tuple[str, ...]](), [ast.get_docstring(tree) or ""]
     for node in nodes(tree):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            prose.append(node.value.value)
+        if isinstance(node, ast.ClassDef):
+            bases = (base.id for base in node.bases if isinstance(base, ast.Name))
+            ranks = ("rank" for one in node.body if named_statement(one) == "rank")
+            classes[node.name] = (*bases, *ranks)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno
             functions[node.name] = max(lines, functions.get(node.name, 0))
@@ -43,7 +83,14 @@ def read(path: Path) -> Read:
             imports.append(node.module or "")
         elif isinstance(node, ast.Import):
             imports += [alias.name for alias in node.names]
-    return Read(functions, ast.get_docstring(tree), imports)
+    return Read(functions, ast.get_docstring(tree), imports, classes, prose)
+
+
+def named_statement(node: ast.stmt) -> str:
+    """What an attribute with a type, or a method, is called."""
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    return node.name if isinstance(node, ast.FunctionDef) else ""
 
 
 def nodes(tree: ast.AST) -> Iterator[ast.stmt]:
@@ -97,3 +144,63 @@ def test_house_production_code_does_not_use_wait_for_which_loses_cancellations_i
     assert used == [], (
         "use asyncio.timeout: a task that is cancelled as wait_for ends goes on for ever (fixed in 3.12)"
     )
+
+
+def test_house_names_of_classes_are_no_metaphors() -> None:
+    words = {
+        f"{named(path)}: {name}"
+        for path in PRODUCT
+        for name in read(path).classes
+        if METAPHORS & set(re.findall(r"[A-Z][a-z]*", name))
+    }
+    assert words == set(), "docs/glossary.md has the terms"
+
+
+def test_house_facts_acts_and_entries_have_names_of_their_own() -> None:
+    """Units are found by grepping for them."""
+    found = [
+        (name, bases)
+        for path in PRODUCT
+        if not named(path).startswith(FOREIGN)
+        for name, bases in read(path).classes.items()
+    ]
+    kinds = {"Fact", "Act", "rank"}
+    while more := {name for name, bases in found if kinds & set(bases)} - kinds:
+        kinds |= more
+    counts = Counter(name for name, _ in found)
+    assert {name for name in kinds if counts[name] > 1} == set()
+
+
+def test_house_functions_of_units_have_names_of_their_own() -> None:
+    features = [path for path in PRODUCT if named(path).startswith("antrea/features/")]
+    units = {name for path in features for name in re.findall(r"\bUnit\(\w+, (\w+)", path.read_text())}
+    counts = Counter(
+        name
+        for path in features
+        for name in re.findall(r"^def (\w+)\(\w+: Facts\b", path.read_text(), re.MULTILINE)
+    )
+    assert len(units) > 80
+    assert {name for name in units if counts[name] > 1} == set()
+
+
+def test_house_log_sentences_have_no_personification() -> None:
+    sentences = {
+        f"{named(path)}: {sentence}"
+        for path in PRODUCT
+        for sentence in re.findall(
+            r"\blog\.(?:v\(\d\)\.)?(?:info|warning|error)\(\s*f?\"([^\"]*)\"", path.read_text()
+        )
+        if PERSONIFIED.search(sentence)
+    }
+    assert sentences == set()
+
+
+def test_house_docstrings_of_these_folders_have_no_personification() -> None:
+    prose = {
+        f"{named(path)}: {text}"
+        for path in PRODUCT
+        if named(path).startswith(CLEAN)
+        for text in read(path).prose
+        if PERSONIFIED.search(text)
+    }
+    assert prose == set()

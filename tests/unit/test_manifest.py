@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
+from antrea import IMAGE, VERSION
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import FlowExporter
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
-from antrea.features.accept import accept_agent, accept_controller
-from antrea.features.registry import RESOURCES
+from antrea.features.framework.config_validation import accept_agent, accept_controller
+from antrea.features.network_policy.tier import DEFAULT_TIERS
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.outside.kube.ca_publisher import KINDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,7 +51,14 @@ def test_the_manifests_objects_are_those_of_upstream_that_exist_here() -> None:
     found: dict[str, list[str]] = {}
     for kind, name in sorted(OBJECTS):
         found.setdefault(kind, []).append(name)
-    assert len(found.pop("CustomResourceDefinition")) == 20
+    definitions = found.pop("CustomResourceDefinition")
+    # users of upstream install those of the network-policy-api project by themselves
+    assert [name for name in definitions if name.endswith(".policy.networking.k8s.io")] == [
+        "adminnetworkpolicies.policy.networking.k8s.io",
+        "baselineadminnetworkpolicies.policy.networking.k8s.io",
+        "clusternetworkpolicies.policy.networking.k8s.io",
+    ]
+    assert len(definitions) == 20 + 3
     assert found == {
         "APIService": [
             "v1alpha1.stats.antrea.io",
@@ -79,7 +89,7 @@ def test_the_manifests_objects_are_those_of_upstream_that_exist_here() -> None:
             "antrea-controller",
             "antrea-controller-authentication-reader",
         ],
-        "Secret": ["antctl-service-account-token"],
+        "Secret": ["antctl-service-account-token", "antrea-agent-service-account-token"],
         "Service": ["antrea"],
         "ServiceAccount": ["antctl", "antrea-agent", "antrea-controller"],
         "ValidatingWebhookConfiguration": ["crdvalidator.antrea.io"],
@@ -104,8 +114,8 @@ def test_the_manifests_configuration_is_the_default_one_and_accepted() -> None:
         parse(ControllerConfig, DATA["antrea-controller.conf"]),
     )
     assert (agent.unknown, controller.unknown) == ((), ())
-    # upstream's chart names another collector than upstream's agent
-    collector = FlowExporter(flow_collector_addr="flow-aggregator/flow-aggregator:14739:grpc")
+    # the aggregator of our chart takes records over TCP
+    collector = FlowExporter(flow_collector_addr="flow-aggregator/flow-aggregator:4739:tcp")
     assert agent.config == AgentConfig(flow_exporter=collector)
     assert controller.config == ControllerConfig()
     accept_agent(agent.config)
@@ -131,7 +141,7 @@ def test_pods_of_the_manifest_do_not_roll_when_their_configuration_changes() -> 
 @pytest.mark.parametrize("container", CONTAINERS, ids=lambda container: container["name"])
 def test_a_container_of_the_manifest_runs_a_command_of_our_image(container: dict[str, Any]) -> None:
     builder = (ROOT / "build/image.py").read_text()
-    assert f'"{container["image"]}"' in builder
+    assert container["image"] == f"{IMAGE}:v{VERSION}"
     (command,) = container["command"]
     commands = re.search(r"COMMANDS = \(([^)]*)\)", builder)
     assert commands is not None
@@ -143,6 +153,53 @@ def test_every_mount_of_the_manifest_has_its_volume_and_every_volume_its_mount(p
     containers = [*pod.get("initContainers", []), *pod["containers"]]
     mounted = {mount["name"] for container in containers for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def written_by(role: str, resource: str) -> set[str]:
+    """Names of the objects that a role may make or change; `*`: all of them."""
+    rules = [
+        one for kind in ("ClusterRole", "Role") for one in OBJECTS.get((kind, role), {}).get("rules", [])
+    ]
+    return {
+        name
+        for rule in rules
+        if resource in rule["resources"] and {"create", "patch", "update", "delete"} & set(rule["verbs"])
+        for name in rule.get("resourceNames", ["*"])
+    }
+
+
+def test_the_manifests_controller_changes_only_what_is_its_own() -> None:
+    labelled = {
+        (kind, name)
+        for (kind, name), item in OBJECTS.items()
+        if item["metadata"].get("labels", {}).get("served-by") == "antrea-controller"
+    }
+    kinds = {
+        "apiservices": "APIService",
+        "customresourcedefinitions": "CustomResourceDefinition",
+        "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
+        "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+    }
+    optional = {"labelsmutator.antrea.io"}  # webhooks.labelsMutator.enable
+    published = {kind.path.rpartition("/")[2]: set(kind.names) - optional for kind in KINDS}
+    for plural, kind in kinds.items():
+        ours = {name for one, name in labelled if one == kind}
+        assert written_by("antrea-controller", plural) == published[plural] == ours != set()
+    assert {kind for kind, _ in labelled} == set(kinds.values())
+    assert written_by("antrea-controller", "secrets") == {"antrea-controller-tls", "antrea-memberlist-keys"}
+    assert written_by("antrea-controller", "configmaps") == {"antrea-ca", "antrea-cluster-identity"}
+    assert written_by("antrea-controller", "tiers") == {tier.metadata.name for tier in DEFAULT_TIERS}
+    assert written_by("antrea-controller", "antreacontrollerinfos") == {"antrea-controller"}
+    for resource in ("secrets", "configmaps", *kinds):
+        assert written_by("antrea-agent", resource) == set()
+
+
+def test_the_manifests_programs_end_before_they_take_all_memory_of_their_node() -> None:
+    limits = {one["name"]: one["resources"].get("limits", {}).get("memory") for one in CONTAINERS}
+    # without its switch a Node has no network: that one is not ended
+    assert limits == {
+        "install-cni": None, "antrea-agent": "2Gi", "antrea-ovs": None, "antrea-controller": "4Gi",
+    }  # fmt: skip
 
 
 def test_the_controller_of_the_manifest_has_no_power_over_its_node() -> None:
@@ -180,3 +237,18 @@ def test_the_manifests_probes_ask_the_port_that_the_configuration_serves() -> No
         "antrea-agent": AgentConfig().api_port,
         "antrea-controller": ControllerConfig().api_port,
     }
+
+
+def test_the_chart_and_the_image_have_the_version_and_name_of_the_programs() -> None:
+    chart = yaml.safe_load((ROOT / "build/charts/antrea/Chart.yaml").read_text())
+    values = yaml.safe_load((ROOT / "build/charts/antrea/values.yaml").read_text())
+    assert (str(chart["appVersion"]), values["image"]["repository"]) == (VERSION, IMAGE)
+
+
+def test_nothing_that_a_user_applies_names_an_image_of_upstream() -> None:
+    shipped = [
+        ROOT / "build/yamls/antrea.yml",
+        *(ROOT / "build/charts").rglob("*.yaml"),
+        ROOT / "build/image.py",
+    ]
+    assert [file for file in shipped if "-ubuntu" in file.read_text()] == []

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
 from kernel_egress import addresses, egress_node
 from kernel_lab import OUTSIDE
 from kernel_traffic import PORT, Arrived, Stream
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kernel_lab import KernelLab
     from kernel_node import KernelNode
 
+pytestmark = pytest.mark.wide
 ON_THE_WAY = ("node-1", "node-2")
 LEAST = 100
 """Numbers that have to be under way before anything is killed, while it is away, and when it is back."""
@@ -57,7 +59,7 @@ def test_no_connection_ends_over_an_image_roll_of_the_egress_node(kernel: Kernel
         more()
         assert addresses(node) == stood
     said = other.log("agent", lines=10_000)
-    assert '"Member says that it is back in a moment" node="node-2"' in said
+    assert '"Member announced a short restart" node="node-2"' in said
     assert '"Member is dead" node="node-2"' not in said
 
 

@@ -27,6 +27,7 @@ from antrea.lab.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.wide
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",

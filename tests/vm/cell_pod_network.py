@@ -25,12 +25,12 @@ SEEN_AS = {
 }
 """By source and target of a connection, whose address the target sees; `client` and `web` run on node-1, `server` on node-2, `six` on
 node-3, which has only IPv6: that tunnel runs over IPv6."""
+PINGED = [("six", 6), *((target, version) for target in ("web", "server", "outside") for version in (4, 6))]
 WAYS = [(s, t, version) for s, t in SEEN_AS for version in (4, 6) if (t, version) != ("six", 4)]
 
 
-@pytest.mark.parametrize(
-    ("target", "version"), [(t, v) for s, t, v in WAYS if s == "client" and not t.startswith("node-")]
-)
+@pytest.mark.wide
+@pytest.mark.parametrize(("target", "version"), PINGED)
 def test_a_pod_pings(kernel: KernelLab, target: str, version: int) -> None:
     address = kernel.addresses(target)[version]
     said = kernel.pods["client"].run("ping", "-q", "-c", "5", "-i", "0.2", "-W", "5", address)

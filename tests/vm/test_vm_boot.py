@@ -1,29 +1,28 @@
-"""The stock kernel has what this machine's may lack, and a failing command is reported as failing."""
+"""The virtual machine has its checkout wherever that lies, and ends in time; test_vm_cells.py has its kernel and exit status."""
+
+import sys
+from pathlib import Path
 
 import pytest
 
 from antrea.errors import Unavailable
 from antrea.lab import vm
 
-MODULES = ["openvswitch", "vport-geneve", "8021q", "dummy", "wireguard", "ip_vs", "sctp"]
-COMMAND = f"modprobe -a {' '.join(MODULES)}; echo loaded $?; echo said $((6 * 7)); exit 7"
 
-
-@pytest.fixture(scope="module")
-def ended(stock: vm.Kernel) -> tuple[int, str]:
-    """One boot: exit status and text of its command."""
-    return vm.run(stock, ["bash", "-c", COMMAND], timeout=120)
-
-
-def test_the_stock_kernel_loads_what_the_kernel_datapath_needs(ended: tuple[int, str]) -> None:
-    _, console = ended
-    assert (console.count("loaded 0"), console.count("FATAL")) == (1, 0)
-
-
-def test_the_exit_status_and_the_text_of_the_command_come_back(ended: tuple[int, str]) -> None:
-    status, console = ended
-    assert status == 7
-    assert "said 42" in console
+@pytest.mark.wide
+def test_a_checkout_below_the_temporary_directory_is_there_in_the_machine(
+    stock: vm.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert vm.hidden([tmp_path]) == [tmp_path.resolve()]
+    (tmp_path / "file").write_text("of a checkout\n")
+    monkeypatch.chdir(tmp_path)
+    status, console = vm.run(stock, ["sh", "-c", "cat file; touch made; ls /tmp"], timeout=120)
+    assert (status, "of a checkout" in console) == (0, True)
+    assert (tmp_path / "made").exists()
+    # all else below it is the machine's own, but for where this test and its programs are
+    needed = vm.hidden([tmp_path, Path(sys.prefix), Path(sys.base_prefix), stock.folder])
+    shown = {path.relative_to("/tmp").parts[0] for path in needed if path.is_relative_to("/tmp")}
+    assert {path.name for path in Path("/tmp").iterdir() if path.name in console.split()} == shown
 
 
 def test_a_machine_that_takes_too_long_is_ended_and_says_so(stock: vm.Kernel) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gossip_world import LATENCY, Connection, World
 
-from antrea.outside.bfd_session import SIGNALED, Session, Status
+from antrea.outside.ovsdb.bfd_session import SIGNALED, BfdSession, BfdStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,8 +71,8 @@ class End:
 
     def __init__(self, world: BurstWorld, own: str, other: str) -> None:
         self._world, self._own, self._other = world, own, other
-        self._status = Status("down")
-        self._session = Session()
+        self._status = BfdStatus("down")
+        self._session = BfdSession()
         self._turn = self._heard = 0
         self._due: float | None = None
         world.after((0.0, SLOW), lambda: self._send(0))
@@ -101,7 +101,7 @@ class End:
             self._turn += 1
             now = self._turn
             self._world.after((0.75 * FAST, FAST), lambda: self._send(now))
-        self._is(Status(state, remote, diagnostic))
+        self._is(BfdStatus(state, remote, diagnostic))
         self._heard += 1
         heard = self._heard
         until = MULTIPLIER * max(pause, FAST)
@@ -109,13 +109,13 @@ class End:
 
     def _expire(self, heard: int) -> None:
         if heard == self._heard:
-            self._is(Status("down", "down", "Control Detection Time Expired"))
+            self._is(BfdStatus("down", "down", "Control Detection Time Expired"))
 
-    def _is(self, status: Status) -> None:
+    def _is(self, status: BfdStatus) -> None:
         self._status = status
         self._world.after(TOLD, lambda: self._look(status))
 
-    def _look(self, status: Status) -> None:
+    def _look(self, status: BfdStatus) -> None:
         session, world = self._session, self._world
         before = session.word
         session.look(status, world.now)

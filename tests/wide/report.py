@@ -1,4 +1,8 @@
-"""Writes docs/generated/wide-report.md from a run of the wide tests: commit, date, command, result of each test."""
+"""Writes docs/generated/wide-report.md from a run of the wide tests: commit, date, command, result of each test.
+
+A run that was interrupted, or in which tests failed, is resumed: each result is kept in a journal as soon as a test ends, and the
+next run of the same commit leaves out what has passed. The journal goes when nothing is left to repeat.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +13,89 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+import pytest
+
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs/generated/wide-report.md"
+JOURNAL = ROOT / "build/out/wide-results.jsonl"
 ORDER = ("failed", "error", "passed", "skipped")
-_RESULTS: dict[str, tuple[str, float, str]] = {}
-"""Result, seconds and reason by test."""
+DONE = ("passed", "skipped")
+WHOLE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+"""The second: a run that was killed after its last test left none."""
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Each test has up to three reports: set-up, call, tear-down; the worst of them counts."""
-    outcome = "error" if report.failed and report.when != "call" else report.outcome
-    before, seconds, why = _RESULTS.get(report.nodeid, ("passed", 0.0, ""))
-    worse = ORDER.index(outcome) < ORDER.index(before) or outcome == "skipped"
-    _RESULTS[report.nodeid] = (
-        outcome if worse else before,
-        seconds + report.duration,
-        reason(report) if worse else why,
-    )
+class Result(msgspec.Struct, frozen=True):
+    """Of one test: set-up, call and tear-down together."""
+
+    test: str
+    outcome: str
+    seconds: float = 0.0
+    why: str = ""
+
+
+class WideReport:
+    """Results of this run and of the one it resumes."""
+
+    def __init__(self, journal: Path, page: Path, commit: str) -> None:
+        """`commit`: what is tested; a journal of something else is not resumed."""
+        self._journal, self._page, self._commit = journal, page, commit
+        self.results = self._resumed()
+        self._now: dict[str, Result] = {}
+
+    def _resumed(self) -> dict[str, Result]:
+        lines = self._journal.read_bytes().splitlines() if self._journal.exists() else []
+        same = bool(lines) and lines[0].decode() == self._commit
+        # the last line of a run that was killed may be cut short
+        kept = [line for line in lines[1:] if line.endswith(b"}")] if same else []
+        self._journal.parent.mkdir(parents=True, exist_ok=True)
+        self._journal.write_bytes(b"\n".join([self._commit.encode(), *kept, b""]))
+        return {one.test: one for one in (msgspec.json.decode(line, type=Result) for line in kept)}
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out what has passed; after the markers have selected."""
+        left = [item for item in items if not self._is_done(item.nodeid)]
+        if dropped := [item for item in items if self._is_done(item.nodeid)]:
+            config.hook.pytest_deselected(items=dropped)
+            items[:] = left
+
+    def _is_done(self, test: str) -> bool:
+        return test in self.results and self.results[test].outcome in DONE
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Each test has up to three reports; the worst of them counts."""
+        outcome = "error" if report.failed and report.when != "call" else report.outcome
+        before = self._now.get(report.nodeid, Result(report.nodeid, "passed"))
+        worse = ORDER.index(outcome) < ORDER.index(before.outcome) or outcome == "skipped"
+        result = Result(
+            report.nodeid,
+            outcome if worse else before.outcome,
+            before.seconds + report.duration,
+            reason(report) if worse else before.why,
+        )
+        self._now[report.nodeid] = result
+        if report.when == "teardown":
+            self.results[report.nodeid] = result
+            with self._journal.open("ab") as journal:
+                journal.write(msgspec.json.encode(result) + b"\n")
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the page, of what has run so far."""
+        if not self.results:
+            return
+        arguments = " ".join(map(shlex.quote, session.config.invocation_params.args))
+        self._page.write_text(page(self.results.values(), self._commit, arguments))
+        if exitstatus in WHOLE:
+            self._journal.unlink(missing_ok=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With -p tests.wide.report."""
+    if not config.option.collectonly:
+        config.pluginmanager.register(WideReport(JOURNAL, FILE, tested()), "wide-report")
 
 
 def reason(report: pytest.TestReport) -> str:
@@ -39,21 +106,22 @@ def reason(report: pytest.TestReport) -> str:
     return lines[0].removeprefix("E ").strip() if lines else ""
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the page."""
-    if _RESULTS:
-        FILE.write_text(page(_RESULTS, " ".join(map(shlex.quote, session.config.invocation_params.args))))
+def tested() -> str:
+    """The commit, and whether the tree differs from it in more than this report."""
+    changed = _git("status", "--porcelain", "-uno", "--", ".", f":!{FILE.relative_to(ROOT)}")
+    return f"{_git('rev-parse', 'HEAD')}{' with changes' if changed else ''}"
 
 
-def page(results: dict[str, tuple[str, float, str]], arguments: str) -> str:
+def page(results: Iterable[Result], commit: str, arguments: str) -> str:
     """The report as Markdown."""
-    counts = {outcome: sum(found[0] == outcome for found in results.values()) for outcome in ORDER}
+    found = sorted(results, key=lambda one: one.test)
+    counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in ORDER}
     lines = [
         "# Report of the wide tests",
         "",
         "Written by `make test-wide`; not edited by hand.",
         "",
-        f"- Commit: {_git('rev-parse', 'HEAD')}{' with changes' if _git('status', '--porcelain', '-uno') else ''}",
+        f"- Commit: {commit}",
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"- Command: `python -m pytest {arguments}`, Python {sys.version.split()[0]}",
         f"- {', '.join(f'{number} {outcome}' for outcome, number in counts.items() if number)}",
@@ -61,10 +129,13 @@ def page(results: dict[str, tuple[str, float, str]], arguments: str) -> str:
         "| Test | Result | Seconds | Why |",
         "|---|---|---|---|",
     ]
-    for name, (outcome, seconds, why) in sorted(results.items()):
-        told = why.replace("|", "\\|")[:200]
-        lines.append(f"| {name} | {outcome} | {seconds:.0f} | {told} |")
+    lines += [_row(one) for one in found]
     return "\n".join(lines) + "\n"
+
+
+def _row(one: Result) -> str:
+    why = one.why.replace("|", "\\|")[:200]
+    return f"| {one.test} | {one.outcome} | {one.seconds:.0f} | {why} |"
 
 
 def _git(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""A million packets in five thousand random clusters are explained as a real switch treats them."""
+"""A million packets in five thousand random clusters, and 100,000 more to Services, are explained as a real switch treats them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tests.ovs.ovs_process import ovs_process
 
 FIRST, CLUSTERS, PACKETS = 1_000_000, 500, 200
 """The first seed; in each slice; in each cluster."""
+SERVICES_FIRST = 2_000_000
+"""The first seed of clusters whose Services AntreaProxy serves."""
 
 
 @pytest.mark.wide
@@ -18,11 +20,25 @@ FIRST, CLUSTERS, PACKETS = 1_000_000, 500, 200
 def test_a_hundred_thousand_packets_of_a_million_are_explained_as_they_are_enforced(
     slice_number: int,
 ) -> None:
-    trial, first = Trial(), FIRST + slice_number * CLUSTERS
+    trial = of_clusters(FIRST + slice_number * CLUSTERS, proxied=False)
+    assert trial.packets == CLUSTERS * PACKETS
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(7200)
+def test_a_hundred_thousand_packets_are_explained_as_antrea_proxy_balances_them() -> None:
+    trial = of_clusters(SERVICES_FIRST, proxied=True)
+    assert trial.packets == CLUSTERS * PACKETS
+    assert trial.balanced > trial.packets / 4
+
+
+def of_clusters(first: int, *, proxied: bool) -> Trial:
+    """All packets of CLUSTERS clusters, none of which differs."""
+    trial = Trial()
     with ovs_process() as ovs:
         switch = bridge(ovs)
         for seed in range(first, first + CLUSTERS):
-            trial.cluster(switch, seed, PACKETS)
+            trial.cluster(switch, seed, PACKETS, proxied=proxied)
             assert trial.differences == []
         switch.close()
-    assert trial.packets == CLUSTERS * PACKETS
+    return trial

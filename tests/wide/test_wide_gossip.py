@@ -8,7 +8,7 @@ import pytest
 from bfd_world import BurstWorld
 from gossip_world import TICK, World, acting, owners
 
-from antrea.outside.gossip.majority import is_majority
+from antrea.outside.gossip.quorum import is_majority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

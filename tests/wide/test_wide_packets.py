@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from ipaddress import ip_address
@@ -14,6 +15,7 @@ from antrea.openflow.packet_in import packet_in
 from antrea.openflow.rejection import answer
 
 EXECUTIONS = 500_000
+SEED = int(os.environ.get("FUZZ_SEED", "6"))
 MACS = b"\x0a" * 6, b"\x0b" * 6
 
 
@@ -59,7 +61,7 @@ def changed(rnd: random.Random, text: bytes) -> bytes:
 @pytest.mark.wide
 @pytest.mark.timeout(3600)
 def test_wide_packets_are_read_or_refused_and_nothing_else() -> None:
-    rnd, seeds = random.Random(6), corpus()
+    rnd, seeds = random.Random(SEED), corpus()
     read = refused = answered = 0
     for _ in range(EXECUTIONS):
         text = changed(rnd, rnd.choice(seeds))
@@ -73,6 +75,6 @@ def test_wide_packets_are_read_or_refused_and_nothing_else() -> None:
             if isinstance(found, Packet):
                 answered += answer(found, *MACS) is not None
     print(
-        f"{EXECUTIONS} executions over a corpus of {len(seeds)}: {read} read, {refused} refused, {answered} answered"
+        f"seed {SEED}: {EXECUTIONS} executions over a corpus of {len(seeds)}: {read} read, {refused} refused, {answered} answered"
     )
     assert min(read, refused, answered) > EXECUTIONS / 100

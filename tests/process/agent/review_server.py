@@ -13,17 +13,18 @@ from loopback import client_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from antrea.outside.kube import Kube
+    from antrea.outside.kube.client import Kube
 
 PROMETHEUS = "system:serviceaccount:monitoring:prometheus"
 
 
 class ReviewServer:
-    """The token `scraper` is Prometheus', who may GET /metrics, and so may members of `auditors`."""
+    """The token `scraper` is Prometheus', who may GET `readable`, at first /metrics, and so may members of `auditors`."""
 
     def __init__(self, client_ca: str = "") -> None:
         self.questions: list[dict[str, Any]] = []
         self.away = False
+        self.readable = "/metrics"
         self._data = {"client-ca-file": client_ca}
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
@@ -38,7 +39,7 @@ class ReviewServer:
             known = {"authenticated": True, "user": user} if spec["token"] == "scraper" else {}
             return web.json_response({"status": known}, status=201)
         may = spec["user"] == PROMETHEUS or "auditors" in spec["groups"]
-        allowed = may and spec.get("nonResourceAttributes") == {"verb": "get", "path": "/metrics"}
+        allowed = may and spec.get("nonResourceAttributes") == {"verb": "get", "path": self.readable}
         return web.json_response({"status": {"allowed": allowed}}, status=201)
 
     async def _trust(self, request: web.Request) -> web.StreamResponse:

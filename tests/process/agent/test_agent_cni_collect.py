@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from antrea.agent.cni_bridge import StandingPort
-from antrea.agent.cni_call import Failed
-from antrea.agent.cni_pods import PodInterfaces
-from antrea.agent.cni_turns import Turns
-from antrea.agent.cni_wiring import Wiring
+from antrea.agent.cni.container_lock import ContainerLocks
+from antrea.agent.cni.context import CniContext
+from antrea.agent.cni.pod_interface import PodInterfaces
+from antrea.agent.cni.pod_port import StandingPort
+from antrea.agent.cni.request import Failed
 from antrea.errors import Refused
 from antrea.facts.node import ThisNode
 from antrea.host.ovs_port import PodPort
-from antrea.outside.netns import NetnsWorker
+from antrea.outside.netlink.netns import NetnsWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,19 +87,21 @@ def worker() -> Iterator[NetnsWorker]:
 async def test_an_add_that_comes_while_lost_interfaces_are_removed_keeps_its_address(
     tmp_path: Path, worker: NetnsWorker, how: str, ended: bool
 ) -> None:
-    ports, turns = Ports(), Turns(10)
-    wiring = Wiring(ports, worker, node=lambda: NODE, settle=settle, covered=covered, ipam_directory=tmp_path)
-    pods = PodInterfaces(wiring)
+    ports, locks = Ports(), ContainerLocks(10)
+    context = CniContext(
+        ports, worker, node=lambda: NODE, settle=settle, covered=covered, ipam_directory=tmp_path
+    )
+    pods = PodInterfaces(context)
     for lost in ("gone", "crashed"):
-        await wiring.ipam.allocate(lost, "eth0")
+        await context.ipam.allocate(lost, "eth0")
     # what ADD does, whose steps would need root: its turn, its address, and at the end its port
     if how == "GC":
-        collecting = asyncio.create_task(pods.keep_only(frozenset(), lambda: turns.busy))
+        collecting = asyncio.create_task(pods.keep_only(frozenset(), lambda: locks.busy))
     else:
-        collecting = asyncio.create_task(pods.reconcile((), lambda: turns.busy))
+        collecting = asyncio.create_task(pods.reconcile((), lambda: locks.busy))
     await ports.asked.wait()
-    async with turns.of("new"):
-        address = (await wiring.ipam.allocate("new", "eth0")).ips
+    async with locks.hold("new"):
+        address = (await context.ipam.allocate("new", "eth0")).ips
         if not ended:
             ports.told.set()
             with pytest.raises(Failed, match="it stays"):
@@ -109,7 +111,7 @@ async def test_an_add_that_comes_while_lost_interfaces_are_removed_keeps_its_add
         ports.told.set()
         with pytest.raises(Failed, match="it stays"):
             await collecting
-    assert await wiring.ipam.held("new", "eth0") == address
+    assert await context.ipam.held("new", "eth0") == address
     # what could not be removed is found again, with its address; what nobody has any more is free
-    assert await wiring.ipam.containers() == {"gone", "new"}
+    assert await context.ipam.containers() == {"gone", "new"}
     await pods.close()

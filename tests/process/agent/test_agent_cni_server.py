@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from antrea.agent import cni_server
-from antrea.agent.cni_bridge import OvsPodPorts
-from antrea.agent.cni_door import knock
-from antrea.agent.cni_server import CniServer
-from antrea.agent.cni_wiring import Wiring
+from antrea.agent.cni import server as cni_server
+from antrea.agent.cni.context import CniContext
+from antrea.agent.cni.pod_port import OvsPodPorts
+from antrea.agent.cni.server import CniServer
+from antrea.agent.cni.socket_listener import probe
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
-from antrea.outside.knock import Knock
-from antrea.outside.netns import NetnsWorker
-from antrea.outside.ovsdb import WATCHED, Ovsdb
+from antrea.outside.http.liveness_probe import LivenessProbe
+from antrea.outside.netlink.netns import NetnsWorker
+from antrea.outside.ovsdb.client import WATCHED, Ovsdb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -55,7 +55,7 @@ class Bench:
         self.ready = asyncio.Event()
         self.path = directory / "run" / "cni.sock"
         self.ipam = directory / "ipam"
-        wiring = Wiring(
+        context = CniContext(
             OvsPodPorts(Ovsdb(directory / "no.sock", WATCHED), "br-int"),
             worker,
             node=self._known,
@@ -64,7 +64,7 @@ class Bench:
             ipam_directory=self.ipam,
         )
         self.server = CniServer(
-            wiring, self.ready, self.path, waits_for=lambda: self.missing, ready_seconds=0.01
+            context, self.ready, self.path, waits_for=lambda: self.missing, ready_seconds=0.01
         )
 
     def _known(self) -> ThisNode | None:
@@ -241,10 +241,10 @@ async def test_a_server_that_hears_no_plugin_says_so(bench: Bench) -> None:
     answered: list[str] = []
 
     async def ask() -> None:
-        await knock(bench.path, 0.1 if answered else 30.0)
+        await probe(bench.path, 0.1 if answered else 30.0)
         answered.append(bench.server.trouble)
 
-    bench.server._knock = Knock("it", ask, period=0.01)
+    bench.server._liveness = LivenessProbe("it", ask, period=0.01)
     async with serving(bench):
         await until(lambda: answered != [])
         asyncio.get_running_loop().remove_reader(door_of(bench.path))

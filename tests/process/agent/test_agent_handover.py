@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import pytest
 
-from antrea.agent import handover
-from antrea.agent.handover import Handover
+from antrea.agent.change_times import ChangeTimes
+from antrea.agent.egress import graceful_handover
+from antrea.agent.egress.graceful_handover import GracefulHandover
 from antrea.apis.core import ObjectMeta
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.facts.egress import Announced, Egress, EgressOwner, Parted
-from antrea.facts.member import ClusterNode, Leaving, Member
+from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, ReleasedAddress
+from antrea.facts.member import AgentLeaving, AgentNode, GossipMember
 from antrea.facts.node import LocalAddress
-from antrea.features.egress.handover import Part, Receive
-from antrea.features.egress.takeover import Cause, TookOver
+from antrea.features.egress.handover import ConfirmAnnounced, ReleaseAddress
+from antrea.features.egress.takeover_event import Cause, RecordTakeover
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-NODE = ClusterNode("n1", ("192.0.2.1",), ("192.0.2.1",))
+NODE = AgentNode("n1", ("192.0.2.1",), ("192.0.2.1",))
 IP = "203.0.113.9"
 
 
@@ -71,11 +72,11 @@ class Gossip:
 
     def return_soon(self) -> None:
         assert self.file.exists()
-        assert not self.facts.get(Leaving)
+        assert not self.facts.get(AgentLeaving)
         self.returns += 1
 
     def leave(self) -> None:
-        assert self.facts.get(Leaving)
+        assert self.facts.get(AgentLeaving)
         assert self.file.exists()
         self.left += 1
         if self.finds:
@@ -95,30 +96,30 @@ class Ending(msgspec.Struct, frozen=True):
 
     pod: ObjectMeta | None = STAYS
     away: bool = False
-    node: ClusterNode | None = NODE
+    node: AgentNode | None = NODE
     datapath: Literal["system", "netdev"] = "netdev"
 
 
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Ending) -> tuple[Handover, Gossip]:
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Ending) -> tuple[GracefulHandover, Gossip]:
     monkeypatch.setenv("POD_NAMESPACE", "kube-system")
     monkeypatch.setenv("POD_NAME", "antrea-agent-x")
     facts = Facts()
     rows = (Egress("web", "u", IP, "pool"), LocalAddress(IP, "antrea-egress0"), EgressOwner("web", "n1"))
     for row in (*rows, *([end.node] if end.node else [])):
         facts.put(row)
-    facts.synced(ClusterNode)
+    facts.synced(AgentNode)
     config = AgentConfig(ovs_run_dir=str(tmp_path), ovs_datapath_type=end.datapath)
     kube: Any = Api(end.pod, away=end.away)
-    mine = Handover(facts, kube, config, "n1")
-    gossip: Any = Gossip(facts, tmp_path / handover.ENDING, Clock())
+    mine = GracefulHandover(facts, kube, config, "n1")
+    gossip: Any = Gossip(facts, tmp_path / graceful_handover.ENDING, Clock())
     mine.gossip = gossip
     return mine, gossip
 
 
-async def farewell(mine: Handover, gossip: Gossip, monkeypatch: pytest.MonkeyPatch) -> float:
+async def farewell(mine: GracefulHandover, gossip: Gossip, monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds that it takes by the clock of these two."""
     with monkeypatch.context() as patch:
-        patch.setattr(handover, "time", gossip.clock)
+        patch.setattr(graceful_handover, "time", gossip.clock)
         patch.setattr(asyncio, "sleep", gossip.clock.sleep)
         await mine.farewell()
     return gossip.clock.now
@@ -145,7 +146,7 @@ async def test_an_agent_says_goodbye_if_its_node_is_to_do_without_it(
     mine, gossip = agent(tmp_path, monkeypatch, end)
     taken = await farewell(mine, gossip, monkeypatch)
     assert (gossip.left, gossip.file.exists()) == (goodbyes, False)
-    assert 0.5 <= taken < handover.FAREWELL_SECONDS if goodbyes else taken == 0
+    assert 0.5 <= taken < graceful_handover.FAREWELL_SECONDS if goodbyes else taken == 0
     assert (mine._facts.get(LocalAddress, IP) is None) == bool(goodbyes)
 
 
@@ -171,19 +172,22 @@ async def test_an_agent_says_that_it_is_back_in_a_moment_if_its_pod_is_exchanged
     taken = await farewell(mine, gossip, monkeypatch)
     assert (gossip.returns, gossip.file.exists()) == (returns, False)
     if returns:
-        assert (taken, gossip.left) == (handover.TELL_SECONDS, 0)
+        assert (taken, gossip.left) == (graceful_handover.SPREAD_SECONDS, 0)
         assert mine._facts.get(LocalAddress, IP)
 
 
 @pytest.mark.parametrize(
-    ("finds", "at_least"), [(True, handover.FAREWELL_SECONDS), (False, handover.THINK_SECONDS)]
+    ("finds", "at_least"),
+    [(True, graceful_handover.FAREWELL_SECONDS), (False, graceful_handover.ELECT_SECONDS)],
 )
 async def test_an_agent_whose_addresses_nobody_takes_ends_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finds: bool, at_least: float
 ) -> None:
     mine, gossip = agent(tmp_path, monkeypatch, Ending(node=CORDONED))
     gossip.finds, gossip.takes = finds, False
-    assert at_least <= await farewell(mine, gossip, monkeypatch) < at_least + 3 * handover.LOOK_SECONDS
+    assert (
+        at_least <= await farewell(mine, gossip, monkeypatch) < at_least + 3 * graceful_handover.LOOK_SECONDS
+    )
     assert (gossip.left, mine._facts.get(LocalAddress, IP)) == (1, LocalAddress(IP, "antrea-egress0"))
 
 
@@ -199,31 +203,31 @@ async def test_an_agent_without_gossip_and_without_ovs_just_ends(
 async def test_an_address_is_given_up_after_a_moment_that_is_forgotten_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "LINGER_SECONDS", 0.05)
-    monkeypatch.setattr(handover, "FORGET_SECONDS", 0.2)
+    monkeypatch.setattr(graceful_handover, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(graceful_handover, "FORGET_SECONDS", 0.2)
     mine, _ = agent(tmp_path, monkeypatch, Ending())
     mine._facts.put(Egress("web", "u", IP, "pool", node="n2"))
-    seen: list[Parted | None] = [mine._facts.get(Parted, "web")]
+    seen: list[ReleasedAddress | None] = [mine._facts.get(ReleasedAddress, "web")]
     forgotten = asyncio.Event()
 
     def heard() -> None:
-        seen.append(mine._facts.get(Parted, "web"))
+        seen.append(mine._facts.get(ReleasedAddress, "web"))
         if seen[-1] is None:
             forgotten.set()
 
     mine._facts.listeners.append(heard)
     async with asyncio.timeout(30):
-        await mine.part(Part("web", (IP, "n2"), egress="web", ip=IP, to="n2"))
+        await mine.part(ReleaseAddress("web", (IP, "n2"), egress="web", ip=IP, to="n2"))
         await forgotten.wait()
-    assert seen == [None, Parted("web", IP, "n2"), None]
+    assert seen == [None, ReleasedAddress("web", IP, "n2"), None]
 
 
 async def test_an_address_that_comes_back_is_not_parted_with_any_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(graceful_handover, "LINGER_SECONDS", 0.05)
     mine, _ = agent(tmp_path, monkeypatch, Ending())
-    facts, part = mine._facts, Part("web", (IP, "n2"), egress="web", ip=IP, to="n2")
+    facts, part = mine._facts, ReleaseAddress("web", (IP, "n2"), egress="web", ip=IP, to="n2")
     facts.put(Egress("web", "u", IP, "pool", node="n1"))
     await mine.part(part)
     await mine.part(msgspec.structs.replace(part, egress="end"))
@@ -232,38 +236,40 @@ async def test_an_address_that_comes_back_is_not_parted_with_any_longer(
     facts.listeners.append(news.set)
     async with asyncio.timeout(30):
         await news.wait()
-    assert facts.get(Parted, "end")
-    assert facts.get(Parted, "web") is None
-    facts.put(Parted("web", IP, "n2"))
-    await mine.receive(Receive("web", (IP, "n2"), egress="web", ip=IP, before="n2"))
-    assert facts.get(Parted, "web") is None
+    assert facts.get(ReleasedAddress, "end")
+    assert facts.get(ReleasedAddress, "web") is None
+    facts.put(ReleasedAddress("web", IP, "n2"))
+    await mine.receive(ConfirmAnnounced("web", (IP, "n2"), egress="web", ip=IP, before="n2"))
+    assert facts.get(ReleasedAddress, "web") is None
 
 
 async def test_an_address_that_was_announced_is_known_so_until_late_answers_have_come_or_it_goes_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "HERALD_SECONDS", 0.05)
-    monkeypatch.setattr(handover, "RELAY_SECONDS", 0.1)
+    monkeypatch.setattr(graceful_handover, "ANNOUNCE_SECONDS", 0.05)
+    monkeypatch.setattr(graceful_handover, "RELAY_SECONDS", 0.1)
     mine, _ = agent(tmp_path, monkeypatch, Ending())
-    facts, row = mine._facts, Announced("web", IP, "n2")
-    act = Receive("web", (IP, "n2"), egress="web", ip=IP, before="n2")
+    facts, row = mine._facts, AnnouncedAddress("web", IP, "n2")
+    act = ConfirmAnnounced("web", (IP, "n2"), egress="web", ip=IP, before="n2")
 
     news = asyncio.Event()
     facts.listeners.append(news.set)
 
-    async def until(stands: Announced | None) -> None:
+    async def until(stands: AnnouncedAddress | None) -> None:
         async with asyncio.timeout(30):
-            while facts.get(Announced, "web") != stands:
+            while facts.get(AnnouncedAddress, "web") != stands:
                 await news.wait()
                 news.clear()
 
     for end in (Egress("web", "u", IP, "pool", node="n1"), Egress("web", "u", "203.0.113.10", "pool")):
         facts.put(Egress("web", "u", IP, "pool", node="n2"))
         await mine.receive(act)
-        assert facts.get(Announced, "web") is None
+        assert facts.get(AnnouncedAddress, "web") is None
         await until(row)
-        await asyncio.sleep(3 * handover.LOOK_SECONDS)  # for as long as the status names the other Node
-        assert facts.get(Announced, "web") == row
+        await asyncio.sleep(
+            3 * graceful_handover.LOOK_SECONDS
+        )  # for as long as the status names the other Node
+        assert facts.get(AnnouncedAddress, "web") == row
         facts.put(end)
         await until(None)
 
@@ -280,7 +286,7 @@ def test_while_the_api_server_says_nothing_looks_become_rare(
             due.append((seconds, do, args))
 
     monkeypatch.setattr(asyncio, "get_running_loop", Loop)
-    mine._await_answers(Announced("web", IP, "n2"))
+    mine._await_answers(AnnouncedAddress("web", IP, "n2"))
     for number in range(5):
         _, do, args = due[number]
         do(*args)
@@ -289,24 +295,24 @@ def test_while_the_api_server_says_nothing_looks_become_rare(
 
 def test_the_event_of_a_takeover_says_how_long_ago_its_cause_was_known() -> None:
     facts = Facts()
-    facts.timed |= {kind: {} for kind in handover.NEWS}
+    changes = ChangeTimes(facts, graceful_handover.TIMED_KINDS)
     facts.put(NODE)
     facts.put(Egress("other", "u"))
-    act = TookOver(
+    act = RecordTakeover(
         "web", IP, egress="web", uid="u", ip=IP, pool="p", node="n2", before="n1", why=Cause("gone")
     )
     began = time.monotonic()
     time.sleep(0.05)
-    facts.put(Member("n1", alive=False))
+    facts.put(GossipMember("n1", alive=False))
     facts.put(Egress("other", "u", IP))
-    known = facts.timed[Member]["n1"]
+    known = changes.times[GossipMember]["n1"]
     assert began + 0.05 <= known <= time.monotonic()
-    facts.put(Member("n1", alive=False))
-    assert facts.timed[Member]["n1"] == known
-    named = msgspec.structs.replace(act, why=Cause("dead: gone", Member, "n1"))
+    facts.put(GossipMember("n1", alive=False))
+    assert changes.times[GossipMember]["n1"] == known
+    named = msgspec.structs.replace(act, why=Cause("dead: gone", GossipMember, "n1"))
     for one, why in ((act, "gone"), (named, "dead: gone")):
-        said, _, rest = handover.sentence(one, facts.timed).partition(" in ")
+        said, _, rest = graceful_handover.takeover_message(one, changes.times).partition(" in ")
         figure, _, words = rest.partition(" ms: ")
         assert (said, words) == (f"Node n2 took over {IP} from n1", why)
         assert 0 <= int(figure) < 1000 * (time.monotonic() - began) - 49
-    assert handover.sentence(act, {}) == f"Node n2 took over {IP} from n1: gone"
+    assert graceful_handover.takeover_message(act, {}) == f"Node n2 took over {IP} from n1: gone"

@@ -10,14 +10,15 @@ import pytest
 from aiohttp import web
 from loopback import client_of
 
-from antrea.agent.agent_info import MOVING, PATH, Report
-from antrea.agent.agent_view import AgentView
+from antrea.agent.api.agent_info import MOVING, PATH, Report
+from antrea.agent.api.view import AgentView
+from antrea.apis.annotation import GATES_IN_EFFECT
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.node import ThisNode
-from antrea.features.accept import accept_agent
+from antrea.features.framework.config_validation import accept_agent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,14 +52,14 @@ class Held:
 
 
 @asynccontextmanager
-async def reporting() -> AsyncIterator[tuple[Report, Held]]:
+async def reporting(rejected: str = "") -> AsyncIterator[tuple[Report, Held]]:
     held = Held()
     facts, config = Facts(), AgentConfig()
     facts.put(ThisNode("n1", ("10.1.0.0/24",), mtu=1450))
-    in_effect = InEffect("", config, accept_agent(config))
+    in_effect = InEffect("", config, accept_agent(config), rejected=rejected)
     view = AgentView(lambda: in_effect, facts, Switch(), {"Classifier": 0})
     async with client_of(held.serve) as kube:
-        yield Report(kube, view, "PEM"), held
+        yield Report(kube, view, lambda: "PEM"), held
 
 
 def fresh(uid: str) -> dict[str, Any]:
@@ -79,7 +80,8 @@ async def test_everything_is_written_at_first_and_then_what_moves() -> None:
         await report.write()
         await report.write()
         first, second = held.patches
-        assert (first["metadata"], second["metadata"]) == ({"uid": "a"}, {"uid": "a"})
+        meta = {"uid": "a", "annotations": {GATES_IN_EFFECT: None}}
+        assert (first["metadata"], second["metadata"]) == (meta, meta)
         assert first["ovsInfo"] == {"bridgeName": "br-int", "flowTable": {"Gone": None, "Classifier": 3}}
         assert (first["localPodNum"], first["apiPort"], first["networkInfo"]) == (
             None,
@@ -89,6 +91,11 @@ async def test_everything_is_written_at_first_and_then_what_moves() -> None:
         # as it stood already
         assert "nodeSubnets" not in first
         assert second.keys() == {"metadata", *MOVING}
+        # what is empty stands there as upstream's, and nothing of it is left as it was
+        assert first["networkPolicyControllerInfo"] == {}
+        assert second["networkPolicyControllerInfo"] == dict.fromkeys(
+            ("networkPolicyNum", "addressGroupNum", "appliedToGroupNum")
+        )
         # a Pod that went is not there any more, not left as it was
         assert second["localPodNum"] is None
         assert second["ovsInfo"] == {"bridgeName": "br-int", "flowTable": {"Classifier": 3}}
@@ -104,3 +111,12 @@ async def test_an_object_that_was_made_anew_is_written_whole_again() -> None:
         await report.write()
         assert [patch["metadata"]["uid"] for patch in held.patches] == ["a", "b"]
         assert "nodeRef" in held.patches[1]
+
+
+async def test_while_a_configuration_is_refused_the_gates_in_effect_stand_beside_the_condition() -> None:
+    async with reporting("defaultMTU: is no number") as (report, held):
+        held.object = fresh("a")
+        await report.write()
+    (patch,) = held.patches
+    gates = patch["metadata"]["annotations"][GATES_IN_EFFECT].split(",")
+    assert gates == sorted(accept_agent(AgentConfig()).names)

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+from agent_context import agent_parts
 
-from antrea.agent.agent_view import AgentView
-from antrea.agent.api_server import AgentApi, certificate
-from antrea.agent.support_bundle import contents
+from antrea.agent.api.certificate import certificate
+from antrea.agent.api.server import AgentApi
+from antrea.agent.api.support_bundle import contents
+from antrea.agent.api.view import AgentView
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import begin
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
-from antrea.features.accept import accept_agent
-from antrea.outside.bundle_order import Logs
+from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.support_bundle.plan import Logs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,7 +49,7 @@ def view() -> AgentView:
     facts = Facts()
     facts.put(WEB)
     effect = begin(AgentConfig, accept_agent, TEXT)
-    return AgentView(lambda: effect, facts, NoSwitch(), {"Classifier": 0})
+    return AgentView(lambda: effect, facts, NoSwitch(), {"Classifier": 0}, parts=agent_parts(facts))
 
 
 async def test_agent_bundle_has_upstreams_files_and_our_own(view: AgentView, tmp_path: Path) -> None:
@@ -78,7 +80,18 @@ async def test_agent_bundle_has_upstreams_files_and_our_own(view: AgentView, tmp
             "featuregates",
             "antrea-agent.conf",
         ),
-        *("conditions", "tables", "memory", "stacks", "meters", "neighbour", "ip6tables", "rule6", "route6"),
+        *(
+            "conditions",
+            "tables",
+            "memory",
+            "stacks",
+            "meters",
+            "neighbour",
+            "ip6tables",
+            "rule6",
+            "serviceexternalips",
+            "route6",
+        ),
         *("ovs-port-stats", "ovs-vsctl-show", "ovs-interfaces", "ovs-coverage"),
     }
     assert order.logs == (

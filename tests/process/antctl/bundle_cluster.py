@@ -11,28 +11,29 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from loopback import client_of
 
-from antrea.agent.agent_view import AgentView
-from antrea.agent.api_server import AgentApi, certificate
+from antrea.agent.api.certificate import certificate
+from antrea.agent.api.server import AgentApi
+from antrea.agent.api.view import AgentView
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.features.accept import accept_agent
-from antrea.features.registry import SUPPORT_BUNDLES
-from antrea.outside.aggregated.authentication import Authentication
-from antrea.outside.aggregated.authorization import Authorization
-from antrea.outside.aggregated.objects import Objects
-from antrea.outside.aggregated.server import Server
-from antrea.outside.bundle_order import Order
-from antrea.outside.serving import listen
-from antrea.outside.support_bundle import SupportBundles
-from antrea.outside.tls import self_signed, server_tls
+from antrea.features.framework.config_validation import accept_agent
+from antrea.features.registry.api_resources import SUPPORT_BUNDLES
+from antrea.outside.apiserver.authentication import Authentication
+from antrea.outside.apiserver.authorization import Authorization
+from antrea.outside.apiserver.objects import Objects
+from antrea.outside.apiserver.server import Server
+from antrea.outside.http.handlers import listen
+from antrea.outside.support_bundle.plan import Order
+from antrea.outside.support_bundle.server import SupportBundles
+from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from antrea.outside.kube import Kube
+    from antrea.outside.kube.client import Kube
 
 PAIR, SERVING = certificate(), self_signed(("antrea.kube-system.svc",), ())
 PLANTED = "planted-secret"

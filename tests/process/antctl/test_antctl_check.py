@@ -27,7 +27,7 @@ from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
 from antrea.apis.memberlist import format_keys, parse_keys
-from antrea.outside.kube_access import Access
+from antrea.outside.kube.access import Access
 
 
 def deployment(generation: int = 1, **status: int) -> dict[str, Any]:

@@ -16,13 +16,22 @@ from loopback import answering
 
 from antrea.antctl import mode
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
-from antrea.antctl.doctor.gather import Host, Looker, gather, needed_modules, peers, skew
+from antrea.antctl.doctor.gather import (
+    Host,
+    NodeInspector,
+    gateways,
+    gather,
+    needed_modules,
+    peers,
+    service_trouble,
+    skew,
+)
 from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, Finding, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
-from antrea.outside.kube_access import Access
+from antrea.outside.kube.access import Access
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +65,8 @@ WELL = NodeState(
     processes=frozenset(("kubelet", "kube-proxy")),
     interfaces=(OvsInterface("antrea-gw0"), OvsInterface("web-0-1a2b3c")),
     peers=(Peer("n2", "10.0.0.2"),),
+    pod_peers=(Peer("n2", "10.244.1.1"),),
+    devices={"10.0.0.2": "eth0"},
     skew=-3.0,
 )
 
@@ -129,6 +140,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
             {"chains": (ZONES,), "config": {"hostGateway": "gw"}},
             [("foreign-drops", "error", "nft insert rule inet firewalld filter_FORWARD iifname gw accept && nft insert rule inet firewalld filter_FORWARD oifname gw accept")],
         ),
+        ({"lacking_ports": "no port is free"}, [("node-port-local", "error", "kubectl -n kube-system edit configmap antrea-config")]),
         ({"skew": 30.0}, [("time-skew", "warning", "timedatectl set-ntp true")]),
         ({"skew": -3600.0}, [("time-skew", "error", "timedatectl set-ntp true")]),
     ],
@@ -162,11 +174,12 @@ def test_a_refused_configuration_of_the_controller_is_said_at_its_node() -> None
 
 async def test_what_the_agent_tells_of_its_configuration_is_seen() -> None:
     rejected = {"type": "ConfigRejected", "status": "True", "message": "apiPort: many"}
+    exhausted = {"type": "NodePortLocalPortsExhausted", "status": "True", "message": "no port is free"}
     answers: dict[str, Any] = {
         "/config": [{"key": "ovsBridge", "value": "br-none"}],
         "/config/unknown": ["unknown key x is ignored"],
         "/agentinfo": {
-            "agentConditions": [{"type": "AgentHealthy", "status": "True"}, rejected],
+            "agentConditions": [{"type": "AgentHealthy", "status": "True"}, rejected, exhausted],
         },
     }
 
@@ -180,9 +193,10 @@ async def test_what_the_agent_tells_of_its_configuration_is_seen() -> None:
         agent = Server(Access(url=url), 60.0)
         node = await asyncio.to_thread(gather, agent, nowhere, {})
         assert (node.rejected, node.unknown_keys) == ("apiPort: many", ("unknown key x is ignored",))
+        assert node.lacking_ports == "no port is free"
         answers["/agentinfo"] = {}
         node = await asyncio.to_thread(gather, agent, nowhere, {})
-        assert node.rejected == ""
+        assert node.rejected == node.lacking_ports == ""
 
 
 CONDITION = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "tcp"}}
@@ -235,6 +249,55 @@ COMMIT
         ),
         Chain("ip", "filter", "KUBE-FORWARD", rules=(({"reject": None},),), tool="iptables-legacy"),
     )
+
+
+NETDEV = {"ovsDatapathType": "netdev"}
+SILENT = "no answer within 2 s, as if a firewall dropped it"
+CARD = f"{EDIT}  # set transportInterface in antrea-agent.conf"
+
+
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ({"config": NETDEV, "devices": {"10.0.0.2": "br-phy"}}, None),
+        ({"config": NETDEV}, ("transport", "error", "tunnels to Node n2 (10.0.0.2) leave by eth0 and not by br-phy, which has the transport interface eth0: no packet gets to Pods there", CARD)),
+        ({"devices": {"10.0.0.2": "eth1"}}, ("transport", "warning", "tunnels to Node n2 (10.0.0.2) leave by eth1 and not by eth0, the transport interface", CARD)),
+        ({"devices": {"10.0.0.2": ""}}, ("transport", "error", "tunnels to Node n2 (10.0.0.2) have no route by eth0, the transport interface: no packet gets to Pods there", CARD)),
+        ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),)}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}; if it is a firewall, the repair is for Node n2", "iptables -I INPUT -p udp --dport 6081 -j ACCEPT")),
+        ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),), "config": {"tunnelType": "gre"}}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}", "")),
+        ({"service_trouble": "10.96.0.1:443: no", "processes": frozenset()}, ("services", "error", "Services are not served to this Node and its hostNetwork Pods, no kube-proxy runs, and antreaProxy.proxyAll is off: 10.96.0.1:443: no", f"{EDIT}  # set antreaProxy.proxyAll and kubeAPIServerOverride")),
+        ({"service_trouble": "10.96.0.1:443: no"}, ("services", "error", "Services are not served, though kube-proxy runs: 10.96.0.1:443: no", "kubectl -n kube-system rollout restart ds/kube-proxy")),
+    ],
+)  # fmt: skip
+def test_a_path_that_leads_nowhere_is_found(changes: dict[str, Any], row: tuple[str, ...] | None) -> None:
+    found = findings(WELL._replace(**changes))
+    assert [one[1:] for one in found] == ([] if row is None else [(row[1], row[0], *row[2:])])
+
+
+def test_of_a_node_that_is_not_reached_at_all_tunnels_are_not_blamed() -> None:
+    peers = (Peer("n2", "10.0.0.2", SILENT),)
+    rows = said(peers=peers, pod_peers=(Peer("n2", "10.244.1.1", SILENT),))
+    assert [row[0] for row in rows] == ["gossip-port"]
+
+
+def test_nodes_beyond_a_card_without_their_route_are_named_in_one_line() -> None:
+    peers = tuple(Peer(f"n{number}", f"10.0.0.{number}") for number in range(2, 10))
+    (row,) = findings(WELL._replace(peers=peers, devices={peer.address: "eth1" for peer in peers}))
+    assert "n6 (10.0.0.6) and 3 more leave by eth1" in row.finding
+
+
+def test_gateways_of_other_nodes_are_asked_and_the_service_of_the_api_server() -> None:
+    nodes = [
+        {"metadata": {"name": name}, "spec": {"podCIDRs": cidrs}}
+        for name, cidrs in (("n1", ["127.77.1.0/24"]), ("n2", ["127.77.2.0/24", "::/127"]), ("n3", []))
+    ]
+    with socket.socket() as silent:
+        silent.bind(("", 0))
+        port = silent.getsockname()[1]
+        assert peers(nodes, "n1", port, gateways) == (Peer("n2", "127.77.2.1"), Peer("n2", "::1"))
+        environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
+        assert service_trouble(environ) == ""
+    assert service_trouble({}) == ""
 
 
 def test_a_drop_of_a_family_that_no_pod_has_is_none_of_ours() -> None:
@@ -365,13 +428,13 @@ def test_a_node_without_agent_and_api_server_is_looked_at_all_the_same(tmp_path:
 
 
 def test_a_field_that_cannot_be_seen_says_why() -> None:
-    looker = Looker()
+    node = NodeInspector()
 
     def fails() -> None:
         raise PermissionError(13, "Permission denied", "/x")
 
-    assert looker.look("x", fails, 1) == 1
-    assert looker.unseen == {"x": "PermissionError: [Errno 13] Permission denied: '/x'"}
+    assert node.look("x", fails, 1) == 1
+    assert node.unseen == {"x": "PermissionError: [Errno 13] Permission denied: '/x'"}
 
 
 def test_nodes_can_be_named_from_a_workstation_only() -> None:

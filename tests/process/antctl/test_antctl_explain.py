@@ -12,13 +12,13 @@ from aiohttp import web
 from click.testing import CliRunner
 from loopback import answering
 
-from antrea.agent.api_server import certificate
+from antrea.agent.api.certificate import certificate
 from antrea.antctl import mode
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
-from antrea.antctl.supportbundle_cluster import write_cluster
-from antrea.outside.kube_access import kubeconfig
-from antrea.outside.tls import server_tls
+from antrea.antctl.supportbundle.cluster import write_cluster
+from antrea.outside.kube.access import kubeconfig
+from antrea.outside.tls.server_context import server_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,12 +43,32 @@ CLOSED = {
 }
 PASSES = (
     " 9. EgressRule: priority 0, cookie 0x1\n    goto_table:L3Forwarding\n12. L3Forwarding: ip, priority 210\n"
-    "15. IngressRule: conj_id=3,ip, priority 190, cookie 0x2\n17. IngressMetric: ct_label=0x3\n21. Output: reg0=0x2\n"
+    "15. IngressRule: conj_id=3,ip, priority 190, cookie 0x2\n17. IngressMetric: ct_label=0x3\n"
+    "18. ConntrackCommit: ct_state=+new+trk,ip, priority 200\n"
 )
 DROPPED = (
     " 9. EgressRule: priority 0, cookie 0x1\n12. L3Forwarding: ip, priority 210\n"
     "16. IngressDefaultRule: reg1=0xb, priority 200, cookie 0x2\n    drop\n"
 )
+COPIED = """\
+17. AntreaPolicyIngressRule: conj_id=2, priority 14000, cookie 0x1020000000000
+    set_field:0x2->reg3
+    set_field:0x400/0x400->reg0
+    set_field:{noted}000000/0xfe000000->reg0
+    group:4
+    bucket 0
+            resubmit(,IngressMetric)
+        20. IngressMetric: reg0=0x400/0x400,reg3=0x2, priority 200, cookie 0x1020000000000
+            drop
+    bucket 1
+            set_field:0x400000/0x600000->reg0
+            resubmit(,Output)
+        22. Output: reg0={noted}400000/0xfe600000, priority 200, cookie 0x1020000000000
+            meter:256
+            controller(reason=no_match,id=32776,userdata=01.{operations})
+"""
+LOGGED = " 9. EgressRule: priority 0, cookie 0x1\n22. Output: reg0=0x2400000/0xfe600000\n    controller(reason=no_match,id=32776,userdata=01.01)\n12. L3Forwarding: ip, priority 210\n"
+"""What the sender's policy allows and logs."""
 
 
 def pod(name: str, last: int, node: str) -> dict[str, Any]:
@@ -75,10 +95,18 @@ class Shop:
             "/api/v1/namespaces": [{"metadata": {"name": "shop"}}],
             "/api/v1/pods": [pod("client", 11, "n1"), pod("web", 12, "n1")],
             "/api/v1/services": [],
+            "/apis/discovery.k8s.io/v1/endpointslices": [],
+            "/api/v1/namespaces/kube-system/configmaps": [],
             "/apis/networking.k8s.io/v1/networkpolicies": [CLOSED],
             "/apis/apps/v1/daemonsets": [{"metadata": {"name": "antrea-agent", "namespace": "kube-system"}}],
             **{f"{CRD}/{one}": [] for one in ("clusternetworkpolicies", "networkpolicies", "tiers", "groups", "clustergroups")},
         }  # fmt: skip
+
+    def proxied(self, on: bool) -> None:
+        """Have AntreaProxy on or off."""
+        conf = f"featureGates: {{AntreaProxy: {json.dumps(on)}}}"
+        found = {"metadata": {"name": "antrea-config"}, "data": {"antrea-agent.conf": conf}}
+        self.lists["/api/v1/namespaces/kube-system/configmaps"] = [found]
 
     def begin(self, kubernetes: str, agent: str) -> None:
         """Both listen now."""
@@ -122,6 +150,7 @@ class Shop:
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     found = Shop(tmp_path)
+    found.proxied(False)
     async with (
         answering(found.kubernetes) as kubernetes,
         answering(found.agent, server_tls(PAIR)) as agent,
@@ -178,12 +207,41 @@ async def test_antctl_explain_ends_with_3_for_what_is_refused_and_4_where_the_sw
         "node": "n1",
         "direction": "Ingress",
         "agrees": True,
+        "does": "Drop",
         "flows": ["IngressDefaultRule: reg1=0xb, priority 200, cookie 0x2"],
         "why": "",
     }
     otherwise = await shop.explain(*ENDS, "--port", "80/tcp")
     assert otherwise.exit_code == 4
-    assert "Switch of Node n1 (ingress): DOES OTHERWISE, by these flows:" in otherwise.stdout
+    assert "Switch of Node n1 (ingress): DOES OTHERWISE (Drop), by these flows:" in otherwise.stdout
+
+
+def native(action: str, *, logs: bool) -> dict[str, Any]:
+    rule = {"action": action, "enableLogging": logs, "from": [{"podSelector": {}}]}
+    applied = [{"podSelector": {"matchLabels": {"app": "web"}}}]
+    spec = {"priority": 5, "tier": "application", "appliedTo": applied, "ingress": [rule]}
+    return {"metadata": {"namespace": "shop", "name": "n", "uid": "2"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("action", "logs", "trace", "code"),
+    [
+        ("Reject", False, LOGGED + COPIED.format(noted="0x4", operations="02"), 3),
+        ("Reject", True, LOGGED + COPIED.format(noted="0x6", operations="03"), 3),
+        ("Drop", True, LOGGED + COPIED.format(noted="0x2", operations="01"), 3),
+        ("Drop", True, LOGGED + COPIED.format(noted="0x4", operations="02"), 4),
+        ("Reject", False, LOGGED + COPIED.format(noted="0x2", operations="01"), 4),
+        ("Allow", True, LOGGED + COPIED.format(noted="0x2", operations="01"), 4),
+        ("Reject", False, PASSES, 4),
+    ],
+)
+async def test_antctl_explain_takes_no_copy_for_the_agent_for_a_packet_that_passes(
+    shop: Shop, action: str, logs: bool, trace: str, code: int
+) -> None:
+    shop.lists[f"{CRD}/networkpolicies"] = [native(action, logs=logs)]
+    shop.trace = trace
+    found = await shop.explain(*ENDS, "--port", "80/tcp")
+    assert (found.exit_code, "DOES OTHERWISE" in found.stdout) == (code, code == 4)
 
 
 async def test_antctl_explain_takes_a_packet_to_a_service_to_pass_where_it_goes_to_the_host(
@@ -200,6 +258,93 @@ async def test_antctl_explain_takes_a_packet_to_a_service_to_pass_where_it_goes_
     assert "does the same, by these flows:\n  DNAT: ip,nw_dst=10.96.0.0/12" in found.stdout
     shop.trace = " 8. DNAT: conj_id=2, priority 300, cookie 0x1\n12. EgressMetric: reg3=0x2\n    drop\n"
     assert (await shop.explain(*asks)).exit_code == 4
+
+
+BALANCED = (
+    "10. ServiceLB: tcp,nw_dst=10.96.0.10,tp_dst=80, priority 200, cookie 0x3\n    group:1\n"
+    "11. EndpointDNAT: tcp,reg3=0xa0a000c, priority 200, cookie 0x3\n"
+    "    ct(commit,table=12,zone=65520,nat(dst=10.10.0.12:{port}),exec(set_field:0x10/0x10->ct_mark))\n"
+)
+UNBALANCED = "11. EndpointDNAT: reg0=0x4000/0x4000, priority 200, cookie 0x3\n    controller(reason=no_match,id=32776,userdata=04)\n"
+
+
+async def test_antctl_explain_follows_a_packet_to_the_endpoint_that_the_switch_chooses(shop: Shop) -> None:
+    """By the cluster, and by a support bundle of it."""
+    spec = {"clusterIPs": ["10.96.0.10"], "ports": [{"port": 80, "protocol": "TCP"}]}
+    shop.lists["/api/v1/services"] = [{"metadata": {"namespace": "shop", "name": "front"}, "spec": spec}]
+    labels = {"kubernetes.io/service-name": "front"}
+    one = {
+        "metadata": {"namespace": "shop", "name": "front-1", "labels": labels},
+        "ports": [{"port": 80, "protocol": "TCP", "name": ""}],
+        "endpoints": [{"addresses": ["10.10.0.12"], "nodeName": "n1", "conditions": {"ready": True}}],
+    }
+    slices = "/apis/discovery.k8s.io/v1/endpointslices"
+    shop.lists[slices] = [one]
+    shop.proxied(True)
+    asks = ("--from", "shop/client", "--to", "shop/front", "--port", "80/tcp")
+    shop.trace = BALANCED.format(port=80) + PASSES
+    found = await shop.explain(*asks)
+    assert found.stdout.splitlines()[:6] == [
+        "Allow: 80/tcp from shop/client (10.10.0.11) to 10.96.0.10",
+        "Because: Ingress rule 0 of K8sNetworkPolicy shop/closed allows the packet.",
+        "",
+        "AntreaProxy chooses one of the ready Endpoints of Service shop/front:",
+        "ENDPOINT ADDRESS       VERDICT BECAUSE                                                          ",
+        "shop/web 10.10.0.12:80 Allow   Ingress rule 0 of K8sNetworkPolicy shop/closed allows the packet.",
+    ]
+    assert (found.exit_code, found.stdout.count("does the same")) == (0, 2)
+    assert (len(shop.asked), shop.asked[0]["destination"]) == (1, "10.96.0.10")
+    shop.trace = BALANCED.format(port=81) + PASSES
+    assert (await shop.explain(*asks)).exit_code == 4
+    folder = shop.folder / "bundle"
+    folder.mkdir()
+    server = Server(kubeconfig(shop.kubeconfig, plugins=True), 60)
+    await asyncio.to_thread(write_cluster, server, "kube-system", folder / "clusterinfo")
+    shop.lists[slices] = []
+    shop.trace = UNBALANCED
+    rejected = await shop.explain(*asks)
+    assert (rejected.exit_code, rejected.stdout.splitlines()[3]) == (
+        3,
+        "AntreaProxy chooses one of the ready Endpoints of Service shop/front: there is none.",
+    )
+    assert "Switch of Node n1 (egress): does the same" in rejected.stdout
+    shop.trace = PASSES
+    assert (await shop.explain(*asks)).exit_code == 4
+    offline = await shop.explain(*asks, "--bundle", str(folder))
+    assert offline.stdout.splitlines()[:6] == found.stdout.splitlines()[:6]
+
+
+async def test_antctl_explain_names_a_configuration_that_it_cannot_read(shop: Shop) -> None:
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    lack = "- ConfigMap antrea-config: {}: AntreaProxy is taken to be as by default"
+    shop.lists[maps][0]["data"]["antrea-agent.conf"] = "antreaProxy: {enable: maybe}"
+    assert lack.format("antrea-agent.conf: antreaProxy.enable: ")[:60] in (await shop.explain(*ENDS)).stdout
+    shop.lists[maps] = []
+    missing = lack.format("request to server failed: not found")
+    assert missing in (await shop.explain(*ENDS)).stdout
+
+
+async def test_antctl_explain_leaves_out_admin_policies_whose_gate_is_off(shop: Shop) -> None:
+    kind = "clusternetworkpolicies.policy.networking.k8s.io"
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    deny = {"action": "Deny", "from": [{"namespaces": {}}]}
+    spec = {"tier": "Admin", "priority": 1, "subject": {"namespaces": {}}, "ingress": [deny]}
+    shop.lists["/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"] = [
+        {"metadata": {"name": "guard"}, "spec": spec}
+    ]
+    off = await shop.explain(*ENDS)
+    assert "guard" not in off.stdout
+    lack = f"- {kind}: the feature gate ClusterNetworkPolicy is off in antrea-controller.conf: none is taken into account"
+    assert lack in off.stdout
+    # nothing is lacking of a kind that the cluster does not know and nobody wants
+    assert "baselineadminnetworkpolicies" not in off.stdout
+    conf = "featureGates: {ClusterNetworkPolicy: true, AdminNetworkPolicy: true}"
+    shop.lists[maps][0]["data"]["antrea-controller.conf"] = conf
+    on = await shop.explain(*ENDS)
+    assert (
+        "Ingress rule 0 of K8sClusterNetworkPolicy guard in tier Admin (220), priority 1 drops" in on.stdout
+    )
+    assert "the cluster does not know baselineadminnetworkpolicies.policy.networking.k8s.io" in on.stdout
 
 
 async def test_antctl_explain_says_so_if_an_agent_cannot_be_reached(shop: Shop) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from agent_context import agent_parts
 from click.testing import CliRunner
 
-from antrea.agent.agent_view import AgentView
-from antrea.agent.api_server import AgentApi, certificate
+from antrea.agent.api.certificate import certificate
+from antrea.agent.api.server import AgentApi
+from antrea.agent.api.view import AgentView
 from antrea.antctl import mode
 from antrea.antctl.commands import DATA_COMMANDS, NOT_BUILT
 from antrea.antctl.main import antctl
@@ -24,11 +26,11 @@ from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.ovs import PodInterface
-from antrea.features.accept import accept_agent
-from antrea.outside import klog
+from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from click.testing import Result
 
@@ -44,13 +46,27 @@ class Dump:
         yield "cookie=0x1, table=0, priority=0 actions=drop"
 
 
+REFUSED: list[str] = []
+"""Why the agent refuses a configuration."""
+
+
+@pytest.fixture
+def refused() -> Iterator[list[str]]:
+    yield REFUSED
+    REFUSED.clear()
+
+
 @pytest.fixture
 async def address(tmp_path: Path) -> AsyncIterator[str]:
     facts = Facts()
     facts.put(PodInterface("web-0-1a2b3c", "c" * 64, "shop", "web-0", "aa:00", ("10.1.0.4",), 9, "uuid1"))
     config = AgentConfig(api_port=0)
     view = AgentView(
-        lambda: InEffect("", config, accept_agent(config)), facts, Dump(), {"PipelineRootClassifier": 0}
+        lambda: InEffect("", config, accept_agent(config), rejected="".join(REFUSED)),
+        facts,
+        Dump(),
+        {"PipelineRootClassifier": 0},
+        parts=agent_parts(facts),
     )
     server = AgentApi(view, certificate(), None, token_file=tmp_path / "token")
     async with asyncio.TaskGroup() as tasks:
@@ -65,6 +81,14 @@ async def run(address: str, tmp_path: Path, *arguments: str, program: mode.Mode 
     return await asyncio.to_thread(
         CliRunner().invoke, antctl(program), [*options, *arguments], prog_name="antctl"
     )
+
+
+async def test_antctl_takes_global_options_after_the_command(address: str, tmp_path: Path) -> None:
+    words = ["get", "podinterface", "-o=json", "-n=shop", f"-s={address}", "--timeout", "5s", "-v"]
+    line = [*words, "--token-file", str(tmp_path / "token")]
+    result = await asyncio.to_thread(CliRunner().invoke, antctl(mode.AGENT), line, prog_name="antctl")
+    assert [row["name"] for row in json.loads(result.stdout)] == ["web-0"]
+    assert result.stderr == f"GET https://{address}/podinterfaces?namespace=shop\n"
 
 
 async def test_antctl_prints_pod_interfaces_of_the_agent(address: str, tmp_path: Path) -> None:
@@ -93,6 +117,19 @@ async def test_antctl_prints_flows_table_names_and_gates(address: str, tmp_path:
     assert not any("Controller" in line for line in gates)
 
 
+async def test_antctl_says_why_gates_that_are_asked_for_are_not_in_effect(
+    address: str, tmp_path: Path, refused: list[str]
+) -> None:
+    before = await run(address, tmp_path, "get", "featuregates")
+    refused.append('featureGates.X\u00e9: "is" no \\ gate\nof ours')
+    after = await run(address, tmp_path, "get", "featuregates")
+    assert (before.stderr, after.stdout) == ("", before.stdout)
+    assert after.stderr == (
+        "Warning: antrea-agent.conf: refused, the last good one goes on: "
+        'featureGates.X\\xe9: "is" no \\ gate of ours\n'
+    )
+
+
 async def test_antctl_shows_versions_and_log_level(address: str, tmp_path: Path) -> None:
     version = await run(address, tmp_path, "version")
     assert [line.split(": ")[0] for line in version.output.splitlines()] == ["agentVersion", "antctlVersion"]
@@ -118,7 +155,6 @@ async def test_antctl_shows_versions_and_log_level(address: str, tmp_path: Path)
         (("get", "podinterface", "-o", "xml"), "unsupported format type: xml"),
         (("get", "memberlist"), "request to server failed: memberlist is not enabled"),
         (("get", "bgppeers", "-o", "json", "--anything"), "antctl get bgppeers is not built yet"),
-        (("traceflow", "-S", "a", "-D", "b"), "antctl traceflow is not built yet"),
     ],
 )  # fmt: skip
 async def test_antctl_failures_are_one_line_and_exit_1(

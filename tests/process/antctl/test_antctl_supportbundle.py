@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from antrea.antctl import mode
 from antrea.antctl.main import antctl
 from antrea.antctl.request import Server
-from antrea.antctl.supportbundle_progress import Bar
-from antrea.antctl.supportbundle_remote import Collection, Wanted, programs
-from antrea.outside.kube_access import kubeconfig
+from antrea.antctl.supportbundle.progress import Bar
+from antrea.antctl.supportbundle.remote import Collection, Wanted, programs
+from antrea.outside.kube.access import kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,7 +14,7 @@ from loopback import answering
 from antrea.antctl.failure import Failure
 from antrea.antctl.request import Server
 from antrea.antctl.upgrade import CHANGED, upgrade
-from antrea.outside.kube_access import Access
+from antrea.outside.kube.access import Access
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

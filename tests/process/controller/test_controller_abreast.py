@@ -6,14 +6,16 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from aiohttp import web
 from certificate_world import ApiServer, until
 from loopback import client_of
 
-from antrea.controller.abreast import FEW, METADATA, Abreast
-from antrea.controller.compute import FEATURES
+from antrea.controller.compute.runtime import FEATURES
+from antrea.controller.compute.watch_barrier import FEW, METADATA, WatchBarrier
 from antrea.engine import Facts
-from antrea.outside.kube_feed import KindFeed
+from antrea.errors import Refused
+from antrea.outside.kube.resource_feed import ResourceFeed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 CRD = "/apis/crd.antrea.io/v1beta1"
 NATIVE = "/apis/networking.k8s.io/v1"
+ADMIN = "/apis/policy.networking.k8s.io"
 WATCHED = {one.path: one for feature in FEATURES for one in feature.watched if one.guards}
 
 
@@ -32,12 +35,16 @@ class Lagging(ApiServer):
         super().__init__(objects)
         self.tells = asyncio.Event()
         self.asked: list[tuple[str, str]] = []
+        self.unknown: set[str] = set()
+        """Collections that it has not."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
             await self.tells.wait()
         elif request.headers["Accept"] == METADATA:
             self.asked.append((request.path, request.query.get("fieldSelector", "")))
+            if request.path in self.unknown:
+                return web.json_response({"message": "not found"}, status=404)
             everywhere = request.path.replace("/namespaces/web", "")
             if not any(path.rpartition("/")[0] == everywhere for path in self.objects):
                 return web.json_response({"metadata": {"resourceVersion": "1"}, "items": None})
@@ -46,9 +53,9 @@ class Lagging(ApiServer):
 
 
 class World:
-    def __init__(self, server: Lagging, abreast: Abreast) -> None:
+    def __init__(self, server: Lagging, barrier: WatchBarrier) -> None:
         self.server = server
-        self.abreast = abreast
+        self.barrier = barrier
         self.facts = Facts()
 
     def names(self, fact: type[Fact]) -> list[str]:
@@ -59,12 +66,12 @@ class World:
 async def followed(*paths: str) -> AsyncIterator[World]:
     server = Lagging({})
     async with client_of(server.serve) as kube:
-        world = World(server, Abreast(kube))
+        world = World(server, WatchBarrier(kube))
         feeds = []
         for path in paths:
             one = WATCHED[path]
-            feed = KindFeed(kube, path, one.kind, fact=one.fact, row=one.row)
-            world.abreast.watch(one, feed)
+            feed = ResourceFeed(kube, path, one.kind, fact=one.fact, row=one.row)
+            world.barrier.watch(one, feed)
             feeds.append(asyncio.create_task(feed.run(world.facts)))
         await until(lambda: all(world.facts.feeds.has(WATCHED[path].fact) for path in paths))
         yield world
@@ -81,7 +88,7 @@ async def test_a_policy_that_was_written_before_is_waited_for_until_its_watch_ha
     path = f"{NATIVE}/networkpolicies"
     async with followed(path) as world:
         world.server.put(f"{path}/closed", policy())
-        asked = asyncio.create_task(world.abreast.of(["web"]))
+        asked = asyncio.create_task(world.barrier.wait(["web"]))
         await until(lambda: world.server.asked)
         await asyncio.sleep(0.1)
         assert (world.names(WATCHED[path].fact), asked.done()) == ([], False)
@@ -94,19 +101,19 @@ async def test_what_is_known_already_is_not_waited_for() -> None:
     path = f"{NATIVE}/networkpolicies"
     async with followed(path) as world:
         async with asyncio.timeout(30):
-            await world.abreast.of(["web"])
+            await world.barrier.wait(["web"])
         world.server.tells.set()
         world.server.put(f"{path}/closed", policy())
         await until(lambda: world.names(WATCHED[path].fact) == ["web/closed"])
         async with asyncio.timeout(30):
-            await world.abreast.of(["web"])
+            await world.barrier.wait(["web"])
 
 
 async def test_a_policy_that_is_gone_before_its_watch_has_told_of_it_is_not_waited_for_longer() -> None:
     path = f"{NATIVE}/networkpolicies"
     async with followed(path) as world:
         world.server.put(f"{path}/closed", policy())
-        asked = asyncio.create_task(world.abreast.of(["web"]))
+        asked = asyncio.create_task(world.barrier.wait(["web"]))
         await until(lambda: world.server.asked)
         world.server.drop(f"{path}/closed")
         world.server.tells.set()
@@ -116,7 +123,7 @@ async def test_a_policy_that_is_gone_before_its_watch_has_told_of_it_is_not_wait
 
 async def test_lists_are_of_all_that_can_say_something_about_a_pod() -> None:
     async with followed(*WATCHED) as world:
-        await world.abreast.of(["web"])
+        await world.barrier.wait(["web"])
         assert sorted(world.server.asked) == [
             ("/api/v1/namespaces", ""),
             (f"{CRD}/clustergroups", ""),
@@ -125,7 +132,22 @@ async def test_lists_are_of_all_that_can_say_something_about_a_pod() -> None:
             (f"{CRD}/networkpolicies", ""),
             (f"{CRD}/tiers", ""),
             (f"{NATIVE}/networkpolicies", ""),
+            (f"{ADMIN}/v1alpha1/adminnetworkpolicies", ""),
+            (f"{ADMIN}/v1alpha1/baselineadminnetworkpolicies", ""),
+            (f"{ADMIN}/v1alpha2/clusternetworkpolicies", ""),
         ]
+
+
+async def test_a_kind_that_the_cluster_lacks_and_may_lack_is_not_waited_for() -> None:
+    policies, namespaces = f"{ADMIN}/v1alpha2/clusternetworkpolicies", "/api/v1/namespaces"
+    async with followed(policies, namespaces) as world:
+        world.server.unknown.add(policies)
+        async with asyncio.timeout(30):
+            await world.barrier.wait(["web"])
+        assert (policies, "") in world.server.asked
+        world.server.unknown.add(namespaces)
+        with pytest.raises(Refused):
+            await world.barrier.wait(["web"])
 
 
 async def test_where_there_are_many_only_what_concerns_the_namespaces_of_these_pods_is_listed() -> None:
@@ -138,8 +160,8 @@ async def test_where_there_are_many_only_what_concerns_the_namespaces_of_these_p
         await until(
             lambda: all(len(world.facts.all(WATCHED[path].fact)) > FEW for path in (spaces, policies))
         )
-        await world.abreast.of(["web"])
-        await world.abreast.of(["web", "db"])
+        await world.barrier.wait(["web"])
+        await world.barrier.wait(["web", "db"])
         assert sorted(world.server.asked) == [
             (spaces, ""),
             (spaces, "metadata.name=web"),

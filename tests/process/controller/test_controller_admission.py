@@ -15,22 +15,23 @@ from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from antrea.controller import admission
-from antrea.controller.admission import MAX_BODY, Desk, review, routes
-from antrea.controller.conversion import conversion_routes
+from antrea.controller.webhook import admission
+from antrea.controller.webhook.admission import MAX_BODY, AdmissionContext, Listing, review, routes
+from antrea.controller.webhook.conversion import conversion_routes
+from antrea.controller.webhook.review_thread import STRANGER
 from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
-from antrea.features import admission_document
-from antrea.features.admission import Installation, gate_steps, wanted_gates
-from antrea.features.gate import GATES
-from antrea.features.webhook_configuration import configurations
-from antrea.features.webhooks import WATCHED, WEBHOOKS
+from antrea.features.framework.admission import Installation, gate_steps, wanted_gates
+from antrea.features.framework.gate import GATES
+from antrea.features.registry import admission_document
+from antrea.features.registry.webhook_configuration import configurations
+from antrea.features.registry.webhooks import WATCHED, WEBHOOKS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from antrea.apis.admission import AdmissionResponse, UserInfo
-    from antrea.features.admission import Webhook
+    from antrea.features.framework.admission import Webhook
 
 Client = TestClient[web.Request, web.Application]
 ALL_GATES = frozenset(gate.name for gate in GATES)
@@ -42,8 +43,8 @@ class Empty:
     async def find(self, path: str, kind: type) -> Any:
         return None
 
-    async def all(self, path: str, kind: type) -> tuple[Any, ...]:
-        return ()
+    async def all(self, path: str, kind: type) -> Listing:
+        return Listing()
 
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         return False
@@ -60,8 +61,8 @@ class Away:
             raise self.why
         await asyncio.Event().wait()
 
-    async def all(self, path: str, kind: type) -> tuple[Any, ...]:
-        return (await self.find(path, kind),)
+    async def all(self, path: str, kind: type) -> Listing:
+        return Listing((await self.find(path, kind),))
 
     async def may_get_secret(self, user: UserInfo, namespace: str, name: str) -> bool:
         return bool(await self.find("", object))
@@ -101,7 +102,9 @@ POLICY: dict[str, Any] = {
 
 
 async def told(path: str, sent: bytes, facts: Facts | None = None, outside: Any = None) -> AdmissionResponse:
-    return await review(webhook(path), Desk(facts or listed(), outside or Empty()), sent)
+    return await review(
+        webhook(path), AdmissionContext(facts or listed(), outside or Empty()), sent, STRANGER
+    )
 
 
 async def test_a_review_is_answered_under_its_uid() -> None:
@@ -237,10 +240,10 @@ async def test_nothing_is_decided_before_its_facts_have_been_listed() -> None:
 
 async def test_a_watch_that_is_interrupted_holds_no_verdict_up() -> None:
     facts = listed()
-    desk = Desk(facts, Empty())
+    context = AdmissionContext(facts, Empty())
     said = []
     for _ in range(2):
-        answer = await review(webhook("/validate/tier"), desk, body(TIER))
+        answer = await review(webhook("/validate/tier"), context, body(TIER), STRANGER)
         said.append(answer.status and answer.status.message)
         for kind in webhook("/validate/tier").reads:
             facts.lost(kind)
@@ -250,10 +253,10 @@ async def test_a_watch_that_is_interrupted_holds_no_verdict_up() -> None:
 class Fresh(Empty):
     """An API server that has a Tier, and a pool, that no watch has told of yet."""
 
-    async def all(self, path: str, kind: type) -> tuple[Any, ...]:
+    async def all(self, path: str, kind: type) -> Listing:
         ranges = {"ipRanges": [{"cidr": "10.0.0.0/8"}], "nodeSelector": {}}
         spec = {"priority": 7} if path.endswith("/tiers") else ranges
-        return (msgspec.convert({"metadata": {"name": "fresh"}, "spec": spec}, kind),)
+        return Listing((msgspec.convert({"metadata": {"name": "fresh"}, "spec": spec}, kind),))
 
 
 async def test_what_must_be_unique_is_compared_with_what_is_there_now() -> None:

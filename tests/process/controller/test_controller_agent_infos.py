@@ -6,7 +6,7 @@ import asyncio
 
 from certificate_world import api_server, until
 
-from antrea.controller.agent_infos import PATH, AgentInfos
+from antrea.controller.managed.agent_infos import PATH, AgentInfos
 
 NODES = "/api/v1/nodes"
 
@@ -22,7 +22,16 @@ async def test_agent_infos_come_and_go_with_their_nodes_and_what_agents_wrote_st
 
         await until(lambda: names() == ["n1", "n2"])
         assert server.objects[f"{PATH}/n1"]["apiPort"] == 10350
-        assert server.objects[f"{PATH}/n2"]["kind"] == "AntreaAgentInfo"
+        made = {key: one for key, one in server.objects[f"{PATH}/n2"].items() if key != "metadata"}
+        assert made == {
+            "apiVersion": "crd.antrea.io/v1beta1",
+            "kind": "AntreaAgentInfo",
+            "podRef": {},
+            "nodeRef": {},
+            "ovsInfo": {},
+            "networkPolicyControllerInfo": {},
+            "networkInfo": {},
+        }
         server.put(f"{NODES}/n3", {})
         server.drop(f"{NODES}/n1")
         await until(lambda: names() == ["n2", "n3"])

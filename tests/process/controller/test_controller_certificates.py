@@ -12,21 +12,22 @@ import pytest
 from certificate_world import ApiServer, api_server, until
 from certificates import SERVER, made
 
-from antrea.controller import certificates, tiers
-from antrea.controller.certificates import Provided, SelfSigned
-from antrea.controller.tiers import create_default_tiers
+from antrea.controller.managed import certificates
+from antrea.controller.managed.certificates import Provided, SelfSigned
+from antrea.controller.network_policy import default_tiers
+from antrea.controller.network_policy.default_tiers import create_default_tiers
 from antrea.errors import Invalid
 from antrea.features.network_policy.tier import DEFAULT_TIERS
-from antrea.outside import authority
-from antrea.outside.ca_publisher import KINDS, CaPublisher
-from antrea.outside.lead import Lead
-from antrea.outside.tls import Certificate
+from antrea.outside.kube.ca_publisher import KINDS, CaPublisher
+from antrea.outside.kube.leadership import Leadership
+from antrea.outside.tls import authority
+from antrea.outside.tls.server_context import Certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from pathlib import Path
 
-    from antrea.outside.kube import Kube
+    from antrea.outside.kube.client import Kube
 
 SECRETS, MAPS = "/api/v1/namespaces/kube-system/secrets", "/api/v1/namespaces/kube-system/configmaps"
 SECRET, CONFIG_MAP = f"{SECRETS}/antrea-controller-tls", f"{MAPS}/antrea-ca"
@@ -115,7 +116,7 @@ async def test_what_holds_the_ca_is_not_written_again() -> None:
         server.put(f"{MUTATING}/crdmutator.antrea.io", {"webhooks": []})
         server.drop(CONFIG_MAP)
         await until(lambda: CONFIG_MAP in server.objects)
-        assert server.writes == [MAPS]
+        assert server.writes == [CONFIG_MAP]
 
 
 async def test_a_new_ca_and_a_new_caller_are_both_seen_to() -> None:
@@ -131,7 +132,7 @@ async def test_a_new_ca_and_a_new_caller_are_both_seen_to() -> None:
 
 
 async def test_writes_that_are_refused_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antrea.outside.ca_publisher.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("antrea.outside.kube.ca_publisher.RETRY_SECONDS", 0.05)
     async with api_server(CALLERS) as (server, kube), publisher(kube) as ours:
         server.refuse = "RBAC says no"
         ours.trust("PEM 1")
@@ -263,7 +264,7 @@ class Turn:
 
     def __init__(self, *, leads: bool) -> None:
         self.now = leads
-        self.lead = Lead(lambda: self.now)
+        self.lead = Leadership(lambda: self.now)
         self.lead.elected = True
 
     def becomes(self, *, leads: bool) -> None:
@@ -362,16 +363,16 @@ async def test_default_tiers_are_made_and_their_priorities_put_right() -> None:
 @pytest.mark.parametrize(
     ("status", "tries", "wanted"),
     [
-        (500, 10, ["INFO Default Tiers are made as soon as the API server can call our webhook"]),
+        (500, 10, ["INFO Default Tiers will be created once kube-apiserver can call the webhook"]),
         (
             500,
             12,
             [
-                "INFO Default Tiers are made as soon as the API server can call our webhook",
-                *["WARNING Default Tier is not there yet"] * 2,
+                "INFO Default Tiers will be created once kube-apiserver can call the webhook",
+                *["WARNING Failed to create a default Tier"] * 2,
             ],
         ),
-        (403, 2, ["WARNING Default Tier is not there yet"] * 2),
+        (403, 2, ["WARNING Failed to create a default Tier"] * 2),
     ],
     ids=["a minute of a webhook that cannot be called", "more than that", "a refusal"],
 )
@@ -389,5 +390,5 @@ async def test_default_tiers_that_have_to_wait_are_one_line_unless_something_is_
                 server.refuse = ""
 
         await create_default_tiers(kube, sleep=sleep)
-    told = [f"{one.levelname} {one.message}" for one in caplog.records if one.name == tiers.__name__]
+    told = [f"{one.levelname} {one.message}" for one in caplog.records if one.name == default_tiers.__name__]
     assert told == [*wanted, *["INFO Created default Tier"] * len(DEFAULT_TIERS)]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from certificate_world import api_server, until
 
-from antrea.controller import cluster_identity
-from antrea.controller.cluster_identity import keep_identity
+from antrea.controller.managed import cluster_identity
+from antrea.controller.managed.cluster_identity import keep_identity
 
 if TYPE_CHECKING:
     from certificate_world import ApiServer

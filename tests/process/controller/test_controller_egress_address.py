@@ -13,8 +13,8 @@ from antrea.apis.egress_address import EGRESSES, EgressAddress
 from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import EgressRow
-from antrea.facts.external_ip import Leads, Promise
-from antrea.outside.egress_address import EgressAddressSink
+from antrea.facts.external_ip import FencedLeadership, PendingAllocation
+from antrea.outside.kube.egress_address_sink import EgressAddressSink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ WEB = f"{EGRESSES}/web"
 GIVES = EgressAddress(
     egress="web", uid="u1", generation=1, address="10.0.0.1", pool="p", pool_uid="up", pool_generation=1
 )
-PROMISE = Promise("Egress/web", "u1", 1, "10.0.0.1")
+PROMISE = PendingAllocation("Egress/web", "u1", 1, "10.0.0.1")
 
 
 def egress(uid: str = "u1", generation: int = 1, **spec: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ async def world(**objects: dict[str, Any]) -> AsyncIterator[tuple[ApiServer, Fac
     pool = {"metadata": {"uid": "up", "generation": 1}}
     async with api_server({**shown, POOL: pool}) as (server, kube):
         facts = Facts()
-        facts.put(Leads())
+        facts.put(FencedLeadership())
         facts.put(EgressRow("web", "u1", None, 1, "", "p"))
         yield server, facts, EgressAddressSink(kube, facts)
 
@@ -50,7 +50,7 @@ async def test_an_address_is_promised_and_then_written_into_the_spec_that_was_lo
     async with world(web=egress()) as (server, facts, sink):
         await sink.apply([GIVES], [])
         assert server.objects[WEB]["spec"] == {"externalIPPool": "p", "egressIP": "10.0.0.1"}
-        assert facts.all(Promise) == [PROMISE]
+        assert facts.all(PendingAllocation) == [PROMISE]
         await sink.resync([])
         await sink.sweep(0)
         assert server.writes == [WEB]
@@ -81,7 +81,7 @@ async def test_a_status_that_is_written_meanwhile_is_no_hindrance() -> None:
 async def test_an_address_that_another_names_or_is_promised_is_refused() -> None:
     async with world(web=egress()) as (server, facts, sink):
         facts.put(row("other"))
-        facts.put(Promise("Egress/other", "u-other", 1, "10.0.0.1"))
+        facts.put(PendingAllocation("Egress/other", "u-other", 1, "10.0.0.1"))
         with pytest.raises(Refused, match=r"^10.0.0.1 is promised to Egress/other$") as promised:
             await sink.apply([GIVES], [])
         facts.put(row("other", "10.0.0.1"))
@@ -89,7 +89,7 @@ async def test_an_address_that_another_names_or_is_promised_is_refused() -> None
         with pytest.raises(Refused, match=r"^10.0.0.1 is named by Egress other$"):
             await sink.apply([GIVES], [])
         assert promised.value.entries == (GIVES,)
-        assert facts.get(Promise, "Egress/web") is None
+        assert facts.get(PendingAllocation, "Egress/web") is None
         assert server.writes == []
 
 
@@ -98,7 +98,7 @@ async def test_who_was_promised_one_address_gets_no_other_until_it_is_known_what
         facts.put(PROMISE)
         with pytest.raises(Refused, match=r"^10.0.0.1 is being written$"):
             await sink.apply([msgspec.structs.replace(GIVES, address="10.0.0.2")], [])
-        assert (server.writes, facts.all(Promise)) == ([], [PROMISE])
+        assert (server.writes, facts.all(PendingAllocation)) == ([], [PROMISE])
 
 
 async def test_an_address_is_taken_away_only_if_the_pool_is_as_it_was_looked_at() -> None:
@@ -109,7 +109,7 @@ async def test_an_address_is_taken_away_only_if_the_pool_is_as_it_was_looked_at(
         assert server.objects[WEB]["spec"]["egressIP"] == "10.9.9.9"
         server.drop(POOL)
         await sink.apply([takes], [])
-        assert server.objects[WEB]["spec"]["egressIP"] is None
+        assert "egressIP" not in server.objects[WEB]["spec"]
 
 
 async def test_a_refusal_breaks_the_promise_and_holds_up_nobody_else() -> None:
@@ -119,7 +119,7 @@ async def test_a_refusal_breaks_the_promise_and_holds_up_nobody_else() -> None:
         other = msgspec.structs.replace(GIVES, egress="api", address="10.0.0.2")
         with pytest.raises(Refused, match=r"^denied$") as no:
             await sink.apply([GIVES, other], [])
-        assert (no.value.entries, facts.all(Promise)) == ((GIVES, other), [])
+        assert (no.value.entries, facts.all(PendingAllocation)) == ((GIVES, other), [])
 
 
 async def test_a_write_of_unknown_outcome_keeps_the_promise() -> None:
@@ -130,12 +130,12 @@ async def test_a_write_of_unknown_outcome_keeps_the_promise() -> None:
         server.refuse_status = 403
         with pytest.raises(Refused, match=r"^away$"):
             await sink.apply([GIVES], [])
-        assert facts.all(Promise) == [PROMISE]
+        assert facts.all(PendingAllocation) == [PROMISE]
 
 
 async def test_a_replica_that_does_not_lead_any_more_writes_nothing() -> None:
     async with world(web=egress()) as (server, facts, sink):
-        facts.drop(Leads, "self")
+        facts.drop(FencedLeadership, "self")
         with pytest.raises(Unavailable, match="this replica does not lead"):
             await sink.apply([GIVES], [])
         assert server.writes == []
@@ -144,10 +144,10 @@ async def test_a_replica_that_does_not_lead_any_more_writes_nothing() -> None:
 async def test_promises_of_egresses_that_say_what_became_of_them_are_forgotten() -> None:
     async with world() as (_, facts, sink):
         facts.put(row("done", "10.0.0.5"))
-        facts.put(Promise("Egress/done", "u-done", 0, "10.0.0.5"))
-        facts.put(Promise("Egress/gone", "u-gone", 1, "10.0.0.6"))
+        facts.put(PendingAllocation("Egress/done", "u-done", 0, "10.0.0.5"))
+        facts.put(PendingAllocation("Egress/gone", "u-gone", 1, "10.0.0.6"))
         await sink.apply([], [])
-        assert facts.all(Promise) == []
+        assert facts.all(PendingAllocation) == []
 
 
 async def test_one_of_several_addresses_is_written_into_its_place_in_the_list() -> None:
@@ -159,7 +159,7 @@ async def test_one_of_several_addresses_is_written_into_its_place_in_the_list() 
     ):
         await sink.apply([second], [])
         assert server.objects[WEB]["spec"]["egressIPs"] == ["10.9.0.1", "10.0.0.1", ""]
-        assert facts.all(Promise) == [Promise("Egress/web 1", "u1", 1, "10.0.0.1")]
+        assert facts.all(PendingAllocation) == [PendingAllocation("Egress/web 1", "u1", 1, "10.0.0.1")]
         facts.put(msgspec.structs.replace(row("web"), uid="u1", slot=1, of=3))
         with pytest.raises(Refused, match=r"^10.0.0.1 is promised to Egress/web 1$"):
             await sink.apply([msgspec.structs.replace(GIVES, slot=2, of=3)], [])

@@ -11,11 +11,11 @@ from certificate_world import api_server
 
 from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
-from antrea.controller.endpoint import Endpoint, Rule, endpoint, found
-from antrea.controller.metrics import joined
+from antrea.controller.apiserver.endpoint_query import Endpoint, Rule, endpoint, found
+from antrea.controller.apiserver.metrics import joined
 from antrea.errors import Unavailable
-from antrea.features.registry import RESOURCES
-from antrea.outside.aggregated.store import Store
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.outside.apiserver.store import Store
 
 NONE = "could not find any endpoints matching your selection\n"
 POD: dict[str, dict[str, Any]] = {"/api/v1/namespaces/shop/pods/web-1": {}}

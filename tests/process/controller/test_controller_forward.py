@@ -13,16 +13,16 @@ from certificate_world import until
 
 from antrea.apis.controlplane import NetworkPolicy
 from antrea.apis.meta import ObjectMetadata
-from antrea.controller import forward, wire
-from antrea.controller.forward import MARK, Forward, Leading
+from antrea.controller.apiserver import ipc, leader_proxy
+from antrea.controller.apiserver.leader_proxy import MARK, LeaderProxy, LeaderState
 from antrea.errors import Unavailable
-from antrea.features.registry import RESOURCES
-from antrea.outside import authority
-from antrea.outside.aggregated.attributes import attributes
-from antrea.outside.aggregated.objects import Objects
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
-from antrea.outside.tls import Certificate, server_tls
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.outside.apiserver.attributes import attributes
+from antrea.outside.apiserver.objects import Objects
+from antrea.outside.kube.access import Access
+from antrea.outside.kube.client import Kube
+from antrea.outside.tls import authority
+from antrea.outside.tls.server_context import Certificate, server_tls
 
 if TYPE_CHECKING:
     import ssl
@@ -52,11 +52,11 @@ class Follower:
         self.objects = Objects(RESOURCES, Nobody())
         for store in self.objects.stores.values():
             store.sync()
-        self.leading = Leading(elected=True)
+        self.leading = LeaderState(elected=True)
         self.kube = Kube(Access("http://127.0.0.1:1", token="own"))
         self.late = asyncio.Event()
         self.behind = ""
-        self.forward = Forward(
+        self.forward = LeaderProxy(
             self.objects, self.leading, self.kube, server_name=NAME, ca_file=file, fresh=self.fresh
         )
 
@@ -66,7 +66,7 @@ class Follower:
         await self.late.wait()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        asked = attributes(request.method, request.path, request.query)
+        asked = attributes(request.method, request.rel_url.raw_path, request.query)
         try:
             return await self.forward.answer(request, asked)
         except Unavailable as why:
@@ -117,7 +117,7 @@ class Leader:
 
 
 def tells(replica: Follower, server: TestServer) -> None:
-    replica.leading.tell(wire.Leader(False, f"127.0.0.1:{server.port}"))
+    replica.leading.follow(ipc.Leader(False, f"127.0.0.1:{server.port}"))
 
 
 async def test_forward_reports_and_what_is_made_of_them_are_the_leaders(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_forward_a_leader_answers_itself_and_nobody_forwards_twice(tmp_pat
     async with follower(tmp_path) as (ours, client):
         twice = await client.get(f"{STATS}/nodelatencystats", headers={MARK: "forwards"})
         assert (twice.status, MARK in twice.headers) == (503, True)
-        ours.leading.tell(wire.Leader(True))
+        ours.leading.follow(ipc.Leader(True))
         posted = await client.post(f"{STATS}/nodelatencystats", json=LATENCY)
         shown = await (await client.get(f"{STATS}/nodelatencystats")).json()
         assert (posted.status, [one["metadata"]["name"] for one in shown["items"]]) == (201, ["n1"])
@@ -159,7 +159,7 @@ async def test_forward_waits_for_the_next_leader_when_the_one_before_has_gone(tm
         tells(ours, first)
         waiting = asyncio.create_task(client.get(f"{STATS}/nodelatencystats"))
         await asyncio.sleep(0)
-        ours.leading.tell(wire.Leader(False))
+        ours.leading.follow(ipc.Leader(False))
         await first.close()
         tells(ours, second)
         await until(waiting.done)
@@ -169,7 +169,7 @@ async def test_forward_waits_for_the_next_leader_when_the_one_before_has_gone(tm
 async def test_forward_trusts_only_the_certificate_of_our_own_ca(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forward, "LEADER_SECONDS", 0.3)
+    monkeypatch.setattr(leader_proxy, "LEADER_SECONDS", 0.3)
     leader = Leader()
     foreign = authority.make((NAME,), ())
     async with follower(tmp_path) as (ours, client), served(leader.handle, ssl=tls(foreign)) as server:
@@ -180,7 +180,7 @@ async def test_forward_trusts_only_the_certificate_of_our_own_ca(
 
 
 async def test_forward_without_any_leader_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forward, "LEADER_SECONDS", 0.1)
+    monkeypatch.setattr(leader_proxy, "LEADER_SECONDS", 0.1)
     async with follower(tmp_path) as (_, client):
         refused = await client.get(f"{STATS}/nodelatencystats")
         assert (refused.status, await refused.text()) == (

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from certificate_world import api_server, until
 
-from antrea.controller.compute import Computation, active
-from antrea.controller.freshness import Rounds
-from antrea.controller.front_process import Publisher
-from antrea.controller.replica import Replica
+from antrea.controller.apiserver.process import Publisher
+from antrea.controller.apiserver.single_flight import SingleFlight
+from antrea.controller.compute.runtime import Computation, active
+from antrea.controller.leader.replica import Replica
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 
@@ -32,10 +32,10 @@ class Work:
 
 async def test_who_asks_during_a_run_gets_the_next_one_with_all_others_who_do() -> None:
     work = Work()
-    rounds = Rounds(work.run)
-    first = asyncio.create_task(rounds.ask())
+    flight = SingleFlight(work.run)
+    first = asyncio.create_task(flight.run())
     await until(lambda: work.begun == 1)
-    later = [asyncio.create_task(rounds.ask()) for _ in range(5)]
+    later = [asyncio.create_task(flight.run()) for _ in range(5)]
     await asyncio.sleep(0)
     assert work.begun == 1
     later.pop().cancel()
@@ -46,13 +46,13 @@ async def test_who_asks_during_a_run_gets_the_next_one_with_all_others_who_do() 
 
 async def test_a_run_that_fails_is_told_and_the_next_one_is_another() -> None:
     work = Work()
-    rounds = Rounds(work.run)
+    flight = SingleFlight(work.run)
     work.gate.set()
     work.trouble = "no API server"
     with pytest.raises(Unavailable, match="no API server"):
-        await rounds.ask()
+        await flight.run()
     work.trouble = ""
-    await rounds.ask()
+    await flight.run()
     assert work.ended == 2
 
 

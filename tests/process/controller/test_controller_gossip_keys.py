@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from certificate_world import ApiServer, api_server, until
 
-from antrea.agent.membership import Membership, follow_keys, memberlist
+from antrea.agent.membership.part import MembershipFeed, follow_keys, memberlist
 from antrea.apis.memberlist import MemberAnswer, format_keys, parse_keys
-from antrea.controller import gossip_keys
-from antrea.controller.gossip_keys import GossipKeys
+from antrea.controller.membership import gossip_keys
+from antrea.controller.membership.gossip_keys import GossipKeys
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.facts.member import ClusterNode, Member
+from antrea.facts.member import AgentNode, GossipMember
 from antrea.facts.node import ThisNode
 from antrea.outside.gossip.feed import GossipFeed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from antrea.outside.kube import Kube
+    from antrea.outside.kube.client import Kube
 
 SECRETS = "/api/v1/namespaces/kube-system/secrets"
 SECRET = f"{SECRETS}/antrea-memberlist-keys"
@@ -40,17 +40,18 @@ def held(server: ApiServer) -> list[bytes]:
 
 
 @asynccontextmanager
-async def keeping(kube: Kube) -> AsyncIterator[None]:
-    task = asyncio.create_task(GossipKeys(kube, "kube-system").run())
+async def keeping(kube: Kube) -> AsyncIterator[GossipKeys]:
+    keys = GossipKeys(kube, "kube-system")
+    task = asyncio.create_task(keys.run())
     try:
-        yield
+        yield keys
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_gossip_keys_are_made_once_and_put_back_as_they_were() -> None:
-    async with api_server({}) as (server, kube), keeping(kube):
+    async with api_server({}) as (server, kube), keeping(kube) as keys:
         await until(lambda: bool(held(server)))
         made = held(server)
         assert [len(key) for key in made] == [32]
@@ -60,7 +61,7 @@ async def test_gossip_keys_are_made_once_and_put_back_as_they_were() -> None:
         server.put(SECRET, {"data": {}})
         await until(lambda: held(server) == made)
         server.put(SECRET, secret(KEYS))
-        await asyncio.sleep(0.1)
+        await until(lambda: keys._known == format_keys(KEYS))
         server.drop(SECRET)
         await until(lambda: held(server) == KEYS)
 
@@ -104,11 +105,11 @@ async def test_memberlist_shows_every_node_of_the_cluster_and_metrics_count_them
         memberlist(facts, None)
     for name in ("n1", "n2", "n3", "n4"):
         ip = f"192.0.2.{name[1:]}"
-        facts.put(ClusterNode(name, (ip,), (ip,)))
-    for row in (ThisNode("n2"), Member("n1", alive=True), Member("n3", alive=False)):
+        facts.put(AgentNode(name, (ip,), (ip,)))
+    for row in (ThisNode("n2"), GossipMember("n1", alive=True), GossipMember("n3", alive=False)):
         facts.put(row)
     async with api_server({}) as (_, kube):
-        membership = Membership(kube, "kube-system", GossipFeed("n2", "127.0.0.1", 0))
+        membership = MembershipFeed(kube, "kube-system", GossipFeed("n2", "127.0.0.1", 0))
         assert memberlist(facts, membership) == [
             MemberAnswer("n1", "192.0.2.1", "Alive"),
             MemberAnswer("n2", "192.0.2.2", "Alive"),

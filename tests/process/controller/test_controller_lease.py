@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from certificate_world import ApiServer, api_server, until
 
-from antrea.controller.replica import replica
+from antrea.controller.leader.replica import replica
 from antrea.errors import Invalid, Unavailable
-from antrea.outside.election import Terms
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
-from antrea.outside.lead import Lead, LeadersKube
-from antrea.outside.lease import LeaseKeeper
+from antrea.outside.kube.access import Access
+from antrea.outside.kube.client import Kube
+from antrea.outside.kube.election import Terms
+from antrea.outside.kube.leadership import LeaderOnlyKube, Leadership
+from antrea.outside.kube.lease import LeaseKeeper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -150,7 +150,7 @@ async def test_work_of_the_leader_goes_on_only_while_it_leads() -> None:
             finally:
                 story.append(("ends", name))
 
-        tasks = [asyncio.create_task(one.lead.meanwhile(partial(work, one.name))) for one in made]
+        tasks = [asyncio.create_task(one.lead.run_while_leading(partial(work, one.name))) for one in made]
         leader, other = await agreed(made)
         await until(lambda: story == [("begins", leader.name)])
         leader.kube.cut = True
@@ -167,7 +167,7 @@ async def test_work_of_the_leader_goes_on_only_while_it_leads() -> None:
 
 
 async def test_work_that_fails_ends_who_waits_for_it_and_work_that_is_done_is_not_done_twice() -> None:
-    lead, done = Lead(), []
+    lead, done = Leadership(), []
 
     async def fails() -> None:
         raise Unavailable("that")
@@ -176,8 +176,8 @@ async def test_work_that_fails_ends_who_waits_for_it_and_work_that_is_done_is_no
         done.append(1)
 
     with pytest.raises(Unavailable, match="that"):
-        await lead.meanwhile(fails)
-    task = asyncio.create_task(lead.meanwhile(ends))
+        await lead.run_while_leading(fails)
+    task = asyncio.create_task(lead.run_while_leading(ends))
     await until(lambda: bool(done))
     await asyncio.sleep(0)
     task.cancel()
@@ -189,7 +189,7 @@ async def test_a_client_of_the_leader_reads_always_and_writes_only_while_it_lead
     leading = [True]
     async with (
         api_server({}) as (server, kube),
-        LeadersKube(kube.access, Lead(lambda: leading[0])) as ours,
+        LeaderOnlyKube(kube.access, Leadership(lambda: leading[0])) as ours,
     ):
         body = {"metadata": {"name": "x"}}
         await ours.create("/api/v1/nodes", body)
@@ -214,6 +214,6 @@ def test_a_replica_that_others_cannot_reach_is_refused(monkeypatch: pytest.Monke
         replica(kube, elect=True, namespace="kube-system", port=1)
     monkeypatch.setenv("POD_IP", "fd00::1")
     found = replica(kube, elect=True, namespace="kube-system", port=10349)
-    assert (found.lead.elected, found.lead.leads(), type(found.kube)) == (True, False, LeadersKube)
+    assert (found.lead.elected, found.lead.leads(), type(found.kube)) == (True, False, LeaderOnlyKube)
     alone = replica(kube, elect=False, namespace="kube-system", port=10349)
     assert (alone.lead.elected, alone.lead.leads(), alone.kube) == (False, True, kube)

@@ -20,19 +20,20 @@ import pytest
 from click.testing import CliRunner
 
 from antrea.config.controller import ControllerConfig
-from antrea.controller.front_process import FrontProcess
+from antrea.controller.apiserver.process import ApiServerProcess
+from antrea.controller.compute.metrics import policy_metrics
 from antrea.controller.main import Places, main, run, start_frame
-from antrea.controller.policy_metrics import policy_metrics
 from antrea.engine import Facts
 from antrea.errors import Invalid, Unavailable
-from antrea.features.accept import accept_controller
-from antrea.outside.configuration import Configuration
-from antrea.outside.tls import Certificate, self_signed
+from antrea.features.framework.config_validation import accept_controller
+from antrea.outside.http.handlers import SharedListener, listen
+from antrea.outside.reload.configuration import Configuration
+from antrea.outside.tls.server_context import Certificate, self_signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.controller.wire import Start
+    from antrea.controller.apiserver.ipc import Start
 
 
 def places(directory: Path) -> Places:
@@ -137,7 +138,7 @@ async def test_controller_metrics_show_what_the_computing_process_counts(tmp_pat
     file = tmp_path / "antrea-controller.conf"
     file.write_text(f"apiPort: {port}\n")
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
-    front = FrontProcess(Facts())
+    front = ApiServerProcess(Facts())
     front.metrics = lambda: policy_metrics({"networkpolicies": 7})
     await front.start(start_frame(*configuration.now.same_for_the_program, places(tmp_path)))
     hearing = asyncio.create_task(front.run())
@@ -168,7 +169,7 @@ async def test_controller_is_ready_once_it_has_the_certificate_that_the_api_serv
     )
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
     frame = start_frame(*configuration.now.same_for_the_program, places(tmp_path))
-    front = FrontProcess(Facts())
+    front = ApiServerProcess(Facts())
     await front.start(msgspec.structs.replace(frame, kubeconfig=str(kubeconfig)))
     hearing = asyncio.create_task(front.run())
     try:
@@ -200,10 +201,29 @@ async def test_controller_runs_in_a_loop_until_it_is_told_to_end(tmp_path: Path,
         status, _ = await asyncio.to_thread(get, port, "/version", token)
         assert status == 200
         with pytest.raises(Unavailable, match=f"^port {port}: Address already in use"):
-            await FrontProcess(Facts()).start(start_frame(config, gates, places(tmp_path / "other")))
+            await ApiServerProcess(Facts()).start(start_frame(config, gates, places(tmp_path / "other")))
         signal.raise_signal(signal.SIGTERM)
         await running
     assert not await asyncio.to_thread(answers, port)
+
+
+async def test_a_controller_waits_for_the_port_that_the_one_before_it_still_has(
+    tmp_path: Path, port: int
+) -> None:
+    file = tmp_path / "antrea-controller.conf"
+    file.write_text(f"apiPort: {port}\n")
+    configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
+    front, before = ApiServerProcess(Facts(), listener := SharedListener()), listen(port)
+    starting = asyncio.create_task(
+        front.start(start_frame(*configuration.now.same_for_the_program, places(tmp_path)))
+    )
+    done, _ = await asyncio.wait([starting], timeout=0.3)
+    assert not done
+    before.close()
+    await starting
+    assert front.port == port
+    await front.stop()
+    listener.close()
 
 
 def children() -> list[str]:
@@ -219,7 +239,7 @@ async def test_controller_that_is_cancelled_while_its_front_starts_leaves_no_pro
     file.write_text(f"apiPort: {port}\n")
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
     frame = start_frame(*configuration.now.same_for_the_program, places(tmp_path))
-    starting = asyncio.create_task(FrontProcess(Facts()).start(frame))
+    starting = asyncio.create_task(ApiServerProcess(Facts()).start(frame))
     async with asyncio.timeout(60):
         while not set(children()) - before:  # noqa: ASYNC110 (a process has no event)
             await asyncio.sleep(0.01)
@@ -238,7 +258,7 @@ async def test_controller_what_only_the_user_can_change_is_told_so_by_the_front(
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
     frame = start_frame(*configuration.now.same_for_the_program, places(tmp_path))
     with pytest.raises(Invalid, match=r"^tlsCipherSuites: 'NONE_SUCH' is no cipher suite"):
-        await FrontProcess(Facts()).start(frame)
+        await ApiServerProcess(Facts()).start(frame)
 
 
 def answers(port: int) -> bool:
@@ -286,3 +306,29 @@ def test_controller_command_line_refuses_in_one_line(tmp_path: Path) -> None:
         1,
         f"antrea-controller: {tmp_path}/absent.conf: cannot be read: No such file or directory\n",
     )
+
+
+async def test_who_connects_while_the_front_is_replaced_waits_for_the_next_one(
+    tmp_path: Path, port: int
+) -> None:
+    (tmp_path / "conf").write_text(f"apiPort: {port}\n")
+    file, kept = tmp_path / "conf", tmp_path / "kept"
+    configuration = Configuration(ControllerConfig, accept_controller, file, kept)
+    frame, listener = start_frame(*configuration.now.same_for_the_program, places(tmp_path)), SharedListener()
+    first, second = ApiServerProcess(Facts(), listener), ApiServerProcess(Facts(), listener)
+    await first.start(frame)
+    hearing = asyncio.create_task(first.run())
+    assert await asyncio.to_thread(get, port, "/livez") == (200, "ok")
+    hearing.cancel()
+    await first.stop()
+    asking = asyncio.create_task(asyncio.to_thread(get, port, "/livez"))
+    await second.start(frame)
+    hearing = asyncio.create_task(second.run())
+    try:
+        assert await asking == (200, "ok")
+    finally:
+        hearing.cancel()
+        await second.stop()
+        listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.to_thread(get, port, "/livez")

@@ -14,8 +14,8 @@ import pytest
 
 from antrea.apis.controlplane import GROUP, AppliedToGroup
 from antrea.apis.meta import ObjectMetadata
-from antrea.controller.front_process import FrontProcess, Publisher, publish_empty
-from antrea.controller.wire import Start
+from antrea.controller.apiserver.ipc import Start
+from antrea.controller.apiserver.process import ApiServerProcess, Publisher, publish_empty
 from antrea.engine import Facts
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ BURST = 50
 """Connections that are made in one go: fewer than wait in a server's queue."""
 HELLO = bytes.fromhex("1603010200010001fc0303")
 """The first bytes of a TLS handshake, which is never gone on with."""
-GROWTH = 256
+GROWTH = 320
 """MiB that the front may take more for them: it holds 1,000 at a time, each with up to 200 KiB once it has begun TLS."""
 SECONDS = 30.0
 """That any one answer may take meanwhile, whatever else the machine does."""
@@ -44,9 +44,9 @@ def many_files() -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def served(directory: Path) -> AsyncIterator[tuple[FrontProcess, Publisher]]:
+async def served(directory: Path) -> AsyncIterator[tuple[ApiServerProcess, Publisher]]:
     """A front on loopback; it has no API server, its own token is enough."""
-    front = FrontProcess(Facts())
+    front = ApiServerProcess(Facts())
     start = Start(
         port=0,
         token_file=str(directory / "token"),
@@ -67,7 +67,7 @@ async def served(directory: Path) -> AsyncIterator[tuple[FrontProcess, Publisher
 class Client:
     """Requests of one who has the token, each over a connection of its own."""
 
-    def __init__(self, front: FrontProcess, directory: Path) -> None:
+    def __init__(self, front: ApiServerProcess, directory: Path) -> None:
         self._port = front.port
         self._token = (directory / "token").read_text()
         self._tls = ssl.create_default_context()

@@ -11,11 +11,11 @@ from certificate_world import ApiServer, api_server, until
 from loopback import client_of
 
 from antrea.apis.egress_address import EGRESSES
-from antrea.controller import term as module
-from antrea.controller.term import term
+from antrea.controller.leader import fencing as module
+from antrea.controller.leader.fencing import lead_after_fencing
 from antrea.engine import Facts
 from antrea.facts.egress import EgressRow
-from antrea.facts.external_ip import Leads
+from antrea.facts.external_ip import FencedLeadership
 from antrea.features.egress.controller import FEATURE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def leading(facts: Facts, *, fence: float = 0.0) -> AsyncIterator[ApiServe
         f"{EGRESSES}/{name}": {"metadata": {"uid": f"u-{name}", "generation": 2}} for name in ("new", "old")
     }
     async with api_server(objects) as (server, kube):
-        task = asyncio.create_task(term(kube, facts, FEATURE.watched, fence=fence))
+        task = asyncio.create_task(lead_after_fencing(kube, facts, FEATURE.watched, fence=fence))
         try:
             yield server
         finally:
@@ -47,7 +47,7 @@ async def leading(facts: Facts, *, fence: float = 0.0) -> AsyncIterator[ApiServe
 async def waits(facts: Facts) -> bool:
     """Whether it still waits after having looked a few times."""
     await asyncio.sleep(0.4)
-    return facts.get(Leads) is None
+    return facts.get(FencedLeadership) is None
 
 
 async def test_a_replica_decides_once_every_object_is_known_as_it_was_when_it_began_to_lead() -> None:
@@ -60,8 +60,8 @@ async def test_a_replica_decides_once_every_object_is_known_as_it_was_when_it_be
         facts.put(row("old", "u-before", 7))
         assert await waits(facts)
         facts.put(row("old", "u-old", 3))
-        await until(lambda: facts.get(Leads))
-    assert facts.get(Leads) is None
+        await until(lambda: facts.get(FencedLeadership))
+    assert facts.get(FencedLeadership) is None
 
 
 async def test_an_object_that_goes_meanwhile_is_not_waited_for() -> None:
@@ -70,7 +70,7 @@ async def test_an_object_that_goes_meanwhile_is_not_waited_for() -> None:
     async with leading(facts) as server:
         assert await waits(facts)
         server.drop(f"{EGRESSES}/old")
-        await until(lambda: facts.get(Leads))
+        await until(lambda: facts.get(FencedLeadership))
 
 
 async def test_while_the_api_server_refuses_nothing_is_decided_and_it_is_said_once(
@@ -88,12 +88,12 @@ async def test_while_the_api_server_refuses_nothing_is_decided_and_it_is_said_on
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
     async with client_of(refuse) as kube:
         with caplog.at_level("INFO", "antrea"):
-            task = asyncio.create_task(term(kube, facts, FEATURE.watched, fence=0.0))
+            task = asyncio.create_task(lead_after_fencing(kube, facts, FEATURE.watched, fence=0.0))
             await until(lambda: len(asked) > 3)
             task.cancel()
             await asyncio.wait({task})
-    said = [one for one in caplog.records if one.message.startswith("Waiting for the API server")]
-    assert (facts.get(Leads), len(said)) == (None, 1)
+    said = [one for one in caplog.records if one.message.startswith("Waiting for kube-apiserver")]
+    assert (facts.get(FencedLeadership), len(said)) == (None, 1)
 
 
 async def test_nothing_is_decided_while_writes_of_another_leader_may_still_come() -> None:
@@ -102,5 +102,5 @@ async def test_nothing_is_decided_while_writes_of_another_leader_may_still_come(
         facts.put(row(name, f"u-{name}", 2))
     begun = asyncio.get_running_loop().time()
     async with leading(facts, fence=0.3):
-        await until(lambda: facts.get(Leads))
+        await until(lambda: facts.get(FencedLeadership))
     assert asyncio.get_running_loop().time() - begun >= 0.3

@@ -13,10 +13,12 @@ from loopback import client_of
 
 from antrea.apis.admission import UserInfo
 from antrea.apis.crd.tier import Tier
-from antrea.controller import webhooks
-from antrea.controller.webhooks import ApiLookup, Webhooks
+from antrea.controller.webhook import runtime as webhooks
+from antrea.controller.webhook.admission import AdmissionContext, Listing, review
+from antrea.controller.webhook.review_thread import STRANGER
+from antrea.controller.webhook.runtime import ApiLookup, Webhooks
 from antrea.errors import Unavailable
-from antrea.features.webhooks import WATCHED
+from antrea.features.registry.webhooks import WATCHED, WEBHOOKS
 
 TIERS = "/apis/crd.antrea.io/v1beta1/tiers"
 EVE = UserInfo("eve", "7", ("devs", "system:authenticated"), {"scopes": ("a", "b")})
@@ -109,3 +111,50 @@ async def test_an_object_is_found_or_is_not_there() -> None:
     async with api_server({f"{TIERS}/gold": {"spec": {"priority": 7}}}) as (_, kube):
         found = [await ApiLookup(kube).find(f"{TIERS}/{name}", Tier) for name in ("gold", "silver")]
     assert [one and one.spec.priority for one in found] == [7, None]
+
+
+SLY = ("../../../../api/v1/namespaces/kube-system/secrets/keys", "..", ".", "a/b", "%2e%2e", "a?x=y", "a#b", "..\\x", "a%2fb", " ", "\n", "a" * 300)  # fmt: skip
+
+
+def naming(name: str) -> list[tuple[str, Any]]:
+    """Reviewed objects that name others, by webhook."""
+    pods: Any = {"podSelector": {}}
+    return [
+        ("egress", {"appliedTo": pods, "egressIP": "10.0.0.1", "externalIPPool": name}),
+        ("acnp", {"priority": 1, "appliedTo": [pods], "tier": name, "ingress": []}),
+        ("traceflow", {"source": {"namespace": "n", "pod": name}}),
+        ("traceflow", {"source": {"namespace": name, "pod": "p"}}),
+    ]
+
+
+@pytest.mark.parametrize("name", SLY)
+async def test_a_name_of_a_stranger_leads_nowhere_else(name: str) -> None:
+    seen: list[str] = []
+
+    async def serve(request: web.Request) -> web.Response:
+        seen.append(request.path)
+        return web.json_response(
+            {"metadata": {"name": "keys"}, "spec": {"ipRanges": [{"cidr": "10.0.0.0/8"}]}}
+        )
+
+    async with client_of(serve) as kube:
+        ours = Webhooks(
+            kube, {"Traceflow": True}, namespace="kube-system", service_account="antrea-controller"
+        )
+        for watched in WATCHED:
+            ours._facts.synced(watched.fact)
+        context = AdmissionContext(ours._facts, OnlyFind(kube))
+        for kind, spec in naming(name):
+            webhook = next(row for row in WEBHOOKS if row.path == f"/validate/{kind}")
+            asked = {"uid": "u", "operation": "CREATE", "object": {"metadata": {"name": "x"}, "spec": spec}}
+            answer = await review(webhook, context, json.dumps({"request": asked}).encode(), STRANGER)
+            assert answer.status is not None, kind
+            assert "exist" in answer.status.message or "not found" in answer.status.message, kind
+    assert seen == []
+
+
+class OnlyFind(ApiLookup):
+    """A real look-up in which nothing is listed."""
+
+    async def all(self, path: str, kind: type) -> Listing:
+        return Listing()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from antrea.lab.antrea import AGAIN, manifest
@@ -68,6 +69,31 @@ def test_without_kube_proxy_both_programs_are_told_where_the_api_server_is() -> 
     }
 
 
+def test_proxy_all_has_antrea_proxy_serve_nodes_too() -> None:
+    settings = Settings(kube_proxy="none", proxy_all=True)
+    config, _ = applied(settings)
+    data = config["data"]
+    assert isinstance(data, dict)
+
+    agent = yaml.safe_load(data["antrea-agent.conf"])
+    assert agent["antreaProxy"] == {"proxyAll": True}
+    assert settings.serves_cluster_ips
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "pods"),
+    [
+        (Settings(), True, True),
+        (Settings(kube_proxy="none"), False, True),
+        (Settings(kube_proxy="none", agent={"antreaProxy": {"enable": False}}), False, False),
+        (Settings(kube_proxy="none", agent={"featureGates": {"AntreaProxy": False}}), False, False),
+        (Settings(kube_proxy="none", cni="reference"), False, False),
+    ],
+)
+def test_who_is_served_by_somebody(settings: Settings, nodes: bool, pods: bool) -> None:
+    assert (settings.serves_cluster_ips, settings.serves_pods) == (nodes, pods)
+
+
 def test_development_runs_our_program_from_the_source_in_a_loop_and_leaves_the_other_container_alone() -> (
     None
 ):
@@ -101,6 +127,6 @@ def test_the_loop_starts_an_ended_program_again_and_ends_with_it_on_a_signal(tmp
     """The program notes each start; at the third it asks for the end of the loop."""
     starts = tmp_path / "starts"
     program = f"echo x >> {starts}; [ $(wc -l < {starts}) -lt 3 ] || {{ kill $PPID; exec sleep 60; }}"
-    done = subprocess.run(["sh", "-c", AGAIN, "lab-dev", "sh", "-c", program], timeout=20, check=False)
+    done = subprocess.run(["sh", "-c", AGAIN, "lab-dev", "sh", "-c", program], timeout=60, check=False)
 
     assert (starts.read_text(), done.returncode) == ("x\n" * 3, 128 + signal.SIGTERM)

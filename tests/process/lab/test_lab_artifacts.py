@@ -155,6 +155,7 @@ def test_a_mirror_in_trouble_is_named_with_its_answer(
 
 GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go{version}; exit 0; fi
+if [ "$1" = list ]; then echo example.org/x/one; exit 0; fi
 echo "$@" >> {log}
 echo "$CGO_ENABLED|$GOFLAGS|$GOTOOLCHAIN|$GOSUMDB|$PWD" >> {log}
 while [ "$1" != -o ]; do shift; done

@@ -13,14 +13,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from antrea.config.agent import AgentConfig
-from antrea.engine import Engine, Facts, Unit
-from antrea.facts.egress import Egress, Probed
-from antrea.facts.member import ClusterNode, PoolSelector
+from antrea.engine import Engine, Facts
+from antrea.facts.egress import Egress, ProbedAddress
+from antrea.facts.member import AgentNode, PoolSelector
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.egress import owner
-from antrea.features.egress.address import held_address
-from antrea.features.egress.duplicate import Probe
-from antrea.features.egress.handover import Part
+from antrea.features.egress.address import HELD_ADDRESSES
+from antrea.features.egress.duplicate_address import ProbeAddress
+from antrea.features.egress.handover import ReleaseAddress
+from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.host.address import Address
 from antrea.host.ovs_port import Port
 from antrea.outside.gossip.feed import GossipFeed
@@ -28,7 +29,7 @@ from antrea.outside.gossip.feed import GossipFeed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NODES = tuple(ClusterNode(f"node-{n}", (f"127.0.78.{n}",), (f"127.0.78.{n}",)) for n in (1, 2, 3))
+NODES = tuple(AgentNode(f"node-{n}", (f"127.0.78.{n}",), (f"127.0.78.{n}",)) for n in (1, 2, 3))
 
 
 class Say:
@@ -49,7 +50,7 @@ class Say:
 def rows() -> tuple[Any, ...]:
     """What every agent knows; the address is node-1's, as the only one that the Egress prefers."""
     egress = Egress("web", "u", "203.0.113.9", "pool", preferred=("node-1",))
-    return (*NODES, PoolSelector("pool", ()), egress)
+    return (*NODES, PoolSelector("pool", (), ranges=((4, 0, 2**32 - 1),)), egress)
 
 
 async def main(name: str, address: str, port: int, key: bytes) -> None:
@@ -57,22 +58,22 @@ async def main(name: str, address: str, port: int, key: bytes) -> None:
     card = Transport("eth0", "eth0", "0a:00:00:00:00:02", 1500, (f"{address}/24",))
     for row in (ThisNode(name), AgentConfig(), card, *rows()):
         facts.put(row)
-    facts.synced(ClusterNode)
+    facts.synced(AgentNode)
     gossip = GossipFeed(name, address, port)
     gossip.keys([key])
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGUSR1, lambda: print(int(time.time()), gossip.joins, gossip.deaths, flush=True)
     )
     print("begins", flush=True)
-    units = [*owner.FEATURE.units, Unit(Egress, held_address)]
+    units = [*owner.FEATURE.units, *POOL_MEMBERS.units, HELD_ADDRESSES]
 
-    async def part(_: Part) -> None: ...
+    async def part(_: ReleaseAddress) -> None: ...
 
-    async def probe(act: Probe) -> None:
+    async def probe(act: ProbeAddress) -> None:
         """No other host has it."""
-        facts.put(Probed(act.egress, act.ip))
+        facts.put(ProbedAddress(act.egress, act.ip))
 
-    engine = Engine(facts, units, {Address: Say(), Port: Say()}, {Part: part, Probe: probe})
+    engine = Engine(facts, units, {Address: Say(), Port: Say()}, {ReleaseAddress: part, ProbeAddress: probe})
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(gossip.run(facts))
         tasks.create_task(engine.run())

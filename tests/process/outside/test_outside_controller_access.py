@@ -9,10 +9,10 @@ from aiohttp import web
 from loopback import client_of
 
 from antrea.errors import Unavailable
-from antrea.outside.controlplane import controller_access
+from antrea.outside.controlplane.client import controller_access
 
 if TYPE_CHECKING:
-    from antrea.outside.kube_access import Access
+    from antrea.outside.kube.access import Access
 
 NOBODY: dict[str, Any] = {
     "metadata": {"name": "antrea-6"},

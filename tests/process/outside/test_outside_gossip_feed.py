@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.engine import Facts
-from antrea.facts.member import ClusterNode, Member, Quorum
+from antrea.facts.member import AgentNode, GossipMember, Quorum
 from antrea.outside.gossip import feed
 from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.gossip.stream import INCOMING_MOST
@@ -42,7 +42,7 @@ class Agents:
         # every Node has an address of its own: of IPv6, loopback has only one
         assert count == 1 or not ipv6
         self.nodes = [
-            ClusterNode(f"node-{n}", (ip := "::1" if ipv6 else f"127.0.77.{n}",), (ip,))
+            AgentNode(f"node-{n}", (ip := "::1" if ipv6 else f"127.0.77.{n}",), (ip,))
             for n in range(1, count + 1)
         ]
         self.facts: dict[str, Facts] = {}
@@ -54,7 +54,7 @@ class Agents:
         facts, one = Facts(), GossipFeed(name, node.transport_ips[0], self.port)
         for row in self.nodes:
             facts.put(row)
-        facts.synced(ClusterNode)
+        facts.synced(AgentNode)
         one.keys([KEY])
         self.facts[name], self.feeds[name] = facts, one
         self.tasks[name] = asyncio.create_task(one.run(facts))
@@ -65,7 +65,7 @@ class Agents:
             await self.tasks.pop(name)
 
     def living(self, name: str) -> set[str]:
-        return {row.node for row in self.facts[name].all(Member) if row.alive}
+        return {row.node for row in self.facts[name].all(GossipMember) if row.alive}
 
 
 async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
@@ -84,7 +84,7 @@ async def test_gossip_feed_waits_for_a_member_that_is_back_in_a_moment_while_its
     await until(lambda: all(agents.living(name) == set(names) - {name} for name in names))
     gossips = [agents.feeds[name].gossip for name in names[:2]]
     agents.feeds["node-3"].return_soon()
-    await until(lambda: all(one and "node-3" in one.machine.swim.sights.away for one in gossips))
+    await until(lambda: all(one and "node-3" in one.machine.swim.bfd.away for one in gossips))
     await agents.stop("node-3")
 
     def is_silent_for_long() -> bool:
@@ -106,18 +106,18 @@ async def test_gossip_feed_tells_of_members_that_live_and_die_and_of_the_majorit
         agents.start(name)
     await until(lambda: all(agents.living(name) == set(names) - {name} for name in names))
     await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=3, of=3))
-    assert agents.facts["node-1"].feeds.has(Member)
+    assert agents.facts["node-1"].feeds.has(GossipMember)
     await agents.stop("node-3")
     await until(lambda: agents.living("node-1") == {"node-2"})
-    dead = agents.facts["node-1"].get(Member, "node-3")
-    assert dead == Member("node-3", alive=False, why=dead.why if dead else "")
+    dead = agents.facts["node-1"].get(GossipMember, "node-3")
+    assert dead == GossipMember("node-3", alive=False, why=dead.why if dead else "")
     await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=2, of=3))
     await agents.stop("node-2")
     await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=False, alive=1, of=3))
     agents.start("node-2")
     await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=2, of=3))
-    agents.facts["node-1"].drop(ClusterNode, "node-3")
-    await until(lambda: agents.facts["node-1"].get(Member, "node-3") is None)
+    agents.facts["node-1"].drop(AgentNode, "node-3")
+    await until(lambda: agents.facts["node-1"].get(GossipMember, "node-3") is None)
     await until(lambda: agents.facts["node-1"].get(Quorum) == Quorum(has=True, alive=2, of=2))
     for name in list(agents.tasks):
         await agents.stop(name)
@@ -130,9 +130,9 @@ async def test_gossip_feed_knows_for_a_while_who_said_goodbye(monkeypatch: pytes
     for node in agents.nodes:
         agents.start(node.name)
     await until(lambda: all(len(agents.living(node.name)) == 2 for node in agents.nodes))
-    left = Member("node-3", alive=False, left=True, why="says goodbye")
+    left = GossipMember("node-3", alive=False, left=True, why="says goodbye")
     others = [agents.facts[name] for name in ("node-1", "node-2")]
-    told: list[Member | None] = []
+    told: list[GossipMember | None] = []
     for facts in others:
         facts.listeners.append(lambda: told.extend(rows(others)))
     agents.feeds["node-3"].leave()
@@ -146,8 +146,8 @@ async def test_gossip_feed_knows_for_a_while_who_said_goodbye(monkeypatch: pytes
         await agents.stop(name)
 
 
-def rows(facts: list[Facts]) -> list[Member | None]:
-    return [one.get(Member, "node-3") for one in facts]
+def rows(facts: list[Facts]) -> list[GossipMember | None]:
+    return [one.get(GossipMember, "node-3") for one in facts]
 
 
 async def test_gossip_feed_goes_on_while_the_agents_loop_is_held() -> None:

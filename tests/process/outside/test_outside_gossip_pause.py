@@ -13,7 +13,7 @@ from pathlib import Path
 from lone_agent import NODES
 
 from antrea.engine import Facts
-from antrea.facts.member import ClusterNode, Member
+from antrea.facts.member import AgentNode, GossipMember
 from antrea.outside.gossip.feed import GossipFeed
 
 
@@ -27,7 +27,7 @@ async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_
         own = facts if node is NODES[1] else Facts()
         for row in NODES:
             own.put(row)
-        own.synced(ClusterNode)
+        own.synced(AgentNode)
         feed = GossipFeed(node.name, node.ips[0], port)
         feed.keys([key])
         others.append(asyncio.create_task(feed.run(own)))
@@ -39,7 +39,7 @@ async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_
         async with asyncio.timeout(60):
             assert [await agent.stdout.readline() for _ in range(2)] == [b"begins\n", b"put\n"]
             agent.send_signal(signal.SIGSTOP)
-            while (known := facts.get(Member, "node-1")) is None or known.alive:  # noqa: ASYNC110
+            while (known := facts.get(GossipMember, "node-1")) is None or known.alive:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             runs = time.monotonic()
             agent.send_signal(signal.SIGCONT)

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from loopback import answering
+from loopback import answering, client_of
 
 from antrea.apis.core import Node, ObjectMeta, ObjectReference
 from antrea.errors import Refused, Unavailable
-from antrea.outside.kube import NO_QUERY, Kube, Listed, PatchKind
-from antrea.outside.kube_access import Access
+from antrea.outside.kube.access import Access
+from antrea.outside.kube.answer import Listed
+from antrea.outside.kube.client import NO_QUERY, Kube, PatchKind
 
 NODES = "/api/v1/nodes"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -200,7 +201,7 @@ async def test_kube_a_server_that_asks_to_wait_is_no_warning_unless_it_goes_on_f
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    kube_log = "antrea.outside.pause"
+    kube_log = "antrea.outside.kube.backoff"
     steps = [answer(failure(429, "storage is (re)initializing"), 429)] * 8
     async with played(*steps, page(node("a")), answer(failure(503, "away"), 503)) as (kube, server, pauses):
         watching = asyncio.create_task(take(kube, 2))
@@ -402,3 +403,39 @@ async def test_who_asks_while_connections_are_being_closed_or_later_is_told_so()
             await closing
         assert len(server.asked) == 1
         await watching.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../pods/db",
+        "..",
+        ".",
+        "",
+        "a/../b",
+        "%2e%2e/x",
+        "%2E%2E%2Fpods",
+        "a%5cb",
+        "a\\b",
+        "a?x=y",
+        "a#b",
+        "a\n",
+        "%252e",
+    ],
+)
+async def test_a_name_that_leads_to_another_object_is_never_asked_for(name: str) -> None:
+    seen: list[str] = []
+
+    async def serve(request: web.Request) -> web.Response:
+        seen.append(request.path)
+        return web.json_response({})
+
+    path = f"/apis/crd.antrea.io/v1beta1/externalippools/{name}"
+    async with client_of(serve) as kube:
+        for asked in (
+            kube.get(path, dict), kube.patch(path, {}), kube.create(path, {}), kube.delete(path),
+            kube.ask(path, {}, dict), kube.list(path, dict),
+        ):  # fmt: skip
+            with pytest.raises(Refused, match="is no path of an object"):
+                await asked
+    assert seen == []

@@ -18,9 +18,9 @@ from loopback import answering
 
 from antrea.apis.core import Node
 from antrea.errors import Invalid, Unavailable
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access, api_server_url, in_cluster, kubeconfig
-from antrea.outside.tls import Certificate, self_signed, server_tls
+from antrea.outside.kube.access import Access, api_server_url, in_cluster, kubeconfig
+from antrea.outside.kube.client import Kube
+from antrea.outside.tls.server_context import Certificate, self_signed, server_tls
 
 if TYPE_CHECKING:
     from pathlib import Path

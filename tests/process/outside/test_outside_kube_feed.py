@@ -13,9 +13,9 @@ from loopback import answering
 from antrea.apis.core import Node
 from antrea.engine import Facts
 from antrea.facts.node import PeerNode
-from antrea.outside.kube import Kube
-from antrea.outside.kube_access import Access
-from antrea.outside.kube_feed import KindFeed
+from antrea.outside.kube.access import Access
+from antrea.outside.kube.client import Kube
+from antrea.outside.kube.resource_feed import ResourceFeed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -38,10 +38,14 @@ class Cluster:
         self.nodes: list[dict[str, Any]] = []
         self.events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.down = False
+        self.unknown = False
+        """Whether the API server has no such kind."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         if self.down:
             return web.json_response({"message": "shutting down"}, status=503)
+        if self.unknown:
+            return web.json_response({"message": "the server could not find it"}, status=404)
         if "watch" not in request.query:
             return web.json_response({"metadata": {"resourceVersion": "10"}, "items": self.nodes})
         response = web.StreamResponse()
@@ -62,14 +66,17 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def fed(
-    cluster: Cluster, row: Callable[[Node], PeerNode | tuple[PeerNode, ...] | None] = row, *before: PeerNode
-) -> AsyncIterator[tuple[Facts, KindFeed[Node]]]:
+    cluster: Cluster,
+    row: Callable[[Node], PeerNode | tuple[PeerNode, ...] | None] = row,
+    *before: PeerNode,
+    optional: bool = False,
+) -> AsyncIterator[tuple[Facts, ResourceFeed[Node]]]:
     """Facts that a feed of the cluster's Nodes writes; `before` are there already."""
     facts = Facts()
     for peer in before:
         facts.put(peer)
     async with answering(cluster.serve) as url, Kube(Access(url), chance=lambda *_: 0.01) as kube:
-        feed = KindFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row)
+        feed = ResourceFeed(kube, "/api/v1/nodes", Node, fact=PeerNode, row=row, optional=optional)
         running = asyncio.create_task(feed.run(facts))
         yield facts, feed
         running.cancel()
@@ -171,3 +178,25 @@ async def test_kube_feed_a_new_list_moves_rows_between_objects_and_drops_only_wh
         await until(lambda: [peer.name for peer in facts.all(PeerNode)] == ["k2", "k4"])
         cluster.happens("DELETED", node("a", "21", "k2"))
         await until(lambda: [peer.name for peer in facts.all(PeerNode)] == ["k4"])
+
+
+async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_there() -> None:
+    cluster = Cluster()
+    cluster.nodes, cluster.unknown = [node("a", "1", "10.1.0.0/24")], True
+    async with fed(cluster, optional=True) as (facts, feed):
+        await until(lambda: PeerNode in facts.feeds.synced | facts.feeds.marked)
+        assert (feed.trouble, facts.all(PeerNode)) == ("", [])
+        cluster.unknown = False
+        await until(lambda: [peer.name for peer in facts.all(PeerNode)] == ["a"])
+        cluster.unknown = True
+        cluster.events.put_nowait({"type": "ERROR", "object": {"code": 410, "message": "gone"}})
+        await until(lambda: not facts.all(PeerNode))
+        assert feed.trouble == ""
+
+
+async def test_a_kind_that_must_be_there_is_missed() -> None:
+    cluster = Cluster()
+    cluster.unknown = True
+    async with fed(cluster) as (facts, feed):
+        await until(lambda: feed.trouble == "the server could not find it")
+        assert PeerNode not in facts.feeds.synced | facts.feeds.marked

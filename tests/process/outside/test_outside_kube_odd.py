@@ -12,8 +12,9 @@ import pytest
 
 from antrea.apis.core import Node
 from antrea.errors import AntreaError, Unavailable
-from antrea.outside.kube import Kube, Listed
-from antrea.outside.kube_access import Access
+from antrea.outside.kube.access import Access
+from antrea.outside.kube.answer import Listed
+from antrea.outside.kube.client import Kube
 
 NODES = "/api/v1/nodes"
 

@@ -12,7 +12,7 @@ from loopback import client_of
 
 from antrea.apis.annotation import NodeAnnotation
 from antrea.errors import Refused
-from antrea.outside.node_annotation import AnnotationSink
+from antrea.outside.kube.node_annotation_sink import AnnotationSink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

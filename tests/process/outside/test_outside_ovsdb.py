@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from antrea.outside.ovsdb import Ovsdb
+from antrea.outside.ovsdb.client import Ovsdb
 
 if TYPE_CHECKING:
     from pathlib import Path

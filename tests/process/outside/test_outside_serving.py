@@ -12,14 +12,14 @@ import aiohttp
 import pytest
 
 from antrea.errors import Invalid, Unavailable
-from antrea.outside import klog
-from antrea.outside.aggregated.authentication import Authentication
-from antrea.outside.aggregated.authorization import Authorization
-from antrea.outside.aggregated.objects import Objects
-from antrea.outside.aggregated.server import Server
-from antrea.outside.loopback_token import write_token
-from antrea.outside.serving import HEALTH, health, json_answer, listen, loglevel, metrics_of
-from antrea.outside.tls import self_signed, server_tls  # fmt: skip
+from antrea.outside.apiserver.authentication import Authentication
+from antrea.outside.apiserver.authorization import Authorization
+from antrea.outside.apiserver.objects import Objects
+from antrea.outside.apiserver.server import Server
+from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
+from antrea.outside.http.loopback_token import write_token
+from antrea.outside.log import klog
+from antrea.outside.tls.server_context import self_signed, server_tls  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import msgspec
     from aiohttp import web
 
-    from antrea.outside.aggregated.objects import Question
+    from antrea.outside.apiserver.objects import Question
 
 CERTIFICATE = self_signed(("antrea-test", "localhost"), ("127.0.0.1",))
 TROUBLE = {"ovs": ""}
@@ -60,9 +60,9 @@ async def served() -> AsyncIterator[Served]:
         "/hello": hello,
         "/metrics": metrics,
         "/loglevel": loglevel,
-        "/healthz": health({}),
-        "/livez": health(checks),
-        "/readyz": health({**checks, "engine": lambda: ""}),
+        **health("healthz", {}),
+        **health("livez", checks),
+        **health("readyz", {**checks, "engine": lambda: ""}),
     }
     server = Server(
         Authentication("secret", None),
@@ -122,6 +122,25 @@ async def test_serving_health_says_which_check_fails_and_why() -> None:
             )
             assert (await get(session, f"{url}/livez"))[0] == 500
             assert await get(session, f"{url}/healthz") == (200, "ok")
+        finally:
+            TROUBLE["ovs"] = ""
+
+
+async def test_serving_health_of_one_check_is_asked_by_its_path_and_excluded_by_its_name() -> None:
+    warning = 'warn: some health checks cannot be excluded: no matches for "a", "b"'
+    async with served() as (session, url, _):
+        TROUBLE["ovs"] = "not connected"
+        try:
+            assert await get(session, f"{url}/livez/ping") == (200, "ok")
+            assert await get(session, f"{url}/livez/ovs") == (500, "internal server error: not connected\n")
+            assert await get(session, f"{url}/readyz/engine") == (200, "ok")
+            assert (await get(session, f"{url}/livez/engine"))[0] == 404
+            assert (await get(session, f"{url}/livez/ping", Authorization=""))[0] == 403
+            assert await get(session, f"{url}/readyz?exclude=ovs") == (200, "ok")
+            assert await get(session, f"{url}/readyz?exclude=ovs&exclude=b&exclude=a&verbose") == (
+                200,
+                f"[+]ping ok\n[+]ovs excluded: ok\n[+]engine ok\n{warning}\nreadyz check passed\n",
+            )
         finally:
             TROUBLE["ovs"] = ""
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antrea.errors import Unavailable
-from antrea.outside import authority
-from antrea.outside.serving_certificate import ServingCertificate
-from antrea.outside.tls import self_signed, server_tls
+from antrea.outside.tls import authority
+from antrea.outside.tls.server_context import self_signed, server_tls
+from antrea.outside.tls.serving_certificate import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from antrea.outside.tls import Certificate
+    from antrea.outside.tls.server_context import Certificate
 
 FIRST, SECOND = (authority.make(("localhost", "antrea"), ("127.0.0.1",)) for _ in range(2))
 

@@ -6,6 +6,7 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from loopback import client_of
@@ -13,7 +14,7 @@ from loopback import client_of
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Items, Status
 from antrea.errors import Refused, Unavailable
-from antrea.outside.status import StatusSink
+from antrea.outside.kube.status_sink import StatusSink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -145,6 +146,19 @@ async def test_conditions_of_others_stay_and_ours_keeps_its_time_until_its_statu
         assert held["status"]["conditions"] == [allocated]
 
 
+async def test_new_conditions_that_are_to_stand_ahead_come_before_those_of_others() -> None:
+    allocated = {"type": "IPAllocated", "status": "True"}
+    first = msgspec.structs.replace(egress("web", "n1", ASSIGNED), ahead=True)
+    async with served() as (sink, server):
+        held = server.has("web", conditions=[allocated])
+        await sink.apply([first], [])
+        assert [row["type"] for row in held["status"]["conditions"]] == ["IPAssigned", "IPAllocated"]
+        changed(held, conditions=[*reversed(held["status"]["conditions"])])
+        await sink.apply([first], [])
+    assert [row["type"] for row in held["status"]["conditions"]] == ["IPAllocated", "IPAssigned"]
+    assert len(server.patches) == 1
+
+
 async def test_what_another_wrote_meanwhile_is_read_before_the_next_try() -> None:
     allocated = {"type": "IPAllocated", "status": "True"}
     others = [allocated]
@@ -161,16 +175,13 @@ async def test_what_another_wrote_meanwhile_is_read_before_the_next_try() -> Non
     assert len(server.patches) == 2
 
 
-async def test_a_refusal_names_the_statuses_that_were_not_written_and_no_others() -> None:
+async def test_an_object_that_was_deleted_has_no_status_and_that_is_no_error() -> None:
     async with served() as (sink, server):
         held = server.has("web")
-        gone = egress("gone", "n1")
-        with pytest.raises(Refused, match="gone not found") as no:
-            await sink.apply([gone, egress("web", "n1")], [])
+        await sink.apply([egress("gone", "n1"), egress("web", "n1")], [])
         server.broken = True
         with pytest.raises(Unavailable, match="etcd is away"):
             await sink.apply([egress("web", "n2")], [])
-    assert no.value.entries == (gone,)
     assert held["status"]["egressNode"] == "n1"
 
 

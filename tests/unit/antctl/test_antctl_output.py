@@ -39,7 +39,7 @@ def test_antctl_feature_gates_have_upstreams_layout() -> None:
         [{"component": "agent-windows", "name": "Egress", "status": "Disabled", "version": "BETA"}]
     )
     assert windows.startswith(
-        "\nAntrea Agent Feature Gates (Windows)\nFEATUREGATE     STATUS       VERSION\nEgress "
+        "Antrea Agent Feature Gates (Windows)\nFEATUREGATE     STATUS       VERSION\nEgress "
     )
 
 

@@ -95,7 +95,8 @@ def test_antctl_members_show_their_addresses_as_text() -> None:
 
 def test_antctl_controller_info_is_printed_without_what_every_object_has() -> None:
     info = json.loads(recorded("get-controllerinfo.json"))
-    answer = {"kind": "AntreaControllerInfo", "apiVersion": "v1", "metadata": {"name": "x"}, **info}
+    head = {"kind": "AntreaControllerInfo", "apiVersion": "v1", "metadata": {"name": "x"}}
+    answer = {**head, **info, "apiPort": 10349}
     assert json.loads(printed("controllerinfo", answer, "json")) == info
     assert printed("controllerinfo", answer) == recorded("get-controllerinfo.table")
 

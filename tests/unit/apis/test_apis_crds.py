@@ -14,16 +14,16 @@ import yaml
 from antrea.apis.crd.definition import GROUP, Crd, Version, manifest, schema
 from antrea.apis.crd.network_policy import ClusterNetworkPolicy
 from antrea.apis.crd.part import CrdStruct, json_name
-from antrea.apis.crds import CRDS
+from antrea.apis.crds import ADMIN_CRDS, ALL_CRDS, CRDS
 from antrea.apis.schema import place, schema_of
-from antrea.features.gate import GATES
+from antrea.features.framework.gate import GATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
 ROOT = Path(__file__).parents[3]
-VERSIONS = [(crd, version) for crd in CRDS for version in crd.versions]
+VERSIONS = [(crd, version) for crd in ALL_CRDS for version in crd.versions]
 LAST_APPLIED = 262144
 """Bytes that all annotations of an object may have; kubectl apply keeps the whole object in one."""
 
@@ -58,12 +58,14 @@ def walk(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 def test_the_generated_definitions_are_current() -> None:
     files = generator().generated()
     assert {file: file.read_text() for file in files} == files
-    assert {file.name for file in (ROOT / "build/charts/antrea/crds").iterdir()} == {crd.file for crd in CRDS}
+    assert {file.name for file in (ROOT / "build/charts/antrea/crds").iterdir()} == {
+        crd.file for crd in ALL_CRDS
+    }
 
 
 def test_the_generated_definitions_read_back_as_they_were_declared() -> None:
     every = list(yaml.load_all((ROOT / "build/yamls/antrea-crds.yml").read_text(), yaml.CSafeLoader))
-    assert every == [manifest(crd) for crd in sorted(CRDS, key=lambda crd: crd.file)]
+    assert every == [manifest(crd) for crd in sorted(ALL_CRDS, key=lambda crd: crd.file)]
 
 
 def test_names_are_written_as_kubernetes_does() -> None:
@@ -87,7 +89,7 @@ def test_names_are_written_as_kubernetes_does() -> None:
     ]
 
 
-@pytest.mark.parametrize("crd", CRDS, ids=named)
+@pytest.mark.parametrize("crd", ALL_CRDS, ids=named)
 def test_one_version_is_stored_and_all_speak_of_the_same_kind(crd: Crd) -> None:
     assert [version.name for version in crd.versions if version.storage] == [crd.versions[-1].name]
     assert {version.kind.__name__ for version in crd.versions} == {crd.kind}
@@ -109,7 +111,16 @@ def test_no_two_kinds_share_a_name() -> None:
     assert {crd.name for crd in CRDS} == {f"{crd.plural}.{GROUP}" for crd in CRDS}
 
 
-@pytest.mark.parametrize("crd", CRDS, ids=named)
+def test_kinds_of_kubernetes_say_where_their_api_was_approved() -> None:
+    for crd in ADMIN_CRDS:
+        found = manifest(crd)
+        assert found["spec"]["group"] == "policy.networking.k8s.io"
+        assert found["metadata"]["name"] == f"{crd.plural}.policy.networking.k8s.io"
+        # without it the API server refuses a definition of such a group
+        assert found["metadata"]["annotations"]["api-approved.kubernetes.io"].startswith("https://")
+
+
+@pytest.mark.parametrize("crd", ALL_CRDS, ids=named)
 def test_a_definition_fits_into_the_annotation_of_kubectl_apply(crd: Crd) -> None:
     assert len(json.dumps(manifest(crd))) < LAST_APPLIED / 4
 

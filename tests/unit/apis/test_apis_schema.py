@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 import pytest
 
+from antrea.apis.meta import as_number
 from antrea.apis.schema import Extra, cel, doc, one_of, place, schema_of
 
 
@@ -58,6 +59,7 @@ def of(hint: Any, *metas: msgspec.Meta) -> Any:
         (str | None, {"type": "string"}),
         (int | str, {"x-kubernetes-int-or-string": True}),
         (int | str | None, {"x-kubernetes-int-or-string": True}),
+        (int | float | None, {"type": "number"}),
         (Literal[4, 6], {"type": "integer", "enum": [4, 6]}),
         (tuple[str, ...], {"type": "array", "items": {"type": "string"}}),
         (list[int], {"type": "array", "items": {"type": "integer"}}),
@@ -71,7 +73,7 @@ def test_the_type_of_a_field_is_its_schema(hint: Any, schema: Any) -> None:
     assert of(hint) == schema
 
 
-@pytest.mark.parametrize("hint", [object, int | float, complex, Literal["a", 1]], ids=str)
+@pytest.mark.parametrize("hint", [object, float | str, complex, Literal["a", 1]], ids=str)
 def test_a_type_without_a_schema_is_refused(hint: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         of(hint)
@@ -137,3 +139,7 @@ def test_the_outer_annotation_wins_over_the_inner_one() -> None:
 
 def test_decoding_does_not_repeat_what_the_api_server_has_judged() -> None:
     assert msgspec.json.decode(b'{"leafSize": -4}', type=Leaf) == Leaf(-4)
+
+
+def test_numbers_are_shown_as_go_writes_them_also_where_a_default_is_whole_already() -> None:
+    assert [repr(as_number(one)) for one in (5.0, 5.5, 0, float("inf"))] == ["5", "5.5", "0", "inf"]

@@ -7,8 +7,8 @@ from antrea.config import document as configuration
 from antrea.config.agent import AgentConfig
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import known_paths
-from antrea.features import document as feature_gates
-from antrea.features.gate import GATES
+from antrea.features.framework.gate import GATES
+from antrea.features.registry import document as feature_gates
 
 
 def test_generated_configuration_page_is_current() -> None:
@@ -17,7 +17,7 @@ def test_generated_configuration_page_is_current() -> None:
 
 def test_generated_feature_gates_page_is_current() -> None:
     assert feature_gates.PAGE.read_text() == feature_gates.document(), (
-        "run python -m antrea.features.document"
+        "run python -m antrea.features.registry.document"
     )
 
 

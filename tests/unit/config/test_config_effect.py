@@ -10,10 +10,10 @@ import pytest
 from antrea.config.agent import AgentConfig
 from antrea.config.effect import InEffect, Value, begin, differences, offer, values
 from antrea.errors import Invalid
-from antrea.features.accept import accept_agent
+from antrea.features.framework.config_validation import accept_agent
 
 if TYPE_CHECKING:
-    from antrea.features.gate import EnabledGates
+    from antrea.features.framework.gate import EnabledGates
 
 
 def started(text: str = "") -> InEffect[AgentConfig, EnabledGates]:

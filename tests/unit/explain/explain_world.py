@@ -6,7 +6,7 @@ from typing import Any
 
 from antrea.explain.answer import Answer, answer, packet_of
 from antrea.explain.objects import objects
-from antrea.explain.world import World
+from antrea.explain.world import Proxy, World
 
 Object = dict[str, Any]
 
@@ -25,7 +25,7 @@ PODS = [
     pod("b", "db", "10.0.1.13", "n2"),
     pod("b", "host", "192.0.2.1", "n1", hostNetwork=True),
 ]
-NODES = [
+NODES: list[Object] = [
     {
         "metadata": {"name": name, "labels": {"node": name}},
         "spec": {"podCIDR": f"10.0.{number}.0/24"},
@@ -52,8 +52,8 @@ def rule(action: str, **more: Any) -> Object:
     return {"action": action, "name": action.lower(), **more}
 
 
-def world(**found: list[Object]) -> World:
-    return World(objects({"pods": PODS, "nodes": NODES, "namespaces": NAMESPACES, **found}))
+def world(proxy: Proxy | None = None, **found: list[Object]) -> World:
+    return World(objects({"pods": PODS, "nodes": NODES, "namespaces": NAMESPACES, **found}), proxy)
 
 
 def ask(found: World, source: str = "a/client", destination: str = "a/web", port: str = "80/tcp") -> Answer:

@@ -108,6 +108,11 @@ def test_what_a_pod_may_not_send_is_not_received() -> None:
         ({"namespaces": {"sameLabels": ["missing"]}}, False),
         ({"nodeSelector": {}}, False),
         ({"externalEntitySelector": {}, "namespaceSelector": {}}, False),
+        ({"ipBlock": {"cidr": "010.0.0.0/24"}}, False),
+        ({"ipBlock": {"cidr": "10.0.0.0/24", "except": ["010.0.0.12/31"]}}, False),
+        ({"podSelector": {"matchExpressions": [{"key": "a=b", "operator": "DoesNotExist"}]}}, False),
+        ({"podSelector": {"matchExpressions": [{"key": "a/b", "operator": "NotIn", "values": ["c,d"]}]}}, False),
+        ({"podSelector": {"matchExpressions": [{"key": "x.y/b", "operator": "NotIn", "values": ["", "c"]}]}}, True),
     ],
 )  # fmt: skip
 def test_a_peer_is_who_its_selectors_mean(peer: dict[str, Any], matches: bool) -> None:
@@ -164,9 +169,33 @@ def test_what_is_not_built_says_so_and_application_protocols_are_dropped() -> No
     found = ask(world(cluster_policies=[first, far]))
     assert found.verdict == "Drop"
     assert [one.why for one in (*found.egress.silent, *found.ingress.silent)] == [
-        "fqdn is not built yet: the rule matches nothing by it",
+        "fqdn matches by the names of --name alone: which names DNS gave this address to is not asked",
         "toServices of scope ClusterSet is not built yet: the rule matches nothing by it",
         "l7Protocols are not built yet: all that the rule names is dropped",
+    ]
+
+
+def test_rules_for_nodes_and_entities_are_said_to_hold_nowhere() -> None:
+    nodes = native("nodes", rule("Drop"), appliedTo=[{"nodeSelector": {}}])
+    entities = native("entities", rule("Drop"), space="a", appliedTo=[{"externalEntitySelector": {}}])
+    entity = {"metadata": {"namespace": "a", "name": "vm"}, "spec": {"endpoints": [{"ip": "203.0.113.2"}]}}
+    there = world(cluster_policies=[nodes], policies=[entities], entities=[entity])
+    found = [ask(there, "a/client", target) for target in ("192.0.2.2", "203.0.113.2", "203.0.113.3")]
+    assert [[(one.rule.policy, one.why) for one in each.ingress.silent] for each in found] == [
+        [("nodes", "appliedTo Node n2 has no effect: the feature gate NodeNetworkPolicy is off")],
+        [("entities", "appliedTo ExternalEntity a/vm is not built yet: the rule does not hold there")],
+        [],
+    ]
+
+
+def test_a_peer_that_cannot_be_meant_as_it_is_written_is_told() -> None:
+    odd = rule(
+        "Drop", **{"from": [{"ipBlock": {"cidr": "010.0.0.0/8"}}, {"podSelector": {}, "scope": "ClusterSet"}]}
+    )
+    found = ask(world(cluster_policies=[native("p", odd)]))
+    assert [one.why for one in found.ingress.silent] == [
+        "scope ClusterSet is not built yet: the rule matches Pods of this cluster alone",
+        "an ipBlock of it cannot be read: it is nobody",
     ]
 
 

@@ -7,15 +7,15 @@ import pytest
 from antrea.host.address import Address
 from antrea.host.link import Dummy, Link
 from antrea.host.nft import NftChain, NftElement, NftRelay, NftRule, NftSet, NftShield, NftSilence, NftTag
-from antrea.host.rank import DIVERTS, RECEIVES, SENDS
-from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, ProxyNeighbour, Route, Rule
+from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, ProxyNeighbour, Route, RoutingRule
 from antrea.host.sysctl import Sysctl
+from antrea.rank import Rank
 
 ENTRIES = [
     (Link("antrea-gw0", 1450), "antrea-gw0"),
     (Address("antrea-gw0", "10.244.1.1/24"), ("antrea-gw0", "10.244.1.1/24")),
     (Route(dst="10.244.2.0/24", dev="antrea-gw0", via="10.244.2.1", onlink=True), ("10.244.2.0/24", 254, 0)),
-    (Rule(family=4, mark=3, mask=0xFF, table=101, priority=300), (4, 300, 3, 0xFF)),
+    (RoutingRule(family=4, mark=3, mask=0xFF, table=101, priority=300), (4, 300, 3, 0xFF)),
     (Neighbour(dev="antrea-gw0", ip="fd00::1", mac="aa:bb:cc:dd:ee:ff"), ("antrea-gw0", "fd00::1")),
     (Sysctl("net/ipv4/ip_forward", "1"), "net/ipv4/ip_forward"),
     (NftSet(name="pod-ip", type="ipv4_addr", flags=("interval",)), "pod-ip"),
@@ -34,7 +34,7 @@ ENTRIES = [
 @pytest.mark.parametrize(("entry", "key"), ENTRIES, ids=lambda value: type(value).__name__)
 def test_an_entry_has_a_key_a_rank_and_a_category_and_can_be_kept_in_a_set(entry: Link, key: object) -> None:
     assert entry.key == key
-    assert entry.rank in {DIVERTS, RECEIVES, SENDS}
+    assert entry.rank in {Rank.DIVERTS, Rank.RECEIVES, Rank.SENDS}
     assert 0 <= entry.category < CATEGORIES
     assert {entry, entry} == {entry}
 
@@ -46,8 +46,8 @@ def test_another_next_hop_is_the_same_route_changed_and_another_metric_is_anothe
 
 
 def test_routes_to_flows_come_after_flows_unless_their_purpose_says_otherwise() -> None:
-    assert Route(dst="10.96.0.0/12", dev="antrea-gw0").rank == SENDS
-    assert Route(dst="0.0.0.0/0", dev="antrea-ext.5", table=101, rank=RECEIVES).rank == RECEIVES
+    assert Route(dst="10.96.0.0/12", dev="antrea-gw0").rank == Rank.SENDS
+    assert Route(dst="0.0.0.0/0", dev="antrea-ext.5", table=101, rank=Rank.RECEIVES).rank == Rank.RECEIVES
 
 
 def test_our_protocol_numbers_are_a_block_that_nothing_else_has() -> None:

@@ -11,7 +11,7 @@ import yaml
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.errors import Invalid
-from antrea.features.accept import accept_agent
+from antrea.features.framework.config_validation import accept_agent
 from antrea.lab.cluster import advice, crashing
 from antrea.lab.settings import Settings, read
 from antrea.lab.topology import Machine, Nic, StaticRoute

@@ -89,3 +89,9 @@ def test_a_meter_is_one_line_and_stands_before_groups_which_stand_before_flows()
     assert egress.text == "meter=7,kbps,burst,band=type=drop,rate=500,burst_size=1000"
     assert egress.key == 7
     assert Meter.rank < Group.rank < 50
+
+
+def test_buckets_are_in_the_order_of_their_ids_so_that_the_engine_need_not_sort_many_anew() -> None:
+    one, two = (Bucket(number, (action,)) for number, action in ((1, "output:9"), (2, "output:1")))
+    assert sorted([two, one]) == [one, two]
+    assert Group(1, GroupType.SELECT, (), 0).with_parts((two, one, two)).buckets == (one, two)

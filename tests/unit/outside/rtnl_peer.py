@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.marshal import MarshalRtnl
 
-from antrea.outside.rtnl_message import Reply, Request, replies
+from antrea.outside.netlink.message import Reply, Request, replies
 
 MACS = st.binary(min_size=6, max_size=6).map(lambda octets: octets.hex(":"))
 INDEXES = st.integers(1, 2**31 - 1)

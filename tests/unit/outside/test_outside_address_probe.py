@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 from antrea.openflow.checksum import checksum
-from antrea.outside.address_probe import question
+from antrea.outside.neighbour.probe import question
 
 MAC = bytes.fromhex("0a0000000007")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.outside.announcement import announcement
-from antrea.outside.pod_veth import host_interface_name, random_mac
+from antrea.outside.neighbour.announcement import announcement
+from antrea.outside.netlink.pod_veth import host_interface_name, random_mac
 
 
 def test_a_gratuitous_arp_asks_for_its_own_address() -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.outside.bfd_session import SIGNALED, Session, Status
+from antrea.outside.ovsdb.bfd_session import SIGNALED, BfdSession, BfdStatus
 
-DOWN, HEARD, INIT = Status("down"), Status("down", "up", "Control Detection Time Expired"), Status("init")
-TOLD, UP = Status("down", "down", SIGNALED), Status("up", "up")
-Step = tuple[float, Status | None]
+DOWN, HEARD, INIT = (
+    BfdStatus("down"),
+    BfdStatus("down", "up", "Control Detection Time Expired"),
+    BfdStatus("init"),
+)
+TOLD, UP = BfdStatus("down", "down", SIGNALED), BfdStatus("up", "up")
+Step = tuple[float, BfdStatus | None]
 """Seconds, and what OVSDB has then; None: the time has come that was asked for."""
 
 
 def words(*steps: Step) -> list[tuple[float, bool | None]]:
     """Each word that is new, with the second of it, of a session that looks when it asked to, too."""
-    session, found, status, last = Session(), [(0.0, Session().word)], DOWN, 0.0
+    session, found, status, last = BfdSession(), [(0.0, BfdSession().word)], DOWN, 0.0
     for when, news in steps:
         while session.due is not None and session.due < when:
             last = session.due

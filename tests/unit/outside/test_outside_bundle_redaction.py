@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from antrea.outside.bundle_redaction import GONE, Redaction, is_secret, of_environment, tree
+from antrea.outside.support_bundle.redaction import GONE, Redaction, is_secret, of_environment, tree
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbm5hIn0.c2lnbmF0dXJl"
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import pytest
 
 from antrea.config.agent import AgentConfig
 from antrea.errors import Invalid
-from antrea.features.accept import accept_agent
-from antrea.outside.configuration import Configuration
+from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.reload.configuration import Configuration
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from antrea.features.gate import EnabledGates
+    from antrea.features.framework.gate import EnabledGates
 
 
 def configuration(path: Path, text: str) -> Configuration[AgentConfig, EnabledGates]:
@@ -32,7 +33,7 @@ def test_the_text_of_a_program_that_works_is_kept_for_a_start_with_one_that_cann
     assert again.now.config.default_mtu == 1300
     assert again.now.rejected.startswith("antrea-agent.conf: defaultMTU")
     again.works()
-    assert (tmp_path / "kept").read_text() == "defaultMTU: 1300"
+    assert kept(tmp_path) == "defaultMTU: 1300"
 
 
 def test_a_start_takes_the_newer_of_the_file_and_what_was_kept(tmp_path: Path) -> None:
@@ -58,6 +59,33 @@ def test_a_first_start_with_what_cannot_work_ends_with_its_sentence(tmp_path: Pa
         configuration(tmp_path, "defaultMTU: many")
     with pytest.raises(Invalid, match="cannot be read"):
         Configuration(AgentConfig, accept_agent, tmp_path / "none", tmp_path / "kept")
+
+
+def kept(directory: Path) -> str:
+    """What the next start may go back to."""
+    head, _, text = (directory / "kept").read_text().partition("\n")
+    assert head.startswith("# last good configuration, digest of what follows: ")
+    return text
+
+
+def test_no_octet_of_the_last_good_text_can_end_a_start_or_change_a_key(tmp_path: Path) -> None:
+    configuration(tmp_path, "defaultMTU: 1300").works()
+    whole = (tmp_path / "kept").read_bytes()
+    for at, before in enumerate(whole):
+        for octet in {0, 10, 0x80, before ^ 1} - {before}:
+            (tmp_path / "kept").write_bytes(whole[:at] + bytes((octet,)) + whole[at + 1 :])
+            os.utime(tmp_path / "kept", (4e9, 4e9))
+            assert configuration(tmp_path, "defaultMTU: 1400").now.config.default_mtu in (1300, 1400)
+    assert (tmp_path / "kept.damaged").exists()
+
+
+@pytest.mark.parametrize("text", ["", "# last good", "defaultMTU: 1300"])
+def test_a_last_good_text_that_lacks_its_first_line_counts_for_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kept").write_text(text)
+    os.utime(tmp_path / "kept", (4e9, 4e9))
+    mine = configuration(tmp_path, "defaultMTU: 1400")
+    # nobody is told that a configuration was refused: nobody has written one
+    assert (mine.now.config.default_mtu, mine.now.rejected) == (1400, "")
 
 
 def test_only_what_changes_the_program_rebuilds_it(tmp_path: Path) -> None:
@@ -94,7 +122,7 @@ def test_a_text_with_keys_that_wait_is_not_kept(tmp_path: Path) -> None:
     mine.works()
     mine.offer("{defaultMTU: 1300, ovsBridge: br-x}")
     mine.works()
-    assert (tmp_path / "kept").read_text() == ""
+    assert kept(tmp_path) == ""
 
 
 def test_a_program_that_never_worked_has_nothing_to_go_back_to(tmp_path: Path) -> None:
@@ -121,11 +149,13 @@ def test_a_start_with_what_fails_at_work_goes_back_to_the_last_good_one(tmp_path
     assert not again.offer("transportInterface: none")
     assert not again.fails(Invalid("a", "b"))
     again.works()
-    assert (tmp_path / "kept").read_text() == "defaultMTU: 1300"
+    assert kept(tmp_path) == "defaultMTU: 1300"
 
 
 def test_a_start_with_a_last_good_text_that_cannot_work_any_more_takes_the_file(tmp_path: Path) -> None:
-    (tmp_path / "kept").write_text("defaultMTU: many")
+    digest = blake2b(b"defaultMTU: many", digest_size=32).hexdigest()
+    head = f"# last good configuration, digest of what follows: {digest}\n"
+    (tmp_path / "kept").write_text(f"{head}defaultMTU: many")
     os.utime(tmp_path / "kept", (4e9, 4e9))
     mine = configuration(tmp_path, "defaultMTU: 1300")
     assert (mine.now.config.default_mtu, "defaultMTU" in mine.now.rejected) == (1300, True)

@@ -12,9 +12,9 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.facts.egress import EgressPod
 from antrea.features.egress.agent import FEATURE
-from antrea.features.network_policy.agent import FEATURE as POLICY
-from antrea.features.network_policy.sent import SentAppliedMember, SentPolicy
-from antrea.outside.controlplane import ALL, NOTHING, Controlplane, WatchFeed
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
+from antrea.outside.controlplane.client import ALL, NOTHING, Controlplane, WatchFeed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from antrea.outside.election import Election, Seen, Terms
+from antrea.outside.kube.election import Election, ObservedLease, Terms
 
 TERMS = Terms()
 REPLICAS = 3
@@ -32,9 +32,9 @@ class Replica:
     def start(self) -> None:
         self.life += 1
         self.election = Election(f"r{self.number}-{self.life}", self.terms)
-        self.base: Seen | None = None
+        self.base: ObservedLease | None = None
         self.began = 0.0
-        self.asked: Seen | None = None
+        self.asked: ObservedLease | None = None
 
     def now(self, time: float) -> float:
         return self.offset + self.speed * time
@@ -52,12 +52,12 @@ class World(RuleBasedStateMachine):
     def begin(self, speeds: list[float], offsets: list[float]) -> None:
         self.time = 0.0
         self.versions = 0
-        self.stored = Seen()
-        self.history = [Seen()]
+        self.stored = ObservedLease()
+        self.history = [ObservedLease()]
         self.replicas = [Replica(n, speeds[n], offsets[n], self.terms) for n in range(REPLICAS)]
         self.ever = 0
 
-    def store(self, found: Seen) -> None:
+    def store(self, found: ObservedLease) -> None:
         self.versions += 1
         self.stored = msgspec.structs.replace(found, version=str(self.versions)) if found.seconds else found
         self.history.append(self.stored)
@@ -114,7 +114,7 @@ class World(RuleBasedStateMachine):
         base, one.base = one.base, None
         right = arrives and base.version == self.stored.version
         if right:
-            self.store(Seen(one.election.me, "", "", self.terms.lease))
+            self.store(ObservedLease(one.election.me, "", "", self.terms.lease))
         if right and answered:
             one.election.wrote(one.began, one.now(self.time))
             self.ever += 1
@@ -126,7 +126,7 @@ class World(RuleBasedStateMachine):
         one = self.replicas[which]
         if self.stored.holder == one.election.me:
             one.election.resign()
-            self.store(Seen("", "", "", self.terms.lease))
+            self.store(ObservedLease("", "", "", self.terms.lease))
             one.start()
 
     @rule(which=which)
@@ -135,7 +135,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def somebody_deletes_the_lease(self) -> None:
-        self.store(Seen())
+        self.store(ObservedLease())
 
     @invariant()
     def at_most_one_leads(self) -> None:
@@ -169,8 +169,8 @@ def test_a_second_leads_after_the_first_and_too_early_where_a_term_is_too_long()
         one_after_the_other(Terms(lease=2.0, lead=4.0))
 
 
-def held(version: int = 1, holder: str = "other") -> Seen:
-    return Seen(holder, "10.0.0.1:1", str(version), 3.0)
+def held(version: int = 1, holder: str = "other") -> ObservedLease:
+    return ObservedLease(holder, "10.0.0.1:1", str(version), 3.0)
 
 
 def test_a_lease_is_free_a_term_after_its_last_change_was_seen() -> None:
@@ -212,7 +212,7 @@ def test_a_released_lease_is_free_at_once_and_one_that_is_gone_is_led_by_a_term_
     one.see(held(2, ""), 1.0)
     assert (one.free(1.0), one.due() <= 1.0) == (True, True)
     gone = Election("me", TERMS)
-    gone.see(Seen(), 1.0)
+    gone.see(ObservedLease(), 1.0)
     assert gone.free(1.0)
     gone.tries(1.0)
     gone.writes()

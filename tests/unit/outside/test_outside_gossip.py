@@ -12,8 +12,8 @@ from gossip_world import World, acting, overlap, owners
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from antrea.outside.gossip.majority import is_majority
-from antrea.outside.gossip.message import Gossip, Rumour, Standing
+from antrea.outside.gossip.message import Gossip, Standing, Update
+from antrea.outside.gossip.quorum import is_majority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,7 +190,7 @@ def test_gossip_a_minority_gives_up_before_the_majority_takes_over(count: int, l
 
 def test_gossip_what_was_told_to_suspects_alone_is_told_on() -> None:
     swim = whole(5).machines["node-1"].swim
-    suspects = tuple(Rumour(name, 0, Standing.SUSPECT, "node-5") for name in FIVE[1:4])
+    suspects = tuple(Update(name, 0, Standing.SUSPECT, "node-5") for name in FIVE[1:4])
     swim.received(0, "node-5", Gossip(0, suspects))
     for name in FIVE[1:4] * 4:
         swim._telling(name)
@@ -200,13 +200,13 @@ def test_gossip_what_was_told_to_suspects_alone_is_told_on() -> None:
 def test_gossip_a_death_of_which_there_was_no_doubt_is_believed_if_the_dead_does_not_answer() -> None:
     world = whole(5)
     since = len(world.events)
-    death = Gossip(0, (Rumour("node-2", 0, Standing.DEAD, "node-5"),))
+    death = Gossip(0, (Update("node-2", 0, Standing.DEAD, "node-5"),))
     world.machines["node-1"].swim.received(world.now, "node-5", death)
     world.run(5)
     assert died(world, since) == set()
     assert world.machines["node-1"].swim.rows["node-2"].incarnation == 1
     world.kill("node-2")
-    death = Gossip(0, (Rumour("node-2", 1, Standing.DEAD, "node-5"),))
+    death = Gossip(0, (Update("node-2", 1, Standing.DEAD, "node-5"),))
     world.machines["node-1"].swim.received(world.now, "node-5", death)
     assert world.until(lambda: "node-2" not in world.view("node-1"), within=0.4) > 0.29
 
@@ -215,9 +215,9 @@ def test_gossip_a_doubt_that_is_as_old_as_the_death_makes_it_no_surer() -> None:
     """Both came late, over TCP, after parts had found together."""
     world = whole(5)
     since = len(world.events)
-    doubt, death = (Rumour("node-2", 0, standing, "node-5") for standing in (Standing.SUSPECT, Standing.DEAD))
-    for rumour in (doubt, death):
-        world.machines["node-1"].swim.received(world.now, "node-5", Gossip(0, (rumour,)))
+    doubt, death = (Update("node-2", 0, standing, "node-5") for standing in (Standing.SUSPECT, Standing.DEAD))
+    for update in (doubt, death):
+        world.machines["node-1"].swim.received(world.now, "node-5", Gossip(0, (update,)))
     world.run(5)
     assert died(world, since) == set()
 
@@ -294,7 +294,7 @@ def test_gossip_a_member_whom_a_refutation_passed_by_asks_itself_before_it_takes
                 machine.swim.incarnation = 1
             elif name != late:
                 machine.swim.rows[accused].incarnation = 1
-        said = tuple(Rumour(accused, 0, Standing.SUSPECT, name) for name in others if name != late)[:3]
+        said = tuple(Update(accused, 0, Standing.SUSPECT, name) for name in others if name != late)[:3]
         since = len(world.events)
         world.machines[late].swim.received(world.now, said[0].witness, Gossip(0, said))
         world.run(5)
@@ -349,7 +349,7 @@ def test_gossip_the_load_of_a_member_does_not_grow_with_their_number() -> None:
 def test_gossip_what_was_told_long_enough_is_told_no_more() -> None:
     world = whole(5)
     world.run(5)
-    assert [bool(machine.swim._rumours) for machine in world.machines.values()] == [False] * 5
+    assert [bool(machine.swim._updates) for machine in world.machines.values()] == [False] * 5
 
 
 def test_gossip_incarnations_only_grow() -> None:

@@ -10,9 +10,9 @@ from gossip_world import KEY, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antrea.outside.gossip.channel import CHANNELS_PER_PEER, DATA, HELLO, WELCOME, Channels, Text
-from antrea.outside.gossip.message import Ping, Rumour, Standing, decode, encode
-from antrea.outside.gossip.seal import derived
+from antrea.outside.gossip.channel import BOTH, DATA, DATAGRAM, HELLO, WELCOME, Channels, OutgoingMessage
+from antrea.outside.gossip.crypto import derived
+from antrea.outside.gossip.message import Ping, Standing, Update, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def test_gossip_whatever_was_recorded_changes_nothing_when_it_comes_again() -> N
     world.run(2)
     in_flight = {data for _, data in world.tapped[-30:]}
     recorded = [(to, data) for to, data in world.tapped if data not in in_flight]
-    assert {data[:1] for _, data in recorded} == {HELLO, WELCOME, DATA}
+    assert {data[:1] for _, data in recorded} == {HELLO, WELCOME, DATA, BOTH}
     before = held(world)
     found = {data[:1] for to, data in recorded for data in answers(world, to, data)}
     assert held(world) == before
@@ -111,7 +111,7 @@ def test_gossip_a_packet_that_was_changed_anywhere_changes_nothing(which: int, b
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from([b"", HELLO, WELCOME, DATA]), st.binary(max_size=100))
+@given(st.sampled_from([b"", HELLO, WELCOME, DATA, BOTH]), st.binary(max_size=100))
 def test_gossip_random_bytes_change_nothing(kind: bytes, rest: bytes) -> None:
     before = held(steady())
     assert answers(steady(), "node-1", kind + rest) == []
@@ -175,16 +175,17 @@ def pair(start: int = 0) -> tuple[Channels, Channels]:
 
 def joined() -> tuple[Channels, Channels]:
     a, b = pair()
-    (hello,) = a.send(0.0, "b", Text(b"first"))
+    (hello,) = a.send(0.0, "b", OutgoingMessage(b"first"))
     (welcome,) = b.open(hello.data).send
     (first,) = a.open(welcome.data).send
     assert b.open(first.data) == ("a", b"first", ())
+    a.open(next(b.send(0.0, "a", OutgoingMessage(b"heard"))).data)
     return a, b
 
 
 def test_gossip_a_packet_is_taken_once_in_whatever_order_they_come() -> None:
     a, b = joined()
-    packets = [next(a.send(0.0, "b", Text(str(number).encode()))).data for number in range(300)]
+    packets = [next(a.send(0.0, "b", OutgoingMessage(str(number).encode()))).data for number in range(300)]
     Random(3).shuffle(packets)
     assert {b.open(packet).text for packet in packets} == {str(number).encode() for number in range(300)}
     assert [b.open(packet).text for packet in packets] == [None] * 300
@@ -193,51 +194,64 @@ def test_gossip_a_packet_is_taken_once_in_whatever_order_they_come() -> None:
 
 def test_gossip_what_is_overtaken_by_too_many_is_dropped() -> None:
     a, b = joined()
-    late, *packets = [next(a.send(0.0, "b", Text(b"x"))).data for _ in range(1025)]
+    late, *packets = [next(a.send(0.0, "b", OutgoingMessage(b"x"))).data for _ in range(1025)]
     b.open(packets[-1])
     assert b.open(late).text is None
     assert b.open(packets[0]).text == b"x"
 
 
-def test_gossip_replayed_greetings_take_no_more_than_their_places_and_no_channel_in_use() -> None:
+def test_gossip_replayed_greetings_take_no_place_and_no_channel_in_use() -> None:
     a, b = joined()
     hellos: list[bytes] = []
     for number in range(20):
-        *_, hello = a.send(10.0 * number, "b", Text(b"again"), renew=True)
+        *_, hello = a.send(10.0 * number, "b", OutgoingMessage(b"again"), renew=True)
         hellos.append(hello.data)
     for greeting in hellos * 3:
         b.open(greeting)
-    assert len(b._by_name) == CHANNELS_PER_PEER
-    assert b.open(next(a.send(0.0, "b", Text(b"still"))).data).text == b"still"
+    assert len(b._by_name) == 1
+    assert b.open(next(a.send(0.0, "b", OutgoingMessage(b"still"))).data).text == b"still"
 
 
 def test_gossip_a_recorded_welcome_does_not_answer_another_greeting() -> None:
     a, b = pair()
-    (hello,) = a.send(0.0, "b", Text(b"first"))
+    (hello,) = a.send(0.0, "b", OutgoingMessage(b"first"))
     (welcome,) = b.open(hello.data).send
     a.open(welcome.data)
-    used, _ = a.send(10.0, "b", Text(b"again"), renew=True)
+    list(a.send(10.0, "b", OutgoingMessage(b"again"), renew=True))
+    before = a._now["b"]
     assert a.open(welcome.data) == ("", None, ())
-    assert next(a.send(10.0, "b", Text(b"again"))).data[1:9] == used.data[1:9]
+    assert a._now["b"] is before
     assert a.dropped == {"replayed": 1}
 
 
 def test_gossip_who_was_restarted_is_heard_again_after_a_greeting() -> None:
     a, b = joined()
     fresh, _ = pair(7)
-    (hello,) = fresh.send(0.0, "b", Text(b"new"))
+    (hello,) = fresh.send(0.0, "b", OutgoingMessage(b"new"))
     (welcome,) = b.open(hello.data).send
     (new,) = fresh.open(welcome.data).send
     assert b.open(new.data).text == b"new"
-    answer = next(b.send(0.0, "a", Text(b"answer"))).data
+    answer = next(b.send(0.0, "a", OutgoingMessage(b"answer"))).data
     assert fresh.open(answer).text == b"answer"
     assert a.open(answer).text is None
+
+
+def test_gossip_a_long_text_goes_beside_the_proof_of_its_channel_in_packets_that_fit() -> None:
+    a, b = pair()
+    (hello,) = a.send(0.0, "b", OutgoingMessage(b"x" * 1160))
+    (welcome,) = b.open(hello.data).send
+    packets = a.open(welcome.data).send
+    assert [one.data[:1] for one in packets] == [HELLO, DATA]
+    assert max(len(one.data) for one in packets) <= DATAGRAM
+    assert [b.open(one.data).text for one in packets] == [None, b"x" * 1160]
+    # a proof that comes again changes nothing, and one of long ago neither
+    assert b.open(packets[0].data) == ("a", None, ())
 
 
 def test_gossip_the_texts_that_wait_for_a_channel_are_bounded() -> None:
     a, _ = pair()
     for number in range(1000):
-        list(a.send(0.0, "b", Text(bytes([number % 256]))))
+        list(a.send(0.0, "b", OutgoingMessage(bytes([number % 256]))))
     assert len(a._waiting["b"]) == 8
 
 
@@ -250,9 +264,9 @@ def test_gossip_key_derivation_is_hkdf() -> None:
 
 def messages() -> Iterator[Ping]:
     yield Ping(0, 0)
-    yield Ping(2**62 - 1, 7, (Rumour("node-1", 3, Standing.SUSPECT, "node-2"),))
+    yield Ping(2**62 - 1, 7, (Update("node-1", 3, Standing.SUSPECT, "node-2"),))
 
 
 def test_gossip_messages_read_back_as_written_and_fit_few_bytes() -> None:
     assert [decode(encode(message)) for message in messages()] == list(messages())
-    assert len(encode(Ping(1, 0, (Rumour("node-1", 3, Standing.ALIVE),)))) < 24
+    assert len(encode(Ping(1, 0, (Update("node-1", 3, Standing.ALIVE),)))) < 24

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from antrea.errors import Invalid, Unavailable
-from antrea.outside.ipam import Allocation, Ipam
+from antrea.outside.disk.ipam import Allocation, Ipam
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,6 +145,54 @@ async def test_adds_at_the_same_time_get_different_addresses(tmp_path: Path) -> 
     ipams = [Ipam(DUAL, tmp_path) for _ in range(2)]
     got = await asyncio.gather(*(ipams[number % 2].allocate(f"c{number}", "eth0") for number in range(40)))
     assert len({ip for each in got for ip in each.ips}) == 80
+
+
+async def test_a_lock_that_another_process_keeps_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
+    ipam = Ipam(DUAL, tmp_path, lock_seconds=0.2)
+    await ipam.allocate("c1", "eth0")
+    before = state(tmp_path)
+    # another open file of the same process is as foreign to flock as another process
+    lock = os.open(tmp_path / "lock", os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = (
+            f"the lock {tmp_path}/lock of the address reservations, which another process has held for 0.2 s"
+        )
+        got = await asyncio.gather(
+            ipam.allocate("c2", "eth0"), ipam.release("c1", "eth0"), ipam.held("c1", "eth0"),
+            ipam.containers(), ipam.gc({"c1"}), return_exceptions=True,
+        )  # fmt: skip
+        assert [str(one) for one in got] == [str(Unavailable(wanted))] * 5
+        assert state(tmp_path) == before
+        patient = asyncio.create_task(Ipam(DUAL, tmp_path).allocate("c2", "eth0"))
+        await asyncio.sleep(0.1)
+        assert not patient.done()
+    finally:
+        os.close(lock)
+    assert (await patient).ips == ("10.244.1.3", "fd00:10:244:1::3")
+
+
+def test_no_octet_of_a_reservation_ends_a_call_or_frees_its_address(tmp_path: Path) -> None:
+    path, cidrs = tmp_path / "10.244.1.2", ("10.244.1.0/29",)
+    whole = b"c1\r\neth0"
+    for at, before in enumerate(whole):
+        for octet in {0, 0x80, 0xFF, before ^ 1} - {before}:
+            path.write_bytes(whole[:at] + bytes((octet,)) + whole[at + 1 :])
+            (tmp_path / "last_reserved_ip.0").write_bytes(bytes((octet,)) + b"0.244.1.1")
+            ipam = Ipam(cidrs, tmp_path)
+            got = asyncio.run(ipam.allocate("c2", "eth0")).ips
+            assert got == ("10.244.1.3",)
+            asyncio.run(ipam.release("c2", "eth0"))
+
+
+async def test_what_is_no_file_and_what_is_too_large_holds_its_address_for_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "10.244.1.2")
+    (tmp_path / "10.244.1.3").mkdir()
+    (tmp_path / "10.244.1.4").write_bytes(b"c" * 5000)
+    os.mkfifo(tmp_path / "last_reserved_ip.0")
+    ipam = Ipam(("10.244.1.0/24",), tmp_path)
+    assert await ipam.containers() == {""}
+    assert (await ipam.allocate("c2", "eth0")).ips == ("10.244.1.5",)
 
 
 def age(path: Path) -> None:

@@ -11,8 +11,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from antrea.outside import klog
-from antrea.outside.klog_file import SeverityFile
+from antrea.errors import Unavailable
+from antrea.outside.log import klog
+from antrea.outside.log.klog_file import SeverityFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,12 +56,15 @@ def test_klog_a_line_is_a_constant_sentence_and_quoted_fields(capsys: pytest.Cap
     log.warning("Unknown key")
     log.error("Sync failed", error=ValueError("no such port"), port="a")
     log.error("Sync failed", error=ValueError())
+    both = [Unavailable("OVSDB"), KeyError("x"), ExceptionGroup("inner", [OSError(), Unavailable("OVSDB")])]
+    log.error("Ended", error=ExceptionGroup("unhandled errors in a TaskGroup", both))
     assert read(capsys) == [
         'I "Assigned Egress IP" egress="web" ip="1.1.1.1" port=3 ok=true none=null rate=0.5',
         'I "Quote \\" and\\nnewline" pods=["b", "a"] labels={"x": 1} kinds=["a", "b"] path="x"',
         'W "Unknown key"',
         'E "Sync failed" err="no such port" port="a"',
         'E "Sync failed" err="ValueError"',
+        "E \"Ended\" err=\"OVSDB; KeyError: 'x'; OSError\"",
     ]  # fmt: skip
 
 

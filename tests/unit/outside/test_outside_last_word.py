@@ -13,10 +13,10 @@ from antrea.apis import controlplane as cp
 from antrea.apis.meta import ObjectMetadata
 from antrea.facts.pod import LocalPod
 from antrea.facts.service import Service
-from antrea.features.network_policy.sent import KINDS as SENT
-from antrea.features.network_policy.sent import SentAppliedGroup, SentAppliedMember, SentPolicy
-from antrea.outside import last_word
-from antrea.outside.last_word import Kept, LastWord
+from antrea.features.network_policy.agent.received import KINDS as SENT
+from antrea.features.network_policy.agent.received import SentAppliedGroup, SentAppliedMember, SentPolicy
+from antrea.outside.controlplane import state_cache
+from antrea.outside.controlplane.state_cache import CachedState, StateCacheFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,25 +45,25 @@ POLICY = cp.NetworkPolicy(
 KINDS: tuple[type[Fact], ...] = (*SENT, Service)
 SERVICE = Service("ns", "web", ("10.96.0.10", "fd00:96::a"), (("TCP", 80),))
 ROWS: list[Fact] = [SentPolicy(POLICY), SentAppliedGroup("g"), SentAppliedMember("g", MEMBER), SERVICE]
-WORD = Kept(ROWS, ("u1", "u2"))
+WORD = CachedState(ROWS, ("u1", "u2"))
 
 
-def write(path: Path, word: Kept = WORD) -> None:
-    asyncio.run(LastWord(path, KINDS).write(word))
+def write(path: Path, word: CachedState = WORD) -> None:
+    asyncio.run(StateCacheFile(path, KINDS).write(word))
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "new" / "word"
     write(path)
-    assert LastWord(path, KINDS).read() == WORD
+    assert StateCacheFile(path, KINDS).read() == WORD
     assert path.stat().st_mode & 0o777 == 0o600
-    write(path, Kept([], ()))
-    assert LastWord(path, KINDS).read() == Kept([], ())
+    write(path, CachedState([], ()))
+    assert StateCacheFile(path, KINDS).read() == CachedState([], ())
     assert [one.name for one in path.parent.iterdir()] == ["word"]
 
 
 def test_without_a_file_there_is_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert LastWord(tmp_path / "word", KINDS).read() == Kept([], ())
+    assert StateCacheFile(tmp_path / "word", KINDS).read() == CachedState([], ())
     assert not caplog.text
 
 
@@ -76,8 +76,9 @@ def test_a_file_with_a_wrong_byte_counts_for_nothing_and_that_is_said(
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
-    assert LastWord(path, KINDS).read() == Kept([], ())
-    assert "What antrea-controller said last is not read" in caplog.text
+    assert StateCacheFile(path, KINDS).read() == CachedState([], ())
+    assert "The cached controller state is damaged" in caplog.text
+    assert (tmp_path / "word.damaged").read_bytes() == data
 
 
 @pytest.mark.parametrize("size", [0, 10, 51, 300])
@@ -85,25 +86,25 @@ def test_a_file_that_ends_too_early_counts_for_nothing(tmp_path: Path, size: int
     path = tmp_path / "word"
     write(path)
     os.truncate(path, size)
-    assert LastWord(path, KINDS).read() == Kept([], ())
+    assert StateCacheFile(path, KINDS).read() == CachedState([], ())
 
 
 def test_kinds_that_are_no_longer_watched_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "word"
     write(path)
-    assert LastWord(path, [SentPolicy]).read() == Kept([SentPolicy(POLICY)], ("u1", "u2"))
+    assert StateCacheFile(path, [SentPolicy]).read() == CachedState([SentPolicy(POLICY)], ("u1", "u2"))
 
 
 def test_rows_of_another_shape_count_for_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "word"
-    write(path, Kept([LocalPod("ns", "a")], ()))
+    write(path, CachedState([LocalPod("ns", "a")], ()))
 
     class Other(SentPolicy, frozen=True):
         """What an older release had under this name."""
 
     Other.__name__ = "LocalPod"
-    assert LastWord(path, [Other]).read() == Kept([], ())
-    assert "is not read" in caplog.text
+    assert StateCacheFile(path, [Other]).read() == CachedState([], ())
+    assert "The cached controller state is damaged" in caplog.text
 
 
 def test_a_word_that_is_too_long_is_not_kept_and_neither_is_the_one_before(
@@ -111,11 +112,11 @@ def test_a_word_that_is_too_long_is_not_kept_and_neither_is_the_one_before(
 ) -> None:
     path = tmp_path / "word"
     write(path)
-    monkeypatch.setattr(last_word, "MOST", path.stat().st_size - 1)
-    assert LastWord(path, KINDS).read() == Kept([], ())
+    monkeypatch.setattr(state_cache, "MOST", path.stat().st_size - 1)
+    assert StateCacheFile(path, KINDS).read() == CachedState([], ())
     caplog.clear()
     write(path)
-    assert "What antrea-controller says is not kept" in caplog.text
+    assert "Failed to save the controller state" in caplog.text
     assert not path.exists()
 
 
@@ -125,18 +126,18 @@ def test_a_disk_that_takes_nothing_is_said_once_and_the_file_before_stays(
     path = tmp_path / "word"
     write(path)
     (tmp_path / "word.new").mkdir()
-    keeper = LastWord(path, KINDS)
+    keeper = StateCacheFile(path, KINDS)
     for _ in range(2):
-        asyncio.run(keeper.write(Kept([], ())))
-    assert caplog.text.count("What antrea-controller says is not kept") == 1
+        asyncio.run(keeper.write(CachedState([], ())))
+    assert caplog.text.count("Failed to save the controller state") == 1
     assert keeper.read() == WORD
 
 
 async def test_changes_are_written_down_and_what_is_not_whole_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(last_word, "EVERY_SECONDS", 0.001)
-    keeper = LastWord(tmp_path / "word", KINDS)
+    monkeypatch.setattr(state_cache, "EVERY_SECONDS", 0.001)
+    keeper = StateCacheFile(tmp_path / "word", KINDS)
     changed, asked = asyncio.Event(), asyncio.Event()
     rows: list[list[Fact] | None] = [None]
 
@@ -148,10 +149,10 @@ async def test_changes_are_written_down_and_what_is_not_whole_is_not(
     try:
         changed.set()
         await asyncio.wait_for(asked.wait(), 30)
-        assert keeper.read() == Kept([], ())
+        assert keeper.read() == CachedState([], ())
         rows[0] = ROWS
         async with asyncio.timeout(30):
-            while keeper.read() != Kept(ROWS, ("u1",)):
+            while keeper.read() != CachedState(ROWS, ("u1",)):
                 changed.set()
                 await asyncio.sleep(0.001)
     finally:

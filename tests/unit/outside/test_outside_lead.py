@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from antrea.outside.lead import Lead
+from antrea.outside.kube.leadership import Leadership
 
 
 async def test_who_is_cancelled_while_work_ends_is_cancelled() -> None:
@@ -21,14 +21,14 @@ async def test_who_is_cancelled_while_work_ends_is_cancelled() -> None:
             ends.set()
             await asyncio.sleep(0)
 
-    lead = Lead(lambda: leading)
-    running = asyncio.create_task(lead.meanwhile(work))
+    lead = Leadership(lambda: leading)
+    running = asyncio.create_task(lead.run_while_leading(work))
     await began.wait()
     leading = False
     lead.changed()
     await ends.wait()
     running.cancel()
-    done, _ = await asyncio.wait({running}, timeout=10)
+    done, _ = await asyncio.wait({running}, timeout=60)
     assert done == {running}
     assert running.cancelled()
 
@@ -43,8 +43,8 @@ async def test_what_work_raises_as_it_ends_is_raised() -> None:
         finally:
             raise ValueError("a bug")
 
-    lead = Lead(lambda: leading)
-    running = asyncio.create_task(lead.meanwhile(work))
+    lead = Leadership(lambda: leading)
+    running = asyncio.create_task(lead.run_while_leading(work))
     await began.wait()
     leading = False
     lead.changed()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from antrea.host.nft import NftChain, NftElement, NftRelay, NftRule, NftSet, NftShield, NftSilence, NftTag
-from antrea.outside import nft_text
-from antrea.outside.libnftables import NftError
+from antrea.outside.nftables import text as nft_text
+from antrea.outside.nftables.libnftables import NftError
 
 LISTING = """\
 table inet antrea {

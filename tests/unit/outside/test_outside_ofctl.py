@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from antrea.openflow.cookie import cookie
-from antrea.outside.ofctl import stale_cookies
+from antrea.outside.vswitch.flow_sink import stale_cookies
 
 ROUNDS = st.integers(0, 0xFFFF)
 CATEGORIES = st.integers(0, 0xFF)

@@ -10,8 +10,8 @@ from antrea.errors import Refused
 from antrea.openflow.flow import Flow
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.tables import CLASSIFIER
-from antrea.outside.ofctl import FlowSink
-from antrea.outside.ofctl_run import BROKEN, Ofctl, Refusal, refusal
+from antrea.outside.vswitch.flow_sink import FlowSink
+from antrea.outside.vswitch.ofctl import BROKEN, Ofctl, Refusal, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antrea.outside.ovsdb_rows import Column, Replica, Row, Shape, watched_schema
+from antrea.outside.ovsdb.rows import Column, Replica, Row, Shape, watched_schema
 
 SCHEMA: Any = {
     "tables": {

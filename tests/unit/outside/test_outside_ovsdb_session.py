@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from antrea.errors import Unavailable
-from antrea.outside.ovsdb_session import RpcError, Session, Splitter
+from antrea.outside.ovsdb.session import RpcError, Session, Splitter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

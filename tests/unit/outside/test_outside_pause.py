@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from antrea.outside import controlplane
-from antrea.outside.pause import Pause
+from antrea.outside.controlplane import client as controlplane
+from antrea.outside.kube.backoff import Backoff
 
 
 async def waits(tries: int, **options: float) -> list[float]:
@@ -13,7 +13,7 @@ async def waits(tries: int, **options: float) -> list[float]:
     async def sleep(seconds: float) -> None:
         found.append(seconds)
 
-    pause = Pause(sleep, lambda least, _most: least, lambda: 0.0, **options)
+    pause = Backoff(sleep, lambda least, _most: least, lambda: 0.0, **options)
     for _ in range(tries):
         await pause.wait()
     return found

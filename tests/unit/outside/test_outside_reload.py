@@ -11,12 +11,12 @@ import pytest
 from antrea.apis.core import ObjectReference
 from antrea.config.agent import AgentConfig
 from antrea.errors import Invalid
-from antrea.features.accept import accept_agent
-from antrea.outside.config_map import ConfigMap
-from antrea.outside.configuration import Configuration
-from antrea.outside.kube import Listed
-from antrea.outside.reload import Running, through_changes
-from antrea.outside.voice import Voice
+from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.kube.answer import Listed
+from antrea.outside.kube.config_map import ConfigMap
+from antrea.outside.kube.event_recorder import EventRecorder
+from antrea.outside.reload.configuration import Configuration
+from antrea.outside.reload.supervisor import Running, through_changes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,8 +69,8 @@ async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     def start() -> Running:
         return Running(work(), ready, lambda: "nothing", mine)
 
-    voice = Voice(ObjectReference("Node", "n1"), "antrea-agent", "n1")
-    running = asyncio.create_task(through_changes(configuration, start, voice, asyncio.Event()))
+    recorder = EventRecorder(ObjectReference("Node", "n1"), "antrea-agent", "n1")
+    running = asyncio.create_task(through_changes(configuration, start, recorder, asyncio.Event()))
     yield mine
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -97,6 +97,14 @@ async def test_an_unknown_key_is_told_once_also_when_the_program_is_rebuilt(api:
     assert (await api.told("defaultMTU: many"))[0] == "ConfigRejected Warning"
     assert await api.told("defaultMTU: 1350") == ACCEPTED
     assert (await api.told("defaltMTU: 1400"))[0] == "UnknownConfigKey Warning"
+
+
+async def test_a_key_that_nothing_acts_on_is_told_once(api: Api) -> None:
+    why = "antrea-agent.conf: multicast.igmpQueryInterval: has no effect: multicast is not built yet"
+    text = "multicast: {igmpQueryInterval: 60s}"
+    assert await api.told(text) == ("ConfigKeyWithoutEffect Warning", why)
+    api.texts.put_nowait(f"{{{text}, defaultMTU: 1300}}")
+    assert (await api.told("defaultMTU: many"))[0] == "ConfigRejected Warning"
 
 
 async def test_what_passes_every_check_and_fails_at_work_is_never_called_accepted(api: Api) -> None:
@@ -132,8 +140,8 @@ async def test_only_a_process_that_is_told_to_end_says_goodbye_and_still_works_t
     def start() -> Running:
         return Running(work(), ready, lambda: "nothing", api, farewell=farewell)
 
-    voice = Voice(ObjectReference("Node", "n1"), "antrea-agent", "n1")
-    running = asyncio.create_task(through_changes(configuration, start, voice, end))
+    recorder = EventRecorder(ObjectReference("Node", "n1"), "antrea-agent", "n1")
+    running = asyncio.create_task(through_changes(configuration, start, recorder, end))
     async with asyncio.timeout(30):
         await started.acquire()
         if not asked:
@@ -186,8 +194,8 @@ async def test_a_configuration_that_cannot_work_is_taken_back_whatever_fails_wit
         if configuration.now.config.transport_interface:
             await asyncio.Event().wait()
 
-    voice = Voice(ObjectReference("Node", "n1"), "antrea-agent", "n1")
-    life = through_changes(configuration, lambda: Running(work(), ready, str, api), voice, asyncio.Event())
+    recorder = EventRecorder(ObjectReference("Node", "n1"), "antrea-agent", "n1")
+    life = through_changes(configuration, lambda: Running(work(), ready, str, api), recorder, asyncio.Event())
     running = asyncio.create_task(life)
     assert (await api.told("transportInterface: ens9"))[0] == "ConfigRejected Warning"
     assert not running.done()

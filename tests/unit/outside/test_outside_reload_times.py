@@ -15,20 +15,20 @@ import pytest
 from antrea.apis.core import ObjectReference
 from antrea.config.agent import AgentConfig
 from antrea.errors import Invalid, Unavailable
-from antrea.features.accept import accept_agent
-from antrea.outside.config_map import ConfigMap
-from antrea.outside.configuration import Configuration
-from antrea.outside.kube import Listed
-from antrea.outside.reload import Running, through_changes
-from antrea.outside.voice import Voice
+from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.kube.answer import Listed
+from antrea.outside.kube.config_map import ConfigMap
+from antrea.outside.kube.event_recorder import EventRecorder
+from antrea.outside.reload.configuration import Configuration
+from antrea.outside.reload.supervisor import Running, through_changes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from antrea.features.gate import EnabledGates
+    from antrea.features.framework.gate import EnabledGates
 
 GOOD, OTHER, BAD = "defaultMTU: 1300", "defaultMTU: 1310", "transportInterface: ens9"
-VOICE = Voice(ObjectReference("Node", "n1"), "antrea-agent", "n1")
+VOICE = EventRecorder(ObjectReference("Node", "n1"), "antrea-agent", "n1")
 
 
 async def nothing(_: int) -> None:
@@ -161,7 +161,8 @@ async def test_the_listener_does_not_wait_for_an_event_and_none_is_lost_while_th
 async def test_a_mounted_text_that_fails_at_work_does_not_end_an_agent_that_has_a_good_one(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "kept").write_text(GOOD)
+    (tmp_path / "conf").write_text(GOOD)
+    Configuration(AgentConfig, accept_agent, tmp_path / "conf", tmp_path / "kept").works()
     os.utime(tmp_path / "kept", (1000, 1000))
     async with running(tmp_path, BAD, work=refuses) as program:
         program.texts.put_nowait(BAD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antrea.host.address import Address
 from antrea.host.route import Neighbour, Route
-from antrea.outside.rtnetlink import name
+from antrea.outside.netlink.entry import name
 
 
 def test_an_address_is_the_same_however_it_is_written() -> None:

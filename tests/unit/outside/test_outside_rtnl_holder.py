@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rtnl_peer import ASK, ASK_ALL, INDEXES, MACS, NEW, PUT, read, spelled
 
 from antrea.host.route import CATEGORIES, PROTOCOL, ProxyNeighbour
-from antrea.outside import rtnl_holder as message
-from antrea.outside.rtnl_message import replies
+from antrea.outside.netlink import device_message as message
+from antrea.outside.netlink.message import replies
 
 NTF_PROXY = 0x08
 

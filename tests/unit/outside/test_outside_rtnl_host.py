@@ -17,15 +17,15 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from rtnl_peer import ASK, ASK_ALL, INDEXES, INTERFACES, MACS, NEW, PUT, answer, read, spelled
 
 from antrea.host.address import Address
-from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, Route, Rule
-from antrea.outside import rtnl_host as message
-from antrea.outside.rtnl_host import Device, DeviceAddress, KernelRoute, KnownNeighbour
-from antrea.outside.rtnl_message import replies
+from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, Route, RoutingRule
+from antrea.outside.netlink import host_message as message
+from antrea.outside.netlink.host_message import Device, DeviceAddress, KernelRoute, KnownNeighbour
+from antrea.outside.netlink.message import replies
 
 if TYPE_CHECKING:
     import ipaddress
 
-    from antrea.outside.rtnl_message import Reply, Request
+    from antrea.outside.netlink.message import Reply, Request
 
     Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
     Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
@@ -182,7 +182,9 @@ def test_a_neighbour_is_asked_for_as_if_a_packet_were_sent(index: int, ip: Ip) -
 def test_a_rule_that_was_put_is_read_back_as_it_was_wanted(
     version: Any, mark: int, mask: int, table: int, priority: int, category: int
 ) -> None:
-    rule = Rule(family=version, mark=mark, mask=mask, table=table, priority=priority, category=category)
+    rule = RoutingRule(
+        family=version, mark=mark, mask=mask, table=table, priority=priority, category=category
+    )
     request = message.put_rule(rule)
     about: dict[str, Any] = {
         "family": family(version),

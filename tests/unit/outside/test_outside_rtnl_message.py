@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antrea.outside.rtnl_message import attribute, attributes, replies
+from antrea.outside.netlink.message import attribute, attributes, replies
 
 
 def test_an_answer_tells_its_request_whether_more_comes_and_why_not() -> None:

@@ -11,10 +11,10 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from rtnl_peer import ASK, ASK_ALL, INDEXES, INTERFACES, MACS, NEW, answer, read, spelled
 
-from antrea.outside.rtnl_message import get_addresses, get_link
-from antrea.outside.rtnl_pod import (
-    Gateway,
-    Link,
+from antrea.outside.netlink.message import get_addresses, get_link
+from antrea.outside.netlink.pod_message import (
+    StandingLink,
+    StandingRoute,
     address_of,
     delete_link,
     gateway_of,
@@ -113,8 +113,10 @@ def test_lists_are_asked_for_whole() -> None:
 @given(INDEXES, st.integers(0, 2**32 - 1), MACS, INDEXES)
 def test_a_link_that_stands_is_read(index: int, flags: int, mac: str, peer: int) -> None:
     attrs = [["IFLA_IFNAME", "eth0"], ["IFLA_ADDRESS", mac], ["IFLA_LINK", peer]]
-    assert link_of(answer(ifinfmsg(), index=index, flags=flags, attrs=attrs)) == Link(index, flags, peer, mac)
-    assert link_of(answer(ifinfmsg(), index=1, attrs=[["IFLA_IFNAME", "lo"]])) == Link(1, 0, 0, "")
+    assert link_of(answer(ifinfmsg(), index=index, flags=flags, attrs=attrs)) == StandingLink(
+        index, flags, peer, mac
+    )
+    assert link_of(answer(ifinfmsg(), index=1, attrs=[["IFLA_IFNAME", "lo"]])) == StandingLink(1, 0, 0, "")
 
 
 @given(INDEXES, INTERFACES)
@@ -139,4 +141,4 @@ def test_of_routes_only_default_ones_by_a_gateway_count(
         gateway_of(answer(rtmsg(), **fields, attrs=attrs)),
         gateway_of(answer(rtmsg(), **fields, attrs=attrs, dst_len=8)),
         gateway_of(answer(rtmsg(), **fields, attrs=on_link)),
-    ] == [Gateway(index, table, gateway), None, None]
+    ] == [StandingRoute(index, table, gateway), None, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio.sslproto import SSLProtocol
 from typing import TYPE_CHECKING
 
-from antrea.outside import tls_buffer
+from antrea.outside.tls import buffer as tls_buffer
 
 if TYPE_CHECKING:
     import pytest

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antrea.errors import Invalid, Unavailable
-from antrea.outside.transport import Card, choose
+from antrea.outside.netlink.transport_interface import Card, choose
 
 
 def card(name: str, *addresses: str) -> Card:

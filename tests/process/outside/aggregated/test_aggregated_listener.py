@@ -9,8 +9,8 @@ import ssl
 import threading
 from typing import TYPE_CHECKING
 
-from antrea.outside.aggregated.listener import Limits, Listener
-from antrea.outside.tls import self_signed, server_tls
+from antrea.outside.apiserver.listener import Limits, Listener
+from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

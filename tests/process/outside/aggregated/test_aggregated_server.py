@@ -7,149 +7,21 @@ import contextlib
 import io
 import json
 import socket
-import ssl
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
 import pytest
-from certificates import SERVER, Made, made
+from aggregated_world import CLIENTS, CP, FORGED, FRONT, OWN, TRUST, client_tls, served
+from certificates import made
 
 from antrea.apis.controlplane import NetworkPolicy
-from antrea.apis.meta import ObjectMetadata, Status
+from antrea.apis.meta import ObjectMetadata
 from antrea.errors import Refused, Unavailable
-from antrea.features.definition import definition_name
-from antrea.features.registry import RESOURCES
-from antrea.outside.aggregated import openapi
-from antrea.outside.aggregated.authentication import Authentication, Trust
-from antrea.outside.aggregated.authorization import Authorization
-from antrea.outside.aggregated.listener import Limits
-from antrea.outside.aggregated.objects import Objects, Question
-from antrea.outside.aggregated.server import Server
-from antrea.outside.tls import Certificate, load_pair, server_tls
+from antrea.outside.apiserver.listener import Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-CP = "/apis/controlplane.antrea.io/v1beta2"
-SERVING = made("antrea", usage=SERVER)
-FRONT, CLIENTS = made("front-proxy-ca", ca=True), made("kubernetes", ca=True)
-TRUST = Trust(
-    client_ca=CLIENTS.pem,
-    front_ca=FRONT.pem,
-    front_names=("front-proxy-client",),
-    user_headers=("X-Remote-User",),
-    group_headers=("X-Remote-Group",),
-    extra_prefixes=("X-Remote-Extra-",),
-)
-OWN = {"Authorization": "Bearer secret"}
-FORGED = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
-
-
-class Computes:
-    async def answer(self, question: Question) -> msgspec.Struct:
-        if question.name == "broken":
-            raise RuntimeError("a bug")
-        if question.name == "away":
-            raise Unavailable("the controller is away")
-        return Status(status="Success", code=201)
-
-
-class Reviews:
-    """An API server: the token `good` is jane, who may list."""
-
-    def __init__(self) -> None:
-        self.questions: list[dict[str, Any]] = []
-        self.trouble: Exception | None = None
-
-    async def ask(self, path: str, question: Any, kind: type[Any]) -> Any:
-        # as the real one does, which cannot send every text
-        msgspec.json.encode(question)
-        spec = question["spec"]
-        self.questions.append(spec)
-        if self.trouble:
-            raise self.trouble
-        if path.endswith("tokenreviews"):
-            known = {"authenticated": True, "user": {"username": "jane"}}
-            return msgspec.convert({"status": known if spec["token"] == "good" else {}}, kind)
-        allowed = spec["user"] == "jane" and spec.get("resourceAttributes", {}).get("verb") == "list"
-        return msgspec.convert({"status": {"allowed": allowed}}, kind)
-
-
-class World:
-    running: asyncio.Future[None]
-
-    def __init__(self, limits: Limits) -> None:
-        self.reviews = Reviews()
-        self.objects = Objects(RESOURCES, Computes())
-        for store in self.objects.stores.values():
-            store.sync()
-        self.policies = self.objects.stores["controlplane.antrea.io", "networkpolicies"]
-        self.authentication = Authentication("secret", self.reviews)
-        self.authentication.trust = TRUST
-        documents = openapi.documents(RESOURCES, definition_name, "v1")
-        self.server = Server(
-            self.authentication,
-            Authorization(["/healthz", "/slow"], self.reviews),
-            self.objects,
-            handlers={("GET", "/healthz"): _ok, ("GET", "/slow"): self.slow},
-            openapi=documents,
-            limits=limits,
-        )
-        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self.listening.getsockname()[1]
-        self.url = f"https://127.0.0.1:{self.port}"
-
-    async def ask(
-        self, path: str, *, method: str = "GET", client: ssl.SSLContext | None = None, **more: Any
-    ) -> tuple[int, Any]:
-        connector = aiohttp.TCPConnector(ssl=client or client_tls())
-        async with (
-            aiohttp.ClientSession(connector=connector) as session,
-            session.request(method, self.url + path, **more) as answer,
-        ):
-            text = await answer.text()
-            is_json = answer.content_type == "application/json"
-            return answer.status, json.loads(text) if is_json else text
-
-    async def slow(self, _: Any) -> aiohttp.web.StreamResponse:
-        self.asked.set()
-        await self.may_answer.wait()
-        return aiohttp.web.Response(text="at last")
-
-    async def opened(self, request: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=client_tls())
-        writer.write(request)
-        return reader, writer
-
-
-async def _ok(_: Any) -> aiohttp.web.StreamResponse:
-    return aiohttp.web.Response(text="ok")
-
-
-def client_tls(own: Made | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if own:
-        load_pair(context, Certificate(own.pem, own.key_pem))
-    return context
-
-
-@asynccontextmanager
-async def served(limits: Limits | None = None) -> AsyncIterator[World]:
-    world = World(limits or Limits())
-    tls = server_tls(Certificate(SERVING.pem, SERVING.key_pem))
-    tls.load_verify_locations(cadata=TRUST.client_ca + TRUST.front_ca)
-    tls.verify_mode = ssl.CERT_OPTIONAL
-    world.running = asyncio.ensure_future(world.server.run(world.listening, tls))
-    try:
-        yield world
-    finally:
-        world.running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await world.running
 
 
 async def test_server_knows_its_token_tokens_of_the_cluster_and_nobody_else() -> None:
@@ -200,6 +72,22 @@ async def test_server_believes_remote_headers_of_the_front_proxys_certificate_al
             assert (status, f'User "{user}" cannot list' in body["message"]) == (403, True)
         stranger = client_tls(made("other", FRONT))
         assert (await world.ask(path, client=stranger, headers=FORGED))[0] == 401
+
+
+async def test_server_a_path_may_be_for_one_client_certificate_alone() -> None:
+    async with served() as world:
+        for client, headers, expected in (
+            (client_tls(made("kube-apiserver", CLIENTS)), {}, 200),
+            (client_tls(made("kube-apiserver", FRONT)), {}, 401),
+            (client_tls(made("kube-apiserver-kubelet-client", CLIENTS)), {}, 403),
+            (client_tls(), {}, 403),
+            (client_tls(), {"X-Remote-User": "kube-apiserver"}, 403),
+            (client_tls(), {"Authorization": "Bearer good"}, 403),
+        ):
+            status, _ = await world.ask("/hook", method="POST", client=client, headers=headers)
+            assert status == expected
+        own = client_tls(made("kube-apiserver", CLIENTS))
+        assert (await world.ask(f"{CP}/networkpolicies/x", client=own))[0] == 403
 
 
 async def test_server_foreign_and_expired_certificates_do_not_get_through_tls() -> None:
@@ -265,7 +153,12 @@ async def test_server_says_no_in_status_objects() -> None:
             (f"{CP}/networkpolicies/a/status", "GET", 405, "MethodNotAllowed"),
             (f"{CP}/networkpolicies/a/nothing", "GET", 404, "NotFound"),
             (f"{CP}/namespaces/a/networkpolicies", "GET", 404, "NotFound"),
-            (f"{CP}/groupmembers/a", "GET", 405, "MethodNotAllowed"),
+            (f"{CP}/groupmembers/a", "GET", 404, "NotFound"),
+            (f"{CP}/clustergroupmembers", "GET", 404, "NotFound"),
+            (f"{CP}/clustergroupmembers?watch=1", "GET", 404, "NotFound"),
+            (f"{CP}/namespaces/a/groupmembers", "GET", 404, "NotFound"),
+            (f"{CP}/nodestatssummaries", "GET", 405, "MethodNotAllowed"),
+            (f"{CP}/nodestatssummaries/a", "GET", 404, "NotFound"),
             (f"{CP}/clustergroupmembers/broken", "GET", 500, "InternalError"),
             (f"{CP}/clustergroupmembers/away", "GET", 503, "ServiceUnavailable"),
             ("/healthz", "POST", 405, "MethodNotAllowed"),
@@ -351,7 +244,7 @@ async def test_server_who_does_not_end_a_first_request_is_cut_off() -> None:
 
 async def test_server_a_connection_that_is_kept_in_spare_is_good_for_a_later_request() -> None:
     """The API server opens some that it does not use at once; what it asked just as one was closed came back as an error."""
-    async with served(Limits(first_request_seconds=0.5)) as world, asyncio.timeout(60):
+    async with served(Limits(first_request_seconds=2)) as world, asyncio.timeout(60):
         spare, writer = await world.opened()
         slow, other = await asyncio.open_connection("127.0.0.1", world.port)
         with contextlib.suppress(ConnectionResetError):

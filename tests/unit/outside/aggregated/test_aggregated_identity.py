@@ -9,12 +9,12 @@ import pytest
 from certificates import SERVER, made
 
 from antrea.errors import Refused, Unavailable
-from antrea.outside.aggregated.attributes import attributes
-from antrea.outside.aggregated.authentication import ANONYMOUS, Trust, User
-from antrea.outside.aggregated.authorization import Authorization, SubjectAccessReview
-from antrea.outside.aggregated.client_certificate import Subject, issued_by
-from antrea.outside.aggregated.expiring import Expiring
-from antrea.outside.aggregated.status import Answered
+from antrea.outside.apiserver.attributes import attributes
+from antrea.outside.apiserver.authentication import ANONYMOUS, Trust, User
+from antrea.outside.apiserver.authorization import Authorization, SubjectAccessReview
+from antrea.outside.apiserver.client_certificate import Subject, issued_by
+from antrea.outside.apiserver.expiring import Expiring
+from antrea.outside.apiserver.status import ApiError
 
 FRONT = made("front-proxy-ca", ca=True)
 CLIENTS = made("kubernetes", ca=True)
@@ -115,6 +115,9 @@ class Reviews:
         self.answer = answer
         self.questions: list[Any] = []
 
+    async def get(self, path: str, kind: type[Any]) -> None:
+        """It publishes no keys."""
+
     async def ask(self, path: str, question: Any, kind: type[Any]) -> Any:
         import msgspec
 
@@ -166,7 +169,7 @@ async def test_identity_open_paths_and_masters_need_no_question() -> None:
     await authorization.check(ANONYMOUS, attributes("GET", "/healthz", {}))
     await authorization.check(ANONYMOUS, attributes("POST", "/validate/tier", {}))
     await authorization.check(User("root", ("system:masters",)), LIST)
-    with pytest.raises(Answered, match=r'User "system:anonymous" cannot get path "/healthz/x"'):
+    with pytest.raises(ApiError, match=r'User "system:anonymous" cannot get path "/healthz/x"'):
         await authorization.check(ANONYMOUS, attributes("GET", "/healthz/x", {}))
 
 
@@ -188,7 +191,7 @@ async def test_identity_open_paths_and_masters_need_no_question() -> None:
 async def test_identity_a_no_is_in_kubernetes_words_and_no_answer_is_no_right(
     answer: dict[str, Any] | Exception, code: int, words: str
 ) -> None:
-    with pytest.raises(Answered) as no:
+    with pytest.raises(ApiError) as no:
         await Authorization([], Reviews(answer)).check(JANE, LIST)
     assert no.value.status.code == code
     assert words in no.value.status.message

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from multidict import MultiDict
 
 from antrea.apis.controlplane_report import NodeStatsSummary
 from antrea.apis.meta import ObjectMetadata
-from antrea.features.registry import RESOURCES
-from antrea.outside.aggregated.attributes import Attributes, attributes
-from antrea.outside.aggregated.form import Json, Metadata, Table
-from antrea.outside.aggregated.negotiation import MOST_YAML, negotiate, plain, read
-from antrea.outside.aggregated.options import Options, options
-from antrea.outside.aggregated.selector import field_terms, label_terms
-from antrea.outside.aggregated.status import Answered
-from antrea.outside.aggregated.watcher import Selection
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.outside.apiserver.attributes import Attributes, attributes
+from antrea.outside.apiserver.form import Json, Metadata, Table
+from antrea.outside.apiserver.negotiation import MOST_YAML, negotiate, plain, read
+from antrea.outside.apiserver.options import Options, options
+from antrea.outside.apiserver.selector import field_terms, label_terms
+from antrea.outside.apiserver.status import ApiError
+from antrea.outside.apiserver.watcher import Selection
 
 if TYPE_CHECKING:
     from antrea.apis.resource import Resource
@@ -40,7 +42,12 @@ def resource(plural: str) -> Resource:
             "GET",
             f"{CP}/addressgroups",
             {"fieldSelector": "metadata.name=x", "watch": "false"},
-            {"verb": "list", "resource": "addressgroups", "name": "x"},
+            {
+                "verb": "list",
+                "resource": "addressgroups",
+                "name": "x",
+                "fields": (("metadata.name", "x"),),
+            },
         ),
         (
             "GET",
@@ -58,14 +65,106 @@ def resource(plural: str) -> Resource:
     ],
 )
 def test_request_a_path_says_what_is_asked(
-    method: str, path: str, query: dict[str, str], expected: dict[str, str]
+    method: str, path: str, query: dict[str, str], expected: dict[str, Any]
 ) -> None:
-    assert attributes(method, path, query) == Attributes(path=path, **GV, **expected)
+    assert attributes(method, path, query) == msgspec.convert({"path": path, **GV, **expected}, Attributes)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/apis", "/apis/x", "/apis/x/v1", "/", "/validate/tier"])
 def test_request_other_paths_are_no_resources(path: str) -> None:
     assert attributes("GET", path, {}) == Attributes("get", path)
+
+
+SYSTEM = "/apis/system.antrea.io/v1beta1"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{CP}/x/../../../system.antrea.io/v1beta1/supportbundles",
+        f"{CP}/addressgroups/..",
+        f"{CP}/addressgroups/.",
+        f"{CP}/addressgroups/%2e%2e/x",
+        f"{CP}/addressgroups/%2E%2E%2Fx",
+        f"{CP}/addressgroups/a%2fb",
+        f"{CP}/addressgroups/a%5Cb",
+        f"{CP}/addressgroups/..\\x",
+        f"{CP}/addressgroups/%252e%252e",
+        f"{CP}//addressgroups",
+        f"/{CP}/addressgroups",
+        f"{CP}/addressgroups//",
+        f"{CP}/addressgroups/a%00",
+        f"{CP}/addressgroups/a%ff",
+        "/validate/../metrics",
+        "//healthz",
+        "*",
+        "",
+        "antrea:443",
+    ],
+)
+def test_request_a_path_that_two_readers_read_differently_is_refused(path: str) -> None:
+    with pytest.raises(ApiError) as no:
+        attributes("GET", path, {})
+    assert no.value.status.code == 400
+
+
+def test_request_a_slash_at_the_end_changes_nothing_of_what_is_judged() -> None:
+    for path in ("/loglevel", "/metrics", "/apis", f"{CP}/addressgroups", f"{CP}/addressgroups/a"):
+        assert attributes("GET", f"{path}/", {"level": "9"}) == attributes("GET", path, {"level": "9"})
+    assert attributes("GET", "/loglevel/", {"level": "9"}).verb == "put"
+
+
+def test_request_a_path_has_no_part_that_nobody_judges() -> None:
+    with pytest.raises(ApiError) as no:
+        attributes("GET", f"{SYSTEM}/supportbundles/x/download/y", {})
+    assert no.value.status.code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "selector", "why"),
+    [
+        ("addressgroups", "metadata.name=mine,metadata.name=yours", "a field is there twice"),
+        ("addressgroups", "nodeName=n1,nodeName=n2", "a field is there twice"),
+        ("addressgroups", "metadata.name=a/b", "is no name"),
+        ("addressgroups", "metadata.name=..", "is no name"),
+        ("watch/addressgroups/mine", "metadata.name=yours", "doesn't match the requested name"),
+        ("addressgroups", "nonsense", "can't understand 'nonsense'"),
+    ],
+)
+def test_request_the_object_that_is_judged_is_the_one_that_is_read(
+    path: str, selector: str, why: str
+) -> None:
+    with pytest.raises(ApiError, match=why) as no:
+        attributes("GET", f"{CP}/{path}", {"fieldSelector": selector})
+    assert no.value.status.code == 400
+
+
+def test_request_a_parameter_that_is_there_twice_is_refused() -> None:
+    for twice in ("watch", "fieldSelector", "anything"):
+        with pytest.raises(ApiError, match="is there twice"):
+            attributes("GET", f"{CP}/addressgroups", MultiDict([(twice, "1"), (twice, "2")]))
+    # health checks are excluded one by one
+    assert attributes("GET", "/readyz", MultiDict([("exclude", "a"), ("exclude", "b")])).path == "/readyz"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "written"),
+    [
+        ("POST", f"{CP}/networkpolicies/u/status", {}, f"{CP}/networkpolicies/u/status"),
+        ("GET", f"{CP}/ipgroupassociations/2001:db8::1", {}, f"{CP}/ipgroupassociations/2001%3Adb8%3A%3A1"),
+        ("GET", f"{CP}/namespaces/shop/groupmembers/a%3Fb", {}, f"{CP}/namespaces/shop/groupmembers/a%3Fb"),
+        ("GET", f"{CP}/addressgroups", {"fieldSelector": "metadata.name=x"}, f"{CP}/addressgroups"),
+        ("GET", f"{SYSTEM}/supportbundles/x/download", {}, f"{SYSTEM}/supportbundles/x/download"),
+        ("DELETE", f"{SYSTEM}/supportbundles/x/", {}, f"{SYSTEM}/supportbundles/x"),
+    ],
+)
+def test_request_a_path_is_written_anew_from_what_was_judged(
+    method: str, path: str, query: dict[str, str], written: str
+) -> None:
+    asked = attributes(method, path, query)
+    assert asked.resource_path() == written
+    again = attributes(method, written, query)
+    assert msgspec.structs.replace(again, path="") == msgspec.structs.replace(asked, path="")
 
 
 def test_request_field_selectors_are_split_at_what_is_not_escaped() -> None:
@@ -137,7 +236,7 @@ def test_request_options_say_node_name_and_time() -> None:
     ],
 )
 def test_request_options_that_cannot_be_are_refused(query: dict[str, str], code: int, words: str) -> None:
-    with pytest.raises(Answered, match=words) as no:
+    with pytest.raises(ApiError, match=words) as no:
         asked(query)
     assert no.value.status.code == code
 
@@ -167,15 +266,15 @@ def test_request_the_form_is_what_the_client_likes_best_of_what_we_have() -> Non
     [("application/vnd.kubernetes.protobuf", False), ("application/yaml", True), ("text/html", False)],
 )
 def test_request_a_client_that_takes_nothing_of_ours_gets_406(accept: str, watch: bool) -> None:
-    with pytest.raises(Answered, match="only the following media types are accepted") as no:
+    with pytest.raises(ApiError, match="only the following media types are accepted") as no:
         form_of(accept, watch=watch)
     assert no.value.status.code == 406
-    with pytest.raises(Answered, match="only the following"):
+    with pytest.raises(ApiError, match="only the following"):
         plain("application/vnd.kubernetes.protobuf")
 
 
 def test_request_what_a_table_includes_must_be_known() -> None:
-    with pytest.raises(Answered, match="none of None, Metadata, Object"):
+    with pytest.raises(ApiError, match="none of None, Metadata, Object"):
         form_of(KUBECTL, include="Everything")
 
 
@@ -190,16 +289,23 @@ def test_request_what_a_table_includes_must_be_known() -> None:
         (b"{}", "application/vnd.kubernetes.protobuf", 415),
         (b"a: [", "application/yaml", 400),
         (b"a: &x [1]\nb: [*x, *x]", "application/yaml", 400),
-        *((b"a: " + b"9" * digits, "application/yaml", 400) for digits in (4301, 100_000)),
+        *((b"a: " + b"9" * digits, "application/yaml", 400) for digits in (4301, 60_000)),
         (b"metadata: {generation: -%s}" % (b"9" * 4301), "application/yaml", 400),
-        (b"a: 2026-13-45", "application/yaml", 400),
+        (b"metadata: 2026-13-45", "application/yaml", 400),
+        (b"metadata: {generation: %s1}" % (b"1:" * 30_000), "application/yaml", 400),
+        (b"[" * MOST_YAML, "application/yaml", 400),
+        (b"metadata: {<<: {name: a}}", "application/yaml", 400),
+        (b"metadata: {name: a, name: b}", "application/yaml", 400),
+        (b'{"metadata": {"name": "a", "name": "b"}}', "application/json", 400),
+        (b'{"metadata": {"name": "a"}, "metadata": {"name": "b"}}', "application/json", 400),
+        (b'{"metadata": {"name": "a"}, "met\\u0061data": {"name": "b"}}', "application/json", 400),
         (b'{"metadata": {"generation": %s}}' % (b"9" * 100_000), "application/json", 400),
         (b'{"metadata": {"generation": 1e%s}}' % (b"9" * 4301), "application/json", 400),
         (b" " * (MOST_YAML + 1), "application/yaml", 413),
     ],
 )
 def test_request_a_body_that_is_no_object_is_refused(body: bytes, media: str, code: int) -> None:
-    with pytest.raises(Answered) as no:
+    with pytest.raises(ApiError) as no:
         read(body, media, NodeStatsSummary)
     assert no.value.status.code == code
 
@@ -216,3 +322,13 @@ def test_request_bodies_are_json_or_yaml() -> None:
 def test_request_a_null_in_a_body_is_an_absent_field_as_clients_in_go_write_it(media: str) -> None:
     body = b'{"metadata": {"name": "n1", "creationTimestamp": null}, "networkPolicies": null}'
     assert read(body, media, NodeStatsSummary) == NodeStatsSummary(metadata=ObjectMetadata(name="n1"))
+
+
+@pytest.mark.parametrize(
+    "plural", ["clustergroupmembers", "groupmembers", "groupassociations", "ipgroupassociations"]
+)
+def test_request_what_upstream_makes_no_table_of_is_sent_as_it_is(plural: str) -> None:
+    """As kubectl asks, which then prints the columns NAME and AGE."""
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+    form, media = negotiate(resource(plural), accept, include="", watch=False)
+    assert (type(form), media) == (Json, "application/json")

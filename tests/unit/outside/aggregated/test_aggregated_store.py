@@ -17,10 +17,10 @@ from antrea.apis.controlplane import (
     PodReference,
 )
 from antrea.apis.meta import ObjectMetadata
-from antrea.features.registry import RESOURCES
-from antrea.outside.aggregated.form import Json, Metadata, Table
-from antrea.outside.aggregated.store import Store
-from antrea.outside.aggregated.watcher import EVENTS, MOST_EVENTS, PATIENCE_SECONDS, Selection, Watcher
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.outside.apiserver.form import Json, Metadata, Table
+from antrea.outside.apiserver.store import Store
+from antrea.outside.apiserver.watcher import EVENTS, MOST_EVENTS, PATIENCE_SECONDS, Selection, Watcher
 
 if TYPE_CHECKING:
     from antrea.apis.resource import Resource

@@ -12,10 +12,10 @@ from watch_client import Client, content, texts
 
 from antrea.apis.controlplane import GroupMember, NetworkPolicy, PodReference
 from antrea.apis.meta import ObjectMetadata
-from antrea.features.registry import RESOURCES
-from antrea.outside.aggregated.form import Json
-from antrea.outside.aggregated.store import Store
-from antrea.outside.aggregated.watcher import Selection, Watcher
+from antrea.features.registry.api_resources import RESOURCES
+from antrea.outside.apiserver.form import Json
+from antrea.outside.apiserver.store import Store
+from antrea.outside.apiserver.watcher import Selection, Watcher
 
 if TYPE_CHECKING:
     from antrea.apis.resource import Resource

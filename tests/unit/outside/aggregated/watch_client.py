@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from antrea.outside.aggregated.watcher import Watcher
+    from antrea.outside.apiserver.watcher import Watcher
 
 
 def read(watcher: Watcher, most: int = 1 << 30) -> bytes:

@@ -14,21 +14,25 @@ from loopback import client_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from antrea.outside.kube import Kube
+    from antrea.outside.kube.client import Kube
 
 Object = dict[str, Any]
 
 
 def merged(old: Any, patch: Any) -> Any:
     """RFC 7386; lists of named things are merged by name, as a strategic merge patch does with webhooks."""
-    if isinstance(patch, list) and isinstance(old, list) and all(isinstance(one, dict) for one in old):
+    if isinstance(patch, list) and isinstance(old, list) and all(map(_is_named, [*old, *patch])):
         return [merged(one, next((p for p in patch if p["name"] == one["name"]), {})) for one in old]
     if not isinstance(patch, dict):
         return patch
     base = dict(old) if isinstance(old, dict) else {}
     for key, value in patch.items():
         base[key] = merged(base.get(key), value)
-    return base
+    return {key: value for key, value in base.items() if value is not None}
+
+
+def _is_named(one: Any) -> bool:
+    return isinstance(one, dict) and "name" in one
 
 
 class ApiServer:
@@ -85,6 +89,14 @@ class ApiServer:
         self.writes.append(path)
         if self.refuse:
             return web.json_response({"message": self.refuse}, status=self.refuse_status)
+        whole = path.removesuffix("/status")
+        if whole != path and whole in self.objects and "status" in body:
+            return self._write_status(whole, body)
+        if request.content_type == "application/apply-patch+yaml" and path not in self.objects:
+            self.put(path, body)
+            return web.json_response(body, status=201)
+        if request.query.get("force") == "false" and merged(self.objects[path], body) != self.objects[path]:
+            return web.json_response({"message": "already exists, with other values"}, status=409)
         return self._write(request.method, path, body)
 
     def _list(self, path: str, request: web.Request) -> web.Response:
@@ -103,11 +115,25 @@ class ApiServer:
             self.put(path, body)
             return web.json_response(body, status=201)
         if path not in self.objects:
+            path = path.removesuffix("/status")
+        if path not in self.objects:
             return web.json_response({"message": "not found"}, status=404)
+        uid = body.get("metadata", {}).get("uid", "")
+        if uid and uid != self.objects[path]["metadata"].get("uid", uid):
+            return web.json_response({"message": "the object has been deleted and made again"}, status=409)
         seen = body.get("metadata", {}).pop("resourceVersion", "")
         if seen and seen != self.objects[path]["metadata"]["resourceVersion"]:
             return web.json_response({"message": "the object has been modified"}, status=409)
         self.put(path, merged(self.objects[path], body))
+        return web.json_response(self.objects[path])
+
+    def _write_status(self, path: str, body: Object) -> web.Response:
+        """As a subresource: of what is applied, only the status counts, whose lists are replaced."""
+        held = self.objects[path]
+        seen = body.get("metadata", {}).get("resourceVersion", "")
+        if seen and seen != held["metadata"]["resourceVersion"]:
+            return web.json_response({"message": "the object has been modified"}, status=409)
+        self.put(path, {**held, "status": {**held.get("status", {}), **body["status"]}})
         return web.json_response(self.objects[path])
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:

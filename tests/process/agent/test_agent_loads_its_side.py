@@ -1,0 +1,31 @@
+"""A program loads the modules of features that it runs: the agent none of the controller's, and the other way round."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+import {module}
+print("\\n".join(name for name in sys.modules if name.startswith("antrea.features.")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "loaded", "never"),
+    [
+        ("antrea.agent.main", "agent", {"controller", "admission", "conversion", "disabled"}),
+        ("antrea.controller.main", "controller", {"agent", "admission", "conversion"}),
+        ("antrea.controller.apiserver.server", "admission", {"agent", "disabled"}),
+    ],
+)
+def test_a_program_loads_only_its_side_of_the_features(module: str, loaded: str, never: set[str]) -> None:
+    words = [sys.executable, "-c", PROGRAM.format(module=module)]
+    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    # antrea.features.FEATURE.SIDE
+    sides = {name.split(".")[3] for name in out.split() if name.count(".") > 2 and "framework" not in name}
+    assert loaded in sides
+    assert not never & sides

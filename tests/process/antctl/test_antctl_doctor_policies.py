@@ -1,0 +1,80 @@
+"""What the doctor says of policies that are stored and not enforced."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from loopback import answering
+
+from antrea.antctl.doctor.policies import MOST, policies
+from antrea.antctl.doctor.state import Finding
+from antrea.antctl.request import Server
+from antrea.outside.kube.access import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NATIVE = "/apis/crd.antrea.io/v1beta1"
+ADMIN = "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies"
+
+
+def policy(name: str, why: str = "", **meta: str) -> dict[str, Any]:
+    condition = {"type": "Realizable", "status": "False" if why else "True", "message": why}
+    return {"metadata": {"name": name, **meta}, "status": {"conditions": [condition]}}
+
+
+async def found(lists: Mapping[str, list[dict[str, Any]] | int]) -> list[Finding]:
+    """Of a cluster with these lists; a number is the answer's status."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        listed = lists.get(request.path, 404)
+        if isinstance(listed, int):
+            return web.json_response({"kind": "Status", "message": "no"}, status=listed)
+        return web.json_response({"items": listed})
+
+    async with answering(answer) as url:
+        return await asyncio.to_thread(policies, Server(Access(url=url), 60.0))
+
+
+async def test_policies_that_are_not_enforced_as_written_are_named_with_the_field() -> None:
+    listed = {
+        f"{NATIVE}/clusternetworkpolicies": [policy("good"), policy("nodes", "spec.a is not built yet"), {"metadata": {"name": "new"}}],
+        f"{NATIVE}/networkpolicies": [policy("own", "spec.b\nforged", namespace="ns")],
+    }  # fmt: skip
+    assert await found(listed) == [
+        Finding(
+            *("", "error", "policies"),
+            "ClusterNetworkPolicy nodes is not enforced as it is written: spec.a is not built yet",
+            "kubectl edit acnp nodes",
+        ),
+        Finding(
+            *("", "error", "policies"),
+            "NetworkPolicy ns/own is not enforced as it is written: spec.b\\nforged",
+            "kubectl -n ns edit annp own",
+        ),
+    ]
+
+
+async def test_kinds_that_nothing_enforces_are_named_where_there_are_some() -> None:
+    assert await found({ADMIN: [{"metadata": {"name": "a"}}]}) == [
+        Finding(
+            "",
+            "error",
+            "policies",
+            "AdminNetworkPolicy a is not enforced: antrea-controller has not read it",
+            "antctl get featuregates",
+        )
+    ]
+
+
+async def test_what_cannot_be_listed_is_a_finding_and_many_are_cut() -> None:
+    (one,) = await found({f"{NATIVE}/networkpolicies": 403})
+    assert (one.severity, one.check) == ("unknown", "policies")
+    assert one.finding.startswith("NetworkPolicy: cannot be listed: ")
+    many = await found(
+        {f"{NATIVE}/clusternetworkpolicies": [policy(f"p{n}", "why") for n in range(MOST + 5)]}
+    )
+    assert len(many) == MOST + 1
+    assert many[-1].finding == f"there are more than {MOST} such policies"

@@ -1,0 +1,108 @@
+"""scripts/test --since: the tiers that a change can touch."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ALL = "check unit process-and-ovs host lab-test vm"
+KNOWN = ("antrea/agent/main.py", "antrea/antctl/main.py", "docs/lab.md", "tests/host/test_host_bfd.py")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A checkout with one commit."""
+    for name in (*KNOWN, "scripts/test"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before\n")
+    shutil.copy(ROOT / "scripts/test", tmp_path / "scripts/test")
+    git(tmp_path, "init", "-q")
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(tree: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=tree, check=True)
+
+
+def commit(tree: Path) -> None:
+    git(tree, "add", "-A")
+    git(tree, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "c")
+
+
+def since(tree: Path, revision: str) -> tuple[int, str]:
+    words: list[Path | str] = [tree / "scripts/test", "--since", revision, "--list"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stdout or done.stderr).strip().removeprefix("scripts/test: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "tiers"),
+    [
+        ("docs/lab.md", "check unit"),
+        ("antrea/agent/main.py", ALL),
+        ("antrea/antctl/main.py", "check unit process-and-ovs host lab-test"),
+        ("tests/host/test_host_bfd.py", "check unit host"),
+        ("build/new file", ALL),
+        ("tests/lab/new.py", "check unit lab-test"),
+    ],
+)
+def test_a_change_is_tested_by_the_tiers_that_it_can_touch(tree: Path, path: str, tiers: str) -> None:
+    (tree / path).parent.mkdir(parents=True, exist_ok=True)
+    (tree / path).write_text("after\n")
+    assert since(tree, "HEAD") == (0, tiers)
+    commit(tree)
+    assert since(tree, "HEAD~1") == (0, tiers)
+    assert since(tree, "HEAD") == (0, "check unit")
+
+
+def test_a_file_that_is_gone_or_moved_is_a_change_of_both_places(tree: Path) -> None:
+    git(tree, "mv", "tests/host/test_host_bfd.py", "docs/bfd.md")
+    assert since(tree, "HEAD") == (0, "check unit host")
+
+
+def test_what_is_no_commit_is_refused(tree: Path) -> None:
+    assert since(tree, "nonesuch") == (2, "--since wants a commit, and 'nonesuch' is none")
+
+
+@functools.cache
+def imported(file: Path) -> frozenset[Path]:
+    """Our modules that this file names in an import, wherever it stands."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    places = [ROOT.joinpath(*name.split(".")) for name in found if name.partition(".")[0] == "antrea"]
+    files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+    return frozenset(file for file in files if file.exists())
+
+
+@pytest.mark.parametrize(
+    ("folders", "tier"),
+    [(("process", "ovs"), "process-and-ovs"), (("host",), "host"), (("lab",), "lab-test"), (("vm",), "vm")],
+)
+def test_a_tier_runs_when_a_module_changes_that_its_tests_import(
+    tree: Path, folders: tuple[str, ...], tier: str
+) -> None:
+    todo = [file for folder in folders for file in (ROOT / "tests" / folder).rglob("*.py")]
+    reached = set[Path]()
+    while todo:
+        if (file := todo.pop()) not in reached:
+            reached.add(file)
+            todo += imported(file)
+    areas = {Path(*file.relative_to(ROOT).parts[:2]) for file in reached}
+    assert Path("antrea/engine") in areas
+    for area in sorted(areas):
+        changed = tree / area / "changed.py" if area.suffix != ".py" else tree / area
+        changed.parent.mkdir(parents=True, exist_ok=True)
+        changed.write_text("after\n")
+        assert tier in since(tree, "HEAD")[1].split(), area
+        changed.unlink()

@@ -1,0 +1,1 @@
+"""Effects of Beacons on a Node."""

@@ -1,0 +1,1 @@
+"""Effects of Beacons in the controller."""

@@ -1,0 +1,50 @@
+"""Every key of a configuration is read, refused, or named as one without effect."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+import antrea
+from antrea.config.agent import AgentConfig
+from antrea.config.controller import ControllerConfig
+from antrea.config.idle import IDLE, idle
+from antrea.config.load import parse, section_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCE = "\n".join(
+    path.read_text()
+    for path in Path(antrea.__file__).parent.rglob("*.py")
+    if path.parent.name not in ("config", "lab")
+)
+"""Of all that could read a key, the refusals of antrea/features/framework/config_validation.py with it."""
+
+
+def keys(kind: type, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Path and name of each."""
+    for field in msgspec.structs.fields(kind):
+        section, mark = section_of(field.type)
+        if section and not mark:
+            yield from keys(section, f"{prefix}{field.encode_name}.")
+        else:
+            yield prefix + field.encode_name, field.name
+
+
+@pytest.mark.parametrize("kind", [AgentConfig, ControllerConfig])
+def test_each_key_that_nobody_reads_is_named_as_one_without_effect(kind: type) -> None:
+    unread = {path for path, name in keys(kind) if not re.search(rf"\.{name}\b", SOURCE)}
+    assert {row.path for row in IDLE[kind]} == unread
+
+
+def test_keys_without_effect_are_named_once_they_ask_for_something() -> None:
+    text = "antreaProxy: {skipServices: [a/b]}\nmulticast: {igmpQueryInterval: 60s}\ndefaultMTU: 1400\n"
+    assert idle(parse(AgentConfig, text).config) == (
+        "multicast.igmpQueryInterval: has no effect: multicast is not built yet",
+    )
+    assert idle(AgentConfig()) == idle(ControllerConfig()) == ()

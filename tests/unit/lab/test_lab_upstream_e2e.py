@@ -1,0 +1,138 @@
+"""What a lab runs of upstream's end-to-end suite, what its output means, and how its `docker` is answered."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from antrea.lab import docker_command, upstream_e2e
+from antrea.lab.conformance import Outcome, Skip, Spec
+from antrea.lab.topology import standard
+from antrea.lab.upstream_e2e import Selection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OUTPUT = """time="2026" level=info msg="Creating K8s ClientSet"
+=== RUN   TestOne
+    fixtures.go:284: Creating 'testone-x' K8s Namespace
+=== RUN   TestOne/Group
+=== RUN   TestOne/Group/Case=Good
+=== RUN   TestOne/Group/Case=Bad
+    one_test.go:50: First words
+    one_test.go:51:
+        \tError Trace:\t/one_test.go:51
+        \tError:      \tNot equal:
+        \t            \texpected: 1
+=== NAME  TestOne/Group
+=== RUN   TestOne/Group/Case=Away
+    fixtures.go:93: Skipping test as it needs more
+--- FAIL: TestOne (30.10s)
+    --- FAIL: TestOne/Group (29.00s)
+        --- PASS: TestOne/Group/Case=Good (5.25s)
+        --- FAIL: TestOne/Group/Case=Bad (7.00s)
+        --- SKIP: TestOne/Group/Case=Away (0.00s)
+FAIL
+"""
+ALONE = """=== RUN   TestOne
+=== RUN   TestOne/Group
+=== RUN   TestOne/Group/Case=Bad
+--- PASS: TestOne (9.00s)
+    --- PASS: TestOne/Group (8.00s)
+        --- PASS: TestOne/Group/Case=Bad (6.00s)
+PASS
+"""
+DIED = """=== RUN   TestTwo
+=== RUN   TestTwo/slow
+panic: test timed out after 1s
+"""
+SET_UP = """=== RUN   TestTwo
+    two_test.go:12: Error when setting up test: no
+--- FAIL: TestTwo (1.00s)
+"""
+WHY = "First words Error: Not equal: expected: 1"
+BAD = "TestOne/Group/Case=Bad"
+CHOSEN = Selection("v1", ("TestOne", "TestTwo"), (Skip("TestOne/Group/Case=Never", "not built"),))
+
+
+def put(place: Path, test: str, run: int, text: str) -> None:
+    folder = place / test / f"run-{run:03}"
+    folder.mkdir(parents=True)
+    (folder / "output.log").write_text(text)
+    (folder / "commit").write_text(f"commit of {test}")
+
+
+def test_the_output_says_what_came_of_each_test_without_subtests() -> None:
+    assert upstream_e2e.read(OUTPUT.splitlines()) == {
+        "TestOne/Group/Case=Good": Outcome("passed", 5.25),
+        BAD: Outcome("failed", 7, WHY),
+        "TestOne/Group/Case=Away": Outcome("skipped", 0, "Skipping test as it needs more"),
+    }
+
+
+def test_what_did_not_end_and_a_test_that_failed_before_its_subtests_are_shown() -> None:
+    assert upstream_e2e.read(DIED.splitlines()) == {"TestTwo/slow": Outcome("not finished", 0)}
+    why = "Error when setting up test: no"
+    assert upstream_e2e.read(SET_UP.splitlines()) == {"TestTwo": Outcome("failed", 1, why)}
+
+
+def test_all_runs_of_a_test_count_and_the_last_one_decides(tmp_path: Path) -> None:
+    put(tmp_path, "TestOne", 1, OUTPUT)
+    put(tmp_path, "TestOne", 2, ALONE)
+    put(tmp_path, "TestTwo", 1, DIED)
+    found = upstream_e2e.specs(tmp_path, CHOSEN)
+    assert [(spec.name, spec.result) for spec in found] == [
+        ("TestOne/Group/Case=Good", "passed"),
+        (BAD, "passed (before: failed)"),
+        ("TestOne/Group/Case=Away", "skipped"),
+        ("TestTwo/slow", "not finished"),
+    ]
+    assert [spec.settled for spec in found] == [True, True, True, False]
+    assert found[2] == Spec("TestOne/Group/Case=Away", skipped="Skipping test as it needs more")
+    assert upstream_e2e.commits(tmp_path, CHOSEN) == ["commit of TestOne", "commit of TestTwo"]
+
+
+def test_a_result_of_what_is_left_out_meanwhile_does_not_count(tmp_path: Path) -> None:
+    put(tmp_path, "TestOne", 1, OUTPUT)
+    later = Selection("v1", ("TestOne",), (Skip("TestOne/Group/Case=[BG]", "not built"),))
+    assert [spec.name for spec in upstream_e2e.specs(tmp_path, later)] == ["TestOne/Group/Case=Away"]
+    assert not later.leaves_out("TestOne/Group")
+
+
+def test_one_pattern_finds_exactly_the_tests_it_is_made_of() -> None:
+    pattern = upstream_e2e.exactly([BAD, "TestTwo/a.b"])
+    assert pattern == "^TestOne$/^Group$/^Case=Bad$|^TestTwo$/^a\\.b$"
+    assert upstream_e2e.arguments(pattern, CHOSEN.skip, seconds=60) == [
+        "-provider=kind",
+        "-deploy-antrea=false",
+        "-prometheus",
+        "-networkpolicy-evaluation",
+        "-test.v",
+        "-test.timeout=60s",
+        f"-test.run={pattern}",
+        "-test.skip=TestOne/Group/Case=Never",
+    ]
+
+
+def test_the_committed_selection_gives_a_reason_for_each_line() -> None:
+    chosen = upstream_e2e.selection()
+    assert len(set(chosen.tests)) == len(chosen.tests)
+    for skip in chosen.skip:
+        assert re.compile(skip.match)
+        assert len(skip.why) > 10
+        assert skip.match.split("/")[0] in chosen.tests
+    assert chosen.of(["^TestEgress$"]).tests == ("TestEgress",)
+    assert chosen.of([]) == chosen
+
+
+def test_docker_is_answered_by_a_node_and_by_what_the_control_plane_was_started_with() -> None:
+    topology = standard(2, "dual")
+    dump = ("kubectl", "cluster-info", "dump", "|", "grep")
+    answer = docker_command.known_answer((*dump, "cluster-cidr"), topology)
+    assert answer == '"--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"'
+    answer = docker_command.known_answer((*dump, "service-cluster-ip-range"), topology)
+    assert answer == '"--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112"'
+    assert docker_command.known_answer(("kubectl", "get", "cluster-cidr"), topology) == ""
+    path = "PATH=/opt/kubernetes:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    words = docker_command.on_node(("ip", "addr"), ("A=b c",), "/root")
+    assert words == ["env", "--chdir=/root", path, "HOME=/root", "A=b c", "ip", "addr"]
