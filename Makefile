@@ -10,17 +10,17 @@ PROCESS_FIRST := tests/process/controller
 # These wait for timers of others more than they compute.
 HOST_FIRST := $(patsubst %,tests/host/test_host_%.py,announcement bfd cut egress_relay gossip tunnel_neighbour)
 # Those that stand alone, that need no node, or three: about half of the time.
-LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission aggregated antctl_upgrade certificates chart crd_versions crds \
-	egress_example failover family groups old_kubectl replica_pods replicas schema_admission underlay)
+LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregated antctl_upgrade certificates chart crd_versions crds dev \
+	egress_example failover family groups install old_kubectl replica_pods replicas schema_admission underlay)
 
 # A core test of the lab takes less; these are named at the end.
 SLOW := --durations=12 --durations-min=20
 
 .DEFAULT_GOAL := help
-.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host host-first host-second lab-test lab-first lab-second vm parity test-wide conformance bench docs image manifests cni clean clean-all
+.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host host-first host-second lab-test lab-first lab-second vm parity test-wide fuzz conformance upstream-e2e policy-conformance bench docs image wheel push manifests cni clean clean-all
 
 help: ## print this help
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 check: ## formatting, lint, types, import contracts, generated docs current
 	ruff format --check .
@@ -71,10 +71,10 @@ host: ## real kernel, nftables and packets in fresh network namespaces (root)
 	$(HALVES) host-first host-second
 
 host-first:
-	$(PYTEST) $(HOST_FIRST)
+	$(PYTEST) $(HOST_FIRST) -m "not wide"
 
 host-second:
-	$(PYTEST) tests/host $(HOST_FIRST:%=--ignore=%)
+	$(PYTEST) tests/host $(HOST_FIRST:%=--ignore=%) -m "not wide"
 
 lab-test: ## real Kubernetes nodes with our image and manifest (root)
 	antrea-lab prepare
@@ -92,13 +92,27 @@ vm: ## the kernel datapath on a stock kernel under QEMU (root)
 parity: ## against upstream's own expectations ($$ANTREA_SRC) and recorded answers ($$ANTREA_GOLDEN)
 	$(PYTEST) tests/parity
 
-test-wide: ## hours: matrices, long faults, fuzz; writes docs/generated/wide-report.md
+test-wide: ## hours: matrices, long faults, fuzz; writes docs/generated/wide-report.md, and goes on where it was interrupted
 	$(PYTEST) -p tests.wide.report -rP -m wide tests --timeout 7200
 
+fuzz: ## what is hostile or damaged, at random: $$FUZZ_SECONDS for each (20), $$FUZZ_SEED to see one again
+	$(PYTEST) -rP -m wide tests/wide -k "fuzz or wide_packets" --timeout 7200
+
 CONFORMANCE_LAB ?= conformance
-conformance: ## Kubernetes' own NetworkPolicy specs in a lab of two nodes (root, half an hour); writes docs/generated/conformance.md
+conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root, half an hour); writes docs/generated/conformance.md
 	antrea-lab up --name $(CONFORMANCE_LAB) --nodes 2
-	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) --reports build/out/conformance --page docs/generated/conformance.md
+	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) --processes 4 --reports build/out/conformance --page docs/generated/conformance.md
+
+UPSTREAM_LAB ?= upstream-e2e
+upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns) in a lab of two nodes (root); writes docs/generated/upstream-e2e.md
+	@[[ -x "$(ANTREA_E2E)" ]] || { echo 'make upstream-e2e: set ANTREA_E2E to the compiled test program of test/e2e, see docs/upstream-e2e.md' >&2; exit 2; }
+	antrea-lab up --name $(UPSTREAM_LAB) --nodes 2
+	trap 'antrea-lab down --name $(UPSTREAM_LAB)' EXIT; antrea-lab upstream-e2e --name $(UPSTREAM_LAB) --program $(ANTREA_E2E) $(TESTS:%=--test '%') --resume --reports build/out/upstream-e2e --page docs/generated/upstream-e2e.md
+
+POLICY_LAB ?= policy-conformance
+policy-conformance: ## network-policy-api's own conformance suite in a lab of two nodes (root); writes docs/generated/policy-conformance.md
+	antrea-lab up --name $(POLICY_LAB) --config antrea/lab/policy_conformance.yaml
+	trap 'antrea-lab down --name $(POLICY_LAB)' EXIT; antrea-lab policy-conformance --name $(POLICY_LAB) --reports build/out/policy-conformance --page docs/generated/policy-conformance.md
 
 bench: ## one benchmark: make bench BENCH=engine
 	python -m benchmarks.$(BENCH)
@@ -106,10 +120,16 @@ bench: ## one benchmark: make bench BENCH=engine
 docs: ## write the generated pages under docs/generated
 	python -m antrea.openflow.document > docs/generated/pipeline.md
 	python -m antrea.config.document
-	python -m antrea.features.document
+	python -m antrea.features.registry.document
 
 image: cni ## the container image, as an archive in build/out
 	python build/image.py
+
+wheel: ## the Python package as a wheel in build/out, with the engine's core compiled for this Python and platform
+	python build/wheel.py
+
+push: image ## the image to a registry: make push TO=registry.example.com/team/antrea [PUSH_OPTIONS=--plain]
+	python build/push.py $(TO) $(PUSH_OPTIONS)
 
 cni: ## the static plugin that kubelet runs
 	$(MAKE) -C cni

@@ -4,3 +4,5 @@ from typing import Final
 
 VERSION: Final = "0.1.0"
 """Of the distribution as well. importlib.metadata would load an e-mail parser and archives to read it."""
+IMAGE: Final = "localhost/antrea-python"
+"""Of agent and controller, without its tag. A name below localhost is not pulled: nodes have it, or a registry of the user's."""

@@ -2,7 +2,7 @@
 
 AntreaError
 ├── Invalid(path, why)       the user must change something: an admission message, a condition, exit 2
-├── Refused(entries, why)    the outside said no to these entries: the engine retries them with backoff
+├── Refused(entries, why)    the other side refused these entries: the engine retries them with backoff
 └── Unavailable(what)        a procedure cannot go on now: the caller tries again later (CNI code 11)
 """
 
@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class AntreaError(Exception):
-    """The root, so that a program's outermost loop can tell our sentences from bugs."""
+    """The root, so that a program's outermost loop can distinguish expected errors from bugs."""
 
 
 class Invalid(AntreaError):
-    """`path` names the field, flag or file; `why` says what is wrong with its value and what would be right."""
+    """`path` names the field, flag or file; `why` is what is wrong with its value and what would be valid."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
@@ -42,3 +42,20 @@ class Unavailable(AntreaError):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
+
+
+def words(error: BaseException) -> str:
+    """What went wrong, for people: of several things at once each, which str() of their group only counts."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(map(words, _each(error))))
+    if isinstance(error, AntreaError) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _each(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from _each(one)
+        else:
+            yield one

@@ -22,9 +22,9 @@ from antrea.config.agent import AgentConfig  # noqa: E402
 from antrea.config.controller import ControllerConfig  # noqa: E402
 from antrea.config.document import meanings  # noqa: E402
 from antrea.config.load import section_of  # noqa: E402
-from antrea.features.gate import GATES, STAGE_SWITCHES, Component, Gate  # noqa: E402
-from antrea.features.webhook_configuration import configurations  # noqa: E402
-from antrea.features.webhooks import WEBHOOKS  # noqa: E402
+from antrea.features.framework.gate import GATES, STAGE_SWITCHES, Component, Gate  # noqa: E402
+from antrea.features.registry.webhook_configuration import configurations  # noqa: E402
+from antrea.features.registry.webhooks import WEBHOOKS  # noqa: E402
 from antrea.lab.artifacts import helm  # noqa: E402
 
 if TYPE_CHECKING:

@@ -19,9 +19,11 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import IO
 
-from antrea import VERSION
+from engine_core import compiled
+
+from antrea import IMAGE, VERSION
 from antrea.errors import AntreaError, Unavailable
-from antrea.lab import cache, oci
+from antrea.lab import cache, oci, sbom
 from antrea.lab.image_recipe import encode
 from antrea.lab.oci import Image, Layer
 from antrea.lab.rootfs import Tree
@@ -31,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build/image"
 OUT = ROOT / "build/out/antrea.tar"
 LOCK = ROOT / "requirements/runtime.txt"
-NAMES = ("antrea/antrea-agent-ubuntu:latest", "antrea/antrea-controller-ubuntu:latest")
+NAMES = (f"{IMAGE}:v{VERSION}",)
 SUITE = "trixie"
 PYTHON = (3, 11)
 OLDER = "bookworm"  # has that Python, the one that this project is tested with; see build/image/sources
@@ -60,7 +62,8 @@ OPTIONS = (
 )
 UNUSED_FOLDERS = ("test", "tests")
 UNUSED_SUFFIXES = (".c", ".h", ".pxd", ".pxi", ".pyi", ".pyx")
-COMMANDS = ("antrea-agent", "antrea-controller", "antctl")
+SBOM = "usr/share/antrea/sbom.cdx.json"
+COMMANDS = ("antrea-agent", "antrea-controller", "antrea-flow-aggregator", "antctl")
 LAUNCHER = """#!/usr/bin/python3 -sP
 from sys import exit
 
@@ -76,7 +79,8 @@ def image(progress: Progress) -> Image:
         raise Unavailable(
             f"our image has Python 3.11, so it is built by Python 3.11, not {sys.version.split()[0]}"
         )
-    return Image(NAMES, (base(progress), wheels(progress), source()))
+    layers = (base(progress), wheels(progress), source(progress))
+    return Image(NAMES, (*layers, contents(layers)))
 
 
 def base(progress: Progress) -> Layer:
@@ -129,11 +133,13 @@ def wheels(progress: Progress) -> Layer:
     return oci.layer(cache.digest(LOCK, MAGIC_NUMBER, *UNUSED_SUFFIXES, *UNUSED_FOLDERS), write)
 
 
-def source() -> Layer:
+def source(progress: Progress) -> Layer:
     """Our package, its commands, the container scripts and the CNI plugin."""
     with tempfile.TemporaryDirectory(prefix="antrea-image-") as folder:
         package = Path(folder) / "antrea"
         shutil.copytree(ROOT / "antrea", package, ignore=shutil.ignore_patterns("lab", "__pycache__"))
+        with step(progress, "image: the engine's core, compiled by mypyc (half a minute, once)"):
+            shutil.copytree(compiled(), package / "engine/core/compiled")
         # checked: `antrea-lab reload` changes sources in running Pods
         _compile(Path(folder), "checked-hash")
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -150,6 +156,24 @@ def source() -> Layer:
             tree.file(f"usr/local/bin/{script}", HOOKS / script, 0o755)
         tree.file("usr/lib/cni/antrea", plugin(), 0o755)
         return oci.layer(tree.key(), tree.write)
+
+
+def contents(layers: tuple[Layer, ...]) -> Layer:
+    """Names and versions of all packages below."""
+    tree = Tree()
+    tree.file(SBOM, bill(layers))
+    return oci.layer(tree.key(), tree.write)
+
+
+def bill(layers: tuple[Layer, ...]) -> bytes:
+    """The document on what these layers are made of; reading them takes seconds, so it is kept."""
+    key = cache.digest(*(one.digest for one in layers), VERSION, Path(sbom.__file__))
+
+    def make(part: Path) -> None:
+        found = sbom.components(layers)
+        (part / "sbom").write_bytes(sbom.document("antrea", VERSION, f"debian-{SUITE}", found))
+
+    return (cache.made("sbom", key, make) / "sbom").read_bytes()
 
 
 def plugin() -> Path:
@@ -206,6 +230,9 @@ def main() -> int:
     else:
         wanted.out.parent.mkdir(parents=True, exist_ok=True)
         oci.save([built], wanted.out)
+        beside = wanted.out.with_suffix(".cdx.json")
+        beside.write_bytes(bill(built.layers[:-1]))
+        print(f"{beside}: what it is made of, also in the image as /{SBOM}", file=sys.stderr)
         print(f"{wanted.out}: {' '.join(built.names)}", file=sys.stderr)
     return 0
 

@@ -5,6 +5,7 @@
  * print, a line feed; without that line feed the agent died while it answered, and nothing of it is used.
  * All memory is static, every wait ends at one timer. See docs/cni.md and antrea/apis/cni.py. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,23 +18,31 @@
 #define LIMIT (1 << 20)   /* octets of stdin, and of an answer */
 #define DEADLINE_MS 90000 /* the agent answers within 75 s, see cni_server.py */
 #define CONNECT_MS 3000   /* an agent that restarts may come back in that time */
+#define PRINT_MS 10000    /* for the runtime to read what is printed */
 #define RETRY_MS 50
+#define LATE(code) "{\"cniVersion\":\"1.1.0\",\"code\":" code ",\"msg\":\"antrea-agent did not answer in time, try again later\"}\n"
 
 enum code { INVALID_ENV = 4, DECODING = 6, INVALID_CONFIG = 7, TRY_AGAIN = 11, NOT_AVAILABLE = 50 };
 
 static char config[LIMIT + 1], answer[LIMIT];
 static size_t config_len;
 static struct out { int fd; size_t used; int failed; char buffer[4096]; } request, result = { .fd = 1 };
-static volatile sig_atomic_t is_status;
+static volatile sig_atomic_t is_status, printing;
+
+static void set_timer(long ms)
+{
+    const char *text = getenv("ANTREA_CNI_TIMEOUT_MS"); /* for tests */
+    long most = text ? strtol(text, NULL, 10) : 0;
+    ms = most > 0 && most < ms ? most : ms;
+    setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { ms / 1000, ms % 1000 * 1000 } }, NULL);
+}
 
 static void flush(struct out *o)
 {
     for (size_t at = 0; at < o->used && !o->failed;) {
         ssize_t n = write(o->fd, o->buffer + at, o->used - at);
-        if (n > 0)
-            at += (size_t)n;
-        else if (n == 0 || errno != EINTR)
-            o->failed = 1;
+        at += n > 0 ? (size_t)n : 0;
+        o->failed = n == 0 || (n < 0 && errno != EINTR);
     }
     o->used = 0;
 }
@@ -70,17 +79,17 @@ static void put_quoted(struct out *o, const char *text, size_t len)
 
 static void fail(enum code code, const char *what, const char *which)
 {
-    setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+    printing = 1;
+    set_timer(PRINT_MS);
     if (code == TRY_AGAIN && is_status)
         code = NOT_AVAILABLE;
     put(&result, "{\"cniVersion\":\"1.1.0\",\"code\":");
     put(&result, (char[]){ (char)('0' + code / 10), (char)('0' + code % 10), 0 } + (code < 10));
     put(&result, ",\"msg\":");
     put_quoted(&result, what, strlen(what));
-    if (which) {
-        put(&result, ",\"details\":");
+    put(&result, which ? ",\"details\":" : "");
+    if (which)
         put_quoted(&result, which, strlen(which));
-    }
     put(&result, "}\n");
     flush(&result);
     _exit(1);
@@ -88,23 +97,11 @@ static void fail(enum code code, const char *what, const char *which)
 
 static void too_slow(int signal)
 {
-    static const char late[] = ",\"msg\":\"antrea-agent did not answer in time, try again later\"}\n";
     (void)signal;
-    (void)!write(1, is_status ? "{\"cniVersion\":\"1.1.0\",\"code\":50" : "{\"cniVersion\":\"1.1.0\",\"code\":11", 31);
-    (void)!write(1, late, sizeof late - 1);
+    if (printing || poll(&(struct pollfd){ .fd = 1, .events = POLLOUT }, 1, 0) != 1)
+        _exit(1); /* nobody reads; else there is room for this */
+    (void)!write(1, is_status ? LATE("50") : LATE("11"), sizeof LATE("11") - 1);
     _exit(1);
-}
-
-static void start_timer(void)
-{
-    const char *text = getenv("ANTREA_CNI_TIMEOUT_MS"); /* for tests */
-    long ms = text ? strtol(text, NULL, 10) : 0;
-    if (ms <= 0 || ms > DEADLINE_MS)
-        ms = DEADLINE_MS;
-    sigprocmask(SIG_SETMASK, &(sigset_t){ 0 }, NULL);
-    signal(SIGALRM, too_slow);
-    signal(SIGPIPE, SIG_IGN);
-    setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { ms / 1000, ms % 1000 * 1000 } }, NULL);
 }
 
 /* Read until the end, an error or `room` octets; what is cut short is not JSON, or has no line feed, and is refused. */
@@ -166,10 +163,13 @@ int main(void)
         { ",\"args\":", "CNI_ARGS" },                 { ",\"path\":", "CNI_PATH" },
     };
     const char *command = getenv("CNI_COMMAND"), *value;
+    sigprocmask(SIG_SETMASK, &(sigset_t){ 0 }, NULL);
+    signal(SIGALRM, too_slow);
+    signal(SIGPIPE, SIG_IGN);
+    set_timer(DEADLINE_MS);
     if (!command)
         fail(INVALID_ENV, "CNI_COMMAND is not set: this is a CNI plugin, container runtimes start it", NULL);
     is_status = !strcmp(command, "STATUS");
-    start_timer();
     config_len = take(0, config, sizeof config);
     if (!strcmp(command, "VERSION")) {
         put(&result, "{\"cniVersion\":\"1.1.0\",\"supportedVersions\":[\"0.3.0\",\"0.3.1\",\"0.4.0\",\"1.0.0\",\"1.1.0\"]}\n");
@@ -191,7 +191,8 @@ int main(void)
     size_t n = take(request.fd, answer, sizeof answer);
     if (n < 2 || answer[n - 1] != '\n' || (answer[0] != '0' && answer[0] != '1'))
         fail(TRY_AGAIN, "antrea-agent went away before it answered, try again later", NULL);
-    setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+    printing = 1;
+    set_timer(PRINT_MS);
     for (size_t i = 1; n > 2 && i < n; i++)
         put_byte(&result, answer[i]);
     flush(&result);

@@ -1,12 +1,11 @@
 {{/* The image of a component: dict "root" $ "own" .Values.agentImage */}}
 {{- define "antrea.image" -}}
-{{- $image := .root.Values.image | default .own -}}
-{{- $version := .root.Chart.AppVersion -}}
-{{- printf "%s:%s" $image.repository ($image.tag | default (eq $version "latest" | ternary $version (print "v" $version))) -}}
+{{- $image := merge (dict) (.own | default dict) (.root.Values.image | default dict) -}}
+{{- printf "%s:%s" $image.repository ($image.tag | default (print "v" .root.Chart.AppVersion)) -}}
 {{- end -}}
 
 {{- define "antrea.pullPolicy" -}}
-{{- (.root.Values.image | default .own).pullPolicy | default "IfNotPresent" -}}
+{{- (merge (dict) (.own | default dict) (.root.Values.image | default dict)).pullPolicy | default "IfNotPresent" -}}
 {{- end -}}
 
 {{/* A gate of the configuration: said by the values, else shown with what it is without them.

@@ -1,0 +1,77 @@
+"""Bring the image that `make image` built to a registry: what skopeo does, with the checks that a person needs before.
+
+    python build/push.py registry.example.com/team/antrea[:TAG] [--plain] [--authfile FILE] [--certificates DIRECTORY]
+
+Without TAG it is v and our version. Credentials are those of `skopeo login`, `docker login` or `podman login`, or of --authfile.
+--certificates has ca.crt, or client.cert and client.key, as skopeo's --dest-cert-dir; --plain is for a registry without TLS.
+Layers that the registry has are not sent again, so that a push that was interrupted goes on with the missing ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from antrea import IMAGE, VERSION  # noqa: E402
+
+ARCHIVE = ROOT / "build/out/antrea.tar"
+NAME = re.compile(
+    r"[\w.-]+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+(?::(?P<tag>\w[\w.-]{0,127}))?", re.ASCII
+)
+TRIES = 3
+
+
+def command(to: str, archive: Path, options: argparse.Namespace) -> list[str]:
+    """What skopeo is called with."""
+    words = ["skopeo", "copy", "--retry-times", str(TRIES)]
+    if options.plain:
+        words.append("--dest-tls-verify=false")
+    if options.authfile:
+        words += ["--authfile", str(options.authfile)]
+    if options.certificates:
+        words += ["--dest-cert-dir", str(options.certificates)]
+    return [*words, f"oci-archive:{archive}:{IMAGE}:v{VERSION}", f"docker://{to}"]
+
+
+def main() -> int:
+    """0 if the registry has it; 2 if the user has to change something."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("to", help="registry, path and tag")
+    parser.add_argument("--archive", type=Path, default=ARCHIVE, help="what to push (default: %(default)s)")
+    parser.add_argument("--plain", action="store_true", help="a registry without TLS")
+    parser.add_argument("--authfile", type=Path, help="credentials, in the format of ~/.docker/config.json")
+    parser.add_argument("--certificates", type=Path, help="directory of ca.crt, client.cert, client.key")
+    given = parser.parse_args()
+    found = NAME.fullmatch(given.to)
+    if not found:
+        return _refuse(f"{given.to!r} is no name such as registry.example.com/team/antrea")
+    if not given.archive.exists():
+        return _refuse(f"{given.archive} is not there: run `make image`")
+    if not shutil.which("skopeo"):
+        return _refuse("skopeo is not on this machine: run scripts/bootstrap, or apt-get install skopeo")
+    to = given.to if found["tag"] else f"{given.to}:v{VERSION}"
+    done = subprocess.run(command(to, given.archive, given), check=False)
+    if done.returncode:
+        print(f"{to} was not pushed: skopeo says why above", file=sys.stderr)
+        return 1
+    print(f"pushed {to}; to use it: --set image.repository={to.rpartition(':')[0]} (Helm)", file=sys.stderr)
+    return 0
+
+
+def _refuse(why: str) -> int:
+    print(f"push: {why}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
