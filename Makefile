@@ -48,10 +48,10 @@ process: ## our programs as processes, servers on loopback and their clients; no
 	$(HALVES) process-first process-second
 
 process-first:
-	coverage run --data-file=.coverage.$@ -m pytest $(PROCESS_FIRST)
+	coverage run --data-file=.coverage.$@ -m pytest $(PROCESS_FIRST) -m "not wide"
 
 process-second:
-	coverage run --data-file=.coverage.$@ -m pytest tests/process $(PROCESS_FIRST:%=--ignore=%)
+	coverage run --data-file=.coverage.$@ -m pytest tests/process $(PROCESS_FIRST:%=--ignore=%) -m "not wide"
 
 ovs: ovs-alone ## real ovs-vswitchd with a dummy datapath; then the coverage of unit, process and ovs together
 	$(MAKE) --no-print-directory covered

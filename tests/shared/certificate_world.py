@@ -90,9 +90,10 @@ class ApiServer:
         if self.refuse:
             return web.json_response({"message": self.refuse}, status=self.refuse_status)
         whole = path.removesuffix("/status")
-        if whole != path and whole in self.objects and "status" in body:
+        applied = request.content_type == "application/apply-patch+yaml"
+        if applied and whole != path and whole in self.objects:
             return self._write_status(whole, body)
-        if request.content_type == "application/apply-patch+yaml" and path not in self.objects:
+        if applied and path not in self.objects:
             self.put(path, body)
             return web.json_response(body, status=201)
         if request.query.get("force") == "false" and merged(self.objects[path], body) != self.objects[path]:

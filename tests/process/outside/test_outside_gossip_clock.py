@@ -102,6 +102,7 @@ async def are_calm(agents: list[Agent]) -> bool:
         return True
 
 
+@pytest.mark.wide  # with other tests beside it, an agent waits for a processor for a second in every round
 @pytest.mark.skipif(not LIBRARY.exists(), reason="libfaketime is not installed")
 async def test_clocks_that_jump_by_an_hour_move_no_egress_ip_and_kill_no_member(tmp_path: Path) -> None:
     for left in reversed(range(ROUNDS)):
