@@ -32,8 +32,14 @@ class Slot:
     def order(self) -> tuple[bool, int, bool, int]:
         return (self.bulk, self.number, self.drop, self.weight)
 
+    @property
+    def order_in_one_call(self) -> tuple[bool, int, bool, int]:
+        """Among all passes that go in one call: what a later pass wants may refer to what an earlier one left pending."""
+        return (self.drop, self.weight, self.bulk, self.number)
+
 
 BY_ORDER = attrgetter("order")
+BY_ORDER_IN_ONE_CALL = attrgetter("order_in_one_call")
 
 
 class Order:

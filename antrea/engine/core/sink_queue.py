@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from antrea.engine.core.order import BY_ORDER, Order, Slot
+from antrea.engine.core.order import BY_ORDER, BY_ORDER_IN_ONE_CALL, Order, Slot
 from antrea.engine.core.place import IN_FLIGHT, TOUCHED, Cell, Table, discard_if_empty
 from antrea.engine.core.time_slice import SLICE, clock
 from antrea.engine.entry import REPORT
@@ -123,7 +123,8 @@ class SinkQueue:
         For a sink that takes all at once there is no limit and no pause: a pass must not change what is left of it.
         Passes that end during a pause have their turn in the next batch: an entry has one place in a batch.
         """
-        slots = sorted(filter(self._order.closed, self.fresh), key=BY_ORDER)
+        by = BY_ORDER_IN_ONE_CALL if self.whole else BY_ORDER
+        slots = sorted(filter(self._order.closed, self.fresh), key=by)
         if self.whole:
             self._take_all(batch, slots)
             slots = []

@@ -32,6 +32,25 @@ async def test_a_sink_that_takes_all_at_once_gets_what_many_passes_worked_out_in
     assert [len(call[1]) for call in w.flows.calls[1:]] == [35, 2]
 
 
+async def test_in_one_call_all_that_others_refer_to_comes_first_whichever_pass_it_is_of(world: Run) -> None:
+    def ranked(_: Facts, pod: Pod) -> Iterator[Any]:
+        yield Flow(pod.name, rank=pod.port)
+
+    w = world((Unit(Pod, ranked),), pace=QUICK, whole=True)
+    await w.engine.quiet()
+    w.flows.gate.clear()
+    w.facts.put(Pod("first", 10))
+    await until(lambda: len(w.flows.calls) == 2)
+    w.facts.put(Pod("group", 10))
+    w.facts.put(Pod("old", 50))
+    await until(lambda: w.engine._evaluator.covered == w.facts.writes)
+    w.facts.put(Pod("flow", 50), urgent=True)
+    await until(lambda: w.engine._evaluator.covered == w.facts.writes)
+    w.flows.gate.set()
+    await w.engine.quiet()
+    assert w.flows.calls[-1][1] == ["group", "flow", "old"]
+
+
 async def test_such_a_sink_never_has_a_part_of_what_one_pass_worked_out(world: Run) -> None:
     def tunnelled(facts: Facts, pod: Pod) -> Iterator[Any]:
         setting = facts.get(Setting)
