@@ -11,6 +11,7 @@ from antrea.agent.api.agent_info import Report
 from antrea.agent.api.health import Health
 from antrea.agent.api.readiness import Readiness
 from antrea.agent.api.server import AgentApi
+from antrea.agent.api.support_bundle import contents
 from antrea.agent.api.view import AgentView
 from antrea.agent.cni.context import CniContext
 from antrea.agent.cni.pod_port import OvsPodPorts
@@ -172,6 +173,7 @@ class Agent:
             node=self.name, config=self.config, gates=gates, facts=self.facts, kube=self.kube,
             controlplane=self.controlplane, run_dir=self.run_dir, ready=self.ready, engine=lambda: self.engine,
             begin=self._begin, send=self.packets.send, resume=self.packets.resume, save_state=self.state_cache.save,
+            bundle=lambda: contents(self.view),
         )  # fmt: skip
         return make_parts(context, folders_on(gates.names))
 

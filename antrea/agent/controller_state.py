@@ -22,14 +22,16 @@ FILE: Final = Path("/var/lib/antrea/last-word")
 
 
 class ControllerStateCache:
-    """The rows of these features' watches, what else they have kept, and which Pods all of that covers."""
+    """The rows of these features' watches that may be saved, what else they have kept, and which Pods all of that covers."""
 
     def __init__(
         self, facts: Facts, controlplane: Controlplane, gate: PolicyGate, features: Iterable[AgentFeature]
     ) -> None:
         self._facts, self._controlplane, self._gate = facts, controlplane, gate
         features = tuple(features)
-        kinds = [kind for feature in features for watch in feature.watches for kind in watch.facts]
+        watches = [watch for feature in features for watch in feature.watches]
+        kinds = [kind for watch in watches if watch.saved for kind in watch.facts]
+        self._unsaved = {kind for watch in watches if not watch.saved for kind in watch.facts}
         self._kept = [(kind, rows) for feature in features for kind, rows in feature.kept.items()]
         self._file = StateCacheFile(FILE, [*kinds, *(kind for kind, _ in self._kept)])
         self._changed = asyncio.Event()
@@ -51,4 +53,5 @@ class ControllerStateCache:
         rows = self._controlplane.rows()
         if rows is None:
             return None
-        return [*rows, *(row for _, kept in self._kept for row in kept(self._facts))]
+        saved = [row for row in rows if type(row) not in self._unsaved]
+        return [*saved, *(row for _, kept in self._kept for row in kept(self._facts))]

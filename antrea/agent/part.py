@@ -24,6 +24,7 @@ from antrea.openflow.packet_out import PacketOut
 from antrea.outside.controlplane.client import Controlplane
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.event_recorder import TRIES, EventRecorder
+from antrea.outside.support_bundle.plan import Order
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -85,6 +86,8 @@ class AgentContext(msgspec.Struct, kw_only=True):
     """Have the switch send a packet."""
     resume: Callable[[PacketIn], None]
     """Have the switch go on with a packet that it holds."""
+    bundle: Callable[[], Awaitable[Order]]
+    """What a support bundle of this agent holds now."""
     save_state: Callable[[], None]
     """What is kept of the controller's state has changed (`AgentFeature.kept`)."""
     parts: list[Part] = []

@@ -269,6 +269,10 @@ class BasicAuthentication(Wire, frozen=True, kw_only=True):
     username: Annotated[str, Meta(description="User name.")]
     password: Annotated[str, Meta(description="Password.")]
 
+    def __repr__(self) -> str:
+        # what logs and errors show of a row that has it
+        return "BasicAuthentication(...)"
+
 
 class BundleServerAuthConfiguration(Wire, frozen=True, kw_only=True):
     """How agents prove who they are to the file server."""
@@ -278,6 +282,10 @@ class BundleServerAuthConfiguration(Wire, frozen=True, kw_only=True):
     basic_authentication: Annotated[
         BasicAuthentication | None, Meta(description="User name and password.")
     ] = None
+
+    def __repr__(self) -> str:
+        # as above
+        return "BundleServerAuthConfiguration(...)"
 
 
 class SupportBundleCollection(Wire, frozen=True, kw_only=True):

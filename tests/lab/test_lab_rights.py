@@ -88,6 +88,15 @@ ONLY_WHEN = {
         for plural in ("adminnetworkpolicies", "baselineadminnetworkpolicies", "clusternetworkpolicies")
         for verb, part in (("get", ""), ("patch", "/status"))
     },
+    **{
+        ("antrea-controller", verb, f"supportbundlecollections{part}.crd.antrea.io"): "there is one"
+        for verb, part in (("get", ""), ("patch", "/status"))
+    },
+    (
+        "antrea-agent",
+        "create",
+        "supportbundlecollections/status.controlplane.antrea.io",
+    ): "a collection is for the Node; asked of the controller itself",
     ("antrea-controller", "get", "services"): "the address of a Service is refused",
     ("antrea-controller", "patch", "services/status"): "a Service is given an address",
     ("antrea-controller", "patch", "externalippools/status.crd.antrea.io"): "there is a pool",
@@ -102,7 +111,10 @@ ONLY_WHEN = {
             "watch",
             f"{plural}.controlplane.antrea.io",
         ): "asked of the controller itself, which has it reviewed"
-        for plural in ("addressgroups", "appliedtogroups", "egressgroups", "networkpolicies")
+        for plural in (
+            *("addressgroups", "appliedtogroups", "egressgroups", "networkpolicies"),
+            "supportbundlecollections",
+        )
     },
 }
 """Rights that a quiet cluster does not need, and when it does; tests of those cases are in test_lab_admission.py."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,9 +11,10 @@ from antrea.agent.feature_set import folders_on
 from antrea.agent.part import AgentContext, make_parts
 from antrea.config.agent import AgentConfig
 from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.support_bundle.plan import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from antrea.agent.part import Part
     from antrea.engine import Engine, Facts
@@ -34,6 +36,10 @@ def _drop(_: PacketOut | PacketIn) -> None:
     """There is no switch."""
 
 
+async def _empty() -> Order:
+    return Order(target=os.devnull)
+
+
 def agent_context(
     facts: Facts,
     config: AgentConfig | None = None,
@@ -43,13 +49,14 @@ def agent_context(
     begin: Callable[[Coroutine[Any, Any, None], str], None] = _begin,
     run_dir: Path = Path("/nonexistent"),
     save_state: Callable[[], None] = lambda: None,
+    bundle: Callable[[], Awaitable[Order]] = _empty,
 ) -> AgentContext:
     """Of the agent of this Node; what is not named is not there."""
     config = config or AgentConfig()
     return AgentContext(
         node=node, config=config, gates=accept_agent(config), facts=facts, kube=cast("Kube", kube),
         controlplane=cast("Controlplane", None), run_dir=run_dir, ready=asyncio.Event(), engine=_no_engine,
-        begin=begin, send=_drop, resume=_drop, save_state=save_state,
+        begin=begin, send=_drop, resume=_drop, bundle=bundle, save_state=save_state,
     )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ class PolicyPart(Part):
         return {Category.NETWORK_POLICY: self.packets.handle, Category.DNS: self._names.handle}
 
     async def run(self) -> None:
-        self._agent.controlplane.connected = lambda: self._agent.engine().resync(self._reports)
+        self._agent.controlplane.on_connect.append(lambda: self._agent.engine().resync(self._reports))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._names.run(), name="names in rules")
             tasks.create_task(self.audit.run(), name="audit log")

@@ -18,6 +18,7 @@ from antrea.features.grouping.publication import (
     Membership,
     Memberships,
     ProcessedPods,
+    PublishedObject,
     PublishedPolicy,
 )
 
@@ -92,7 +93,7 @@ class _Delta(msgspec.Struct):
 
 
 class PublishSink:
-    """Takes GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy and Processed."""
+    """Takes GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy, PublishedObject and ProcessedPods."""
 
     def __init__(self, publisher: Publisher, left: Left, plurals: Collection[str]) -> None:
         """`plurals`: the kinds that are published."""
@@ -141,6 +142,7 @@ class PublishSink:
         for name in gone:
             self._forget(name)
             self._publisher.drop(GROUP, *name)
+        self._publish_objects(put, drop)
         for mark in marks:
             self._publisher.processed(mark.node, mark.version)
         await self._publisher.drained()
@@ -156,6 +158,15 @@ class PublishSink:
         """Everything is published: watches may begin."""
         for plural in sorted(self._plurals):
             self._publisher.synced(GROUP, plural)
+
+    def _publish_objects(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
+        """They stand for themselves: no group exists because of one."""
+        for entry in put:
+            if isinstance(entry, PublishedObject):
+                self._publisher.put(GROUP, entry.resource, entry.name, entry.found, span=entry.nodes)
+        for entry in drop:
+            if isinstance(entry, PublishedObject):
+                self._publisher.drop(GROUP, entry.resource, entry.name)
 
     def _put(self, entry: OfGroup | Memberships, deltas: dict[Name, _Delta]) -> None:
         if isinstance(entry, Memberships):
@@ -267,4 +278,5 @@ def _reporters(policy: PublishedPolicy | None) -> tuple[str, ...]:
 def _apart(entries: Sequence[Any]) -> tuple[list[PublishedPolicy], list[Any]]:
     """The policies, and what is about groups."""
     policies = [entry for entry in entries if isinstance(entry, PublishedPolicy)]
-    return policies, [entry for entry in entries if not isinstance(entry, PublishedPolicy | ProcessedPods)]
+    others = PublishedPolicy | PublishedObject | ProcessedPods
+    return policies, [entry for entry in entries if not isinstance(entry, others)]

@@ -27,6 +27,8 @@ class ObjectKind(msgspec.Struct, frozen=True):
     fact: type[Fact]
     kind: type
     row: Callable[[Any], Fact]
+    saved: bool = True
+    """Whether its rows may be written to disk, for a start without antrea-controller: never what has credentials."""
 
     @property
     def facts(self) -> tuple[type[Fact], ...]:
@@ -51,6 +53,8 @@ class GroupKind(msgspec.Struct, frozen=True):
     row: Callable[[str, GroupMember], Fact]
     head: type[Any] | None = None
     """Its one field is the group's name."""
+    saved: bool = True
+    """As in ObjectKind."""
 
     @property
     def facts(self) -> tuple[type[Fact], ...]:

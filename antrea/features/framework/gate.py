@@ -272,6 +272,7 @@ GATES: tuple[Gate, ...] = (
         False,
         "alpha v1.10",
         "Collect logs and state of Nodes into files.",
+        built=True,
     ),
     Gate(
         "TopologyAwareHints",

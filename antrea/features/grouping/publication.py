@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -131,6 +131,28 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
         return self.found.metadata.name
 
 
+class PublishedObject(msgspec.Struct, frozen=True):
+    """An object of any kind without members, and the Nodes that it is for; its feature lists the kind in `publishes`."""
+
+    rank: ClassVar[int] = 30
+    category: ClassVar[int] = TOLD
+
+    resource: str
+    """Plural of its kind."""
+    name: str
+    found: Any
+    """A struct of antrea.apis.controlplane."""
+    nodes: tuple[str, ...]
+
+    def __hash__(self) -> int:
+        # as that of PublishedPolicy
+        return hash(self.key)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.resource, self.name)
+
+
 class ProcessedPods(msgspec.Struct, frozen=True):
     """All that agents need to know of a Node's Pods, as they were at this resourceVersion, has been told before this."""
 
@@ -145,5 +167,5 @@ class ProcessedPods(msgspec.Struct, frozen=True):
         return self.node
 
 
-ENTRIES = (GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy, ProcessedPods)
+ENTRIES = (GroupHead, GroupSpan, Membership, Memberships, PublishedPolicy, PublishedObject, ProcessedPods)
 """All classes of them."""

@@ -1,26 +1,141 @@
-"""SupportBundleCollections in the controller: what agents report on those that are gone."""
+"""SupportBundleCollections in the controller: whose turn it is, what agents are told, and what they report.
+
+parity: pkg/controller/supportbundlecollection/controller.go
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.apis.meta import Status
+from antrea.apis import controlplane as cp
+from antrea.apis import meta
+from antrea.engine import Unit
 from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.framework.event import RecordEvent
+from antrea.features.grouping.publication import PublishedObject
+from antrea.features.support_bundle.collection import (
+    COLLECTIONS,
+    GATE,
+    NODES,
+    PLURAL,
+    NodeBundle,
+    OpenCollection,
+)
+from antrea.features.support_bundle.span import chosen_nodes, first, terms_of, unknown_nodes
+from antrea.features.support_bundle.status import (
+    EXTERNAL,
+    LONGEST_ERROR,
+    NO_NODE,
+    Outcome,
+    lacking,
+    never_begun,
+    running,
+    waiting,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.apis.status import Status
     from antrea.engine import Facts
     from antrea.features.framework.query import Asked
+    from antrea.features.support_bundle.collection import CollectionTerms
 
 
-def _noted(_: Facts, asked: Asked) -> Status:
-    """The status of a collection that is gone, as all are now, is not kept."""
-    del asked
-    return Status(status="Success", code=201)
+def collection(facts: Facts, row: OpenCollection) -> Iterator[PublishedObject | Status | RecordEvent]:
+    """What its agents are told while it runs, its status, and an Event for what the user should know."""
+    terms = terms_of(facts, row)
+    if terms is None:
+        return
+    nodes = chosen_nodes(facts, row)
+    outcome = _not_begun(facts, row, terms, nodes)
+    if outcome is None:
+        if terms.credentials is not None and not terms.expired:
+            yield _published(row, nodes, terms.credentials)
+        reports = facts.by(NodeBundle, "collection", row.uid)
+        lacks = lacking(row, unknown_nodes(facts, row))
+        outcome = running(nodes, reports, lacks, expired=terms.expired)
+    yield outcome.status(row)
+    yield from _event(row, outcome)
+
+
+def _not_begun(
+    facts: Facts, row: OpenCollection, terms: CollectionTerms, nodes: tuple[str, ...]
+) -> Outcome | None:
+    """None: it runs, or ran until it expired."""
+    if row.spec.nodes is None:
+        return never_begun("NotSupported", EXTERNAL)
+    if not nodes:
+        lacks = lacking(row, unknown_nodes(facts, row))
+        return never_begun("NodeNotFound", "; ".join([NO_NODE, *lacks]))
+    if terms.expired:
+        if row.started:
+            return None
+        why = terms.failure or "it has not begun before its time was up"
+        return never_begun("Expired", why)
+    if terms.credentials is None:
+        return waiting("SecretUnavailable", f"{terms.failure}; trying again", len(nodes))
+    if other := first(facts, row):
+        why = f"SupportBundleCollection {other} is processed on Nodes; this one begins after it"
+        return waiting("Conflict", why, len(nodes))
+    return None
+
+
+def _published(
+    row: OpenCollection, nodes: tuple[str, ...], credentials: cp.BundleServerAuthConfiguration
+) -> PublishedObject:
+    server = row.spec.file_server
+    found = cp.SupportBundleCollection(
+        metadata=meta.ObjectMetadata(name=row.name, uid=row.uid),
+        expired_at=row.expires_at,
+        since_time=row.spec.since_time,
+        file_server=cp.BundleFileServer(url=server.url, host_public_key=server.host_public_key),
+        authentication=credentials,
+    )
+    return PublishedObject(PLURAL, row.name, found, nodes)
+
+
+def _event(row: OpenCollection, outcome: Outcome) -> Iterator[RecordEvent]:
+    """None for a collection that waits for another one."""
+    why = outcome.failure()
+    if (
+        why is None
+        or why.reason == "Conflict"
+        or (why.type == "CollectionFailure" and not outcome.is_complete())
+    ):
+        return
+    reason = "CollectionFailed" if outcome.is_complete() else why.reason
+    yield RecordEvent(
+        row.uid, why.message, "crd.antrea.io/v1alpha1", "SupportBundleCollection", row.name, row.uid,
+        reason, why.message, warning=True,
+    )  # fmt: skip
+
+
+def noted(facts: Facts, asked: Asked) -> meta.Status:
+    """Keep what an agent reports, if the collection is for its Node; that of one that is gone is not kept.
+
+    A Node that has sent its bundle stays so: an agent that restarts makes another one, which may fail.
+    """
+    row = facts.get(OpenCollection, asked.name)
+    nodes = frozenset(chosen_nodes(facts, row)) if row is not None else frozenset()
+    for one in asked.found.nodes:
+        if row is None or one.node_name not in nodes or one.node_type == "ExternalNode":
+            continue
+        if asked.found.metadata.uid not in ("", row.uid):
+            continue
+        report = NodeBundle(row.uid, one.node_name, one.completed, one.error[:LONGEST_ERROR])
+        before = facts.get(NodeBundle, report.key)
+        if before is None or not before.completed:
+            facts.put(report)
+    return meta.Status(status="Success", code=201)
 
 
 FEATURE = ControllerFeature(
     name="SupportBundleCollection",
-    gate="SupportBundleCollection",
-    answers={("supportbundlecollections", "status", "create"): _noted},
+    watched=(COLLECTIONS, NODES),
+    units=(Unit(OpenCollection, collection),),
+    publishes=(PLURAL,),
+    gate=GATE,
+    answers={(PLURAL, "status", "create"): noted},
 )
 FEATURES = (FEATURE,)

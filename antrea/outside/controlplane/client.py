@@ -266,7 +266,7 @@ class Controlplane:
         """The controller, while it is connected."""
         self.listeners: list[Callable[[], None]] = []
         """Called after each event."""
-        self.connected: Callable[[], None] = lambda: None
+        self.on_connect: list[Callable[[], None]] = []
         """Called once for each connection, when the controller has answered."""
 
     async def run(self, facts: Facts) -> None:
@@ -312,7 +312,8 @@ class Controlplane:
             self.trouble = ""
             if self.controller is None:
                 self.controller = controller
-                self.connected()
+                for tell in self.on_connect:
+                    tell()
             pause.reset()
 
         watches = [asyncio.ensure_future(feed.run(controller, facts, opened)) for feed in self._feeds]

@@ -34,7 +34,7 @@ from antrea.outside.log import klog
 from antrea.outside.support_bundle.plan import Made, Order
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from antrea.outside.apiserver.attributes import Attributes
     from antrea.outside.apiserver.objects import Question, Stream
@@ -104,7 +104,7 @@ class SupportBundles:
             words = f'only resource name "{self._name}" is allowed'
             raise ApiError(403, f'supportbundles.{GROUP} "{name}" is forbidden: {words}')
         try:
-            since = time.time() - seconds(wanted.since) if wanted.since else None
+            since = first_line(wanted.since)
         except ValueError as why:
             raise ApiError(400, f"since: {why}") from why
         await self.close()
@@ -161,24 +161,7 @@ class SupportBundles:
             target.unlink(missing_ok=True)
 
     async def _made(self, target: Path, since: float | None) -> Made:
-        try:
-            order = msgspec.structs.replace(
-                await self._contents(), target=str(target), since=since, known=tuple(self._known())
-            )
-            return await _collected(order)
-        except Exception as bug:
-            log.error("Unexpected error while collecting a support bundle", error=bug)
-            return Made(why="an internal error, which the log of the program has")
-
-    def _known(self) -> list[str]:
-        """Secrets of this program."""
-        from antrea.outside.support_bundle.redaction import of_environment  # noqa: PLC0415 (start-up time)
-
-        found = of_environment(os.environ)
-        for path in (self._token_file, SERVICE_ACCOUNT / "token"):
-            with contextlib.suppress(OSError, UnicodeDecodeError):
-                found.append(path.read_text(encoding="ascii"))
-        return found
+        return await make_bundle(self._contents, target, since, self._token_file)
 
     async def _download(self, request: web.Request, asked: Attributes) -> web.StreamResponse:
         self._only_own(asked.name)
@@ -193,6 +176,40 @@ class SupportBundles:
                     await response.write(block)
                 await response.write_eof()
         return response
+
+
+def first_line(since: str) -> float | None:
+    """Unix time of the oldest lines of logs that are wanted; None for all. Raises ValueError for what is no duration."""
+    return time.time() - seconds(since) if since else None
+
+
+async def make_bundle(
+    contents: Contents, target: Path, since: float | None, token_file: Path, known: Iterable[str] = ()
+) -> Made:
+    """Collect one bundle into `target`; `known` are secrets to take out beside those of this program.
+
+    `since`: Unix time of the first line of logs, None for all.
+    """
+    try:
+        secrets_known = (*_known(token_file), *known)
+        order = msgspec.structs.replace(
+            await contents(), target=str(target), since=since, known=secrets_known
+        )
+        return await _collected(order)
+    except Exception as bug:
+        log.error("Unexpected error while collecting a support bundle", error=bug)
+        return Made(why="an internal error, which the log of the program has")
+
+
+def _known(token_file: Path) -> list[str]:
+    """Secrets of this program."""
+    from antrea.outside.support_bundle.redaction import of_environment  # noqa: PLC0415 (start-up time)
+
+    found = of_environment(os.environ)
+    for path in (token_file, SERVICE_ACCOUNT / "token"):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            found.append(path.read_text(encoding="ascii"))
+    return found
 
 
 async def _collected(order: Order) -> Made:

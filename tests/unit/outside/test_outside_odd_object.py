@@ -278,6 +278,9 @@ def test_an_odd_object_of_the_controller_keeps_no_other_from_an_agent(kind: Obje
         "metadata": {"name": "good"},
         "groupMembers": [member],
         "rules": [{"direction": "In", "enableLogging": False, "from": {}, "to": {}}],
+        "expiredAt": None,
+        "fileServer": {"url": "sftp://192.0.2.1/upload"},
+        "authentication": {},
     }
     done: tuple[str, Tree] = ("BOOKMARK", {"metadata": {"annotations": {}}})
     odd = [*spoiled(good)]

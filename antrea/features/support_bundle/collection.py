@@ -1,0 +1,113 @@
+"""Rows of SupportBundleCollections in the controller: what is asked for, on which terms, and what Nodes report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from antrea.apis import controlplane as cp
+from antrea.apis import core
+from antrea.apis.crd.support_bundle import SupportBundleCollection, SupportBundleCollectionSpec
+from antrea.facts.fact import Fact
+from antrea.features.framework.admission import Watched
+
+GATE = "SupportBundleCollection"
+PATH = "/apis/crd.antrea.io/v1alpha1/supportbundlecollections"
+PLURAL = "supportbundlecollections"
+STARTED, COLLECTED, FAILURE, COMPLETED = "Started", "BundleCollected", "CollectionFailure", "Completed"
+LAST_SECOND = 253402300799.0
+"""Of the year 9999."""
+
+
+class OpenCollection(Fact, frozen=True):
+    """A SupportBundleCollection that is not complete."""
+
+    name: str
+    uid: str
+    created: str
+    spec: SupportBundleCollectionSpec
+    started: bool = False
+    """Its status says so: another one that was created earlier does not take its turn."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    @property
+    def expires(self) -> float:
+        """Seconds since 1970; an object that does not say when it was created has expired."""
+        try:
+            return datetime.fromisoformat(self.created).timestamp() + 60 * min(
+                self.spec.expiration_minutes, 1 << 31
+            )
+        except ValueError:
+            return 0.0
+
+    @property
+    def expires_at(self) -> str:
+        """The same as RFC 3339."""
+        at = min(max(self.expires, 0.0), LAST_SECOND)
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class CollectedNode(Fact, frozen=True):
+    """A Node with its labels, sorted."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class CollectionTerms(Fact, frozen=True):
+    """What the controller found out about a collection; its part writes this after all Nodes were listed."""
+
+    name: str
+    uid: str
+    expired: bool = False
+    credentials: cp.BundleServerAuthConfiguration | None = None
+    failure: str = ""
+    """Why there are no credentials."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class NodeBundle(Fact, frozen=True):
+    """What the agent of a Node reported of a collection."""
+
+    collection: str
+    """UID."""
+    node: str
+    completed: bool
+    error: str = ""
+    indexes: ClassVar[Mapping[str, Callable[[NodeBundle], Iterable[Hashable]]]] = {
+        "collection": lambda row: (row.collection,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.collection} {self.node}"
+
+
+def open_collection(found: SupportBundleCollection) -> OpenCollection | None:
+    """The row of an object; None: it is complete, and its status stays as it is."""
+    true = {one.type for one in found.status.conditions if one.status == "True"}
+    if COMPLETED in true:
+        return None
+    meta = found.metadata
+    return OpenCollection(meta.name, meta.uid, meta.creation_timestamp, found.spec, STARTED in true)
+
+
+def collected_node(found: core.Node) -> CollectedNode:
+    """The row of an object."""
+    return CollectedNode(found.metadata.name, tuple(sorted(found.metadata.labels.items())))
+
+
+NODES = Watched("/api/v1/nodes", core.Node, CollectedNode, collected_node)
+COLLECTIONS = Watched(PATH, SupportBundleCollection, OpenCollection, open_collection, optional=True)
+"""An installation of before may lack the CRD: that must not keep policies from agents."""

@@ -1,0 +1,51 @@
+"""SupportBundleCollections while the gate is off in the controller: none begins, and what had begun does not go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.crd.support_bundle import SupportBundleCollection
+from antrea.apis.status import Status
+from antrea.engine import Unit
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.framework.disabled import MANAGER, DisabledObject, switched_off
+from antrea.features.support_bundle.collection import COMPLETED, GATE, PATH, STARTED, open_collection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+
+class DisabledCollection(DisabledObject, frozen=True):
+    """A SupportBundleCollection that is not complete."""
+
+
+def disabled_collection(found: SupportBundleCollection) -> DisabledCollection | None:
+    """None: it is complete, and its results stay."""
+    if open_collection(found) is None:
+        return None
+    return DisabledCollection(f"{PATH}/{found.metadata.name}", found.metadata.generation)
+
+
+def stopped_collection(_: Facts, collection: DisabledCollection) -> Iterator[Status]:
+    """It begins, anew, when the gate is on."""
+    yield Status(
+        path=collection.path,
+        kind="SupportBundleCollection",
+        manager=MANAGER,
+        conditions=(switched_off(STARTED, GATE), switched_off(COMPLETED, GATE)),
+    )
+
+
+FEATURES = (
+    ControllerFeature(
+        name="SupportBundleCollection disabled",
+        watched=(
+            Watched(PATH, SupportBundleCollection, DisabledCollection, disabled_collection, optional=True),
+        ),
+        units=(Unit(DisabledCollection, stopped_collection),),
+        gate=GATE,
+    ),
+)

@@ -1,0 +1,58 @@
+"""Posts to antrea-controller what became of SupportBundleCollections on this Node.
+
+parity: pkg/agent/supportbundlecollection/support_bundle_controller.go updateSupportBundleCollectionStatus
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.controlplane import GROUP, VERSION
+from antrea.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from antrea.outside.controlplane.report_sink import ReportClient
+
+
+class BundleReportSink:
+    """Sink of BundleReport. The controller forgets when it starts: replay it then."""
+
+    def __init__(self, connection: ReportClient) -> None:
+        self._connection = connection
+
+    async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
+        """Raises Refused with the controller's words, Unavailable."""
+        for entry in put:
+            controller = self._connection.controller
+            if controller is None:
+                raise Unavailable("connection to antrea-controller")
+            body = {
+                "apiVersion": f"{GROUP}/{VERSION}",
+                "kind": "SupportBundleCollectionStatus",
+                "metadata": {"name": entry.name, "uid": entry.uid},
+                "nodes": [
+                    {
+                        "nodeName": entry.node,
+                        "nodeType": "Node",
+                        "completed": not entry.error,
+                        "error": entry.error,
+                    }
+                ],
+            }
+            try:
+                await controller.create(
+                    f"/apis/{GROUP}/{VERSION}/supportbundlecollections/{entry.name}/status", body
+                )
+            except Refused as no:
+                raise Refused([entry], no.why) from no
+
+    async def resync(self, entries: Sequence[Any]) -> None:
+        """Send everything again; without a connection this does nothing, since the next connection replays."""
+        if self._connection.controller is not None:
+            await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None:
+        """Nothing to sweep: the controller forgets collections that are over."""
