@@ -1,24 +1,28 @@
-"""One try to upload a file by HTTPS, with PUT."""
+"""One try to upload a file by HTTPS, with PUT; to an S3 server with a signature."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import http.client
 import ssl
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from antrea.errors import Invalid, Unavailable
+from antrea.outside.upload.plan import TLS_PORT
+from antrea.outside.upload.s3 import encoded, signed
 
 if TYPE_CHECKING:
     from antrea.outside.upload.plan import Credentials, Target, UploadOrder
 
 
 def upload(order: UploadOrder, target: Target) -> None:
-    """Nothing is sent to a server that does not prove what it is. Raises Unavailable."""
+    """Nothing is sent to a server that does not prove what it is. Raises Unavailable, Invalid."""
     where = f"{target.host}:{target.port}"
     context = ssl.create_default_context()
     if order.host_key:
@@ -32,11 +36,11 @@ def upload(order: UploadOrder, target: Target) -> None:
         if order.host_key and _key(connection.sock) != order.host_key:
             raise Unavailable(f"{where}: the server has another public key than fileServer.hostPublicKey")
         connection.sock.settimeout(order.seconds)
+        path = encoded(target.path) if target.scheme == "s3" else target.path
         with Path(order.source).open("rb") as file:
-            headers = {"Content-Type": "application/octet-stream", **_authorization(order.credentials)}
+            headers = {"Content-Type": "application/octet-stream", **_headers(order, target, path)}
             headers["Content-Length"] = str(Path(order.source).stat().st_size)
-            connection.request("PUT", target.path, body=file, headers=headers)
-            answer = connection.getresponse()
+            answer = _answer(connection, path, file, headers)
             answer.read(1 << 16)
         if not 200 <= answer.status < 300:
             raise Unavailable(f"{where}: PUT {target.path}: {answer.status} {answer.reason}")
@@ -44,6 +48,20 @@ def upload(order: UploadOrder, target: Target) -> None:
         raise Unavailable(f"{where}: {why}") from why
     finally:
         connection.close()
+
+
+def _answer(
+    connection: http.client.HTTPSConnection, path: str, file: BinaryIO, headers: dict[str, str]
+) -> http.client.HTTPResponse:
+    """A server that refuses may answer, and close, before it has read the file. Raises OSError, HTTPException."""
+    try:
+        connection.request("PUT", path, body=file, headers=headers)
+    except OSError as cut:
+        try:
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            raise cut from None
+    return connection.getresponse()
 
 
 def _key(sock: ssl.SSLSocket) -> bytes:
@@ -55,6 +73,28 @@ def _key(sock: ssl.SSLSocket) -> bytes:
         return base64.b64decode(text.split()[1])
     except ValueError as why:
         raise Unavailable(f"the key of the server's certificate cannot be compared: {why}") from why
+
+
+def _headers(order: UploadOrder, target: Target, path: str) -> dict[str, str]:
+    """Raises Invalid, OSError."""
+    given = order.credentials
+    if target.scheme != "s3":
+        return _authorization(given)
+    if not given.username:
+        raise Invalid(
+            "authentication.authType", "an S3 server takes BasicAuthentication: the access key and its secret"
+        )
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    with Path(order.source).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    headers = {
+        "host": host if target.port == TLS_PORT else f"{host}:{target.port}",
+        "x-amz-content-sha256": digest,
+        "x-amz-date": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()),
+    }
+    return signed(
+        "PUT", path, headers, region=target.region, key=_line(given.username), secret=_line(given.password)
+    )
 
 
 def _authorization(credentials: Credentials) -> dict[str, str]:

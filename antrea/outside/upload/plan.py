@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
@@ -12,6 +12,10 @@ TRIES = 5
 PAUSE_SECONDS = 5.0
 # parity: pkg/util/sftp/sftp.go uploadToFileServerMaxRetries, uploadToFileServerRetryDelay
 SSH_PORT, TLS_PORT = 22, 443
+SCHEMES = {"sftp": SSH_PORT, "https": TLS_PORT, "s3": TLS_PORT}
+"""With their ports."""
+REGION = "us-east-1"
+"""Of an S3 server unless its URL says another one."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -46,6 +50,8 @@ class Uploaded(msgspec.Struct, frozen=True):
 
     failures: tuple[str, ...] = ()
     """Of each try, why it failed; as many as there were tries: the file is not there."""
+    invalid: str = ""
+    """What the user must change: it was not tried again, and the file is not there."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -55,18 +61,25 @@ class Target(msgspec.Struct, frozen=True):
     host: str
     port: int
     path: str
+    region: str = ""
+    """Of an S3 server."""
 
 
 def target(url: str, name: str) -> Target:
-    """Where `name` goes below `url`: sftp://host:port/path, or the same without a scheme. Raises Invalid."""
+    """Where `name` goes below `url`: sftp://host:port/path, the same without a scheme, https or s3. Raises Invalid."""
     try:
         split = urlsplit(url if "://" in url else f"sftp://{url}")
         port = split.port
     except ValueError as why:
         raise Invalid("fileServer.url", f"{url!r}: {why}") from why
-    if split.scheme not in ("sftp", "https"):
-        raise Invalid("fileServer.url", f"not sftp protocol: {url!r}; https is possible, too")
-    if not split.hostname or split.username or split.query or split.fragment:
+    if split.scheme not in SCHEMES:
+        raise Invalid("fileServer.url", f"not sftp protocol: {url!r}; https and s3 are possible, too")
+    query = parse_qs(split.query) if split.scheme == "s3" else {"": [split.query]} if split.query else {}
+    if not split.hostname or split.username or split.fragment or query.keys() - {"region"}:
         raise Invalid("fileServer.url", f"{url!r} is not scheme://host:port/path")
-    default = SSH_PORT if split.scheme == "sftp" else TLS_PORT
-    return Target(split.scheme, split.hostname, port or default, f"{split.path.rstrip('/')}/{name}")
+    path = f"{split.path.rstrip('/')}/{name}"
+    if split.scheme != "s3":
+        return Target(split.scheme, split.hostname, port or SCHEMES[split.scheme], path)
+    if path.count("/") < 2:
+        raise Invalid("fileServer.url", f"{url!r} is not s3://host:port/bucket, with ?region= if need be")
+    return Target("s3", split.hostname, port or TLS_PORT, path, query.get("region", [REGION])[0])

@@ -12,7 +12,7 @@ import time
 
 import msgspec
 
-from antrea.errors import AntreaError
+from antrea.errors import Invalid, Unavailable
 from antrea.outside.upload.plan import Uploaded, UploadOrder, target
 
 NICENESS = 10
@@ -21,7 +21,7 @@ LONGEST = 300
 
 
 def attempt(order: UploadOrder) -> str:
-    """Why it failed; empty if it has not."""
+    """Why it failed; empty if it has not. Raises Invalid for what no other try would change."""
     try:
         place = target(order.url, order.name)
         if place.scheme == "sftp":
@@ -32,7 +32,7 @@ def attempt(order: UploadOrder) -> str:
             from antrea.outside.upload import https  # noqa: PLC0415 (the same)
 
             https.upload(order, place)
-    except AntreaError as why:
+    except Unavailable as why:
         return str(why)[:LONGEST]
     return ""
 
@@ -43,7 +43,10 @@ def upload_file(order: UploadOrder) -> Uploaded:
     while len(failures) < order.tries:
         if failures:
             time.sleep(order.pause_seconds)
-        why = attempt(order)
+        try:
+            why = attempt(order)
+        except Invalid as no:
+            return Uploaded(tuple(failures), str(no)[:LONGEST])
         if not why:
             break
         failures.append(why)

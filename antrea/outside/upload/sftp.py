@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 async def upload(order: UploadOrder, target: Target) -> None:
-    """Raises Unavailable, Invalid (the key)."""
+    """Raises Unavailable, Invalid (the key, or credentials of another kind)."""
     where = f"{target.host}:{target.port}"
+    if not order.credentials.username:
+        raise Invalid("authentication.authType", "an SFTP server takes BasicAuthentication, with a username")
     known: tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]] | None = None
     if order.host_key:
         known = ([host_key(order.host_key)], [], [])

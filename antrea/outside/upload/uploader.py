@@ -17,7 +17,7 @@ GRACE_SECONDS = 30.0
 
 
 async def uploaded(order: UploadOrder) -> None:
-    """Wait until the file is at the server. Raises Unavailable, in upstream's words, after the last try."""
+    """Wait until the file is at the server. Raises UploadFailed, in upstream's words after the last try."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "antrea.outside.upload.program"),
         stdin=asyncio.subprocess.PIPE,
@@ -31,7 +31,7 @@ async def uploaded(order: UploadOrder) -> None:
         if process.returncode:
             words = trouble.decode(errors="replace").strip()[-300:]
             raise UploadFailed(f"its process ended with status {process.returncode}: {words}", 1)
-        failures = msgspec.json.decode(answer, type=Uploaded).failures
+        result = msgspec.json.decode(answer, type=Uploaded)
     except TimeoutError as why:
         raise UploadFailed(f"it was not uploaded within {longest:.0f} s", order.tries) from why
     finally:
@@ -39,16 +39,19 @@ async def uploaded(order: UploadOrder) -> None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+    failures = result.failures
     for attempt, failure in enumerate(failures, 1):
         log.warning("Failed to upload a file", file=order.name, url=order.url, attempt=attempt, err=failure)
+    if result.invalid:
+        raise UploadFailed(result.invalid, 0)
     if len(failures) >= order.tries:
         raise UploadFailed(failures[-1], len(failures))
     log.info("Uploaded a file", file=order.name, url=order.url)
 
 
 class UploadFailed(Unavailable):
-    """Its text is upstream's; `why` is the reason of the last try."""
+    """Its text is upstream's; `why` is the reason of the last try. `tries` 0: what the order says is wrong, and that is its text."""
 
     def __init__(self, why: str, tries: int) -> None:
-        super().__init__(f"failed to upload file after {tries} attempts")
+        super().__init__(f"failed to upload file after {tries} attempts" if tries else why)
         self.why = why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from sftp_server import PASSWORD, USER, new_key, sftp_server
 
 from antrea.errors import Invalid
 from antrea.outside.upload.plan import Credentials, UploadOrder, target
+from antrea.outside.upload.s3 import encoded, signed
 from antrea.outside.upload.uploader import UploadFailed, uploaded
 
 if TYPE_CHECKING:
@@ -73,7 +75,23 @@ async def test_what_an_sftp_server_refuses_is_the_reason(tmp_path: Path, source:
         assert "/nowhere/x.tar.gz: No such file" in await refusal(order(server.url("nowhere"), source))
         closed = server.url()
     assert "Connect call failed" in await refusal(order(closed, source))
-    assert "invalid host public key" in await refusal(order(closed, source, host_key=b"abc"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"host_key": b"abc"}, "fileServer.hostPublicKey: invalid host public key"),
+        (
+            {"credentials": Credentials(api_key="k")},
+            "authentication.authType: an SFTP server takes BasicAuth",
+        ),
+    ],
+)
+async def test_what_no_other_try_would_change_is_said_at_once(
+    source: Path, wrong: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UploadFailed, match=f"^{words}"):
+        await uploaded(order("sftp://127.0.0.1:9", source, pause_seconds=600, **wrong))
 
 
 async def test_a_second_try_sends_the_whole_file(tmp_path: Path, source: Path) -> None:
@@ -147,14 +165,63 @@ def served(folder: Path) -> tuple[ssl.SSLContext, bytes]:
         ("[2001:db8::1]:22/path", ("sftp", "2001:db8::1", 22, "/path/f")),
         ("10.92.23.154:2222/path", ("sftp", "10.92.23.154", 2222, "/path/f")),
         ("https://files.example.com", ("https", "files.example.com", 443, "/f")),
+        ("s3://[2001:db8::1]:9000/b/p/", ("s3", "2001:db8::1", 9000, "/b/p/f", "us-east-1")),
+        ("s3://s3.example.com/b?region=eu-west-1", ("s3", "s3.example.com", 443, "/b/f", "eu-west-1")),
     ],
 )
 def test_where_a_url_leads(url: str, where: tuple[Any, ...]) -> None:
-    assert msgspec.structs.astuple(target(url, "f")) == where
+    found = msgspec.structs.astuple(target(url, "f"))
+    assert found == (where if len(where) == len(found) else (*where, ""))
+
+
+def test_a_request_to_s3_is_signed_as_in_its_documentation() -> None:
+    """The example "PUT Object" of Amazon's page on Signature Version 4."""
+    headers = {
+        "date": "Fri, 24 May 2013 00:00:00 GMT",
+        "host": "examplebucket.s3.amazonaws.com",
+        "x-amz-date": "20130524T000000Z",
+        "x-amz-storage-class": "REDUCED_REDUNDANCY",
+        "x-amz-content-sha256": hashlib.sha256(b"Welcome to Amazon S3.").hexdigest(),
+    }
+    found = signed(
+        "PUT", encoded("/test$file.text"), headers, region="us-east-1", key="AKIAIOSFODNN7EXAMPLE",
+        secret="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    )  # fmt: skip
+    assert found["Authorization"] == (
+        "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"
+        "SignedHeaders=date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class,"
+        "Signature=98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"
+    )
+
+
+async def test_a_file_goes_to_s3_with_a_signature_and_only_with_a_pair_of_keys(
+    tmp_path: Path, source: Path
+) -> None:
+    server, (tls, key) = Https(), served(tmp_path)
+    async with answering(server.answer, tls) as url:
+        bucket = f"{url.replace('https', 's3')}/bundles?region=eu-west-1"
+        await uploaded(order(bucket, source, host_key=key))
+        ((path, sent, data),) = server.found
+        assert (path, data) == ("/bundles/x.tar.gz", DATA)
+        assert f"Credential={USER}/" in sent
+        assert "/eu-west-1/s3/aws4_request,SignedHeaders=host;x-amz-content-sha256;x-amz-date," in sent
+        assert PASSWORD not in sent
+        with pytest.raises(UploadFailed, match="an S3 server takes BasicAuthentication"):
+            await uploaded(order(bucket, source, host_key=key, credentials=Credentials(bearer_token="t")))
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://a/b", "sftp://u:p@a/b", "sftp://a:99999/b", "https://a/b?c", "http://a/b", ""]
+    "url",
+    [
+        "ftp://a/b",
+        "sftp://u:p@a/b",
+        "sftp://a:99999/b",
+        "https://a/b?c",
+        "http://a/b",
+        "s3://a",
+        "s3://a/b?c=d",
+        "",
+    ],
 )
 def test_a_url_that_leads_nowhere_is_refused(url: str) -> None:
     with pytest.raises(Invalid, match=r"fileServer\.url"):
