@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from antrea.antctl.doctor.bundles import CHECK as BUNDLES
+from antrea.antctl.doctor.bundles import bundle_collections
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.policies import CHECK as POLICIES
 from antrea.antctl.doctor.policies import policies
@@ -38,7 +40,9 @@ def _cell(field: str) -> Callable[[dict[str, Any]], str]:
 
 
 COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
-TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join((*CHECKS, POLICIES))}.
+OF_CLUSTER = (POLICIES, BUNDLES)
+"""Checks without a Node."""
+TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join((*CHECKS, *OF_CLUSTER))}.
 
 In the agent's container it looks at that Node, from a workstation at all Nodes or at those that are named.
 Commands are for a root shell of the Node, unless they begin with kubectl. Exit code 1: something was found."""
@@ -74,7 +78,7 @@ def _callback(nodes: tuple[str, ...], output: str) -> None:
         looked, found, checks = 1, this_node(target, os.environ), len(CHECKS)
     else:
         looked, found = all_nodes(target.find(), nodes)
-        checks = len(CHECKS) + (not nodes)
+        checks = len(CHECKS) + (0 if nodes else len(OF_CLUSTER))
     rows = [row._asdict() for row in found]
     if rows or output != "table":
         click.echo(render(rows, output, COLUMNS, ordered=True), nl=False)
@@ -109,7 +113,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
     found = [finding for one in told for finding in one]
     infos = ask(kubernetes, AGENT_INFOS, {})["items"]
     found += [finding for finding in pod_mtus(infos) if finding.node in chosen]
-    found += [] if names else policies(kubernetes)
+    found += [] if names else [*policies(kubernetes), *bundle_collections(kubernetes)]
     return len(chosen), [*found, *_controller(kubernetes, set(names))]
 
 
