@@ -18,7 +18,7 @@ import pytest
 from agent_process import NODE, OBJECTS, agent_process
 from certificate_world import ApiServer
 from loopback import answering
-from sftp_server import PASSWORD, USER, secret, sftp_server
+from sftp_server import PASSWORD, USER, new_key, secret, sftp_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -86,7 +86,8 @@ class World:
         try:
             yield
         finally:
-            self.controller.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                self.controller.terminate()
             await self.controller.wait()
 
     def files(self) -> list[Path]:
@@ -96,14 +97,21 @@ class World:
         places = (self.folder, *(root / place for place in ("run", "var/lib", "var/log")))
         return [path for place in places for path in place.rglob("*") if path.is_file()]
 
-    def collect(self, name: str, url: str, **fields: Any) -> None:
+    def uploaded(self) -> list[str]:
+        """Names of the files at the server."""
+        return sorted(path.name for path in (self.folder / "files/upload").iterdir())
+
+    def events(self) -> list[dict[str, Any]]:
+        return [one for path, one in self.api.objects.items() if "/events/" in path]
+
+    def collect(self, name: str, url: str, age: float = 0, **fields: Any) -> None:
         """From this Node, with the Secret, unless said otherwise."""
         reference = {"name": "file-server", "namespace": "ops"}
         server = {"url": url, **fields.pop("server", {})}
         body = {
             "metadata": {
                 "uid": f"uid-{name}",
-                "creationTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "creationTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - age)),
             },
             "spec": {
                 "nodes": {"nodeNames": [NODE]},
@@ -164,6 +172,98 @@ async def test_a_bundle_arrives_at_the_file_server_without_the_credentials_in_an
         await world.until(lambda: wanted <= {path.name for path in world.files()}, "all files are written")
         assert not [path for path in world.files() if PASSWORD.encode() in path.read_bytes()]
         assert server.asked == [USER]
+
+
+async def test_a_missing_secret_is_named_and_awaited_and_two_go_one_after_the_other(world: World) -> None:
+    world.api.drop(SECRET)
+    async with world.running_controller(), sftp_server(world.folder / "files") as server:
+        world.collect("first", server.url())
+        world.collect("second", server.url("nowhere"), nodes={"nodeNames": [NODE, "gone"]})
+        why = 'unable to get Secret with name file-server in Namespace ops: secrets "file-server" not found'
+        expected = ("Started", "False", "SecretUnavailable", f"{why}; trying again")
+        await world.until(lambda: expected in world.conditions("first"), "the missing Secret is named")
+        assert any(event["reason"] == "SecretUnavailable" for event in world.events())
+        world.api.put(SECRET, secret())
+        await world.complete("first")
+        assert world.conditions("first") == DONE
+        begun = ("Started", "True", "", "")
+        await world.until(lambda: begun in world.conditions("second"), "the second one has begun")
+        world.api.drop(f"{COLLECTIONS}/second")
+        world.collect("third", server.url())
+        await world.complete("third")
+        assert world.conditions("third") == DONE
+        assert world.uploaded() == [f"{NODE}_first.tar.gz", f"{NODE}_third.tar.gz"]
+
+
+async def test_a_node_without_an_agent_is_named_when_it_expires(world: World) -> None:
+    world.api.put("/api/v1/nodes/away", {"metadata": {"name": "away", "labels": {"rack": "r1"}}})
+    async with world.running_controller(), sftp_server(world.folder / "files") as server:
+        both = {"nodeNames": [NODE], "nodeSelector": {"matchLabels": {"rack": "r1"}}}
+        world.collect("some", server.url(), age=45, expirationMinutes=1, nodes=both)
+        silent = ("Completed", "False", "Collecting", "no report yet of: away")
+        await world.until(lambda: silent in world.conditions("some"), "the silent Node is named")
+        await world.complete("some")
+        (failed,) = (one for one in world.conditions("some") if one[0] == "CollectionFailure")
+        assert failed[1:3] == ("True", "InternalError")
+        assert failed[3].startswith('Failed Agent count: 1, "no report before the collection expired')
+        assert failed[3].endswith(":[away]")
+        assert (world.status("some")["collectedNodes"], world.status("some")["desiredNodes"]) == (1, 2)
+        assert world.uploaded() == [f"{NODE}_some.tar.gz"]
+        world.collect("late", server.url(), age=61, expirationMinutes=1)
+        await world.complete("late")
+        assert [one[2] for one in world.conditions("late")] == ["Expired", "", "Expired", ""]
+
+
+async def test_a_controller_that_was_killed_goes_on(world: World) -> None:
+    world.api.put("/api/v1/nodes/away", {"metadata": {"name": "away"}})
+    async with sftp_server(world.folder / "files") as server:
+        async with world.running_controller():
+            world.collect("all", server.url(), nodes={})
+            await world.until(lambda: world.status("all").get("collectedNodes") == 1, "one has reported")
+            world.controller.kill()
+            await world.controller.wait()
+        before = (world.folder / "files/upload" / f"{NODE}_all.tar.gz").stat().st_mtime_ns
+        world.api.put(
+            f"{COLLECTIONS}/all",
+            {
+                **world.api.objects[f"{COLLECTIONS}/all"],
+                "status": {"conditions": [{"type": "Started", "status": "True"}]},
+            },
+        )
+        async with world.running_controller():
+            await world.until(
+                lambda: world.status("all").get("collectedNodes") == 1, "the report was repeated"
+            )
+            world.api.drop("/api/v1/nodes/away")
+            await world.complete("all")
+            assert world.conditions("all") == DONE
+        assert (world.folder / "files/upload" / f"{NODE}_all.tar.gz").stat().st_mtime_ns == before
+
+
+@pytest.mark.wide
+async def test_what_the_server_refuses_is_in_the_status_and_in_an_event(world: World) -> None:
+    """Five tries, five seconds apart, as upstream's."""
+    async with world.running_controller(), sftp_server(world.folder / "files") as server:
+        for name, wrong, words in (
+            ("key", {"hostPublicKey": _base64(new_key().public_data)}, "another host key"),
+            ("password", {}, f"the server refuses user '{USER}'"),
+        ):
+            world.api.put(SECRET, secret(password="wrong-password" if name == "password" else PASSWORD))
+            world.collect(name, server.url(), server=wrong)
+            await world.complete(name)
+            message = f'Failed Agent count: 1, "failed to upload file after 5 attempts":[{NODE}]'
+            assert world.conditions(name)[1:] == [
+                ("BundleCollected", "False", "", ""),
+                ("CollectionFailure", "True", "InternalError", message),
+                ("Completed", "True", "", ""),
+            ]
+            await world.until(
+                lambda words=words: any(words in event["message"] for event in world.events()),  # type: ignore[misc]
+                "the Event has the server's words",
+            )
+        assert server.asked == [USER] * 5
+        assert world.uploaded() == []
+        assert not [path for path in world.files() if b"wrong-password" in path.read_bytes()]
 
 
 def _base64(key: bytes) -> str:

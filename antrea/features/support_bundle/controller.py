@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from antrea.apis import controlplane as cp
 from antrea.apis import meta
 from antrea.engine import Unit
+from antrea.errors import Unavailable
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.publication import PublishedObject
@@ -18,6 +19,7 @@ from antrea.features.support_bundle.collection import (
     GATE,
     NODES,
     PLURAL,
+    CollectedNode,
     NodeBundle,
     OpenCollection,
 )
@@ -114,8 +116,11 @@ def _event(row: OpenCollection, outcome: Outcome) -> Iterator[RecordEvent]:
 def noted(facts: Facts, asked: Asked) -> meta.Status:
     """Keep what an agent reports, if the collection is for its Node; that of one that is gone is not kept.
 
-    A Node that has sent its bundle stays so: an agent that restarts makes another one, which may fail.
+    A Node that has sent its bundle stays so: an agent that restarts makes another one, which may fail. Raises Unavailable
+    before everything was listed: agents that were connected to a controller before this one report at once.
     """
+    if not (facts.feeds.has(OpenCollection) and facts.feeds.has(CollectedNode)):
+        raise Unavailable("the list of SupportBundleCollections or of Nodes is not complete yet")
     row = facts.get(OpenCollection, asked.name)
     nodes = frozenset(chosen_nodes(facts, row)) if row is not None else frozenset()
     for one in asked.found.nodes:

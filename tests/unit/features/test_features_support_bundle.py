@@ -16,6 +16,7 @@ from antrea.apis.crd.support_bundle import SupportBundleCollection, SupportBundl
 from antrea.apis.meta import ObjectMetadata
 from antrea.apis.status import Status
 from antrea.engine import Facts
+from antrea.errors import Unavailable
 from antrea.facts.node import ThisNode
 from antrea.features.framework.event import RecordEvent
 from antrea.features.framework.query import Asked
@@ -62,6 +63,8 @@ def row_of(
 def world(*rows: OpenCollection, **terms: Any) -> Facts:
     """With three Nodes; `terms` of all collections."""
     facts = Facts()
+    for kind in (OpenCollection, CollectedNode):
+        facts.synced(kind)
     for name, labels in NODES.items():
         facts.put(CollectedNode(name, tuple(sorted(labels.items()))))
     for row in rows:
@@ -250,6 +253,11 @@ def test_reports_of_others_count_for_nothing_and_success_is_final() -> None:
     report(facts, "c", "n1")
     report(facts, "c", "n1", "the agent has restarted")
     assert [one.completed for one in facts.all(NodeBundle)] == [True]
+
+
+def test_a_report_that_comes_before_all_is_listed_is_to_be_sent_again() -> None:
+    with pytest.raises(Unavailable, match="not complete yet"):
+        report(Facts(), "c", "n1")
 
 
 def test_a_message_is_bounded_whatever_agents_say() -> None:
