@@ -114,7 +114,7 @@ _address = functools.lru_cache(1 << 12)(ip_address)
 
 @functools.lru_cache(1 << 12)
 def _network(cidr: str) -> IPv4Network | IPv6Network:
-    """A network of IPv4 addresses that are written in IPv6 is one of IPv4, as `ip` says of addresses. Raises ValueError."""
+    """A network of IPv4 addresses that are written in IPv6 is one of IPv4, as in `ip` for addresses. Raises ValueError."""
     if not re.fullmatch(r"[^/%]+/[0-9]{1,3}", cidr):
         raise ValueError(cidr)
     found = ip_network(cidr, strict=False)

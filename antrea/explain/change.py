@@ -1,4 +1,4 @@
-"""The smallest change to policies that would turn a verdict over, tried on the objects before it is said."""
+"""The smallest change to policies that would turn a verdict over, tried on the objects before it is shown."""
 
 from __future__ import annotations
 

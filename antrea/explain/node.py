@@ -48,7 +48,7 @@ def as_received(world: World, packet: Packet, direction: str) -> Packet:
 
 
 def node_rules(world: World, packet: Packet, node: str, direction: str) -> Iterator[Weighed | Silent]:
-    """Rules for this Node, in no order; and those that say nothing there."""
+    """Rules for this Node, in no order; and those without effect there."""
     own = next(one for one in world.whole_members if one.kind == "node" and one.name == node)
     for one in native_rules(world, packet, own, direction):
         if isinstance(one, Weighed) and one.services:

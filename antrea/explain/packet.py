@@ -11,7 +11,7 @@ from antrea.errors import Invalid
 
 PORTED = ("TCP", "UDP", "SCTP")
 ANY_PORT = 40000
-"""The source port of a packet, where nobody says another."""
+"""The source port of a packet, if no other is given."""
 
 
 class End(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """From policies to the rules that are for one Pod in one direction, each held against the packet.
 
-As upstream's, a Kubernetes NetworkPolicy that has rules of a direction isolates in it, whatever its policyTypes say.
+As upstream's, a Kubernetes NetworkPolicy that has rules of a direction isolates in it, whatever its policyTypes are.
 parity: pkg/controller/networkpolicy/networkpolicy_controller.go processNetworkPolicy
 """
 
@@ -49,7 +49,7 @@ class Isolating(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """A policy, or one of its rules, that says nothing although it is there."""
+    """A policy, or one of its rules, that is there without effect."""
 
     ref: RuleRef
     why: str
@@ -107,7 +107,7 @@ def _kube_ways(world: World, home: str, rule: KubeRule, other: End) -> Iterator[
 
 
 def native_rules(world: World, packet: Packet, own: Member, direction: str) -> Iterator[Weighed | Silent]:
-    """Rules of Antrea's own policies for the Pod, in no order; and those that say nothing."""
+    """Rules of Antrea's own policies for the Pod, in no order; and those without effect."""
     other = _other(packet, direction)
     policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
     for policy in policies:

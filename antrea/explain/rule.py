@@ -28,11 +28,11 @@ INGRESS, EGRESS = "Ingress", "Egress"
 BASELINE = (253, 254)
 """Priorities of tiers whose rules come after Kubernetes NetworkPolicies."""
 Names = tuple[tuple[str, str, int], ...]
-"""Named ports of whoever receives: name, protocol, number."""
+"""Named ports of the receiver: name, protocol, number."""
 
 
 class RuleRef(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A rule as its author knows it; `index` counts from 0 among the rules of its direction."""
+    """A rule as in its policy; `index` counts from 0 among the rules of its direction."""
 
     type: str
     namespace: str = ""
@@ -98,7 +98,7 @@ class Weighed(NamedTuple):
     """Whether its ports fit, if the other end were a peer."""
     matches: bool
     unbuilt: tuple[str, ...] = ()
-    """What the rule says and nothing enforces yet."""
+    """What the rule contains and nothing enforces yet."""
     services: bool = False
     """Whether it is on Services, so that it is asked before kube-proxy translates the packet, and others after that."""
 
@@ -161,7 +161,7 @@ def ways(chosen: Chosen, other: End) -> Iterator[Names]:
 
 
 def everybody(world: World, other: End) -> Iterator[Names]:
-    """The other end, whoever it is."""
+    """The other end, of any kind."""
     yield ()
     for member in world.members:
         if member.kind == "pod" and other.ip in member.ips:
@@ -188,7 +188,7 @@ def native_traffic(rule: crd.Rule) -> tuple[Traffic, ...]:
 
 
 def unbuilt(rule: crd.Rule) -> Iterator[str]:
-    """What the rule says that no switch knows yet."""
+    """What the rule contains that no switch supports yet."""
     if rule.l7_protocols:
         yield "l7Protocols are not built yet: all that the rule names is dropped"
     if any(one.scope == STRETCHED for one in rule.to_services):

@@ -167,7 +167,7 @@ def _guarded(service: Service, packet: Packet) -> bool:
 
 
 def _network(text: str) -> IPv4Network | IPv6Network | None:
-    """None if it cannot be read: then nobody is in it."""
+    """None if it cannot be read: then it has no member."""
     try:
         return ip_network(text.strip(), strict=False)
     except ValueError:

@@ -3,7 +3,7 @@
 A packet is judged where it leaves a Pod (egress), then where it enters one (ingress). In each direction the rules of
 Antrea's own policies and of policy.networking.k8s.io come first, by tier, priority of the policy, number of the rule, then the older policy, then the
 smaller UID; Pass leaves the packet to Kubernetes NetworkPolicies, of which any may allow it; a Pod that one of them
-isolates drops the rest; rules of the baseline tier come last, and what nobody speaks of is allowed.
+isolates drops the rest; rules of the baseline tier come last, and what no rule matches is allowed.
 
 Rules on Services (`toServices`) are asked before all others, of the packet to the Service. If none of them drops it,
 kube-proxy makes a packet to a Pod of it, which all other rules judge. Where AntreaProxy is on, it chooses the Endpoint before
@@ -42,7 +42,7 @@ class Printed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class LosingRule(Printed, frozen=True):
-    """A rule that matches the packet and does not decide it, or one for the Pod that says nothing, and why."""
+    """A rule that matches the packet and does not decide it, or one for the Pod without effect, and why."""
 
     rule: RuleRef
     why: str
@@ -155,7 +155,7 @@ def _before_kube_proxy(
 
 
 def _by_service(weighed: Sequence[Weighed], made: _Making) -> tuple[Half | None, list[LosingRule]]:
-    """The half that one of these rules decides; if none does, what they say."""
+    """The half that one of these rules decides; if none does, the rules."""
     early, late = _matching(weighed)
     if early and early[0].action != "Pass":
         return made.by_rule(early[0], [*_later(early[0], early[1:]), *_after_antrea(early[0], late)]), []

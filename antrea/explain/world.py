@@ -48,7 +48,7 @@ SYSTEM = frozenset(("Emergency", "SecurityOps", "NetworkOps", "Platform", "Appli
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 """Label of a Service that a program other than the default one serves."""
 STRETCHED = "ClusterSet"
-"""Scope of a Service of several clusters, which nobody has built."""
+"""Scope of a Service of several clusters, which is not built."""
 
 
 class Member(NamedTuple):
@@ -216,7 +216,7 @@ class World:
         return End(address, host=pod.spec.node_name)
 
     def gateway(self, node: str, v: int) -> str:
-        """The address with which a Node's own processes speak to Pods of others; empty if it has no Pods."""
+        """The source address of a Node's own processes towards Pods of others; empty if it has no Pods."""
         found = self.nodes.get(node)
         own = (gateway(cidr) for cidr in pod_cidrs(found)) if found else ()
         return next((one for one in own if family(one) == v), "")
@@ -261,7 +261,7 @@ class World:
         )
 
     def group(self, home: str, name: str) -> Chosen:
-        """A Group, or a ClusterGroup if there is no `home`: all its children bring; nobody if these have children."""
+        """A Group, or a ClusterGroup if there is no `home`: all its children bring; no member if these have children."""
         spec = self._groups.get((home, name))
         if spec is None:
             return Chosen()
@@ -357,7 +357,7 @@ class World:
         return own | {one for one in external if family(one) in families and one not in taken}
 
     def strange(self, home: str, applied: Iterable[AppliedTo]) -> str:
-        """The name of a Group that selects somebody of another Namespace, which no policy of `home` can be for."""
+        """The name of a Group that selects a member of another Namespace, which no policy of `home` can be for."""
         known = self._strangers
         for one in applied:
             key = (home, one.group)

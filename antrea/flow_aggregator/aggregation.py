@@ -1,4 +1,4 @@
-"""Joins the two records that the Nodes of a connection make of it, and says when the joined one is due.
+"""Joins the two records that the Nodes of a connection make of it, and finds when the joined one is due.
 
 parity: pkg/flowaggregator/intermediate/aggregate.go
 """
@@ -114,7 +114,7 @@ class Aggregation:
         self._heap: list[tuple[float, int, JoinedFlow]] = []
         self._order = count()
         self.dropped = 0
-        """Records that nobody sees: there was no room, or the other Node's never came."""
+        """Records that are not exported: there was no room, or the other Node's never came."""
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -217,7 +217,7 @@ def begun(record: FlowRecord) -> FlowRecord:
 
 
 def join(into: FlowRecord, other: FlowRecord) -> None:
-    """Fill in what only the other Node has to say."""
+    """Fill in what only the other Node's record has."""
     for name in _JOINED:
         if value := getattr(other, name):
             setattr(into, name, value)

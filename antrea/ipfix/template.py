@@ -63,7 +63,7 @@ def _named(names: Iterable[str]) -> tuple[Element, ...]:
 
 
 def template_record(number: int, elements: Sequence[Element]) -> bytes:
-    """What tells a collector how data sets of this number are read (RFC 7011, 3.4.1)."""
+    """By which a collector reads data sets of this number (RFC 7011, 3.4.1)."""
     fields = b"".join(
         pack("!HHI", one.number | 0x8000, one.size, one.enterprise)
         if one.enterprise

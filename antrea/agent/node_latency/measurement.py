@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from antrea.features.node_latency.target import LatencyTarget
 
 IN_A_ROW: Final = 3
-"""Probes whose outcome has to agree before an Event says so: one slow answer is no news."""
+"""Probes whose outcome has to agree before an Event reports it: one slow answer is no change."""
 SECOND: Final = 10**9
 
 
@@ -34,10 +34,10 @@ class Measurement(msgspec.Struct):
     """Probes in a row that were above the threshold, or had no answer."""
     good: int = 0
     slow: bool = False
-    """An Event said so."""
+    """An Event has reported it."""
 
     def judge(self, rtt: int | None, limit: int) -> str:
-        """Count the outcome of a probe, None without an answer; what is to be told now, empty: nothing."""
+        """Count the outcome of a probe, None without an answer; what is to be reported now, empty: nothing."""
         if not limit:
             self.bad = self.good = 0
             self.slow = False
@@ -60,7 +60,7 @@ def milliseconds(nanoseconds: int) -> str:
 def latency_stats(
     node: str, targets: Iterable[LatencyTarget], measurements: Mapping[str, Measurement]
 ) -> NodeLatencyStats:
-    """As the controller is told; an address that was never asked is left out, as upstream.
+    """As sent to the controller; an address that was never probed is left out, as upstream.
 
     # parity: pkg/agent/monitortool/latency_store.go ConvertList
     """

@@ -39,7 +39,7 @@ RETRY_SECONDS: Final = 10.0
 SLICE: Final = 64
 """Probes that are sent before others have their turn."""
 TOKEN: Final = 16
-"""Random octets in each probe, so that nobody answers who has not seen it."""
+"""Random octets in each probe, so that only a host that received it can answer."""
 BOUNDS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Milliseconds."""
 LATENCY = Metric(
@@ -183,7 +183,7 @@ class LatencyProber:
         return latency_stats(self._node, targets, self._measured)
 
     async def report(self) -> None:
-        """Tell the controller; what fails is logged, and the next report has all of it."""
+        """Report to the controller; a failure is logged, and the next report has all of it."""
         whole: dict[str, Any] = msgspec.to_builtins(self.stats)
         body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "NodeLatencyStats", **whole}
         try:

@@ -117,7 +117,7 @@ class PortAllocator:
         await engine.stand(NftElement)
 
     def settle(self) -> None:
-        """Give up what nobody asks for, then answer those who have no port: first with what they had."""
+        """Give up ports without a request, then answer requests without a port: first with what they had."""
         wanted = {row.key: row for row in self._facts.all(PortRequest)}
         for key in [key for key in self._held if key not in wanted]:
             held = self._held.pop(key)
@@ -172,7 +172,7 @@ class PortAllocator:
         return ""
 
     def _search(self, row: PortRequest, spoken_for: set[Place], lost: str) -> str:
-        """Take the next free port; why there is none, if there is none. `lost` says why it is not the one from before."""
+        """Take the next free port; why there is none, if there is none. `lost` is why it is not the one from before."""
         count, start = len(self._ports), self._ports.index(self._next[row.ipv6])
         why = "all of them are given to Pods"
         # last of all those that some annotation names, since its Pod may ask for it again

@@ -1,4 +1,4 @@
-"""Effects of external IPs: neighbours are answered, moves are announced and told of, and who has which is shown."""
+"""Effects of external IPs: neighbours are answered, moves are announced and reported, and the owner of each is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who the destination of a Traceflow is, asked of the API where the facts of this Node do not say."""
+"""Who the destination of a Traceflow is, asked of the API where the facts of this Node do not show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects of Traceflows: their packets are made and injected, and what the switch tells of them goes into their status."""
+"""Effects of Traceflows: their packets are made and injected, and what the switch reports of them goes into their status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what a Node has to say of a Traceflow into its status, beside what other Nodes say at the same time."""
+"""Writes the result of a Node into the status of a Traceflow, beside what other Nodes write at the same time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ResultWriter:
         await self._write(trace, changed)
 
     async def fail(self, trace: RunningTrace, why: str) -> None:
-        """End the Traceflow: this Node cannot do its part. A failure to say so is logged."""
+        """End the Traceflow: this Node cannot do its part. A failure to write that is logged."""
         reason = f"Node: {self._node}, error: {why}"
         log.info("Traceflow failed", traceflow=trace.name, err=why)
         await self._write(trace, lambda _: {"phase": FAILED, "reason": reason})

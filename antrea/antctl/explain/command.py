@@ -1,4 +1,4 @@
-"""`antctl explain`: what policies say of a packet, by the objects of a cluster or of a support bundle, and its switches.
+"""`antctl explain`: what policies do with a packet, by the objects of a cluster or of a support bundle, and its switches.
 
 The answer is made on the workstation, by antrea.explain; each switch is asked by its agent, so that both can be compared.
 """

@@ -36,7 +36,7 @@ class Source(NamedTuple):
 
 
 def of_cluster(kubernetes: Server) -> Source:
-    """By lists of all kinds. Raises Failure if a kind may not be listed, Invalid for an object that nobody understands."""
+    """By lists of all kinds. Raises Failure if a kind may not be listed, Invalid for an object that cannot be read."""
     found: dict[str, list[dict[str, Any]]] = {}
     lacks = []
     for kind in KINDS:
@@ -142,7 +142,7 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Proxy | 
 
 
 def _sections(path: Path) -> Iterator[tuple[str, tuple[list[dict[str, Any]], str]]]:
-    """Title, documents and what is said to be missing, of each section."""
+    """Title, documents and what is named as missing, of each section."""
     title, lines, complaint = "", list[str](), ""
     with path.open(encoding="utf-8") as file:
         for line in file:

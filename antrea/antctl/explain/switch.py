@@ -72,7 +72,7 @@ class SwitchVerdict(Printed, frozen=True, kw_only=True, omit_defaults=False):
 def switches(
     kubernetes: Server, world: World, packet: Packet, found: Answer, *, insecure: bool
 ) -> list[SwitchVerdict]:
-    """What each Node says of the direction that it judges."""
+    """The answer of each Node about the direction that it judges."""
     kubernetes = kubernetes._replace(seconds=kubernetes.seconds or SECONDS)
 
     def trace(node: str, one: Packet) -> str:
@@ -102,7 +102,7 @@ def compared(trace: Trace, packet: Packet, egress: Half | None, ingress: Half) -
 
 
 def chosen(trace: Trace, world: World, packet: Packet, through: Through) -> list[SwitchVerdict]:
-    """What each Node says of a packet to a Service: which Endpoint its sender's has chosen, and of the directions for that one."""
+    """The answer of each Node about a packet to a Service: which Endpoint its sender's has chosen, and of the directions for that one."""
     pod = packet.source.pod
     if pod is None:
         return []
@@ -144,7 +144,7 @@ def _unbalanced(trace: str, node: str, through: Through) -> SwitchVerdict:
 
 
 def read(trace: str, node: str, half: Half) -> SwitchVerdict:
-    """What a trace says of one direction."""
+    """The verdict of a trace in one direction."""
     flows: list[str] = []
     table, does = "", DROP
     for line in enforced_part(trace).splitlines():

@@ -21,7 +21,7 @@ MODES = ("iptables", "nftables")
 
 
 class NodeView(NamedTuple):
-    """What the agent of a Node says (`node.look`); `unseen` is why it does not."""
+    """The answer of the agent of a Node (`node.look`); `unseen` is why there is none."""
 
     name: str
     told: Mapping[str, Any]

@@ -39,7 +39,7 @@ KEPT = {"key": LABEL, "operator": "Exists"}
 
 
 class Takeover:
-    """Says each step. Raises Failure at the first that fails."""
+    """Prints each step. Raises Failure at the first that fails."""
 
     def __init__(self, cluster: Cluster, say: Callable[[str], None], seconds: float = SECONDS) -> None:
         self._cluster, self._say, self._seconds = cluster, say, seconds

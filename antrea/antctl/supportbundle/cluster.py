@@ -1,6 +1,6 @@
-"""What kube-apiserver tells for a support bundle: the cluster, and the logs of programs that do not answer.
+"""What kube-apiserver has for a support bundle: the cluster, and the logs of programs that do not answer.
 
-Secrets are taken out here, because nobody did before. parity: pkg/antctl/raw/supportbundle/command.go getClusterInfo,
+Secrets are taken out here, as these texts still have them. parity: pkg/antctl/raw/supportbundle/command.go getClusterInfo,
 downloadFallbackAgentBundleFromKubernetes, downloadFallbackControllerBundleFromKubernetes
 """
 

@@ -55,7 +55,7 @@ def wait(server: Server, name: str, sleep: Callable[[float], object] = time.slee
 
 
 def create(path: Path) -> IO[bytes]:
-    """A new file, which nobody else can read, in place of any of that name. Raises OSError."""
+    """A new file, which only its owner can read, in place of any of that name. Raises OSError."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 

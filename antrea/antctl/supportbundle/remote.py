@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 AT_ONCE = 16
 """Programs that are asked at a time."""
 SECONDS = 15.0
-"""How long a program may be silent, if --timeout says nothing."""
+"""How long a program may be silent, without --timeout."""
 CONTROLLER = ""
 """Stands for the controller where others are named by their Node."""
 HELP = (
@@ -120,7 +120,7 @@ class Collection:
         supportbundle.download(self._server(name), _kind(name), path, self._sleep)
 
     def end(self) -> None:
-        """Nobody is waited for any more."""
+        """All have ended."""
         self._ended.set()
 
     def _sleep(self, seconds: float) -> None:
@@ -162,7 +162,7 @@ class Agents:
         self._lock = threading.Lock()
 
     def at(self, node: Mapping[str, Any], info: Mapping[str, Any] | None) -> Server:
-        """Raises Failure if it has not said yet where it is."""
+        """Raises Failure if it has not reported its address yet."""
         import msgspec  # noqa: PLC0415 (start-up time)
 
         name = node["metadata"]["name"]
@@ -218,7 +218,7 @@ def collect(kubernetes: Server, wanted: Wanted) -> None:
 
 
 def report(kubernetes: Server, namespace: str, folder: Path, failed: Mapping[str, str]) -> None:
-    """Say who failed and why, and get what kube-apiserver has of them. Raises OSError."""
+    """Print which failed and why, and get what kube-apiserver has of them. Raises OSError."""
     if CONTROLLER in failed:
         click.echo(f"Controller Info Failed Reason: {failed[CONTROLLER]}")
         try:

@@ -1,8 +1,8 @@
-"""What a rule of an admin policy says, read so that it never lets pass more than its author wrote.
+"""A rule of an admin policy, read so that it never lets pass more than its author wrote.
 
 The CRD in a cluster may be newer than this program: then a peer or a protocol arrives without any field that is known here.
 As the API wants it, such a rule matches nothing if it accepts, and denies if it denies or passes on: its peers are
-everybody then, or its ports all. The policy's status tells.
+everybody then, or its ports all. The policy's status names it.
 Upstream lets a Pass rule match nothing in that case, and of v1alpha1 a Deny rule as well.
 parity: pkg/controller/networkpolicy/{adminnetworkpolicy,clusternetworkpolicy}.go
 """
@@ -32,7 +32,7 @@ UNKNOWN = "has no field that is known here: the CRD is of another version"
 
 
 class ReadRule(msgspec.Struct, frozen=True):
-    """A rule as agents are told it, but for the groups of its peers."""
+    """A rule as sent to agents, but for the groups of its peers."""
 
     action: str
     peers: tuple[Subject, ...]

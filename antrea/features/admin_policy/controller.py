@@ -1,4 +1,4 @@
-"""Admin policies in the controller: what agents are told of them, and how far Nodes are.
+"""Admin policies in the controller: what is sent to agents of them, and how far Nodes are.
 
 parity: pkg/controller/networkpolicy/{adminnetworkpolicy,clusternetworkpolicy}.go
 """
@@ -120,7 +120,7 @@ def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
 def _rule(
     path: str, place: tuple[str, int], rule: Rule, doubts: list[str], peers: dict[str, None]
 ) -> Generator[Row | None, None, cp.NetworkPolicyRule]:
-    """As agents are told; yields what makes its groups, and None at places for a pause."""
+    """As sent to agents; yields what makes its groups, and None at places for a pause."""
     direction, number = place
     read = read_rule(path, rule)
     doubts += read.doubts

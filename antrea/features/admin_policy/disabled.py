@@ -1,4 +1,4 @@
-"""Admin policies while their gates are off: no Node has them, and their status does not say that any has."""
+"""Admin policies while their gates are off: no Node has them, and their status claims none."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class AnnounceAddress(Act, frozen=True):
-    """Tell the neighbours on the link of `dev` that `ip` is at this Node, whose MAC address there is `mac`."""
+    """Announce to the neighbours on the link of `dev` that `ip` is at this Node, whose MAC address there is `mac`."""
 
     dev: str
     mac: str
@@ -51,7 +51,7 @@ class AnnounceAddress(Act, frozen=True):
 
 
 class RecordAssigned(Act, frozen=True):
-    """Say in an Event of the Egress that this Node holds its address, and keep that it has been said."""
+    """Report in an Event of the Egress that this Node holds its address, once."""
 
     row: str
     """Key of the Egress row."""
@@ -108,7 +108,7 @@ def held_address(
 
 
 def own_address(facts: Facts, egress: Egress) -> Iterator[ProbeAddress | RecordConflict]:
-    """Without a pool its user put it here, and somebody else may have it, too."""
+    """Without a pool its user put it here, and another host may have it, too."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     if node and link and not egress.pool and egress.ip and facts.get(LocalAddress, egress.ip):
         yield from probes(facts, egress, node, neighbours_of(facts, egress.ip, link))

@@ -1,7 +1,7 @@
-"""What is wrong with one of several addresses: its Node says so in the address's entry, and one Node in conditions of the Egress.
+"""What is wrong with one of several addresses: its Node reports it in the address's entry, and one Node in conditions of the Egress.
 
-Several Nodes may have addresses of an Egress, and a condition is one for all of them. So each Node says what it knows where
-nobody else writes, and the Node that speaks for all gathers it.
+Several Nodes may have addresses of an Egress, and a condition is one for all of them. So each Node writes what it has found where
+no other writes, and the reporting Node gathers it.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from antrea.facts.egress import Egress
 
 Words = tuple[tuple[str, str], ...]
-"""Fields of an entry and what they say."""
+"""Fields of an entry with their values."""
 CONFLICT_FIELD: Final = "conflict"
 SILENCE_FIELD: Final = "unanswered"
 
 
 def words_of(entry: AddressStatus) -> Words:
-    """What an entry of the status says."""
+    """The fault that an entry of the status names."""
     return _words(entry.conflict, entry.unanswered)
 
 
 def troubles(facts: Facts, egress: Egress, node: str) -> Words:
-    """What the Node that has the address, or is to hold it, says of it."""
+    """What the Node that has the address, or is to hold it, reports of it."""
     mac = other_host(facts, egress)
     return _words(sentence(egress.ip, mac) if mac else "", silence(facts, egress, node))
 
 
 def _words(conflict: str, unanswered: str) -> Words:
-    """Empty texts say nothing."""
+    """Empty texts count for nothing."""
     return tuple(
         (field, text) for field, text in ((CONFLICT_FIELD, conflict), (SILENCE_FIELD, unanswered)) if text
     )
 
 
 def shared_conditions(rows: Sequence[Egress]) -> tuple[Condition, ...]:
-    """Of all addresses of one Egress, as their entries say; of the one Node that speaks for all."""
+    """Of all addresses of one Egress, by their entries; of the one reporting Node."""
     first = rows[0]
     kinds = (
         (CONFLICT_FIELD, Condition(CONFLICT, "True", reason="OtherHost"), first.conflicts),

@@ -60,7 +60,7 @@ def judge(egress: Egress, pool: PoolSelector | None, rivals: Iterable[Egress]) -
 
 
 def families_of(facts: Facts, egress: Egress) -> Collection[bool]:
-    """Whether it is for IPv6, for IPv4 or, while nobody can tell, for both; empty: it names neither address nor pool."""
+    """Whether it is for IPv6, for IPv4 or, while that is unknown, for both; empty: it names neither address nor pool."""
     if egress.ip or egress.invalid:
         return (is_ipv6(egress.ip or egress.invalid),)
     if not egress.pool:

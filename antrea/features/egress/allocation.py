@@ -1,4 +1,4 @@
-"""The addresses of an Egress that has ExternalIPPools: which it names, which it is given, and what its status says of them.
+"""The addresses of an Egress that has ExternalIPPools: which it names, which it is given, and its status about them.
 
 parity: pkg/controller/egress/controller.go syncEgressIP, updateEgressAllocatedCondition
 """
@@ -51,7 +51,7 @@ def egress_claim(facts: Facts, egress: EgressRow) -> Iterator[NamedAddress | Add
 
 
 def egress_address(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress | Status | RecordEvent]:
-    """Nothing while another replica leads. The status of all addresses is told with the first."""
+    """Nothing while another replica leads. The status of all addresses is written with the first."""
     if facts.get(FencedLeadership) is None:
         return
     if egress.pool:
@@ -83,7 +83,7 @@ def _offered(facts: Facts, egress: EgressRow) -> str:
 
 
 def _written(facts: Facts, egress: EgressRow) -> Iterator[EgressAddress]:
-    """What its spec is to say in place of what it says."""
+    """The fields of its spec to replace, with their new values."""
     pool, offer = facts.get(PoolRow, egress.pool), facts.get(AddressOffer, egress.owner)
     wanted = offer.address if offer else ""
     if wanted or (egress.address and (pool is None or offer)):

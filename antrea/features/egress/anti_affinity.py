@@ -1,7 +1,7 @@
 """Addresses of one Egress are apart from each other, each on a Node of its own as long as there are enough.
 
 Homes are found among all Nodes that a pool selects, alive or not: so the loss of a Node moves its own address alone, to a
-Node that is nobody's home if there is one, and its return moves that one back.
+Node that is home to no address if there is one, and its return moves that one back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bandwidth of an Egress: a meter on the Node that has its address drops what all its Pods together send above it.
 
-Of Egresses that share an address, which is one meter, the oldest that has a bandwidth says it, then the first by name.
+Of Egresses that share an address, which is one meter, the oldest with a bandwidth decides, then the first by name.
 parity: pkg/agent/openflow/pipeline.go egressQoSFlow, pkg/agent/controller/egress/egress_controller.go realizeEgressQoS
 """
 

@@ -54,7 +54,7 @@ def partners(facts: Facts, own: ThisNode) -> Iterator[BfdPartner]:
 
 
 def neighbours(ring: Sequence[str], own: str) -> list[int]:
-    """Indexes of those within NEAR of `own`, each once; who is somebody's neighbour has him as one as well."""
+    """Indexes of those within NEAR of `own`, each once; the relation is symmetric."""
     here = ring.index(own)
     steps = [step for near in range(1, NEAR + 1) for step in (near, -near)]
     return sorted({(here + step) % len(ring) for step in steps} - {here})

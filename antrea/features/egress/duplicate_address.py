@@ -1,11 +1,11 @@
 """Whether another host of the network has an Egress IP: neighbours are asked before a Node of the cluster uses it.
 
 An address that some Node had by the status, or that is here already, is taken at once and asked for beside: the cluster
-uses it rightly, so what another host says is told and changes nothing. The Node before is not mistaken for such a host: it
+uses it rightly, so another host's answer is reported and changes nothing. The Node before is not mistaken for such a host: it
 is not waited for, and answers no more when the question is asked (antrea/agent/egress/duplicate_prober.py).
 
 An address without a pool is where its user put it, which may be two Nodes: who has it asks, too, and asks again when the
-status names another Node. Each of the two tells of the other, and who keeps it writes itself into the status.
+status names another Node. Each of the two reports the other, and the one that keeps it writes itself into the status.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProbeAddress(Act, frozen=True):
 
 
 class RecordConflict(Act, frozen=True):
-    """Say in an Event of the Egress that another host has its address."""
+    """Report in an Event of the Egress that another host has its address."""
 
     egress: str
     uid: str
@@ -56,7 +56,7 @@ class RecordConflict(Act, frozen=True):
 
 
 def is_new(facts: Facts, egress: Egress) -> bool:
-    """Whether, as far as this Node knows, no Node had the address up to now."""
+    """Whether, by all that this Node has received, no Node had the address up to now."""
     here = facts.get(LocalAddress, egress.ip)
     held = egress.node and egress.held == egress.ip
     return not held and not (here and here.dev.startswith(OWN))
@@ -71,13 +71,13 @@ def is_asked_for(facts: Facts, key: str, ip: str, node: str) -> bool:
 
 
 def other_host(facts: Facts, egress: Egress) -> str:
-    """MAC address of the host that has it, too; empty: none, or nobody has asked (yet)."""
+    """MAC address of the host that has it, too; empty: none, or not probed (yet)."""
     found = facts.get(ProbedAddress, egress.key)
     return found.mac if found and found.ip == egress.ip else ""
 
 
 def may_use(facts: Facts, egress: Egress) -> bool:
-    """Whether this Node, which is to hold the address, need not wait for what neighbours say."""
+    """Whether this Node, which is to hold the address, need not wait for answers of neighbours."""
     found = facts.get(ProbedAddress, egress.key)
     return not is_new(facts, egress) or (found is not None and found.ip == egress.ip and not found.mac)
 
@@ -118,7 +118,7 @@ def sentence(ip: str, mac: str) -> str:
 
 
 def conflict_conditions(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
-    """Of the Node that holds the address, or is to; what the status tells stands until nobody has answered."""
+    """Of the Node that holds the address, or is to; what the status names stands until a probe remains without answer."""
     found = facts.get(ProbedAddress, egress.key)
     if found is None or found.ip != egress.ip:
         return ()
@@ -128,5 +128,5 @@ def conflict_conditions(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
 
 
 def conflicts(conditions: Collection[Condition]) -> str:
-    """What a status tells of one; empty: nothing."""
+    """The duplicate that a status names; empty: none."""
     return next((one.message or one.status for one in conditions if one.type == CONFLICT), "")

@@ -1,6 +1,6 @@
 """When an address goes back to the better Node: at once, never, or when no connection uses it.
 
-Who has an address sees its connections. It says in the status whether the address waits to go back or is idle; all agents
+Who has an address sees its connections. Its status shows whether the address waits to go back or is idle; all agents
 read that, and so place it alike.
 """
 
@@ -32,7 +32,7 @@ def stays_at(egress: Egress) -> str:
 
 
 def waiting_of(conditions: Collection[Condition]) -> str:
-    """True, or False once it is idle, as the status says; empty: nothing of that."""
+    """True, or False once it is idle, by the status; empty: neither."""
     return next((one.status for one in conditions if one.type == WAITS), "")
 
 
@@ -45,7 +45,7 @@ def failback_word(facts: Facts, egress: Egress) -> str:
 
 
 def waiting_by(word: str) -> str:
-    """What the entry of one of several addresses says, in words of the condition."""
+    """The entry of one of several addresses, in words of the condition."""
     return {IN_USE: "True", IDLE: "False"}.get(word, "")
 
 

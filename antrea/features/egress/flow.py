@@ -189,10 +189,10 @@ def pod_flow(facts: Facts, pod: PodInterface, egress: Egress, to: Match) -> Iter
 
 
 def end_of(facts: Facts, node: ThisNode, egress: Egress) -> str:
-    """Where tunnels to the Node that has the address end; empty while nobody knows which one that is.
+    """Where tunnels to the Node that has the address end; empty while the Node is unknown.
 
-    As long as no Node is found to hold it (this agent has just begun to gossip), whoever had it may have it still; and
-    who hands it over does, until the next one has it.
+    As long as no Node is found to hold it (this agent has just begun to gossip), the last holder may have it still; and
+    a Node that hands it over does, until the next one has it.
     """
     owner = facts.get(EgressOwner, egress.key) if egress.pool else None
     wanted = owner.node if owner and owner.node else egress.node

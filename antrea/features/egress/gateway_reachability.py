@@ -1,6 +1,6 @@
 """Whether the router of a VLAN answers where Egress IPs of the VLAN are: if the Node's switch port drops its tag, none does.
 
-Who has an address of a pool asks the pool's gateway and tells in the Egress; the controller tells of it in the pool.
+The Node with an address of a pool probes the pool's gateway and reports in the Egress; the controller reports in the pool.
 Beyond upstream, where tagged frames that get lost leave no trace.
 """
 
@@ -46,7 +46,7 @@ def wanted_gateways(facts: Facts) -> set[EgressGateway]:
 
 
 def silence(facts: Facts, egress: Egress, node: str) -> str:
-    """What the Node that has the address says of its gateway; empty: nothing, or that it answers."""
+    """What the Node that has the address reports of its gateway; empty: nothing, or that it answers."""
     asked = gateway_of(facts, egress)
     found = facts.get(EgressGateway, asked.key) if asked else None
     if found is None or found.answers:
@@ -66,12 +66,12 @@ def gateway_conditions(facts: Facts, egress: Egress, node: str) -> tuple[Conditi
 
 
 def unanswered(conditions: Collection[Condition]) -> str:
-    """What a status tells of a gateway that does not answer; empty: nothing."""
+    """The gateway without an answer that a status names; empty: none."""
     return next((one.message for one in conditions if one.type == ANSWERS and one.status == "False"), "")
 
 
 def pool_gateway(facts: Facts, pool: PoolRow) -> Iterator[Status]:
-    """What its Egresses tell; of several Nodes the first Egress by name."""
+    """What its Egresses report; of several Nodes the first Egress by name."""
     if facts.get(FencedLeadership) is None:
         return
     told = facts.by(EgressRow, "unanswered", pool.name)

@@ -1,6 +1,6 @@
 """A move of an Egress IP between two Nodes that live: the next one has it before the one before gives it up.
 
-The next Node takes the address and tells its neighbours, then says so in the status. By that agents turn their Pods'
+The next Node takes the address and announces it to its neighbours, then writes the status. By that agents turn their Pods'
 packets to it, one after the other, and when all have the Node before drops the address. Until then both translate, and
 what answers come to the wrong one go on to the other (reply_relay.py). Of a Node that is dead nothing is awaited.
 
@@ -44,7 +44,7 @@ class ReleaseAddress(Act, frozen=True):
 
 
 class ConfirmAnnounced(Act, frozen=True):
-    """Say, once neighbours had a moment to hear it, that this Node announced `ip`, which `before` hands over."""
+    """Record, once neighbours had a moment to receive it, that this Node announced `ip`, which `before` hands over."""
 
     egress: str
     ip: str
@@ -52,7 +52,7 @@ class ConfirmAnnounced(Act, frozen=True):
 
 
 class RecordUnassigned(Act, frozen=True):
-    """Say in an Event of the Egress that this Node holds its address no longer."""
+    """Report in an Event of the Egress that this Node holds its address no longer."""
 
     address: str
     """Key of the AssignedAddress row."""
@@ -69,7 +69,7 @@ def assigned_here(facts: Facts, egress: Egress, node: ThisNode) -> bool:
 
 
 def holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """Who has the address by its status, and can; empty: nobody, as far as `node` knows."""
+    """The Node that has the address by its status, and can; empty: none, as far as `node` has received."""
     if not egress.node or egress.held != egress.ip:
         return ""
     if egress.node == node.name:
@@ -86,7 +86,7 @@ def previous_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
 
 
 def awaits_announcement(facts: Facts, egress: Egress, node: ThisNode) -> bool:
-    """Whether our neighbours may not have heard yet that an address, which another Node hands over, is here."""
+    """Whether the announcement of an address, which another Node hands over, may not have reached our neighbours yet."""
     before = previous_holder(facts, egress, node)
     return before != "" and facts.get(AnnouncedAddress, egress.key) != AnnouncedAddress(
         egress.key, egress.ip, before
@@ -126,7 +126,7 @@ def unassigned_address(facts: Facts, row: AssignedAddress) -> Iterator[RecordUna
 
 
 def next_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """Who takes over what this Node has; without a majority it gives up at once, and nobody does."""
+    """The Node that takes over what this Node has; without a majority it gives up at once, and none does."""
     owner = facts.get(EgressOwner, egress.key) if egress.ip and egress.pool else None
     if owner is None or owner.node in ("", node.name) or egress.held != egress.ip:
         return ""

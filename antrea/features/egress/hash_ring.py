@@ -1,4 +1,4 @@
-"""Which Node is to hold which address: every agent that knows the same members finds the same, and as upstream's would.
+"""Which Node is to hold which address: every agent with the same members finds the same, and as upstream's would.
 
 Each Node has 50 places on a ring of hashes; an address belongs to the Node at the first place after its own hash that
 has room. So when a Node goes, only its addresses move.

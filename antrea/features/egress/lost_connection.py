@@ -1,7 +1,7 @@
 """What becomes of a TCP connection whose gateway is lost: the next one takes it over in the middle, or ends it.
 
-Taken over, it goes on where the other end finds it under the address and port that it knows; a firewall on the way may not,
-and says nothing. So its Pod may have it ended at once instead, with the first packet that it sends.
+Taken over, it goes on where the other end finds it under the same address and port; a firewall on the way may drop it
+silently. So its Pod may have it ended at once instead, with the first packet that it sends.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def lost_rule(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
 
 
 def lost_elements(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
-    """Of addresses that several Egresses share the oldest says it, then the first by name."""
+    """Of addresses that several Egresses share the oldest decides, then the first by name."""
     rows = (row for row in facts.by(Egress, "ip", mark.ip) if not why_unallocated(facts, row))
     oldest = min(rows, key=lambda row: row.precedence, default=None)
     if oldest and oldest.resets:

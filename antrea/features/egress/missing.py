@@ -1,7 +1,7 @@
-"""An address that no Node has, or that its Egress was not given: who says so in the status and by an Event, and when.
+"""An address that no Node has, or that its Egress was not given: which Node reports it in the status and by an Event, and when.
 
 It must have been so for a moment (`MissingAddress`): an allocation, a first list of pools and an address that its user takes from
-one Node to another are merely late. Upstream says nothing of an address without a pool.
+one Node to another are merely late. Upstream reports nothing about an address without a pool.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ class ReportMissing(Act, frozen=True):
     """Key of the Egress row."""
     why: str
     slow: bool = False
-    """Another Node had it, of which this one may not have heard yet, as it has just begun to gossip."""
+    """Another Node had it, which this one may not have found yet, as it has just begun to gossip."""
 
 
 def report_missing(facts: Facts, egress: Egress) -> Iterator[ReportMissing]:
-    """Of the Node whose turn it is to say so."""
+    """Of the Node whose turn it is to report it."""
     node = facts.get(ThisNode)
     if node and (why := why_missing(facts, egress, node)):
         slow = not egress.pool and egress.node not in ("", node.name)
         yield ReportMissing(egress.key, why, egress=egress.key, why=why, slow=slow)
 
 
-def told_missing(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """What this Node says of an address that is missing; empty: nothing (yet)."""
+def reported_missing(facts: Facts, egress: Egress, node: ThisNode) -> str:
+    """What this Node reports of an address that is missing; empty: nothing (yet)."""
     row = facts.get(MissingAddress, egress.key)
     return row.why if row and row.why == why_missing(facts, egress, node) else ""
 
 
 def why_missing(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """Why no Node has the address of this row, or may use it; empty: one has, or it is another Node's turn to say so.
+    """Why no Node has the address of this row, or may use it; empty: one has, or it is another Node's turn to report it.
 
-    Who had an address without a pool says that it has gone, and else the one Node that speaks for all.
+    The last holder of an address without a pool reports that it has gone, and else the one reporting Node.
     """
     if why := why_unallocated(facts, egress):
-        return why if _speaks(facts, egress, node) else ""
+        return why if _reports_for_all(facts, egress, node) else ""
     if egress.pool or not egress.ip or facts.get(LocalAddress, egress.ip):
         return ""
     had = egress.node if egress.held == egress.ip else ""
     if had != node.name:
         member = facts.get(GossipMember, had) if had else None
-        if (member and member.alive) or not _speaks(facts, egress, node):
+        if (member and member.alive) or not _reports_for_all(facts, egress, node):
             return ""
     return f"no Node has {egress.ip} on an interface"
 
 
-def _speaks(facts: Facts, egress: Egress, node: ThisNode) -> bool:
+def _reports_for_all(facts: Facts, egress: Egress, node: ThisNode) -> bool:
     """Of all addresses of an Egress it is the same one."""
     first = facts.get(Egress, egress.name) if egress.slot else egress
-    return teller(facts, first or egress, node.name) == node.name
+    return reporting_node(facts, first or egress, node.name) == node.name
 
 
-def teller(facts: Facts, egress: Egress, me: str) -> str:
-    """The one Node that speaks for all, by its place on the ring of those that live; none of a minority does."""
+def reporting_node(facts: Facts, egress: Egress, me: str) -> str:
+    """Whether this is the one reporting Node, by its place on the ring of those that live; none of a minority is."""
     quorum = facts.get(Quorum)
     if quorum is None or not quorum.has:
         return ""

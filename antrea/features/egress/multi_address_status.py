@@ -1,6 +1,6 @@
-"""What this Node says of an Egress with lists: which of its addresses it has, beside what other Nodes say.
+"""What this Node reports of an Egress with lists: which of its addresses it has, beside the entries of other Nodes.
 
-The first address stands where an Egress has its only one, for `kubectl get egress` and whoever knows upstream's fields alone.
+The first address stands where an Egress has its only one, for `kubectl get egress` and clients that read upstream's fields alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from antrea.features.egress.allocated import why_unallocated
 from antrea.features.egress.bandwidth import limit_conditions
 from antrea.features.egress.failback import failback_word
 from antrea.features.egress.handover import assigned_here, awaits_announcement
-from antrea.features.egress.missing import teller, told_missing
+from antrea.features.egress.missing import reported_missing, reporting_node
 from antrea.features.egress.status import (
     ASSIGNED,
     EGRESSES,
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 def list_status(facts: Facts, first: Egress) -> Iterator[Status | RecordAssignmentFailed]:
-    """Of all addresses with the first one; only if one is on this Node, or this Node tells that one is nowhere."""
+    """Of all addresses with the first one; only if one is on this Node, or this Node reports that one is nowhere."""
     node = facts.get(ThisNode)
     if node is None or not first.of or first.slot:
         return
     rows = sorted(facts.by(Egress, "name", first.name), key=lambda row: row.slot)
-    speaks = teller(facts, first, node.name) == node.name
-    lost = {row.key: why for row in rows if (why := _why_lost(facts, row, node, speaks=speaks))}
+    for_all = reporting_node(facts, first, node.name) == node.name
+    lost = {row.key: why for row in rows if (why := _why_lost(facts, row, node, for_all=for_all))}
     here = {row.ip for row in rows if _is_here(facts, row, node)}
     told = (row for row in rows if row.ip and (row.ip in here or row.key in lost))
     items = {row.ip: _item(facts, row, node, here) for row in told}
     why = _why_failed(facts, rows, lost, node)
     conditions = (failed(why),) if why else _conditions(facts, rows, node)
-    if speaks:
+    if for_all:
         conditions += shared_conditions(rows)
     if not items and not conditions:
         return
@@ -85,9 +85,9 @@ def _item(facts: Facts, egress: Egress, node: ThisNode, here: Collection[str]) -
     )
 
 
-def _why_lost(facts: Facts, row: Egress, node: ThisNode, *, speaks: bool) -> str:
-    """What this Node says of an address that is nowhere; empty: nothing. `speaks`: it does for all."""
-    if why := told_missing(facts, row, node) or (speaks and _why_nowhere(facts, row)):
+def _why_lost(facts: Facts, row: Egress, node: ThisNode, *, for_all: bool) -> str:
+    """What this Node reports of an address that is nowhere; empty: nothing. `for_all`: it reports for all."""
+    if why := reported_missing(facts, row, node) or (for_all and _why_nowhere(facts, row)):
         return why
     return "" if facts.get(LocalAddress, row.ip) else not_taken(facts, row, node)
 
@@ -104,7 +104,7 @@ def _why_failed(facts: Facts, rows: list[Egress], lost: Mapping[str, str], node:
 
 
 def _conditions(facts: Facts, rows: list[Egress], node: ThisNode) -> tuple[Condition, ...]:
-    """That all is well is said by who has the first address."""
+    """The holder of the first address reports that all is well."""
     first = rows[0]
     if not _is_here(facts, first, node):
         return ()

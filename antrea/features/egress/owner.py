@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
 
 ROOM = 255
-"""Addresses of one Node, if nobody says less: as many as there are marks."""
+"""Addresses of one Node, if no lower limit is set: as many as there are marks."""
 NO_ROOM = "no Node available"
 """None of the pool's Nodes is alive and has room; upstream's words, which its end-to-end tests compare."""
 NO_MAJORITY = "this Node is not with the majority of agents"
@@ -64,7 +64,7 @@ def _wishes(facts: Facts, requests: Iterable[PlacementRequest]) -> Iterator[Ring
 def egress_owners(facts: Facts, quorum: Quorum) -> Iterator[EgressOwner]:
     """Of all Egresses that have an address of a pool: of those that share a Node's room, one's place depends on the others'.
 
-    Without a majority this Node takes nothing; what it knows of others stays true as far as it can tell.
+    Without a majority this Node takes nothing; what it has received of others stays true as far as it can find out.
     """
     this, config = facts.get(ThisNode), facts.get(AgentConfig)
     room = config.egress.max_egress_ips_per_node if config else ROOM

@@ -32,7 +32,7 @@ def preferred_nodes(annotations: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def doubts(annotations: Mapping[str, str], pool: str) -> Steps:
-    """Warns of what does not do what it says; the Egress works without."""
+    """Warns of a preference without effect; the Egress works without."""
     yield from map(Warn, _unknown(annotations))
     if not pool and (PREFERRED_NODES in annotations or FAILBACK in annotations):
         yield Warn("annotations egress.antrea.io/... have no effect without spec.externalIPPool")

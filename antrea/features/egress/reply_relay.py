@@ -1,7 +1,7 @@
 """While an Egress IP moves between two Nodes that live, answers that come to the wrong one go on to the other.
 
-Both translate then, and each alone knows the connections that began there, while answers come to whichever of them the
-neighbours found last. What a Node does not know it hands to the other by the tunnel; that one knows it, or nobody does.
+Both translate then, and each tracks only the connections that began there, while answers come to whichever of them the
+neighbours found last. Answers to a connection that a Node does not track go to the other by the tunnel, or to none.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ flow = flows_of(Category.EGRESS)
 
 
 def partner(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """The Node that has the address, too, and knows what this one does not; empty: there is none."""
+    """The Node that has the address, too, and tracks the other connections; empty: there is none."""
     if assigned_here(facts, egress, node):
         return previous_holder(facts, egress, node) or _giver_before(facts, egress, node)
     if taken_over(facts, egress, node) and still_held(facts, egress, node):
@@ -104,7 +104,7 @@ def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
 
 
 def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl]:
-    """From the tunnel to the host, which knows whose they are; whatever address of a pool this Node has."""
+    """From the tunnel to the host, which tracks their connections; whatever address of a pool this Node has."""
     config, tunnel = facts.get(AgentConfig), facts.get(OvsPort, TUNNEL_PORT)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if gateway is None or tunnel is None or not any(row.pool for row in facts.by(Egress, "ip", mark.ip)):

@@ -1,4 +1,4 @@
-"""Which addresses and pools an Egress asks for, and the fields that say each of them."""
+"""Which addresses and pools an Egress asks for, and the fields that name each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RequestedAddress(NamedTuple):
-    """An address and its pool, and the fields that say them."""
+    """An address and its pool, and the fields that name them."""
 
     address: str
     pool: str

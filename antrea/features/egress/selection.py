@@ -1,7 +1,7 @@
 """Pods that an Egress selects in vain: those that follow an older Egress, and those in their Node's own network.
 
 Of the Egresses of one family that select a Pod the oldest counts, then the first by name (antrea/features/egress/flow.py).
-Beyond upstream, which says neither.
+Beyond upstream, which reports neither.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this Node says of Egresses: that it has their address, or that none has.
+"""What this Node reports of Egresses: that it has their address, or that none has.
 
 parity: pkg/agent/controller/egress/egress_controller.go updateEgressStatus
 """
@@ -20,7 +20,7 @@ from antrea.features.egress.duplicate_address import CONFLICT, conflict_conditio
 from antrea.features.egress.failback import failback_conditions
 from antrea.features.egress.gateway_reachability import gateway_conditions
 from antrea.features.egress.handover import assigned_here, awaits_announcement
-from antrea.features.egress.missing import teller, told_missing
+from antrea.features.egress.missing import reported_missing, reporting_node
 from antrea.features.egress.snat_mark import MOST
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ FULL: Final = f"translates {MOST} Egress IPs already, as many as there are marks
 
 
 class RecordAssignmentFailed(Act, frozen=True):
-    """Say in an Event of the Egress that no Node holds or translates its address."""
+    """Report in an Event of the Egress that no Node holds or translates its address."""
 
     egress: str
     uid: str
@@ -54,7 +54,7 @@ def egress_status(facts: Facts, egress: Egress) -> Iterator[Status | RecordAssig
     node = facts.get(ThisNode)
     if node is None or egress.of:
         return
-    if why := told_missing(facts, egress, node):
+    if why := reported_missing(facts, egress, node):
         yield from nowhere(egress, node.name, why)
     elif egress.ip and not why_unallocated(facts, egress):
         yield from _address_status(facts, egress, node)
@@ -88,13 +88,13 @@ def _address_status(
     elif not here and (why := not_taken(facts, egress, node)):
         yield said(egress, node.name, "", failed(why), *conflict)
         yield from failure_event(egress, node.name, why)
-    elif not owner.node and teller(facts, egress, node.name) == node.name:
+    elif not owner.node and reporting_node(facts, egress, node.name) == node.name:
         yield said(egress, node.name, "", failed(owner.why))
         yield from failure_event(egress, node.name, owner.why)
 
 
 def nowhere(egress: Egress, node: str, why: str) -> Iterator[Status | RecordAssignmentFailed]:
-    """No Node has its address, or may use it. Whoever writes another holder late is answered with one more entry."""
+    """No Node has its address, or may use it. A late write of another holder is answered with one more entry."""
     yield Status(
         path=f"{EGRESSES}/{egress.name}",
         kind="Egress",
@@ -107,7 +107,7 @@ def nowhere(egress: Egress, node: str, why: str) -> Iterator[Status | RecordAssi
 
 
 def failure_event(egress: Egress, node: str, why: str) -> Iterator[RecordAssignmentFailed]:
-    """Unless the status says it already: an agent that starts anew does not repeat it."""
+    """Unless the status has it already: an agent that starts anew does not repeat it."""
     message = failed(why).message
     if egress.failed != message:
         yield RecordAssignmentFailed(
@@ -126,7 +126,7 @@ def not_taken(facts: Facts, egress: Egress, node: ThisNode) -> str:
 
 
 def _of_the_dead(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
-    """Of an address that this Node has while the status names one that died: with this the status is said anew."""
+    """Of an address that this Node has while the status names one that died: with this the status is written anew."""
     member = facts.get(GossipMember, egress.node) if egress.node else None
     return () if member is None or member.alive else (Condition(CONFLICT),)
 
@@ -138,7 +138,7 @@ def failed(why: str) -> Condition:
 
 
 def said(egress: Egress, node: str, holder: str, *conditions: Condition) -> Status:
-    """What `node` says, before what the controller says, as upstream: `holder` has the address; empty: none has."""
+    """Conditions of `node`, before those of the controller, as upstream: `holder` has the address; empty: none has."""
     return Status(
         path=f"{EGRESSES}/{egress.name}",
         kind="Egress",
@@ -155,5 +155,5 @@ def holder_fields(ip: str, node: str) -> tuple[tuple[str, str], ...]:
 
 
 def failure(conditions: Iterable[Condition]) -> str:
-    """What a status says of an address that no Node holds or translates; empty: nothing."""
+    """Why no Node holds or translates an address, by its status; empty: no such address."""
     return next((one.message for one in conditions if one.type == IP_ASSIGNED and one.status == "False"), "")

@@ -1,6 +1,6 @@
-"""Who took an Egress IP over, from whom and why: said by the Node that has it now.
+"""Which Node took an Egress IP over, from which and why: reported by the Node that has it now.
 
-Beyond upstream, whose Event says where an address is and no more.
+Beyond upstream, whose Event names the Node of an address and no more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Cause(NamedTuple):
-    """Why an address moved, and which row said so; without a kind it is whichever news came last."""
+    """Why an address moved, and by which row; without a kind it is whichever change came last."""
 
     why: str
     kind: type[Fact] | None = None
@@ -29,7 +29,7 @@ class Cause(NamedTuple):
 
 
 class RecordTakeover(Act, frozen=True):
-    """Say in an Event of the Egress why `node` has its address now, which `before` had, and how long that took."""
+    """Report in an Event of the Egress why `node` has its address now, which `before` had, and how long that took."""
 
     egress: str
     uid: str
@@ -59,7 +59,7 @@ def took_over(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[RecordTa
 
 
 def cause(facts: Facts, pool_name: str, preferred: Sequence[str], me: str, before: str) -> Cause:
-    """What speaks against the Node that had the address, or for this one."""
+    """The reason against the Node that had the address, or for this one."""
     was, member = facts.get(AgentNode, before), facts.get(GossipMember, before)
     pool = facts.get(PoolSelector, pool_name)
     if was is None:

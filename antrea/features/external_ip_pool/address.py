@@ -48,7 +48,7 @@ def total(spans: Iterable[Span]) -> int:
 
 
 def free(spans: Iterable[Span], taken: Callable[[int, int], Collection[int]]) -> Iterator[str]:
-    """Addresses that nobody has, range by range, the lowest first; `taken(family, block)` are those of a block of 256."""
+    """Free addresses, range by range, the lowest first; `taken(family, block)` are those of a block of 256."""
     for span in spans:
         kind = IPv4Address if span.family == 4 else IPv6Address
         numbers = given(span)

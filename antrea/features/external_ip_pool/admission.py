@@ -98,7 +98,7 @@ def _check_alone(facts: Facts, name: str, spans: Sequence[Span]) -> None:
 
 
 def warn_of_users(_: Facts, review: Review[ExternalIPPool]) -> Steps:
-    """A pool that is deleted takes its addresses along; upstream says so nowhere."""
+    """A pool that is deleted takes its addresses along; upstream gives no warning."""
     name = review.before.metadata.name
     try:
         found = yield FindAll(EGRESSES, Egress)

@@ -1,8 +1,8 @@
 """ExternalIPPool in the controller: who has which address, who may have which, and how full a pool is.
 
-A kind that takes addresses derives `NamedAddress` and `AddressRequest` rows, acts on its `AddressOffer`, and tells people of its `HeldAddress`.
-Nothing is remembered but what the objects themselves say and what is being written (`PendingAllocation`), so a controller that
-starts, or begins to lead, finds every address with whom it was.
+A kind that takes addresses derives `NamedAddress` and `AddressRequest` rows, acts on its `AddressOffer`, and reports its `HeldAddress`.
+Nothing is remembered but what stands in the objects themselves and what is being written (`PendingAllocation`), so a controller that
+starts, or begins to lead, finds every address with its holder.
 parity: pkg/controller/externalippool/controller.go
 """
 
@@ -54,7 +54,7 @@ def held_addresses(facts: Facts, named: NamedAddress) -> Iterator[HeldAddress | 
 
 
 def first(facts: Facts, pool: str, address: str) -> str:
-    """The first of those that name this address of their pool; empty if nobody does."""
+    """The first of those that name this address of their pool; empty if none does."""
     return next(iter(holders(facts, pool, address)), "")
 
 
@@ -76,7 +76,7 @@ def holders(facts: Facts, pool: str, address: str) -> list[str]:
 
 
 def offers(facts: Facts, pool: PoolRow) -> Iterator[AddressOffer]:
-    """To each seeker what it was promised, or else, the oldest first, the lowest address that nobody names, nor the router has."""
+    """To each seeker what it was promised, or else, the oldest first, the lowest address that is neither named nor the router's."""
     seekers = facts.by(AddressRequest, "pool", pool.name)
     if not seekers:
         return  # and is not woken by those that have theirs
@@ -93,7 +93,7 @@ def offers(facts: Facts, pool: PoolRow) -> Iterator[AddressOffer]:
 
 
 class _Left:
-    """Addresses of a pool that nobody names, nor its router has, each given once."""
+    """Addresses of a pool that are neither named nor its router's, each given once."""
 
     def __init__(self, pool: PoolRow, taken: Callable[[int, int], frozenset[int]]) -> None:
         self._pool, self._taken = pool, taken

@@ -1,6 +1,6 @@
 """On which interface the neighbours of an address are: that which has a network with it, else the transport interface.
 
-Upstream knows the latter alone, so that routers of another network learn of a move when their old knowledge expires, 8 s later.
+Upstream uses the latter alone, so that routers of another network learn of a move when their old entry expires, 8 s later.
 """
 
 from __future__ import annotations

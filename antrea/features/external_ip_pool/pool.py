@@ -29,9 +29,9 @@ class PoolRow(Fact, frozen=True):
     uid: str = ""
     generation: int = 0
     gateway: str = ""
-    """Router of its subnet, which nobody is given; empty: none."""
+    """Router of its subnet, which is never given; empty: none."""
     unanswered: bool = False
-    """Whether its status tells of a gateway that does not answer."""
+    """Whether its status names a gateway that does not answer."""
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""A connection that is exported, and the store that knows which one is due.
+"""A connection that is exported, and the store that finds which one is due.
 
 A record is due after the active timeout while a connection has traffic, after the idle timeout when it has none, and at its end.
 parity: pkg/agent/flowexporter/connections, pkg/agent/flowexporter/priorityqueue
@@ -25,7 +25,7 @@ ENDED: Final = ("TIME_WAIT", "CLOSE")
 SLICE: Final = 200
 """Connections that are taken in before others have their turn."""
 MOST_DENIED: Final = 16384
-"""Denied connections at a time: whoever scans ports makes as many as it likes."""
+"""Denied connections at a time: a port scan makes any number of them."""
 
 
 class Connection:

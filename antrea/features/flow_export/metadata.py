@@ -166,7 +166,7 @@ def add_rule(facts: Facts, record: FlowRecord, number: int, action: RuleAction, 
 
 
 def add_isolation(record: FlowRecord, *, egress: bool) -> None:
-    """Say that no rule of Kubernetes' policies allows it: no policy alone denies it."""
+    """State that no rule of Kubernetes' policies allows it: no policy alone denies it."""
     kind = POLICY_TYPES["K8sNetworkPolicy"]
     _set_policy(record, "", "", kind, "", RuleAction.DROP, egress=egress)
 

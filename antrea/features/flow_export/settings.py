@@ -1,4 +1,4 @@
-"""What the configuration says about the export of records.
+"""The configuration of the export of records.
 
 parity: cmd/antrea-agent/options.go (defaults, timeouts that are raised)
 """

@@ -1,7 +1,7 @@
 """Nouns of admission: a webhook is one row, its decision is a pure generator over facts and the reviewed object.
 
-A validator raises `Invalid` to deny, yields `Warn` for what the user should read, and yields `Find` or `MayGet` to
-learn what no fact says: the handler looks it up outside and sends the answer back in.
+A validator raises `Invalid` to deny, yields `Warn` for what the user should read, and yields `Find` or `MayGet` for
+what is in no fact: the handler looks it up outside and sends the answer back in.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Watched(msgspec.Struct, frozen=True):
     fact: type[Fact]
     row: Callable[[Any], Rows]
     guards: Literal["", "all", "its Pods", "its own"] = ""
-    """Which Pods an object says something about that has to be known before they start: those of the whole cluster, of the
+    """Pods whose network an object describes, which has to be here before they start: those of the whole cluster, of the
     Namespace that it is, or of its own Namespace."""
     optional: bool = False
     """Whether there are no objects where the cluster has no such kind; else its absence is a failure."""
@@ -144,11 +144,11 @@ class Webhook(msgspec.Struct, frozen=True):
     gates: tuple[str, ...] = ()
     """One of these must be on; empty: always served."""
     feature: str = ""
-    """The gate of the feature that acts on the object, where `gates` does not say it."""
+    """The gate of the feature that acts on the object, where `gates` does not name it."""
     unread: bool = False
     """Whether nothing reads objects of the kind yet, though the gate of `feature` is built."""
     failure: Literal["", "Fail", "Ignore"] = ""
-    """What the API server does while nobody answers; empty: its default, Fail."""
+    """What the API server does without an answer; empty: its default, Fail."""
     aliases: tuple[str, ...] = ()
     """Further paths that older configurations use."""
     reads: tuple[type[Fact], ...] = ()

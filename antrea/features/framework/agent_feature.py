@@ -46,7 +46,7 @@ class NumberPattern(msgspec.Struct, frozen=True):
     pattern: re.Pattern[str]
     """The first of its groups that matches is the number."""
     base: int = 0
-    """Of the number's digits; 0: as its prefix says."""
+    """Of the number's digits; 0: by its prefix."""
     mask: int = -1
     less: int = 0
 

@@ -1,4 +1,4 @@
-"""Says no, at start and in one sentence, to configurations that cannot work or that ask for what is not built yet."""
+"""Refuses, at start and in one sentence, configurations that cannot work or that ask for what is not built yet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConfigRule(msgspec.Struct, frozen=True):
-    """A combination that cannot work: `broken` of a configuration and its gates says whether it is there."""
+    """A combination that cannot work: `broken` of a configuration and its gates returns whether it is there."""
 
     path: str
     why: str
@@ -28,7 +28,7 @@ class ConfigRule(msgspec.Struct, frozen=True):
 
 
 class UnbuiltKey(msgspec.Struct, frozen=True):
-    """A key whose value asks for a feature that is not built yet; `asked` of a configuration says whether it does."""
+    """A key whose value asks for a feature that is not built yet; `asked` of a configuration returns whether it does."""
 
     path: str
     what: str
@@ -71,7 +71,7 @@ def _check(
 UNBUILT = {
     gate.name: f"needs the feature {gate.name}, which is not built yet" for gate in GATES if not gate.built
 }
-"""What to say of those who need one, in place of asking for its gate, which would be refused, too."""
+"""The sentence about keys that need one, in place of asking for its gate, which would be refused, too."""
 
 
 def _needs_proxy(c: AgentConfig) -> bool:

@@ -1,4 +1,4 @@
-"""What a feature declares to the controller: what it watches, the units that compute, and what agents are told."""
+"""What a feature declares to the controller: what it watches, the units that compute, and what is sent to agents."""
 
 from __future__ import annotations
 

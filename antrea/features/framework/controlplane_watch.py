@@ -21,7 +21,7 @@ class WatchedEvent(NamedTuple):
 
 
 class ObjectKind(msgspec.Struct, frozen=True):
-    """Objects that are told whole, each a row of `fact`."""
+    """Objects that are sent whole, each a row of `fact`."""
 
     plural: str
     fact: type[Fact]
@@ -46,7 +46,7 @@ class ObjectKind(msgspec.Struct, frozen=True):
 
 
 class GroupKind(msgspec.Struct, frozen=True):
-    """Groups: each member on this Node is a row of `fact`, each group one of `head`, if somebody needs to know of it."""
+    """Groups: each member on this Node is a row of `fact`, each group one of `head`, if a unit reads it."""
 
     plural: str
     fact: type[Fact]

@@ -1,4 +1,4 @@
-"""Objects of a feature whose gate is off in the controller: what their status said before is no longer true."""
+"""Objects of a feature whose gate is off in the controller: their status from before is no longer true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a unit tells the user once, in `kubectl describe` of an object."""
+"""A report of a unit to the user, once, in `kubectl describe` of an object."""
 
 from __future__ import annotations
 

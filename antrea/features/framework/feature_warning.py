@@ -1,6 +1,6 @@
-"""Webhooks of kinds that upstream has none for: their one task is to say that a feature is not built yet.
+"""Webhooks of kinds that upstream has none for: their one task is to warn that a feature is not built yet.
 
-They never deny, also while nobody answers. A feature that is built loses its row here.
+They never deny, also when they do not answer. A feature that is built loses its row here.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def prefix(cidr: str) -> IPv4Interface | IPv6Interface:
 
 
 def span(cidr: str, start: str, end: str, path: str) -> Span:
-    """The range that a CIDR, or else a start and an end, say. Raises Invalid below `path`."""
+    """The range of a CIDR, or else of a start and an end. Raises Invalid below `path`."""
     if cidr:
         try:
             network = prefix(cidr).network

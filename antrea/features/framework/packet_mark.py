@@ -40,16 +40,16 @@ def told(datapath: str, mark: Mark) -> Match:
 
 
 def ends_at(datapath: str, ip: str) -> bool:
-    """Whether the end of the tunnel tells for which Egress IP a packet is; else the source MAC does.
+    """Whether the end of the tunnel identifies the Egress IP of a packet; else the source MAC does.
 
     The kernel takes no flow that looks at tunnels of both families ("Mixed IPv4 and IPv6 tunnel attributes"), and every
-    packet by tunnel would go through ovs-vswitchd. So only IPv4 is told by the tunnel, as upstream tells both.
+    packet by tunnel would go through ovs-vswitchd. So only IPv4 is identified by the tunnel, where upstream identifies both.
     """
     return crosses(datapath) and not is_ipv6(ip)
 
 
 def tunnelled(datapath: str, ip: str, end: str, gateway_mac: str) -> list[Action]:
-    """To the Node that holds Egress IP `ip`, whose tunnels end at `end`; empty: nobody knows."""
+    """To the Node that holds Egress IP `ip`, whose tunnels end at `end`; empty: unknown."""
     return [
         set_eth_src(gateway_mac if ends_at(datapath, ip) else ip_mac(ip)),
         set_eth_dst(GLOBAL_VIRTUAL_MAC),

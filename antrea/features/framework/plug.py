@@ -51,7 +51,7 @@ def module_of(package: str, name: str, side: str) -> ModuleType | None:
 
 
 def merged(what: str, found: Iterable[Mapping[K, V]]) -> dict[K, V]:
-    """All of these in one. Raises ValueError for a key that two of them have; `what` says of what kind it is."""
+    """All of these in one. Raises ValueError for a key that two of them have; `what` names its kind."""
     whole: dict[K, V] = {}
     for one in found:
         if twice := sorted(str(key) for key in one if key in whole):

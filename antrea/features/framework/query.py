@@ -1,4 +1,4 @@
-"""Queries of the aggregated API that no store holds: each is a function over what the controller knows."""
+"""Queries of the aggregated API that no store holds: each is a function over the controller's facts."""
 
 from __future__ import annotations
 

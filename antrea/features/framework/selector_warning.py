@@ -1,4 +1,4 @@
-"""Selectors that cannot mean what they say, wherever they are in an object: refused, or their author is warned."""
+"""Selectors that cannot mean what is written, wherever they are in an object: refused, or their author is warned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counters of flows say: whose they are, by what they rose, and the report that a Node makes of it."""
+"""Counters of flows: whose they are, by what they rose, and the report that a Node makes of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KUBERNETES, CLUSTER, NAMESPACED = "K8sNetworkPolicy", "AntreaClusterNetworkPolicy", "AntreaNetworkPolicy"
 EGRESS = "Egress"
-"""As upstream names it where a packet's way is told."""
+"""As upstream names it where a packet's way is shown."""
 KINDS = (KUBERNETES, CLUSTER, NAMESPACED, EGRESS)
 WHOLE = (KUBERNETES, EGRESS)
 """Of which no rules are named."""
@@ -30,7 +30,7 @@ class SeenCounters(NamedTuple):
     packets: int
     bytes: int
     owner: str
-    """Whose it was; empty: nobody knew."""
+    """Whose it was; empty: unknown."""
 
 
 class Share(NamedTuple):
@@ -46,7 +46,7 @@ class Counted(NamedTuple):
     tables: tuple[str, ...]
     """Where its packets are counted."""
     owner: Callable[[Facts, FlowCount], str]
-    """Whose a flow of these tables is; empty: nobody's, or not known yet."""
+    """Whose a flow of these tables is; empty: none's, or not found yet."""
     increase: Callable[[FlowCount, str, SeenCounters | None], TrafficStats]
     """What a flow of this owner has counted since it was seen."""
     shares: Callable[[Facts, str], Iterable[Share]]

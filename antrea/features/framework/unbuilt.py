@@ -1,6 +1,6 @@
-"""Annotations of upstream for features that are not built yet, and what to tell who wrote one.
+"""Annotations of upstream for features that are not built yet, and the warning for their author.
 
-A row counts as long as the gate of its feature is not built: one that is built has to lose its rows here, which a test says.
+A row counts as long as the gate of its feature is not built: one that is built has to lose its rows here, which a test verifies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BUILT = {gate.name: gate.built for gate in GATES}
 
 
 def unbuilt(kind: str, annotations: Mapping[str, str]) -> str:
-    """What to tell of an object with these; empty: nothing."""
+    """The warning about an object with these; empty: none."""
     return "; ".join(
         f"annotation {row.name}: the feature {row.gate} is not built yet: {row.without}"
         for row in ANNOTATIONS

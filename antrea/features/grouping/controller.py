@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def matches(facts: Facts, labels: str) -> Iterator[Matches]:
-    """The selectors that mean whoever has these labels, and the groups made of them."""
+    """The selectors that match these labels, and the groups made of them."""
     found = label_set(labels)
     selectors: dict[str, None] = {}
     groups: dict[PublishedGroup, None] = {}
@@ -137,7 +137,7 @@ def _belongs(group: PublishedGroup, who: str, member: GroupMember, node: str) ->
 
 
 def same_namespace_members(facts: Facts, found: MembershipCandidate) -> Iterator[Belongs]:
-    """Nobody belongs to a group with a home that selects a stranger: policies for it are not realised."""
+    """A group with a home that selects a member of another Namespace has no members: policies for it are not realised."""
     resource, name = found.group
     if facts.get(ForeignMember, f"{resource}/{name}") is None:
         yield from _belongs(PublishedGroup(resource, name), found.who, found.member, found.node)

@@ -1,4 +1,4 @@
-"""How a Pod, an ExternalEntity or a Node is told to agents in each kind of group.
+"""How a Pod, an ExternalEntity or a Node is sent to agents in each kind of group.
 
 parity: pkg/controller/egress/controller.go syncEgress, pkg/controller/networkpolicy podToGroupMember and its like
 """

@@ -1,4 +1,4 @@
-"""What agents are told, as entries: a group, and each of its members by itself, so that one Pod costs one member."""
+"""What is sent to agents, as entries: a group, and each of its members by itself, so that one Pod costs one member."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from antrea.facts.group import PublishedGroup
 
 TOLD = 0
-"""The one category of what agents are told: a Pod is told with all its groups, whatever their kinds."""
+"""The one category of what is sent to agents: a Pod is sent with all its groups, whatever their kinds."""
 
 
 class OfGroup(msgspec.Struct, frozen=True):
@@ -44,12 +44,12 @@ class GroupHead(OfGroup, frozen=True):
 
 
 def head(group: PublishedGroup) -> GroupHead:
-    """Agents are told of a group also while it has no members; whoever needs it yields this, too."""
+    """A group is sent to agents also while it has no members; what refers to it yields this, too."""
     return GroupHead(group.resource, group.name, group.uid)
 
 
 class GroupSpan(OfGroup, frozen=True):
-    """Nodes that need a group whose members may be anywhere; what several policies say is united."""
+    """Nodes that need a group whose members may be anywhere; the Nodes of several policies are united."""
 
     rank: ClassVar[int] = 15
 
@@ -61,7 +61,7 @@ class GroupSpan(OfGroup, frozen=True):
 
 
 class Membership(OfGroup, frozen=True):
-    """Something belongs to a group; `who` tells it apart from the other members, `node` is where it is ("": nowhere)."""
+    """Something belongs to a group; `who` identifies it among the members, `node` is where it is ("": nowhere)."""
 
     rank: ClassVar[int] = 20
 
@@ -85,7 +85,7 @@ class Memberships(msgspec.Struct, frozen=True):
     told: tuple[tuple[str, tuple[str, ...]], ...]
     """By the plural of their kind the names of groups: one tuple for all Pods with the same labels."""
     members: tuple[GroupMember | None, ...]
-    """How each kind knows the Pod; None: it does not count there."""
+    """The Pod's member in each kind; None: it does not count there."""
 
     @property
     def key(self) -> str:
@@ -114,7 +114,7 @@ class MembershipCandidate(Fact, frozen=True):
 
 
 class PublishedPolicy(msgspec.Struct, frozen=True):
-    """A policy, and the Nodes that enforce it; told after the groups that it names."""
+    """A policy, and the Nodes that enforce it; sent after the groups that it names."""
 
     rank: ClassVar[int] = 30
     category: ClassVar[int] = TOLD
@@ -154,7 +154,7 @@ class PublishedObject(msgspec.Struct, frozen=True):
 
 
 class ProcessedPods(msgspec.Struct, frozen=True):
-    """All that agents need to know of a Node's Pods, as they were at this resourceVersion, has been told before this."""
+    """All that agents need about a Node's Pods, as they were at this resourceVersion, has been sent before this."""
 
     rank: ClassVar[int] = 40
     category: ClassVar[int] = TOLD

@@ -30,7 +30,7 @@ NEVER: Requirement = ("", "in", ())
 def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
     """The conditions of a selector in the order of their keys; none: it selects everything.
 
-    Keys and values that no label can have select nothing. Whoever passes them on would let the author of one selector
+    Keys and values that no label can have select nothing. Passed on, they would let the author of one selector
     write the text of another: the key `env=prod`, with Exists, reads as the label `env` with the value `prod`.
     """
     found: list[Requirement] = [(key, "=", (value,)) for key, value in selector.match_labels.items()]
@@ -82,7 +82,7 @@ def selector_of(
     labels: tuple[Requirement, ...] | None,
     kind: str = POD,
 ) -> GroupSelector:
-    """From its conditions; policies in a row often have the same. A Namespace that cannot be there has nobody."""
+    """From its conditions; policies in a row often have the same. A Namespace that cannot be there has no members."""
     if namespace and not is_object_name(namespace):
         namespace, labels = "", (NEVER,)
     return GroupSelector(

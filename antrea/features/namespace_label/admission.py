@@ -26,7 +26,7 @@ class LabelledNamespace(CoreStruct, frozen=True):
 
 
 def label_namespace(_: Facts, review: Review[LabelledNamespace]) -> Iterable[Patch]:
-    """Nobody may remove the label or change it."""
+    """The label may not be removed or changed."""
     meta = review.new.metadata
     if meta.labels.get(LABEL) != meta.name:
         yield Patch("/metadata/labels", {**meta.labels, LABEL: meta.name})

@@ -19,14 +19,14 @@ LONGEST = 100
 
 
 class AuditMode(NamedTuple):
-    """What the annotations of a policy say."""
+    """The annotations of a policy about audit."""
 
     whole: bool = False
     """All of it is audited."""
     rules: tuple[str, ...] = ()
     """Names of rules that are, if the whole is not."""
     enforced: bool = False
-    """It is enforced whatever its Namespace says: so it is with a word that is not known."""
+    """It is enforced whatever its Namespace has: so it is with an unknown word."""
 
     def within(self, *, namespace_audits: bool) -> AuditMode:
         """The same in a Namespace that audits its policies, or does not."""

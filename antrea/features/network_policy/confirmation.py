@@ -1,4 +1,4 @@
-"""Policies that are taken back by themselves unless somebody confirms them: annotation `antrea.io/confirm-within`.
+"""Policies that are taken back by themselves unless they are confirmed: annotation `antrea.io/confirm-within`.
 
 Each Node has its own deadline, from when it was sent this generation of the policy: it holds also for a Node that the
 policy has cut off. `antrea.io/confirmed` names the generation that stays; so does the removal of the first annotation.
@@ -23,7 +23,7 @@ MOST_SECONDS = 3600
 
 
 class TakenBack(Fact, frozen=True):
-    """A generation of a policy that nobody has confirmed in time; the agent's deadlines write it."""
+    """A generation of a policy that was not confirmed in time; the agent's deadlines write it."""
 
     policy: str
     """UID."""

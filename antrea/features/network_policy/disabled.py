@@ -64,7 +64,7 @@ def withdrawn_policy_status(
 def withdrawn_group_status(
     _: Facts, group: DisabledNamespacedGroup | DisabledClusterGroup
 ) -> Iterator[Status]:
-    """As of a group whose members nobody computes."""
+    """As of a group whose members are not computed."""
     yield Status(
         path=group.path,
         kind=group.kind,

@@ -35,7 +35,7 @@ class Span(NamedTuple):
 def span(net: IPNet) -> Span:
     """Raises ValueError.
 
-    Where a controller of upstream was told IPv4 as IPv6, the length of its prefix is that of IPv6.
+    Where a controller of upstream got IPv4 as IPv6, the length of its prefix is that of IPv6.
     """
     number, bits, width = int.from_bytes(net.ip), net.prefix_length, IPV6
     if number >> IPV4 == _MAPPED and not IPV4 < bits < IPV6 - IPV4:

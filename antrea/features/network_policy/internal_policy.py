@@ -38,13 +38,13 @@ def flush_on_deny(found: Mapping[str, str]) -> bool:
 
 
 NOTHING: dict[str, str] = {}
-"""Labels, or annotations, of policies without any: nobody writes it. One for all, since each dict takes 64 bytes."""
+"""Labels, or annotations, of policies without any: it is never written. One for all, since each dict takes 64 bytes."""
 
 
 def told_annotations(
     *, flush_on_deny: bool, confirm_seconds: int = 0, audit: AuditMode | None = None
 ) -> dict[str, str]:
-    """Those that agents are told."""
+    """Those that are sent to agents."""
     found = {ON_DENY: FLUSH} if flush_on_deny else {}
     if confirm_seconds:
         found[CONFIRM_WITHIN] = f"{confirm_seconds}s"

@@ -1,4 +1,4 @@
-"""Names of rules that the user left unnamed: direction, action and a digest of what the rule says.
+"""Names of rules that the user left unnamed: direction, action and a digest of the rule.
 
 The digest is of the rule as Go encodes it, so that a policy gets the names here that it had upstream.
 parity: pkg/controller/networkpolicy/mutate.go generateRuleNames, pkg/apis/crd/v1beta1/types.go Rule

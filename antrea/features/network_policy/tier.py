@@ -1,4 +1,4 @@
-"""Tiers: the ones that always exist, what admission knows of the others, and who refers to them.
+"""Tiers: the ones that always exist, what admission reads of the others, and what refers to them.
 
 parity: pkg/controller/networkpolicy/tier.go
 """

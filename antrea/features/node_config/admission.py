@@ -1,4 +1,4 @@
-"""What an AntreaNodeConfig may say of VLANs.
+"""What an AntreaNodeConfig may contain about VLANs.
 
 parity: pkg/controller/antreanodeconfig/validate.go, pkg/util/vlan ParseSpec
 """

@@ -53,7 +53,7 @@ NAME_LENGTH = 100
 def base_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftRule]:
     """What a Node has while the gate is on, whatever policies there are.
 
-    Policies are asked once the Node knows an API server, from which they do not cut it off then.
+    Policies are matched once the Node has the address of an API server, from which they do not cut it off then.
     """
     asked = bool(facts.all(ApiServerEndpoint))
     for direction, hook in HOOKS.items():

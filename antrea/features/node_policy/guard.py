@@ -1,4 +1,4 @@
-"""What a Node keeps whatever policies say: without it the policy that cut it could not be taken back.
+"""What a Node keeps whatever policies there are: without it the policy that cut it could not be taken back.
 
 These rules come before those of all policies. A policy that would cut what they keep is named in its status.
 """
@@ -121,7 +121,7 @@ def guarded_servers(_: Facts, row: ApiServerEndpoint) -> Iterator[NftElement]:
 
 
 def guarded_service(_: Facts, row: Service) -> Iterator[NftElement]:
-    """The addresses by which Pods, and the agent, know API servers, where nobody translates them before."""
+    """The addresses by which Pods, and the agent, reach API servers, where nothing translates them before."""
     for ip in row.ips if row.key == KUBERNETES else ():
         for protocol, port in row.ports:
             if protocol == "TCP":

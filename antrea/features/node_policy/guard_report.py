@@ -38,7 +38,7 @@ class GuardedPeer(Fact, frozen=True):
 
 
 def guarded_peers(facts: Facts, row: SentAddressMember) -> Iterator[GuardedPeer]:
-    """What a member says of its group."""
+    """The report of a member on its group."""
     if facts.get(NodePeerGroup, row.group) is None:
         return
     for text in map(address_text, row.member.ips):

@@ -64,7 +64,7 @@ def blocks(peer: cp.NetworkPolicyPeer) -> tuple[list[IPv4Network], list[IPv6Netw
 
 
 def sources(rule: NodeRule) -> Iterator[Source]:
-    """The peers of a rule, one match each; none at all: nobody is meant."""
+    """The peers of a rule, one match each; none at all: it matches nothing."""
     field = "daddr" if rule.egress else "saddr"
     by_family: tuple[Sequence[Network], Sequence[Network]] = blocks(rule.peer)
     every = [any(one.prefixlen == 0 for one in found) for found in by_family]

@@ -1,4 +1,4 @@
-"""Which ports of a Pod of this Node have to be reached at the Node, and what the Pod's annotation says of them.
+"""Which ports of a Pod of this Node have to be reached at the Node, and the Pod's annotation about them.
 
 parity: pkg/agent/nodeportlocal/k8s/npl_controller.go handleAddUpdatePod
 """

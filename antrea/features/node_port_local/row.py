@@ -96,7 +96,7 @@ class HeldPort(Fact, frozen=True):
     node_port: int
     """0: none is free."""
     message: str = ""
-    """Why there is none, or why it is not the one that the Pod had before; empty: nothing is to be told."""
+    """Why there is none, or why it is not the one that the Pod had before; empty: nothing is to be reported."""
 
     @property
     def key(self) -> str:

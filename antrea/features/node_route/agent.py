@@ -140,7 +140,7 @@ def tunnel_neighbour(facts: Facts, peer: PeerNode) -> Iterator[TunnelNeighbour]:
 
 
 def transport_annotation(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation]:
-    """Tells the other Nodes where tunnels end, when that is not at the Node's own address.
+    """Publishes to the other Nodes where tunnels end, when that is not at the Node's own address.
 
     parity: pkg/agent/agent.go setNodeTransportAddresses
     """

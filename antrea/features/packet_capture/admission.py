@@ -19,7 +19,7 @@ SECRET = "antrea-packetcapture-fileserver-auth"  # noqa: S105 (its name)
 
 
 def validate_capture(facts: Facts, review: Review[PacketCapture]) -> Steps:
-    """Raises Invalid; Unavailable if nobody could say what the user may read."""
+    """Raises Invalid; Unavailable if the user's rights could not be checked."""
     server = review.new.spec.file_server
     if server is None or (review.old is not None and review.old.spec.file_server == server):
         return

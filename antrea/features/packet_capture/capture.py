@@ -24,7 +24,7 @@ class CaptureRequest(Fact, frozen=True):
     uid: str
     spec: PacketCaptureSpec
     complete: bool = False
-    """Its status says that nothing more is captured."""
+    """By its status nothing more is captured."""
 
     @property
     def key(self) -> str:
@@ -57,7 +57,7 @@ class CaptureFile(msgspec.Struct, frozen=True):
     uid: str
     spec: PacketCaptureSpec
     complete: bool
-    """Nothing is left to capture, whoever did it."""
+    """Nothing is left to capture, on any Node."""
 
     rank: ClassVar[int] = Rank.REPORT
     category: ClassVar[int] = 0
@@ -74,7 +74,7 @@ def capture_request(found: PacketCapture) -> CaptureRequest:
 
 
 def capture_point(spec: PacketCaptureSpec) -> PodReference | None:
-    """The Pod at whose interface packets are captured: unless said otherwise the source, if that is a Pod."""
+    """The Pod at whose interface packets are captured: without `capturePoint` the source, if that is a Pod."""
     if spec.capture_point is None:
         return spec.source.pod or spec.destination.pod
     return (spec.source if spec.capture_point == "Source" else spec.destination).pod

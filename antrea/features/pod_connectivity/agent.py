@@ -131,7 +131,7 @@ def node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def default_flows(facts: Facts, realised: RealisedPipeline) -> Iterator[Flow]:
-    """What every table does with packets that no feature knows."""
+    """What every table does with packets that no feature matches."""
     yield from realised.pipeline.default_flows()
 
 
@@ -217,7 +217,7 @@ def family_flows(gateway: OvsPort, cidr: str) -> Iterator[Flow]:
 
 
 def neighbour_discovery_flows() -> Iterator[Flow]:
-    """Neighbour discovery and IPv6 multicast are switched; link-local sources are nobody's to spoof."""
+    """Neighbour discovery and IPv6 multicast are switched; link-local sources cannot be spoofed."""
     yield flow(SPOOF_GUARD, NORMAL_PRIORITY, ipv6, ipv6_src("fe80::/10"), then=[goto(IPV6)])
     for kind in (135, 136):
         yield flow(IPV6, NORMAL_PRIORITY, icmp6, icmp_type(kind), icmp_code(0), then=[NORMAL])

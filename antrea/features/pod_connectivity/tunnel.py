@@ -23,7 +23,7 @@ TUNNEL_OFPORT = 32768
 
 
 def tunnel_port(config: AgentConfig) -> Port:
-    """One port for all Nodes: flows say where a packet goes."""
+    """One port for all Nodes: flows set where a packet goes."""
     options = {"remote_ip": "flow", "key": "flow"}
     if config.tunnel_port:
         options["dst_port"] = str(config.tunnel_port)

@@ -30,7 +30,7 @@ class ExternalIPConflict(Act, frozen=True):
 
 
 def whose(facts: Facts, ip: str) -> str:
-    """The Node or the Service whose own address this is; empty if nobody's."""
+    """The Node or the Service whose own address this is; empty if none's."""
     if nodes := facts.by(AgentNode, "ip", ip):
         return f"Node {min(node.name for node in nodes)}"
     if services := facts.by(Service, "cluster_ip", ip):
@@ -48,9 +48,9 @@ def owner(facts: Facts, port: ServicePort, ip: str) -> ServicePort:
 
 
 def refused_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConflict]:
-    """One agent says it for all."""
+    """One agent reports it for all."""
     config = facts.get(AgentConfig)
-    if config is None or not config.antrea_proxy.proxy_all or not speaks(facts):
+    if config is None or not config.antrea_proxy.proxy_all or not reports_for_all(facts):
         return
     for ip in service.external_ips:
         if found := whose(facts, ip):
@@ -58,10 +58,10 @@ def refused_addresses(facts: Facts, service: Service) -> Iterator[ExternalIPConf
 
 
 def lost_claims(facts: Facts, port: ServicePort) -> Iterator[ExternalIPConflict]:
-    """The younger Service is told who has the address."""
+    """An Event of the younger Service names the one with the address."""
     service = facts.get(Service, port.service)
     config = facts.get(AgentConfig)
-    if service is None or config is None or not config.antrea_proxy.proxy_all or not speaks(facts):
+    if service is None or config is None or not config.antrea_proxy.proxy_all or not reports_for_all(facts):
         return
     for ip in port.external_ips:
         has_it = owner(facts, port, ip)
@@ -70,7 +70,7 @@ def lost_claims(facts: Facts, port: ServicePort) -> Iterator[ExternalIPConflict]
             yield _told(service, f"{place} belongs to Service {has_it.service}, which is older")
 
 
-def speaks(facts: Facts) -> bool:
+def reports_for_all(facts: Facts) -> bool:
     """Whether this is the first of all Nodes by name."""
     node = facts.get(ThisNode)
     return node is not None and node.name == min((row.name for row in facts.all(AgentNode)), default="")

@@ -196,9 +196,9 @@ def affinity_flow(facts: Facts, port: ServicePort, found: Frontend, number: int)
 
 
 def learned_choice(port: ServicePort, number: int, asked: tuple[Mark, ...], *, ipv6: bool) -> Action:
-    """Further connections of the client to this address and port get the same Endpoint, for as long as the API says.
+    """Further connections of the client to this address and port get the same Endpoint, for as long as the Service sets.
 
-    They carry `asked`, too, by which policies tell the Service: upstream's do not, and pass by rules with `toServices`.
+    They carry `asked`, too, by which policies match the Service: upstream's do not, and pass by rules with `toServices`.
     """
     protocol = port.protocol.lower()
     return learn.learn(

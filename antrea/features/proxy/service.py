@@ -92,7 +92,7 @@ def _network(text: str) -> str:
 def endpoint_rows(found: EndpointSlice) -> tuple[ServiceEndpoint, ...]:
     """A row for each port and endpoint; addresses that cannot be read and ports without a number have none.
 
-    Of a slice without ports the rows only say where Endpoints are.
+    Of a slice without ports the rows only have where Endpoints are.
     """
     meta = found.metadata
     service = meta.labels.get(SERVICE_LABEL, "")

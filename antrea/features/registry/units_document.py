@@ -90,7 +90,7 @@ def _made(unit: Unit) -> str:
 
 
 def _returned(function: Callable[..., Any]) -> list[str]:
-    """Names of the kinds that the function's annotation says it yields; an alias of its module stands for what it names."""
+    """Names of the kinds that the function yields by its annotation; an alias of its module stands for what it names."""
     names: list[str] = []
     aliases = _aliases(function.__module__)
     for name in _NAME.findall(str(function.__annotations__["return"])):

@@ -28,7 +28,7 @@ GATE = "ServiceExternalIP"
 
 
 class AnnounceExternalIP(Act, frozen=True):
-    """Tell the neighbours on the link of `dev` that `ip`, of Service `service`, is at this Node."""
+    """Announce to the neighbours on the link of `dev` that `ip`, of Service `service`, is at this Node."""
 
     service: str
     """namespace/name"""
@@ -65,5 +65,5 @@ FEATURE = AgentFeature(
     ),
 )
 SHOWN = AgentFeature(name="ServiceExternalIPView")
-"""Always on, so that /serviceexternalip says why it has nothing to show."""
+"""Always on, so that /serviceexternalip explains why it has nothing to show."""
 FEATURES = (FEATURE, SHOWN)

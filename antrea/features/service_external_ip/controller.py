@@ -1,6 +1,6 @@
 """ServiceExternalIP in the controller: which address of its pool each Service has, and why it has none.
 
-Upstream says nothing of a Service without an address; here a condition and an Event do.
+Upstream reports nothing about a Service without an address; here a condition and an Event do.
 parity: pkg/controller/serviceexternalip/controller.go syncService
 """
 
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 def service_claim(facts: Facts, service: PooledService) -> Iterator[NamedAddress | AddressRequest]:
-    """What its status says, what it asks for and is promised is not given to others; without any of these it seeks an address."""
+    """The address of its status, what it asks for and is promised is not given to others; without any of these it seeks an address."""
     pool = facts.get(PoolRow, service.pool) if service.pool else None
     owner, since, shares = service.owner, service.since, service.shares
     stays = service.address and service.wants in ("", service.address) and _is_in(pool, service.address)

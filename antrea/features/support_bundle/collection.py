@@ -28,7 +28,7 @@ class OpenCollection(Fact, frozen=True):
     created: str
     spec: SupportBundleCollectionSpec
     started: bool = False
-    """Its status says so: another one that was created earlier does not take its turn."""
+    """By its status: another one that was created earlier does not take its turn."""
 
     @property
     def key(self) -> str:
@@ -36,7 +36,7 @@ class OpenCollection(Fact, frozen=True):
 
     @property
     def expires(self) -> float:
-        """Seconds since 1970; an object that does not say when it was created has expired."""
+        """Seconds since 1970; an object without the time of its creation has expired."""
         try:
             return datetime.fromisoformat(self.created).timestamp() + 60 * min(
                 self.spec.expiration_minutes, 1 << 31

@@ -1,4 +1,4 @@
-"""SupportBundleCollections in the controller: whose turn it is, what agents are told, and what they report.
+"""SupportBundleCollections in the controller: whose turn it is, what is sent to agents, and what they report.
 
 parity: pkg/controller/supportbundlecollection/controller.go
 """
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def collection(facts: Facts, row: OpenCollection) -> Iterator[PublishedObject | Status | RecordEvent]:
-    """What its agents are told while it runs, its status, and an Event for what the user should know."""
+    """What is sent to its agents while it runs, its status, and an Event for the user."""
     terms = terms_of(facts, row)
     if terms is None:
         return

@@ -32,7 +32,7 @@ NO_NODE = "no Node matches spec.nodes"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What is said of a collection."""
+    """The conditions of a collection."""
 
     conditions: tuple[Condition, ...]
     collected: int = 0
@@ -50,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return begins if begins.status == "False" else None
 
     def status(self, row: OpenCollection) -> Status:
-        """The entry that says so."""
+        """The entry of its status."""
         return Status(
             path=f"{PATH}/{row.name}",
             kind="SupportBundleCollection",

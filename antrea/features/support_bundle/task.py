@@ -64,7 +64,7 @@ class BundleUpload(msgspec.Struct, frozen=True):
 
 
 class BundleReport(msgspec.Struct, frozen=True):
-    """An entry: what antrea-controller is told."""
+    """An entry: a report to antrea-controller."""
 
     name: str
     uid: str

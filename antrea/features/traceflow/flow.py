@@ -104,7 +104,7 @@ def tagged(trace: RunningTrace) -> tuple[Match, Match]:
 
 
 def injected_flows(trace: RunningTrace) -> Iterator[Flow]:
-    """What connection tracking says of a packet out of nowhere does not drop it; what looks like an answer is no trace."""
+    """The state that connection tracking gives a packet out of nowhere does not drop it; what looks like an answer is no trace."""
     flow = maker(trace)
     flow_of = tagged(trace)
     yield flow(CONNTRACK_STATE, Priority.LOW + 1, *flow_of, then=[goto(Stage.PRE_ROUTING)])

@@ -1,4 +1,4 @@
-"""What a traced packet tells of its way through this Node.
+"""The way of a traced packet through this Node.
 
 parity: pkg/agent/controller/traceflow/packetin.go
 """

@@ -1,6 +1,6 @@
 """What the controller does with Traceflows next: they get a tag, and end with their results or their time.
 
-parity: pkg/controller/traceflow/controller.go; beyond it, what waits for a tag says so, and begins in order of age
+parity: pkg/controller/traceflow/controller.go; beyond it, what waits for a tag shows that, and begins in order of age
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class CollectorSession:
                 await self._stream.drain()
 
     async def _watch(self, reader: asyncio.StreamReader) -> None:
-        """A collector has nothing to say but that it ends."""
+        """A collector sends nothing but the end of the connection."""
         with contextlib.suppress(OSError):
             while await reader.read(4096):
                 pass

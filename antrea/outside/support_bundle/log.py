@@ -49,7 +49,7 @@ def _from(file: BinaryIO, since: float | None, end: int) -> Iterator[bytes]:
 
 
 def moment(line: bytes, near: float) -> float | None:
-    """When a line was written, in Unix time; None if it does not say. klog's year is the one that is nearest."""
+    """When a line was written, in Unix time; None if it has no time. klog's year is the one that is nearest."""
     if found := _OVS.match(line):
         return datetime(*map(int, found.groups()), tzinfo=UTC).timestamp()  # type: ignore[misc,arg-type]
     if found := _KLOG.match(line):

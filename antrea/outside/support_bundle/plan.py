@@ -1,4 +1,4 @@
-"""What a support bundle is made of: told by the program that serves it to the process that collects it."""
+"""What a support bundle is made of: sent by the program that serves it to the process that collects it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What became of it; `why` says why there is no bundle."""
+    """What became of it; `why` is why there is no bundle."""
 
     sum: str = ""
     """SHA-256 in hexadecimal."""

@@ -43,7 +43,7 @@ class _Full(Exception):
 
 
 class _Hashed:
-    """A file that knows the hash of what is written."""
+    """A file that computes the hash of what is written."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

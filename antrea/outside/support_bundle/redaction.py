@@ -174,7 +174,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def of_environment(environ: Mapping[str, str]) -> list[str]:
-    """The values of variables whose names say that they are secret."""
+    """The values of variables with names of secrets."""
     return [value for name, value in environ.items() if is_secret(name)]
 
 
@@ -213,5 +213,5 @@ def _follows_flag(words: list[Any], place: int) -> bool:
 
 
 def _copied(key: str) -> bool:
-    """A copy of the whole object as text, which says nothing that the object does not."""
+    """A copy of the whole object as text, which has nothing that the object has not."""
     return key == "kubectl.kubernetes.io/last-applied-configuration"

@@ -1,4 +1,4 @@
-"""Serves support bundles of one program: starts a collection, says how it goes, hands out the file, removes it.
+"""Serves support bundles of one program: starts a collection, reports its progress, hands out the file, removes it.
 
 parity: pkg/apiserver/registry/system/supportbundle/rest.go (one bundle at a time, under one name, for an hour). Where
 upstream's status falls back to None when a collection fails, ours answers a read with what went wrong.
@@ -55,7 +55,7 @@ NONE, COLLECTING, COLLECTED = "None", "Collecting", "Collected"
 class SupportBundles:
     """The resource supportbundles of one program, which has one object, `name`.
 
-    `contents` says what the bundle is made of; target, since and known secrets are filled in here. `folder` is for
+    `contents` is what the bundle is made of; target, since and known secrets are filled in here. `folder` is for
     bundles alone and outlives this process: what is left there goes. None: the system's folder of temporary files.
     """
 

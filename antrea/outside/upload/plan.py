@@ -15,11 +15,11 @@ SSH_PORT, TLS_PORT = 22, 443
 SCHEMES = {"sftp": SSH_PORT, "https": TLS_PORT, "s3": TLS_PORT}
 """With their ports."""
 REGION = "us-east-1"
-"""Of an S3 server unless its URL says another one."""
+"""Of an S3 server unless its URL names another one."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """How the server knows the sender: one of the three."""
+    """How the sender authenticates: one of the three."""
 
     username: str = ""
     password: str = ""

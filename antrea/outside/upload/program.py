@@ -38,7 +38,7 @@ def attempt(order: UploadOrder) -> str:
 
 
 def upload_file(order: UploadOrder) -> Uploaded:
-    """Try as often as the order says."""
+    """Try as often as the plan has it."""
     failures: list[str] = []
     while len(failures) < order.tries:
         if failures:

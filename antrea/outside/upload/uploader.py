@@ -50,7 +50,7 @@ async def uploaded(order: UploadOrder) -> None:
 
 
 class UploadFailed(Unavailable):
-    """Its text is upstream's; `why` is the reason of the last try. `tries` 0: what the order says is wrong, and that is its text."""
+    """Its text is upstream's; `why` is the reason of the last try. `tries` 0: the plan itself is wrong, and that is its text."""
 
     def __init__(self, why: str, tries: int) -> None:
         super().__init__(f"failed to upload file after {tries} attempts" if tries else why)

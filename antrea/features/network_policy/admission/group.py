@@ -1,4 +1,4 @@
-"""What a ClusterGroup or Group may say: one way to choose members, and children that have no children.
+"""What a ClusterGroup or Group may contain: one way to choose members, and children that have no children.
 
 parity: pkg/controller/networkpolicy/validate.go groupValidator
 """

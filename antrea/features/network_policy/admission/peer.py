@@ -1,4 +1,4 @@
-"""What a policy's or group's selectors, peers, appliedTo entries and address blocks may say together.
+"""What a policy's or group's selectors, peers, appliedTo entries and address blocks may contain together.
 
 parity: pkg/controller/networkpolicy/validate.go validateAppliedTo, validatePeers, validateIPBlock, checkSelectorsLabels
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def fields_set(struct: msgspec.Struct) -> int:
-    """How many fields say something; an empty selector does, an empty list does not."""
+    """How many fields are set; an empty selector is, an empty list is not."""
     return sum(getattr(struct, name) != default for name, default in _defaults(type(struct)))
 
 
@@ -46,7 +46,7 @@ def check_labels(selectors: Mapping[str, LabelSelector | None]) -> None:
 
 
 def interface(cidr: str, path: str, prefix: str = "") -> IPv4Interface | IPv6Interface:
-    """The address and network that a CIDR says. Raises Invalid in Go's words."""
+    """The address and network of a CIDR. Raises Invalid in Go's words."""
     try:
         return in_network(cidr)
     except ValueError as why:

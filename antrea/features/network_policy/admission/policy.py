@@ -1,4 +1,4 @@
-"""What an Antrea ClusterNetworkPolicy or NetworkPolicy may say; the first fault is the answer.
+"""What an Antrea ClusterNetworkPolicy or NetworkPolicy may contain; the first fault is the answer.
 
 parity: pkg/controller/networkpolicy/validate.go validatePolicy, in its order
 """

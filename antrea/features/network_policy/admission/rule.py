@@ -1,4 +1,4 @@
-"""What one rule's addresses, protocols and ports may say together.
+"""What one rule's addresses, protocols and ports may be together.
 
 parity: pkg/controller/networkpolicy/validate.go validateEgressMulticastAddress, validateMulticastIGMP,
 validateL7Protocols, validatePort

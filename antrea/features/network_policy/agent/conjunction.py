@@ -67,7 +67,7 @@ class ConjunctionId(Fact, frozen=True):
     number: int
     rule: str
     priority: int
-    """Of the flow that says what the rule does."""
+    """Of the flow with the rule's action."""
 
     @property
     def key(self) -> str:

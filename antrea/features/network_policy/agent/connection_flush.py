@@ -44,7 +44,7 @@ class InspectConnections(Act, frozen=True):
 
 
 class Connection(NamedTuple):
-    """One that conntrack knows, as its first packet had it; of ICMP, the ports are type and code."""
+    """One of conntrack's, as its first packet had it; of ICMP, the ports are type and code."""
 
     protocol: str
     """TCP, UDP, SCTP or ICMP."""

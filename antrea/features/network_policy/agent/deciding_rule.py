@@ -25,7 +25,7 @@ class RuleOfPolicy(NamedTuple):
     """AntreaNetworkPolicy:namespace/name; empty: not known."""
     rule: cp.NetworkPolicyRule
     priority: int
-    """Of the flow that says what the rule does."""
+    """Of the flow with the rule's action."""
 
 
 def stated_rules(facts: Facts, number: int) -> Iterator[RuleOfPolicy]:

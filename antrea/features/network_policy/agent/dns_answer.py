@@ -38,7 +38,7 @@ class DnsAnswer(NamedTuple):
 
 
 def dns_answer(message: bytes) -> DnsAnswer | None:
-    """What a message says of the name in its question; None if that is no name's address.
+    """The answer of a message to the name in its question; None if that is no name's address.
 
     Truncated answers count as far as they go. Raises Invalid for what is no answer to one question.
     """

@@ -135,7 +135,7 @@ def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
 
 
 def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
-    """What processes of the Node send to its Pods is let in, so that kubelet's probes need no rule; a mark tells it."""
+    """What processes of the Node send to its Pods is let in, so that kubelet's probes need no rule; a mark identifies it."""
     config = facts.get(AgentConfig)
     if config is None:
         return

@@ -50,7 +50,7 @@ flow = flows_of(Category.NETWORK_POLICY)
 
 
 def noted(facts: Facts, table: Table, operations: int) -> list[Action]:
-    """Say on the packet what the agent does with it, and which table's rule wants that; waits for the pipeline."""
+    """Mark the packet with what the agent does with it, and which table's rule wants that; waits for the pipeline."""
     realised = facts.get(RealisedPipeline)
     number = realised.pipeline.id(table.name) if realised else 0
     return [PACKET_IN_OPERATION(operations).load, PACKET_IN_TABLE(number).load]

@@ -1,4 +1,4 @@
-"""Addresses that many rules name by their groups: each is a flow once, which tells what groups it is in, and rules match that.
+"""Addresses that many rules name by their groups: each is a flow once, which loads what groups it is in, and rules match that.
 
 Without, an address is a flow that names each rule, and of Antrea's own policies a flow for each rule: 1,000 rules for a group of
 10,000 members would be ten million of either. What addresses with the same groups have in common is a number in a register. Not
@@ -31,7 +31,7 @@ MANY = 32
 """Rules of one direction, from which on they share the addresses of a group that they name."""
 POOL = "peer-class"
 SENDERS = SENDER_CLASS.mask
-"""What tells the numbers of senders from those of receivers."""
+"""The bit that separates the numbers of senders from those of receivers."""
 BEFORE_RULES = Priority.HIGH - 5
 """Where accepted connections go by at `HIGH`, and rules have `NORMAL`."""
 flow = flows_of(Category.NETWORK_POLICY)
@@ -99,7 +99,7 @@ def shared_groups(facts: Facts, named: str) -> Iterator[SharedGroup]:
 
 
 def class_flows(facts: Facts, end: str) -> Iterator[Flow | PeerClass]:
-    """The register says of what class an address is, before any rule is asked, and all rules of the direction ask it.
+    """The register has the class of an address before any rule is matched, and all rules of the direction match it.
 
     Senders are looked up anew after the rules on what is sent. A flow that closes a Pod at the same priority decides,
     whichever of both comes first.

@@ -79,4 +79,4 @@ KINDS: tuple[type[Fact], ...] = (
     SentAppliedGroup,
     SentAppliedMember,
 )
-"""All that the controller says on policies."""
+"""All that the controller sends about policies."""

@@ -74,7 +74,7 @@ def _is_balanced(found: PacketIn) -> bool:
 def _way(facts: Facts, found: PacketIn, rejected: Packet) -> Way | None:
     """None without a gateway, and if neither end is on this Node nor reached through it.
 
-    Addresses of frames are ours to say: those of the packet may carry marks (see antrea/host/carrier.py).
+    Addresses of frames are chosen here: those of the packet may carry marks (see antrea/host/carrier.py).
     """
     config = facts.get(AgentConfig)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None

@@ -1,4 +1,4 @@
-"""Rules of policies as the switch knows them: each once, whatever policies state it, and its conjunctions.
+"""Rules of policies as the switch has them: each once, whatever policies state it, and its conjunctions.
 
 A conjunction is a rule for certain port numbers. A rule with named ports has one for each set of numbers that Pods give
 them; any other rule has one alone.
@@ -73,7 +73,7 @@ class PolicyRule(Fact, frozen=True):
     order: RuleOrder | None = None
     """None: a rule of Kubernetes, where all that is allowed is, and the rest is not."""
     logging: bool = False
-    """Whether the agent hears of connections that it decides."""
+    """Whether the agent gets the packets that it decides."""
     flush_on_deny: bool = False
     """Whether connections that stand are cut when it forbids them."""
     exceeds: bool = False
@@ -131,7 +131,7 @@ class PolicyRule(Fact, frozen=True):
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """The groups of its peers, with what tells apart rules that may share their addresses."""
+        """The groups of its peers, with what separates rules that may share their addresses."""
         side = NAMED if self.by_member else self.direction
         return tuple(f"{group} {side}" for group in self.peer.address_groups)
 
@@ -153,7 +153,7 @@ class StatedRule(Fact, frozen=True):
 
 
 class Conjunction(Fact, frozen=True):
-    """A rule with port numbers: what the switch knows by one number."""
+    """A rule with port numbers: one conjunction of the switch."""
 
     name: str
     rule: str
@@ -175,7 +175,7 @@ def digest(*content: object) -> str:
 def resolved(
     services: tuple[cp.Service, ...], ports: Iterable[cp.NamedPort]
 ) -> tuple[cp.Service, ...] | None:
-    """`services` with numbers for names; those that nobody has are left out. None: there is none left, so no port matches."""
+    """`services` with numbers for names; those that no Pod has are left out. None: there is none left, so no port matches."""
     # Of ports with the same name the first counts; without a protocol, which admin policies leave out, whatever its protocol.
     known = {
         (port.name, protocol): port for port in reversed(tuple(ports)) for protocol in (port.protocol, None)
@@ -214,7 +214,7 @@ def targets(facts: Facts, pod: PodInterface) -> Iterator[tuple[PolicyRule, cp.Gr
 def own_conjunctions(
     facts: Facts, rule: PolicyRule, member: cp.GroupMember, *, target: bool
 ) -> Iterable[Conjunction]:
-    """Those in which this Pod takes part: it has ports as the destination, so that it knows one of a rule with named ports."""
+    """Those in which this Pod takes part: it has ports as the destination, so that it is in one of a rule with named ports."""
     if rule.named and target != rule.egress:
         return _of_ports(rule, member.ports)
     return conjunctions(facts, rule)

@@ -88,7 +88,7 @@ def audited_flows(facts: Facts, rule: PolicyRule, number: int) -> Iterator[Flow]
 def told_denial(
     facts: Facts, here: DirectionTables, table: Table, number: int, *, rejects: bool = False
 ) -> list[Action]:
-    """Of a copy: the agent is told, nobody answers, and the metric table counts it by the number of who denies."""
+    """Of a copy: the agent gets it, no answer is sent, and the metric table counts it by the number of the denying rule."""
     disposition = DISPOSITION_REJ_REG_MARK if rejects else DISPOSITION_DROP_REG_MARK
     marks = (AP_CONJ_ID(number), AP_DENY_REG_MARK, disposition)
     return [*(mark.load for mark in marks), *noted(facts, table, packet_in.LOG), copied(facts, here.metric)]

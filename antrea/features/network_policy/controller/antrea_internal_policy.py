@@ -91,7 +91,7 @@ class InternalPolicy(InternalPolicyFields, frozen=True):
     peers: tuple[str, ...]
     """Names of the groups of its peers."""
     unheld: tuple[str, ...] = ()
-    """What it says and no switch does."""
+    """What it contains and no switch enforces."""
     audited: str = ""
     """What of it is audited."""
     audit: AuditMode = ENFORCED
@@ -158,7 +158,7 @@ def _internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row | N
 
 
 def audited_text(spec: ClusterNetworkPolicySpec | NetworkPolicySpec, audit: AuditMode) -> str:
-    """What a condition says of a policy that is audited; empty: all of it is enforced."""
+    """The sentence of a condition about a policy that is audited; empty: all of it is enforced."""
     names = [rule.name for rule in (*spec.ingress, *spec.egress) if audit.has(rule.name)]
     if not audit.whole and not names:
         return ""

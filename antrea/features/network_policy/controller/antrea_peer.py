@@ -1,4 +1,4 @@
-"""Whom rules of Antrea's own policies are for, and their peers: the groups and networks that these are told as.
+"""Whom rules of Antrea's own policies are for, and their peers: the groups and networks that these are sent as.
 
 parity: pkg/controller/networkpolicy/crd_utils.go toAntreaPeerForCRD, toAntreaServicesForCRD, processClusterAppliedTo
 """
@@ -43,21 +43,21 @@ Row = Fact | GroupHead
 
 
 class ChosenGroup(msgspec.Struct, frozen=True):
-    """A group by its name, and the rows that make it; agents are told of it."""
+    """A group by its name, and the rows that make it; it is sent to agents."""
 
     name: str
     rows: tuple[Row, ...]
 
 
 class RulePeers(msgspec.Struct, frozen=True):
-    """The peers of a rule as agents are told, and their groups."""
+    """The peers of a rule as sent to agents, and their groups."""
 
     peer: cp.NetworkPolicyPeer
     groups: tuple[ChosenGroup, ...] = ()
 
 
 def by_selector(resource: str, selector: GroupSelector | None) -> ChosenGroup:
-    """Named after the selector, which all policies share that have the same one; None selects nobody."""
+    """Named after the selector, which all policies share that have the same one; None has no member."""
     name = uuid_of(selector.name if selector else "")
     if selector is None:
         return ChosenGroup(name, (GroupHead(resource, name, name),))
@@ -66,7 +66,7 @@ def by_selector(resource: str, selector: GroupSelector | None) -> ChosenGroup:
 
 
 def by_service(namespace: str, name: str) -> ChosenGroup:
-    """Whoever connects to a NodePort or LoadBalancer Service, at every Node; nobody by names that no Service can have."""
+    """All clients of a NodePort or LoadBalancer Service, at every Node; none by names that no Service can have."""
     if not (is_object_name(namespace) and is_object_name(name)):
         return by_selector(APPLIED, None)
     uid = uuid_of(f"{namespace}/{name}")

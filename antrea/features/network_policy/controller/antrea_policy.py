@@ -1,4 +1,4 @@
-"""Antrea's own policies in the controller: what agents are told of them, and to which Nodes that goes.
+"""Antrea's own policies in the controller: what is sent to agents of them, and to which Nodes that goes.
 
 parity: pkg/controller/networkpolicy/networkpolicy_controller.go syncInternalNetworkPolicy
 """
@@ -41,7 +41,7 @@ def _united(spans: list[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolicy | GroupSpan | PolicySpan]:
-    """The policy for all Nodes that have somebody it is for, and those Nodes for the groups of its peers.
+    """The policy for all Nodes that have a member it is for, and those Nodes for the groups of its peers.
 
     For none of them if one of its groups may not be what a policy is for.
     """

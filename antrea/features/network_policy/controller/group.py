@@ -74,7 +74,7 @@ class WholeGroup(Fact, frozen=True):
     """It, or one of its children, is no list of blocks: as a peer it needs an AddressGroup."""
     parent: bool = False
     nested: bool = False
-    """A child has children: nobody belongs."""
+    """A child has children: it has no members."""
     computed: bool = True
     """All children are there."""
     indexes: ClassVar[Mapping[str, Callable[[WholeGroup], Iterable[Hashable]]]] = {
@@ -87,7 +87,7 @@ class WholeGroup(Fact, frozen=True):
 
     @property
     def applies(self) -> bool:
-        """Policies can be for it: a list of blocks has nobody that they could be for."""
+        """Policies can be for it: a list of blocks has no members that they could be for."""
         return self.parent or not self.blocks
 
     def applied(self) -> tuple[GroupSelector, ...]:
@@ -108,7 +108,7 @@ class GroupUse(Fact, frozen=True):
 
 
 def group_key(namespace: str, name: str) -> str:
-    """Under which a Group, or a ClusterGroup if there is no Namespace, is known and told to agents."""
+    """Under which a Group, or a ClusterGroup if there is no Namespace, is stored and sent to agents."""
     return f"{namespace}/{name}" if namespace else name
 
 

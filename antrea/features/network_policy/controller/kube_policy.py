@@ -70,7 +70,7 @@ class KubePolicy(Fact, frozen=True):
     uid: str
     generation: int
     encoded: bytes
-    """Its spec; the same object in all policies that say the same."""
+    """Its spec; the same object in all policies with the same text."""
     flush_on_deny: bool = False
     """What it comes to forbid is cut."""
     audit: AuditMode = ENFORCED
@@ -119,7 +119,7 @@ Conditions = tuple[Requirement, ...] | None
 
 
 class PolicyForm(msgspec.Struct, frozen=True):
-    """What a policy says, whatever its name and Namespace: policies that say the same share it."""
+    """The text of a policy, whatever its name and Namespace: policies with the same text share it."""
 
     applied: Conditions
     rules: tuple[FormRule, ...]
@@ -181,7 +181,7 @@ def _form_rule(side: RuleSpec, path: str, ignored: list[str]) -> Generator[None,
 
 @lru_cache(maxsize=256)
 def _form_of(encoded: bytes) -> PolicyForm:
-    """Of a small spec; policies in a row often say the same."""
+    """Of a small spec; policies in a row often have the same."""
     return completed(form_steps(_decoded(encoded)))
 
 
@@ -336,7 +336,7 @@ def ignored_peers(policy: KubePolicy, found: tuple[str, ...]) -> RecordEvent:
 
 
 def unknown_enforcement(policy: KubePolicy) -> RecordEvent:
-    """An Event on an annotation that says neither audit nor enforce."""
+    """An Event on an annotation that is neither audit nor enforce."""
     message = f"metadata.annotations[{ENFORCEMENT}]: {policy.doubt}: the policy is enforced"
     return RecordEvent(
         f"{policy.uid} enforcement", message, "networking.k8s.io/v1", "NetworkPolicy", policy.name, policy.uid,
@@ -391,7 +391,7 @@ def _rules(
 
 
 def reference(policy: KubePolicy) -> cp.NetworkPolicyReference:
-    """How the policy is named wherever it is told of."""
+    """How the policy is named wherever it is sent or shown."""
     return cp.NetworkPolicyReference(type=KIND, namespace=policy.namespace, name=policy.name, uid=policy.uid)
 
 

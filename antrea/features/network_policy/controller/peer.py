@@ -1,4 +1,4 @@
-"""Peers and ports of policies as agents are told them: names of groups, networks in 16 bytes.
+"""Peers and ports of policies as sent to agents: names of groups, networks in 16 bytes.
 
 parity: pkg/controller/networkpolicy/networkpolicy_controller.go toAntreaPeer, toAntreaServices
 """
@@ -31,7 +31,7 @@ UUIDS = uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115").bytes
 """Upstream's name space of what is named after its content."""
 RECENT = 1024
 MOST_SHOWN = 60
-"""Characters of a text that somebody wrote in place of a CIDR."""
+"""Characters of a text that stands in place of a CIDR."""
 MAPPED = packed("::ffff:0:0")[:12]
 """What IPv4 addresses begin with in 16 bytes, and in IPv6."""
 BEFORE_IPV4 = 8 * len(MAPPED)
@@ -97,7 +97,7 @@ def block(found: networking.IPBlock | CrdBlock) -> IPBlock:
 
 
 def blocks(found: Iterable[networking.IPBlock | CrdBlock]) -> tuple[IPBlock, ...]:
-    """Those that can be read: as upstream's, one that cannot, or a hole of it, is nobody, and other peers are not concerned."""
+    """Those that can be read: as upstream's, one that cannot, or a hole of it, matches nothing, and other peers are not concerned."""
     told = []
     for one in found:
         with contextlib.suppress(ValueError):

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 MANAGER = "antrea-controller"
 LONGEST = 256
-"""Characters of a message that tells of failures."""
+"""Characters of a message about failures."""
 MOST_PARTS = 3
-"""Parts of a policy that are not enforced, of which its condition tells."""
+"""Parts of a policy that are not enforced, which its condition names."""
 PREVENTED = "LockoutPrevented"
 """Type of the condition of a policy that would cut Nodes from what they cannot do without."""
 AUDITED = "Audited"
@@ -37,7 +37,7 @@ NESTED = "ChildGroupsNestingExceeded"
 
 
 class NodeReport(Fact, frozen=True):
-    """What the agent of a Node has last said of a policy; kept while the policy is for that Node."""
+    """The last report of the agent of a Node on a policy; kept while the policy is for that Node."""
 
     policy: str
     """UID."""
@@ -63,7 +63,7 @@ class PolicySpan(Fact, frozen=True):
     stranger: str = ""
     """Name of a group that no policy can be for."""
     unheld: tuple[str, ...] = ()
-    """What the policy says and no switch does; no Node has it while it says so."""
+    """What the policy contains and no switch enforces; no Node has it meanwhile."""
     audited: str = ""
     """What of it is audited; empty: all is enforced."""
 
@@ -78,7 +78,7 @@ def report_key(policy: str, node: str) -> str:
 
 
 def noted(facts: Facts, found: report.NetworkPolicyStatus) -> None:
-    """An agent has reported; what it says of a policy that is not for its Node is not kept."""
+    """An agent has reported; a report on a policy that is not for its Node is not kept."""
     span = facts.get(PolicySpan, found.metadata.name)
     for one in found.nodes:
         if span is not None and one.node_name in span.nodes:
@@ -175,7 +175,7 @@ def _audited(span: PolicySpan) -> Condition:
 
 
 def group_status(_: Facts, group: WholeGroup) -> Iterator[Status]:
-    """Whether members are computed: not if a child is missing (which upstream does not say) or has children."""
+    """Whether members are computed: not if a child is missing (which upstream does not report) or has children."""
     kind = "Group" if group.namespace else "ClusterGroup"
     collection = f"namespaces/{group.namespace}/groups" if group.namespace else "clustergroups"
     reason = message = ""

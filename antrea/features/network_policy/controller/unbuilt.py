@@ -1,4 +1,4 @@
-"""What a policy of Antrea's own says and no switch does: its author is warned, and its status does not call it realised.
+"""What a policy of Antrea's own contains and no switch enforces: its author is warned, and its status does not call it realised.
 
 `tests/unit/features/test_features_policy_unbuilt.py` holds every field of the schema against this page: it is enforced,
 or it is here.
@@ -70,7 +70,7 @@ def unheld_parts(facts: Facts, namespace: str, spec: Spec) -> Iterator[str | Non
 
 
 def unjudged_parts(spec: Spec, mode: AuditMode) -> Iterator[str]:
-    """What an audited rule says by which no copy is judged, after the path of the field."""
+    """Why no copy is judged by an audited rule, after the path of the field."""
     for direction, rules in (("ingress", spec.ingress), ("egress", spec.egress)):
         for index, rule in enumerate(rules):
             if not mode.has(rule.name):
