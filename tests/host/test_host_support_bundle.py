@@ -155,8 +155,14 @@ async def world(netns: Namespaces, tmp_path: Path) -> AsyncIterator[World]:
         yield one
 
 
-async def test_a_bundle_arrives_at_the_file_server_without_the_credentials_in_any_file(world: World) -> None:
-    async with world.running_controller(), sftp_server(world.folder / "files") as server:
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+async def test_a_bundle_arrives_at_the_file_server_without_the_credentials_in_any_file(
+    world: World, address: str
+) -> None:
+    async with (
+        world.running_controller(),
+        sftp_server(world.folder / "files", address=address) as server,
+    ):
         world.collect("all", server.url(), server={"hostPublicKey": _base64(server.keys[0])}, sinceTime="2h")
         await world.complete("all")
         assert world.conditions("all") == DONE
