@@ -47,8 +47,8 @@ def terms_of(facts: Facts, row: OpenCollection) -> CollectionTerms | None:
 def first(facts: Facts, row: OpenCollection) -> str:
     """Name of the collection that Nodes work on before this one; empty if it is this one's turn."""
     ours = _order(row)
-    ahead = [one for one in facts.all(OpenCollection) if _order(one) < ours and _may_run(facts, one)]
-    return min(ahead, key=_order).name if ahead else ""
+    ahead = sorted((one for one in facts.all(OpenCollection) if _order(one) < ours), key=_order)
+    return next((one.name for one in ahead if _may_run(facts, one)), "")
 
 
 def _order(row: OpenCollection) -> tuple[bool, str, str]:
