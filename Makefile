@@ -106,7 +106,7 @@ conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root,
 UPSTREAM_LAB ?= upstream-e2e
 upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns) in a lab of two nodes (root); writes docs/generated/upstream-e2e.md
 	@[[ -x "$(ANTREA_E2E)" ]] || { echo 'make upstream-e2e: set ANTREA_E2E to the compiled test program of test/e2e, see docs/upstream-e2e.md' >&2; exit 2; }
-	antrea-lab up --name $(UPSTREAM_LAB) --nodes 2
+	antrea-lab up --name $(UPSTREAM_LAB) --config antrea/lab/upstream_e2e_lab.yaml
 	trap 'antrea-lab down --name $(UPSTREAM_LAB)' EXIT; antrea-lab upstream-e2e --name $(UPSTREAM_LAB) --program $(ANTREA_E2E) $(TESTS:%=--test '%') --resume --reports build/out/upstream-e2e --page docs/generated/upstream-e2e.md
 
 POLICY_LAB ?= policy-conformance

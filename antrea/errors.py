@@ -19,10 +19,13 @@ class AntreaError(Exception):
 
 
 class Invalid(AntreaError):
-    """`path` names the field, flag or file; `why` is what is wrong with its value and what would be valid."""
+    """`path` names the field, flag or file; `why` is what is wrong with its value and what would be valid.
+
+    An empty path: `why` names it, in a sentence of upstream's that is kept to the letter.
+    """
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path}: {why}")
+        super().__init__(f"{path}: {why}" if path else why)
         self.path = path
         self.why = why
 

@@ -74,6 +74,7 @@ from antrea.outside.nftables.sink import NftSink
 from antrea.outside.nftables.watch import NftWatch
 from antrea.outside.ovsdb.client import Ovsdb
 from antrea.outside.ovsdb.port_feed import PortFeed
+from antrea.outside.ovsdb.write import name_tables
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from antrea.engine import Feed, Sink
     from antrea.facts.fact import Fact
     from antrea.features.framework.gate import EnabledGates
+    from antrea.openflow.pipeline import Pipeline
     from antrea.outside.kube.client import Kube
     from antrea.outside.reload.configuration import Configuration
 
@@ -221,21 +223,22 @@ class Agent:
             except Unavailable:
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _prepared(self, db: Ovsdb) -> Prepared:
+    async def _prepared(self, db: Ovsdb) -> tuple[Prepared, Pipeline]:
         """Try until Node, OVS and transport interface are there. Raises Invalid: what only the user can change."""
         while True:
             try:
                 prepared = await prepare(self.config, await own_node(self.kube, self.name), db)
                 self.features = await supported_features(self.features, self.ofctl)
-                return prepared
+                pipeline = pipeline_of(self.features, self.config, prepared.node)
+                await name_tables(db, self.config.ovs_bridge, [table.name for table in pipeline.tables])
+                return prepared, pipeline
             except (Unavailable, Refused) as no:
                 self.ready.wait_for(str(no), outside=isinstance(no, Unavailable))
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _connect(self, db: Ovsdb, tasks: asyncio.TaskGroup) -> None:
         self.ports.open(db)
-        prepared = await self._prepared(db)
-        pipeline = pipeline_of(self.features, self.config, prepared.node)
+        prepared, pipeline = await self._prepared(db)
         self.view.tables, self.view.ovs_version = dict(pipeline.ids), lambda: str(db.root["ovs_version"])
         for row in (self.config, self.view.now.gates, prepared.node, prepared.transport):
             self.facts.put(row)

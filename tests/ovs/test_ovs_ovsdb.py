@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ from antrea.outside.ovsdb.write import (
     drop_ports,
     ensure_bridge,
     ensure_port,
+    name_tables,
     next_round,
     ofport,
     realised,
@@ -74,6 +76,21 @@ async def test_a_bridge_is_made_once_and_brought_in_line(db: Ovsdb, switch: OvsP
         "get", "bridge", "br-int", "_uuid", "protocols", "fail_mode", "external_ids"
     ).splitlines()
     assert shown == [uuid.strip(), "[OpenFlow10, OpenFlow15]", "secure", '{a=b, mine="1"}']
+
+
+async def test_tables_have_their_names_for_ovs_ofctl_and_lose_those_of_another_pipeline(
+    db: Ovsdb, switch: OvsProcess
+) -> None:
+    await name_tables(db, "br-int", ("Root", "Old", "Older"))
+    await name_tables(db, "br-int", names := ("Root", "Classifier"))
+    rows = db.row("Bridge", "br-int")
+    await name_tables(db, "br-int", names)
+    assert db.row("Bridge", "br-int") is rows
+    await realised(db)
+    switch.ofctl("add-flow", "br-int", "table=1,priority=7,actions=drop")
+    assert "priority=7" in switch.ofctl("dump-flows", "br-int", "table=Classifier")
+    with pytest.raises(subprocess.CalledProcessError):
+        switch.ofctl("dump-flows", "br-int", "table=Old")
 
 
 async def test_a_port_gets_its_number_and_keeps_it_when_it_is_brought_in_line(db: Ovsdb) -> None:

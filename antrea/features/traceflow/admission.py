@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 def validate_traceflow(_: Facts, review: Review[Traceflow]) -> Steps:
-    """Raises Invalid."""
+    """Raises Invalid in upstream's words."""
     spec = review.new.spec
     source, destination = spec.source, spec.destination
     if not spec.live_traffic:
         if not (source.namespace and source.pod):
-            raise Invalid("spec.source", "source Pod must be specified in non-live-traffic Traceflow")
+            raise Invalid("", "source Pod must be specified in non-live-traffic Traceflow")
         name = f"{source.namespace}/{source.pod}"
         # asked when needed: rows of all Pods of a large cluster would be kept for this alone
         pod = yield Find("/api/v1/pods", source.pod, Pod, source.namespace)
         if pod is None:
-            raise Invalid("spec.source.pod", f"requested source Pod {name} not found")
+            raise Invalid("", f"requested source Pod {name} not found")
         if pod.spec.host_network:
             raise Invalid(
-                "spec.source.pod",
+                "",
                 "using hostNetwork Pod as source in non-live-traffic Traceflow is not supported",
             )
     if not source.pod and not destination.pod:
         name = review.new.metadata.name
-        raise Invalid("spec", f"Traceflow {name} has neither source nor destination Pod specified")
+        raise Invalid("", f"Traceflow {name} has neither source nor destination Pod specified")
 
 
 WEBHOOKS = (

@@ -34,8 +34,10 @@ WATCHED: Mapping[str, Sequence[str]] = {
             "other_config",
             "external_ids",
         ),
+        "flow_tables",
         "mcast_snooping_enable",
     ),
+    "Flow_Table": ("name",),
     "Port": ("name", "interfaces", "external_ids", "tag", "trunks"),
     "Interface": (
         *(

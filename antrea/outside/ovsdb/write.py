@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from antrea.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from antrea.host.ovs_port import Bridge, Port
     from antrea.outside.ovsdb.client import Ovsdb
@@ -40,6 +40,25 @@ async def ensure_bridge(db: Ovsdb, bridge: Bridge) -> None:
             _insert("Bridge", "bridge", {"name": bridge.name, **columns, **maps}),
             _mutate("Open_vSwitch", db.root, "bridges", "insert", _named("bridge")),
         ]
+
+    await _settle(db, build)
+
+
+async def name_tables(db: Ovsdb, bridge: str, names: Sequence[str]) -> None:
+    """Give table n the name `names[n]`, by which ovs-ofctl takes and shows it. Raises Refused, Unavailable."""
+
+    def build() -> list[Operation]:
+        home = _found(db, "Bridge", bridge)
+        tables = db.rows("Flow_Table")
+        shown = {
+            number: tables[uuid]["name"] for number, uuid in home["flow_tables"].items() if uuid in tables
+        }
+        if shown == dict(enumerate(names)):
+            return []
+        rows = [_insert("Flow_Table", f"table{number}", {"name": name}) for number, name in enumerate(names)]
+        named = ["map", [[number, _named(f"table{number}")] for number in range(len(names))]]
+        update = {"op": "update", "table": "Bridge", "where": _where(home), "row": {"flow_tables": named}}
+        return [_guard("Bridge", home), *rows, update]
 
     await _settle(db, build)
 

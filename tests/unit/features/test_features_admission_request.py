@@ -17,19 +17,19 @@ TRACES: dict[str, tuple[dict[str, Any], str]] = {
     "a Pod": (SOURCE, OK),
     "no source": (
         {"destination": {"pod": "p", "namespace": "n"}},
-        "spec.source: source Pod must be specified in non-live-traffic Traceflow",
+        "source Pod must be specified in non-live-traffic Traceflow",
     ),
     "a Pod that is not there": (
         {"source": {"namespace": "n", "pod": "q"}},
-        "spec.source.pod: requested source Pod n/q not found",
+        "requested source Pod n/q not found",
     ),
     "a Pod of its Node's network": (
         {"source": {"namespace": "n", "pod": "host"}},
-        "spec.source.pod: using hostNetwork Pod as source in non-live-traffic Traceflow is not supported",
+        "using hostNetwork Pod as source in non-live-traffic Traceflow is not supported",
     ),
     "live traffic of nobody": (
         {"liveTraffic": True, "source": {"ip": "10.0.0.1"}},
-        "spec: Traceflow x has neither source nor destination Pod specified",
+        "Traceflow x has neither source nor destination Pod specified",
     ),
     "live traffic to a Pod": ({"liveTraffic": True, "destination": {"namespace": "n", "pod": "q"}}, OK),
 }
