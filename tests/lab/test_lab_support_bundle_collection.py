@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import outside_host
@@ -12,6 +14,7 @@ import sftp_server
 import traffic
 import yaml
 from admission_object import crd
+from agent_node import wait_ready
 from config_map import ConfigMap, wait_value
 
 from antrea.errors import AntreaError
@@ -26,8 +29,9 @@ if TYPE_CHECKING:
 
 GATE = "SupportBundleCollection"
 COLLECTIONS = "/apis/crd.antrea.io/v1alpha1/supportbundlecollections"
-SPACE = "bundles"
 NODES = ["node-1", "node-2"]
+PORT = 2022
+"""Of the server that comes up later."""
 
 
 @pytest.fixture
@@ -45,9 +49,10 @@ def gate(lab: Lab) -> Iterator[None]:
 
 
 @pytest.fixture
-def space(lab: Lab) -> Iterator[None]:
+def space(lab: Lab, gate: None) -> Iterator[str]:
     """A Namespace with the Secret, and the right of antrea-controller to read it, as the page has it."""
-    lab.api.kubectl("create", "namespace", SPACE)
+    name = f"bundles-{uuid.uuid4().hex[:8]}"
+    lab.api.kubectl("create", "namespace", name)
     words = [
         f"--from-literal={key}={value}"
         for key, value in (("username", sftp_server.USER), ("password", sftp_server.PASSWORD))
@@ -60,11 +65,11 @@ def space(lab: Lab) -> Iterator[None]:
             ("role", role, *limits),
             ("rolebinding", role, f"--role={role}", f"--serviceaccount={account}"),
         ):
-            lab.api.kubectl("-n", SPACE, "create", *made)
-        yield
+            lab.api.kubectl("-n", name, "create", *made)
+        yield name
     finally:
         lab.api.kubectl("delete", "supportbundlecollections", "--all", "--wait=false")
-        lab.api.kubectl("delete", "namespace", SPACE, "--wait=false")
+        lab.api.kubectl("delete", "namespace", name, "--wait=false")
 
 
 def conditions(lab: Lab, name: str) -> list[tuple[str, str, str, str]]:
@@ -75,14 +80,14 @@ def conditions(lab: Lab, name: str) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def collect(lab: Lab, name: str, url: str, key: str) -> None:
+def collect(lab: Lab, space: str, name: str, url: str, key: str = "") -> None:
     """As soon as the controller has the gate."""
     spec: dict[str, Any] = {
         "nodes": {},
-        "fileServer": {"url": url, "hostPublicKey": key},
+        "fileServer": {"url": url, **({"hostPublicKey": key} if key else {})},
         "authentication": {
             "authType": "BasicAuthentication",
-            "authSecret": {"name": "file-server", "namespace": SPACE},
+            "authSecret": {"name": "file-server", "namespace": space},
         },
     }
 
@@ -96,19 +101,46 @@ def collect(lab: Lab, name: str, url: str, key: str) -> None:
     wait_for(f"{name} is accepted", accepted, seconds=90)
 
 
-def test_bundles_of_both_nodes_arrive(lab: Lab, gate: None, space: None, tmp_path: Path) -> None:
-    address = outside_host.address(lab, 4)
-    argv = [sys.executable, sftp_server.__file__, str(tmp_path), address]
-    inside = namespace.inside(namespace.path(lab.record, "outside"), argv)
-    with traffic.running("outside", inside) as server:
-        port, key = server.line().split()
-        collect(lab, "all", f"sftp://{address}:{port}/upload", key)
-        lab.api.kubectl("wait", "--for=condition=Completed", "sbc/all", "--timeout=120s")
-    assert conditions(lab, "all") == [
+@contextlib.contextmanager
+def serving(lab: Lab, folder: Path, port: int = 0) -> Iterator[list[str]]:
+    """An SFTP server outside the cluster: its port and its key."""
+    argv = [sys.executable, sftp_server.__file__, str(folder), outside_host.address(lab, 4), str(port)]
+    with traffic.running("outside", namespace.inside(namespace.path(lab.record, "outside"), argv)) as server:
+        yield server.line().split()
+
+
+def complete(lab: Lab, name: str, folder: Path) -> None:
+    """With a bundle of each Node, and no failure."""
+    lab.api.kubectl("wait", "--for=condition=Completed", f"sbc/{name}", "--timeout=180s")
+    assert conditions(lab, name) == [
         ("Started", "True", "", ""),
         ("BundleCollected", "True", "", ""),
         ("CollectionFailure", "False", "", ""),
         ("Completed", "True", "", ""),
     ]
-    files = sorted(path.name for path in (tmp_path / "upload").iterdir())
-    assert files == [f"{node}_all.tar.gz" for node in NODES]
+    files = sorted(path.name for path in (folder / "upload").iterdir())
+    assert files == [f"{node}_{name}.tar.gz" for node in NODES]
+
+
+def test_bundles_of_both_nodes_arrive(lab: Lab, space: str, tmp_path: Path) -> None:
+    with serving(lab, tmp_path) as (port, key):
+        collect(lab, space, "all", f"sftp://{outside_host.address(lab, 4)}:{port}/upload", key)
+        complete(lab, "all", tmp_path)
+
+
+@pytest.mark.wide
+def test_an_agent_and_the_controller_that_restart_meanwhile_go_on(
+    lab: Lab, space: str, tmp_path: Path
+) -> None:
+    """The file server comes up after them: until then the agents' tries fail."""
+    collect(lab, space, "later", f"{outside_host.address(lab, 4)}:{PORT}/upload")
+    begun = ("Started", "True", "", "")
+    wait_for("it has begun", lambda: begun in conditions(lab, "later"), seconds=90)
+    of_node = "--field-selector=spec.nodeName=node-1"
+    for component, *more in (("antrea-agent", of_node), ("antrea-controller",)):
+        words = ("-n", "kube-system", "delete", "pod", "-l", f"component={component}", "--wait=false")
+        lab.api.kubectl(*words, "--grace-period=1", *more)
+    with serving(lab, tmp_path, PORT):
+        complete(lab, "later", tmp_path)
+    for name in NODES:
+        wait_ready(lab, name)

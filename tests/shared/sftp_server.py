@@ -1,6 +1,6 @@
 """A real SFTP server, on loopback unless said otherwise, of asyncssh, with one user, whose files are in a folder.
 
-Started as a program, with the folder and an address of this machine, it prints its port and the first of its keys.
+Started as a program, with the folder, an address of this machine and perhaps a port, it prints its port and the first of its keys.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def secret(username: str = USER, password: str = PASSWORD) -> dict[str, object]:
     return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}}
 
 
-async def main(folder: str, address: str) -> None:
+async def main(folder: str, address: str, port: str = "0") -> None:
     """Until it is killed."""
-    async with sftp_server(Path(folder), address=address) as server:
+    async with sftp_server(Path(folder), address=address, port=int(port)) as server:
         print(server.port, base64.b64encode(server.keys[0]).decode(), flush=True)
         await asyncio.Event().wait()
 
