@@ -119,7 +119,36 @@ def test_the_name_that_was_used_least_recently_makes_room() -> None:
     full = cache("*.example", "*.test", names=2)
     for name in ("a.example", "b.test", "c.test"):
         full.learn(name, [(A, 300)], 0)
-    assert (set(full.names()), full.evicted) == ({"b.test", "c.test"}, {TOTAL_LIMIT: 1})
+    assert (set(full.names()), full.evicted) == ({"a.example", "c.test"}, {TOTAL_LIMIT: 1})
+    exact = cache("a.example", "b.example", "*.test", names=2)
+    for name in ("a.example", "b.example", "c.test"):
+        exact.learn(name, [(A, 300)], 0)
+    assert (set(exact.names()), exact.evicted) == ({"b.example", "c.test"}, {TOTAL_LIMIT: 1})
+
+
+def test_names_of_a_full_wildcard_stay_for_the_other_patterns_that_match_them() -> None:
+    found = cache("shop.example", "*.bank", "*", per_wildcard=2)
+    found.learn("shop.example", [(A, 300)], 0)
+    found.learn("pay.bank", [(B, 300)], 0)
+    for number in range(9):
+        found.learn(f"n{number}.flood", [(A, 300)], 1)
+    assert {row.name for row in found.rows()} == {"shop.example", "pay.bank", "n7.flood", "n8.flood"}
+    changes = found.changes()
+    assert changes[row("shop.example", A)]
+    assert changes[row("*.bank", B)]
+    assert not changes[row("*", B)]
+    found.learn("pay.bank", [(B, 300)], 2)
+    assert found.changes() == {row("*", B): True}
+
+
+def test_the_wildcard_with_the_most_names_makes_room_and_names_of_other_patterns_stay() -> None:
+    found = cache("shop.example", "*.bank", "*.flood", names=4)
+    found.learn("shop.example", [(A, 300)], 0)
+    found.learn("pay.bank", [(B, 300)], 0)
+    for number in range(9):
+        found.learn(f"n{number}.flood", [(A, 300)], 1)
+    assert {row.name for row in found.rows()} == {"shop.example", "pay.bank", "n7.flood", "n8.flood"}
+    assert found.evicted == Counter({TOTAL_LIMIT: 7})
 
 
 def test_one_name_has_a_limited_number_of_addresses() -> None:
@@ -170,12 +199,16 @@ def test_changes_add_up_to_the_addresses_of_patterns(steps: list[object]) -> Non
         for one, present in found.changes().items():
             assert (one in rows) is not present
             rows ^= {one}
-        assert rows == {
-            row(pattern, address)
-            for name, known in found.names().items()
-            for pattern in found.matching(name)
-            for address in known
-        }
+        counted = {name: {one for one in rows if one in wanted(found, name)} for name in found.names()}
+        assert rows == set().union(*counted.values())
+        for name, known in found.names().items():
+            assert {one.address for one in counted[name]} == set(known)
+            assert {one for one in wanted(found, name) if one.pattern == name} <= rows
         assert len(found) <= 3
-        matched = Counter(pattern for name in found.names() for pattern in found.matching(name))
-        assert all(count <= 2 for pattern, count in matched.items() if "*" in pattern)
+        if isinstance(step, tuple) and step[2] and step[0] in found:
+            assert wanted(found, step[0]) <= rows
+
+
+def wanted(found: FqdnCache, name: str) -> set[FqdnAddress]:
+    known = found.names()[name]
+    return {row(pattern, address) for pattern in found.matching(name) for address in known}

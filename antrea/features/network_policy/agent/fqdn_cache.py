@@ -50,6 +50,8 @@ class _Name(msgspec.Struct):
 
     used: float
     patterns: tuple[str, ...] = ()
+    given_up: frozenset[str] = frozenset()
+    """Wildcards that match it and had too many names; until a Pod gets an answer on it again."""
     expires: dict[str, float] = msgspec.field(default_factory=dict)
     """By address."""
     scheduled: float | None = None
@@ -131,7 +133,7 @@ class FqdnCache:
         """Take in the answer that a Pod got for `name`: addresses and seconds. Others of that name stay until they expire."""
         if self.matching(name):
             known = self._names.setdefault(name, _Name(now))
-            known.used = now
+            known.used, known.given_up = now, frozenset()
             self._touch(name, known)
             self._place(name, known, self._merged(known.expires, addresses, now))
             self._make_room(known)
@@ -183,7 +185,8 @@ class FqdnCache:
 
     def _place(self, name: str, known: _Name, expires: dict[str, float]) -> None:
         """Set the addresses of a name, and its patterns anew; without either it is forgotten."""
-        patterns = self.matching(name) if expires else ()
+        matching = self.matching(name) if expires else ()
+        patterns = tuple(one for one in matching if one not in known.given_up)
         before = {FqdnAddress(pattern, one) for pattern in known.patterns for one in known.expires}
         after = {FqdnAddress(pattern, one) for pattern in patterns for one in expires}
         for row in sorted(after - before, key=_key):
@@ -217,16 +220,27 @@ class FqdnCache:
                 self._wildcards[pattern].move_to_end(name)
 
     def _make_room(self, known: _Name) -> None:
+        """The patterns with too many names give theirs up; names stay for others, which belong to other users' rules."""
         for pattern in known.patterns:
             names = self._wildcards.get(pattern)
             if names is not None and len(names) > self._per_wildcard:
-                self._evict(next(iter(names)), SELECTOR_LIMIT)
-        if len(self._names) > self._most:
-            self._evict(next(iter(self._names)), TOTAL_LIMIT)
+                self._give_up(pattern, SELECTOR_LIMIT)
+        while len(self._names) > self._most:
+            largest = max(self._wildcards, key=lambda one: len(self._wildcards[one]), default="")
+            if len(self._wildcards.get(largest, ())) > 1:
+                self._give_up(largest, TOTAL_LIMIT)
+            else:
+                name = next(iter(self._names))
+                self.evicted[TOTAL_LIMIT] += 1
+                self._place(name, self._names[name], {})
 
-    def _evict(self, name: str, limit: str) -> None:
+    def _give_up(self, pattern: str, limit: str) -> None:
+        """The name of a wildcard that was used least recently counts for it no more."""
+        name = next(iter(self._wildcards[pattern]))
+        known = self._names[name]
+        known.given_up |= {pattern}
         self.evicted[limit] += 1
-        self._place(name, self._names[name], {})
+        self._place(name, known, known.expires)
 
     def _schedule(self, name: str, known: _Name) -> None:
         at = min(known.expires.values(), default=None)
