@@ -22,6 +22,10 @@ MOST_TEMPLATES: Final = 64
 """Of one session."""
 MOST_FIELDS: Final = 256
 """Of one template."""
+MOST_SESSION_FIELDS: Final = 2048
+"""Of all templates of one session."""
+LONGEST_TEXT: Final = 512
+"""Bytes of a text; the rest is cut off. Names in Kubernetes have 253 at most."""
 MOST_RECORDS: Final = 4096
 """Of one message."""
 _NUMBER_KINDS: Final = ("u8", "u16", "u32", "u64", "seconds")
@@ -92,6 +96,9 @@ class Decoder:
             key = (domain, number)
             if key not in self._templates and len(self._templates) >= MOST_TEMPLATES:
                 raise Invalid("IPFIX template", f"a session has more than {MOST_TEMPLATES}")
+            others = sum(len(one) for other, one in self._templates.items() if other != key)
+            if others + len(fields) > MOST_SESSION_FIELDS:
+                raise Invalid("IPFIX template", f"a session has more than {MOST_SESSION_FIELDS} fields")
             self._templates[key] = fields
 
     def _withdraw(self, domain: int, number: int) -> None:
@@ -183,7 +190,7 @@ def _number(octets: bytes) -> int:
 
 
 def _text(octets: bytes) -> str:
-    return octets.decode(errors="replace").rstrip("\0")
+    return octets[:LONGEST_TEXT].decode(errors="replace").rstrip("\0")
 
 
 def _ipv4(octets: bytes) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from antrea.apis.flow import FlowRecord
 from antrea.errors import Invalid
-from antrea.ipfix.decode import MOST_TEMPLATES, Decoder
+from antrea.ipfix.decode import LONGEST_TEXT, MOST_SESSION_FIELDS, MOST_TEMPLATES, Decoder
 from antrea.ipfix.element import ELEMENTS
 from antrea.ipfix.message import HEADER, MessageWriter, domain_of
 from antrea.ipfix.template import agent_elements, aggregated_elements
@@ -138,6 +138,33 @@ def test_ipfix_a_session_has_a_bounded_number_of_templates() -> None:
         decoder.read(framed(2, struct.pack("!HHHH", 999, 1, 8, 4)))
     decoder.read(framed(2, struct.pack("!HH", 256, 0)))
     decoder.read(framed(2, struct.pack("!HHHH", 999, 1, 8, 4)))
+
+
+def test_ipfix_a_session_has_a_bounded_number_of_fields_and_withdrawn_templates_make_room() -> None:
+    decoder, most = Decoder(), MOST_SESSION_FIELDS // 256
+    fields = struct.pack("!HH", 4, 1) * 256
+
+    def learn(number: int, count: int = 256) -> None:
+        template = struct.pack("!HH", number, count) + fields[: 4 * count]
+        body = struct.pack("!HH", 2, 4 + len(template)) + template
+        decoder.read(HEADER.pack(10, HEADER.size + len(body), 0, 0, 1) + body)
+
+    for number in range(256, 256 + most):
+        learn(number)
+    learn(256)
+    with pytest.raises(Invalid, match=f"more than {MOST_SESSION_FIELDS} fields"):
+        learn(256 + most)
+    learn(256, 0)
+    learn(256 + most)
+
+
+def test_ipfix_texts_are_cut_so_that_no_sender_fills_the_memory() -> None:
+    record = FlowRecord(source_pod_name="n" * 60_000)
+    writer, decoder = MessageWriter(1), Decoder()
+    decoder.read(writer.templates(0)[0])
+    [(message, _)] = writer.data([record], 0, 65535)
+    [read] = decoder.read(message)[1]
+    assert read.source_pod_name == "n" * LONGEST_TEXT
 
 
 def test_ipfix_unknown_elements_are_skipped_and_a_changed_template_is_used_at_once() -> None:
