@@ -26,7 +26,7 @@ from antrea.features.external_ip_pool.pool import PoolRow
 from antrea.features.framework.address import canonical, read
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
-from antrea.features.service_external_ip.service import WATCHED
+from antrea.features.service_external_ip.service import WATCHED, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +100,7 @@ def _verdict(facts: Facts, service: PooledService) -> Verdict | None:
     """None: nothing changes for the moment."""
     pool, wants = facts.get(PoolRow, service.pool), service.wants
     if pool is None:
-        return Verdict("", f"ExternalIPPool {service.pool} does not exist")
+        return Verdict("", f"ExternalIPPool {shown(service.pool)} does not exist")
     held = facts.get(HeldAddress, service.owner)
     if wants:
         return Verdict(wants) if held and held.address == wants else Verdict("", _why_not(facts, service))
@@ -118,7 +118,7 @@ def _why_not(facts: Facts, service: PooledService) -> str:
     """Why it does not have what it asks for."""
     wants, pool = service.wants, facts.get(PoolRow, service.pool)
     if not canonical(wants):
-        return f"spec.loadBalancerIP {wants} is not an IP address"
+        return f"spec.loadBalancerIP {shown(wants)} is not an IP address"
     if not _is_in(pool, wants):
         return f"spec.loadBalancerIP {wants} is not an address of ExternalIPPool {service.pool}"
     others = [owner for owner in holders(facts, service.pool, wants) if owner != service.owner]

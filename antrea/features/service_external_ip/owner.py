@@ -16,6 +16,7 @@ from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
 from antrea.features.egress.hash_ring import ring
 from antrea.features.egress.owner import NO_MAJORITY
+from antrea.features.service_external_ip.service import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwne
         return
     members = facts.get(PoolMembers, pool)
     if members is None:
-        yield ExternalIPOwner(service.key, ip, pool, "", NO_POOL.format(pool))
+        yield ExternalIPOwner(service.key, ip, pool, "", NO_POOL.format(shown(pool)))
         return
     may = _may_answer(facts, service, ip)
     picks = (ring(frozenset(tier)).pick(ip, may) for tier in members.tiers if tier)

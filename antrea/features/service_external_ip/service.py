@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from antrea.apis import core
 from antrea.apis.annotation import ALLOW_SHARED_IP, EXTERNAL_IP_POOL
 from antrea.apis.service_address import ALLOCATED, SERVICES
+from antrea.apis.shown import one_line
 from antrea.facts.external_ip import PooledService
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
@@ -24,6 +25,8 @@ CLASS: Final = "service.antrea.io/external-ip"
 FAMILIES: Final[Mapping[str, int]] = {"IPv4": 4, "IPv6": 6}
 TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 """As Go's strconv.ParseBool reads it."""
+LONGEST: Final = 253
+"""Characters that a message quotes of what a user wrote: those of the longest name of a pool."""
 
 
 def pool_of(found: core.Service) -> str:
@@ -32,6 +35,11 @@ def pool_of(found: core.Service) -> str:
     if spec.type != LOAD_BALANCER or spec.load_balancer_class not in ("", CLASS):
         return ""
     return found.metadata.annotations.get(EXTERNAL_IP_POOL, "")
+
+
+def shown(text: str) -> str:
+    """What a user wrote, for a message: one line, of limited length."""
+    return one_line(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
 
 
 def pooled_service(found: core.Service) -> PooledService | None:

@@ -291,6 +291,18 @@ def test_a_service_that_gets_no_address_says_why_and_an_event_does_once(
         assert cluster.events[1:] == [("late", "1.2.3.4 is the external IP, of ExternalIPPool p", False)]
 
 
+def test_what_a_user_wrote_is_one_short_line_in_conditions_and_events(cluster: Cluster) -> None:
+    cluster.pool("p", "1.2.3.4", "1.2.3.5")
+    hostile = "nine\n\x1b[2J" + "x" * 100_000
+    cluster.service("asks", "p", hostile)
+    cluster.service("names", hostile)
+    for name in ("asks", "names"):
+        status, why = cluster.condition(name)
+        assert (status, why.isprintable(), len(why) < 400) == ("False", True, True)
+        assert "nine\\n\\x1b[2J" in why
+    assert {len(why) < 400 for _, why, _ in cluster.events} == {True}
+
+
 def test_egresses_and_services_of_one_pool_never_have_one_address_and_its_usage_counts_both(
     cluster: Cluster,
 ) -> None:
