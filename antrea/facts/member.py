@@ -34,7 +34,11 @@ class AgentNode(Fact, frozen=True):
     external_ips: tuple[str, ...] = ()
     """ExternalIPs, at most one per family, IPv4 first."""
 
-    indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {"ip": lambda row: row.ips}
+    indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {
+        "ip": lambda row: row.ips,
+        "address": lambda row: {*row.ips, *row.transport_ips, *row.external_ips},
+        "pod_cidr": lambda row: row.pod_cidrs,
+    }
 
     @property
     def key(self) -> str:

@@ -1,11 +1,13 @@
-"""Whose an external address of a Service is: those of Nodes and ClusterIPs stay theirs, and of two Services the older has it.
+"""Whose an external address of a Service is: those of Nodes, Pods and ClusterIPs stay theirs, and of two Services the older has it.
 
-Packets to an address that a Service takes go to the switch: a Node would no longer be reached at its own, nor another
-Service at its ClusterIP. Upstream takes them all.
+Packets to an address that a Service takes go to the switch: a Node or a Pod would no longer be reached at its own, nor another
+Service at its ClusterIP, and a tenant's Service would take over their connections. Upstream takes them all.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
@@ -30,12 +32,22 @@ class ExternalIPConflict(Act, frozen=True):
 
 
 def whose(facts: Facts, ip: str) -> str:
-    """The Node or the Service whose own address this is; empty if none's."""
-    if nodes := facts.by(AgentNode, "ip", ip):
+    """The Node, the Service or the Pods whose own address this is; empty if none's."""
+    if nodes := facts.by(AgentNode, "address", ip):
         return f"Node {min(node.name for node in nodes)}"
     if services := facts.by(Service, "cluster_ip", ip):
         return f"Service {min(service.key for service in services)}"
+    for cidr in _networks(ip):
+        if nodes := facts.by(AgentNode, "pod_cidr", cidr):
+            return f"the Pods of Node {min(node.name for node in nodes)}"
     return ""
+
+
+@lru_cache(maxsize=256)
+def _networks(ip: str) -> tuple[str, ...]:
+    """All that it is in, as text: by these Nodes are found without a look at each."""
+    longest = ip_address(ip).max_prefixlen
+    return tuple(str(ip_network((ip, length), strict=False)) for length in range(longest, 7, -1))
 
 
 def owner(facts: Facts, port: ServicePort, ip: str) -> ServicePort:

@@ -211,8 +211,12 @@ def test_what_is_left_to_another_proxy_keeps_its_route(skipped: dict[str, Any]) 
 
 @pytest.mark.parametrize(
     ("ip", "whose"),
-    [("192.0.2.2", "Node n2"), ("192.0.2.1", "Node n1"), ("10.96.0.1", "Service default/kubernetes")],
-)
+    [
+        ("192.0.2.2", "Node n2"), ("192.0.2.1", "Node n1"), ("10.96.0.1", "Service default/kubernetes"),
+        ("203.0.113.3", "Node n3"), ("203.0.113.4", "Node n3"),
+        ("10.10.3.77", "the Pods of Node n3"), ("fd00:10:3::7", "the Pods of Node n3"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("balanced", [False, True], ids=["externalIPs", "load balancer"])
 def test_an_external_address_that_is_anothers_is_refused_with_an_event(
     ip: str, whose: str, balanced: bool
@@ -221,7 +225,10 @@ def test_an_external_address_that_is_anothers_is_refused_with_an_event(
     bad = msgspec.structs.replace(
         WEB, ips=("10.96.0.10", ip), external_ips=(ip,), load_balancer_ips=(ip,) if balanced else ()
     )
-    facts, engine = world(kubernetes, bad)
+    other = AgentNode(
+        "n3", ("192.0.2.3",), ("203.0.113.3",), pod_cidrs=("10.10.3.0/24", "fd00:10:3::/64"), external_ips=("203.0.113.4",)
+    )  # fmt: skip
+    facts, engine = world(kubernetes, bad, other)
     assert said(engine) == [f"{ip} is an address of {whose}: it is not served as an external IP"]
     found = list(engine.standing().values())
     assert all(ip not in value for _, value in elements(found))
