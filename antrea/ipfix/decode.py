@@ -22,7 +22,7 @@ MOST_TEMPLATES: Final = 64
 """Of one session."""
 MOST_FIELDS: Final = 256
 """Of one template."""
-MOST_SESSION_FIELDS: Final = 2048
+MOST_SESSION_FIELDS: Final = 512
 """Of all templates of one session."""
 LONGEST_TEXT: Final = 512
 """Bytes of a text; the rest is cut off. Names in Kubernetes have 253 at most."""
