@@ -17,7 +17,7 @@ import msgspec
 from antrea.apis.controlplane import GROUP, PROCESSED, VERSION
 from antrea.apis.core import Status
 from antrea.apis.discovery import EndpointSlice
-from antrea.errors import AntreaError, Unavailable
+from antrea.errors import AntreaError, Refused, Unavailable
 from antrea.facts.family import is_ipv6
 from antrea.outside.kube.access import Access, kubeconfig
 from antrea.outside.kube.answer import UNREADABLE, Odd, odd_object
@@ -94,6 +94,9 @@ class WatchedKind(Protocol):
 
     @property
     def facts(self) -> tuple[type[Fact], ...]: ...
+
+    @property
+    def saved(self) -> bool: ...
 
     def read(self, found: msgspec.Raw, /) -> WatchEvent: ...
 
@@ -256,7 +259,11 @@ class Controlplane:
         self._kube = kube
         self._namespace = namespace
         self._path = path
-        self._feeds = [WatchFeed(kind, node) for kind in kinds]
+        kinds = tuple(kinds)
+        self._feeds = [WatchFeed(kind, node) for kind in kinds if kind.saved]
+        """All that policies and Egresses need, which is complete or not as a whole."""
+        self._tasks = [WatchFeed(kind, node) for kind in kinds if not kind.saved]
+        """Tasks of the moment, each kind by itself."""
         for feed in self._feeds:
             feed.together = self._feeds
             feed.heard = self._heard
@@ -316,7 +323,10 @@ class Controlplane:
                     tell()
             pause.reset()
 
-        watches = [asyncio.ensure_future(feed.run(controller, facts, opened)) for feed in self._feeds]
+        watches = [
+            *(asyncio.ensure_future(feed.run(controller, facts, opened)) for feed in self._feeds),
+            *(asyncio.ensure_future(_follow_alone(feed, controller, facts)) for feed in self._tasks),
+        ]
         try:
             done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
             for one in done:
@@ -326,3 +336,17 @@ class Controlplane:
             for one in watches:
                 one.cancel()
             await asyncio.gather(*watches, return_exceptions=True)
+
+
+async def _follow_alone(feed: WatchFeed, controller: Kube, facts: Facts) -> None:
+    """Watch again and again, also where a controller of another version or a missing right refuses. Raises Unavailable."""
+    pause = Backoff(asyncio.sleep, random.uniform, longest=LONGEST_PAUSE)
+    why = ""
+    while True:
+        try:
+            await feed.run(controller, facts, pause.reset)
+        except Refused as no:
+            if str(no) != why:
+                log.warning("Watch refused by antrea-controller", err=str(no))
+            why = str(no)
+        await pause.wait()

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from antrea.engine import Facts
-from antrea.errors import Unavailable
+from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import EgressPod
 from antrea.features.egress.agent import FEATURE
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
+from antrea.features.support_bundle.agent import FEATURES as BUNDLE_FEATURES
 from antrea.outside.controlplane.client import ALL, NOTHING, Controlplane, WatchFeed
+from antrea.outside.kube.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
 
 (KIND,) = FEATURE.watches
+(BUNDLES,) = BUNDLE_FEATURES
 
 
 def pods(*names: str) -> list[dict[str, Any]]:
@@ -178,6 +182,37 @@ def test_pods_are_processed_as_far_as_all_watches_say_and_wholly_where_a_control
     for number in (0, 2):
         hear(number, BOOKMARK)
     assert plane.processed == ALL
+
+
+async def test_a_refused_watch_of_tasks_leaves_policies_as_they_are() -> None:
+    class Refuses(Server):
+        """Answers policies with nothing new, and refuses the rest."""
+
+        access = SimpleNamespace(url="")
+        refused = 0
+
+        async def stream(
+            self, path: str, query: Mapping[str, str], within: float, opened: Callable[[], None]
+        ) -> AsyncIterator[bytes]:
+            if "supportbundle" in path:
+                self.refused += 1
+                raise Refused([path], f"{path}: 403 Forbidden")
+            opened()
+            yield BOOKMARK
+            await asyncio.Event().wait()
+
+    plane = Controlplane(None, "n1", (*POLICY.watches, *BUNDLES.watches), namespace="kube-system")  # type: ignore[arg-type]
+    server = Refuses()
+    pause = Backoff(asyncio.sleep, lambda low, _: low)
+    following = asyncio.ensure_future(plane._watch(server, Facts(), pause))  # type: ignore[arg-type]
+    async with asyncio.timeout(60):
+        while not (server.refused and plane.processed == ALL and plane.rows() == []):  # noqa: ASYNC110 (a plane has no event)
+            await asyncio.sleep(0.01)
+    assert not following.done()
+    assert not plane.trouble
+    assert plane.controller is not None
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
 
 
 def test_what_is_no_event_ends_the_watch_with_its_path() -> None:
