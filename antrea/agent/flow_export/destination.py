@@ -93,6 +93,7 @@ class Destination:
 
     async def _connected(self) -> None:
         if self._session is not None:
+            self._session.expect_open()
             return
         session = CollectorSession(MessageWriter(domain_of(self._node)))
         _, port, protocol = self._collector

@@ -66,10 +66,14 @@ class CollectorSession:
             raise Unavailable(f"{where}: {words(why) or 'no answer'}") from why
         self._templates_due = time.monotonic() + self._template_seconds
 
-    async def export(self, records: Sequence[FlowRecord]) -> int:
-        """Send these; returns how many went out. Raises Unavailable: the session has failed."""
+    def expect_open(self) -> None:
+        """Raises Unavailable: the session has failed."""
         if self.trouble:
             raise Unavailable(f"flow collector: {self.trouble}")
+
+    async def export(self, records: Sequence[FlowRecord]) -> int:
+        """Send these; returns how many went out. Raises Unavailable: the session has failed."""
+        self.expect_open()
         now = int(record_time())
         most = DATAGRAM_MOST if self._datagrams else STREAM_MOST
         try:

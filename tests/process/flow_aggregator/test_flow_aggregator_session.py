@@ -1,0 +1,88 @@
+"""Sessions with a collector over real sockets: one that goes away and comes back, and certificates that do not fit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from antrea.agent.flow_export import destination
+from antrea.agent.flow_export.destination import Destination
+from antrea.apis.flow import FlowRecord
+from antrea.config.shape import Collector as CollectorAddress
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.ipfix.message import MessageWriter
+from antrea.outside.ipfix.collector import Collector
+from antrea.outside.ipfix.exporter import CollectorSession
+from antrea.outside.tls.client_context import client_context
+from antrea.outside.tls.server_context import self_signed, server_tls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME = "flow-aggregator.flow-aggregator.svc"
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 (records come from the network)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_collector_that_went_away_is_named_at_once_and_gets_what_came_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for pause in ("TICK", "FIRST_PAUSE", "LONGEST_PAUSE"):
+        monkeypatch.setattr(destination, pause, 0.01)
+    got: list[FlowRecord] = []
+    waiting: list[FlowRecord] = []
+
+    def due(_: float, most: int) -> list[FlowRecord]:
+        found, waiting[:] = waiting[:most], waiting[most:]
+        return found
+
+    collector, ports = Collector(got.append), asyncio.Queue[int]()
+    serving = asyncio.create_task(collector.serve("127.0.0.1", 0, "tcp", ports.put_nowait))
+    port = await ports.get()
+    # Kubernetes is asked for certificates alone, which TCP has none of
+    one = Destination(Facts(), cast("Any", None), CollectorAddress("127.0.0.1", port, "tcp"), "n1", due)
+    running = asyncio.create_task(one.run())
+    await until(lambda: not one.trouble and collector.sessions == 1)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    await until(lambda: one.trouble)
+    waiting += [FlowRecord(source_ip="10.10.0.8", source_transport_port=port) for port in range(1000)]
+    again = Collector(got.append)
+    serving = asyncio.create_task(again.serve("127.0.0.1", port, "tcp", ports.put_nowait))
+    await until(lambda: len(got) >= 1000)
+    assert [record.source_transport_port for record in got] == list(range(1000))
+    assert (one.trouble, one.connections) == ("", 2)
+    for task in (running, serving):
+        task.cancel()
+    await asyncio.gather(running, serving, return_exceptions=True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_records_go_to_nobody_whose_certificate_is_not_that_of_the_collector(host: str) -> None:
+    pair, other = self_signed((NAME,), ()), self_signed((NAME,), ())
+    got = asyncio.Queue[bytes]()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.put_nowait(await reader.read(2))
+        writer.close()
+
+    server = await asyncio.start_server(take, host, 0, ssl=server_tls(pair))
+    port = server.sockets[0].getsockname()[1]
+    for authority, name in ((other, NAME), (pair, "elsewhere.svc")):
+        session = CollectorSession(MessageWriter(1))
+        with pytest.raises(Unavailable, match=f"{port} over tls: .*certificate"):
+            await session.open(host, port, "tls", client_context(cadata=authority.certificate_pem), name)
+    session = CollectorSession(MessageWriter(1))
+    await session.open(host, port, "tls", client_context(cadata=pair.certificate_pem), NAME)
+    async with asyncio.timeout(60):
+        assert await got.get() == b"\x00\x0a"
+    assert got.empty()
+    await session.close()
+    server.close()
