@@ -33,6 +33,7 @@ FEATURES: tuple[str, ...] = (
     "ip_pool",
     "flow_export",
     "support_bundle",
+    "traffic_control",
     "packet_capture",
     "traceflow",
     "node_latency",

@@ -28,6 +28,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "OpenflowConnectionUp",
             "ConfigRejected",
             "NodePortLocalPortsExhausted",
+            "TrafficControlPortsMissing",
             "FlowCollectorUnreachable",
             "PodsUnreachable",
             "ServicesUnserved",

@@ -293,7 +293,15 @@ GATES: tuple[Gate, ...] = (
         "Trace a packet through the cluster.",
         built=True,
     ),
-    Gate("TrafficControl", _AGENT, "ALPHA", False, "alpha v1.7", "Mirror or redirect traffic of Pods."),
+    Gate(
+        "TrafficControl",
+        _AGENT,
+        "ALPHA",
+        False,
+        "alpha v1.7",
+        "Mirror or redirect traffic of Pods.",
+        built=True,
+    ),
 )
 
 

@@ -1,0 +1,1 @@
+"""Effects of TrafficControl in the agent."""

@@ -1,0 +1,70 @@
+"""Effects of TrafficControl: the labels of Pods, Events, and what is missing on this Node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.agent.part import Part
+from antrea.apis import core
+from antrea.facts.ovs import OvsPort
+from antrea.features.traffic_control.agent import GATE, RecordOverlap
+from antrea.features.traffic_control.port import PORT_TYPE
+from antrea.features.traffic_control.row import SteeredPod, Steering, steered_pod
+from antrea.outside.kube.resource_feed import ResourceFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from antrea.agent.part import AgentContext, Connected, Handler
+    from antrea.engine import Act, Feed
+    from antrea.outside.http.handlers import Check
+
+MOST_NAMED = 5
+"""TrafficControls that a condition names."""
+
+
+class TrafficControlPart(Part):
+    """Of one Node."""
+
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+
+    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+        here = {"fieldSelector": f"spec.nodeName={self._agent.node}"}
+        feed = ResourceFeed(
+            self._agent.kube, "/api/v1/pods", core.Pod, fact=SteeredPod, row=steered_pod, query=here
+        )
+        return {"Pods with labels": feed}
+
+    def acts(self) -> Mapping[type[Act], Handler]:
+        return {RecordOverlap: self._record}
+
+    def conditions(self) -> Mapping[str, Check]:
+        return {"TrafficControlPortsMissing": self._lacking}
+
+    def _lacking(self) -> str:
+        facts = self._agent.facts
+        there = {row.name for row in facts.all(OvsPort) if row.type == PORT_TYPE}
+        found = sorted(
+            f"{port.name!r} of {row.name}"
+            for row in facts.all(Steering)
+            for port in (row.target, row.returned)
+            if port and port.name not in there
+        )
+        if not found:
+            return ""
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        named = ", ".join(found[:MOST_NAMED]) + more
+        return (
+            f"ports of TrafficControls are not on the bridge: {named}: create the device, or name one that is not "
+            "the Node's own; redirected Pods have no network until then"
+        )
+
+    async def _record(self, act: RecordOverlap) -> None:
+        about = core.ObjectReference(
+            api_version="crd.antrea.io/v1alpha2", kind=GATE, name=act.name, uid=act.uid
+        )
+        self._agent.record("TrafficControlOverlapped", act.message, warning=True, about=about)
+
+
+PART = TrafficControlPart

@@ -1,0 +1,1 @@
+"""TrafficControl: copies of Pods' packets, or the packets themselves, sent to a port of the switch."""
