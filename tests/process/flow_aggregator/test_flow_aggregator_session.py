@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from antrea.apis.flow import FlowRecord
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.errors import Unavailable
+from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.ipfix.exporter import CollectorSession
@@ -86,3 +88,30 @@ async def test_records_go_to_nobody_whose_certificate_is_not_that_of_the_collect
     assert got.empty()
     await session.close()
     server.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize(("template_seconds", "read"), [(0.0, 1), (600.0, 0)])
+async def test_a_collector_that_starts_later_reads_datagrams_after_the_next_templates(
+    host: str, template_seconds: float, read: int
+) -> None:
+    record = FlowRecord(
+        source_ip=host.replace("::1", "fd00::1"), destination_ip=host.replace("::1", "fd00::2")
+    )
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind((host, 0))
+        bound.settimeout(60)
+        session = CollectorSession(MessageWriter(1), template_seconds=template_seconds)
+        await session.open(host, bound.getsockname()[1], "udp")
+        first = Decoder()
+        templates = len(MessageWriter(1).templates(0))
+        for _ in range(templates):
+            first.read(await asyncio.to_thread(bound.recv, 65535))
+        assert await session.export([record]) == 1
+        later, got = Decoder(), []
+        for _ in range((templates if read else 0) + 1):
+            message = await asyncio.to_thread(bound.recv, 65535)
+            got += later.read(message)[1]
+        assert [one.source_ip for one in got] == [record.source_ip] * read
+        assert [one.source_ip for one in first.read(message)[1]] == [record.source_ip]
+        await session.close()
