@@ -70,6 +70,34 @@ class FlowLogger(Section, frozen=True):
     """Write names of protocols, actions and policy types in place of numbers."""
 
 
+class ClickHouseTls(Section, frozen=True):
+    """The keys under `clickHouse.tls`."""
+
+    insecure_skip_verify: bool = False
+    """Do not verify the server's certificate."""
+    ca_cert: bool = msgspec.field(default=False, name="caCert")
+    """Verify it with ca.crt of Secret clickhouse-ca; false: with the system's CAs."""
+
+
+class ClickHouse(Section, frozen=True):
+    """The keys under `clickHouse`."""
+
+    enable: bool = False
+    """Write joined records into a ClickHouse server."""
+    database: str = "default"
+    """The database, which must exist; its table `flows` is made if it does not."""
+    database_url: str = msgspec.field(
+        default="http://clickhouse-clickhouse.flow-visibility.svc:8123", name="databaseURL"
+    )
+    """http or https URL of the server."""
+    tls: ClickHouseTls = ClickHouseTls()
+    """With https."""
+    commit_interval: Duration = "8s"
+    """Between two inserts, unless half of the buffer is full before; at least 1s."""
+    retention: Duration = "168h"
+    """Our own key: records are removed this long after they were inserted, from a table that the aggregator made; 0: never."""
+
+
 class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     """The keys of flow-aggregator.conf, with defaults filled in."""
 
@@ -93,6 +121,8 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     """Joined records to an IPFIX collector."""
     flow_logger: FlowLogger = FlowLogger()
     """Joined records to a file."""
+    click_house: ClickHouse = ClickHouse()
+    """Joined records to ClickHouse."""
     record_buffer_size: Annotated[int, msgspec.Meta(ge=1, extra={"unset": (0,)})] = 8192
     """Records that wait for one destination; of more, the oldest are dropped and counted."""
     cluster_id: str = msgspec.field(default="", name="clusterID")

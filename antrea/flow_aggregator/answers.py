@@ -76,6 +76,7 @@ def record_metrics(
         num_records_dropped=dropped + sum(one.dropped for one in to),
         num_flows=flows,
         num_conn_to_collector=sessions,
+        with_click_house_exporter="clickHouse" in names,
         with_log_exporter="flowLogger" in names,
         with_ipfix_exporter="flowCollector" in names,
     )

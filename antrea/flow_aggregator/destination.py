@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from antrea.config.agent_sections import AuditLogging
 from antrea.config.shape import collector, seconds
 from antrea.errors import AntreaError
+from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput
 from antrea.flow_aggregator.log_line import log_line, passes
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.outside.ipfix.exporter import CollectorSession
@@ -26,6 +28,8 @@ log = klog.logger(__name__)
 
 MOST: Final = 1000
 """Records that are written at a time."""
+MOST_OF_INTERVAL: Final = 10_000
+"""The same of a destination that takes them at intervals."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between tries."""
 
@@ -43,8 +47,11 @@ class Output(Protocol):
 class Destination:
     """A bounded buffer before an output."""
 
-    def __init__(self, name: str, output: Output, size: int) -> None:
-        self.name, self._output = name, output
+    def __init__(self, name: str, output: Output, size: int, interval: float = 0) -> None:
+        """Records are written every `interval` seconds, and as soon as half of `size` waits; 0: at once."""
+        self.name, self._output, self._interval = name, output, interval
+        self._most = MOST_OF_INTERVAL if interval else MOST
+        self._many = asyncio.Event()
         self._waiting: deque[FlowRecord] = deque(maxlen=size)
         self._news = asyncio.Event()
         self.exported = self.dropped = 0
@@ -57,6 +64,8 @@ class Destination:
             self.dropped += 1
         self._waiting.append(record)
         self._news.set()
+        if 2 * len(self._waiting) >= (self._waiting.maxlen or 0):
+            self._many.set()
 
     async def run(self) -> None:
         """Until cancelled; then what waits is written, if that is possible at once."""
@@ -71,6 +80,11 @@ class Destination:
         pause = FIRST_PAUSE
         while True:
             await self._news.wait()
+            if self._interval:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval):
+                        await self._many.wait()
+                self._many.clear()
             if await self._write():
                 pause = FIRST_PAUSE
             else:
@@ -80,7 +94,7 @@ class Destination:
     async def _write(self) -> bool:
         """Whether nothing is left that could not be written."""
         while self._waiting:
-            some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+            some = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             try:
                 await self._output.write(some)
             except (AntreaError, OSError) as why:
@@ -158,6 +172,9 @@ def destinations(config: FlowAggregatorConfig) -> list[Destination]:
     if config.flow_logger.enable:
         found.append(Destination("flowLogger", LogOutput(config.flow_logger), config.record_buffer_size))
     if config.flow_collector.enable:
-        output = IpfixOutput(config.flow_collector, config.cluster_id)
-        found.append(Destination("flowCollector", output, config.record_buffer_size))
+        collecting = IpfixOutput(config.flow_collector, config.cluster_id)
+        found.append(Destination("flowCollector", collecting, config.record_buffer_size))
+    if config.click_house.enable:
+        output, pause = ClickHouseOutput(config.click_house), seconds(config.click_house.commit_interval)
+        found.append(Destination("clickHouse", output, config.record_buffer_size, pause))
     return found

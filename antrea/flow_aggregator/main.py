@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -142,6 +143,7 @@ def accept(config: FlowAggregatorConfig) -> None:
     for key, text in (
         ("activeFlowRecordTimeout", config.active_flow_record_timeout),
         ("inactiveFlowRecordTimeout", config.inactive_flow_record_timeout),
+        ("clickHouse.commitInterval", config.click_house.commit_interval),
     ):
         if seconds(text) < 1:
             raise Invalid(key, "must be at least 1s")
@@ -150,6 +152,12 @@ def accept(config: FlowAggregatorConfig) -> None:
             collector(config.flow_collector.address)
         except ValueError as why:
             raise Invalid("flowCollector.address", str(why)) from why
+    url = urlsplit(config.click_house.database_url)
+    if url.scheme not in {"http", "https"} or not url.hostname:
+        shown = (
+            f"{config.click_house.database_url!r} is not http(s)://host:port, such as http://clickhouse:8123"
+        )
+        raise Invalid("clickHouse.databaseURL", shown)
 
 
 async def run(config: FlowAggregatorConfig, token_file: Path) -> None:

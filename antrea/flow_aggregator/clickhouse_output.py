@@ -1,0 +1,101 @@
+"""Joined records into the table `flows` of a ClickHouse server, which is made, or widened, before the first of them."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antrea.apis.flow import FlowRecord
+from antrea.config.shape import seconds
+from antrea.errors import Unavailable
+from antrea.flow_aggregator.flow_table import COLUMNS, LOCAL, OURS, TABLE, created, retained, widened
+from antrea.outside.clickhouse.server import ClickHouseServer
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from antrea.config.flow_aggregator import ClickHouse
+
+log = klog.logger(__name__)
+
+CA_FILE: Final = Path("/etc/flow-aggregator-certs/ca.crt")
+"""Of Secret clickhouse-ca, where the chart mounts it."""
+_NAMES: Final = {one.encode_name: one.name for one in msgspec.structs.fields(FlowRecord)} | {
+    "clusterUUID": "cluster_id"
+}
+WRITTEN: Final = tuple(name for name in COLUMNS if name in _NAMES)
+"""Columns that a record has a value for."""
+_values = attrgetter(*(_NAMES[name] for name in WRITTEN))
+_ENCODER: Final = msgspec.json.Encoder()
+_INSERT: Final = f"INSERT INTO {TABLE} ({', '.join(WRITTEN)}) FORMAT JSONCompactEachRow"
+_TABLES: Final = (
+    "SELECT name, comment, create_table_query FROM system.tables "
+    "WHERE database = currentDatabase() AND name IN ({one:String}, {other:String}) FORMAT JSONCompactEachRow"
+)
+_PRESENT: Final = (
+    "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String} "
+    "FORMAT TabSeparated"
+)
+
+
+class ClickHouseOutput:
+    """Writes batches; the table is looked at again after each failure."""
+
+    def __init__(self, config: ClickHouse) -> None:
+        """The user and password are CH_USERNAME and CH_PASSWORD of the environment."""
+        self._config = config
+        self._is_ready = False
+        self._server: ClickHouseServer | None = None
+
+    async def write(self, records: Sequence[FlowRecord]) -> None:
+        """Raises Unavailable."""
+        if self._server is None:
+            self._server = server_of(self._config)
+        if not self._is_ready:
+            await prepare(self._server, int(seconds(self._config.retention)))
+            self._is_ready = True
+        await self._server.run(_INSERT, _ENCODER.encode_lines([_values(one) for one in records]))
+
+    async def close(self) -> None:
+        if self._server:
+            await self._server.close()
+        self._is_ready, self._server = False, None
+
+
+def server_of(config: ClickHouse) -> ClickHouseServer:
+    """Raises Unavailable: the file of the CA cannot be read."""
+    tls = ssl.create_default_context()
+    if config.tls.insecure_skip_verify:
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    elif config.tls.ca_cert:
+        try:
+            tls = ssl.create_default_context(cafile=str(CA_FILE))
+        except (OSError, ssl.SSLError) as why:
+            raise Unavailable(f"clickHouse.tls.caCert: {CA_FILE}: {why}; make Secret clickhouse-ca") from why
+    user, password = (os.environ.get(name, "") for name in ("CH_USERNAME", "CH_PASSWORD"))
+    return ClickHouseServer(config.database_url, config.database, user, password, tls)
+
+
+async def prepare(server: ClickHouseServer, retention: int) -> None:
+    """Make the table, or add the columns that it lacks; rows and other columns stay. Raises Unavailable."""
+    names = {"one": TABLE, "other": LOCAL}
+    found = msgspec.json.decode(
+        b"[%s]" % b",".join((await server.run(_TABLES, parameters=names)).splitlines())
+    )
+    if not found:
+        await server.run(created(retention))
+        log.info("Created the table of records of connections", table=TABLE)
+    # rows of Theia's Distributed table are in the local one, which has to have a column first
+    for name, comment, made in sorted(found, key=lambda one: one[0] != LOCAL):
+        present = (await server.run(_PRESENT, parameters={"table": name})).decode().split()
+        if change := widened(name, present):
+            await server.run(change)
+            log.info("Added columns to a table of records of connections", table=name, statement=change)
+        if name == TABLE and comment == OURS and (change := retained(made, retention)):
+            await server.run(change)

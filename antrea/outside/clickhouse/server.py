@@ -1,0 +1,73 @@
+"""The HTTP interface of a ClickHouse server.
+
+Source: https://clickhouse.com/docs/interfaces/http
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+
+from antrea.apis.shown import one_line
+from antrea.errors import Unavailable
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+SECONDS: Final = 30.0
+"""For one statement, with its connection."""
+LARGEST: Final = 1 << 20
+"""Bytes of an answer."""
+_SHOWN: Final = 300
+"""Characters of a refusal that are shown."""
+
+
+class ClickHouseServer:
+    """Sends statements, each in a request of its own."""
+
+    def __init__(self, url: str, database: str, user: str, password: str, tls: ssl.SSLContext) -> None:
+        self._url, self._database, self._tls = url, database, tls
+        self._headers = {"X-ClickHouse-User": user or "default"}
+        if password:
+            self._headers["X-ClickHouse-Key"] = password
+        self._session: aiohttp.ClientSession | None = None
+
+    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, str] | None = None) -> bytes:
+        """The answer to a statement; `data` are rows of an INSERT, `parameters` values of {name:Type} in it.
+
+        Raises Unavailable: it may or may not have been carried out.
+        """
+        query = {"database": self._database, "query": sql}
+        query |= {f"param_{name}": value for name, value in (parameters or {}).items()}
+        if self._session is None:
+            limits = aiohttp.ClientTimeout(total=SECONDS)
+            self._session = aiohttp.ClientSession(headers=self._headers, timeout=limits)
+        try:
+            async with self._session.post(
+                self._url, params=query, data=data, ssl=self._tls, allow_redirects=False
+            ) as answer:
+                text = await _body(answer)
+        except (aiohttp.ClientError, TimeoutError, OSError) as why:
+            raise Unavailable(f"{self._url}: {str(why) or type(why).__name__}") from why
+        if answer.status != 200:
+            shown = one_line(text.decode(errors="replace"))[:_SHOWN]
+            raise Unavailable(f"{self._url}: {answer.status}: {shown}")
+        return text
+
+    async def close(self) -> None:
+        """The next statement opens it anew."""
+        if self._session:
+            await self._session.close()
+        self._session = None
+
+
+async def _body(answer: aiohttp.ClientResponse) -> bytes:
+    """Raises Unavailable, aiohttp.ClientError."""
+    found = bytearray()
+    async for part in answer.content.iter_any():
+        found += part
+        if len(found) > LARGEST:
+            raise Unavailable(f"{answer.url.host}: the answer has more than {LARGEST} bytes")
+    return bytes(found)
