@@ -153,7 +153,7 @@ def accept(config: FlowAggregatorConfig) -> None:
         except ValueError as why:
             raise Invalid("flowCollector.address", str(why)) from why
     url = urlsplit(config.click_house.database_url)
-    if url.scheme not in {"http", "https"} or not url.hostname:
+    if config.click_house.enable and (url.scheme not in {"http", "https"} or not url.hostname):
         shown = (
             f"{config.click_house.database_url!r} is not http(s)://host:port, such as http://clickhouse:8123"
         )
