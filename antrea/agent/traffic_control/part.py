@@ -45,19 +45,22 @@ class TrafficControlPart(Part):
     def _lacking(self) -> str:
         facts = self._agent.facts
         there = {row.name for row in facts.all(OvsPort) if row.type == PORT_TYPE}
-        found = sorted(
-            f"{port.name!r} of {row.name}"
+        lacking = [
+            (row, port)
             for row in facts.all(Steering)
             for port in (row.target, row.returned)
             if port and port.name not in there
-        )
-        if not found:
+        ]
+        if not lacking:
             return ""
+        found = sorted(f"{port.name!r} of {row.name}" for row, port in lacking)
+        closed = any(row.redirects and port == row.target for row, port in lacking)
+        outcome = "; packets of Pods that are redirected to them are dropped until then" if closed else ""
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         named = ", ".join(found[:MOST_NAMED]) + more
         return (
             f"ports of TrafficControls are not on the bridge: {named}: create the device, or name one that is not "
-            "the Node's own; redirected Pods have no network until then"
+            f"the Node's own{outcome}"
         )
 
     async def _record(self, act: RecordOverlap) -> None:
