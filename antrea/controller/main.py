@@ -42,7 +42,7 @@ from antrea.outside.reload.configuration import Configuration
 from antrea.outside.reload.supervisor import PROOF_SECONDS, Running, asked_to_end, through_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Container, Coroutine
 
     from antrea.features.framework.gate import EnabledGates
 
@@ -169,7 +169,7 @@ async def _work(
                     info.counts, front.metrics = computation.counts, computation.metrics
                     front.catch_up = lambda: ours.now(computation.caught_up)
                     tasks.create_task(computation.run(), name="computing")
-                for work in (front.run(), info.run(), *_managed(config, ours, places)):
+                for work in (front.run(), info.run(), *_managed(config, ours, places, wanted)):
                     tasks.create_task(work)
                 if ours.kube and not config.self_signed_cert:
                     await provided(places.certificates or PROVIDED)
@@ -178,7 +178,9 @@ async def _work(
             await front.stop()
 
 
-def _managed(config: ControllerConfig, ours: Replica, places: Places) -> list[Coroutine[Any, Any, None]]:
+def _managed(
+    config: ControllerConfig, ours: Replica, places: Places, gates: Container[str]
+) -> list[Coroutine[Any, Any, None]]:
     """What writes to the API server, if there is one."""
     kube, lead = ours.kube, ours.lead
     if kube is None:
@@ -186,7 +188,7 @@ def _managed(config: ControllerConfig, ours: Replica, places: Places) -> list[Co
     own, directory = config.self_signed_cert, places.certificates
     return [
         *([ours.election.run()] if ours.election else []),
-        lead.run_while_leading(lambda: AgentInfos(kube).run()),
+        lead.run_while_leading(lambda: AgentInfos(kube, external_nodes="ExternalNode" in gates).run()),
         keep_managed_objects(kube, lead, own_namespace(), self_signed=own, directory=directory),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,12 @@ def merged(old: Any, patch: Any) -> Any:
     return {key: value for key, value in base.items() if value is not None}
 
 
+def _collections(path: str) -> tuple[str, str]:
+    """That of its Namespace, and that of all."""
+    own = path.rpartition("/")[0]
+    return own, re.sub(r"/namespaces/[^/]+/", "/", own)
+
+
 def _is_named(one: Any) -> bool:
     return isinstance(one, dict) and "name" in one
 
@@ -46,7 +53,7 @@ class ApiServer:
         self.refuse_status = 403
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
-        """Version, collection, kind of change and object, of all there was: a watch may start in the past."""
+        """Version, path, kind of change and object, of all there was: a watch may start in the past."""
         self._news = asyncio.Event()
         """Set, and replaced by the next one, at each change."""
         for path, one in objects.items():
@@ -69,7 +76,7 @@ class ApiServer:
         del self.objects[path]
 
     def _tell(self, path: str, kind: str) -> None:
-        self._history.append((self._version, path.rpartition("/")[0], kind, self.objects[path]))
+        self._history.append((self._version, path, kind, self.objects[path]))
         news, self._news = self._news, asyncio.Event()
         news.set()
 
@@ -103,7 +110,7 @@ class ApiServer:
     def _list(self, path: str, request: web.Request) -> web.Response:
         if "limit" not in request.query:
             return web.json_response({"message": "not found"}, status=404)
-        items = [one for key, one in self.objects.items() if key.rpartition("/")[0] == path]
+        items = [one for key, one in self.objects.items() if path in _collections(key)]
         only = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
         items = [one for one in items if not only or one["metadata"]["name"] == only]
         return web.json_response({"metadata": {"resourceVersion": str(self._version)}, "items": items})
@@ -143,8 +150,8 @@ class ApiServer:
         seen = int(request.query["resourceVersion"])
         while True:
             news = self._news
-            for version, collection, kind, one in self._history:
-                if version > seen and collection == request.path:
+            for version, path, kind, one in self._history:
+                if version > seen and request.path in _collections(path):
                     seen = version
                     await response.write(json.dumps({"type": kind, "object": one}).encode() + b"\n")
             await news.wait()

@@ -30,7 +30,7 @@ from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.kube.status_sink import StatusSink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
     from antrea.controller.apiserver.process import Publisher
     from antrea.controller.leader.replica import Replica
@@ -90,15 +90,16 @@ class Computation:
         self._facts = facts
         self._statuses = StatusSink(kube)
         statuses = LeaderOnlySink(self._statuses, ours.lead)
-        sinks: dict[type, Sink] = {**dict.fromkeys(ENTRIES, sink), Status: statuses}
+        sinks: Mapping[type, Sink] = {**dict.fromkeys(ENTRIES, sink), Status: statuses}
+        sinks = merged("sink of", (sinks, *(part.sinks() for part in parts)))
         self._engine = Engine(
             facts,
             [unit for feature in features for unit in feature.units],
-            merged("sink of", (sinks, *(part.sinks() for part in parts))),
+            sinks,
             merged("act", ({RecordEvent: self._tell}, *(part.acts() for part in parts))),
             sweeps={TOLD: kinds},
         )
-        statuses.follow(self._engine.resync)
+        self._replay_when_leading(sinks)
         for off in (one.fact for feature in FEATURES if feature not in features for one in feature.watched):
             facts.synced(off)  # nothing of it counts, and that is known
         barrier = WatchBarrier(kube)
@@ -120,6 +121,12 @@ class Computation:
         }
         for one in watched:
             barrier.watch(one, self._feeds[one.fact])
+
+    def _replay_when_leading(self, sinks: Mapping[type, Sink]) -> None:
+        """What was not written by a replica that did not lead is written once it does."""
+        for sink in set(sinks.values()):
+            if isinstance(sink, LeaderOnlySink):
+                sink.follow(self._engine.resync)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -1,4 +1,4 @@
-"""One AntreaAgentInfo for each Node: created empty for its agent to fill, deleted with the Node.
+"""One AntreaAgentInfo for each Node and ExternalNode: created empty for its agent to fill, deleted with it.
 
 parity: pkg/monitor/controller.go
 """
@@ -25,6 +25,7 @@ log = klog.logger(__name__)
 
 API = "crd.antrea.io/v1beta1"
 PATH = f"/apis/{API}/antreaagentinfos"
+NODES, EXTERNAL_NODES = "/api/v1/nodes", "/apis/crd.antrea.io/v1alpha1/externalnodes"
 RECONCILE_SECONDS = 600.0
 
 
@@ -35,12 +36,19 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class AgentInfos:
-    """Follows the Nodes, and checks every `seconds` whether an object was deleted."""
+    """Follows the Nodes, and ExternalNodes if they are on, and checks every `seconds` whether an object was deleted.
 
-    def __init__(self, kube: Kube, seconds: float = RECONCILE_SECONDS) -> None:
+    ExternalNodes of one name in several Namespaces, or with the name of a Node, share one: it has no Namespace.
+    """
+
+    def __init__(
+        self, kube: Kube, seconds: float = RECONCILE_SECONDS, *, external_nodes: bool = False
+    ) -> None:
         self._kube = kube
         self._seconds = seconds
-        self._nodes: set[str] = set()
+        self._found: dict[str, set[tuple[str, str]]] = {}
+        """Namespaces and names, by the collection; of one that is not listed yet nothing is here."""
+        self._collections = (NODES, EXTERNAL_NODES) if external_nodes else (NODES,)
         self._held: set[str] | None = None
         """Names of the objects that there are; None: to be listed."""
         self._changed = asyncio.Event()
@@ -48,25 +56,31 @@ class AgentInfos:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(), name="names of Nodes")
+            for path in self._collections:
+                tasks.create_task(self._follow(path), name=f"names of {path}")
             tasks.create_task(self._keep(), name="AntreaAgentInfos")
 
-    async def _follow(self) -> None:
-        async for change in self._kube.watch("/api/v1/nodes", Named):
-            before = set(self._nodes)
+    async def _follow(self, path: str) -> None:
+        async for change in self._kube.watch(path, Named):
+            before = self._names()
             if isinstance(change, Listed):
-                self._nodes = {node.metadata.name for node in change.objects}
+                self._found[path] = {_key(found) for found in change.objects}
             elif isinstance(change, Drop):
-                self._nodes.discard(change.object.metadata.name)
+                self._found[path].discard(_key(change.object))
             else:
-                self._nodes.add(change.object.metadata.name)
-            if isinstance(change, Listed) or self._nodes != before:
+                self._found[path].add(_key(change.object))
+            if isinstance(change, Listed) or self._names() != before:
                 self._changed.set()
+
+    def _names(self) -> frozenset[str]:
+        return frozenset(name for found in self._found.values() for _, name in found)
 
     async def _keep(self) -> None:
         pause = Backoff(asyncio.sleep, random.uniform)
         # nothing is deleted before the Nodes are known
-        await self._changed.wait()
+        while len(self._found) < len(self._collections):
+            self._changed.clear()
+            await self._changed.wait()
         while True:
             self._changed.clear()
             try:
@@ -88,12 +102,17 @@ class AgentInfos:
         if self._held is None:
             found, _ = await self._kube.list(PATH, Named)
             self._held = {info.metadata.name for info in found}
-        for name in sorted(self._held - self._nodes):
+        nodes = self._names()
+        for name in sorted(self._held - nodes):
             await self._kube.delete(f"{PATH}/{name}")
             self._held.discard(name)
             log.info("Deleted AntreaAgentInfo", node=name)
-        for name in sorted(self._nodes - self._held):
+        for name in sorted(nodes - self._held):
             head = {"apiVersion": API, "kind": "AntreaAgentInfo", "metadata": {"name": name}}
             await self._kube.create(PATH, {**head, **msgspec.to_builtins(AntreaAgentInfo())})
             self._held.add(name)
             log.info("Created AntreaAgentInfo", node=name)
+
+
+def _key(found: Named) -> tuple[str, str]:
+    return found.metadata.namespace, found.metadata.name

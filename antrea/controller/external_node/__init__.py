@@ -1,0 +1,1 @@
+"""Effects of ExternalNode in the controller."""

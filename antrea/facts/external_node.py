@@ -1,0 +1,32 @@
+"""Machines outside the cluster that run an agent, as their ExternalNodes describe them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from antrea.facts.fact import Fact
+
+
+class MachineInterface(NamedTuple):
+    """One interface of such a machine."""
+
+    name: str
+    """Empty: it is found by its addresses."""
+    ips: tuple[str, ...]
+    """As Python writes them, without prefix length."""
+
+
+class ExternalNode(Fact, frozen=True):
+    """An ExternalNode; its feed writes it."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Sorted."""
+    interfaces: tuple[MachineInterface, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Also the name under which its agent asks antrea-controller for its policies."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,38 @@
+"""Rows of ExternalNodes, and the names of the ExternalEntities of their interfaces.
+
+parity: pkg/util/externalnode/externalnode.go GenExternalEntityName
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from antrea.facts.external_node import ExternalNode, MachineInterface
+from antrea.features.framework.address import canonical
+
+if TYPE_CHECKING:
+    from antrea.apis.crd import external
+
+GATE = "ExternalNode"
+PATH = "/apis/crd.antrea.io/v1alpha1/externalnodes"
+HASH_LENGTH = 5
+
+
+def external_node_row(found: external.ExternalNode) -> ExternalNode:
+    """An address that cannot be read is none: the schema of the CRD refuses it."""
+    meta = found.metadata
+    interfaces = (
+        MachineInterface(one.name, tuple(filter(None, (canonical(ip) for ip in one.ips))))
+        for one in found.spec.interfaces
+    )
+    labels = tuple(sorted(meta.labels.items()))
+    return ExternalNode(meta.namespace, meta.name, meta.uid, labels, tuple(interfaces))
+
+
+def entity_name(node: str, interface: str) -> str:
+    """The name of the ExternalEntity of an interface; one without a name has that of the ExternalNode."""
+    if not interface:
+        return node
+    digest = hashlib.sha1(interface.encode(), usedforsecurity=False).hexdigest()
+    return f"{node}-{digest[:HASH_LENGTH]}"
