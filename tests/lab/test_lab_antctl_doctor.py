@@ -15,6 +15,8 @@ import pytest
 import workstation
 from agent_node import in_agent, wait_ready
 
+from antrea.antctl.doctor.checks import CHECKS
+from antrea.antctl.doctor.command import OF_CLUSTER
 from antrea.lab import node
 
 if TYPE_CHECKING:
@@ -159,6 +161,6 @@ def test_all_nodes_are_looked_at_and_a_wrong_name_is_one_line(lab: Lab) -> None:
     for name in ("node-1", "node-2"):
         wait_ready(lab, name)
     done = workstation.run(lab, "doctor")
-    assert done.stdout == "Nothing found by 15 checks on 2 Nodes.\n"
+    assert done.stdout == f"Nothing found by {len(CHECKS) + len(OF_CLUSTER)} checks on 2 Nodes.\n"
     done = workstation.run(lab, "doctor", "nowhere", code=1)
     assert done.stderr == "Error: no agent runs on Node nowhere\n"

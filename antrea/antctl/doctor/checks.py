@@ -11,6 +11,8 @@ from antrea.antctl.doctor.state import Chain, Finding, FindingText, NodeState, e
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+REJECTED = "ConfigRejected"
+"""The condition of an agent or the controller while a newer configuration is not in effect."""
 OUR_CNI = "10-antrea.conflist"
 META_PLUGINS = {"multus", "multus-shim"}
 """They come first, and call Antrea."""
@@ -34,9 +36,9 @@ CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 10.0, 60.0
 def configuration(node: NodeState) -> Iterator[FindingText]:
     """What the user wrote and the agent does not do."""
     repair = edit(node.pod.partition("/")[0])
-    if node.rejected:
+    if rejected := (node.conditions or {}).get(REJECTED):
         yield FindingText(
-            "error", f"the configuration is refused, the last good one goes on: {node.rejected}", repair
+            "error", f"the configuration is refused, the last good one goes on: {rejected}", repair
         )
     for sentence in node.unknown_keys or ():
         yield FindingText("warning", f"antrea-agent.conf: {sentence}", repair)
@@ -235,10 +237,20 @@ def _tool(chain: Chain) -> str:
     return chain.tool or {"ip": "iptables", "ip6": "ip6tables"}.get(chain.family, "")
 
 
-def node_port_local(node: NodeState) -> Iterator[FindingText]:
-    """Pods that load balancers outside the cluster do not reach."""
-    if node.lacking_ports:
-        yield FindingText("error", node.lacking_ports, edit(node.pod.partition("/")[0]))
+def configured(kind: str, severity: str) -> Callable[[NodeState], Iterator[FindingText]]:
+    """A check for a condition of the agent that ends with another configuration."""
+
+    def check(node: NodeState) -> Iterator[FindingText]:
+        if message := (node.conditions or {}).get(kind):
+            yield FindingText(severity, message, edit(node.pod.partition("/")[0]))
+
+    return check
+
+
+def traffic_control(node: NodeState) -> Iterator[FindingText]:
+    """Ports without which TrafficControls mirror nothing, and drop what they redirect."""
+    if message := (node.conditions or {}).get("TrafficControlPortsMissing"):
+        yield FindingText("error", message, "ip link show")
 
 
 def clock(node: NodeState) -> Iterator[FindingText]:
@@ -253,7 +265,7 @@ def clock(node: NodeState) -> Iterator[FindingText]:
 
 
 CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str, ...]]] = {
-    "config": (configuration, ("rejected", "unknown_keys")),
+    "config": (configuration, ("conditions", "unknown_keys")),
     "cni-configs": (cni_configs, ("cni_files",)),
     "kube-proxy": (kube_proxy, ("chains", "mtus", "processes")),
     "ovs-ports": (ovs_ports, ("interfaces",)),
@@ -264,7 +276,9 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "services": (paths.services, ("service_trouble",)),
     "kernel-modules": (kernel_modules, ("missing_modules",)),
     "foreign-drops": (foreign_drops, ("chains",)),
-    "node-port-local": (node_port_local, ("lacking_ports",)),
+    "node-port-local": (configured("NodePortLocalPortsExhausted", "error"), ("conditions",)),
+    "flow-collector": (configured("FlowCollectorUnreachable", "warning"), ("conditions",)),
+    "traffic-control": (traffic_control, ("conditions",)),
     "time-skew": (clock, ("skew",)),
 }
 """Each check with the fields that it cannot do without."""
@@ -297,20 +311,15 @@ def agent(node: NodeState) -> Iterator[FindingText]:
 
 def controller(info: Mapping[str, Any]) -> Iterator[Finding]:
     """The controller's own configuration, by its AntreaControllerInfo."""
-    if why := refused(info.get("controllerConditions", ())):
+    if why := messages_of(info.get("controllerConditions", ())).get(REJECTED):
         text = f"the controller's configuration is refused, the last good one goes on: {why}"
         repair = edit(info.get("podRef", {}).get("namespace", ""))
         yield Finding(info.get("nodeRef", {}).get("name", ""), "error", "config", text, repair)
 
 
-def refused(conditions: Iterable[Mapping[str, Any]]) -> str:
-    """Why a newer configuration is not in effect, by conditions of an agent or the controller."""
-    return message_of(conditions, "ConfigRejected")
-
-
-def message_of(conditions: Iterable[Mapping[str, Any]], kind: str) -> str:
-    """Of the condition of that type; empty if there is none."""
-    return next((row.get("message", "") for row in conditions if row["type"] == kind), "")
+def messages_of(conditions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """By the type of the condition."""
+    return {row["type"]: row.get("message", "") for row in conditions}
 
 
 def pod_mtus(infos: list[dict[str, Any]]) -> Iterator[Finding]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from antrea.antctl.doctor.bundles import CHECK as BUNDLES
-from antrea.antctl.doctor.bundles import bundle_collections
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
+from antrea.antctl.doctor.objects import KINDS, objects
 from antrea.antctl.doctor.policies import CHECK as POLICIES
 from antrea.antctl.doctor.policies import policies
 from antrea.antctl.doctor.state import Finding
@@ -40,7 +39,7 @@ def _cell(field: str) -> Callable[[dict[str, Any]], str]:
 
 
 COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
-OF_CLUSTER = (POLICIES, BUNDLES)
+OF_CLUSTER = (POLICIES, *KINDS)
 """Checks without a Node."""
 TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join((*CHECKS, *OF_CLUSTER))}.
 
@@ -113,7 +112,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
     found = [finding for one in told for finding in one]
     infos = ask(kubernetes, AGENT_INFOS, {})["items"]
     found += [finding for finding in pod_mtus(infos) if finding.node in chosen]
-    found += [] if names else [*policies(kubernetes), *bundle_collections(kubernetes)]
+    found += [] if names else [*policies(kubernetes), *objects(kubernetes)]
     return len(chosen), [*found, *_controller(kubernetes, set(names))]
 
 

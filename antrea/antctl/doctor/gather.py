@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from antrea.antctl.doctor.checks import message_of
+from antrea.antctl.doctor.checks import messages_of
 from antrea.antctl.doctor.legacy import chains_of
 from antrea.antctl.doctor.state import Chain, CniFile, NodeState, OvsInterface, Peer
 from antrea.antctl.failure import Failure
@@ -227,15 +227,14 @@ def gather(
 
     reached = node.look("peers", lambda: nodes(gossip_addresses))
 
-    def condition(kind: str) -> str:
-        return message_of(_there(told, node, "agentinfo").get("agentConditions", ()), kind)
+    def conditions() -> dict[str, str]:
+        return messages_of(_there(told, node, "agentinfo").get("agentConditions", ()))
 
     return NodeState(
         name=name,
         pod=f"{own_namespace(environ)}/{environ.get('POD_NAME', '')}",
         config=config,
-        rejected=node.look("rejected", lambda: condition("ConfigRejected")),
-        lacking_ports=node.look("lacking_ports", lambda: condition("NodePortLocalPortsExhausted")),
+        conditions=node.look("conditions", conditions),
         unknown_keys=node.look("unknown_keys", lambda: tuple(ask(agent, "/config/unknown", {}))),
         cni_files=node.look("cni_files", host.cni_files),
         chains=node.look("chains", chains),

@@ -80,8 +80,6 @@ class NodeState(NamedTuple):
     """The agent's, as namespace/name."""
     config: Mapping[str, Any] = NOTHING
     """Values in effect by key; a missing one is the default."""
-    rejected: str | None = ""
-    """Why a newer configuration is not in effect; empty if none was refused."""
     unknown_keys: tuple[str, ...] | None = ()
     """A sentence for each key without effect."""
     cni_files: tuple[CniFile, ...] | None = ()
@@ -104,8 +102,8 @@ class NodeState(NamedTuple):
     """By their gateways, which are reached as their Pods are."""
     devices: Mapping[str, str] | None = NOTHING
     """By each address of `peers` the interface by which packets leave; empty: there is no route."""
-    lacking_ports: str | None = ""
-    """Which Pods lack a port of NodePortLocal; empty: none."""
+    conditions: Mapping[str, str] | None = NOTHING
+    """Of the agent's AntreaAgentInfo: message by type."""
     service_trouble: str | None = ""
     """Why the Service of the API server does not answer."""
     skew: float | None = 0.0

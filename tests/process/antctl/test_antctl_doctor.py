@@ -93,7 +93,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ({"cni_files": ()}, [("cni-configs", "error", "kubectl -n kube-system delete pod antrea-agent-x")]),
         # chaining behind another plugin is what that mode is for
         ({"cni_files": (CniFile("05-aws.conflist", ("aws-cni",)), OURS), "config": {"trafficEncapMode": "networkPolicyOnly"}}, []),
-        ({"rejected": "antrea-agent.conf: no", "unknown_keys": ("x", "y")}, [("config", "error", EDIT), *[("config", "warning", EDIT)] * 2]),
+        ({"conditions": {"ConfigRejected": "antrea-agent.conf: no"}, "unknown_keys": ("x", "y")}, [("config", "error", EDIT), *[("config", "warning", EDIT)] * 2]),
         ({"config": PROXY_ALL}, [("kube-proxy", "error", "kubectl -n kube-system delete ds/kube-proxy cm/kube-proxy")]),
         (
             {
@@ -140,7 +140,9 @@ def test_nothing_is_said_of_a_well_node() -> None:
             {"chains": (ZONES,), "config": {"hostGateway": "gw"}},
             [("foreign-drops", "error", "nft insert rule inet firewalld filter_FORWARD iifname gw accept && nft insert rule inet firewalld filter_FORWARD oifname gw accept")],
         ),
-        ({"lacking_ports": "no port is free"}, [("node-port-local", "error", "kubectl -n kube-system edit configmap antrea-config")]),
+        ({"conditions": {"NodePortLocalPortsExhausted": "no port is free"}}, [("node-port-local", "error", EDIT)]),
+        ({"conditions": {"FlowCollectorUnreachable": "no answer"}}, [("flow-collector", "warning", EDIT)]),
+        ({"conditions": {"TrafficControlPortsMissing": "'tap1' of mirror"}}, [("traffic-control", "error", "ip link show")]),
         ({"skew": 30.0}, [("time-skew", "warning", "timedatectl set-ntp true")]),
         ({"skew": -3600.0}, [("time-skew", "error", "timedatectl set-ntp true")]),
     ],
@@ -153,7 +155,7 @@ def test_a_fault_is_said_with_its_repair(
 
 def test_what_the_user_wrote_and_is_not_done_is_said_in_words() -> None:
     key = "unknown key defaltMTU is ignored: did you mean defaultMTU?"
-    node = WELL._replace(rejected="antrea-agent.conf: many", unknown_keys=(key,))
+    node = WELL._replace(conditions={"ConfigRejected": "antrea-agent.conf: many"}, unknown_keys=(key,))
     assert [row.finding for row in findings(node)] == [
         "the configuration is refused, the last good one goes on: antrea-agent.conf: many",
         f"antrea-agent.conf: {key}",
@@ -192,11 +194,13 @@ async def test_what_the_agent_tells_of_its_configuration_is_seen() -> None:
     async with answering(answer) as url:
         agent = Server(Access(url=url), 60.0)
         node = await asyncio.to_thread(gather, agent, nowhere, {})
-        assert (node.rejected, node.unknown_keys) == ("apiPort: many", ("unknown key x is ignored",))
-        assert node.lacking_ports == "no port is free"
+        assert node.unknown_keys == ("unknown key x is ignored",)
+        assert node.conditions is not None
+        assert node.conditions["ConfigRejected"] == "apiPort: many"
+        assert node.conditions["NodePortLocalPortsExhausted"] == "no port is free"
         answers["/agentinfo"] = {}
         node = await asyncio.to_thread(gather, agent, nowhere, {})
-        assert node.rejected == node.lacking_ports == ""
+        assert node.conditions == {}
 
 
 CONDITION = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "tcp"}}
