@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -77,27 +78,39 @@ class Group(msgspec.Struct, frozen=True, gc=False):
         buckets = cast("Iterable[Bucket]", dict.fromkeys(parts))
         return msgspec.structs.replace(self, buckets=tuple(sorted(buckets, key=_ID)))
 
-    def lines(self, pipeline: Pipeline) -> Iterator[str]:
+    @property
+    def mapped(self) -> bool:
+        """Whether OVS chooses a bucket by its map of hashes: only a line with all buckets changes that rightly.
+
+        Before OVS 3.6, `insert_bucket` makes the map of the new buckets alone, so that the others get nothing, and
+        `remove_bucket` leaves an empty one, so that packets are dropped (openvswitch/ovs-issues, issue 357).
+        """
+        return self.type is GroupType.SELECT and not self.selection
+
+    def lines(self, pipeline: Pipeline, kept: Iterable[str] = ()) -> Iterator[str]:
         """The whole group for `ovs-ofctl add-groups`, in lines of at most MAX_BUCKETS buckets.
 
-        The first line makes the group or replaces it whole; send all of them in one bundle. Raises ValueError if two
-        buckets have one id, or on a table that is not realised.
+        The first line makes the group or replaces it whole; send all of them in one bundle. `kept` are further buckets
+        as `dump-groups` prints them, of which the first line has as many as fit. Raises ValueError if two buckets
+        have one id, or on a table that is not realised.
         """
         self._check()
-        head = f"add_or_mod {self._head}"
-        yield ",".join((head, *(bucket.text(pipeline.render) for bucket in self.buckets[:MAX_BUCKETS])))
+        first = [bucket.text(pipeline.render) for bucket in self.buckets[:MAX_BUCKETS]]
+        yield ",".join((f"add_or_mod {self._head}", *first, *islice(kept, MAX_BUCKETS - len(first))))
         yield from self._insert(self.buckets[MAX_BUCKETS:], pipeline)
 
-    def changes(self, applied: Group, pipeline: Pipeline) -> Iterator[str]:
+    def changes(self, applied: Group, pipeline: Pipeline, kept: Iterable[str] = ()) -> Iterator[str]:
         """Lines that turn `applied`, which must stand exactly so, into this group; fewest buckets are touched.
 
-        A bucket with other actions is removed and inserted again. Raises as `lines` does.
+        A bucket with other actions is removed and inserted again; a group that is `mapped` is replaced whole, with
+        `kept` as in `lines`. Raises as `lines` does.
         """
-        if (applied.type, applied.selection) != (self.type, self.selection):
-            yield from self.lines(pipeline)
-            return
         self._check()
         stands, wanted = set(applied.buckets), set(self.buckets)
+        same = (applied.type, applied.selection) == (self.type, self.selection)
+        if not same or (self.mapped and stands != wanted):
+            yield from self.lines(pipeline, kept)
+            return
         for bucket in applied.buckets:
             if bucket not in wanted:
                 yield f"remove_bucket group_id={self.id},command_bucket_id={bucket.id}"

@@ -13,6 +13,7 @@ from antrea.openflow.ct import NAT, ct, nat_dst, nat_src
 from antrea.openflow.field import Match
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.group import MAX_BUCKETS, Bucket, Group, GroupType, delete_line
+from antrea.openflow.group_tree import HASHED
 from antrea.openflow.meter import PacketInMeter, packet_in_meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.table import NEXT, Stage
@@ -304,7 +305,7 @@ def bucket(number: int, weight: int = 100) -> Bucket:
 
 
 def service(*buckets: Bucket) -> Group:
-    return Group(5, GroupType.SELECT, buckets, Category.SERVICE)
+    return Group(5, GroupType.SELECT, buckets, Category.SERVICE, HASHED)
 
 
 def put(ovs: OvsBridge, lines: Iterable[str]) -> None:

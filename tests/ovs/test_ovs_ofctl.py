@@ -15,6 +15,7 @@ from antrea.openflow.cookie import Category
 from antrea.openflow.field import Action
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.group import Bucket, Group, GroupType
+from antrea.openflow.group_tree import HASHED
 from antrea.openflow.meter import Meter, Rate
 from antrea.openflow.pipeline import Pipeline
 from antrea.outside.vswitch.flow_sink import FlowSink
@@ -215,8 +216,14 @@ def bucket(number: int, mark: int = 0) -> Bucket:
     return Bucket(number, (f"set_field:{mark or number:#x}->reg3", action.resubmit(SPOOF_GUARD)), weight=100)
 
 
-def group(number: int, *buckets: Bucket, category: Category = Category.SERVICE) -> Group:
-    return Group(number, GroupType.SELECT, buckets, category)
+def group(number: int, *buckets: Bucket, selection: str = "") -> Group:
+    return Group(number, GroupType.SELECT, buckets, Category.SERVICE, selection)
+
+
+def chosen(switch: OvsProcess) -> set[int]:
+    """Buckets of the group, to which a flow leads IP packets, that some of 32 hashes of the datapath choose."""
+    traces = (switch.appctl("ofproto/trace", "br-int", f"ip,dp_hash={number}") for number in range(1, 33))
+    return {int(found) for trace in traces for found in re.findall(r"-> using bucket (\d+)", trace)}
 
 
 def groups(switch: OvsProcess) -> dict[str, list[str]]:
@@ -233,14 +240,20 @@ def groups(switch: OvsProcess) -> dict[str, list[str]]:
     }
 
 
-async def test_a_group_stands_before_its_flow_and_changes_by_bucket(
+async def test_a_group_stands_before_its_flow_and_each_of_its_buckets_is_chosen(
     sinks: list[FlowSink], switch: OvsProcess
 ) -> None:
-    user = service_flow(CLASSIFIER, 200, match.ip, then=[action.group(5)])
+    user = service_flow(ROOT, 200, match.ip, then=[action.group(5)])
     await sinks[1].apply([group(5, bucket(1), bucket(2)), user], [])
     assert groups(switch) == {"group_id=5": ["1:1", "2:2"]}
+    assert chosen(switch) == {1, 2}
+    await sinks[1].apply([group(5, bucket(1), bucket(2), bucket(3))], [])
+    assert chosen(switch) == {1, 2, 3}
+    await sinks[1].apply([group(5, bucket(1), bucket(2))], [])
+    assert chosen(switch) == {1, 2}
     await sinks[1].apply([group(5, bucket(2, 9), bucket(3))], [])
     assert groups(switch) == {"group_id=5": ["2:9", "3:3"]}
+    assert chosen(switch) == {2, 3}
     assert len(standing(switch)) == 1
     await sinks[1].apply([], [user, group(5, bucket(2, 9), bucket(3))])
     assert (groups(switch), standing(switch)) == ({}, [])
@@ -287,9 +300,12 @@ async def test_a_large_group_of_an_earlier_start_goes_whole_or_stays_whole(
 async def test_a_group_changed_behind_our_back_is_refused_once_and_then_replaced(
     sinks: list[FlowSink], switch: OvsProcess
 ) -> None:
-    await sinks[1].apply([group(5, bucket(1)), group(6, bucket(1))], [])
-    switch.ofctl("mod-group", "br-int", "group_id=5,type=select,bucket=bucket_id:7,actions=drop")
-    change = [group(6, bucket(2)), group(5, bucket(2))]
+    def hashed(number: int, *buckets: Bucket) -> Group:
+        return group(number, *buckets, selection=HASHED)
+
+    await sinks[1].apply([hashed(5, bucket(1)), hashed(6, bucket(1))], [])
+    switch.ofctl("mod-group", "br-int", f"group_id=5,type=select,{HASHED},bucket=bucket_id:7,actions=drop")
+    change = [hashed(6, bucket(2)), hashed(5, bucket(2))]
     with pytest.raises(Refused, match="OFPGMFC_UNKNOWN_BUCKET") as no:
         await sinks[1].apply(change, [])
     assert no.value.entries == (change[1],)
@@ -315,17 +331,22 @@ async def test_a_group_whose_change_ended_in_doubt_is_replaced(
 async def test_buckets_of_an_earlier_start_stay_until_the_sweep(
     sinks: list[FlowSink], switch: OvsProcess
 ) -> None:
-    await sinks[1].apply([group(5, bucket(1), bucket(2), bucket(3))], [])
-    await sinks[2].resync([group(5, bucket(2, 8))])
+    user = service_flow(ROOT, 200, match.ip, then=[action.group(5)])
+    await sinks[1].apply([group(5, bucket(1), bucket(2), bucket(3)), user], [])
+    await sinks[2].resync([group(5, bucket(2, 8)), user])
     assert groups(switch) == {"group_id=5": ["1:1", "2:8", "3:3"]}
+    assert chosen(switch) == {1, 2, 3}
     await sinks[2].apply([group(5, bucket(2, 8), bucket(3, 9), bucket(4))], [])
     assert groups(switch) == {"group_id=5": ["1:1", "2:8", "3:9", "4:4"]}
     await sinks[2].sweep(Category.MULTICAST)
     assert groups(switch) == {"group_id=5": ["1:1", "2:8", "3:9", "4:4"]}
+    assert chosen(switch) == {1, 2, 3, 4}
     await sinks[2].sweep(Category.SERVICE)
     assert groups(switch) == {"group_id=5": ["2:8", "3:9", "4:4"]}
+    assert chosen(switch) == {2, 3, 4}
     await sinks[2].apply([group(5, bucket(1))], [])
     assert groups(switch) == {"group_id=5": ["1:1"]}
+    assert chosen(switch) == {1}
 
 
 async def test_a_group_that_changes_its_type_loses_buckets_of_an_earlier_start_at_once(

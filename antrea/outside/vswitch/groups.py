@@ -1,7 +1,7 @@
 """The groups on the switch as the sink tracks them, and the lines that change them into the desired ones.
 
-A confirmed group is changed bucket by bucket, however large it is. Others are replaced whole: a new one, and one whose last
-change was refused or has an unknown outcome. A group of an earlier start is adopted: its other buckets stay until the sweep,
+A confirmed group is changed bucket by bucket, if it has a selection method of its own. Others are replaced whole: a new one, one
+that OVS maps hashes to (`Group.mapped`), and one whose last change was refused or has an unknown outcome. A group of an earlier start is adopted: its other buckets stay until the sweep,
 since feeds may be incomplete.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from antrea.openflow.pipeline import Pipeline
 
 _GROUP = re.compile(r"^group_id=(\d+),type=(\w+)")
-_BUCKET = re.compile(r"\bbucket=bucket_id:(\d+)")
+_BUCKET = re.compile(r"\bbucket=bucket_id:(\d+).*?(?=,bucket=|$)")
 _REFERRED = re.compile(r"^group_id=(\d+),duration=[^,]*,ref_count=(\d+),")
 _BUCKET_STATS = re.compile(r"\bbucket\d+:")
 _FOREIGN = ("of an earlier start",)
@@ -33,8 +33,8 @@ class _Earlier(msgspec.Struct):
     """A group of an earlier start."""
 
     type: str
-    buckets: set[int]
-    """IDs of those on the switch that were not wanted yet"""
+    buckets: dict[int, str]
+    """Those on the switch that were not wanted yet: description by ID"""
 
 
 class Groups:
@@ -64,10 +64,11 @@ class Groups:
         group is replaced whole when it is wanted.
         """
         if found := _GROUP.match(description):
-            number, ids = int(found[1]), {int(bucket) for bucket in _BUCKET.findall(description)}
+            number = int(found[1])
+            described = {int(bucket[1]): bucket[0] for bucket in _BUCKET.finditer(description.strip())}
             self._unwanted.add(number)
-            if buckets.get(number) == len(ids):
-                self._earlier[number] = _Earlier(found[2], ids)
+            if buckets.get(number) == len(described):
+                self._earlier[number] = _Earlier(found[2], described)
 
     def put(self, group: Group) -> tuple[str, ...]:
         """Lines of a bundle after which `group` stands. Raises ValueError if it cannot be put into words."""
@@ -98,10 +99,19 @@ class Groups:
     def leftovers(self, category: int) -> list[str]:
         """Lines that take away the buckets of an earlier start in groups of `category` that we want without them."""
         return [
-            f"group remove_bucket group_id={number},command_bucket_id={bucket}"
+            f"group {line}"
             for number in self._half_wanted(category)
-            for bucket in sorted(self._earlier[number].buckets)
+            if self._earlier[number].buckets
+            for line in self._without_earlier(self._applied[number])
         ]
+
+    def _without_earlier(self, group: Group) -> Iterable[str]:
+        if group.mapped:
+            return group.lines(self._pipeline)
+        return (
+            f"remove_bucket group_id={group.id},command_bucket_id={bucket}"
+            for bucket in sorted(self._earlier[group.id].buckets)
+        )
 
     def swept(self, category: int) -> None:
         """The leftovers of `category` are gone."""
@@ -135,7 +145,8 @@ class Groups:
             self._unwanted.discard(one.id)
             earlier = self._earlier.get(one.id)
             if earlier is not None and self._stands(one) is not None:
-                earlier.buckets.difference_update(bucket.id for bucket in one.buckets)
+                for bucket in one.buckets:
+                    earlier.buckets.pop(bucket.id, None)
             else:
                 self._earlier.pop(one.id, None)
             self._applied[one.id] = one
@@ -149,7 +160,15 @@ class Groups:
 
     def _lines(self, group: Group) -> Iterator[str]:
         stands = self._stands(group)
-        return group.lines(self._pipeline) if stands is None else group.changes(stands, self._pipeline)
+        if stands is None:
+            return group.lines(self._pipeline)
+        return group.changes(stands, self._pipeline, self._kept(group))
+
+    def _kept(self, group: Group) -> list[str]:
+        """Buckets of an earlier start that are not wanted yet, as the switch describes them."""
+        earlier = self._earlier.get(group.id)
+        wanted = {bucket.id for bucket in group.buckets}
+        return [text for number, text in earlier.buckets.items() if number not in wanted] if earlier else []
 
     def _forget(self, number: int) -> None:
         for one in self._numbers(number):
@@ -163,7 +182,9 @@ class Groups:
         if earlier is None:
             return applied
         if applied is None:
-            if earlier.type != group.type.value or earlier.buckets <= {bucket.id for bucket in group.buckets}:
+            if earlier.type != group.type.value or earlier.buckets.keys() <= {
+                bucket.id for bucket in group.buckets
+            }:
                 return None
             applied = msgspec.structs.replace(group, buckets=())
         if applied.type is not group.type:

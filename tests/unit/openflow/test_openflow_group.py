@@ -1,10 +1,12 @@
 """Groups are shared by the owners of their buckets, and sent in messages that fit."""
 
+import msgspec
 import pytest
 
 from antrea.openflow import action, fields, tables
 from antrea.openflow.cookie import Category
 from antrea.openflow.group import MAX_BUCKETS, Bucket, Group, GroupType
+from antrea.openflow.group_tree import HASHED
 from antrea.openflow.meter import Meter, PacketInMeter, Rate, packet_in_meter
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.table import Stage
@@ -45,10 +47,13 @@ def test_a_group_above_700_buckets_takes_more_lines(buckets: int, sizes: list[in
     assert set(words[1:]) <= {"insert_bucket group_id=9,command_bucket_id=last"}
 
 
-def test_only_buckets_that_changed_are_sent() -> None:
+def test_only_buckets_that_changed_are_sent_of_a_group_with_a_selection_method() -> None:
     before, after = (
-        service(bucket(1), bucket(2), bucket(3)),
-        service(bucket(1), bucket(3, weight=50), bucket(4)),
+        msgspec.structs.replace(group, selection=HASHED)
+        for group in (
+            service(bucket(1), bucket(2), bucket(3)),
+            service(bucket(1), bucket(3, weight=50), bucket(4)),
+        )
     )
     assert [line.partition(",actions")[0] for line in after.changes(before, PIPELINE)] == [
         "remove_bucket group_id=9,command_bucket_id=2",
@@ -56,6 +61,15 @@ def test_only_buckets_that_changed_are_sent() -> None:
         "insert_bucket group_id=9,command_bucket_id=last,bucket=bucket_id:3,weight:50",
     ]
     assert list(after.changes(after, PIPELINE)) == []
+
+
+def test_a_group_of_which_ovs_maps_hashes_is_replaced_whole() -> None:
+    before, after = service(bucket(1)), service(bucket(1), bucket(2))
+    kept = "bucket=bucket_id:7,weight:100,actions=drop"
+    assert list(after.changes(before, PIPELINE)) == list(after.lines(PIPELINE))
+    assert list(after.changes(before, PIPELINE, [kept])) == [*after.lines(PIPELINE, [kept])]
+    assert next(after.lines(PIPELINE, [kept])).endswith(kept)
+    assert list(after.changes(after, PIPELINE, [kept])) == []
 
 
 def test_a_group_of_another_type_is_replaced_whole() -> None:
