@@ -1,7 +1,8 @@
-"""The Node that answers for the external IP of a Service loses its power: another one does, for hosts on the subnet and behind a router."""
+"""The Node that answers for the external IP of a Service loses its power, or its agent hangs: another one answers, on the subnet and behind a router."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from admission_object import crd
-from agent_node import antctl, in_agent, wait_ready
+from agent_node import antctl, in_agent, pid_of, stopped, wait_ready
 from quiet_pod import SERVING, quiet_pods
 
 from antrea.lab import cluster, fault
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from antrea.lab.cluster import Lab
 
 pytestmark = pytest.mark.wide
@@ -73,7 +76,25 @@ def owner(lab: Lab, where: str) -> str:
     return next((row[4] for row in rows if row[1] == "moved" and row[4] != "<NONE>"), "")
 
 
-def test_another_node_answers_within_seconds_of_a_power_off(three_nodes: Lab) -> None:
+@contextlib.contextmanager
+def powerless(lab: Lab, where: str) -> Iterator[None]:
+    fault.inject(lab, where, "power-off")
+    try:
+        yield
+    finally:
+        fault.inject(lab, where, "power-on")
+
+
+@contextlib.contextmanager
+def hanging(lab: Lab, where: str) -> Iterator[None]:
+    with stopped(pid_of(lab, where, "antrea-agent")):
+        yield
+
+
+@pytest.mark.parametrize("lost_by", [powerless, hanging])
+def test_another_node_answers_within_seconds(
+    three_nodes: Lab, lost_by: Callable[[Lab, str], contextlib.AbstractContextManager[None]]
+) -> None:
     lab = three_nodes
     pool = {"ipRanges": [{"start": IP, "end": IP}], "nodeSelector": {}}
     lab.api.apply(json.dumps(crd("ExternalIPPool", "moved", pool)))
@@ -97,15 +118,16 @@ def test_another_node_answers_within_seconds_of_a_power_off(three_nodes: Lab) ->
         for client in clients.values():
             assert client.stdout is not None
             assert client.stdout.readline() == "asking\n"
-        try:
-            fault.inject(lab, lost, "power-off")
-            wait_for("a next Node", lambda: owner(lab, stays) not in ("", lost), seconds=60)
-            wait_for("the Event", lambda: "ExternalIPTakenOver" in events(lab), seconds=60)
-            for machine in clients:
-                wait_for(f"answers to {machine} again", partial(answers, lab, machine), seconds=60)
-        finally:
-            said = {machine: client.communicate("\n", timeout=60)[0] for machine, client in clients.items()}
-            fault.inject(lab, lost, "power-on")
+        with lost_by(lab, lost):
+            try:
+                wait_for("a next Node", lambda: owner(lab, stays) not in ("", lost), seconds=60)
+                wait_for("the Event", lambda: "ExternalIPTakenOver" in events(lab), seconds=60)
+                for machine in clients:
+                    wait_for(f"answers to {machine} again", partial(answers, lab, machine), seconds=60)
+            finally:
+                said = {
+                    machine: client.communicate("\n", timeout=60)[0] for machine, client in clients.items()
+                }
         print(said, events(lab))
         for machine, text in said.items():
             gap, _ = text.split()

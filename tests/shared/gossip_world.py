@@ -81,12 +81,16 @@ class World:
         self.machines.pop(name, None)
         self.bare.discard(name)
 
+    def crash(self, name: str) -> None:
+        """Its agent ends; its kernel stays: `start` begins the next."""
+        self.kill(name)
+        self.bare.add(name)
+
     def roll(self, name: str) -> None:
         """Its Pod is exchanged: it says so, ends 0.3 s later, and its kernel stays; `start` begins the next."""
         self.saw(name, name, None, unsure=True)
         self.run(0.3)
-        self.kill(name)
-        self.bare.add(name)
+        self.crash(name)
 
     def pause(self, name: str) -> None:
         """It stops; what arrives waits."""
@@ -203,7 +207,8 @@ class World:
             return
         if packet.stream and packet.to in self.bare:
             self._at(
-                2 * self.random.uniform(*LATENCY), lambda: self.machines[sender].reached(self.now, packet.to)
+                2 * self.random.uniform(*LATENCY),
+                lambda: self.machines[sender].reached(self.now, packet.to, refused=True),
             )
             return
         origin = Connection() if packet.stream or packet.origin else None

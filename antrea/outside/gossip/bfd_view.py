@@ -5,7 +5,8 @@ restarting. So a member counts by what most of its observers see, and by whether
 
 | Switch, by most observers | Agent, by gossip | Verdict |
 |---|---|---|
-| up | silent | its agent is restarting: it lives for Timing.restart |
+| up | silent; its kernel refuses connections | its agent is restarting: it lives for Timing.restart |
+| up | silent; its kernel refuses none | its agent hangs: it is dead after Timing.hung |
 | down | silent | it is dead, after Timing.answer |
 | down | answers | its switch is restarting: it is set aside after Timing.switch, until the switch is up |
 | down | has just begun to listen | the same, without delay |
@@ -17,6 +18,9 @@ If so many are down that they are no minority of those seen, it is BFD that fail
 
 A member announces its restart by a view of itself that is unsure: for members of a version before,
 that is one more observer without a result yet. It is over when the switch was down and is up again (graceful restart, RFC 3623).
+
+No process listens at the gossip port of a Node whose agent restarts, so its kernel resets connections (RFC 9293, 3.5.2); for one
+that is stopped or deadlocked the kernel goes on accepting them, until its backlog is full.
 """
 
 from __future__ import annotations
@@ -50,6 +54,16 @@ class AbsentMember:
         """Its switch has been seen down since."""
 
 
+class SilentAgent:
+    """A member whose switch is up and whose agent does not answer."""
+
+    __slots__ = ("asked", "looked")
+
+    def __init__(self) -> None:
+        self.asked = self.looked = float("-inf")
+        """When its kernel was asked last, and when it was last judged."""
+
+
 class BfdViews:
     """All views that this member has."""
 
@@ -69,6 +83,9 @@ class BfdViews:
         """Members whose switch has been down for long though their agent answers."""
         self.away: dict[str, AbsentMember] = {}
         """Members that announced a restart; their switches do not count as down."""
+        self._silent: dict[str, SilentAgent] = {}
+        self._refused: dict[str, float] = {}
+        """When the kernels of members refused a connection last."""
 
     def own(self, node: str, up: bool | None, *, unsure: bool = False) -> None:
         """This member sees a switch, sees it no longer (False), is `unsure`, or looks there no more (None)."""
@@ -102,6 +119,7 @@ class BfdViews:
             for observer in [one for one in held if one not in members]:
                 del held[observer]
         self._seen_up &= set(members)
+        self._refused = {node: at for node, at in self._refused.items() if node in members}
         self.away = {node: away for node, away in self.away.items() if node in self._views}
         self._telling = {
             (node, observer): times
@@ -146,6 +164,23 @@ class BfdViews:
         up, down, _ = self._count(node, counts)
         return up > down or node in self.away
 
+    def restarts(self, now: float, node: str, since: float, counts: Callable[[str], bool]) -> bool:
+        """Whether its agent, silent since then, may be so a while longer: it is back in a moment, or its switch is up.
+
+        The latter for as long as its kernel refuses connections, which it does not for an agent that hangs.
+        """
+        if now - since >= self._timing.restart or not self.is_there(node, counts):
+            return False
+        if node in self.away:
+            return True
+        self._silent.setdefault(node, SilentAgent()).looked = now
+        return now - max(since, self._refused.get(node, since)) < self._timing.hung
+
+    def why_dead(self, node: str, counts: Callable[[str], bool]) -> str:
+        """Why it counts as dead, for logs and Events of moves."""
+        hangs = self.is_there(node, counts)
+        return "its switch is up, but its agent does not answer" if hangs else "no sign of life"
+
     def look(self, now: float, counts: Callable[[str], bool]) -> Iterator[tuple[str, float]]:
         """Members whose switch is down, and since when; `counts` tests whether an observer's views are current."""
         before = self._down
@@ -162,14 +197,19 @@ class BfdViews:
         yield from self._down.items()
 
     def knock(self, now: float) -> list[str]:
-        """Members that are back in a moment, each once a period: their kernels refuse a connection, if they are there."""
-        due = [node for node, one in self.away.items() if now >= one.asked + self._timing.period]
+        """Members that restart, or may hang, each once a period: their kernels refuse a connection, if no agent listens."""
+        period = self._timing.period
+        self._silent = {node: one for node, one in self._silent.items() if now - one.looked < period}
+        asked: dict[str, AbsentMember | SilentAgent] = {**self._silent, **self.away}
+        due = [node for node, one in asked.items() if now >= one.asked + period]
         for node in due:
-            self.away[node].asked = now
+            asked[node].asked = now
         return [node for node in due if node != self._me]
 
-    def reached(self, now: float, node: str) -> bool:
-        """Its kernel shows that it lives; whether that matters, since its agent may not."""
+    def reached(self, now: float, node: str, *, refused: bool = False) -> bool:
+        """Its kernel shows that it lives, perhaps as it refused a connection; whether that matters, since its agent may not."""
+        if refused:
+            self._refused[node] = now
         if away := self.away.get(node):
             away.sign = now
         return away is not None
@@ -177,6 +217,7 @@ class BfdViews:
     def stalled(self, gap: float) -> None:
         """This process did not run for `gap` seconds."""
         self._down = {node: since + gap for node, since in self._down.items()}
+        self._refused = {node: at + gap for node, at in self._refused.items()}
         for away in self.away.values():
             away.since, away.sign = away.since + gap, away.sign + gap
 

@@ -74,9 +74,9 @@ class Machine:
         self.swim.saw(name, up, unsure=unsure)
         self._seal(now)
 
-    def reached(self, now: float, name: str) -> None:
+    def reached(self, now: float, name: str, *, refused: bool) -> None:
         """The kernel of a member refused a connection, or took it."""
-        if self.swim.bfd.reached(now, name):
+        if self.swim.bfd.reached(now, name, refused=refused):
             self.swim.majority.heard = now
 
     def leave(self, now: float) -> None:

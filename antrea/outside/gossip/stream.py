@@ -56,9 +56,9 @@ class Streams:
         self,
         receive: Callable[[bytes, Stream], None],
         connect: Callable[[str], tuple[str, int]],
-        reached: Callable[[str], None],
+        reached: Callable[[str, bool], None],
     ) -> None:
-        """`connect` names a peer's address and port; raises KeyError. `reached`: its kernel took a connection, or refused it."""
+        """`connect` names a peer's address and port; raises KeyError. `reached`: its kernel took a connection, or refused it (True)."""
         self._receive = receive
         self._connect = connect
         self._reached = reached
@@ -98,14 +98,14 @@ class Streams:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 stream = Stream(*await asyncio.open_connection(*self._connect(peer)))
-            self._reached(peer)
+            self._reached(peer, False)
             waiting, self._outgoing[peer] = self._outgoing[peer], stream
             for data in waiting if isinstance(waiting, deque) else ():
                 stream.send(data)
             async for data in stream.packets():
                 self._receive(data, stream)
         except ConnectionRefusedError:
-            self._reached(peer)
+            self._reached(peer, True)
         except (OSError, TimeoutError, KeyError):
             # the datagrams that go beside it may arrive, and if not, there is a next probe
             return

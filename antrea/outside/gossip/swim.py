@@ -187,7 +187,8 @@ class Swim:
             row = self.rows[name]
             is_over = row.suspicion and row.suspicion.ends <= now and not self._restarts(now, row, name)
             if is_over and not self._asks_itself(now, row, name):
-                self._set(now, row, Update(name, row.incarnation, Standing.DEAD, self.me), "no sign of life")
+                dead = Update(name, row.incarnation, Standing.DEAD, self.me)
+                self._set(now, row, dead, self.bfd.why_dead(name, self._is_current))
         self._judge(now)
         if not self.left:
             self._start_probes(now)
@@ -337,7 +338,7 @@ class Swim:
     def _restarts(self, now: float, row: PeerState, name: str) -> bool:
         """Whether its agent may be silent a while longer, since its switch is there, or back in a moment."""
         since = row.suspicion.since if row.suspicion else now
-        return now - since < self._timing.restart and self.bfd.is_there(name, self._is_current)
+        return self.bfd.restarts(now, name, since, self._is_current)
 
     # probes
 

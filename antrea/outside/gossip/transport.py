@@ -135,8 +135,8 @@ class Gossip:
                     self._socket.sendto(packet.data, self._place(packet.to))
         return changes
 
-    def _reached(self, peer: str) -> None:
-        self.machine.reached(now(), peer)
+    def _reached(self, peer: str, refused: bool) -> None:
+        self.machine.reached(now(), peer, refused=refused)
 
     def _place(self, peer: str) -> tuple[str, int]:
         return self._addresses[peer], self.port

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from lone_agent import NODES
 
 from antrea.engine import Facts
@@ -17,7 +18,11 @@ from antrea.facts.member import AgentNode, GossipMember
 from antrea.outside.gossip.feed import GossipFeed
 
 
-async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_address_at_once() -> None:
+@pytest.mark.parametrize("switch", [False, True], ids=["no switch", "switch up"])
+async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_address_at_once(
+    *, switch: bool
+) -> None:
+    """`switch`: BFD of the others finds its switch up all the time; its kernel accepts their connections."""
     with socket.socket() as one:
         one.bind(("127.0.78.1", 0))
         port = one.getsockname()[1]
@@ -30,6 +35,8 @@ async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_
         own.synced(AgentNode)
         feed = GossipFeed(node.name, node.ips[0], port)
         feed.keys([key])
+        if switch:
+            feed.saw("node-1", True)
         others.append(asyncio.create_task(feed.run(own)))
     argv = [sys.executable, str(Path(__file__).with_name("lone_agent.py"))]
     words = (NODES[0].name, NODES[0].ips[0], str(port), key.hex())
@@ -41,6 +48,7 @@ async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_
             agent.send_signal(signal.SIGSTOP)
             while (known := facts.get(GossipMember, "node-1")) is None or known.alive:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+            assert known.why.startswith("its switch is up") == switch or known.why.startswith("says")
             runs = time.monotonic()
             agent.send_signal(signal.SIGCONT)
             assert await agent.stdout.readline() == b"drop\n"

@@ -16,6 +16,9 @@ pytestmark = pytest.mark.untraced
 GONE = 1.0
 """Seconds from a power-off until all know, of three Nodes or more."""
 
+HUNG = 10.0
+"""Seconds from the moment an agent hangs until all know, though its switch is up."""
+
 
 def whole(count: int, seed: int = 1) -> World:
     """All know each other, the majority counts, and all switches see each other."""
@@ -80,7 +83,7 @@ def test_gossip_a_node_without_power_is_dead_for_all_within_a_second(count: int,
 def test_gossip_an_agent_that_restarts_is_waited_for_as_long_as_its_switch_is_seen() -> None:
     world = whole(5)
     since = len(world.events)
-    world.kill("node-3")
+    world.crash("node-3")
     world.run(50)
     assert changes(world, since) == []
     assert all(acts(world, name) for name in world.names if name != "node-3")
@@ -88,17 +91,77 @@ def test_gossip_an_agent_that_restarts_is_waited_for_as_long_as_its_switch_is_se
     world.run(5)
     assert [one for one in changes(world, since) if one[0] != "node-3"] == []
 
-    world.kill("node-3")
+    world.crash("node-3")
     world.run(55)
     assert [one for one in changes(world, since) if one[0] != "node-3"] == []
     rest = [name for name in world.names if name != "node-3"]
     world.until(lambda: counted(world, *rest), within=15)
 
 
+@pytest.mark.parametrize(("count", "loss"), [(2, 0.0), (3, 0.0), (5, 0.0), (3, 0.05), (9, 0.05)])
+def test_gossip_an_agent_that_hangs_behind_a_switch_that_is_up_is_dead_within_seconds(
+    count: int, loss: float
+) -> None:
+    for seed in range(2):
+        world = whole(count, seed)
+        world.loss = loss
+        hangs = world.names[-1]
+        rest = world.names[:-1]
+        since = len(world.events)
+        world.pause(hangs)
+        world.run(7.9)
+        assert changes(world, since) == []
+        world.until(lambda rest=rest, world=world: counted(world, *rest), within=HUNG - 7.9)  # type: ignore[misc]
+        assert all(acts(world, name) for name in rest)
+        world.run(90)
+        assert counted(world, *rest)
+        world.resume(hangs)
+        world.run(0.05)
+        assert not acts(world, hangs)
+        world.until(lambda world=world: counted(world, *world.names), within=3)  # type: ignore[misc]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.floats(0.1, 7.5), st.floats(1.0, 5.0)), max_size=8),
+    st.sampled_from([0.0, 0.05]),
+    st.integers(0, 99),
+)
+def test_gossip_agents_that_do_not_run_for_less_than_that_move_nothing(
+    pauses: list[tuple[int, float, float]], loss: float, seed: int
+) -> None:
+    """A busy machine."""
+    world = whole(5, seed)
+    world.loss = loss
+    since = len(world.events)
+    for number, paused, runs in pauses:
+        name = f"node-{number}"
+        world.pause(name)
+        world.run(paused)
+        world.resume(name)
+        world.run(runs)
+    assert changes(world, since) == []
+
+
+def test_gossip_an_agent_that_hangs_and_is_then_restarted_is_waited_for() -> None:
+    """kubelet ends it by its liveness probe."""
+    world = whole(5)
+    since = len(world.events)
+    world.pause("node-3")
+    world.run(7)
+    world.crash("node-3")
+    world.run(40)
+    assert changes(world, since) == []
+    world.start("node-3")
+    world.run(5)
+    assert [one for one in changes(world, since) if one[0] != "node-3"] == []
+
+
 def test_gossip_a_node_that_dies_while_its_agent_restarts_is_dead_at_once() -> None:
     world = whole(5)
-    world.kill("node-3")
+    world.crash("node-3")
     world.run(10)
+    world.kill("node-3")
     world.see("node-3", False, within=NOTICED)
     world.until(lambda: counted(world, "node-1", "node-2", "node-4", "node-5"), within=GONE)
 
@@ -294,7 +357,7 @@ def test_gossip_who_starts_meanwhile_knows_of_a_member_that_is_waited_for(says: 
         world.roll("node-3")
         world.see("node-3", False, within=NOTICED)
     else:
-        world.kill("node-3")
+        world.crash("node-3")
     world.run(20)
     world.kill("node-1")
     world.start("node-1")
