@@ -111,8 +111,10 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     """Between two joined records of a connection that goes on; at least 1s."""
     inactive_flow_record_timeout: Duration = "90s"
     """A connection is forgotten this long after its last record; at least 1s."""
-    aggregator_transport_protocol: Literal["tcp", "udp", "none"] = "tcp"
-    """By which agents send records; none: no records are taken."""
+    aggregator_transport_protocol: Literal["tls", "tcp", "udp", "none"] = "tls"
+    """By which agents send records; with tcp and udp anybody can who reaches the port; none: no records are taken."""
+    flow_aggregator_address: str = ""
+    """With tls: a name or an address, other than that of the Service, by which agents reach the aggregator."""
     collector_port: Port = 4739
     """Our own key: port at which records are taken."""
     api_server: AggregatorApi = AggregatorApi()

@@ -94,6 +94,12 @@ REFUSED = Metric(
     "ALPHA",
     "Number of messages that were no IPFIX.",
 )
+REJECTED = Metric(
+    "antrea_flow_aggregator_rejected_session_count",
+    "counter",
+    "ALPHA",
+    "Number of connections of which none of agents' certificates was presented, or that were too many.",
+)
 FLOWS = Metric("antrea_flow_aggregator_flow_count", "gauge", "ALPHA", "Number of connections that are known.")
 EXPORTED = Metric(
     "antrea_flow_aggregator_exported_record_count",
@@ -115,9 +121,14 @@ FAILING = Metric(
 )
 
 
-def metrics_text(found: RecordMetrics, refused: int, to: Sequence[Destination]) -> str:
+def metrics_text(found: RecordMetrics, refused: int, rejected: int, to: Sequence[Destination]) -> str:
     """In Prometheus' format."""
-    rows = ((RECEIVED, found.num_records_received), (REFUSED, refused), (FLOWS, found.num_flows))
+    rows = (
+        (RECEIVED, found.num_records_received),
+        (REFUSED, refused),
+        (REJECTED, rejected),
+        (FLOWS, found.num_flows),
+    )
     by_destination = (
         (EXPORTED, [Sample(one.exported, {"destination": one.name}) for one in to]),
         (DROPPED, [Sample(one.dropped, {"destination": one.name}) for one in to]),

@@ -20,6 +20,7 @@ from antrea.config.shape import collector, seconds
 from antrea.errors import AntreaError, Invalid
 from antrea.flow_aggregator.aggregation import Aggregation
 from antrea.flow_aggregator.answers import RecordMetrics, flow_records, metrics_text, record_metrics
+from antrea.flow_aggregator.certificates import Certificates
 from antrea.flow_aggregator.destination import destinations
 from antrea.outside.apiserver.authentication import Authentication
 from antrea.outside.apiserver.authorization import Authorization
@@ -28,12 +29,15 @@ from antrea.outside.apiserver.server import Server
 from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
 from antrea.outside.http.loopback_token import TOKEN_FILE, write_token
 from antrea.outside.ipfix.collector import Collector
+from antrea.outside.kube.client import Kube
+from antrea.outside.kube.environment import own_namespace
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
 from antrea.outside.reload.supervisor import asked_to_end
 from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
 
     import msgspec
@@ -53,9 +57,9 @@ MOST: Final = 1000
 class Aggregator:
     """The whole program."""
 
-    def __init__(self, config: FlowAggregatorConfig, token_file: Path) -> None:
-        """Raises Unavailable: the token file cannot be written."""
-        self._config = config
+    def __init__(self, config: FlowAggregatorConfig, token_file: Path, kubeconfig: str = "") -> None:
+        """`kubeconfig` empty: as this Pod. Raises Unavailable: the token file cannot be written."""
+        self._config, self._kubeconfig = config, kubeconfig
         self._flows = Aggregation(
             seconds(config.active_flow_record_timeout), seconds(config.inactive_flow_record_timeout)
         )
@@ -74,9 +78,35 @@ class Aggregator:
             tasks.create_task(self._export(), name="joined records")
             tasks.create_task(self._serve(), name="API")
             if self._config.aggregator_transport_protocol != "none":
-                protocol = self._config.aggregator_transport_protocol
-                work = self._collector.serve("", self._config.collector_port, protocol, self._ready)
-                tasks.create_task(work, name="records of agents")
+                tasks.create_task(self._collect(), name="records of agents")
+
+    async def _collect(self) -> None:
+        """Take records, over TLS once there are certificates."""
+        protocol = self._config.aggregator_transport_protocol
+        if protocol != "tls":
+            log.warning(
+                "Taking records without certificates: any client that reaches the port can send them",
+                protocol=protocol,
+            )
+            await self._collector.serve("", self._config.collector_port, protocol, self._ready)
+            return
+        has_certificates = asyncio.Event()
+
+        async def present(context: ssl.SSLContext) -> None:
+            self._collector.tls = context
+            has_certificates.set()
+            await self._collector.end_sessions()
+
+        address = self._config.flow_aggregator_address
+        async with Kube.connect(self._kubeconfig) as kube, asyncio.TaskGroup() as tasks:
+            certificates = Certificates(kube, own_namespace(), address, present)
+            tasks.create_task(certificates.run(), name="certificates")
+            await has_certificates.wait()
+            await self._collector.serve("", self._config.collector_port, protocol, self._ready)
+
+    def _is_taking(self) -> str:
+        needed = self._config.aggregator_transport_protocol != "none"
+        return "records are not taken yet" if needed and not self.listens.is_set() else ""
 
     def _ready(self, port: int) -> None:
         self.port = port
@@ -108,6 +138,7 @@ class Aggregator:
         found: dict[str, Handler] = {
             # a destination that is away is no reason to send agents away, too
             **{path: handler for name in HEALTH for path, handler in health(name, {}).items()},
+            **health("readyz", {"collector": self._is_taking}),
             "/metrics": self._metrics_page,
             "/version": _answer(lambda _: version_info(VERSION)),
             "/flowrecords": _answer(lambda query: flow_records(self._flows.records(), query)),
@@ -117,7 +148,9 @@ class Aggregator:
         return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
-        return metrics_of(metrics_text(self._metrics(), self._collector.refused, self._to))
+        return metrics_of(
+            metrics_text(self._metrics(), self._collector.refused, self._collector.rejected, self._to)
+        )
 
     def _metrics(self) -> RecordMetrics:
         flows, taken = self._flows, self._collector
@@ -160,11 +193,11 @@ def accept(config: FlowAggregatorConfig) -> None:
         raise Invalid("clickHouse.databaseURL", shown)
 
 
-async def run(config: FlowAggregatorConfig, token_file: Path) -> None:
+async def run(config: FlowAggregatorConfig, token_file: Path, kubeconfig: str = "") -> None:
     """Until SIGTERM or SIGINT. Raises Unavailable."""
     log.info("Starting antrea-flow-aggregator", version=VERSION)
     asked = asked_to_end()
-    working = asyncio.create_task(Aggregator(config, token_file).run(), name="aggregator")
+    working = asyncio.create_task(Aggregator(config, token_file, kubeconfig).run(), name="aggregator")
     ending = asyncio.create_task(asked.wait(), name="signals")
     await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
     for task in (working, ending):
@@ -191,8 +224,13 @@ async def run(config: FlowAggregatorConfig, token_file: Path) -> None:
     show_default=True,
     help="where the token of antctl in this Pod is written",
 )
+@click.option(
+    "--kubeconfig",
+    default="",
+    help="kubeconfig file, outside of a Pod; certificates for tls are kept in the cluster",
+)
 @klog.flags
-def main(path: Path, token_file: Path, *, log: klog.Options) -> None:
+def main(path: Path, token_file: Path, kubeconfig: str, *, log: klog.Options) -> None:
     """Join and pass on records of connections."""
     klog.start(log, "antrea-flow-aggregator")
     try:
@@ -200,7 +238,7 @@ def main(path: Path, token_file: Path, *, log: klog.Options) -> None:
         for unknown in loaded.unknown:
             klog.logger(__name__).warning("Unknown key in the configuration", err=unknown.sentence)
         accept(loaded.config)
-        asyncio.run(run(loaded.config, token_file))
+        asyncio.run(run(loaded.config, token_file, kubeconfig))
     except* AntreaError as no:
         click.echo(f"antrea-flow-aggregator: {no.exceptions[0]}", err=True)
         sys.exit(1)

@@ -25,7 +25,7 @@ CHART = Path(__file__).parents[2] / "build/charts/antrea"
 TEMPLATE = "templates/flow-aggregator/flow-aggregator.yaml"
 EXPORT = {
     "enable": True,
-    "flowCollectorAddr": "flow-aggregator/flow-aggregator:4739:tcp",
+    "flowCollectorAddr": "flow-aggregator/flow-aggregator:4739:tls",
     "flowPollInterval": "1s",
     "activeFlowExportTimeout": "1s",
 }
@@ -58,6 +58,8 @@ def aggregator(lab: Lab) -> Iterator[None]:
         str(artifacts.helm(print)),
         "template",
         "antrea",
+        "--namespace",
+        "kube-system",
         str(CHART),
         "--set",
         values,

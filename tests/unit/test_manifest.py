@@ -13,7 +13,6 @@ import yaml
 
 from antrea import IMAGE, VERSION
 from antrea.config.agent import AgentConfig
-from antrea.config.agent_sections import FlowExporter
 from antrea.config.controller import ControllerConfig
 from antrea.config.load import parse
 from antrea.features.framework.config_validation import accept_agent, accept_controller
@@ -114,9 +113,7 @@ def test_the_manifests_configuration_is_the_default_one_and_accepted() -> None:
         parse(ControllerConfig, DATA["antrea-controller.conf"]),
     )
     assert (agent.unknown, controller.unknown) == ((), ())
-    # the aggregator of our chart takes records over TCP
-    collector = FlowExporter(flow_collector_addr="flow-aggregator/flow-aggregator:4739:tcp")
-    assert agent.config == AgentConfig(flow_exporter=collector)
+    assert agent.config == AgentConfig()
     assert controller.config == ControllerConfig()
     accept_agent(agent.config)
     accept_controller(controller.config)

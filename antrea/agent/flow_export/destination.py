@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import tempfile
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from antrea.errors import AntreaError, Unavailable
 from antrea.facts.service import Service
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.kube.config_map import ConfigMap
+from antrea.outside.kube.secret import SecretData
+from antrea.outside.kube.tls_secret import pair_of
 from antrea.outside.log import klog
 from antrea.outside.tls.client_context import client_context
+from antrea.outside.tls.server_context import load_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from antrea.config.shape import Collector
     from antrea.engine import Facts
     from antrea.outside.kube.client import Kube
+    from antrea.outside.tls.server_context import Certificate
 
 log = klog.logger(__name__)
 
@@ -41,12 +41,6 @@ AUTHORITY: Final = "flow-aggregator-ca"
 IDENTITY: Final = "flow-aggregator-client-tls"
 """Secret with the certificate by which agents are known, as tls.crt and tls.key."""
 SERVER_NAME: Final = "flow-aggregator.flow-aggregator.svc"
-
-
-class TlsSecret(msgspec.Struct):
-    """The part of a Secret that is read."""
-
-    data: dict[str, bytes] = {}
 
 
 class Destination:
@@ -116,15 +110,17 @@ class Destination:
         """As the aggregator's authority and the certificate of agents are now. Raises Unavailable, Refused."""
         where = f"/api/v1/namespaces/{NAMESPACE}"
         authority = await self._kube.get(f"{where}/configmaps/{AUTHORITY}", ConfigMap)
-        identity = await self._kube.get(f"{where}/secrets/{IDENTITY}", TlsSecret)
+        identity = await self._kube.get(f"{where}/secrets/{IDENTITY}", SecretData)
         pem = authority.data.get("ca.crt", "") if authority else ""
         if not pem:
             raise Unavailable(
                 f"ca.crt of ConfigMap {NAMESPACE}/{AUTHORITY}, which the flow aggregator writes"
             )
-        pair = identity.data if identity else {}
-        if not pair.get("tls.crt") or not pair.get("tls.key"):
-            raise Unavailable(f"tls.crt and tls.key of Secret {NAMESPACE}/{IDENTITY}")
+        pair = pair_of(identity) if identity else None
+        if pair is None:
+            raise Unavailable(
+                f"tls.crt and tls.key of Secret {NAMESPACE}/{IDENTITY}, which the flow aggregator writes"
+            )
         return await asyncio.to_thread(_context, pem, pair)
 
     async def _export(self) -> None:
@@ -141,17 +137,11 @@ class Destination:
         self._session = None
 
 
-def _context(authority: str, pair: dict[str, Any]) -> ssl.SSLContext:
+def _context(authority: str, pair: Certificate) -> ssl.SSLContext:
     try:
         context = client_context(cadata=authority)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # the library reads a certificate of a client from files alone
-        with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder, name) for name in ("tls.crt", "tls.key")]
-            for file in files:
-                file.touch(mode=0o600)
-                file.write_bytes(pair[file.name])
-            context.load_cert_chain(files[0], files[1])
-    except (ssl.SSLError, ValueError, OSError) as why:
-        raise Unavailable(f"certificates of {NAMESPACE}/{AUTHORITY} and {IDENTITY}: {why}") from why
+    except (ssl.SSLError, ValueError) as why:
+        raise Unavailable(f"ca.crt of ConfigMap {NAMESPACE}/{AUTHORITY}: {why}") from why
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_pair(context, pair)
     return context

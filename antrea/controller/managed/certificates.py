@@ -8,27 +8,23 @@ time. parity: pkg/apiserver/certificate/{certificate,selfsignedcert_provider}.go
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import os
-import ssl
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.errors import Invalid, Refused, Unavailable
+from antrea.outside.kube import tls_secret
+from antrea.outside.kube.secret import SecretData
 from antrea.outside.log import klog
 from antrea.outside.tls import authority
-from antrea.outside.tls.server_context import Certificate, load_pair
 from antrea.outside.tls.serving_certificate import LOOK_SECONDS
 
 if TYPE_CHECKING:
     from antrea.outside.kube.ca_publisher import CaPublisher
     from antrea.outside.kube.client import Kube
+    from antrea.outside.tls.server_context import Certificate
 
 log = klog.logger(__name__)
 
@@ -38,20 +34,12 @@ SELF_SIGNED = Path("/var/run/antrea/antrea-controller-self-signed/antrea-control
 PROVIDED = Path("/var/run/antrea/antrea-controller-tls")
 PROVIDED_SECONDS = 120.0
 """That user-provided files may take: cert-manager fills the Secret after the Pod is made."""
-RENEW_BEFORE = 90 * 86400.0
 LOOK_AT_AGE_SECONDS = 3600.0
 RETRY_SECONDS = 2.0
 OTHERS_SECONDS = 30.0
 """That other replicas may take to serve a new certificate."""
 SETTLE_SECONDS = 60.0
 """That publishing a new CA may hold its certificate back: an old one must not be served for ever."""
-
-
-class Secret(CoreStruct, frozen=True):
-    """/api/v1/namespaces/NAMESPACE/secrets; values are base64."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class SelfSigned:
@@ -85,33 +73,19 @@ class SelfSigned:
 
     async def _watch(self, looked: asyncio.Event) -> None:
         query = {"fieldSelector": f"metadata.name={SECRET}"}
-        async for _ in self._kube.watch(self._secrets, Secret, query):
+        async for _ in self._kube.watch(self._secrets, SecretData, query):
             looked.set()
 
     async def _look(self) -> None:
         """Take the Secret's pair; the leader fills it. Raises Refused, also when another replica was faster; Unavailable."""
-        found = await self._kube.get(f"{self._secrets}/{SECRET}", Secret)
-        pair = _pair(found) if found else None
+        found = await self._kube.get(f"{self._secrets}/{SECRET}", SecretData)
+        pair = tls_secret.pair_of(found) if found else None
         leads = self._publisher.lead.leads()
-        if leads and (pair is None or not await asyncio.to_thread(_lasts, pair)):
+        if leads and (pair is None or not await asyncio.to_thread(tls_secret.lasts, pair)):
             pair = await asyncio.to_thread(authority.make, self._names, ("127.0.0.1", "::1"))
-            await self._save(found, pair)
+            await tls_secret.save(self._kube, f"{self._secrets}/{SECRET}", found, pair, {"app": "antrea"})
         if pair is not None and pair != self._now:
             await self._exchange(pair)
-
-    async def _save(self, found: Secret | None, pair: Certificate) -> None:
-        data = {"tls.crt": _text(pair.certificate_pem), "tls.key": _text(pair.key_pem)}
-        if found is None:
-            meta = {"name": SECRET, "labels": {"app": "antrea"}}
-            kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
-            await self._kube.create_named(
-                f"{self._secrets}/{SECRET}", {**kind, "metadata": meta, "data": data}
-            )
-        else:
-            # with the version that was read, so that of two replicas one is refused and takes the other's pair
-            version = {"resourceVersion": found.metadata.resource_version}
-            await self._kube.patch(f"{self._secrets}/{SECRET}", {"metadata": version, "data": data})
-        log.info("Saved a new serving certificate", secret=SECRET)
 
     async def _exchange(self, pair: Certificate) -> None:
         before, self._now = self._now, pair
@@ -167,28 +141,3 @@ def write_pair(file: Path, pair: Certificate) -> None:
     with os.fdopen(descriptor, "w") as out:
         out.write(pair.certificate_pem + pair.key_pem)
     fresh.replace(file)
-
-
-def _text(pem: str) -> str:
-    return base64.b64encode(pem.encode()).decode()
-
-
-def _pair(secret: Secret) -> Certificate | None:
-    """The pair of the Secret, or None if it has none that can be used."""
-    try:
-        certificate, key = (
-            base64.b64decode(secret.data.get(name, ""), validate=True).decode("ascii")
-            for name in ("tls.crt", "tls.key")
-        )
-        pair = Certificate(certificate, key)
-        load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair)
-    except (binascii.Error, UnicodeDecodeError, Invalid) as why:
-        log.warning("The Secret holds no usable serving certificate", secret=SECRET, err=str(why))
-        return None
-    return pair
-
-
-def _lasts(pair: Certificate) -> bool:
-    """Neither one made by a clock far ahead: clients reject it before its validity begins."""
-    begin, end = authority.term(pair.certificate_pem)
-    return begin <= time.time() < end - RENEW_BEFORE

@@ -114,10 +114,14 @@ class CollectorSession:
 
     async def _watch(self, reader: asyncio.StreamReader) -> None:
         """A collector sends nothing but the end of the connection."""
-        with contextlib.suppress(OSError):
+        why = ""
+        try:
             while await reader.read(4096):
                 pass
-        self.trouble = "it ended the connection"
+        except OSError as no:
+            # such as an alert of TLS: it has refused our certificate
+            why = f": {words(no)}"
+        self.trouble = f"it ended the connection{why}"
 
 
 async def _datagram_socket(host: str, port: int) -> socket.socket:

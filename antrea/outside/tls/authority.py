@@ -1,6 +1,6 @@
-"""A certificate authority with a serving certificate of it, and when a certificate begins and ends.
+"""Certificate authorities, certificates of them, and when a certificate begins and ends.
 
-A program of its own, antrea.outside.tls.authority_program, does both, so that no server keeps cryptography's 13 MiB in
+A program of its own, antrea.outside.tls.authority_program, does all of it, so that no server keeps cryptography's 13 MiB in
 memory.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Literal
 
 from antrea.errors import Unavailable
 from antrea.outside.tls.server_context import Certificate
@@ -17,9 +18,31 @@ KEY_STARTS = "-----BEGIN PRIVATE KEY-----"
 
 def make(names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> Certificate:
     """A serving certificate with its authority behind it; the first name is its subject. Raises Unavailable."""
-    text = _run("make", ",".join(names), ",".join(addresses), str(days))
-    chain, mark, key = text.partition(KEY_STARTS)
-    return Certificate(chain, mark + key)
+    return _split(_run("make", ",".join(names), ",".join(addresses), str(days)))
+
+
+def make_authority(name: str, days: int = 365) -> Certificate:
+    """An authority with its key, which `issue` signs with. Raises Unavailable."""
+    return _split(_run("authority", name, str(days)))
+
+
+def issue(
+    by: Certificate, name: str, *, usage: Literal["server", "client"], names: tuple[str, ...] = (),
+    addresses: tuple[str, ...] = (), days: int = 365,
+) -> Certificate:  # fmt: skip
+    """A certificate of the authority `by`, for a server of these names and addresses or for a client. Raises Unavailable."""
+    words = ("issue", name, usage, ",".join(names), ",".join(addresses), str(days))
+    return _split(_run(*words, stdin=f"{by.certificate_pem}\0{by.key_pem}"))
+
+
+def is_issued(certificate_pem: str, authority_pem: str) -> bool:
+    """Whether this authority signed the first certificate of `certificate_pem`. Raises Unavailable if one is none."""
+    return _run("issued", stdin=f"{certificate_pem}\0{authority_pem}") == "yes"
+
+
+def _split(text: str) -> Certificate:
+    certificate, mark, key = text.partition(KEY_STARTS)
+    return Certificate(certificate, mark + key)
 
 
 def term(certificate_pem: str) -> tuple[float, float]:

@@ -1,7 +1,8 @@
-"""Makes a certificate authority and a serving certificate of it, or reads when a certificate begins and ends.
+"""Makes certificate authorities and certificates of them, and reads when a certificate begins and ends, and who issued it.
 
-The authority's key is thrown away: a new serving certificate comes with a new authority, as upstream's does.
-parity: k8s.io/client-go/util/cert GenerateSelfSignedCertKey
+`make` throws the authority's key away: a new serving certificate comes with a new authority, as upstream's does.
+`authority` keeps it, for `issue`. Keys come by standard input, never by arguments, which everybody on the host reads.
+parity: k8s.io/client-go/util/cert GenerateSelfSignedCertKey, pkg/flowaggregator/certificate/provider.go
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 
 def _issue(
-    subject: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey, days: int,
+    subject: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, days: int,
     extensions: tuple[tuple[x509.ExtensionType, bool], ...],
 ) -> str:  # fmt: skip
 
@@ -59,6 +61,21 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
+_USAGES = {"server": ExtendedKeyUsageOID.SERVER_AUTH, "client": ExtendedKeyUsageOID.CLIENT_AUTH}
+_ROOT = ((x509.BasicConstraints(ca=True, path_length=None), True), (_usage(signs_certificates=True), True))
+
+
+def _leaf(
+    usage: ObjectIdentifier, alternatives: list[x509.GeneralName]
+) -> tuple[tuple[x509.ExtensionType, bool], ...]:
+    found: tuple[tuple[x509.ExtensionType, bool], ...] = (
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_usage(signs_certificates=False), True),
+        (x509.ExtendedKeyUsage([usage]), False),
+    )
+    return (*found, (x509.SubjectAlternativeName(alternatives), False)) if alternatives else found
+
+
 def _made(names: list[str], addresses: list[str], days: int) -> str:
 
     stamp = int(datetime.now(UTC).timestamp())
@@ -66,32 +83,61 @@ def _made(names: list[str], addresses: list[str], days: int) -> str:
     signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
-    leaf = _issue(
-        subject, key, authority, signer, days,
-        (
-            (x509.BasicConstraints(ca=False, path_length=None), True),
-            (_usage(signs_certificates=False), True),
-            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-            (x509.SubjectAlternativeName(alternatives), False),
-        ),
-    )  # fmt: skip
-    root = _issue(
-        authority, signer, authority, signer, days,
-        (
-            (x509.BasicConstraints(ca=True, path_length=None), True),
-            (_usage(signs_certificates=True), True),
-        ),
-    )  # fmt: skip
-    key_pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return leaf + root + key_pem.decode()
+    leaf = _issue(subject, key, authority, signer, days, _leaf(ExtendedKeyUsageOID.SERVER_AUTH, alternatives))
+    return leaf + _issue(authority, signer, authority, signer, days, _ROOT) + _key_pem(key)
+
+
+def _authority(name: str, days: int) -> str:
+    key = ec.generate_private_key(ec.SECP256R1())
+    return _issue(name, key, name, key, days, _ROOT) + _key_pem(key)
+
+
+def _issued(name: str, usage: str, names: list[str], addresses: list[str], days: int, by: bytes) -> str:
+    """A certificate and its key, by the authority whose certificate and key `by` holds, with a NUL between them."""
+    certificate, _, key_pem = by.partition(b"\0")
+    signer = serialization.load_pem_private_key(key_pem, None)
+    subject = x509.load_pem_x509_certificate(certificate).subject
+    issuer = subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+    # upstream's authorities have RSA keys
+    if not isinstance(signer, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise SystemExit("the key of the authority is neither of an elliptic curve nor RSA")
+    key = ec.generate_private_key(ec.SECP256R1())
+    alternatives: list[x509.GeneralName] = [x509.DNSName(one) for one in names]
+    alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
+    return _issue(name, key, str(issuer), signer, days, _leaf(_USAGES[usage], alternatives)) + _key_pem(key)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+def _is_issued(certificate: bytes, authority: bytes) -> bool:
+    leaf, root = x509.load_pem_x509_certificate(certificate), x509.load_pem_x509_certificate(authority)
+    try:
+        leaf.verify_directly_issued_by(root)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _listed(text: str) -> list[str]:
+    return text.split(",") if text else []
 
 
 def _main(action: str, *words: str) -> None:
     if action == "make":
         names, addresses, days = words
-        sys.stdout.write(_made(names.split(","), addresses.split(",") if addresses else [], int(days)))
+        sys.stdout.write(_made(_listed(names), _listed(addresses), int(days)))
+    elif action == "authority":
+        sys.stdout.write(_authority(words[0], int(words[1])))
+    elif action == "issue":
+        name, usage, names, addresses, days = words
+        by = sys.stdin.buffer.read()
+        sys.stdout.write(_issued(name, usage, _listed(names), _listed(addresses), int(days), by))
+    elif action == "issued":
+        certificate, _, authority = sys.stdin.read().partition("\0")
+        sys.stdout.write("yes" if _is_issued(certificate.encode(), authority.encode()) else "no")
     elif action == "term":
         found = x509.load_pem_x509_certificate(sys.stdin.read().encode())
         begin, end = found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp()

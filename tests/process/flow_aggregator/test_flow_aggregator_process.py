@@ -40,7 +40,8 @@ class Running:
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         self.folder, self.port, self.api = folder, free_port(), free_port()
-        self.config = {"collectorPort": self.port, "apiServer": {"apiPort": self.api}, **config}
+        ports = {"collectorPort": self.port, "apiServer": {"apiPort": self.api}}
+        self.config = {"aggregatorTransportProtocol": "tcp", **ports, **config}
         self.process: asyncio.subprocess.Process
 
     def get(self, path: str) -> Any:
