@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 MAX_BUCKETS = 700
 """Buckets in one OpenFlow message, which holds 64 KiB (pkg/ovs/openflow/ofctrl_group.go MaxBucketsPerMessage)."""
-
+BY_CONNECTION = "selection_method=dp_hash"
+"""Selection by the datapath's hash of addresses, protocol and ports; without it, ports of UDP are left out on userspace OVS."""
 
 _ID = attrgetter("id")
 
@@ -85,7 +86,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
         Before OVS 3.6, `insert_bucket` makes the map of the new buckets alone, so that the others get nothing, and
         `remove_bucket` leaves an empty one, so that packets are dropped (openvswitch/ovs-issues, issue 357).
         """
-        return self.type is GroupType.SELECT and not self.selection
+        return self.type is GroupType.SELECT and self.selection in ("", BY_CONNECTION)
 
     def lines(self, pipeline: Pipeline, kept: Iterable[str] = ()) -> Iterator[str]:
         """The whole group for `ovs-ofctl add-groups`, in lines of at most MAX_BUCKETS buckets.

@@ -41,7 +41,7 @@ from antrea.openflow.fields import (
     Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.group import Bucket, Group, GroupType
+from antrea.openflow.group import BY_CONNECTION, Bucket, Group, GroupType
 from antrea.openflow.match import PROTOCOLS, ct_state, dst, src
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT
@@ -68,6 +68,19 @@ def group_id(facts: Facts, port: ServicePort, *, ipv6: bool, local: bool) -> int
     """Number of the group that chooses among all Endpoints of a port, or among this Node's alone."""
     scope = "local" if local else "cluster"
     return facts.id(GROUPS, f"service {port.key} {'IPv6' if ipv6 else 'IPv4'} {scope}")
+
+
+def port_group(facts: Facts, port: ServicePort, one: Bucket, *, ipv6: bool, local: bool) -> Group:
+    """The group that chooses among Endpoints of a port, with one of its buckets."""
+    number = group_id(facts, port, ipv6=ipv6, local=local)
+    selection = BY_CONNECTION if port.protocol == "UDP" and is_userspace(facts) else ""
+    return Group(number, GroupType.SELECT, (one,), Category.SERVICE, selection)
+
+
+def is_userspace(facts: Facts) -> bool:
+    """Whether the datapath is that of ovs-vswitchd itself."""
+    config = facts.get(AgentConfig)
+    return config is not None and config.ovs_datapath_type == "netdev"
 
 
 def scopes(port: ServicePort, *, ipv6: bool) -> tuple[bool, ...]:
@@ -135,10 +148,8 @@ def endpoint_entries(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[Group 
     for port in facts.by(ServicePort, "behind", endpoint.behind):
         for local in scopes(port, ipv6=ipv6):
             if is_used(facts, endpoint, node, local=local):
-                number = group_id(facts, port, ipv6=ipv6, local=local)
-                yield Group(
-                    number, GroupType.SELECT, (bucket(facts, port, endpoint, node),), Category.SERVICE
-                )
+                one = bucket(facts, port, endpoint, node)
+                yield port_group(facts, port, one, ipv6=ipv6, local=local)
                 translated = True
     if translated:
         yield translation(facts, endpoint)
@@ -156,9 +167,8 @@ def bucket(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: Thi
 
 def translation(facts: Facts, endpoint: ServiceEndpoint) -> Flow:
     """The first packet of a connection to a chosen Endpoint: connection tracking translates all that follow."""
-    config, ipv6 = facts.get(AgentConfig), is_ipv6(endpoint.ip)
-    userspace = config is not None and config.ovs_datapath_type == "netdev"
-    group = (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL),) if userspace else ()
+    ipv6 = is_ipv6(endpoint.ip)
+    group = (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL),) if is_userspace(facts) else ()
     address, _ = endpoint_marks(endpoint)
     union = EP_UNION((EP_SELECTED_REG_MARK.value << ENDPOINT_PORT.width) | endpoint.port)
     translate = ct(

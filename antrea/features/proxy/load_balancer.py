@@ -12,7 +12,7 @@ from antrea.facts.node import ThisNode
 from antrea.facts.service import EndpointStates, ServicePort, states_key
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.dsr import marking_flow
-from antrea.features.proxy.endpoint import WEIGHT, group_id, scopes
+from antrea.features.proxy.endpoint import WEIGHT, group_id, port_group, scopes
 from antrea.features.proxy.external_address import owner
 from antrea.host.pod_cidr import gateway_ip, held
 from antrea.openflow import learn
@@ -35,7 +35,7 @@ from antrea.openflow.fields import (
     TO_NODE_PORT_ADDRESS_REG_MARK,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.group import Bucket, Group, GroupType
+from antrea.openflow.group import Bucket, Group
 from antrea.openflow.match import ANY, PROTOCOLS, dst, src, tp_dst
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT
@@ -86,8 +86,7 @@ def service_entries(facts: Facts, port: ServicePort) -> Iterator[Flow | Group]:
         states = facts.get(EndpointStates, states_key(port.behind, ipv6=ipv6))
         for local in scopes(port, ipv6=ipv6):
             if states is None or not states.chosen(local=local):
-                number = group_id(facts, port, ipv6=ipv6, local=local)
-                yield Group(number, GroupType.SELECT, (NO_ENDPOINT,), Category.SERVICE)
+                yield port_group(facts, port, NO_ENDPOINT, ipv6=ipv6, local=local)
     for found in frontends(facts, port, node):
         yield from frontend_flows(facts, port, found)
 
