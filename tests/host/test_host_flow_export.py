@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from agent_context import agent_context
 from policy_node import CONFIG, OUTSIDE, SERVER, WEB, PolicyNode
 
-from antrea.agent.flow_export.part import FlowExportPart
+from antrea.agent.flow_export import export
+from antrea.agent.flow_export.part import CONDITION, FlowExportPart
 from antrea.agent.network_policy.part import PolicyPart
 from antrea.apis import controlplane as cp
 from antrea.apis.flow import FlowType, RuleAction
 from antrea.config.agent_sections import FlowExporter
+from antrea.facts.flow_destination import FlowDestination
 from antrea.features.network_policy.agent.received import SentAppliedMember
 from antrea.outside.ipfix.collector import Collector
 from tests.unit.features.policy_world import ANY, native, rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from conftest import Namespaces
 
@@ -40,14 +42,14 @@ def node(netns: Namespaces) -> Iterator[PolicyNode]:
         yield found
 
 
-def exporting_to(port: int, node: PolicyNode) -> AgentConfig:
-    export = FlowExporter(
-        enable=True, flow_collector_addr=f"127.0.0.1:{port}:tcp",
+def exporting_to(port: int, node: PolicyNode, *, enable: bool = True) -> AgentConfig:
+    exporter = FlowExporter(
+        enable=enable, flow_collector_addr=f"127.0.0.1:{port}:tcp",
         flow_poll_interval="1s", active_flow_export_timeout="1s",
     )  # fmt: skip
     return msgspec.structs.replace(
         CONFIG,
-        flow_exporter=export,
+        flow_exporter=exporter,
         feature_gates={"FlowExporter": True},
         ovs_run_dir=str(node.switch.directory),
     )
@@ -113,3 +115,71 @@ async def test_allowed_and_denied_connections_are_exported_with_pods_and_rules(
         exporting.cancel()
         serving.cancel()
         await asyncio.gather(exporting, serving, return_exceptions=True)
+
+
+async def test_several_destinations_of_objects_get_what_each_asks_for(
+    node: PolicyNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "GRACE_SECONDS", 0.0)
+    got: dict[str, list[FlowRecord]] = {"all": [], "udp": []}
+    ports: asyncio.Queue[int] = asyncio.Queue()
+    collectors = {name: Collector(records.append) for name, records in got.items()}
+    serving = {
+        name: asyncio.create_task(one.serve("127.0.0.1", 0, "tcp", ports.put_nowait))
+        for name, one in collectors.items()
+    }
+    at = [await ports.get() for _ in collectors]
+    config = exporting_to(1, node, enable=False)
+    events: list[str] = []
+
+    def begin(work: Coroutine[Any, Any, None], name: str) -> None:
+        work.close()
+        events.append(name)
+
+    context = agent_context(node.facts, config, begin=begin)
+    context.parts.append(policies := PolicyPart(context))
+    part = FlowExportPart(context)
+
+    async with node.agent(config, "FlowExporter", sinks=part.sinks()) as engine:
+        node.policies.denied = policies.packets.denied
+        running = asyncio.create_task(part.run())
+        node.facts.put(FlowDestination("all", "u1", f"127.0.0.1:{at[0]}", "tcp", active=1))
+        node.facts.put(FlowDestination("udp", "u2", f"127.0.0.1:{at[1]}", "tcp", ("udp",), active=1))
+        node.facts.put(FlowDestination("late", "u3", "127.0.0.1:1", "grpc"))
+        member = cp.GroupMember(pod=cp.PodReference(name="web", namespace="shop"))
+        for row in (native("in", "web", rule("In", ANY, action="Drop")), SentAppliedMember("web", member)):
+            node.facts.put(row)
+        await engine.quiet()
+        await until(lambda: all(one.sessions for one in collectors.values()))
+        await denied_packets_come(node, got)
+        assert {one.protocol_identifier for one in got["udp"]} == {17}
+        assert "FlowExporterDestination late: spec.protocol.grpc" in part.conditions()[CONDITION]()
+        assert events == ["Event CollectorUnreachable"]
+        node.facts.drop(FlowDestination, "all")
+        await until(lambda: not collectors["all"].sessions)
+        serving["udp"].cancel()
+        await until(lambda: "FlowExporterDestination udp: " in part.conditions()[CONDITION]())
+        await until(lambda: events == ["Event CollectorUnreachable"] * 2)
+        running.cancel()
+        await part.close()
+        for one in serving.values():
+            one.cancel()
+        await asyncio.gather(running, *serving.values(), return_exceptions=True)
+
+
+async def denied_packets_come(node: PolicyNode, got: dict[str, list[FlowRecord]]) -> None:
+    for family, source in ((0, "10.10.0.8"), (1, "fd00:10::8")):
+        for kind, protocol in (("SOCK_STREAM", 6), ("SOCK_DGRAM", 17)):
+            answer = await asyncio.to_thread(node.hears, "near", WEB[family], kind, seconds=2)
+            assert answer == "timeout"
+            await until(lambda: of(got["all"], source, protocol))  # noqa: B023
+        await until(lambda: of(got["udp"], source, 17))  # noqa: B023
+
+
+def of(got: list[FlowRecord], source: str, protocol: int) -> list[FlowRecord]:
+    return [
+        one
+        for one in got
+        if (one.source_ip, one.protocol_identifier, one.ingress_network_policy_rule_action)
+        == (source, protocol, RuleAction.DROP)
+    ]

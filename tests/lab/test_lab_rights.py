@@ -37,6 +37,8 @@ ONLY_WHEN = {
     ("antrea-agent", "patch", "pods/status"): "a Pod has ports of its Node, by NodePortLocal",
     ("antrea-agent", "list", "nodelatencymonitors.crd.antrea.io"): "the gate NodeLatencyMonitor is on",
     ("antrea-agent", "watch", "nodelatencymonitors.crd.antrea.io"): "the gate NodeLatencyMonitor is on",
+    ("antrea-agent", "list", "flowexporterdestinations.crd.antrea.io"): "the gate FlowExporter is on",
+    ("antrea-agent", "watch", "flowexporterdestinations.crd.antrea.io"): "the gate FlowExporter is on",
     ("antrea-agent", "list", "trafficcontrols.crd.antrea.io"): "the gate TrafficControl is on",
     ("antrea-agent", "watch", "trafficcontrols.crd.antrea.io"): "the gate TrafficControl is on",
     ("antrea-agent", "list", "namespaces"): "the gate TrafficControl is on",

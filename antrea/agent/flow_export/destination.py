@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
     from antrea.config.shape import Collector
     from antrea.engine import Facts
+    from antrea.features.flow_export.settings import Trust
     from antrea.outside.kube.client import Kube
     from antrea.outside.tls.server_context import Certificate
 
@@ -35,27 +36,23 @@ MOST: Final = 500
 """Records that are sent before others have their turn."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between tries to connect."""
-NAMESPACE: Final = "flow-aggregator"
-AUTHORITY: Final = "flow-aggregator-ca"
-"""ConfigMap with the authority of the aggregator's certificate, as ca.crt."""
-IDENTITY: Final = "flow-aggregator-client-tls"
-"""Secret with the certificate by which agents are known, as tls.crt and tls.key."""
-SERVER_NAME: Final = "flow-aggregator.flow-aggregator.svc"
 
 
 class Destination:
-    """The collector of the configuration."""
+    """One collector."""
 
     def __init__(
         self,
         facts: Facts,
         kube: Kube,
         collector: Collector,
+        trust: Trust,
         node: str,
         due: Callable[[float, int], list[FlowRecord]],
     ) -> None:
         """`node` names the exporter, `due` gives at most so many records that are due at a monotonic time."""
-        self._facts, self._kube, self._collector, self._node, self._due = facts, kube, collector, node, due
+        self._facts, self._kube, self._node, self._due = facts, kube, node, due
+        self._collector, self._trust = collector, trust
         self._session: CollectorSession | None = None
         self._unsent: list[FlowRecord] = []
         self.trouble = "not connected yet"
@@ -92,7 +89,7 @@ class Destination:
         session = CollectorSession(MessageWriter(domain_of(self._node)))
         _, port, protocol = self._collector
         tls = await self._tls() if protocol == "tls" else None
-        await session.open(self._host(), port, protocol, tls, SERVER_NAME if tls else "")
+        await session.open(self._host(), port, protocol, tls, self._trust.server_name if tls else "")
         self._session, self.trouble = session, ""
         self.connections += 1
         log.info("Connected to the flow collector", host=self._collector.host, port=port, protocol=protocol)
@@ -103,25 +100,31 @@ class Destination:
             return host
         service = self._facts.get(Service, host)
         if service is None or not service.cluster_ips:
-            raise Unavailable(f"ClusterIP of Service {host}, which flowExporter.flowCollectorAddr names")
+            raise Unavailable(f"Service {host} of the flow collector has no ClusterIP")
         return service.cluster_ips[0]
 
     async def _tls(self) -> ssl.SSLContext:
-        """As the aggregator's authority and the certificate of agents are now. Raises Unavailable, Refused."""
-        where = f"/api/v1/namespaces/{NAMESPACE}"
-        authority = await self._kube.get(f"{where}/configmaps/{AUTHORITY}", ConfigMap)
-        identity = await self._kube.get(f"{where}/secrets/{IDENTITY}", SecretData)
+        """As the collector's authority and the certificate of agents are now. Raises Unavailable, Refused, Invalid."""
+        trust = self._trust
+        namespace, _, name = trust.authority.partition("/")
+        authority = await self._kube.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap)
         pem = authority.data.get("ca.crt", "") if authority else ""
         if not pem:
             raise Unavailable(
-                f"ca.crt of ConfigMap {NAMESPACE}/{AUTHORITY}, which the flow aggregator writes"
+                f"ca.crt of ConfigMap {trust.authority}, which the flow collector is verified by"
             )
-        pair = pair_of(identity) if identity else None
+        pair = await self._pair() if trust.identity else None
+        return await asyncio.to_thread(_context, pem, pair, trust)
+
+    async def _pair(self) -> Certificate:
+        namespace, _, name = self._trust.identity.partition("/")
+        found = await self._kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", SecretData)
+        pair = pair_of(found) if found else None
         if pair is None:
             raise Unavailable(
-                f"tls.crt and tls.key of Secret {NAMESPACE}/{IDENTITY}, which the flow aggregator writes"
+                f"tls.crt and tls.key of Secret {self._trust.identity}, the certificate of agents"
             )
-        return await asyncio.to_thread(_context, pem, pair)
+        return pair
 
     async def _export(self) -> None:
         while records := self._unsent or self._due(time.monotonic(), MOST):
@@ -137,11 +140,12 @@ class Destination:
         self._session = None
 
 
-def _context(authority: str, pair: Certificate) -> ssl.SSLContext:
+def _context(authority: str, pair: Certificate | None, trust: Trust) -> ssl.SSLContext:
     try:
         context = client_context(cadata=authority)
     except (ssl.SSLError, ValueError) as why:
-        raise Unavailable(f"ca.crt of ConfigMap {NAMESPACE}/{AUTHORITY}: {why}") from why
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load_pair(context, pair)
+        raise Unavailable(f"ca.crt of ConfigMap {trust.authority}: {why}") from why
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if trust.tls13 else ssl.TLSVersion.TLSv1_2
+    if pair:
+        load_pair(context, pair)
     return context

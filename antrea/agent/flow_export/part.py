@@ -8,15 +8,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from antrea.agent.flow_export.destination import Destination
+from antrea.agent.flow_export.export import Export, ObjectExport
 from antrea.agent.network_policy.part import PolicyPart
 from antrea.agent.part import Part
-from antrea.errors import Unavailable
+from antrea.apis.core import ObjectReference
+from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
-from antrea.features.flow_export.connection import ConnectionStore, DeniedStore
+from antrea.features.flow_export.agent import FlowExport
 from antrea.features.flow_export.denied import connection_key, denied_record
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
-from antrea.features.flow_export.settings import settings
+from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
 from antrea.openflow.fields import Zone
 from antrea.openflow.tracked_connection import tracked_connections
 from antrea.outside.ipfix.exporter import record_time
@@ -25,10 +26,12 @@ from antrea.outside.log.metrics import Metric, Sample
 from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping, Sequence
 
     from antrea.agent.part import AgentContext
     from antrea.apis.flow import FlowRecord
+    from antrea.engine import Sink
+    from antrea.facts.flow_destination import FlowDestination
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
     from antrea.openflow.tracked_connection import TrackedConnection
@@ -37,6 +40,11 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 CONDITION: Final = "FlowCollectorUnreachable"
+KIND: Final = "FlowExporterDestination"
+MOST_OBJECTS: Final = 8
+"""Destinations beside that of the configuration: each is a pass over all connections at every poll."""
+MOST_TEXT: Final = 1000
+"""Characters of the condition."""
 ZONES: Final = {False: Zone.CT_ZONE, True: Zone.CT_ZONE_V6}
 TRACKED = Metric(
     "antrea_agent_conntrack_antrea_connection_count",
@@ -71,82 +79,149 @@ LOST = Metric(
 
 
 class FlowExportPart(Part):
-    """Nothing of it runs unless flowExporter.enable is true."""
+    """Sink of FlowExport. Connections are read while there is a destination: of the configuration, or an object."""
 
     def __init__(self, agent: AgentContext) -> None:
-        self._facts, self._settings = agent.facts, settings(agent.config)
-        self._enabled = agent.config.flow_exporter.enable
-        found = self._settings
-        self._tracked = ConnectionStore(found.active, found.idle, found.stale)
-        self._denied = DeniedStore(found.active, found.idle)
+        self._agent, self._facts = agent, agent.facts
+        self._poll_seconds = poll_seconds(agent.config)
         self._conntrack = Conntrack(Path(agent.config.ovs_run_dir))
         self._networks = PodNetworks(agent.facts)
-        self._destination = Destination(agent.facts, agent.kube, found.collector, agent.node, self._due)
+        self._own = Export(agent, settings(agent.config)) if agent.config.flow_exporter.enable else None
+        self._objects: dict[str, ObjectExport] = {}
+        self._faults: dict[str, str] = {}
+        """Why nothing goes to some FlowExporterDestinations."""
+        self._exported = self._connected = self._lost = 0
+        """Counted of exports that have ended."""
         self._trouble = ""
-        if self._enabled:
-            agent.part(PolicyPart).packets.denied = self._deny
+        agent.part(PolicyPart).packets.denied = self._deny
+
+    @property
+    def _exports(self) -> list[Export]:
+        own = [self._own] if self._own else []
+        return own + [one.export for one in self._objects.values()]
 
     async def run(self) -> None:
-        if not self._enabled:
-            return
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._poll(), name="connections to export")
-            tasks.create_task(self._destination.run(), name="flow collector")
+            if self._own:
+                tasks.create_task(self._own.destination.run(), name="flow collector")
+
+    def sinks(self) -> Mapping[type, Sink]:
+        return {FlowExport: self}
+
+    async def apply(self, put: Sequence[FlowExport], drop: Sequence[FlowExport]) -> None:
+        """Begin and end exports; a changed one begins anew."""
+        for entry in (*put, *drop):
+            await self._end(entry.key)
+        for entry in put:
+            self._begin(entry.destination)
+
+    async def resync(self, entries: Sequence[FlowExport]) -> None:
+        """As `apply`."""
+        await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None:
+        """Nothing to sweep: exports end with the agent."""
+
+    async def close(self) -> None:
+        """End the exports of objects."""
+        for name in list(self._objects):
+            await self._end(name)
 
     def conditions(self) -> Mapping[str, Check]:
-        return {CONDITION: lambda: self._destination.trouble} if self._enabled else {}
+        return {CONDITION: self._unreachable}
+
+    def _unreachable(self) -> str:
+        own = [self._own.destination.trouble] if self._own else []
+        named = self._faults | {name: one.export.destination.trouble for name, one in self._objects.items()}
+        objects = [f"{KIND} {name}: {why}" for name, why in sorted(named.items()) if why]
+        return "; ".join(why for why in (*own, *objects) if why)[:MOST_TEXT]
 
     def metrics(self) -> str:
+        exports = self._exports
+        if not exports:
+            return ""
         rows: tuple[tuple[Metric, Any], ...] = (
-            (TRACKED, len(self._tracked)),
-            (DENIED, len(self._denied)),
-            (CONNECTED, self._destination.connections),
-            (EXPORTED, self._destination.exported),
-            (LOST, self._denied.lost),
+            (TRACKED, max(len(one.tracked) for one in exports)),
+            (DENIED, max(len(one.denied) for one in exports)),
+            (CONNECTED, self._connected + sum(one.destination.connections for one in exports)),
+            (EXPORTED, self._exported + sum(one.destination.exported for one in exports)),
+            (LOST, self._lost + sum(one.denied.lost for one in exports)),
         )
-        return "".join(metric.text([Sample(count)]) for metric, count in rows) if self._enabled else ""
+        return "".join(metric.text([Sample(count)]) for metric, count in rows)
+
+    def _begin(self, asked: FlowDestination) -> None:
+        def report(why: str) -> None:
+            self._report(asked, why)
+
+        try:
+            if len(self._objects) >= MOST_OBJECTS:
+                raise Unavailable(f"{MOST_OBJECTS} others are exported to already; delete some")
+            found = destination_settings(asked, self._poll_seconds)
+        except (Invalid, Unavailable) as why:
+            self._faults[asked.name] = str(why)
+            report(str(why))
+            return
+        self._objects[asked.name] = ObjectExport(Export(self._agent, found), report)
+
+    async def _end(self, name: str) -> None:
+        self._faults.pop(name, None)
+        if one := self._objects.pop(name, None):
+            self._exported += one.export.destination.exported
+            self._connected += one.export.destination.connections
+            self._lost += one.export.denied.lost
+            await one.end()
+
+    def _report(self, asked: FlowDestination, why: str) -> None:
+        about = ObjectReference(
+            api_version="crd.antrea.io/v1alpha1", kind=KIND, name=asked.name, uid=asked.uid
+        )
+        reason = "CollectorUnreachable" if why else "CollectorReachable"
+        text = f"Node {self._agent.node} exports no records of connections: {why}" if why else ""
+        text = text or f"Node {self._agent.node} exports records of connections"
+        self._agent.record(reason, text, warning=bool(why), about=about)
 
     async def _poll(self) -> None:
         while True:
             try:
-                await self._look()
+                if self._exports:
+                    await self._look()
                 self._trouble = ""
             except Unavailable as why:
                 if str(why) != self._trouble:
                     log.warning("Failed to read connections to export", err=str(why))
                 self._trouble = str(why)
-            await asyncio.sleep(self._settings.poll)
+            await asyncio.sleep(self._poll_seconds)
 
     async def _look(self) -> None:
-        """Read all connections once, and take them in by slices."""
+        """Read all connections once, and take them in by slices; each record is made once for all destinations."""
         node = self._facts.get(ThisNode)
         self._networks = PodNetworks(self._facts)
         zones = [ZONES[family] for family in sorted(node.families)] if node else []
         dumps = [await self._conntrack.dump(int(zone)) for zone in zones]
         now, wall = time.monotonic(), record_time()
-        entries = chain.from_iterable(map(tracked_connections, dumps))
-        for _ in self._tracked.update(entries, now, wall, lambda found: self._record(found, wall)):
-            await asyncio.sleep(0)
+        made: dict[Hashable, FlowRecord | None] = {}
 
-    def _record(self, found: TrackedConnection, now: float) -> FlowRecord | None:
-        wanted = self._settings.protocols
-        if wanted and found.key[0] not in wanted:
-            return None
-        return tracked_record(self._facts, self._networks, found, now)
+        def record(found: TrackedConnection) -> FlowRecord | None:
+            key = (found.key, found.start)
+            if key not in made:
+                made[key] = tracked_record(self._facts, self._networks, found, wall)
+            return made[key]
+
+        for export in self._exports:
+            entries = chain.from_iterable(map(tracked_connections, dumps))
+            for _ in export.update(entries, now, wall, record):
+                await asyncio.sleep(0)
 
     def _deny(self, found: PacketIn, read: Packet) -> None:
         """Count a denied packet."""
-        wanted, now, wall = self._settings.protocols, time.monotonic(), record_time()
-        if wanted and read.protocol not in wanted:
-            return
-        self._denied.add(
-            connection_key(read), read.length, now, wall,
-            lambda: denied_record(self._facts, self._networks, found, read, wall),
-        )  # fmt: skip
-
-    def _due(self, now: float, most: int) -> list[FlowRecord]:
-        found = self._denied.due(now, most)
-        return found or self._tracked.due(now, most)
+        now, wall = time.monotonic(), record_time()
+        for export in self._exports:
+            if export.takes(read.protocol):
+                export.denied.add(
+                    connection_key(read), read.length, now, wall,
+                    lambda: denied_record(self._facts, self._networks, found, read, wall),
+                )  # fmt: skip
 
 
 PART = FlowExportPart

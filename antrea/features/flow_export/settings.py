@@ -1,4 +1,4 @@
-"""The configuration of the export of records.
+"""The settings of an export of records: of the configuration, and of a FlowExporterDestination.
 
 parity: cmd/antrea-agent/options.go (defaults, timeouts that are raised)
 """
@@ -7,15 +7,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antrea.config.shape import Collector, seconds
+from antrea.config.shape import Collector, collector, seconds
+from antrea.errors import Invalid
 from antrea.features.framework.flow_collector import collector_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from antrea.config.agent import AgentConfig
+    from antrea.facts.flow_destination import FlowDestination
 
 FILTERED: Final = {"tcp": (6,), "udp": (17,), "sctp": (132,)}
 STALE: Final = 300.0
 """Seconds after which a connection that cannot be exported is forgotten."""
+
+
+NAMESPACE: Final = "flow-aggregator"
+
+
+class Trust(NamedTuple):
+    """How the collector and the agent know each other over TLS."""
+
+    authority: str = f"{NAMESPACE}/flow-aggregator-ca"
+    """namespace/name of the ConfigMap with the authority of the collector's certificate, as ca.crt."""
+    identity: str = f"{NAMESPACE}/flow-aggregator-client-tls"
+    """namespace/name of the Secret with the certificate of agents, as tls.crt and tls.key; empty: without one."""
+    server_name: str = f"flow-aggregator.{NAMESPACE}.svc"
+    """That of the collector's certificate."""
+    tls13: bool = False
+    """Whether TLS 1.2 is refused."""
 
 
 class ExportSettings(NamedTuple):
@@ -28,21 +48,54 @@ class ExportSettings(NamedTuple):
     stale: float
     protocols: frozenset[int]
     """Numbers of those that are exported; empty: all."""
+    trust: Trust = Trust()
+    """Used with TLS."""
 
 
 def settings(config: AgentConfig) -> ExportSettings:
     """Of the one collector that the configuration names."""
     own = config.flow_exporter
-    poll = seconds(config.flow_poll_interval or own.flow_poll_interval)
-    active = max(seconds(config.active_flow_export_timeout or own.active_flow_export_timeout), poll)
-    idle = max(seconds(config.idle_flow_export_timeout or own.idle_flow_export_timeout), poll)
-    longest = max(active, idle)
-    wanted = own.protocol_filter or ()
+    active = seconds(config.active_flow_export_timeout or own.active_flow_export_timeout)
+    idle = seconds(config.idle_flow_export_timeout or own.idle_flow_export_timeout)
+    return _settings(collector_of(config), poll_seconds(config), active, idle, own.protocol_filter or ())
+
+
+def poll_seconds(config: AgentConfig) -> float:
+    """Between two looks at all connections."""
+    return seconds(config.flow_poll_interval or config.flow_exporter.flow_poll_interval)
+
+
+def destination_settings(asked: FlowDestination, poll: float) -> ExportSettings:
+    """Of a FlowExporterDestination. Raises Invalid naming the field that must change."""
+    if asked.protocol == "grpc":
+        raise Invalid(
+            "spec.protocol.grpc", "is not built yet; name an IPFIX collector in spec.protocol.ipfix"
+        )
+    if asked.protocol == "tls" and not asked.authority:
+        raise Invalid(
+            "spec.tlsConfig", "is required with transport tls; name a ConfigMap with the collector's ca.crt"
+        )
+    try:
+        to = collector(f"{asked.address}:{asked.protocol}")
+    except ValueError as why:
+        raise Invalid(
+            "spec.address", f"{asked.address!r} is not host:port or namespace/service:port"
+        ) from why
+    namespace, mark, name = to.host.partition("/")
+    host = f"{name}.{namespace}.svc" if mark else to.host
+    trust = Trust(asked.authority, asked.identity, asked.server_name or host, asked.tls13)
+    return _settings(to, poll, asked.active, asked.idle, asked.protocols)._replace(trust=trust)
+
+
+def _settings(
+    to: Collector, poll: float, active: float, idle: float, protocols: Iterable[str]
+) -> ExportSettings:
+    longest = max(active, idle, poll)
     return ExportSettings(
-        collector_of(config),
+        to,
         poll,
-        active,
-        idle,
+        max(active, poll),
+        max(idle, poll),
         STALE if longest <= STALE else 2 * longest,
-        frozenset(number for name in wanted for number in FILTERED.get(name.lower(), ())),
+        frozenset(number for name in protocols for number in FILTERED.get(name.lower(), ())),
     )

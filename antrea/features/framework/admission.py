@@ -145,8 +145,6 @@ class Webhook(msgspec.Struct, frozen=True):
     """One of these must be on; empty: always served."""
     feature: str = ""
     """The gate of the feature that acts on the object, where `gates` does not name it."""
-    unread: bool = False
-    """Whether nothing reads objects of the kind yet, though the gate of `feature` is built."""
     failure: Literal["", "Fail", "Ignore"] = ""
     """What the API server does without an answer; empty: its default, Fail."""
     aliases: tuple[str, ...] = ()
@@ -178,9 +176,8 @@ def gate_steps(webhook: Webhook, wanted: frozenset[str], operation: Operation = 
             "kind", f"{webhook.resource} need the feature gate {which}, which is off{later}: see featureGates"
         )
     feature = webhook.feature or next((name for name in names if name in wanted), "")
-    if feature and (webhook.unread or feature not in built) and operation != "DELETE":
-        what = f"for {webhook.resource} the feature {feature}" if webhook.unread else f"the feature {feature}"
-        yield Warn(f"{what} is not built yet: the object is kept, but nothing acts on it")
+    if feature and feature not in built and operation != "DELETE":
+        yield Warn(f"the feature {feature} is not built yet: the object is kept, but nothing acts on it")
     elif feature and feature not in wanted and operation != "DELETE":
         yield Warn(
             f"the feature gate {feature} is off: the object is kept, but nothing acts on it; see featureGates"

@@ -32,7 +32,6 @@ WEBHOOKS = tuple(
         "warns while the feature is not built",
         # of several gates the last is the one that acts on the kind; those before it let policies select its objects
         feature=_DEFINITIONS[resource].gates[-1],
-        unread=resource == "flowexporterdestinations",
         failure="Ignore",
     )
     for resource in _RESOURCES

@@ -14,6 +14,7 @@ from antrea.apis.flow import FlowRecord
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.errors import Unavailable
+from antrea.features.flow_export.settings import Trust
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
 from antrea.outside.ipfix.collector import Collector
@@ -49,7 +50,9 @@ async def test_a_collector_that_went_away_is_named_at_once_and_gets_what_came_me
     serving = asyncio.create_task(collector.serve("127.0.0.1", 0, "tcp", ports.put_nowait))
     port = await ports.get()
     # Kubernetes is asked for certificates alone, which TCP has none of
-    one = Destination(Facts(), cast("Any", None), CollectorAddress("127.0.0.1", port, "tcp"), "n1", due)
+    one = Destination(
+        Facts(), cast("Any", None), CollectorAddress("127.0.0.1", port, "tcp"), Trust(), "n1", due
+    )
     running = asyncio.create_task(one.run())
     await until(lambda: not one.trouble and collector.sessions == 1)
     serving.cancel()

@@ -23,6 +23,7 @@ from antrea.config.flow_aggregator import AggregatorApi, FlowAggregatorConfig, F
 from antrea.config.shape import Collector as CollectorAddress
 from antrea.engine import Facts
 from antrea.errors import Unavailable
+from antrea.features.flow_export.settings import Trust
 from antrea.flow_aggregator import certificates
 from antrea.flow_aggregator.main import Aggregator
 from antrea.ipfix.message import MessageWriter
@@ -179,7 +180,7 @@ async def test_a_new_authority_ends_old_sessions_and_agents_come_back_by_themsel
     async with world(tmp_path) as (here, server):
         before, client = held(server, AUTHORITY), held(server, AGENTS)
         address = CollectorAddress("127.0.0.1", here.aggregator.port, "tls")
-        agent = Destination(Facts(), here.kube, address, "n1", due)
+        agent = Destination(Facts(), here.kube, address, Trust(), "n1", due)
         running = asyncio.create_task(agent.run())
         waiting.append(record(3000))
         await until(lambda: here.ports == [3000])

@@ -28,4 +28,4 @@ def test_the_condition_of_a_collector_that_is_away_is_one_that_the_api_takes() -
 @pytest.mark.parametrize("enable", [False, True])
 def test_it_shows_something_while_it_exports_alone(enable: bool) -> None:
     found = part(enable=enable)
-    assert bool(found.metrics()) == bool(found.conditions()) == enable
+    assert bool(found.metrics()) == bool(found.conditions()["FlowCollectorUnreachable"]()) == enable

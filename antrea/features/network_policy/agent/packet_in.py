@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
+from antrea.facts.flow_destination import FlowDestination
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.openflow import action
@@ -59,7 +60,9 @@ def noted(facts: Facts, table: Table, operations: int) -> list[Action]:
 def stores(facts: Facts) -> int:
     """The operation that has denied connections exported; 0 while no records are exported."""
     gates, config = facts.get(EnabledGates), facts.get(AgentConfig)
-    return STORE if gates and config and "FlowExporter" in gates and config.flow_exporter.enable else 0
+    if not gates or not config or "FlowExporter" not in gates:
+        return 0
+    return STORE if config.flow_exporter.enable or facts.all(FlowDestination) else 0
 
 
 def told_drop(facts: Facts, table: Table, operations: int) -> tuple[Action, ...]:

@@ -1,0 +1,82 @@
+"""One export: the connections as one destination is to get them, and the session with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from antrea.agent.flow_export.destination import Destination
+from antrea.features.flow_export.connection import ConnectionStore, DeniedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from antrea.agent.part import AgentContext
+    from antrea.apis.flow import FlowRecord
+    from antrea.features.flow_export.settings import ExportSettings
+    from antrea.openflow.tracked_connection import TrackedConnection
+
+LOOK_SECONDS: Final = 1.0
+GRACE_SECONDS: Final = 30.0
+"""For which a destination has to fail, or to work, until that is reported: one that comes and goes is one report."""
+
+
+class Export:
+    """Of one destination."""
+
+    def __init__(self, agent: AgentContext, settings: ExportSettings) -> None:
+        self._wanted = settings.protocols
+        self.tracked = ConnectionStore(settings.active, settings.idle, settings.stale)
+        self.denied = DeniedStore(settings.active, settings.idle)
+        self.destination = Destination(
+            agent.facts, agent.kube, settings.collector, settings.trust, agent.node, self._due
+        )
+
+    def takes(self, protocol: int) -> bool:
+        """Whether connections of this protocol are exported."""
+        return not self._wanted or protocol in self._wanted
+
+    def update(
+        self,
+        entries: Iterable[TrackedConnection],
+        now: float,
+        wall: float,
+        record: Callable[[TrackedConnection], FlowRecord | None],
+    ) -> Iterator[None]:
+        """Take in all connections that there are, in slices."""
+        return self.tracked.update(
+            entries, now, wall, lambda found: record(found) if self.takes(found.key[0]) else None
+        )
+
+    def _due(self, now: float, most: int) -> list[FlowRecord]:
+        return self.denied.due(now, most) or self.tracked.due(now, most)
+
+
+class ObjectExport:
+    """The export of a FlowExporterDestination; `report` is given why it fails, and an empty text when it works again."""
+
+    def __init__(self, export: Export, report: Callable[[str], None]) -> None:
+        self.export, self._report = export, report
+        self._task = asyncio.create_task(self._run(), name="FlowExporterDestination")
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.export.destination.run(), name="flow collector")
+            tasks.create_task(self._follow(), name="its state")
+
+    async def _follow(self) -> None:
+        failing, since = False, time.monotonic()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            trouble, now = self.export.destination.trouble, time.monotonic()
+            if bool(trouble) == failing:
+                since = now
+            elif now - since >= GRACE_SECONDS:
+                failing, since = bool(trouble), now
+                self._report(trouble)
+
+    async def end(self) -> None:
+        """End its session; what waits is gone."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
