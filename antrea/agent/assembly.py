@@ -75,6 +75,7 @@ from antrea.outside.nftables.watch import NftWatch
 from antrea.outside.ovsdb.client import Ovsdb
 from antrea.outside.ovsdb.port_feed import PortFeed
 from antrea.outside.ovsdb.write import name_tables
+from antrea.outside.vswitch.conntrack import Conntrack
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
@@ -249,6 +250,7 @@ class Agent:
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)
         self.view.operations, self.view.packets = flows.operations, self.packets.text
         self.view.overflow, meters = self.packets.overflow, MeterSink(self.ofctl)
+        self.view.connections = Conntrack(Path(self.config.ovs_run_dir)).usage
         ports = PortSink(db, self.config.ovs_bridge, self.ofctl, own_ports())
         units = [unit for feature in self.features for unit in feature.units]
         sinks: dict[type, Sink] = {Flow: flows, Group: flows, Meter: meters, Port: ports}

@@ -8,12 +8,14 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from counted_traffic import receive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antrea.agent.api.trace_request import Entered, packet, request_of
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.outside.vswitch.appctl import Tracer, counter
+from antrea.outside.vswitch.conntrack import Conntrack, Usage
 from antrea.outside.vswitch.packet_channel import OVERFLOW_COUNTER
 
 if TYPE_CHECKING:
@@ -101,3 +103,19 @@ async def test_ovs_control_reads_a_counter_and_says_which_there_is_not(
         await counter(ovs.process.directory, "nonsense")
     with pytest.raises(Unavailable, match="control socket"):
         await counter(tmp_path, OVERFLOW_COUNTER)
+
+
+async def test_ovs_control_counts_the_connections_that_are_tracked(ovs: OvsBridge) -> None:
+    conntrack = Conntrack(ovs.process.directory)
+    ovs.appctl("dpctl/ct-set-maxconns", "4096")
+    ovs.appctl("dpctl/flush-conntrack")
+    ovs.add_flows(["table=0,priority=300,udp actions=ct(commit,zone=7)",
+                   "table=0,priority=300,udp6 actions=ct(commit,zone=8)"])  # fmt: skip
+    assert await conntrack.usage() == Usage(0, 4096)
+    v4, v6 = ("10.10.0.7", "10.10.0.8"), ("fd00::7", "fd00::8")
+    for ips in (v4, v4, v6):
+        receive(ovs, "p1", ("0a:00:00:00:00:07", "0a:00:00:00:00:08"), ips, src=4000, dst=53)
+    async with asyncio.timeout(60):
+        while (found := await conntrack.usage()) != Usage(2, 4096):
+            assert found.tracked <= 2
+            await asyncio.sleep(0.05)

@@ -42,6 +42,15 @@ METER_DROPS = Metric(
     "ALPHA",
     "Number of packets dropped by OVS meter. The value is greater than 0 when the packets exceed the rate-limit.",
 )
+TRACKED = Metric(
+    "antrea_agent_conntrack_total_connection_count",
+    "gauge",
+    "ALPHA",
+    "Number of connections in the conntrack table.",
+)
+MOST_TRACKED = Metric(
+    "antrea_agent_conntrack_max_connection_count", "gauge", "ALPHA", "Size of the conntrack table."
+)
 METERS = {PacketInMeter.NETWORK_POLICY: "PacketInMeterNetworkPolicy"}
 """Upstream's labels of those that there are."""
 _METER, _BAND = re.compile(r"meter:(\d+) "), re.compile(r"0: packet_count:(\d+) ")
@@ -65,6 +74,10 @@ async def agent_metrics(view: AgentView) -> str:
     if view.overflow:
         with contextlib.suppress(Unavailable):
             text += packet_channel.OVERFLOW.text([Sample(await view.overflow())])
+    if view.connections:
+        with contextlib.suppress(Unavailable):
+            usage = await view.connections()
+            text += TRACKED.text([Sample(usage.tracked)]) + MOST_TRACKED.text([Sample(usage.most)])
     return text + view.operations.text() + view.packets()
 
 

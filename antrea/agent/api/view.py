@@ -14,6 +14,7 @@ from antrea.config.effect import InEffect
 from antrea.engine import Facts
 from antrea.features.framework.gate import EnabledGates
 from antrea.outside.http.handlers import Check
+from antrea.outside.vswitch.conntrack import Usage
 from antrea.outside.vswitch.operation_metrics import FlowOperations
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class AgentView(msgspec.Struct):
     """Metrics of what was dropped between switch and agent."""
     overflow: Callable[[], Awaitable[int]] | None = None
     """How many packets the switch dropped that the agent did not take in time. Raises Unavailable."""
+    connections: Callable[[], Awaitable[Usage]] | None = None
+    """How many connections are tracked, and how many may be. Raises Unavailable."""
 
     @property
     def now(self) -> InEffect[AgentConfig, EnabledGates]:

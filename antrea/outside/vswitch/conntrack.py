@@ -1,12 +1,14 @@
 """Connections that the datapath tracks, asked of ovs-vswitchd, which has them of the kernel's or its own.
 
-Source: ovs-vswitchd(8) "dpctl/dump-conntrack", "dpctl/flush-conntrack", "revalidator/wait"; lib/ct-dpif.c for the texts.
+Source: ovs-vswitchd(8) "dpctl/dump-conntrack", "dpctl/flush-conntrack", "dpctl/ct-get-nconns", "dpctl/ct-get-maxconns",
+"revalidator/wait"; lib/ct-dpif.c for the texts; Documentation/networking/nf_conntrack-sysctl.rst of Linux.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.errors import Unavailable
@@ -14,12 +16,11 @@ from antrea.outside.ovsdb.session import RpcError
 from antrea.outside.vswitch.appctl import control
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from antrea.outside.ovsdb.session import Session
 
 PATIENCE: Final = 30.0
 """Seconds for one list of all connections."""
+KERNEL: Final = Path("/proc/sys/net/netfilter")
 _LINE = re.compile(r"(\w+),orig=\(([^)]*)\)(?:,reply=\(([^)]*)\))?")
 _NUMBERS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1, "icmpv6": 58}
 
@@ -56,6 +57,13 @@ class Tracked(NamedTuple):
         return f"{ends},ct_tp_src={self.source_port},ct_tp_dst={self.port}"
 
 
+class Usage(NamedTuple):
+    """How many connections there are in all zones, and how many there may be."""
+
+    tracked: int
+    most: int
+
+
 class Conntrack:
     """That of the datapath of one ovs-vswitchd."""
 
@@ -85,6 +93,20 @@ class Conntrack:
         except TimeoutError:
             raise Unavailable(f"connections of zone {zone} within {PATIENCE:.0f} s") from None
 
+    async def usage(self) -> Usage:
+        """Of the datapath's own table, or of the kernel's for the datapath that has none. Raises Unavailable."""
+        try:
+            async with asyncio.timeout(PATIENCE), control(self._directory) as ovs:
+                return Usage(
+                    int(await ovs.call("dpctl/ct-get-nconns")), int(await ovs.call("dpctl/ct-get-maxconns"))
+                )
+        except RpcError:
+            return kernel_usage()
+        except ValueError as no:
+            raise Unavailable(f"size of the connection table of ovs-vswitchd: {no}") from no
+        except TimeoutError:
+            raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
+
     async def forget(self, found: list[Tracked]) -> None:
         """Their next packets are first ones. Raises Unavailable; one that is gone by itself is no failure."""
         try:
@@ -93,6 +115,15 @@ class Conntrack:
                     await _forget(ovs, one)
         except TimeoutError:
             raise Unavailable(f"answer of ovs-vswitchd within {PATIENCE:.0f} s") from None
+
+
+def kernel_usage(directory: Path = KERNEL) -> Usage:
+    """That of this network namespace. Raises Unavailable."""
+    try:
+        count, most = (int((directory / f"nf_conntrack_{name}").read_text()) for name in ("count", "max"))
+    except (OSError, ValueError) as no:
+        raise Unavailable(f"size of the kernel's connection table: {no}") from no
+    return Usage(count, most)
 
 
 async def _forget(ovs: Session, one: Tracked) -> None:

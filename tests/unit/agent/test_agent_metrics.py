@@ -20,9 +20,11 @@ from antrea.facts.ovs import PodInterface
 from antrea.features.framework.config_validation import accept_agent
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import PolicyRule, RuleOrder
+from antrea.outside.vswitch.conntrack import Usage, kernel_usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
 METERS = (
@@ -141,6 +143,31 @@ async def test_agent_metrics_tell_what_the_switch_dropped_for_it_as_long_as_it_s
     assert "antrea_agent_packet_in_overflow_count 14736\n" in await agent_metrics(seen)
     seen.overflow = unknown
     assert "overflow" not in await agent_metrics(seen)
+
+
+async def test_agent_metrics_tell_how_many_connections_are_tracked_and_may_be() -> None:
+    seen = view()
+
+    async def known() -> Usage:
+        return Usage(17, 262144)
+
+    async def unknown() -> Usage:
+        raise Unavailable("OVS")
+
+    seen.connections = known
+    text = await agent_metrics(seen)
+    assert "antrea_agent_conntrack_total_connection_count 17\n" in text
+    assert "antrea_agent_conntrack_max_connection_count 262144\n" in text
+    seen.connections = unknown
+    assert "conntrack" not in await agent_metrics(seen)
+
+
+def test_the_kernels_table_is_read_where_the_datapath_has_none_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="nf_conntrack_count"):
+        kernel_usage(tmp_path)
+    (tmp_path / "nf_conntrack_count").write_text("3\n")
+    (tmp_path / "nf_conntrack_max").write_text("65536\n")
+    assert kernel_usage(tmp_path) == Usage(3, 65536)
 
 
 async def test_agent_metrics_leave_out_flows_while_the_switch_is_away() -> None:
