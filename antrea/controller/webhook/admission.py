@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,7 +25,16 @@ from antrea.controller.apiserver.single_flight import SingleFlight
 from antrea.controller.webhook.review_thread import LARGE, Caller, ReviewThread, caller_of
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.facts.fact import each
-from antrea.features.framework.admission import Find, FindAll, Installation, MayGet, Review, Warn, gate_steps
+from antrea.features.framework.admission import (
+    Find,
+    FindAll,
+    Installation,
+    MayGet,
+    Review,
+    Warn,
+    gate_steps,
+    is_off,
+)
 from antrea.outside.apiserver.bodies import BODIES
 from antrea.outside.apiserver.failure_limit import FailureLimit
 from antrea.outside.log import klog
@@ -176,6 +185,10 @@ async def _decide(
 ) -> AdmissionResponse:
     facts = turn.facts(context.facts)
     installation = context.facts.get(Installation) or Installation()
+    if asked.operation == "UPDATE" and await turn.do(
+        lambda: is_left_alone(asked, stays=is_off(webhook, installation.gates))
+    ):
+        return AdmissionResponse(allowed=True)
     gates = gate_steps(webhook, installation.gates, asked.operation)
     warnings = await _run(gates, asked.user_info, context, turn)
     try:
@@ -201,6 +214,36 @@ async def _decide(
         patch = msgspec.json.encode(patches)
         return msgspec.structs.replace(answer, patch=patch, patch_type="JSONPatch")
     return answer
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """Of an object's metadata, whether it is being deleted."""
+
+    deletion_timestamp: str | None = msgspec.field(default=None, name="deletionTimestamp")
+
+
+class Fated(msgspec.Struct, frozen=True):
+    """An object, only whether it is being deleted."""
+
+    metadata: Fate | None = None
+
+
+def is_left_alone(asked: AdmissionRequest, *, stays: bool) -> bool:
+    """Whether an update changes only metadata and status of an object that is being deleted, or of any that `stays`.
+
+    Rules of today on what was stored before must not keep a finalizer from being removed.
+    """
+    with suppress(msgspec.ValidationError):
+        meta = msgspec.json.decode(asked.object, type=Fated).metadata
+        if not stays and (meta is None or not meta.deletion_timestamp):
+            return False
+        new, old = (msgspec.json.decode(one, type=dict[str, Any]) for one in (asked.object, asked.old_object))
+        return _content(new) == _content(old)
+    return False
+
+
+def _content(tree: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tree.items() if name not in ("metadata", "status")}
 
 
 def bounded(warnings: Sequence[str]) -> tuple[str, ...]:

@@ -165,11 +165,19 @@ def wanted_gates(asked: Mapping[str, bool]) -> frozenset[str]:
     return frozenset().union(*(resolve(component, asked, built).names for component in components))
 
 
+def is_off(webhook: Webhook, wanted: frozenset[str]) -> bool:
+    """Whether every gate of `webhook` is off."""
+    return bool(webhook.gates) and not wanted.intersection(webhook.gates)
+
+
 def gate_steps(webhook: Webhook, wanted: frozenset[str], operation: Operation = "CREATE") -> Steps:
-    """Denies where every gate of `webhook` is off, warns where its feature is off or not built yet. Raises Invalid."""
+    """Denies where every gate of `webhook` is off, warns where its feature is off or not built yet. Raises Invalid.
+
+    Whatever is stored can be deleted.
+    """
     names = webhook.gates
     built = {gate.name for gate in GATES if gate.built}
-    if names and not wanted.intersection(names):
+    if is_off(webhook, wanted) and operation != "DELETE":
         which = " or ".join(names)
         later = "" if built.intersection(names) else " (the feature is not built yet)"
         raise Invalid(

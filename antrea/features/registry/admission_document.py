@@ -25,7 +25,9 @@ that must change, then says why in upstream's words:
 Decisions and sentences are those of Antrea main; `tests/parity/test_parity_admission.py` replays upstream's recorded
 answers and lists every deliberate difference. Beyond upstream:
 
-- a gate that is off is named (upstream answers 404);
+- a gate that is off is named (upstream answers 404), and what was stored while it was on can be deleted, and its labels, annotations and
+  finalizers changed;
+- finalizers of an object that is being deleted can be removed whatever its content is;
 - an object of a feature that is not built yet is kept, with a warning that names the feature;
 - a Tier or ExternalIPPool that was created a moment ago counts at once: one file may hold it and what refers to it, and
   priorities and ranges are compared with what is there now, not with a watch that lags;

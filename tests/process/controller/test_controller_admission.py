@@ -216,6 +216,50 @@ async def test_a_deletion_is_not_told_that_the_object_is_kept() -> None:
     assert (answer.allowed, answer.warnings) == (True, ())
 
 
+GATED = sorted({one.path for one in WEBHOOKS if one.gates and "DELETE" in one.operations})
+
+
+@pytest.mark.parametrize("path", GATED)
+async def test_what_is_stored_can_be_deleted_while_its_gate_is_off(path: str) -> None:
+    subnet, auth = {"gateway": "10.0.0.1", "prefixLength": 8}, {"authType": "BearerToken"}
+    spec = {
+        "priority": 7,
+        "ipRanges": [],
+        "subnetInfo": subnet,
+        "fileServer": {"url": ""},
+        "authentication": auth,
+    }
+    stored = {"metadata": {"name": "t"}, "spec": spec}
+    answer = await told(path, body(None, operation="DELETE", oldObject=stored), listed(frozenset()))
+    assert (answer.allowed, answer.status) == (True, None)
+
+
+@pytest.mark.parametrize("path", sorted({one.path for one in WEBHOOKS if one.gates}))
+async def test_metadata_can_change_while_the_gate_is_off_and_content_cannot(path: str) -> None:
+    old = {"metadata": {"name": "t", "finalizers": ["shop/f"]}, "spec": {"priority": 7}}
+    new = {"metadata": {"name": "t"}, "spec": {"priority": 7}}
+    answer = await told(path, body(new, operation="UPDATE", oldObject=old), listed(frozenset()))
+    assert (answer.allowed, answer.patch) == (True, b"")
+    other = {**new, "spec": {"priority": 8}}
+    answer = await told(path, body(other, operation="UPDATE", oldObject=old), listed(frozenset()))
+    assert answer.status
+    assert "which is off" in answer.status.message
+
+
+async def test_a_finalizer_goes_from_what_would_be_refused_today() -> None:
+    leaving = {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    spec = {**POLICY["spec"], "tier": "gone"}
+    old = {"metadata": {**leaving, "finalizers": ["shop/f"]}, "spec": spec}
+
+    async def allowed(meta: dict[str, Any], spec: dict[str, Any]) -> bool:
+        sent = body({"metadata": meta, "spec": spec}, operation="UPDATE", oldObject=old)
+        return (await told("/validate/acnp", sent)).allowed
+
+    assert await allowed(leaving, spec)
+    assert not await allowed({"name": "p"}, spec)
+    assert not await allowed(leaving, {**spec, "tier": "lost"})
+
+
 def test_one_of_several_gates_is_enough() -> None:
     row = webhook("/validate/externalippool")
     assert [step.text for step in gate_steps(row, frozenset({"ServiceExternalIP"}))] in (  # type: ignore[union-attr]
