@@ -26,6 +26,9 @@ EXTERNAL_IP_POOL = "service.antrea.io/external-ip-pool"
 ALLOW_SHARED_IP = "service.antrea.io/allow-shared-load-balancer-ip"
 """On such a Service: "true" if it may have the address of its loadBalancerIP together with others that may, too."""
 
+PREFERRED_FOR_SERVICE = "service.antrea.io/preferred-nodes"
+"""On such a Service: which Nodes are to answer for its address, the first one that can: "n1,n2"."""
+
 ON_DENY = "antrea.io/on-deny"
 """On a network policy, of Kubernetes or of Antrea: what becomes of connections that stand and that it comes to forbid."""
 FLUSH = "flush"

@@ -47,6 +47,8 @@ class Service(Fact, frozen=True):
     uid: str = ""
     pool: str = ""
     """ExternalIPPool of its external IP; empty: none."""
+    preferred: tuple[str, ...] = ()
+    """Nodes that are to answer for its external IP before others, in this order."""
 
     indexes: ClassVar[Mapping[str, Callable[[Service], Iterable[Hashable]]]] = {
         "cluster_ip": lambda row: row.cluster_ips,

@@ -85,6 +85,15 @@ def ring(nodes: frozenset[str]) -> Ring:
     return Ring(nodes)
 
 
+def choose(
+    address: str, group: frozenset[str], may: Callable[[str], bool], better: Iterable[str] = ()
+) -> str:
+    """The first of `better` in the group that may have the address, else the ring's choice; empty: none may."""
+    return next((node for node in better if node in group and may(node)), "") or ring(group).pick(
+        address, may
+    )
+
+
 def place(
     wishes: Iterable[RingRequest],
     pools: Mapping[str, Sequence[Iterable[str]]],
@@ -139,5 +148,4 @@ def _pick(
         alone = _pick(wish, group, lambda node: node not in home.others and has_room(node))
         if alone:
             return alone
-    better = (node for node in (wish.stays, *wish.preferred) if node in group and has_room(node))
-    return next(better, "") or ring(group).pick(wish.address, has_room)
+    return choose(wish.address, group, has_room, (wish.stays, *wish.preferred))

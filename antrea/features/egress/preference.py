@@ -25,9 +25,9 @@ MOST_LOOKED_UP: Final = 16
 """Preferred Nodes that admission looks for: each costs a request."""
 
 
-def preferred_nodes(annotations: Mapping[str, str]) -> tuple[str, ...]:
+def preferred_nodes(annotations: Mapping[str, str], key: str = PREFERRED_NODES) -> tuple[str, ...]:
     """In the user's order, each once."""
-    names = (name.strip() for name in annotations.get(PREFERRED_NODES, "").split(","))
+    names = (name.strip() for name in annotations.get(key, "").split(","))
     return tuple(dict.fromkeys(name for name in names if name))
 
 

@@ -73,5 +73,5 @@ def cause(facts: Facts, pool_name: str, preferred: Sequence[str], me: str, befor
     if was.cordoned:
         return Cause("drained: it is cordoned", AgentNode, before)
     if me in preferred and before not in preferred[: preferred.index(me)]:
-        return Cause("preferred: the Egress names the new Node before it")
+        return Cause("preferred: the new Node is named before it")
     return Cause("placement: of the Nodes that can hold it now, the new one is to")

@@ -18,7 +18,7 @@ from antrea.features.framework.admission import Watched
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.dsr import GATE as DSR_GATE
 from antrea.features.proxy.external_address import whose
-from antrea.features.service_external_ip.service import pool_of
+from antrea.features.service_external_ip.service import pool_of, preferred_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,6 +69,7 @@ def service_row(found: core.Service) -> Service | None:
         created=meta.creation_timestamp,
         uid=meta.uid,
         pool=pool_of(found),
+        preferred=preferred_of(found),
     )
 
 

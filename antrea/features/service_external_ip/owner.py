@@ -1,7 +1,7 @@
 """Which Node answers for the external IP of each Service: derived alike on every Node, from living members, as for Egress.
 
 With externalTrafficPolicy Local only a Node with an Endpoint of the address's family does. Of Services that share an
-address all need one there if that can be, else the oldest of them.
+address all need one there if that can be, else the oldest of them. Preferred Nodes come first, as long as they can answer.
 parity: pkg/agent/controller/serviceexternalip/controller.go syncService, nodesHasHealthyServiceEndpoint
 """
 
@@ -14,7 +14,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolMembers, Quorum
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
-from antrea.features.egress.hash_ring import ring
+from antrea.features.egress.hash_ring import choose
 from antrea.features.egress.owner import NO_MAJORITY
 from antrea.features.service_external_ip.service import shown
 
@@ -47,8 +47,8 @@ def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwne
     if members is None:
         yield ExternalIPOwner(service.key, ip, pool, "", NO_POOL.format(shown(pool)))
         return
-    may = _may_answer(facts, service, ip)
-    picks = (ring(frozenset(tier)).pick(ip, may) for tier in members.tiers if tier)
+    may, better = _may_answer(facts, service, ip), _preferred(facts, service, ip)
+    picks = (choose(ip, frozenset(tier), may, better) for tier in members.tiers if tier)
     node = next(filter(None, picks), "")
     if not node:
         why = NO_ENDPOINT if any(members.tiers) else NO_NODE
@@ -62,12 +62,21 @@ def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwne
 
 
 def _may_answer(facts: Facts, service: Service, ip: str) -> Callable[[str], bool]:
-    rows = [row for row in facts.by(Service, "pooled", ip) if row.pool == service.pool and row.external_local]
-    local = [_nodes(facts, row, ip) for row in sorted(rows, key=lambda row: (row.created, row.key))]
+    local = [_nodes(facts, row, ip) for row in _sharing(facts, service, ip) if row.external_local]
     if not local:
         return lambda _: True
     all_of_them = frozenset.intersection(*local)
     return (all_of_them or local[0]).__contains__
+
+
+def _preferred(facts: Facts, service: Service, ip: str) -> tuple[str, ...]:
+    """Of Services that share an address, the oldest that names Nodes decides."""
+    return next((row.preferred for row in _sharing(facts, service, ip) if row.preferred), ())
+
+
+def _sharing(facts: Facts, service: Service, ip: str) -> list[Service]:
+    rows = (row for row in facts.by(Service, "pooled", ip) if row.pool == service.pool)
+    return sorted(rows, key=lambda row: (row.created, row.key))
 
 
 def _nodes(facts: Facts, service: Service, ip: str) -> frozenset[str]:

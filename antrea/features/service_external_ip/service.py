@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis import core
-from antrea.apis.annotation import ALLOW_SHARED_IP, EXTERNAL_IP_POOL
+from antrea.apis.annotation import ALLOW_SHARED_IP, EXTERNAL_IP_POOL, PREFERRED_FOR_SERVICE
 from antrea.apis.service_address import ALLOCATED, SERVICES
 from antrea.apis.shown import one_line
 from antrea.facts.external_ip import PooledService
+from antrea.features.egress.preference import preferred_nodes
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 
@@ -28,6 +29,9 @@ TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 LONGEST: Final = 253
 """Characters that a message quotes of what a user wrote: those of the longest name of a pool."""
 
+MOST_PREFERRED: Final = 16
+"""Nodes that are read of an annotation."""
+
 
 def pool_of(found: core.Service) -> str:
     """Its ExternalIPPool; empty: it is to have no address of one."""
@@ -35,6 +39,15 @@ def pool_of(found: core.Service) -> str:
     if spec.type != LOAD_BALANCER or spec.load_balancer_class not in ("", CLASS):
         return ""
     return found.metadata.annotations.get(EXTERNAL_IP_POOL, "")
+
+
+def preferred_of(found: core.Service) -> tuple[str, ...]:
+    """Nodes that are to answer for its external IP before others; at most MOST_PREFERRED."""
+    return (
+        preferred_nodes(found.metadata.annotations, PREFERRED_FOR_SERVICE)[:MOST_PREFERRED]
+        if pool_of(found)
+        else ()
+    )
 
 
 def shown(text: str) -> str:
