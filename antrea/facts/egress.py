@@ -220,17 +220,17 @@ class UnusedAddress(Fact, frozen=True):
 
 
 class ProbedAddress(Fact, frozen=True):
-    """Neighbours were asked who has an Egress IP that this Node is to hold; the feed of antrea/agent/egress/duplicate_prober.py writes it."""
+    """Neighbours were asked who has an address that this Node is to hold; antrea/agent/external_ip_pool/duplicate_prober.py writes it."""
 
-    egress: str
-    """Key of the Egress row."""
+    holder: str
+    """Key of the Egress row, or of the Service."""
     ip: str
     mac: str = ""
     """Of the host that has it; empty: none has."""
 
     @property
     def key(self) -> str:
-        return self.egress
+        return self.holder
 
 
 class EgressGateway(Fact, frozen=True):

@@ -196,6 +196,18 @@ def nodes_key(service: str, *, ipv6: bool) -> str:
     return f"{service} {'IPv6' if ipv6 else 'IPv4'}"
 
 
+class AnsweredAddress(Fact, frozen=True):
+    """Some Node answered for the external IP of a Service while this agent ran; its part writes it."""
+
+    service: str
+    """namespace/name"""
+    ip: str
+
+    @property
+    def key(self) -> str:
+        return self.service
+
+
 class ExternalIPOwner(Fact, frozen=True):
     """Which Node is to answer for the external IP of a Service; every agent derives the same."""
 

@@ -14,9 +14,9 @@ from switch_node import SwitchNode
 from wide_pool import wide_pool
 
 from antrea.agent import unrealized_feed
-from antrea.agent.egress.duplicate_prober import DuplicateProber
 from antrea.agent.egress.graceful_handover import GracefulHandover
 from antrea.agent.egress.missing_address import MissingAddresses
+from antrea.agent.external_ip_pool.duplicate_prober import DuplicateProber
 from antrea.agent.feature_set import active, own_ports, pipeline_of
 from antrea.agent.switch.capabilities import most_meters
 from antrea.config.agent import AgentConfig
@@ -26,12 +26,13 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.egress.address import AnnounceAddress, RecordAssigned
-from antrea.features.egress.duplicate_address import ProbeAddress, RecordConflict
+from antrea.features.egress.duplicate_address import RecordConflict
 from antrea.features.egress.handover import ConfirmAnnounced, RecordUnassigned, ReleaseAddress
 from antrea.features.egress.missing import ReportMissing
 from antrea.features.egress.owner import FEATURE as PLACEMENT
 from antrea.features.egress.status import RecordAssignmentFailed
 from antrea.features.egress.takeover_event import RecordTakeover
+from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.pod_connectivity.tunnel import tunnel_entry

@@ -17,8 +17,9 @@ from egress_node import EGRESS, NODES, OUTSIDE, SERVER, Node
 from netdev_switch import until
 from wide_pool import wide_pool
 
-from antrea.agent.egress import duplicate_prober, gateway_prober
+from antrea.agent.egress import gateway_prober
 from antrea.agent.egress.gateway_prober import GatewayFeed
+from antrea.agent.external_ip_pool import duplicate_prober
 from antrea.apis.status import Status
 from antrea.facts.egress import Egress, EgressGateway, EgressOwner, EgressPod, ProbedAddress
 from antrea.facts.node import LocalAddress

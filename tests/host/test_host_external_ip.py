@@ -135,9 +135,13 @@ async def test_the_whole_agent_answers_for_the_external_ip_of_a_service_and_says
         netns.sh("ip netns list")
         host = netns.make()
         netns.sh(f"ip link set far0 netns {host} name eth0")
-        netns.sh("ip link set eth0 up; ip addr add 192.0.2.9/24 dev eth0", host)
+        netns.sh(
+            f"ip link set eth0 up; ip addr add 192.0.2.9/24 dev eth0; ip addr add {IPS[4]}/24 dev eth0", host
+        )
         put_service(agent)
         await agent.until(lambda agent: agent.ready(), "the agent is ready")
+        await agent.until(lambda agent: told(agent, mac(netns, host)), "the host with the address is named")
+        netns.sh(f"ip addr del {IPS[4]}/24 dev eth0", host)
         await agent.until(lambda _: answered(netns, host), "the Node answers")
         status, text = await agent.get("/serviceexternalip?name=web&namespace=shop")
         assert (status, json.loads(text)) == (200, [
@@ -162,6 +166,12 @@ def put_service(agent: AgentProcess) -> None:
         "spec": {"type": "LoadBalancer", "clusterIPs": ["10.96.0.7"], "ports": [{"port": 80, "protocol": "TCP"}]},
         "status": {"loadBalancer": {"ingress": [{"ip": IPS[4]}]}},
     })  # fmt: skip
+
+
+async def told(agent: AgentProcess, mac: str) -> bool:
+    """Whether an Event of the Service names this host."""
+    events = [found for path, found in agent.api.objects.items() if "/events/" in path]
+    return any(one["reason"] == "ExternalIPConflict" and mac in one["message"] for one in events)
 
 
 async def answered(netns: Namespaces, host: str) -> bool:

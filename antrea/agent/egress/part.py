@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.agent.change_times import ChangeTimes
-from antrea.agent.egress.duplicate_prober import DuplicateProber
 from antrea.agent.egress.gateway_prober import GatewayFeed
 from antrea.agent.egress.graceful_handover import TIMED_KINDS, GracefulHandover, takeover_message
 from antrea.agent.egress.idle_detector import IdleFeed
@@ -17,7 +16,7 @@ from antrea.errors import Unavailable
 from antrea.facts.egress import AssignedAddress, Egress, EgressOwner
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.address import AnnounceAddress, RecordAssigned
-from antrea.features.egress.duplicate_address import ProbeAddress, RecordConflict
+from antrea.features.egress.duplicate_address import RecordConflict
 from antrea.features.egress.handover import ConfirmAnnounced, RecordUnassigned
 from antrea.features.egress.handover import ReleaseAddress as Release
 from antrea.features.egress.missing import ReportMissing
@@ -44,7 +43,7 @@ class EgressPart(Part):
         self._agent, self._facts, self._node = agent, agent.facts, agent.node
         self._changes = ChangeTimes(agent.facts, TIMED_KINDS)
         self._handover = GracefulHandover(agent.facts, agent.kube, agent.config, agent.node)
-        self._probing, self._announcer = DuplicateProber(agent.node), NodeAnnouncer(self.holds)
+        self._announcer = NodeAnnouncer(self.holds)
         self._missing = MissingAddresses(agent.facts)
 
     def acts(self) -> Mapping[type[Act], Handler]:
@@ -53,7 +52,6 @@ class EgressPart(Part):
             RecordAssigned: self._assigned,
             RecordUnassigned: self._unassigned,
             RecordTakeover: self._took_over,
-            ProbeAddress: lambda act: self._probing.probe(self._facts, act),
             RecordConflict: self._conflict,
             RecordAssignmentFailed: self._failed,
             ReportMissing: self._missing.wait,
@@ -71,7 +69,6 @@ class EgressPart(Part):
             "BFD": BfdFeed(connected.db, gossip.saw),
             "idle Egress IPs": IdleFeed(self._node),
             "gateways of VLANs": GatewayFeed(),
-            "neighbours of Egress IPs": self._probing,
         }
 
     def waits_for(self, hands_over: Callable[[], bool]) -> None:

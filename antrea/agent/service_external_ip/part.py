@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,17 @@ from antrea.agent.egress.part import EgressPart
 from antrea.agent.part import Part
 from antrea.apis.core import ObjectReference
 from antrea.errors import Unavailable
-from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes, nodes_key
+from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes, nodes_key
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.service import Service
 from antrea.features.egress.takeover_event import Cause, cause
-from antrea.features.service_external_ip.agent import GATE, AnnounceExternalIP
+from antrea.features.service_external_ip.agent import (
+    GATE,
+    AnnounceExternalIP,
+    RecordAnswered,
+    RecordExternalIPConflict,
+)
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.outside.log import klog
 from antrea.outside.neighbour.announcement import NodeAnnouncer
@@ -58,7 +64,11 @@ class ServiceExternalIPPart(Part):
             agent.part(EgressPart).waits_for(self._hands_over)
 
     def acts(self) -> Mapping[type[Act], Handler]:
-        return {AnnounceExternalIP: self._announce}
+        return {
+            AnnounceExternalIP: self._announce,
+            RecordAnswered: self._answered,
+            RecordExternalIPConflict: self._conflict,
+        }
 
     def sinks(self) -> Mapping[type, Sink]:
         return {NeighbourResponse: self._responder}
@@ -101,6 +111,7 @@ class ServiceExternalIPPart(Part):
             self._given_up = time.monotonic()
         if row is None:
             self._before.pop(key, None)
+            asyncio.get_running_loop().call_soon(self._facts.drop, AnsweredAddress, key)
         elif row.node not in ("", self._node) and quorum and quorum.has:
             self._before[key] = (row.ip, row.node)
 
@@ -108,21 +119,29 @@ class ServiceExternalIPPart(Part):
         """Whether neighbours may not have received yet that another Node has what this one answered for."""
         return time.monotonic() - self._given_up < GIVE_UP_SECONDS
 
+    async def _answered(self, act: RecordAnswered) -> None:
+        self._facts.put(AnsweredAddress(act.service, act.ip))
+
+    async def _conflict(self, act: RecordExternalIPConflict) -> None:
+        self._agent.record(
+            "ExternalIPConflict", act.message, warning=True, about=_reference(act.service, act.uid)
+        )
+
     async def _announce(self, act: AnnounceExternalIP) -> None:
         await self._announcer.announce(act)
+        self._facts.put(AnsweredAddress(act.service, act.ip))
         ip, before = self._before.pop(act.service, ("", ""))
         if ip != act.ip:
             return
         why = self._cause(act, before)
         message = f"Node {self._node} took over {ip} from {before}{self._within(act, why)}: {why.why}"
         log.info("Took over an external IP", service=act.service, ip=ip, before=before, why=why.why)
-        namespace, _, name = act.service.partition("/")
-        about = ObjectReference(kind="Service", name=name, namespace=namespace, uid=act.uid)
-        self._agent.record("ExternalIPTakenOver", message, about=about)
+        self._agent.record("ExternalIPTakenOver", message, about=_reference(act.service, act.uid))
 
     def _cause(self, act: AnnounceExternalIP, before: str) -> Cause:
         service = self._facts.get(Service, act.service)
-        found = cause(self._facts, act.pool, (), self._node, before)
+        preferred = service.preferred if service else ()
+        found = cause(self._facts, act.pool, preferred, self._node, before)
         if found.kind is None and service and service.external_local:
             key = nodes_key(act.service, ipv6=is_ipv6(act.ip))
             row = self._facts.get(PoolAddressNodes, key)
@@ -143,6 +162,11 @@ class ServiceExternalIPPart(Part):
         )
         known = [times[kind][row] for kind, row in news if row in times.get(kind, {})]
         return f" in {1000 * (time.monotonic() - max(known)):.0f} ms" if known else ""
+
+
+def _reference(service: str, uid: str) -> ObjectReference:
+    namespace, _, name = service.partition("/")
+    return ObjectReference(kind="Service", name=name, namespace=namespace, uid=uid)
 
 
 def _row(service: Service, node: str) -> dict[str, str]:

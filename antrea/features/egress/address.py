@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
-    from antrea.features.egress.duplicate_address import ProbeAddress, RecordConflict
+    from antrea.features.egress.duplicate_address import RecordConflict
     from antrea.features.egress.handover import ReleaseAddress
+    from antrea.features.external_ip_pool.duplicate import ProbeAddress
     from antrea.host.link import Dummy, Link
     from antrea.host.ovs_port import Port
 

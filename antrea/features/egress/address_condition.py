@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.part import Condition
-from antrea.features.egress.duplicate_address import CONFLICT, other_host, sentence
+from antrea.features.egress.duplicate_address import CONFLICT
 from antrea.features.egress.gateway_reachability import ANSWERS, silence
+from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def words_of(entry: AddressStatus) -> Words:
 
 def troubles(facts: Facts, egress: Egress, node: str) -> Words:
     """What the Node that has the address, or is to hold it, reports of it."""
-    mac = other_host(facts, egress)
+    mac = other_host(facts, egress.key, egress.ip)
     return _words(sentence(egress.ip, mac) if mac else "", silence(facts, egress, node))
 
 

@@ -16,12 +16,13 @@ from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.address import HELD_ADDRESSES
 from antrea.features.egress.allocated import why_unallocated
 from antrea.features.egress.bandwidth import limit_conditions
-from antrea.features.egress.duplicate_address import CONFLICT, conflict_conditions, other_host, sentence
+from antrea.features.egress.duplicate_address import CONFLICT, conflict_conditions
 from antrea.features.egress.failback import failback_conditions
 from antrea.features.egress.gateway_reachability import gateway_conditions
 from antrea.features.egress.handover import assigned_here, awaits_announcement
 from antrea.features.egress.missing import reported_missing, reporting_node
 from antrea.features.egress.snat_mark import MOST
+from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -119,7 +120,7 @@ def not_taken(facts: Facts, egress: Egress, node: ThisNode) -> str:
     """Why an address is not here that this Node is to hold; empty: nothing is known against it."""
     if not assigned_here(facts, egress, node):
         return ""
-    if mac := other_host(facts, egress):
+    if mac := other_host(facts, egress.key, egress.ip):
         return sentence(egress.ip, mac)
     why = facts.refusal(HELD_ADDRESSES, egress.key)
     return f"Node {node.name} cannot take {egress.ip}: {why}" if why else ""

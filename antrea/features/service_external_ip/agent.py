@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.engine import Act, Unit
-from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes
+from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.service import Service, ServiceEndpoint
+from antrea.features.external_ip_pool.duplicate import ProbeAddress, is_free, other_host, sentence, strangers
 from antrea.features.external_ip_pool.link import neighbours_of
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 GATE = "ServiceExternalIP"
+NOT_TAKEN = "does not answer for it until that host has gone"
+TAKEN = "answers for it, too, as it is in use"
 
 
 class AnnounceExternalIP(Act, frozen=True):
@@ -40,14 +43,50 @@ class AnnounceExternalIP(Act, frozen=True):
     """Empty: that of `dev`."""
 
 
+class RecordAnswered(Act, frozen=True):
+    """Record that another Node answers for the external IP: this one may take it over without asking neighbours first."""
+
+    service: str
+    ip: str
+
+
+class RecordExternalIPConflict(Act, frozen=True):
+    """Report in an Event of the Service that another host has its external IP."""
+
+    service: str
+    uid: str
+    message: str
+
+
 def answered_address(
     facts: Facts, owner: ExternalIPOwner
-) -> Iterator[NeighbourResponse | AnnounceExternalIP]:
-    """On the Node that is to answer; after the flows of the same pass, and withdrawn before them."""
+) -> Iterator[
+    NeighbourResponse | AnnounceExternalIP | ProbeAddress | RecordAnswered | RecordExternalIPConflict
+]:
+    """On the Node that is to answer; after the flows of the same pass, and withdrawn before them.
+
+    An address for which no Node has answered waits until its neighbours were asked whether another host has it.
+    """
     node, link, service = facts.get(ThisNode), facts.get(Transport), facts.get(Service, owner.service)
-    if node is None or link is None or service is None or owner.node != node.name:
+    if node is None or link is None or service is None:
+        return
+    if owner.node != node.name:
+        if owner.node:
+            yield RecordAnswered(owner.service, (owner.ip, owner.node), service=owner.service, ip=owner.ip)
         return
     dev = neighbours_of(facts, owner.ip, link)
+    is_new = facts.get(AnsweredAddress, owner.service) != AnsweredAddress(owner.service, owner.ip)
+    yield ProbeAddress(
+        owner.service, (owner.ip, dev), holder=owner.service, dev=dev, ip=owner.ip, before=is_new,
+        strangers=strangers(facts, owner.ip, dev),
+    )  # fmt: skip
+    if mac := other_host(facts, owner.service, owner.ip):
+        yield RecordExternalIPConflict(
+            owner.service, (owner.ip, mac), service=owner.service, uid=service.uid,
+            message=f"{sentence(owner.ip, mac)}; Node {node.name} {NOT_TAKEN if is_new else TAKEN}",
+        )  # fmt: skip
+    if is_new and not is_free(facts, owner.service, owner.ip):
+        return
     yield NeighbourResponse(dev=dev, ip=owner.ip)
     yield AnnounceExternalIP(
         (owner.service, owner.ip), dev, service=owner.service, uid=service.uid, pool=owner.pool, ip=owner.ip, dev=dev

@@ -19,9 +19,9 @@ from antrea.facts.member import AgentNode, PoolSelector
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.egress import owner
 from antrea.features.egress.address import HELD_ADDRESSES
-from antrea.features.egress.duplicate_address import ProbeAddress
 from antrea.features.egress.handover import ReleaseAddress
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
+from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.host.address import Address
 from antrea.host.ovs_port import Port
 from antrea.outside.gossip.feed import GossipFeed
@@ -71,7 +71,7 @@ async def main(name: str, address: str, port: int, key: bytes) -> None:
 
     async def probe(act: ProbeAddress) -> None:
         """No other host has it."""
-        facts.put(ProbedAddress(act.egress, act.ip))
+        facts.put(ProbedAddress(act.holder, act.ip))
 
     engine = Engine(facts, units, {Address: Say(), Port: Say()}, {ReleaseAddress: part, ProbeAddress: probe})
     async with asyncio.TaskGroup() as tasks:

@@ -23,8 +23,8 @@ from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress.address import AnnounceAddress, RecordAssigned
 from antrea.features.egress.agent import FEATURE
-from antrea.features.egress.duplicate_address import ProbeAddress
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
+from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.framework.gate import EnabledGates
 from antrea.host.address import Address
 from antrea.host.carrier import ip_mac, mark_mac, own_mac

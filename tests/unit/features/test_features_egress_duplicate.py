@@ -18,7 +18,9 @@ from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.facts.unrealized import Unrealized
 from antrea.features.egress.address import HELD_ADDRESSES
 from antrea.features.egress.agent import FEATURE
-from antrea.features.egress.duplicate_address import ProbeAddress, RecordConflict, strangers
+from antrea.features.egress.duplicate_address import RecordConflict
+from antrea.features.egress.subnet import subnet_of
+from antrea.features.external_ip_pool.duplicate import ProbeAddress, strangers
 from antrea.features.framework.gate import EnabledGates
 from antrea.host.address import Address
 
@@ -61,7 +63,7 @@ class Agent:
 
 def asked(*, before: bool, named: str = "") -> ProbeAddress:
     """`named`: another Node, which the status says has an address without a pool."""
-    return ProbeAddress("a", (IP, "br-phy", named), egress="a", dev="br-phy", ip=IP, before=before)
+    return ProbeAddress("a", (IP, "br-phy", named), holder="a", dev="br-phy", ip=IP, before=before)
 
 
 def test_a_new_address_waits_for_its_neighbours() -> None:
@@ -214,7 +216,7 @@ def test_a_router_that_answers_for_all_is_known_by_addresses_far_from_each_other
     facts = Facts()
     for row in (OnLink("eth0", "198.51.100.0/24"), OnLink("eth1", "203.0.113.0/24"), OnLink("eth0", network)):
         facts.put(row)
-    assert strangers(facts, Egress("a", "u", ip, pool="p"), "eth0") == others
+    assert strangers(facts, ip, "eth0") == others
 
 
 def test_a_router_of_a_pools_subnet_is_known_by_addresses_of_that() -> None:
@@ -222,7 +224,9 @@ def test_a_router_of_a_pools_subnet_is_known_by_addresses_of_that() -> None:
     gates = EnabledGates("agent", frozenset({"EgressSeparateSubnet"}))
     for row in (gates, wide_pool("p", (), "203.0.113.254", 26, 181), OnLink("eth0", "203.0.113.0/24")):
         facts.put(row)
-    found = strangers(facts, Egress("a", "u", IP, pool="p"), "antrea-ext.181")
+    subnet = subnet_of(facts, Egress("a", "u", IP, pool="p"))
+    assert subnet is not None
+    found = strangers(facts, IP, subnet.device, subnet.network)
     assert found == ("203.0.113.33", "203.0.113.17", "203.0.113.9")
 
 

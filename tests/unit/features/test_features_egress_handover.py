@@ -28,12 +28,12 @@ from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.egress import agent, owner
 from antrea.features.egress.address import AnnounceAddress
-from antrea.features.egress.duplicate_address import ProbeAddress
 from antrea.features.egress.failback import waiting_of
 from antrea.features.egress.handover import ConfirmAnnounced, ReleaseAddress
 from antrea.features.egress.hash_ring import Ring
 from antrea.features.egress.takeover_event import RecordTakeover
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
+from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.external_ip_pool.link import DEVICE
 from antrea.host.address import Address
 from antrea.host.carrier import RELAYED_MAC
@@ -110,7 +110,7 @@ class Node:
 
     def do(self, act: Act) -> None:
         if isinstance(act, ProbeAddress):
-            self.facts.put(ProbedAddress(act.egress, act.ip))
+            self.facts.put(ProbedAddress(act.holder, act.ip))
         if isinstance(act, AnnounceAddress):
             self.world.router = self.name
         if isinstance(act, RecordTakeover):
@@ -231,7 +231,7 @@ def prefer(world: World) -> None:
         (cordon, "drained: it is cordoned"),
         (unlabel, "label: it no longer has those that the pool asks for"),
         (goodbye, "drained: its agent ends"),
-        (prefer, "preferred: the Egress names the new Node before it"),
+        (prefer, "preferred: the new Node is named before it"),
     ],
 )
 def test_who_takes_an_address_over_says_from_whom_and_why_once(

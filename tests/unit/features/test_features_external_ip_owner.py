@@ -11,36 +11,52 @@ import pytest
 from antrea.apis import core
 from antrea.apis.discovery import EndpointSlice
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress
-from antrea.facts.external_ip import ExternalIPOwner
+from antrea.facts.egress import Egress, ProbedAddress
+from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.egress.allocated import why_unallocated
 from antrea.features.egress.hash_ring import ring
 from antrea.features.egress.owner import NO_MAJORITY
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
+from antrea.features.external_ip_pool.duplicate import ProbeAddress, sentence
 from antrea.features.proxy.service import endpoint_rows, service_row
-from antrea.features.service_external_ip.agent import FEATURE, AnnounceExternalIP
+from antrea.features.service_external_ip.agent import (
+    FEATURE,
+    NOT_TAKEN,
+    TAKEN,
+    AnnounceExternalIP,
+    RecordAnswered,
+    RecordExternalIPConflict,
+)
 from antrea.features.service_external_ip.owner import NO_ENDPOINT, NO_NODE, NO_POOL
 from antrea.host.neighbour_response import NeighbourResponse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from antrea.engine import Act
     from antrea.facts.service import Service, ServiceEndpoint
 
     Conditions = Mapping[str, bool | None]
 
 IP, IP6 = "192.0.2.40", "2001:db8::40"
 NODES = ("n1", "n2", "n3")
+MAC = "0a:00:00:00:00:99"
 
 
-def service(name: str = "web", ip: str = IP, pool: str = "p", **spec: Any) -> Service:
+def service(
+    name: str = "web", ip: str = IP, pool: str = "p", *, preferred: str = "", created: str = "", **spec: Any
+) -> Service:
     found = {
         "metadata": {
             "name": name,
             "namespace": "shop",
-            "annotations": {"service.antrea.io/external-ip-pool": pool},
+            "creationTimestamp": created,
+            "annotations": {
+                "service.antrea.io/external-ip-pool": pool,
+                "service.antrea.io/preferred-nodes": preferred,
+            },
         },
         "spec": {"type": "LoadBalancer", "clusterIPs": ["10.96.0.7"]} | spec,
         "status": {"loadBalancer": {"ingress": [{"ip": ip}]}},
@@ -72,11 +88,16 @@ def endpoints(
 
 
 class Node:
-    """n1 of three."""
+    """n1 of three, whose neighbours answer for no address but those of `duplicates`."""
 
     def __init__(self, me: str = "n1") -> None:
         self.facts = Facts()
+        self.duplicates: dict[str, str] = {}
+        """Address -> MAC address of another host."""
+        self.acts: list[Act] = []
+        """All so far."""
         self.engine = Engine(self.facts, (*FEATURE.units, *POOL_MEMBERS.units))
+        self.me = me
         self.put(
             ThisNode(me, ("10.10.1.0/24",), ("192.0.2.1",), ("192.0.2.1",)),
             Transport("eth0", "eth0", "0a:00:00:00:00:01", 1500, ("192.0.2.1/24",)),
@@ -89,14 +110,24 @@ class Node:
         for row in rows:
             self.facts.put(row)
 
+    def plan(self) -> None:
+        """Until nothing more follows."""
+        while acts := self.engine.plan().acts:
+            self.acts += acts
+            for act in acts:
+                if isinstance(act, ProbeAddress):
+                    self.facts.put(ProbedAddress(act.holder, act.ip, self.duplicates.get(act.ip, "")))
+                elif isinstance(act, (RecordAnswered, AnnounceExternalIP)):
+                    self.facts.put(AnsweredAddress(act.service, act.ip))
+
     def owner(self, name: str = "web") -> str:
-        self.engine.plan()
+        self.plan()
         row = self.facts.get(ExternalIPOwner, f"shop/{name}")
         assert row is not None
         return row.node or row.why
 
     def answers(self) -> list[tuple[str, str]]:
-        self.engine.plan()
+        self.plan()
         found = self.engine.standing().values()
         return [(one.dev, one.ip) for one in found if isinstance(one, NeighbourResponse)]
 
@@ -109,10 +140,10 @@ def test_the_node_that_upstreams_hash_picks_answers_and_announces_once_and_no_ot
     for me in NODES:
         node = Node(me)
         node.put(service())
-        plan = node.engine.plan()
+        node.plan()
         ours = me == picked(*NODES)
         announced = [
-            (act.dev, act.ip, act.service) for act in plan.acts if isinstance(act, AnnounceExternalIP)
+            (act.dev, act.ip, act.service) for act in node.acts if isinstance(act, AnnounceExternalIP)
         ]
         assert announced == ([("eth0", IP, "shop/web")] if ours else [])
         assert (node.owner(), node.answers()) == (picked(*NODES), [("eth0", IP)] if ours else [])
@@ -131,6 +162,64 @@ def test_a_node_that_is_lost_or_leaves_or_is_cordoned_hands_the_address_to_the_n
     assert node.owner() == picked(*rest)
     node.put(AgentNode(first, ("192.0.2.9",), ("192.0.2.9",)))
     assert node.owner() == first
+
+
+def test_preferred_nodes_answer_in_their_order_as_long_as_they_can() -> None:
+    node = Node()
+    least = next(name for name in NODES if name != picked(*NODES))
+    node.put(service(preferred=f"gone, {least}, {picked(*NODES)}"))
+    assert node.owner() == least
+    node.put(AgentNode(least, ("192.0.2.9",), ("192.0.2.9",), cordoned=True))
+    assert node.owner() == picked(*NODES)
+    node.put(AgentNode(least, ("192.0.2.9",), ("192.0.2.9",)))
+    assert node.owner() == least
+    other = next(name for name in NODES if name != least)
+    node.put(
+        service(preferred=least, externalTrafficPolicy="Local"), *endpoints("web", {other: {"ready": True}})
+    )
+    assert node.owner() == other
+
+
+def test_of_services_that_share_an_address_the_oldest_that_names_nodes_decides() -> None:
+    node = Node()
+    node.put(
+        service("any", created="1"),
+        service("old", created="2", preferred="n2"),
+        service("new", created="3", preferred="n3"),
+    )
+    assert [node.owner(name) for name in ("any", "old", "new")] == ["n2"] * 3
+
+
+def conflicts(node: Node) -> list[str]:
+    node.plan()
+    return [act.message for act in node.acts if isinstance(act, RecordExternalIPConflict)]
+
+
+def test_a_new_address_is_answered_for_once_no_other_host_has_it() -> None:
+    node = Node(picked(*NODES))
+    node.duplicates[IP] = MAC
+    node.put(service())
+    assert (node.answers(), conflicts(node)) == ([], [f"{sentence(IP, MAC)}; Node {node.me} {NOT_TAKEN}"])
+    node.put(ProbedAddress("shop/web", IP))
+    assert (node.answers(), len(conflicts(node))) == ([("eth0", IP)], 1)
+    # in use: reported, and kept
+    node.put(ProbedAddress("shop/web", IP, MAC))
+    assert (node.answers(), conflicts(node)[1:]) == (
+        [("eth0", IP)],
+        [f"{sentence(IP, MAC)}; Node {node.me} {TAKEN}"],
+    )
+
+
+def test_an_address_that_another_node_answered_for_is_taken_over_without_delay() -> None:
+    first = picked(*NODES)
+    node = Node(picked(*(name for name in NODES if name != first)))
+    node.put(service())
+    assert (node.owner(), node.answers()) == (first, [])
+    node.put(GossipMember(first, alive=False))
+    plan = node.engine.plan()
+    assert [one.ip for one in plan.put if isinstance(one, NeighbourResponse)] == [IP]
+    (asked,) = (act for act in plan.acts if isinstance(act, ProbeAddress))
+    assert not asked.before
 
 
 def test_without_a_majority_without_a_pool_and_without_a_node_nobody_answers() -> None:

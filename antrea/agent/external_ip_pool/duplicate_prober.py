@@ -1,19 +1,18 @@
-"""Asks neighbours for Egress IPs that this Node is to hold, and again for as long as another host has one."""
+"""Asks neighbours for addresses of Egresses and Services that this Node is to hold, and again for as long as another host has one."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from antrea.facts.egress import Egress, EgressOwner, ProbedAddress
-from antrea.facts.node import LocalAddress
-from antrea.features.egress.duplicate_address import is_asked_for
+from antrea.facts.egress import ProbedAddress
+from antrea.features.external_ip_pool.duplicate import READS, is_asked_for
 from antrea.outside.log import klog
 from antrea.outside.neighbour.probe import answers_for_all, who_has
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
-    from antrea.features.egress.duplicate_address import ProbeAddress
+    from antrea.features.external_ip_pool.duplicate import ProbeAddress
 
 log = klog.logger(__name__)
 
@@ -35,17 +34,17 @@ class DuplicateProber:
         """`node` is the name of this one."""
         self._node = node
         self._asked: dict[str, asyncio.Task[None]] = {}
-        """By Egress."""
+        """By Egress or Service."""
 
     async def run(self, facts: Facts) -> None:
         """For ever: answers are forgotten with the address they are on."""
         try:
-            with facts.watch(Egress, EgressOwner, LocalAddress, ProbedAddress) as news:
+            with facts.watch(*READS) as news:
                 while True:
                     news.clear()
                     for row in facts.all(ProbedAddress):
-                        if not is_asked_for(facts, row.egress, row.ip, self._node):
-                            facts.drop(ProbedAddress, row.egress)
+                        if not is_asked_for(facts, row.holder, row.ip, self._node):
+                            facts.drop(ProbedAddress, row.holder)
                     self._asked = {name: task for name, task in self._asked.items() if not task.done()}
                     await news.wait()
                     await asyncio.sleep(LOOK_SECONDS)
@@ -56,21 +55,23 @@ class DuplicateProber:
 
     async def probe(self, facts: Facts, act: ProbeAddress) -> None:
         """Returns at once: many addresses may come together."""
-        if before := self._asked.get(act.egress):
+        if before := self._asked.get(act.holder):
             before.cancel()
-        self._asked[act.egress] = asyncio.create_task(self._ask(facts, act), name=f"probe {act.ip}")
+        self._asked[act.holder] = asyncio.create_task(self._ask(facts, act), name=f"probe {act.ip}")
 
     async def _ask(self, facts: Facts, act: ProbeAddress) -> None:
         if not act.before:
             await asyncio.sleep(LATER_SECONDS)
-        while is_asked_for(facts, act.egress, act.ip, self._node):
+        while is_asked_for(facts, act.holder, act.ip, self._node):
             if mac := await _found(act):
                 await asyncio.sleep(SURE_SECONDS)
                 mac = await _found(act)
-            facts.put(ProbedAddress(act.egress, act.ip, mac), urgent=True)
+            facts.put(ProbedAddress(act.holder, act.ip, mac), urgent=True)
             if not mac:
                 return
-            log.warning("Another host uses an Egress IP", egress=act.egress, ip=act.ip, mac=mac, dev=act.dev)
+            log.warning(
+                "Another host uses an address of ours", holder=act.holder, ip=act.ip, mac=mac, dev=act.dev
+            )
             await asyncio.sleep(AGAIN_SECONDS)
 
 
