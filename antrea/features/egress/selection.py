@@ -1,7 +1,8 @@
 """Pods that an Egress selects in vain: those that follow an older Egress, and those in their Node's own network.
 
 Of the Egresses of one family that select a Pod the oldest counts, then the first by name (antrea/features/egress/flow.py).
-Beyond upstream, which reports neither.
+Beyond upstream, which reports neither. Pods with `hostNetwork` are no fault of the Egress, and come and go with its selector: an
+Event reports them, since a status that is written whenever they do meets clients that update the Egress without a retry.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.family import is_ipv6
 from antrea.facts.group import Matches
 from antrea.features.egress.allocation import all_of
+from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.member import EGRESS
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 OVERLAPPED: Final = "Overlapped"
 HOST_NETWORK: Final = "HostNetworkPods"
 TYPES: Final = (OVERLAPPED, HOST_NETWORK)
-"""Types of conditions of ours."""
+"""Types of conditions of ours; earlier versions wrote that of Pods with `hostNetwork`, and it is taken back."""
 MANAGER: Final = "antrea-controller-selection"
 MOST_NAMED: Final = 5
 
@@ -57,31 +59,36 @@ def _older(rows: Iterable[EgressRow]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def selection_status(facts: Facts, egress: EgressRow) -> Iterator[Status]:
+def selection_status(facts: Facts, egress: EgressRow) -> Iterator[Status | RecordEvent]:
     """Nothing while another replica leads."""
     if facts.get(FencedLeadership) is None or egress.slot:
         return
     rows = facts.by(SelectionConflict, "egress", egress.name)
     older = {counts for row in rows for name, counts in row.older if name == egress.name}
     spaces = {row.labels.partition("/")[0] for row in rows if egress.name in row.host}
-    found = {
-        OVERLAPPED: older
-        and ("OlderEgress", f"Pods that it selects follow an older Egress: {_named(older)}"),
-        HOST_NETWORK: spaces
-        and (
-            "NodeAddress",
-            "Pods that it selects are in their Node's network and leave with the Node's address, in Namespaces: "
-            + _named(spaces),
-        ),
-    }
+    if spaces:
+        yield _host_network(egress, spaces)
     conditions = [
-        Condition(kind, "True", reason=said[0], message=said[1]) if said else Condition(kind)
-        for kind, said in found.items()
-        if said or kind in egress.told
+        Condition(kind) for kind in TYPES if kind in egress.told and not (kind == OVERLAPPED and older)
     ]
+    if older:
+        message = f"Pods that it selects follow an older Egress: {_named(older)}"
+        conditions.append(Condition(OVERLAPPED, "True", reason="OlderEgress", message=message))
     if conditions:
         path = f"{EGRESSES}/{egress.name}"
         yield Status(path=path, kind="Egress", manager=MANAGER, conditions=tuple(conditions))
+
+
+def _host_network(egress: EgressRow, spaces: set[str]) -> RecordEvent:
+    """Once, until it selects none of them."""
+    message = (
+        "Pods that it selects are in their Node's network and leave with the Node's address, in Namespaces: "
+        + _named(spaces)
+    )
+    return RecordEvent(
+        f"{egress.uid} {HOST_NETWORK}", True, "crd.antrea.io/v1beta1", "Egress", egress.name, egress.uid,
+        HOST_NETWORK, message, warning=True,
+    )  # fmt: skip
 
 
 def _named(names: set[str]) -> str:

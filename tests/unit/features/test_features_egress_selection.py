@@ -16,6 +16,7 @@ from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import FencedLeadership
 from antrea.features.egress.controller import egress_row
 from antrea.features.egress.selection import MANAGER
+from antrea.features.framework.event import RecordEvent
 
 if TYPE_CHECKING:
     from antrea.facts.fact import Fact
@@ -42,10 +43,12 @@ class Controller:
         self.engine = Engine(self.facts, [unit for feature in FEATURES for unit in feature.units])
         self.put(FencedLeadership(), Namespace("shop"), Namespace("other"), *rows)
 
-    def put(self, *rows: Fact) -> None:
+    def put(self, *rows: Fact) -> dict[str, str]:
+        """Events that follow, by Egress."""
         for row in rows:
             self.facts.put(row)
-        self.engine.plan()
+        acts = self.engine.plan().acts
+        return {act.name: act.message for act in acts if isinstance(act, RecordEvent)}
 
     def drop(self, kind: type[Fact], key: str) -> None:
         self.facts.drop(kind, key)
@@ -65,12 +68,11 @@ def overlapped(*names: str) -> Condition:
     return Condition("Overlapped", "True", reason="OlderEgress", message=message)
 
 
-def host_network(*spaces: str) -> Condition:
-    message = (
+def host_network(*spaces: str) -> str:
+    return (
         "Pods that it selects are in their Node's network and leave with the Node's address, in Namespaces: "
         + ", ".join(spaces)
     )
-    return Condition("HostNetworkPods", "True", reason="NodeAddress", message=message)
 
 
 def test_egresses_that_a_pod_does_not_follow_name_the_one_of_their_family_that_it_follows() -> None:
@@ -94,17 +96,16 @@ def test_an_egress_without_an_address_yet_stands_in_nobodys_way() -> None:
     assert controller.said == {"young": (overlapped("old"),)}
 
 
-def test_pods_of_the_nodes_network_are_told_by_namespace_and_follow_no_egress() -> None:
-    controller = Controller(egress("old", 1), egress("young", 2), pod("web-1", host=True))
-    both = {name: (host_network("shop"),) for name in ("old", "young")}
-    assert controller.said == both
-    controller.put(pod("web-2", host=True, space="other"), pod("web-3"))
-    assert controller.said == {
-        "old": (host_network("other", "shop"),),
-        "young": (overlapped("old"), host_network("other", "shop")),
+def test_pods_of_the_nodes_network_are_told_once_by_an_event_and_never_by_a_status() -> None:
+    controller = Controller(egress("old", 1), egress("young", 2))
+    assert controller.put(pod("web-1", host=True)) == {
+        name: host_network("shop") for name in ("old", "young")
     }
-    controller.drop(Pod, "shop/web-1")
-    assert controller.said["old"] == (host_network("other"),)
+    assert controller.put(pod("web-2", host=True, space="other"), pod("web-3")) == {}
+    assert controller.said == {"young": (overlapped("old"),)}
+    controller.put(egress("old", 1, "api"), egress("young", 2, "api"))
+    assert controller.said == {}
+    assert controller.put(egress("old", 1)) == {"old": host_network("other", "shop")}
 
 
 def test_a_word_that_is_true_no_more_is_taken_back_and_only_who_leads_speaks() -> None:
