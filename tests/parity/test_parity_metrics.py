@@ -35,7 +35,7 @@ OURS_ALONE = {"antrea_agent_unenforced_rule_count", "antrea_agent_audited_rule_c
 
 
 @pytest.mark.parametrize(
-    ("program", "modules", "count"), [("agent", AGENT, 10), ("controller", CONTROLLER, 7)]
+    ("program", "modules", "count"), [("agent", AGENT, 12), ("controller", CONTROLLER, 7)]
 )
 def test_metrics_are_declared_as_upstreams(program: str, modules: tuple[ModuleType, ...], count: int) -> None:
     rows = [row for module in modules for row in vars(module).values() if type(row) is Metric]
@@ -46,9 +46,12 @@ def test_metrics_are_declared_as_upstreams(program: str, modules: tuple[ModuleTy
         for found in DECLARED.finditer(text)
     }
     assert len(ours) == count
-    assert {row.name: (row.kind, row.stability, row.help) for row in ours} == {
-        row.name: theirs[row.name] for row in ours
+    # whose sentence on how often they are read does not hold: they are read when they are asked for
+    expected = {
+        row.name: [text.partition(" This metric gets updated at")[0] for text in theirs[row.name]]
+        for row in ours
     }
+    assert {row.name: [row.kind, row.stability, row.help] for row in ours} == expected
 
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers")
