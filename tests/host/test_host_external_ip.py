@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agent_process import NODE, agent_process
 
+from antrea.agent.service_external_ip.strict_arp import strict_arp_missing
+from antrea.engine import Facts
+from antrea.facts.external_ip import ExternalIPOwner
+from antrea.facts.node import LocalAddress, Transport
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.outside.neighbour import responder as module
 from antrea.outside.neighbour.probe import who_has
@@ -151,6 +155,25 @@ async def test_the_whole_agent_answers_for_the_external_ip_of_a_service_and_says
         assert IPS[4] not in netns.sh("ip addr")
         agent.api.put("/apis/crd.antrea.io/v1beta1/externalippools/p", pool({"no": "such"}))
         await agent.until(lambda _: unanswered(netns, host), "the Node answers no more")
+
+
+async def test_addresses_that_kube_proxy_in_mode_ipvs_has_on_each_node_are_named_until_strict_arp_is_set(
+    netns: Namespaces,
+) -> None:
+    """A device of that name with the address, as kube-proxy makes it; the kernel answers, or not."""
+    host, facts = link(netns), Facts()
+    netns.sh(f"ip link add kube-ipvs0 type bridge; ip addr add {IPS[4]}/32 dev kube-ipvs0")
+    for row in (
+        Transport("eth0", "eth0", "", 1500, ("192.0.2.1/24",)), LocalAddress(IPS[4], "kube-ipvs0", 32),
+        LocalAddress(IPS[6], "kube-ipvs0", 128), ExternalIPOwner("shop/web", IPS[4], "p", "n2"),
+        ExternalIPOwner("shop/web6", IPS[6], "p", "n2"),
+    ):  # fmt: skip
+        facts.put(row)
+    assert await neighbour(netns, host, IPS[4]) == mac(netns)
+    assert f"kube-ipvs0: {IPS[4]}; set ipvs.strictARP: true" in strict_arp_missing(facts)
+    netns.sh("sysctl -qw net.ipv4.conf.all.arp_ignore=1")
+    assert await neighbour(netns, host, IPS[4]) == ""
+    assert strict_arp_missing(facts) == ""
 
 
 def pool(labels: dict[str, str]) -> dict[str, object]:

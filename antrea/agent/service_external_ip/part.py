@@ -11,6 +11,7 @@ from antrea.agent.api.view import NotFound
 from antrea.agent.change_times import ChangeTimes
 from antrea.agent.egress.part import EgressPart
 from antrea.agent.part import Part
+from antrea.agent.service_external_ip.strict_arp import CONDITION, report_strict_arp, strict_arp_missing
 from antrea.apis.core import ObjectReference
 from antrea.errors import Unavailable
 from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes, nodes_key
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from antrea.agent.part import AgentContext, Handler, Query, Route
     from antrea.engine import Act, Sink
     from antrea.facts.fact import Fact
+    from antrea.outside.http.handlers import Check
 
 log = klog.logger(__name__)
 
@@ -78,6 +80,12 @@ class ServiceExternalIPPart(Part):
 
     def bundle(self) -> Mapping[str, Any]:
         return {"serviceexternalips": self.shown({})} if GATE in self._agent.gates else {}
+
+    def conditions(self) -> Mapping[str, Check]:
+        return {CONDITION: lambda: strict_arp_missing(self._facts)}
+
+    async def run(self) -> None:
+        await report_strict_arp(self._agent)
 
     async def close(self) -> None:
         """End what is being announced, and answer no more."""

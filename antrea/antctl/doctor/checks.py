@@ -27,6 +27,10 @@ PROXY_CHAINS = (
 """kube-proxy's; kubelet makes chains with other names."""
 PROXY_TABLE = "kube-proxy"
 PROXY_DEVICE = "kube-ipvs0"
+STRICT_ARP = (
+    "kubectl -n kube-system get configmap kube-proxy -o yaml | sed 's/strictARP: false/strictARP: true/' | kubectl apply -f - && "
+    "kubectl -n kube-system rollout restart daemonset kube-proxy"
+)
 OVERHEAD = {"geneve": 50, "vxlan": 50, "gre": 38}
 """Bytes that a tunnel adds over IPv4. parity: pkg/agent/config/node_config.go"""
 CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 10.0, 60.0
@@ -253,6 +257,12 @@ def traffic_control(node: NodeState) -> Iterator[FindingText]:
         yield FindingText("error", message, "ip link show")
 
 
+def strict_arp(node: NodeState) -> Iterator[FindingText]:
+    """External IPs of Services that every Node answers for: packets go to whichever answers last."""
+    if message := (node.conditions or {}).get("StrictARPMissing"):
+        yield FindingText("error", message, STRICT_ARP)
+
+
 def clock(node: NodeState) -> Iterator[FindingText]:
     """Tokens, certificates and leases are judged by the clock."""
     skew = node.skew or 0.0
@@ -279,6 +289,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "node-port-local": (configured("NodePortLocalPortsExhausted", "error"), ("conditions",)),
     "flow-collector": (configured("FlowCollectorUnreachable", "warning"), ("conditions",)),
     "traffic-control": (traffic_control, ("conditions",)),
+    "strict-arp": (strict_arp, ("conditions",)),
     "time-skew": (clock, ("skew",)),
 }
 """Each check with the fields that it cannot do without."""

@@ -30,6 +30,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "NodePortLocalPortsExhausted",
             "TrafficControlPortsMissing",
             "FlowCollectorUnreachable",
+            "StrictARPMissing",
             "PodsUnreachable",
             "ServicesUnserved",
         ],
