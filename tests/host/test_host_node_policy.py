@@ -15,6 +15,7 @@ from netdev_switch import until
 from policy_node import CLIENT, SERVER
 
 from antrea.apis import controlplane as cp
+from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts, Unit
@@ -77,10 +78,13 @@ def tcp(port: int = PORT) -> tuple[cp.Service, ...]:
     return (cp.Service(protocol="TCP", port=port),)
 
 
-def policy(name: str, *rules: cp.NetworkPolicyRule, tier: int = 250, priority: float = 5.0) -> SentPolicy:
+def policy(
+    name: str, *rules: cp.NetworkPolicyRule, tier: int = 250, priority: float = 5.0, enforcement: str = ""
+) -> SentPolicy:
+    annotations = {ENFORCEMENT: enforcement} if enforcement else {}
     return SentPolicy(
         cp.NetworkPolicy(
-            metadata=ObjectMetadata(name=name, uid=name),
+            metadata=ObjectMetadata(name=name, uid=name, annotations=annotations),
             rules=rules,
             applied_to_groups=("nodes",),
             tier_priority=tier,
@@ -359,3 +363,46 @@ async def test_what_rules_log_comes_with_labels_of_any_length(host: Host, family
         f"{ends} a-label-of-more-than-twelve-letters",
         lines[0],
     )
+
+
+@FAMILIES
+async def test_an_audited_policy_drops_nothing_and_tells_what_it_would_drop(host: Host, family: str) -> None:
+    """In both directions; what an enforced policy allows before it, or drops, is not told."""
+    friend = {"ip": "192.0.2.10/32", "ip6": "2001:db8:2::10/128"}[family]
+    allow = policy("allow", rule("In", peer(friend), "Allow"), tier=50)
+    everybody = peer(*EVERYBODY)
+    would = (rule("In", everybody, "Drop", services=tcp()), rule("Out", everybody, "Reject", services=tcp()))
+    told: list[str] = []
+
+    def handle(prefix: str, octets: bytes) -> None:
+        frame = bytes(12) + (IPV6 if family == "ip6" else IPV4).to_bytes(2) + octets
+        found = line(host.facts, prefix, packet(frame))
+        assert found is not None
+        told.append(found.text)
+
+    log = PacketLog(LOG_GROUP, LOG_OCTETS, handle)
+    work = asyncio.create_task(log.run())
+    await log.listening.wait()
+    with host.serving(host.netns.home), host.serving(host.beside):
+        async with host.enforced(allow, policy("p", *would, enforcement=AUDIT)) as engine:
+            assert await host.into(FRIEND[family], family) == ANSWERED
+            assert host.counted("np-p-0") == 0
+            assert await host.into(STRANGER[family], family) == ANSWERED
+            assert host.counted("np-p-0") == 1
+            assert await host.out(STRANGER[family], family) == ANSWERED
+            assert host.counted("np-p-1") == 1
+            await asyncio.to_thread(until, lambda: len(told) == 2, "lines of the log")
+            host.put(policy("drop", rule("In", everybody, "Drop"), tier=100))
+            await engine.quiet()
+            assert await host.into(STRANGER[family], family, seconds=BRIEF) == DROPPED
+            assert host.counted("np-p-0") == 1
+            host.put(policy("p", *would))
+            host.facts.drop(SentPolicy, "drop")
+            await engine.quiet()
+            assert await host.into(STRANGER[family], family, seconds=BRIEF) == DROPPED
+        assert "audit" not in host.netns.sh("nft list table inet antrea")
+    work.cancel()
+    assert [" ".join(text.split()[1:5]) for text in told] == [
+        "AntreaClusterNetworkPolicy:p <nil> Ingress AuditDrop",
+        "AntreaClusterNetworkPolicy:p <nil> Egress AuditReject",
+    ]

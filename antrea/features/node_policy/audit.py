@@ -33,7 +33,13 @@ def line(facts: Facts, prefix: str, read: Packet) -> AuditRecord | None:
         return None
     words = (
         *(TABLES[rule.egress], f"{source.type}:{source.name}", one_word(rule.rule.name[:LONGEST]) or NOTHING),
-        *("Egress" if rule.egress else "Ingress", rule.action, NOTHING, node.name, *packet_words(read)),
+        *(
+            "Egress" if rule.egress else "Ingress",
+            f"{'Audit' if rule.audit else ''}{rule.action}",
+            NOTHING,
+            node.name,
+            *packet_words(read),
+        ),
         *(str(read.length), one_word(rule.rule.log_label) or NOTHING),
     )
     return AuditRecord(" ".join(words), repeats=rule.action != "Allow")

@@ -2,6 +2,9 @@
 
 The base chain of a direction accepts what stands and what the Node cannot do without, and asks the policies then. A rule
 that passes leads to those of the baseline Tier; the end of these is the end of the direction.
+
+While a rule of a direction is audited there is a second base chain behind the first, which gets what that accepts. All rules, the
+enforced ones too, stand there once more, and none of them drops: a denial by an audited one is counted, logged and accepted.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from antrea.features.node_policy.match import (
     port_matches,
     sources,
 )
-from antrea.features.node_policy.rule import NodePeerGroup
+from antrea.features.node_policy.rule import AuditedDirection, NodePeerGroup
 from antrea.host.nft import NftChain, NftCounter, NftElement, NftRule, NftSet
 from antrea.openflow.cookie import Category
 
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 CATEGORY = int(Category.NETWORK_POLICY)
 HOOKS = {"ingress": "input", "egress": "output"}
 """Where the packets of a direction are judged."""
-ACCEPTED, LOOPBACK, NEIGHBOURS, ASKED, BASELINE = 0, 10, 20, 100, 200
+ACCEPTED, LOOPBACK, NEIGHBOURS, GUARD, ASKED, BASELINE = 0, 10, 20, 30, 100, 200
 """Order of the rules of a base chain."""
 NEIGHBOUR_TYPES = "nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert"
 """Messages of ICMPv6 without which a Node has no neighbours and no router."""
@@ -55,21 +58,40 @@ def base_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftRule]:
 
     Policies are matched once the Node has the address of an API server, from which they do not cut it off then.
     """
-    asked = bool(facts.all(ApiServerEndpoint))
-    for direction, hook in HOOKS.items():
-        base = f"node-{direction}"
-        yield _chain(base, f"type filter hook {hook} priority filter; policy accept;")
-        yield _chain(f"{base}-rules")
-        yield _chain(f"{base}-baseline")
-        device = "iifname" if hook == "input" else "oifname"
-        yield _rule(base, "connections that stand", "ct state established,related accept", ACCEPTED)
-        yield _rule(base, "the Node to itself", f'{device} "lo" accept', LOOPBACK)
-        neighbours = f"icmpv6 type {{ {NEIGHBOUR_TYPES} }} accept"
-        yield _rule(base, "neighbour discovery", neighbours, NEIGHBOURS)
-        if asked:
-            yield _rule(base, "policies", f"jump {base}-rules", ASKED)
-            yield _rule(base, "policies of the baseline Tier", f"jump {base}-baseline", BASELINE)
-        yield _rule(f"{base}-baseline", "the end, also of what has been passed", "accept", LAST)
+    for direction in HOOKS:
+        yield _chain(guard_chain(direction))
+        yield from _base_chain(facts, direction, audit=False)
+
+
+def audit_entries(facts: Facts, row: AuditedDirection) -> Iterator[NftChain | NftRule]:
+    """What a Node has beside while rules of a direction are audited."""
+    yield from _base_chain(facts, row.direction, audit=True)
+
+
+def guard_chain(direction: str) -> str:
+    """The chain of what a Node keeps whatever policies there are."""
+    return f"node-{direction}-guard"
+
+
+def _base(direction: str, *, audit: bool) -> str:
+    return f"node-{direction}-audit" if audit else f"node-{direction}"
+
+
+def _base_chain(facts: Facts, direction: str, *, audit: bool) -> Iterator[NftChain | NftRule]:
+    base, hook = _base(direction, audit=audit), HOOKS[direction]
+    yield _chain(base, f"type filter hook {hook} priority filter{' + 1' if audit else ''}; policy accept;")
+    yield _chain(f"{base}-rules")
+    yield _chain(f"{base}-baseline")
+    device = "iifname" if hook == "input" else "oifname"
+    yield _rule(base, "connections that stand", "ct state established,related accept", ACCEPTED)
+    yield _rule(base, "the Node to itself", f'{device} "lo" accept', LOOPBACK)
+    neighbours = f"icmpv6 type {{ {NEIGHBOUR_TYPES} }} accept"
+    yield _rule(base, "neighbour discovery", neighbours, NEIGHBOURS)
+    yield _rule(base, "the guard", f"jump {guard_chain(direction)}", GUARD)
+    if facts.all(ApiServerEndpoint):
+        yield _rule(base, "policies", f"jump {base}-rules", ASKED)
+        yield _rule(base, "policies of the baseline Tier", f"jump {base}-baseline", BASELINE)
+    yield _rule(f"{base}-baseline", "the end, also of what has been passed", "accept", LAST)
 
 
 def rule_entries(
@@ -78,16 +100,22 @@ def rule_entries(
     """A rule in the chain of its Tier and priority, with its networks and its counter."""
     if rule.exceeds:
         return
-    direction = "egress" if rule.egress else "ingress"
-    chain = f"node-{direction}-{rule.order.tier}-{rule.order.policy!r}".removesuffix(".0")
-    above = f"node-{direction}-{'baseline' if rule.baseline else 'rules'}"
-    counter = NftCounter(name=counter_name(rule), category=CATEGORY)
+    yield NftCounter(name=counter_name(rule), category=CATEGORY)
+    yield from _network_sets(rule)
+    if not rule.audit:
+        yield from _placed(facts, rule, audit=False)
+    if facts.get(AuditedDirection, rule.direction) is not None:
+        yield from _placed(facts, rule, audit=True)
+
+
+def _placed(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[NftChain | NftRule]:
+    base = _base(rule.direction, audit=audit)
+    chain = f"{base}-{rule.order.tier}-{rule.order.policy!r}".removesuffix(".0")
     yield _chain(chain)
     place = f"Tier {rule.order.tier} priority {rule.order.policy:020.14f}"
+    above = f"{base}-{'baseline' if rule.baseline else 'rules'}"
     yield _rule(above, place, f"jump {chain}", rule.order.tier)
-    yield counter
-    yield from _network_sets(rule)
-    for number, text in enumerate(_texts(facts, rule)):
+    for number, text in enumerate(_texts(facts, rule, audit=audit)):
         line = f"{rule.number:05}.{number:05}"
         name = f"{rule.order.created} {rule.policy} {line} {rule.policy_name}"[:NAME_LENGTH]
         yield _rule(chain, name, text.lstrip(), rule.order.rule)
@@ -112,23 +140,28 @@ def counter_name(rule: NodeRule) -> str:
     return f"np-{rule.policy}-{rule.number}"
 
 
-def _texts(facts: Facts, rule: NodeRule) -> Iterator[str]:
+def _texts(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[str]:
     """What is to be logged is logged, as often as the agent takes it, before it meets the verdict."""
     config, name = facts.get(AgentConfig), counter_name(rule)
-    for match, verdict in _lines(rule):
-        if rule.rule.enable_logging and config is not None:
+    denies = rule.audit and rule.action in DENIES
+    counted = f'counter name "{name}" ' if denies or not audit else ""
+    logged = denies or (rule.rule.enable_logging and not audit)
+    for match, verdict in _lines(rule, audit=audit):
+        if logged and config is not None:
             group = f'log prefix "{name}" group {LOG_GROUP} snaplen {LOG_OCTETS}'
             yield f"{match} limit rate {config.packet_in_rate}/second {group}"
-        yield f'{match} counter name "{name}" {verdict}'
+        yield f"{match} {counted}{verdict}"
 
 
-def _lines(rule: NodeRule) -> Iterator[tuple[str, str]]:
+def _lines(rule: NodeRule, *, audit: bool) -> Iterator[tuple[str, str]]:
     """Match and verdict of each line that the rule takes."""
-    ports = [one for port in port_matches(rule.rule.services) for one in _split(rule, port)]
+    ports = list(port_matches(rule.rule.services))
+    if not audit:
+        ports = [one for port in ports for one in _split(rule, port)]
     for source in sources(rule):
         for port in ports:
             if None in (source.ipv6, port.ipv6) or source.ipv6 == port.ipv6:
-                yield " ".join(filter(None, (source.text, port.text))), _verdict(rule, port)
+                yield " ".join(filter(None, (source.text, port.text))), _verdict(rule, port, audit=audit)
 
 
 def _split(rule: NodeRule, port: PortMatch) -> tuple[PortMatch, ...]:
@@ -138,12 +171,14 @@ def _split(rule: NodeRule, port: PortMatch) -> tuple[PortMatch, ...]:
     return PortMatch("meta l4proto tcp", "TCP"), PortMatch("meta l4proto != tcp", "")
 
 
-def _verdict(rule: NodeRule, port: PortMatch) -> str:
+def _verdict(rule: NodeRule, port: PortMatch, *, audit: bool) -> str:
+    if rule.action == PASS:
+        return f"goto {_base(rule.direction, audit=audit)}-baseline"
+    if audit or rule.action not in DENIES:
+        return "accept"
     if rule.action == REJECT:
         return "reject with tcp reset" if port.protocol == "TCP" else "reject with icmpx admin-prohibited"
-    if rule.action == PASS:
-        return f"goto node-{'egress' if rule.egress else 'ingress'}-baseline"
-    return "drop" if rule.action in DENIES else "accept"
+    return "drop"
 
 
 def _network_sets(rule: NodeRule) -> Iterator[NftSet | NftElement]:

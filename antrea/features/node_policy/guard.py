@@ -15,6 +15,7 @@ from antrea.facts.member import AgentNode
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.node_network.agent import TUNNEL_PORTS
+from antrea.features.node_policy.chain import guard_chain
 from antrea.features.node_policy.match import ADDRESS_TYPES, FAMILIES
 from antrea.host.nft import NftElement, NftRule, NftSet
 from antrea.openflow.cookie import Category
@@ -30,8 +31,6 @@ CATEGORY = int(Category.NETWORK_POLICY)
 KUBERNETES, SERVICE_LABEL = "default/kubernetes", "kubernetes.io/service-name"
 NODES, SERVERS, PORTS = "node-guard-nodes", "node-guard-servers", "node-guard-ports"
 """Sets: addresses of Nodes, addresses of API servers, and these with their ports; each with its family behind."""
-ORDER = 30
-"""Of the rules of the guard in their base chain."""
 KUBELET, CONTROLLER = 10250, 10349
 IN, OUT, BOTH = ("ingress",), ("egress",), ("ingress", "egress")
 
@@ -79,9 +78,11 @@ def guard_entries(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
                 texts += [(one.name, text) for text in _texts(one, peer)]
         for number, (name, text) in enumerate(texts):
             yield NftRule(
-                chain=f"node-{direction}", name=f"{number:03} {name}", text=f"{text} accept", order=ORDER,
+                chain=guard_chain(direction),
+                name=f"{number:03} {name}",
+                text=f"{text} accept",
                 category=CATEGORY,
-            )  # fmt: skip
+            )
 
 
 def _servers(direction: str) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,8 @@ class NodeRule(Fact, frozen=True):
     order: RuleOrder
     exceeds: bool = False
     """Whether its policy has more exceptions from blocks than are enforced."""
+    audit: bool = False
+    """Whether it drops nothing, and what it would deny is counted and logged."""
     indexes: ClassVar[Mapping[str, Callable[[NodeRule], Iterable[Hashable]]]] = {
         "policy": lambda row: (row.policy,)
     }
@@ -52,6 +54,11 @@ class NodeRule(Fact, frozen=True):
     def egress(self) -> bool:
         """Whether it is on what the Node sends."""
         return self.rule.direction == EGRESS
+
+    @property
+    def direction(self) -> str:
+        """As names of chains have it."""
+        return "egress" if self.egress else "ingress"
 
     @property
     def peer(self) -> cp.NetworkPolicyPeer:
@@ -74,6 +81,16 @@ class NodePeerGroup(Fact, frozen=True):
         return self.group
 
 
+class AuditedDirection(Fact, frozen=True):
+    """A direction in which some rule is audited; derived."""
+
+    direction: str
+
+    @property
+    def key(self) -> str:
+        return self.direction
+
+
 def node_rules(facts: Facts, policy: SentPolicy) -> Iterator[NodeRule]:
     """The rules of one policy that are for this Node."""
     found, left = policy.found, Budget()
@@ -81,14 +98,19 @@ def node_rules(facts: Facts, policy: SentPolicy) -> Iterator[NodeRule]:
         return
     mode = audit_mode(found.metadata.annotations)
     for number, rule in enumerate(found.rules):
-        if mode.has(rule.name):
-            continue  # absent: nothing audits what a Node sends and receives
         exceeds = left.exceeded(rule)
         groups = found.applied_to_groups or rule.applied_to_groups
         order = rule_order(found, rule)
         if order is not None and of_node(facts, groups):
             name = found.source_ref.name if found.source_ref else policy.key
-            yield NodeRule(policy.key, number, name, rule, enforced_action(rule), order, exceeds)
+            action, audit = enforced_action(rule), mode.has(rule.name)
+            yield NodeRule(policy.key, number, name, rule, action, order, exceeds, audit)
+
+
+def audited_directions(_: Facts, rule: NodeRule) -> Iterator[AuditedDirection]:
+    """The direction of an audited rule."""
+    if rule.audit:
+        yield AuditedDirection(rule.direction)
 
 
 def peer_groups(_: Facts, rule: NodeRule) -> Iterator[NodePeerGroup]:

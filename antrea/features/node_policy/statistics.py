@@ -11,6 +11,7 @@ import msgspec
 
 from antrea.features.framework.traffic import Counted, Share, rise
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.statistics import MARK
 from antrea.features.node_policy.audit import rule_of
 from antrea.features.node_policy.rule import NodeRule
 
@@ -41,7 +42,8 @@ def shares(facts: Facts, whose: str) -> tuple[Share, ...]:
     policy = facts.get(SentPolicy, rule.policy) if rule else None
     if rule is None or policy is None or policy.found.source_ref is None:
         return ()
-    return (Share(policy.found.source_ref, rule.rule.name),)
+    name = f"{rule.rule.name}{MARK}" if rule.audit and rule.rule.name else rule.rule.name
+    return (Share(policy.found.source_ref, name),)
 
 
 def there(facts: Facts, share: Share) -> bool:

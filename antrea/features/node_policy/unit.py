@@ -8,7 +8,13 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
 from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
-from antrea.features.node_policy.chain import base_entries, group_elements, group_sets, rule_entries
+from antrea.features.node_policy.chain import (
+    audit_entries,
+    base_entries,
+    group_elements,
+    group_sets,
+    rule_entries,
+)
 from antrea.features.node_policy.guard import (
     guard_entries,
     guarded_nodes,
@@ -16,7 +22,14 @@ from antrea.features.node_policy.guard import (
     guarded_service,
 )
 from antrea.features.node_policy.guard_report import GuardedPeer, guarded_peers
-from antrea.features.node_policy.rule import NodePeerGroup, NodeRule, node_rules, peer_groups
+from antrea.features.node_policy.rule import (
+    AuditedDirection,
+    NodePeerGroup,
+    NodeRule,
+    audited_directions,
+    node_rules,
+    peer_groups,
+)
 
 BASE = Unit(ThisNode, base_entries)
 RULES = Unit(NodeRule, rule_entries)
@@ -27,6 +40,8 @@ UNITS = (
     BASE,
     Unit(SentPolicy, node_rules, yields=(NodeRule,)),
     Unit(NodeRule, peer_groups, yields=(NodePeerGroup,)),
+    Unit(NodeRule, audited_directions, yields=(AuditedDirection,)),
+    Unit(AuditedDirection, audit_entries),
     RULES,
     SETS,
     ELEMENTS,

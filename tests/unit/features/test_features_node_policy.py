@@ -25,6 +25,7 @@ from policy_world import (
 )
 
 from antrea.apis import controlplane as cp
+from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCEMENT
 from antrea.apis.policy_report import PolicyReport
 from antrea.engine import Engine, Facts
 from antrea.facts.api_server import ApiServerEndpoint
@@ -37,6 +38,7 @@ from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.confirmation import TakenBack
 from antrea.features.node_policy.agent import FEATURE
+from antrea.features.node_policy.chain import LOG_GROUP, LOG_OCTETS
 from antrea.features.node_policy.statistics import COUNTED
 from antrea.host.nft import NftChain, NftCounter, NftElement, NftRule, NftSet
 
@@ -50,7 +52,7 @@ THIS, OTHER = (cp.GroupMember(node=cp.NodeReference(name=name)) for name in ("n1
 NODES = applied("nodes", THIS)
 SERVER = ApiServerEndpoint("192.0.2.100", 6443)
 FIXED = {"node-ingress", "node-egress", "node-ingress-rules", "node-egress-rules"}
-FIXED |= {"node-ingress-baseline", "node-egress-baseline"}
+FIXED |= {"node-ingress-baseline", "node-egress-baseline", "node-ingress-guard", "node-egress-guard"}
 
 
 def engine_of(*rows: Fact, gates: EnabledGates = GATES) -> tuple[Facts, Engine]:
@@ -234,6 +236,41 @@ def test_groups_of_peers_are_sets_that_rules_share_and_others_have_none() -> Non
     }
 
 
+def audited(policy: SentPolicy, annotation: str = ENFORCEMENT, value: str = AUDIT) -> SentPolicy:
+    metadata = msgspec.structs.replace(policy.found.metadata, annotations={annotation: value})
+    return SentPolicy(msgspec.structs.replace(policy.found, metadata=metadata))
+
+
+def test_an_audited_rule_drops_nothing_and_counts_and_logs_what_it_would_drop_behind_the_enforced_ones() -> (
+    None
+):
+    allow = native("q", "nodes", rule("In", peer(blocks=(block("10.1.0.0/16"),)), action="Allow"), tier=50)
+    drop = rule("In", ANY, port(80), action="Reject", name="r")
+    found = lines(*NODES, allow, audited(only(drop)))
+    log = f'limit rate 5000/second log prefix "np-p-0" group {LOG_GROUP} snaplen {LOG_OCTETS}'
+    assert {chain: texts for chain, texts in found.items() if "audit-" in chain} == {
+        "node-ingress-audit-rules": ["jump node-ingress-audit-50-5", "jump node-ingress-audit-250-5"],
+        "node-ingress-audit-baseline": ["accept"],
+        "node-ingress-audit-50-5": ["ip saddr 10.1.0.0/16 accept"],
+        "node-ingress-audit-250-5": [
+            f"tcp dport 80 {log}",
+            'tcp dport 80 counter name "np-p-0" accept',
+        ],
+    }
+    assert found["node-ingress-rules"] == ["jump node-ingress-50-5"]
+    assert found["node-ingress-50-5"] == ['ip saddr 10.1.0.0/16 counter name "np-q-0" accept']
+
+
+def test_one_rule_of_a_policy_is_audited_by_its_name_and_the_other_is_enforced_and_asked_before_it() -> None:
+    passes = rule("Out", ANY, port(80), action="Pass", name="first")
+    drop = rule("Out", ANY, port(80), action="Drop", name="second", priority=1)
+    found = lines(*NODES, audited(only(passes, drop), AUDITED_RULES, "second"))
+    assert found["node-egress-250-5"] == ['tcp dport 80 counter name "np-p-0" goto node-egress-baseline']
+    assert found["node-egress-audit-250-5"][0] == "tcp dport 80 goto node-egress-audit-baseline"
+    assert found["node-egress-audit-250-5"][-1] == 'tcp dport 80 counter name "np-p-1" accept'
+    assert not [chain for chain in found if chain.startswith("node-ingress-audit")]
+
+
 def test_a_policy_for_pods_and_another_node_is_none_of_this_node() -> None:
     deny = rule("In", ANY, port(80), action="Drop")
     rows = (*applied("nodes", OTHER), *applied("pods", member("web")), interface("web", 7))
@@ -275,8 +312,13 @@ OWN_NODE = AgentNode("n1", ("192.0.2.1",), ("192.0.2.1",), ssh_ports=(22, 2222))
 
 def guard(direction: str, *rows: Fact) -> list[str]:
     """What a Node lets through before any policy is asked."""
-    found = [one for one in entries(*rows) if isinstance(one, NftRule) and one.chain == f"node-{direction}"]
-    return [f"{one.name}: {one.text}" for one in sorted(found, key=lambda one: (one.order, one.name))]
+    found = [one for one in entries(*rows) if isinstance(one, NftRule)]
+    base, kept = f"node-{direction}", f"node-{direction}-guard"
+    ordered = sorted(
+        (one for one in found if one.chain in (base, kept)),
+        key=lambda one: (one.order if one.chain == base else 31, one.name),
+    )
+    return [f"{one.name}: {one.text}" for one in ordered]
 
 
 def test_a_node_keeps_what_it_cannot_do_without_before_any_policy_is_asked() -> None:
@@ -287,6 +329,7 @@ def test_a_node_keeps_what_it_cannot_do_without_before_any_policy_is_asked() -> 
         "connections that stand: ct state established,related accept",
         'the Node to itself: iifname "lo" accept',
         f"neighbour discovery: {neighbours}",
+        "the guard: jump node-ingress-guard",
         "000 kube-apiserver: ip saddr @node-guard-nodes-4 ip daddr . tcp dport @node-guard-ports-4 accept",
         "001 kube-apiserver: ip6 saddr @node-guard-nodes-6 ip6 daddr . tcp dport @node-guard-ports-6 accept",
         "002 tunnels: ip saddr @node-guard-nodes-4 udp dport 6081 accept",
@@ -304,7 +347,7 @@ def test_a_node_keeps_what_it_cannot_do_without_before_any_policy_is_asked() -> 
         "policies: jump node-ingress-rules",
         "policies of the baseline Tier: jump node-ingress-baseline",
     ]
-    assert [line.partition(": ")[0] for line in guard("egress", OWN_NODE)][3:-2] == [
+    assert [line.partition(": ")[0] for line in guard("egress", OWN_NODE)][4:-2] == [
         *("000 kube-apiserver", "001 kube-apiserver", "002 tunnels", "003 tunnels"),
         *(f"{number:03} gossip" for number in (4, 5, 6, 7)),
         *("008 antrea-controller", "009 antrea-controller", "010 DHCP"),
@@ -330,7 +373,7 @@ def test_no_policy_is_asked_before_an_api_server_is_known() -> None:
     facts.drop(ApiServerEndpoint, SERVER.key)
     engine.plan()
     found = list(engine.standing().values())
-    assert not [one for one in found if isinstance(one, NftRule) and one.order in (100, 200)]
+    assert not [one for one in found if isinstance(one, NftRule) and one.name.startswith("policies")]
     (report,) = [one for one in found if isinstance(one, PolicyReport)]
     assert report.failure == (
         "no address of kube-apiserver is known yet, and without the Node could be cut off from it"

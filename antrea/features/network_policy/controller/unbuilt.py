@@ -80,8 +80,6 @@ def unjudged_parts(spec: Spec, mode: AuditMode) -> Iterator[str]:
                 yield f"{path}.to has domain names: {NOT_AUDITED}"
             if rule.to_services:
                 yield f"{path}.toServices is audited by AntreaProxy alone: where kube-proxy serves Services, {NOT_AUDITED}"
-            if any(one.node_selector is not None for one in (*spec.applied_to, *rule.applied_to)):
-                yield f"{path} is for Nodes: {NOT_AUDITED} there"
 
 
 def _unbuilt(path: str, instead: str) -> str:
