@@ -23,7 +23,7 @@ class UdpBinding(msgspec.Struct, frozen=True):
     ip: str
     port: int
     parts: tuple[str, ...]
-    """Addresses of the Endpoints, sorted."""
+    """The Endpoints as `server` writes them, sorted."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -32,3 +32,8 @@ class UdpBinding(msgspec.Struct, frozen=True):
     def with_parts(self, parts: tuple[str, ...]) -> Self:
         """Those of all Endpoints."""
         return msgspec.structs.replace(self, parts=tuple(sorted(set(parts))))
+
+
+def server(ip: str, port: int) -> str:
+    """An Endpoint as one of `UdpBinding.parts`."""
+    return f"{ip} {port}"

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
 from antrea.errors import Unavailable
+from antrea.host.udp_binding import server
 from antrea.openflow.fields import Zone
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
@@ -93,7 +94,8 @@ class StaleConnections:
                 if one.protocol == "udp"
                 and (one.destination, one.port) in changed
                 and one.is_translated
-                and one.server not in self._bound.get((one.destination, one.port), ())
+                and server(one.server, one.server_port)
+                not in self._bound.get((one.destination, one.port), ())
             ]
             await self._conntrack.forget(stale)
             if stale:

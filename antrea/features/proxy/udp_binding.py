@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.facts.family import is_ipv6
-from antrea.facts.node import ThisNode
+from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.service import ServiceEndpoint, ServicePort
-from antrea.features.proxy.endpoint import is_used
-from antrea.host.udp_binding import UdpBinding
+from antrea.features.proxy.endpoint import is_used, scopes
+from antrea.features.proxy.host import NODE_PORT_IPS, proxies_all, serves_node_ports
+from antrea.host.udp_binding import UdpBinding, server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,12 +24,25 @@ UDP = "UDP"
 
 
 def udp_bindings(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[UdpBinding]:
-    """One Endpoint's share of each ClusterIP by which it gets connections."""
+    """One Endpoint's share of each address by which it gets connections."""
     node, ipv6 = facts.get(ThisNode), is_ipv6(endpoint.ip)
     if node is None or endpoint.protocol != UDP:
         return
     for port in facts.by(ServicePort, "behind", endpoint.behind):
-        if is_used(facts, endpoint, node, local=port.internal_local):
-            for ip in port.cluster_ips:
-                if is_ipv6(ip) == ipv6:
-                    yield UdpBinding(ip, port.port, (endpoint.ip,))
+        used = {local for local in scopes(port, ipv6=ipv6) if is_used(facts, endpoint, node, local=local)}
+        inside = {port.internal_local} & used
+        for ip, number, scopes_of in (
+            *((ip, port.port, inside) for ip in port.cluster_ips),
+            *((ip, port.port, used) for ip in port.external_ips),
+            *((ip, port.node_port, used) for ip in node_port_ips(facts, port, ipv6=ipv6)),
+        ):
+            if scopes_of and is_ipv6(ip) == ipv6:
+                yield UdpBinding(ip, number, (server(endpoint.ip, endpoint.port),))
+
+
+def node_port_ips(facts: Facts, port: ServicePort, *, ipv6: bool) -> Iterator[str]:
+    """Where the switch gets packets to the port of the Node: from the host, and from Pods."""
+    config = proxies_all(facts)
+    if config is not None and port.node_port:
+        yield NODE_PORT_IPS[ipv6]
+        yield from (one.ip for one in facts.all(LocalAddress) if serves_node_ports(config, one))

@@ -12,9 +12,10 @@ import pytest
 from antrea.agent.proxy.stale_connections import StaleConnections
 from antrea.apis import core
 from antrea.config.agent import AgentConfig
+from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts, Unit
 from antrea.errors import Unavailable
-from antrea.facts.node import ThisNode
+from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.service import EndpointStates, Service, ServiceEndpoint, ServicePort
 from antrea.features.proxy.agent import STALE_UDP
 from antrea.features.proxy.endpoint import endpoint_states
@@ -127,6 +128,34 @@ async def test_an_endpoint_that_is_no_longer_ready_is_gone_too() -> None:
         await becomes(datapath, gone)
         facts.put(msgspec.structs.replace(one, ready=False, serving=False))
         await becomes(datapath)
+
+
+async def test_an_endpoint_with_another_port_is_another_endpoint() -> None:
+    datapath = Datapath(before := line("10.10.0.12"))
+    one = endpoint("10.10.0.12")
+    async with agent(datapath, DNS, one) as facts:
+        await becomes(datapath, before)
+        facts.put(msgspec.structs.replace(one, port=5354))
+        await becomes(datapath)
+
+
+async def test_node_ports_and_external_addresses_are_looked_at_too() -> None:
+    """Of the host by the virtual address, of Pods by the Node's."""
+    external, own = "198.51.100.9", "192.0.2.1"
+    service = msgspec.structs.replace(
+        DNS, ips=(IP, IP6, external), external_ips=(external,), node_ports=(30053, 0)
+    )
+    ways = [("169.254.0.252", 30053), (own, 30053), (external, 53)]
+    gone = [line("10.10.0.12", to=ip, port=port) for ip, port in ways]
+    stays = [line("10.10.0.13", to=ip, port=port, source=40001) for ip, port in ways]
+    others = [line("10.10.0.12", to="192.0.2.7", port=30053)]
+    datapath = Datapath(*gone, *stays, *others)
+    one, two = endpoint("10.10.0.12"), endpoint("10.10.0.13")
+    proxy_all = AgentConfig(antrea_proxy=AntreaProxy(proxy_all=True))
+    async with agent(datapath, service, proxy_all, LocalAddress(own, "eth0"), one, two) as facts:
+        await becomes(datapath, *gone, *stays, *others)
+        facts.drop(ServiceEndpoint, one.key)
+        await becomes(datapath, *stays, *others)
 
 
 @pytest.mark.parametrize(
