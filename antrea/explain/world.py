@@ -47,6 +47,8 @@ TIERS = {
 SYSTEM = frozenset(("Emergency", "SecurityOps", "NetworkOps", "Platform", "Application", "Baseline"))
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 """Label of a Service that a program other than the default one serves."""
+HEADLESS = "service.kubernetes.io/headless"
+"""Label of a Service that no program serves."""
 STRETCHED = "ClusterSet"
 """Scope of a Service of several clusters, which is not built."""
 
@@ -347,6 +349,8 @@ class World:
         meta, spec, everything = service.metadata, service.spec, service_ips(service)
         names = {f"{meta.namespace}/{meta.name}", *everything}
         if meta.labels.get(PROXY_NAME, "") != self.proxy.name or self.proxy.skipped & names:
+            return set()
+        if HEADLESS in meta.labels:
             return set()
         own, balanced = set(readable_ips(spec.cluster_ips)), balanced_ips(service)
         external = balanced if self.proxy.balanced_addresses else set()

@@ -34,6 +34,8 @@ DEFAULT_AFFINITY_SECONDS = 10800
 """Of the API, where a Service names none."""
 SERVICE_LABEL = "kubernetes.io/service-name"
 PROXY_LABEL = "service.kubernetes.io/service-proxy-name"
+HEADLESS_LABEL = "service.kubernetes.io/headless"
+"""On a Service that no proxy serves, whatever its value (k8s.io/api/core/v1 IsHeadlessService)."""
 MODE = "service.antrea.io/load-balancer-mode"
 NAT, DSR = "nat", "dsr"
 PORTS = range(1, 65536)
@@ -43,6 +45,8 @@ def service_row(found: core.Service) -> Service | None:
     """None for one that is reached by the addresses of its Endpoints alone, or by the name of something else."""
     meta, spec = found.metadata, found.spec
     if spec.type == EXTERNAL_NAME or not spec.cluster_ips or HEADLESS in spec.cluster_ips:
+        return None
+    if HEADLESS_LABEL in meta.labels:
         return None
     balanced = (one.ip for one in found.status.load_balancer.ingress if one.ip_mode != PROXY)
     own = dict.fromkeys(ip for text in spec.cluster_ips if (ip := canonical(text)))

@@ -99,8 +99,9 @@ def test_rules_on_services_have_no_place_before_others() -> None:
         (Proxy(frozenset({IP})), {}),
         (ON, {"service.kubernetes.io/service-proxy-name": "mesh"}),
         (Proxy(name="mesh"), {}),
+        (ON, {"service.kubernetes.io/headless": ""}),
     ],
-    ids=["off", "skipped by name", "skipped by address", "another proxy", "own name"],
+    ids=["off", "skipped by name", "skipped by address", "another proxy", "own name", "headless"],
 )
 def test_a_service_that_antrea_proxy_does_not_serve_is_left_as_it_is(
     proxy: Proxy | None, labels: dict[str, str]

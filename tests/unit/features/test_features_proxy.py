@@ -271,6 +271,12 @@ def test_what_cannot_be_an_endpoint_gives_no_row(changes: dict[str, Any]) -> Non
     assert rows(**changes) == []
 
 
+def test_a_service_with_the_label_of_headless_ones_is_served_by_no_proxy() -> None:
+    metadata = {"namespace": "a", "name": "web", "labels": {"service.kubernetes.io/headless": ""}}
+    spec = {"clusterIPs": ["10.96.0.10"], "ports": [{"port": 80}]}
+    assert service_row(msgspec.convert({"metadata": metadata, "spec": spec}, core.Service)) is None
+
+
 def test_a_service_keeps_affinity_policies_ports_and_the_name_of_its_proxy() -> None:
     found = {
         "metadata": {
