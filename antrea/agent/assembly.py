@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,9 @@ from antrea.agent.feature_set import (
     pipeline_of,
     sweeps,
 )
-from antrea.agent.node.bootstrap import prepare
-from antrea.agent.node.cluster_feed import cluster_feed
 from antrea.agent.node.events import node_recorder
-from antrea.agent.node.feeds import ThisNodeFeed, own_node, pod_feed
 from antrea.agent.part import AgentContext, Connected, make_parts
+from antrea.agent.role import role_of
 from antrea.agent.switch.capabilities import supported_features
 from antrea.agent.switch.id_recovery import reserve_used_ids
 from antrea.agent.switch.packet_in import SwitchPackets
@@ -130,7 +129,8 @@ class Agent:
         """`name` is that of the Node, `certificate` what its API serves. Raises Invalid, Unavailable."""
         self.config = config = configuration.now.config
         self.kube = kube
-        self.name, self.recorder = name, node_recorder(name)
+        self.role = role_of(config, kube, name)
+        self.name, self.recorder = self.role.name, node_recorder(self.role.name)
         self.run_dir = (socket := Path(config.cni_socket)).parent
         switch = Path(config.ovs_run_dir, f"{config.ovs_bridge}.mgmt")
         self.ofctl, self.watch = Ofctl(switch), SwitchWatch(switch)
@@ -140,6 +140,36 @@ class Agent:
         self.ready = Readiness()
         self.annotations = AnnotationSink(kube)
         self.ports = OvsPodPorts(None, config.ovs_bridge)
+        self.cni = self._cni(socket)
+        self.features = active(configuration.now.gates.names, node_type=config.node_type)
+        watches = [kind for feature in self.features for kind in feature.watches]
+        self.controlplane = Controlplane(
+            kube,
+            self.name,
+            watches,
+            namespace=own_namespace(),
+            path=config.antrea_client_connection.kubeconfig,
+        )
+        lacking = [feature.lacking for feature in self.features if feature.lacking]
+        self.gate = PolicyGate(
+            self.facts, self.controlplane, fail_open=config.policy_fail_open, lacking=lacking
+        )
+        self.state_cache = ControllerStateCache(self.facts, self.controlplane, self.gate, self.features)
+        cni = (lambda: self.cni.trouble) if self.role.has_pods else str
+        self.health = Health(self.ready, lambda: self.controlplane.trouble, cni)
+        self.parts = self._parts(configuration.now.gates)
+        for part in self.parts:
+            self.packets.deliver(part.packet_ins())
+        self.view = self._view(configuration, rebuild)
+        rebuild.begins(self.ready)
+        self.certificate = certificate
+        listens = partial(rebuild.listener.listen, address=self.role.api_address)
+        self.api = AgentApi(self.view, certificate.pair, kube, listens=listens)
+        self.report = Report(kube, self.view, lambda: certificate.trusted)
+
+    def _cni(self, socket: Path) -> CniServer:
+        """Of the Pods of this Node; it runs where there can be any."""
+        config = self.config
         context = CniContext(
             self.ports,
             self.netns,
@@ -149,26 +179,7 @@ class Agent:
             host_proc_prefix=config.host_proc_path_prefix,
             tx_off=config.ovs_datapath_type == "netdev" or config.disable_tx_checksum_offload,
         )
-        self.cni = CniServer(context, self.ready, socket, waits_for=lambda: self.ready.waiting)
-        self.features = active(configuration.now.gates.names)
-        watches = [kind for feature in self.features for kind in feature.watches]
-        self.controlplane = Controlplane(
-            kube, name, watches, namespace=own_namespace(), path=config.antrea_client_connection.kubeconfig
-        )
-        lacking = [feature.lacking for feature in self.features if feature.lacking]
-        self.gate = PolicyGate(
-            self.facts, self.controlplane, fail_open=config.policy_fail_open, lacking=lacking
-        )
-        self.state_cache = ControllerStateCache(self.facts, self.controlplane, self.gate, self.features)
-        self.health = Health(self.ready, lambda: self.controlplane.trouble, lambda: self.cni.trouble)
-        self.parts = self._parts(configuration.now.gates)
-        for part in self.parts:
-            self.packets.deliver(part.packet_ins())
-        self.view = self._view(configuration, rebuild)
-        rebuild.begins(self.ready)
-        self.certificate = certificate
-        self.api = AgentApi(self.view, certificate.pair, kube, listens=rebuild.listener.listen)
-        self.report = Report(kube, self.view, lambda: certificate.trusted)
+        return CniServer(context, self.ready, socket, waits_for=lambda: self.ready.waiting)
 
     def _parts(self, gates: EnabledGates) -> list[Part]:
         """Of the features that are on."""
@@ -178,7 +189,7 @@ class Agent:
             begin=self._begin, send=self.packets.send, resume=self.packets.resume, save_state=self.state_cache.save,
             bundle=lambda: contents(self.view),
         )  # fmt: skip
-        return make_parts(context, folders_on(gates.names))
+        return make_parts(context, folders_on(gates.names, self.config.node_type))
 
     def _view(self, configuration: AgentConfiguration, rebuild: Rebuild) -> AgentView:
         """What is shown of all this."""
@@ -206,7 +217,8 @@ class Agent:
             async with asyncio.TaskGroup() as tasks:
                 self.tasks = tasks
                 tasks.create_task(self.state_cache.run(), name="last word")
-                tasks.create_task(self.cni.run(), name="CNI server")
+                if self.role.has_pods:
+                    tasks.create_task(self.cni.run(), name="CNI server")
                 tasks.create_task(self.api.run(), name="API server")
                 renewal = self.certificate.run(self.api.present, lambda: self.report.published)
                 tasks.create_task(renewal, name="certificate of the API")
@@ -228,7 +240,7 @@ class Agent:
         """Try until Node, OVS and transport interface are there. Raises Invalid: what only the user can change."""
         while True:
             try:
-                prepared = await prepare(self.config, await own_node(self.kube, self.name), db)
+                prepared = await self.role.prepare(db)
                 self.features = await supported_features(self.features, self.ofctl)
                 pipeline = pipeline_of(self.features, self.config, prepared.node)
                 await name_tables(db, self.config.ovs_bridge, [table.name for table in pipeline.tables])
@@ -242,7 +254,8 @@ class Agent:
         prepared, pipeline = await self._prepared(db)
         self.view.tables, self.view.ovs_version = dict(pipeline.ids), lambda: str(db.root["ovs_version"])
         for row in (self.config, self.view.now.gates, prepared.node, prepared.transport):
-            self.facts.put(row)
+            if row is not None:
+                self.facts.put(row)
         self.facts.put(RealisedPipeline(pipeline))
         netlink = NetlinkSink()
         if not self.journal.complete and prepared.cookie_round > FIRST_ROUND:
@@ -282,7 +295,7 @@ class Agent:
         await switch.works.wait()
         await self._reconcile()
         self.ready.set()
-        log.info("Pods can be connected")
+        log.info("Pods can be connected" if self.role.has_pods else "Interfaces can be connected")
         if not self.facts.feeds.has(LocalPod):
             await self._listed((LocalPod,))
             await self._reconcile()
@@ -297,9 +310,11 @@ class Agent:
             every = seconds(self.config.network_policy_stats_interval)
             tasks.create_task(stats.run(every), name="statistics")
 
-    def _work(self, tasks: asyncio.TaskGroup, link: Transport, netlink: NetlinkSink, nft: NftSink) -> None:
+    def _work(
+        self, tasks: asyncio.TaskGroup, link: Transport | None, netlink: NetlinkSink, nft: NftSink
+    ) -> None:
         """The engine begins; what the kernel drops with an interface of ours comes back with that, as do nftables that others change."""
-        names = (self.config.host_gateway, link.interface, link.device)
+        names = (self.config.host_gateway, *((link.interface, link.device) if link else ()))
         links = LinkWatch(
             lambda name: name in names or any(part.owns(name) for part in self.parts),
             lambda: self.engine.resync(netlink),
@@ -316,12 +331,10 @@ class Agent:
     def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
         feeds: dict[str, Feed] = {
             "ports": PortFeed(db, self.config.ovs_bridge),
-            "nodes": cluster_feed(self.kube),
-            "node": ThisNodeFeed(self.kube, prepared.node, self),
-            "pods": pod_feed(self.kube, self.name),
             "addresses": AddressFeed(),
+            **self.role.feeds(prepared, self),
         }
-        connected = Connected(db, prepared.node, prepared.transport)
+        connected = Connected(db, prepared.node)
         feeds = merged("feed of", (feeds, *(part.feeds(connected) for part in self.parts)))
         for one in (one for feature in self.features for one in feature.watched):
             odd = OddObjects(one.path, "antrea-agent", self.name)
@@ -342,6 +355,8 @@ class Agent:
 
     async def _reconcile(self) -> None:
         """Remove the interfaces of Pods that vanished while no agent ran, once the list of Pods is complete."""
+        if not self.role.has_pods:
+            return
         pods = {pod.key for pod in self.facts.all(LocalPod)} if self.facts.feeds.has(LocalPod) else None
         await self.cni.reconcile(pods)
 

@@ -9,7 +9,7 @@ from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.pod import LocalPod
 from antrea.features import FEATURES as FOLDERS
-from antrea.features.framework.agent_feature import AgentFeature, Families
+from antrea.features.framework.agent_feature import AgentFeature, Families, NodeType
 from antrea.features.framework.gate import opened
 from antrea.features.framework.plug import declared
 from antrea.openflow.cookie import Category
@@ -36,19 +36,21 @@ def is_on(feature: AgentFeature, gates: Collection[str]) -> bool:
     return opened(feature.gate, gates) and opened(feature.within, gates) and feature.unless not in gates
 
 
-def active(gates: Collection[str], features: Collection[AgentFeature] = FEATURES) -> tuple[AgentFeature, ...]:
-    """The features that these gates leave on."""
-    return tuple(feature for feature in features if is_on(feature, gates))
+def active(
+    gates: Collection[str], features: Collection[AgentFeature] = FEATURES, node_type: NodeType = "k8sNode"
+) -> tuple[AgentFeature, ...]:
+    """The features that these gates leave on, on a Node or on a machine outside the cluster."""
+    return tuple(feature for feature in features if node_type in feature.runs_on and is_on(feature, gates))
 
 
-def folders_on(gates: Collection[str]) -> frozenset[str]:
+def folders_on(gates: Collection[str], node_type: NodeType = "k8sNode") -> frozenset[str]:
     """Names of the folders of which these gates leave anything on."""
-    return frozenset(name for name, found in BY_FOLDER.items() if any(is_on(one, gates) for one in found))
+    return frozenset(name for name, found in BY_FOLDER.items() if active(gates, found, node_type))
 
 
 def pipeline_of(features: Collection[AgentFeature], config: AgentConfig, node: ThisNode) -> Pipeline:
     """The tables that the features ask for, numbered for the life of this agent."""
-    families = Families.of(node.pod_cidrs)
+    families = Families(ipv4=False in node.families, ipv6=True in node.families)
     return Pipeline.realise(table for feature in features for table in feature.tables_of(config, families))
 
 

@@ -18,6 +18,7 @@ from antrea.agent.assembly import Agent
 from antrea.agent.instance_lock import instance_lock
 from antrea.agent.node.events import node_recorder
 from antrea.agent.rebuild import Rebuild
+from antrea.agent.role import full_name
 from antrea.config.agent import AgentConfig
 from antrea.engine.core import IMPLEMENTATION
 from antrea.errors import AntreaError
@@ -93,7 +94,8 @@ async def run(configuration: AgentConfiguration) -> None:
         )
 
     with contextlib.closing(rebuild.listener):
-        await through_changes(configuration, start, node_recorder(node), asked_to_end())
+        recorder = node_recorder(full_name(configuration.now.config, node))
+        await through_changes(configuration, start, recorder, asked_to_end())
     log.info("Stopping antrea-agent")
 
 

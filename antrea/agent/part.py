@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
     from antrea.apis.core import ObjectReference
-    from antrea.facts.node import ThisNode, Transport
+    from antrea.facts.node import ThisNode
     from antrea.openflow.fields import PacketIn as PacketInCategory
     from antrea.outside.http.handlers import Check
     from antrea.outside.ovsdb.client import Ovsdb
@@ -60,7 +60,6 @@ class Connected(NamedTuple):
 
     db: Ovsdb
     node: ThisNode
-    transport: Transport
 
 
 class AgentContext(msgspec.Struct, kw_only=True):

@@ -28,6 +28,8 @@ class IdleKey(NamedTuple):
 
     path: str
     why: str
+    node_type: str = ""
+    """With this `nodeType` it has one."""
 
 
 def _below(section: str, why: str, keys: Iterable[str]) -> Iterator[IdleKey]:
@@ -44,7 +46,10 @@ IDLE: dict[type, tuple[IdleKey, ...]] = {
         *_CONNECTIONS,
         *_below("memberlist", _GOSSIP, ("gossipVerifyIncoming", "gossipVerifyOutgoing")),
         *_below("multicast", _MULTICAST, ("multicastInterfaces", "igmpQueryVersions", "igmpQueryInterval")),
-        IdleKey("externalNode.externalNodeNamespace", "ExternalNode is not built yet"),
+        *(
+            IdleKey(f"externalNode.{key}", "nodeType is not externalNode", "externalNode")
+            for key in ("externalNodeNamespace", "policyBypassRules")
+        ),
     ),
     ControllerConfig: (
         *(row for row in _CONNECTIONS if row.path.startswith("clientConnection.")),
@@ -58,7 +63,10 @@ IDLE: dict[type, tuple[IdleKey, ...]] = {
 def idle(config: Any) -> tuple[str, ...]:
     """A sentence for each key of `config` that asks for something and has no effect."""
     kind = type(config)
-    rows = {row.path: row.why for row in IDLE.get(kind, ())}
+    node_type = getattr(config, "node_type", "")
+    rows = {
+        row.path: row.why for row in IDLE.get(kind, ()) if not row.node_type or row.node_type != node_type
+    }
     return tuple(
         f"{path}: has no effect: {rows[path]}" for path in differences(kind(), config) if path in rows
     )

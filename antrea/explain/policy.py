@@ -140,7 +140,7 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
 
 
 def unheld_rules(world: World, end: End, direction: str) -> Iterator[Silent]:
-    """Rules for an end that is no Pod: policies for Services and ExternalEntities are stored, and not enforced there."""
+    """Rules for an end that is no Pod: policies for Services are stored, those for ExternalEntities are enforced elsewhere."""
     policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
     for policy in policies:
         home, spec = policy.metadata.namespace, policy.spec
@@ -150,6 +150,8 @@ def unheld_rules(world: World, end: End, direction: str) -> Iterator[Silent]:
                 why = "is not built yet: the rule does not hold there"
                 if what.startswith("Node "):
                     why = "has no effect: the feature gate NodeNetworkPolicy is off"
+                if what.startswith("ExternalEntity "):
+                    why = "is left to the agent of its ExternalNode: this explanation does not weigh the rule there"
                 why = f"appliedTo {what} {why}"
                 yield Silent(native_ref(world, policy, direction, number), why)
 

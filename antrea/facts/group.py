@@ -131,6 +131,22 @@ class GroupNodes(Fact, frozen=True):
         return GroupNodes(self.group, parts)
 
 
+class UnenforcedMember(Fact, frozen=True):
+    """An ExternalEntity that policies by this group are for, and no agent enforces them for; derived."""
+
+    group: str
+    """Name of the `PublishedGroup`."""
+    entity: str
+    """namespace/name"""
+    indexes: ClassVar[Mapping[str, Callable[[UnenforcedMember], Iterable[Hashable]]]] = {
+        "group": lambda row: (row.group,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.group} {self.entity}"
+
+
 class ForeignMember(Fact, frozen=True):
     """Something is selected that is not of the Namespace to which members of this group are restricted."""
 

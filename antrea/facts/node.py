@@ -18,10 +18,14 @@ class ThisNode(Fact, frozen=True):
     """Addresses that tunnels end at; the same as `node_ips` unless a transport interface is configured."""
     mtu: int = 1450
     """MTU of Pod interfaces and of the gateway."""
+    is_machine: bool = False
+    """A machine outside the cluster: it has no Pods, and its name is that of its ExternalNode after the Namespace and a slash."""
 
     @property
     def families(self) -> frozenset[bool]:
-        """Families in which the Node has Pods; True is IPv6."""
+        """Families in which the Node has Pods; True is IPv6. Both, of a machine outside the cluster."""
+        if self.is_machine:
+            return frozenset({False, True})
         return frozenset(is_ipv6(cidr) for cidr in self.pod_cidrs)
 
 

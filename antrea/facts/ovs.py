@@ -20,8 +20,9 @@ class OvsPort(Fact, frozen=True):
 
 
 class PodInterface(Fact, frozen=True):
-    """A Pod's port on br-int; the OVSDB feed writes it once OVS gave it a number.
+    """A port on br-int that policies apply to; the OVSDB feed writes it once OVS gave it a number.
 
+    It is a Pod's, or, on a machine outside the cluster, that of an interface, whose ExternalEntity has the place of the Pod.
     Read from the port's external_ids (attached-mac, ip-address, container-id, pod-name, pod-namespace, if-dev),
     as upstream writes them: pkg/agent/interfacestore/types.go, pkg/agent/cniserver/pod_configuration.go.
     """
@@ -37,6 +38,8 @@ class PodInterface(Fact, frozen=True):
     port_uuid: str
     if_dev: str = "eth0"
     """Name of the interface inside the Pod."""
+    uplink: str = ""
+    """Name of the port of the network card that it is paired with, of an interface of a machine outside the cluster."""
 
     indexes = {  # noqa: RUF012
         "pod": lambda row: (row.pod,),
@@ -51,5 +54,5 @@ class PodInterface(Fact, frozen=True):
 
     @property
     def pod(self) -> str:
-        """namespace/name"""
+        """namespace/name of the Pod, or of the ExternalEntity."""
         return f"{self.pod_namespace}/{self.pod_name}"

@@ -6,6 +6,7 @@ Text is nft's own (nft(8)); values are written the way `nft list` prints them, s
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from typing import ClassVar, Final
 
@@ -125,7 +126,9 @@ class NftShield(msgspec.Struct, frozen=True):
 
     @property
     def chain(self) -> str:
-        return f"shield-{self.dev}"
+        """Of any name that an interface can have: nft takes few characters in that of a chain."""
+        name = re.sub(r"[^A-Za-z0-9_.-]", lambda found: f"/{ord(found[0]):x}", self.dev)
+        return f"shield-{name}"
 
 
 class NftTag(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ from antrea.rank import Rank
 TYPE_KEY = "antrea-type"
 """external_ids key of the purpose of a port. Source: pkg/agent/interfacestore/types.go"""
 CONTAINER = "container"
+HOST, UPLINK = "host", "uplink"
+"""Of an interface of a machine outside the cluster: where its addresses are, and its network card."""
 BFD = "bfd"
 """Of a tunnel that carries nothing but BFD."""
 NODE_KEY = "bfd-node"
@@ -115,6 +117,52 @@ class PodPort(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class MachinePort(msgspec.Struct, frozen=True):
+    """What a port of an interface of a machine outside the cluster has in its external_ids.
+
+    # parity: pkg/agent/externalnode/external_node_controller.go GetOVSAttachInfo
+    """
+
+    entity: str
+    namespace: str
+    ips: tuple[str, ...]
+    uplink: str
+    """Name of the network card's port."""
+
+    def external_ids(self) -> dict[str, str]:
+        """As upstream writes them."""
+        return {
+            TYPE_KEY: HOST,
+            "entity-name": self.entity,
+            "entity-namespace": self.namespace,
+            "ip-address": ",".join(self.ips),
+            "uplink-name": self.uplink,
+        }
+
+    @classmethod
+    def read(cls, ids: dict[str, str]) -> MachinePort | None:
+        """None if `ids` are not those of such a port."""
+        if ids.get(TYPE_KEY) != HOST or "entity-name" not in ids or not ids.get("uplink-name"):
+            return None
+        ips = tuple(ip for ip in ids.get("ip-address", "").split(",") if ip)
+        return cls(ids["entity-name"], ids.get("entity-namespace", ""), ips, ids["uplink-name"])
+
+    def fact(self, port: RealisedPort) -> PodInterface:
+        """The row that policies are for."""
+        return PodInterface(
+            name=port.name,
+            container_id="",
+            pod_namespace=self.namespace,
+            pod_name=self.entity,
+            mac=port.mac,
+            ips=self.ips,
+            ofport=port.ofport,
+            port_uuid=port.uuid,
+            if_dev=port.name,
+            uplink=self.uplink,
+        )
+
+
 class RealisedPort(msgspec.Struct, frozen=True):
     """A port that OVS has given a number."""
 
@@ -128,6 +176,8 @@ class RealisedPort(msgspec.Struct, frozen=True):
     def fact(self) -> PodInterface | OvsPort | None:
         """The row the units see; None for a port that is not Antrea's, and for one whose MAC is missing and needed."""
         pod = PodPort.read(self.external_ids)
+        if (machine := MachinePort.read(self.external_ids)) is not None:
+            return machine.fact(self) if self.mac else None
         kind = self.external_ids.get(TYPE_KEY, "")
         if pod is None:
             counts = self.mac and kind not in ("", CONTAINER)

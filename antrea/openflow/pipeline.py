@@ -126,7 +126,7 @@ class Pipeline(msgspec.Struct, frozen=True):
             yield _default(root, Priority.NORMAL, arp, then=[goto(arp_tables[0])])
         if ip_tables and (self.has(ARP_SPOOF_GUARD) or non_ip):
             yield _default(root, Priority.NORMAL, ip, then=[goto(ip_tables[0])])
-        if ip_tables and self.has(IPV6):
+        if ip_tables and (self.has(IPV6) or non_ip):
             yield _default(root, Priority.NORMAL, ipv6, then=[goto(ip_tables[0])])
         if multicast and self.has(PIPELINE_IP_CLASSIFIER):
             yield _default(

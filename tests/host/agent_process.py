@@ -36,9 +36,27 @@ OBJECTS: dict[str, dict[str, Any]] = {
 class AgentProcess:
     """`api` has the objects of the cluster, `switch` is that of the Node."""
 
-    def __init__(self, api: ApiServer, switch: NetdevSwitch) -> None:
+    def __init__(self, api: ApiServer, switch: NetdevSwitch, folder: Path, env: Mapping[str, str]) -> None:
+        """`folder` has its configuration, and gets its log."""
         self.api, self.switch = api, switch
+        self._folder, self._env = folder, env
         self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start one, whose directories of the Node are empty."""
+        mounts = " && ".join(f"mount -t tmpfs tmpfs {place}" for place in MOUNTS)
+        program = f"{sys.executable} -m antrea.agent.main --config {self._folder}/antrea-agent.conf --v 2"
+        with (self._folder / "log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                "unshare", "--mount", "--propagation", "private", "sh", "-c", f"{mounts} && exec {program}",
+                env={**self._env, "NODE_NAME": NODE}, cwd=self._folder, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    async def kill(self) -> None:
+        """As a crash."""
+        assert self.process is not None
+        self.process.kill()
+        await self.process.wait()
 
     @property
     def _token(self) -> str:
@@ -108,18 +126,12 @@ async def agent_process(
             **(config or {}),
         }
         (folder / "antrea-agent.conf").write_text(json.dumps(settings))
-        mounts = " && ".join(f"mount -t tmpfs tmpfs {place}" for place in MOUNTS)
-        program = f"{sys.executable} -m antrea.agent.main --config {folder}/antrea-agent.conf --v 2"
-        agent = AgentProcess(api, switch)
-        with (folder / "log").open("wb") as log:
-            agent.process = await asyncio.create_subprocess_exec(
-                "unshare", "--mount", "--propagation", "private", "sh", "-c", f"{mounts} && exec {program}",
-                env={**env, "NODE_NAME": NODE}, cwd=folder, stdout=log, stderr=log,
-            )  # fmt: skip
+        agent = AgentProcess(api, switch, folder, env)
+        await agent.start()
         try:
             yield agent
         finally:
-            if agent.process.returncode is None:
+            if agent.process is not None and agent.process.returncode is None:
                 agent.process.terminate()
                 await agent.process.wait()
             print((folder / "log").read_text(errors="replace"))  # shown for a test that fails

@@ -75,19 +75,30 @@ async def agent_info(view: AgentView) -> AntreaAgentInfo:
         flows = await flow_counts(view)
     info = AntreaAgentInfo(
         version=f"v{VERSION}",
-        pod_ref=ObjectReference(
-            kind="Pod", namespace=os.environ.get("POD_NAMESPACE", ""), name=os.environ.get("POD_NAME", "")
-        ),
-        node_ref=ObjectReference(kind="Node", name=node.name),
+        pod_ref=_pod_reference(),
+        node_ref=node_reference(node),
         node_subnets=node.pod_cidrs,
         ovs_info=OvsInfo(version, view.config.ovs_bridge, flows),
-        local_pod_num=len(view.facts.all(PodInterface)),
+        local_pod_num=sum(not row.uplink for row in view.facts.all(PodInterface)),
         agent_conditions=conditions(view),
         api_port=view.config.api_port,
         network_info=network,
     )
     more = {field: value for part in view.parts for field, value in part.agent_info().items()}
     return msgspec.structs.replace(info, **more)
+
+
+def _pod_reference() -> ObjectReference:
+    namespace, name = os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")
+    return ObjectReference(kind="Pod", namespace=namespace, name=name)
+
+
+def node_reference(node: ThisNode) -> ObjectReference:
+    """The Node, or the ExternalNode of a machine outside the cluster."""
+    if not node.is_machine:
+        return ObjectReference(kind="Node", name=node.name)
+    namespace, _, name = node.name.rpartition("/")
+    return ObjectReference(kind="ExternalNode", namespace=namespace, name=name)
 
 
 async def flow_counts(view: AgentView) -> dict[str, int]:

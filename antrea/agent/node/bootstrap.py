@@ -39,7 +39,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """What the agent is assembled from."""
 
     node: ThisNode
-    transport: Transport
+    transport: Transport | None
+    """None on a machine outside the cluster, which has no tunnels."""
     cookie_round: int
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -18,6 +19,9 @@ from antrea.host.route import RoutingRule
 from antrea.openflow.cookie import Category
 from antrea.openflow.pipeline import Pipeline
 from antrea.openflow.table import Table
+
+NodeType = Literal["k8sNode", "externalNode"]
+EVERYWHERE: tuple[NodeType, ...] = ("k8sNode", "externalNode")
 
 
 class Families(msgspec.Struct, frozen=True):
@@ -96,6 +100,8 @@ class AgentFeature(msgspec.Struct, frozen=True):
     """Rows of `watched` to save on disk, by kind, beside all rows of `watches`, for a start without antrea-controller."""
     lacking: Callable[[Facts], str] | None = None
     """What is not synced yet and must be before a Pod starts, beside antrea-controller's watches; empty: nothing."""
+    runs_on: tuple[NodeType, ...] = ("k8sNode",)
+    """`nodeType`s of agents that have it."""
     counted: Counted | None = None
     """How to read the counters of its flows for the statistics API."""
 

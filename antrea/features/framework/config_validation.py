@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from antrea.config.controller import ControllerConfig
 
 
+MACHINE_GATES = frozenset({"AntreaPolicy", "ExternalNode", "NetworkPolicyStats"})
+"""Those that an agent with `nodeType: externalNode` can have."""
+
+
 class ConfigRule(msgspec.Struct, frozen=True):
     """A combination that cannot work: `broken` of a configuration and its gates returns whether it is there."""
 
@@ -46,8 +50,25 @@ def accept_agent(config: AgentConfig, *, encap_free_without_proxy: bool = False)
         gates = msgspec.structs.replace(gates, names=gates.names - {"AntreaProxy"})
     if _needs_proxy(config) and not encap_free_without_proxy:
         raise Invalid("trafficEncapMode", f"{config.traffic_encap_mode} requires AntreaProxy to be enabled")
+    if config.node_type == "externalNode":
+        gates = _on_machine(config, gates)
     _check(config, gates, AGENT_RULES, AGENT_NOT_BUILT)
     return gates
+
+
+def _on_machine(config: AgentConfig, gates: EnabledGates) -> EnabledGates:
+    """Those that a machine outside the cluster can have; one of the others may be on by default alone. Raises Invalid.
+
+    # parity: cmd/antrea-agent/options.go resetVMDefaultFeatures, validateExternalNodeOptions
+    """
+    for name, wanted in config.feature_gates.items():
+        if wanted and name in gates and name not in MACHINE_GATES:
+            raise Invalid(f"featureGates.{name}", "is not supported with nodeType externalNode")
+    if config.traffic_encap_mode not in ("noEncap", type(config)().traffic_encap_mode):
+        raise Invalid("trafficEncapMode", "must be noEncap, or not be set, with nodeType externalNode")
+    if config.node_port_local.enable:
+        raise Invalid("nodePortLocal.enable", "is not supported with nodeType externalNode")
+    return msgspec.structs.replace(gates, names=gates.names & MACHINE_GATES)
 
 
 def accept_controller(config: ControllerConfig) -> EnabledGates:
@@ -75,6 +96,8 @@ UNBUILT = {
 
 
 def _needs_proxy(c: AgentConfig) -> bool:
+    if c.node_type == "externalNode":
+        return False
     without = not c.antrea_proxy.enable or c.feature_gates.get("AntreaProxy") is False
     return without and c.traffic_encap_mode != "encap"
 
@@ -205,7 +228,11 @@ def _exports_by_grpc(c: AgentConfig) -> bool:
 
 
 AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
-    UnbuiltKey("trafficEncapMode", "any mode but encap", lambda c: c.traffic_encap_mode != "encap"),
+    UnbuiltKey(
+        "trafficEncapMode",
+        "any mode but encap",
+        lambda c: c.traffic_encap_mode != "encap" and c.node_type == "k8sNode",
+    ),
     UnbuiltKey("tunnelType", "any tunnel but geneve", lambda c: c.tunnel_type != "geneve"),
     UnbuiltKey(
         "trafficEncryptionMode",

@@ -166,7 +166,13 @@ GATES: tuple[Gate, ...] = (
         locked=True,
     ),
     Gate(
-        "ExternalNode", _AGENT, "ALPHA", False, "alpha v1.8", "Run the agent on machines outside the cluster."
+        "ExternalNode",
+        _AGENT,
+        "ALPHA",
+        False,
+        "alpha v1.8",
+        "Run the agent on machines outside the cluster.",
+        built=True,
     ),
     Gate("FlowExporter", _AGENT, "ALPHA", False, "alpha v0.9", "Export records of connections.", built=True),
     Gate("IPsecCertAuth", _BOTH, "ALPHA", False, "alpha v1.7", "Authenticate IPsec peers by certificate."),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from antrea.apis import core
 from antrea.engine import Unit
 from antrea.facts.cluster import ClusterNode, Entity, Namespace, Pod, PodFeedProgress
+from antrea.facts.external_node import ExternalNode
 from antrea.facts.group import (
     ENTITY,
     NODE,
@@ -21,6 +22,7 @@ from antrea.facts.group import (
     GroupSelector,
     Matches,
     PublishedGroup,
+    UnenforcedMember,
     label_set,
 )
 from antrea.features.framework.admission import Watched
@@ -106,9 +108,11 @@ def memberships(facts: Facts, pod: Pod) -> Iterator[Memberships | Belongs]:
             yield from _belongs(group, pod.key, member, pod.node)
 
 
-def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs]:
+def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs | UnenforcedMember]:
     """The same of an ExternalEntity; policies are for those that an agent is for."""
     for group in _groups(facts, entity.labels):
+        if group.resource == APPLIED and facts.get(ExternalNode, entity.node) is None:
+            yield UnenforcedMember(group.name, entity.key)
         if group.home and group.home != entity.namespace:
             yield ForeignMember(group.key)
         elif group.resource == ADDRESS or (group.resource == APPLIED and entity.node):
@@ -159,7 +163,11 @@ FEATURE = ControllerFeature(
         Unit(Entity, matches, by="labels", yields=(Matches,)),
         Unit(ClusterNode, matches, by="labels", yields=(Matches,)),
         Unit(Pod, memberships, yields=(GroupNodes, MembershipCandidate, ForeignMember)),
-        Unit(Entity, entity_memberships, yields=(GroupNodes, MembershipCandidate, ForeignMember)),
+        Unit(
+            Entity,
+            entity_memberships,
+            yields=(GroupNodes, MembershipCandidate, ForeignMember, UnenforcedMember),
+        ),
         Unit(ClusterNode, node_memberships, yields=(GroupNodes,)),
         Unit(MembershipCandidate, same_namespace_members, yields=(GroupNodes,)),
         Unit(PodFeedProgress, processed),

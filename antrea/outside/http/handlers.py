@@ -23,9 +23,11 @@ Check = Callable[[], str]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def listen(port: int) -> socket.socket:
-    """A socket on all addresses of both families, or of IPv4 where there is no IPv6. Raises Unavailable."""
+def listen(port: int, address: str = "") -> socket.socket:
+    """A socket on one address of IPv4, or on all of both families, or of IPv4 where there is no IPv6. Raises Unavailable."""
     try:
+        if address:
+            return socket.create_server((address, port))
         if socket.has_dualstack_ipv6():
             return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
         return socket.create_server(("0.0.0.0", port))  # noqa: S104 (kubelet's probes and antctl come from outside)
@@ -40,10 +42,10 @@ class SharedListener:
         self._listening: tuple[int, socket.socket] | None = None
         """With the port that was asked for."""
 
-    def listen(self, port: int) -> socket.socket:
+    def listen(self, port: int, address: str = "") -> socket.socket:
         """A listening socket for one of them, to close at will. Raises Unavailable."""
         if self._listening is None or self._listening[0] != port:
-            fresh = listen(port)
+            fresh = listen(port, address)
             self.close()
             self._listening = port, fresh
         return self._listening[1].dup()

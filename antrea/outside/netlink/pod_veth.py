@@ -95,7 +95,7 @@ def make(veth: PodVeth, mac: str, netns: int) -> int:
     try:
         _write_sysctl(f"ipv6/conf/{veth.host_name}/disable_ipv6", "1")
         if veth.tx_off:
-            _tx_checksum_off(veth.host_name)
+            turn_off_checksums(veth.host_name)
         return socket.if_nametoindex(veth.host_name)
     except OSError as e:
         delete(veth.host_name)
@@ -112,7 +112,7 @@ def configure_pod_end(veth: PodVeth) -> None:
             _write_sysctl(f"ipv6/conf/{veth.if_name}/disable_ipv6", "0")
             _write_sysctl(f"ipv6/conf/{veth.if_name}/accept_dad", "0")
         if veth.tx_off:
-            _tx_checksum_off(veth.if_name)
+            turn_off_checksums(veth.if_name)
         with Rtnl() as kernel:
             kernel.ask(
                 *(new_address(index, address) for address in addresses),
@@ -188,7 +188,7 @@ def _link(kernel: Rtnl, name: str) -> StandingLink | None:
         raise
 
 
-def _tx_checksum_off(name: str) -> None:
+def turn_off_checksums(name: str) -> None:
     """ethtool -K NAME tx off. Source: linux/ethtool.h struct ethtool_value, ETHTOOL_STXCSUM."""
     value = array.array("B", struct.pack("II", _ETHTOOL_STXCSUM, 0))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:

@@ -183,7 +183,12 @@ def test_rules_for_nodes_and_entities_are_said_to_hold_nowhere() -> None:
     found = [ask(there, "a/client", target) for target in ("192.0.2.2", "203.0.113.2", "203.0.113.3")]
     assert [[(one.rule.policy, one.why) for one in each.ingress.silent] for each in found] == [
         [("nodes", "appliedTo Node n2 has no effect: the feature gate NodeNetworkPolicy is off")],
-        [("entities", "appliedTo ExternalEntity a/vm is not built yet: the rule does not hold there")],
+        [
+            (
+                "entities",
+                "appliedTo ExternalEntity a/vm is left to the agent of its ExternalNode: this explanation does not weigh the rule there",
+            )
+        ],
         [],
     ]
 

@@ -52,6 +52,7 @@ def row(kind: str, name: str, namespace: str = "", **more: Any) -> Fact:
     struct, convert = CONVERSIONS[kind]
     meta: dict[str, Any] = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": 1}
     meta |= {"labels": more.pop("labels", {}), "annotations": more.pop("annotations", {})}
+    meta["ownerReferences"] = more.pop("ownerReferences", [])
     found = convert(msgspec.convert({"metadata": meta, **more}, struct))
     assert found is not None
     result: Fact = found

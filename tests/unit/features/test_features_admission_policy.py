@@ -338,8 +338,8 @@ TIERS = (TierRow("application", 250), TierRow("baseline", 253))
 def test_what_is_not_built_is_said_part_by_part_with_what_happens_instead() -> None:
     assert World(*TIERS).decide("/validate/acnp", named(PARTS)).split("; ") == [
         OK,
-        "spec.appliedTo[0].externalEntitySelector is not built yet: the policy does not hold there",
         "spec.egress[1].toServices[1].scope is not built yet: it matches nothing",
+        "spec.egress[1].toServices is not built for ExternalNodes yet: it matches nothing",
     ]
 
 

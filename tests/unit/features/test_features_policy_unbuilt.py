@@ -13,7 +13,9 @@ from antrea.apis.crd.part import Condition
 from antrea.apis.meta import ObjectMetadata
 from antrea.apis.schema import schema_of
 from antrea.apis.status import Status
+from antrea.facts.external_node import ExternalNode
 from antrea.features.network_policy.controller.realization import noted
+from antrea.features.network_policy.controller.unbuilt import NO_MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +26,7 @@ CLUSTER, NAMESPACED = "ClusterNetworkPolicy", "NetworkPolicy"
 ENFORCED = {
     "priority", "tier", "action", "name", "enableLogging", "logLabel",
     "appliedTo.podSelector", "appliedTo.namespaceSelector", "appliedTo.group", "appliedTo.nodeSelector",
-    "appliedTo.serviceAccount.name", "appliedTo.serviceAccount.namespace",
+    "appliedTo.externalEntitySelector", "appliedTo.serviceAccount.name", "appliedTo.serviceAccount.namespace",
     "ports.protocol", "ports.port", "ports.endPort", "ports.sourcePort", "ports.sourceEndPort",
     "protocols.icmp.icmpType", "protocols.icmp.icmpCode",
     "peer.podSelector", "peer.namespaceSelector", "peer.externalEntitySelector", "peer.nodeSelector", "peer.group",
@@ -59,9 +61,6 @@ UNBUILT: dict[str, list[tuple[Spec, str]]] = {
     "appliedTo.service": [
         (applied(service={"name": "s", "namespace": "ns"}), f"spec.appliedTo[0].service {NOWHERE}"),
     ],
-    "appliedTo.externalEntitySelector": [
-        (applied(externalEntitySelector={}), f"spec.appliedTo[0].externalEntitySelector {NOWHERE}"),
-    ],
     "l7Protocols.http": [(ingress(action="Allow", l7Protocols=[HTTP]), f"spec.ingress[0].l7Protocols {DROPPED}")],
     "l7Protocols.tls": [(egress(action="Allow", l7Protocols=[TLS]), f"spec.egress[0].l7Protocols {DROPPED}")],
     "protocols.igmp": [(ingress(protocols=[IGMP]), f"spec.ingress[0].protocols[0].igmp {NOTHING}")],
@@ -76,9 +75,6 @@ UNBUILT: dict[str, list[tuple[Spec, str]]] = {
     ],
 }  # fmt: skip
 """A field or what is below it; policies that have it, and what their status says."""
-GROUPS: dict[str, tuple[Spec, str]] = {
-    "entities": ({"externalEntitySelector": {}}, "ExternalEntities"),
-}
 ODD: dict[str, tuple[Spec, str]] = {
     "a block": (
         ingress(**{"from": [{"ipBlock": {"cidr": "010.0.0.0/8"}}]}),
@@ -165,13 +161,48 @@ def test_nor_is_one_that_names_what_cannot_be(spec: Spec, message: str) -> None:
     assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
 
 
-@pytest.mark.parametrize(("group", "what"), GROUPS.values(), ids=GROUPS)
-def test_nor_is_one_for_a_group_of_others_than_pods(group: Spec, what: str) -> None:
-    phase, current, _, realizable = status(world(applied(group="g"), **group))
-    message = (
-        f"spec.appliedTo[0].group selects {what}, which is not built yet: the policy does not hold there"
-    )
-    assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
+MACHINES: dict[str, tuple[Spec, Spec]] = {
+    "selected": (applied(externalEntitySelector={}), {}),
+    "in a group": (applied(group="g"), {"externalEntitySelector": {}}),
+}
+
+
+@pytest.mark.parametrize(("spec", "group"), MACHINES.values(), ids=MACHINES)
+def test_nor_is_one_for_an_external_entity_without_an_agent_until_it_has_an_external_node(
+    spec: Spec, group: Spec
+) -> None:
+    told = world(spec, **group)
+    phase, current, _, realizable = status(told)
+    assert (phase, current, realizable) == ("Failed", 0, unrealizable(f"ExternalEntity ns/e {NO_MACHINE}"))
+    owner = {"kind": "ExternalNode", "name": "vm", "uid": "u"}
+    entity = {"endpoints": [{"ip": "192.0.2.1"}], "externalNode": "vm"}
+    told.put(ExternalNode("ns", "vm"), row("ExternalEntity", "e", "ns", spec=entity, ownerReferences=[owner]))
+    # no agent has reported yet
+    assert status(told) == ("Realizing", 0, 1, Condition("Realizable", "True"))
+    report = (NetworkPolicyNodeStatus(node_name="ns/vm", generation=1),)
+    noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=report))
+    assert status(told) == ("Realized", 1, 1, Condition("Realizable", "True"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            egress(toServices=[{"name": "s", "namespace": "ns"}]),
+            f"spec.egress[0].toServices is not built for ExternalNodes yet: {NOTHING_YET}",
+        ),
+        (
+            ingress(ports=[{"port": "http"}]),
+            f"spec.ingress[0].ports[0].port is a name, and ports of ExternalNodes have none: {NOTHING_YET}",
+        ),
+    ],
+)
+@pytest.mark.parametrize(("target", "group"), MACHINES.values(), ids=MACHINES)
+def test_what_holds_for_pods_and_not_for_machines_is_named(
+    spec: Spec, message: str, target: Spec, group: Spec
+) -> None:
+    *_, realizable = status(world({"appliedTo": target["appliedTo"], **spec}, **group))
+    assert realizable.message.startswith(message)
 
 
 def test_three_parts_are_named() -> None:

@@ -118,6 +118,7 @@ def test_each_family_and_pipeline_has_its_entry() -> None:
     ] == ("table=PipelineIPClassifier,priority=210,ip,nw_dst=224.0.0.0/4 actions=resubmit(,MulticastRouting)")
     assert entries(t.CONNTRACK_ZONE, t.CONNTRACK_STATE, t.OUTPUT, t.NON_IP) == [
         "table=PipelineRootClassifier,priority=200,ip actions=goto_table:ConntrackZone",
+        "table=PipelineRootClassifier,priority=200,ipv6 actions=goto_table:ConntrackZone",
         "table=PipelineRootClassifier,priority=190 actions=goto_table:NonIP",
     ]
 

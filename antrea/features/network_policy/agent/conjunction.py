@@ -46,7 +46,7 @@ from antrea.openflow.fields import (
     TARGET_OF_PORT,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import dst, src
+from antrea.openflow.match import dst, in_port, src
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -131,7 +131,12 @@ def families(facts: Facts) -> list[bool]:
 
 
 def target_matches(here: DirectionTables, pod: PodInterface) -> list[tuple[Match, ...]]:
-    """Packets of a Pod that rules are for: by address what it sends, by port what it receives."""
+    """Packets of a Pod that rules are for: by address what it sends, by port what it receives.
+
+    What a machine outside the cluster sends is known by its port, too: it may have more addresses than its ExternalNode lists.
+    """
+    if here is OUT and pod.uplink:
+        return [(in_port(pod.ofport),)]
     if here is OUT:
         return [(src(address),) for address in pod.ips]
     return [(TARGET_OF_PORT(pod.ofport).match,)]

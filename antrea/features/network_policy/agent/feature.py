@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from antrea.apis import controlplane as cp
 from antrea.apis.policy_report import PolicyReport
 from antrea.apis.shown import one_line
@@ -17,7 +19,13 @@ from antrea.engine import Facts, Unit
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.facts.service import Service
-from antrea.features.framework.agent_feature import AgentFeature, Families, NumberPattern, RealisedPipeline
+from antrea.features.framework.agent_feature import (
+    EVERYWHERE,
+    AgentFeature,
+    Families,
+    NumberPattern,
+    RealisedPipeline,
+)
 from antrea.features.framework.controlplane_watch import GroupKind, ObjectKind
 from antrea.features.framework.gate import resolve
 from antrea.features.framework.packet_mark import told
@@ -75,7 +83,7 @@ from antrea.openflow.fields import (
     TO_UPLINK_REG_MARK,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, family
+from antrea.openflow.match import ct_state, family, ip, ipv6
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
 from antrea.openflow.tables import (
@@ -113,6 +121,8 @@ def tables(config: AgentConfig, families: Families) -> tuple[Table, ...]:
 
 def classifier_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """Rules on what Pods receive are for Pods: what leaves the Node or comes back to its sender goes by."""
+    if node.is_machine:
+        return
     for mark in (TO_GATEWAY_REG_MARK, TO_TUNNEL_REG_MARK, TO_UPLINK_REG_MARK):
         yield flow(INGRESS_SECURITY_CLASSIFIER, Priority.NORMAL, mark.match, then=[goto(INGRESS_METRIC)])
     yield flow(
@@ -127,11 +137,11 @@ def accepted_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
         return
     antrea = realised.pipeline.has(ANTREA_POLICY_INGRESS_RULE)
     priority = Priority.TOP_ANTREA_POLICY if antrea else Priority.HIGH
-    for cidr in node.pod_cidrs:
+    for v6 in sorted(node.families):
         for here in (OUT, IN):
             table = here.antrea if antrea else here.rule
             for state in ("-new+est", "-new+rel"):
-                yield flow(table, priority, family(cidr), ct_state(state), then=[goto(here.metric)])
+                yield flow(table, priority, ipv6 if v6 else ip, ct_state(state), then=[goto(here.metric)])
 
 
 def probe_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
@@ -177,14 +187,13 @@ def _failure(facts: Facts, policy: SentPolicy) -> str:
     return "; ".join(f"{name}: {why}" if name else why for name, why in reasons.items())
 
 
-FEATURE = AgentFeature(
-    name="NetworkPolicy",
+MACHINE = AgentFeature(
+    name="NetworkPolicy on ExternalNodes",
     tables=tables,
     ranks=RANKS,
     units=(
         Unit(ThisNode, classifier_flows),
         Unit(ThisNode, accepted_flows),
-        Unit(ThisNode, probe_flows),
         Unit(RealisedPipeline, packet_in_entries),
         Unit(SentPolicy, report),
         Unit(SentAppliedMember, node_target, yields=(NodeTarget,)),
@@ -197,8 +206,6 @@ FEATURE = AgentFeature(
         TARGETS,
         Unit(PolicyRule, shared_groups, yields=(SharedGroup,), by="peer"),
         PEERS,
-        SERVICES,
-        Unit(Service, kept_services),
         CLASSES,
         CONJUNCTIONS,
         AUDITS,
@@ -206,7 +213,6 @@ FEATURE = AgentFeature(
         Unit(PodInterface, inspect_connections),
         Unit(FlushedConnection, flushed_connection_flows),
     ),
-    watched=(SERVICE_WATCH,),
     watches=(
         ObjectKind("networkpolicies", SentPolicy, cp.NetworkPolicy, SentPolicy),
         GroupKind("addressgroups", SentAddressMember, SentAddressMember, SentAddressGroup),
@@ -218,10 +224,22 @@ FEATURE = AgentFeature(
         NumberPattern(GROUPS, re.compile(r"\bgroup(?:_id=|:)(\d+)")),
     ),
     category=Category.NETWORK_POLICY,
+    sweep_after=KINDS,
+    replay_after=KINDS,
+    runs_on=("externalNode",),
+)
+FEATURE = msgspec.structs.replace(
+    MACHINE,
+    name="NetworkPolicy",
+    units=(*MACHINE.units, Unit(ThisNode, probe_flows), SERVICES, Unit(Service, kept_services)),
+    watched=(SERVICE_WATCH,),
     sweep_after=(*KINDS, Service),
     replay_after=(*KINDS, Service),
     kept={Service: named_services},
     lacking=lacking_services,
+    runs_on=("k8sNode",),
 )
-STATISTICS = AgentFeature(name="NetworkPolicyStats", gate=statistics.GATE, counted=statistics.COUNTED)
-FEATURES = (FEATURE, STATISTICS)
+STATISTICS = AgentFeature(
+    name="NetworkPolicyStats", gate=statistics.GATE, counted=statistics.COUNTED, runs_on=EVERYWHERE
+)
+FEATURES = (FEATURE, MACHINE, STATISTICS)

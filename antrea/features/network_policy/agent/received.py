@@ -68,8 +68,9 @@ class SentAppliedMember(SentMember, frozen=True):
 
 
 def _pods(member: cp.GroupMember) -> tuple[str, ...]:
-    """namespace/name, if it is a Pod."""
-    return (f"{member.pod.namespace}/{member.pod.name}",) if member.pod else ()
+    """namespace/name, if it is a Pod, or, on a machine outside the cluster, an ExternalEntity."""
+    one = member.pod or member.external_entity
+    return (f"{one.namespace}/{one.name}",) if one else ()
 
 
 KINDS: tuple[type[Fact], ...] = (

@@ -11,7 +11,13 @@ from antrea.apis import core
 from antrea.apis.crd.external import ExternalEntity
 from antrea.engine import Unit
 from antrea.facts.cluster import ClusterNode, ClusterService, Entity
-from antrea.facts.group import ForeignMember, GroupNodes, GroupSelector, PublishedGroup
+from antrea.facts.group import (
+    ForeignMember,
+    GroupNodes,
+    GroupSelector,
+    PublishedGroup,
+    UnenforcedMember,
+)
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.grouping.member import ADDRESS, APPLIED
@@ -26,7 +32,8 @@ from antrea.features.network_policy.controller.antrea_internal_policy import (
     internal_policy,
 )
 from antrea.features.network_policy.controller.group import GroupUse
-from antrea.features.network_policy.controller.realization import PolicySpan
+from antrea.features.network_policy.controller.realization import MOST_PARTS, PolicySpan
+from antrea.features.network_policy.controller.unbuilt import NO_MACHINE
 from antrea.features.network_policy.tier import TIERS
 
 if TYPE_CHECKING:
@@ -49,11 +56,17 @@ def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolic
     found = [row.parts for name in policy.targets if (row := facts.get(GroupNodes, name)) is not None]
     nodes = () if strange else _united(found)
     yield PublishedPolicy(policy.found, nodes)
-    yield PolicySpan(
-        policy.source, policy.found.metadata.generation, nodes, strange, policy.unheld, policy.audited
-    )
+    unheld = (*policy.unheld, *_unenforced(facts, policy))
+    yield PolicySpan(policy.source, policy.found.metadata.generation, nodes, strange, unheld, policy.audited)
     for name in policy.peers if nodes else ():
         yield GroupSpan(ADDRESS, name, nodes)
+
+
+def _unenforced(facts: Facts, policy: InternalPolicy) -> Iterator[str]:
+    """A sentence for each ExternalEntity that the policy is for and that no agent serves, as many as a condition names."""
+    found = {row.entity for name in policy.targets for row in facts.by(UnenforcedMember, "group", name)}
+    for entity in sorted(found)[: MOST_PARTS + 1]:
+        yield f"ExternalEntity {entity} {NO_MACHINE}"
 
 
 _MADE = (InternalPolicy, PublishedGroup, GroupSelector, GroupUse)

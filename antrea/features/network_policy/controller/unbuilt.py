@@ -35,8 +35,8 @@ NOTHING = "it matches nothing"
 NOT_THERE = "the policy does not hold there"
 NOBODY = "it is nobody"
 NOT_AUDITED = "the rule is neither enforced nor audited"
-KINDS = {ENTITY: "ExternalEntities"}
-"""Members of groups that policies are not for yet."""
+NO_MACHINE = "has no ExternalNode whose agent could enforce policies (feature gate ExternalNode): the policy does not hold there"
+"""After the name of an ExternalEntity that policies are for."""
 
 
 def unbuilt_parts(spec: Spec) -> Iterator[str | None]:
@@ -47,8 +47,11 @@ def unbuilt_parts(spec: Spec) -> Iterator[str | None]:
             path = f"spec.{direction}[{index}]"
             yield from _targets(f"{path}.appliedTo", rule.applied_to)
             yield from _rule(path, rule)
-            if any(one.node_selector is not None for one in (*spec.applied_to, *rule.applied_to)):
+            own = (*spec.applied_to, *rule.applied_to)
+            if any(one.node_selector is not None for one in own):
                 yield from _node_rule(path, rule)
+            if any(one.external_entity_selector is not None for one in own):
+                yield from _machine_rule(path, rule)
             yield from _peers(f"{path}.from", rule.from_)
             yield from _peers(f"{path}.to", rule.to)
 
@@ -62,8 +65,11 @@ def unheld_parts(facts: Facts, namespace: str, spec: Spec) -> Iterator[str | Non
         for index, rule in enumerate(rules):
             path = f"spec.{direction}[{index}]"
             yield from _groups(facts, namespace, f"{path}.appliedTo", rule.applied_to)
-            if _group_of_nodes(facts, namespace, (*spec.applied_to, *rule.applied_to)):
+            kinds = _group_kinds(facts, namespace, (*spec.applied_to, *rule.applied_to))
+            if NODE in kinds:
                 yield from _node_rule(path, rule)
+            if ENTITY in kinds:
+                yield from _machine_rule(path, rule)
             for field, ends in (("appliedTo", rule.applied_to), ("from", rule.from_), ("to", rule.to)):
                 yield from _impossible(f"{path}.{field}", ends)
                 yield from _blocks(f"{path}.{field}", ends)
@@ -88,12 +94,8 @@ def _unbuilt(path: str, instead: str) -> str:
 
 def _targets(path: str, applied: Sequence[AppliedTo]) -> Iterator[str]:
     for number, one in enumerate(applied):
-        for name, given in (
-            ("service", one.service),
-            ("externalEntitySelector", one.external_entity_selector),
-        ):
-            if given is not None:
-                yield _unbuilt(f"{path}[{number}].{name}", NOT_THERE)
+        if one.service is not None:
+            yield _unbuilt(f"{path}[{number}].service", NOT_THERE)
 
 
 def _rule(path: str, rule: Rule) -> Iterator[str]:
@@ -119,9 +121,19 @@ def _node_rule(path: str, rule: Rule) -> Iterator[str]:
             yield f"{path}.ports[{number}].port is a name, and ports of Nodes have none: {NOTHING}"
 
 
-def _group_of_nodes(facts: Facts, namespace: str, applied: Iterable[AppliedTo]) -> bool:
+def _machine_rule(path: str, rule: Rule) -> Iterator[str]:
+    """The same of one on machines outside the cluster."""
+    if rule.to_services:
+        yield f"{path}.toServices is not built for ExternalNodes yet: {NOTHING}"
+    for number, port in enumerate(rule.ports):
+        if isinstance(port.port, str):
+            yield f"{path}.ports[{number}].port is a name, and ports of ExternalNodes have none: {NOTHING}"
+
+
+def _group_kinds(facts: Facts, namespace: str, applied: Iterable[AppliedTo]) -> set[str]:
+    """What groups that the policy is for select."""
     found = [facts.get(WholeGroup, group_key(namespace, one.group)) for one in applied if one.group]
-    return any(selector.kind == NODE for group in found if group for selector in group.applied())
+    return {selector.kind for group in found if group for selector in group.applied()}
 
 
 def _peers(path: str, peers: Sequence[Peer]) -> Iterator[str | None]:
@@ -135,12 +147,8 @@ def _peers(path: str, peers: Sequence[Peer]) -> Iterator[str | None]:
 def _groups(facts: Facts, namespace: str, path: str, applied: Iterable[AppliedTo]) -> Iterator[str]:
     for number, one in enumerate(applied):
         group = facts.get(WholeGroup, group_key(namespace, one.group)) if one.group else None
-        kinds = {selector.kind for selector in group.applied()} if group else set()
         if group and group.parent and any(selector.kind == NODE for selector in group.selectors):
             yield f"{path}[{number}].group has children that select Nodes: {NOT_THERE}"
-        for kind, what in KINDS.items():
-            if kind in kinds:
-                yield f"{path}[{number}].group selects {what}, which is not built yet: {NOT_THERE}"
 
 
 def _impossible(path: str, ends: Iterable[AppliedTo | Peer]) -> Iterator[str | None]:

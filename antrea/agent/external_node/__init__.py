@@ -1,0 +1,1 @@
+"""Effects of ExternalNode in the agent of such a machine."""

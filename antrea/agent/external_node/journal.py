@@ -1,0 +1,72 @@
+"""Interfaces that are being connected, are connected, or are being given back: written before each step, read at start.
+
+It lies where it is lost with the machine's memory: after a reboot interfaces are as the system configures them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.host.ovs_port import MachinePort
+from antrea.outside.disk.atomic_file import exchange
+from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.log import klog
+from antrea.outside.netlink.interface_settings import InterfaceSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = klog.logger(__name__)
+KIND = b"antrea external interfaces 1\n"
+
+
+class ConnectedInterface(msgspec.Struct, frozen=True):
+    """One interface by its name, and what it had when its network card was taken."""
+
+    name: str
+    settings: InterfaceSettings
+    port: MachinePort
+    index: int = 0
+    """Number of the interface that was given the settings; 0: none was yet."""
+
+
+class InterfaceJournal:
+    """All of them, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        """A file that cannot be read is set aside."""
+        self._path = path
+        self._records: dict[str, ConnectedInterface] = {}
+        try:
+            text = unsealed(KIND, read_octets(path))
+            records = msgspec.msgpack.decode(text, type=tuple[ConnectedInterface, ...])
+            self._records = {record.name: record for record in records}
+        except FileNotFoundError:
+            pass
+        except (Damaged, OSError, msgspec.MsgspecError) as why:
+            log.error("The journal of interfaces is damaged", path=path, err=str(why), aside=set_aside(path))
+
+    def get(self, name: str) -> ConnectedInterface | None:
+        """None: it is not connected."""
+        return self._records.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Sorted."""
+        return tuple(sorted(self._records))
+
+    def put(self, record: ConnectedInterface) -> None:
+        """Written when this returns. Raises OSError."""
+        self._records[record.name] = record
+        self._write()
+
+    def drop(self, name: str) -> None:
+        """Raises OSError."""
+        if self._records.pop(name, None) is not None:
+            self._write()
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        body = msgspec.msgpack.encode(tuple(self._records.values()))
+        exchange(self._path, sealed(KIND, [body]))

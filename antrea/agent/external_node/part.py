@@ -1,0 +1,148 @@
+"""Effects of ExternalNode in the agent: the interfaces that the ExternalNode of this machine lists are behind the switch.
+
+They stay so when the agent ends, and come out when the ExternalNode is deleted, also if that happened while no agent ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from antrea.agent.external_node.connection import MARK, InterfaceConnector, card_name
+from antrea.agent.external_node.journal import InterfaceJournal
+from antrea.agent.part import Part
+from antrea.apis.crd import external
+from antrea.errors import Refused, Unavailable
+from antrea.facts.external_node import ExternalNode
+from antrea.facts.ovs import PodInterface
+from antrea.features.external_node.machine import PATH, entity_name, external_node_row
+from antrea.host.ovs_port import MachinePort
+from antrea.outside.kube.odd_object import OddObjects
+from antrea.outside.kube.resource_feed import ResourceFeed
+from antrea.outside.log import klog
+from antrea.outside.netlink import interface_settings as netlink
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Mapping
+
+    from antrea.agent.part import AgentContext, Connected
+    from antrea.engine import Feed
+    from antrea.facts.external_node import MachineInterface
+    from antrea.outside.http.handlers import Check
+
+log = klog.logger(__name__)
+
+JOURNAL = "external-interfaces"
+"""File of the interfaces that are connected, or half."""
+LOOK_SECONDS = 5.0
+"""Between looks at interfaces: Open vSwitch or a person may have made them anew."""
+CONDITION, REASON = "InterfaceNotConnected", "InterfaceNotConnected"
+
+
+class ExternalNodePart(Part):
+    """Of this machine's ExternalNode."""
+
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+        self._facts, self._config = agent.facts, agent.config
+        self._namespace, _, self._name = agent.node.rpartition("/")
+        self._journal = InterfaceJournal(agent.run_dir / JOURNAL)
+        self._connector: InterfaceConnector | None = None
+        self._trouble = ""
+
+    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+        tx_off = self._config.ovs_datapath_type == "netdev" or self._config.disable_tx_checksum_offload
+        self._connector = InterfaceConnector(
+            connected.db, self._config.ovs_bridge, self._journal, tx_off=tx_off
+        )
+        root, _, plural = PATH.rpartition("/")
+        path = f"{root}/namespaces/{self._namespace}/{plural}"
+        feed = ResourceFeed(
+            self._agent.kube, path, external.ExternalNode, fact=ExternalNode, row=external_node_row,
+            query={"fieldSelector": f"metadata.name={self._name}"}, odd=OddObjects(path, "antrea-agent", self._name),
+        )  # fmt: skip
+        return {"this ExternalNode": feed}
+
+    def conditions(self) -> Mapping[str, Check]:
+        return {CONDITION: lambda: self._trouble}
+
+    async def run(self) -> None:
+        """What an earlier agent left half done first: the way to kube-apiserver may lead through it."""
+        if (connector := self._connector) is None:
+            return
+        await self._agent.ready.wait()
+        for name in self._journal.names():
+            await self._noted(self._resume(connector, name))
+        with self._facts.watch(ExternalNode, PodInterface) as news:
+            while True:
+                news.clear()
+                await self._noted(self._align(connector))
+                try:
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await news.wait()
+                except TimeoutError:
+                    continue
+
+    async def _resume(self, connector: InterfaceConnector, name: str) -> str:
+        await connector.resume(name)
+        return ""
+
+    async def _align(self, connector: InterfaceConnector) -> str:
+        """What is wrong; empty: nothing."""
+        node = self._facts.get(ExternalNode, f"{self._namespace}/{self._name}")
+        if node is None:
+            if not self._facts.feeds.has(ExternalNode):
+                return ""
+            for name in connector.known():
+                await connector.disconnect(name)
+            return f"there is no ExternalNode {self._namespace}/{self._name}: no policy protects this machine"
+        wanted: dict[str, MachinePort] = {}
+        troubles: list[str] = []
+        for interface in node.interfaces:
+            if name := self._found(connector, interface):
+                entity = entity_name(node.name, interface.name)
+                wanted[name] = MachinePort(entity, node.namespace, interface.ips, card_name(name))
+                await connector.connect(name, wanted[name])
+            troubles += _mismatches(name, interface)
+        for name in connector.known():
+            if name not in wanted:
+                await connector.disconnect(name)
+        return "; ".join(troubles)
+
+    def _found(self, connector: InterfaceConnector, interface: MachineInterface) -> str:
+        """Name of the interface; empty: there is none.
+
+        An address or a name that no interface has is no reason to drop policies: they stay with what is connected.
+        """
+        for name in (interface.name, card_name(interface.name)) if interface.name else ():
+            if netlink.device(name) is not None:
+                return interface.name
+        held = netlink.holder(interface.ips).removesuffix(MARK)
+        return held or next(iter(connector.known()), "")
+
+    async def _noted(self, work: Coroutine[Any, Any, str]) -> None:
+        """Report what is wrong, once, in the log, a condition and an Event; it is tried again."""
+        try:
+            trouble = await work
+        except (Refused, Unavailable, OSError) as why:
+            trouble = f"{why} (trying again)"
+        if trouble and trouble != self._trouble:
+            log.warning("Interfaces are not as the ExternalNode lists them", err=trouble)
+            self._agent.record(REASON, trouble, warning=True)
+        self._trouble = trouble
+
+
+def _mismatches(name: str, interface: MachineInterface) -> Iterator[str]:
+    """What is not as the ExternalNode lists it of the interface that was found."""
+    listed = ", ".join(interface.ips)
+    if not name:
+        named = f"is named {interface.name} or " if interface.name else ""
+        yield f"no interface of this machine {named}has one of the addresses {listed}"
+        return
+    if interface.name not in ("", name):
+        yield f"no interface of this machine is named {interface.name}: policies are enforced on {name}"
+    if not netlink.holder(interface.ips):
+        yield f"interface {name} has none of the addresses {listed}: rules of others name these"
+
+
+PART = ExternalNodePart

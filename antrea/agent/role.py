@@ -1,0 +1,106 @@
+"""What the agent runs on: a Node of the cluster, or a machine outside of it (`nodeType`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from antrea.agent.node.bootstrap import prepare
+from antrea.agent.node.cluster_feed import cluster_feed
+from antrea.agent.node.feeds import ThisNodeFeed, own_node, pod_feed
+from antrea.agent.node.machine_bootstrap import prepare_machine
+from antrea.facts.member import AgentNode
+from antrea.facts.node import ThisNode
+from antrea.facts.pod import LocalPod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from antrea.agent.node.bootstrap import Prepared
+    from antrea.agent.node.feeds import NodeListener
+    from antrea.config.agent import AgentConfig
+    from antrea.engine import Facts, Feed
+    from antrea.facts.fact import Fact
+    from antrea.outside.kube.client import Kube
+    from antrea.outside.ovsdb.client import Ovsdb
+
+LOOPBACK = "127.0.0.1"
+
+
+class Role(Protocol):
+    """What differs between the two."""
+
+    name: str
+    """That of the Node, or Namespace and name of the ExternalNode: antrea-controller gets it with each request."""
+    has_pods: bool
+    api_address: str
+    """Where the agent's API listens; empty: everywhere."""
+
+    async def prepare(self, db: Ovsdb) -> Prepared:
+        """Bring the bridge in line. Raises Invalid, Refused, Unavailable."""
+
+    def feeds(self, prepared: Prepared, news: NodeListener) -> Mapping[str, Feed]:
+        """Feeds of Nodes and Pods."""
+
+
+class KubernetesNode:
+    """A Node: it has Pods, a gateway and tunnels."""
+
+    has_pods, api_address = True, ""
+
+    def __init__(self, config: AgentConfig, kube: Kube, name: str) -> None:
+        self._config, self._kube, self.name = config, kube, name
+
+    async def prepare(self, db: Ovsdb) -> Prepared:
+        """As `Role.prepare`."""
+        return await prepare(self._config, await own_node(self._kube, self.name), db)
+
+    def feeds(self, prepared: Prepared, news: NodeListener) -> Mapping[str, Feed]:
+        """As `Role.feeds`."""
+        return {
+            "nodes": cluster_feed(self._kube),
+            "node": ThisNodeFeed(self._kube, prepared.node, news),
+            "pods": pod_feed(self._kube, self.name),
+        }
+
+
+class ExternalMachine:
+    """A machine outside the cluster: its bridge has nothing but its own interfaces."""
+
+    has_pods, api_address = False, LOOPBACK
+
+    def __init__(self, config: AgentConfig, name: str) -> None:
+        self._config, self.name = config, full_name(config, name)
+
+    async def prepare(self, db: Ovsdb) -> Prepared:
+        """As `Role.prepare`."""
+        return await prepare_machine(self._config, self.name, db)
+
+    def feeds(self, prepared: Prepared, news: NodeListener) -> Mapping[str, Feed]:
+        """As `Role.feeds`."""
+        return {"what only Nodes have": NothingFeed((AgentNode, ThisNode, LocalPod))}
+
+
+class NothingFeed:
+    """Of kinds of which there is nothing more to come here."""
+
+    def __init__(self, kinds: tuple[type[Fact], ...]) -> None:
+        self._kinds = kinds
+
+    async def run(self, facts: Facts) -> None:
+        """At once."""
+        for kind in self._kinds:
+            facts.synced(kind)
+
+
+def full_name(config: AgentConfig, name: str) -> str:
+    """That of the Node, or Namespace and name of the ExternalNode, by the name that the process was given."""
+    if config.node_type == "externalNode":
+        return f"{config.external_node.external_node_namespace}/{name}"
+    return name
+
+
+def role_of(config: AgentConfig, kube: Kube, name: str) -> Role:
+    """By `nodeType`; `name` is that of the Node or of the ExternalNode."""
+    if config.node_type == "externalNode":
+        return ExternalMachine(config, name)
+    return KubernetesNode(config, kube, name)

@@ -1,0 +1,179 @@
+"""A machine outside the cluster: the agent and antrea-controller as processes, and a peer at the other end of its cable."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from agent_process import NODE, NODE_IP, agent_process
+from certificate_world import ApiServer
+from loopback import answering
+from netdev_switch import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from agent_process import AgentProcess
+    from conftest import Namespaces
+
+SPACE = "vms"
+NODES = f"/apis/crd.antrea.io/v1alpha1/namespaces/{SPACE}/externalnodes"
+ENTITIES = f"/apis/crd.antrea.io/v1alpha2/namespaces/{SPACE}/externalentities"
+POLICIES = f"/apis/crd.antrea.io/v1beta1/namespaces/{SPACE}/networkpolicies"
+ADDRESSES, PEERS = (NODE_IP, "2001:db8:7::1"), ("192.0.2.9", "2001:db8:7::9")
+GATES = {"featureGates": {"ExternalNode": True}}
+
+
+def external_node(name: str = "", *ips: str, uid: str = "u1") -> dict[str, Any]:
+    """Of this machine; `name` is that of the interface."""
+    meta = {"namespace": SPACE, "uid": uid, "labels": {"role": "vm"}}
+    interface = {"ips": list(ips or ADDRESSES), **({"name": name} if name else {})}
+    return {"metadata": meta, "spec": {"interfaces": [interface]}}
+
+
+def policy(generation: int = 1, **rules: Any) -> dict[str, Any]:
+    """On the machine."""
+    meta = {"namespace": SPACE, "uid": "policy", "generation": generation}
+    applied = [{"externalEntitySelector": {"matchLabels": {"role": "vm"}}}]
+    return {"metadata": meta, "spec": {"priority": 5, "appliedTo": applied, **rules}}
+
+
+def kubeconfig(path: Path, server: str, token: str = "") -> str:
+    made = {
+        "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "u", "user": {"token": token} if token else {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    path.write_text(json.dumps(made))
+    return str(path)
+
+
+@contextlib.asynccontextmanager
+async def controller_process(folder: Path, api: ApiServer) -> AsyncIterator[str]:
+    """Runs antrea-controller; gives the kubeconfig of agents."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        async with contextlib.AsyncExitStack() as last:
+            server = await last.enter_async_context(answering(api.serve))
+            connection = {"kubeconfig": kubeconfig(folder / "controller.kubeconfig", server)}
+            config = folder / "antrea-controller.conf"
+            config.write_text(json.dumps({"apiPort": port, "clientConnection": connection, **GATES}))
+            token = folder / "token"
+            words = [sys.executable, "-m", "antrea.controller.main", "--config", str(config)]
+            words += ["--certificate-dir", f"{folder}/certificates", "--token-file", str(token)]
+            log = last.enter_context((folder / "controller.log").open("wb"))
+            program = await asyncio.create_subprocess_exec(*words, cwd=folder, stdout=log, stderr=log)
+            last.push_async_callback(program.wait)
+            last.callback(program.terminate)
+            last.callback(lambda: print((folder / "controller.log").read_text(errors="replace")))
+            async with asyncio.timeout(60):
+                while not (token.exists() and token.read_text()):  # noqa: ASYNC110 (a file of another process)
+                    await asyncio.sleep(0.05)
+            yield kubeconfig(folder / "antrea.kubeconfig", f"https://127.0.0.1:{port}", token.read_text())
+
+
+class Machine:
+    """The agent's namespace is the machine; `peer` is another host on its cable."""
+
+    def __init__(self, netns: Namespaces, agent: AgentProcess, peer: str) -> None:
+        self.netns, self.agent, self.peer, self.api = netns, agent, peer, agent.api
+
+    def settings(self, interface: str = "eth0") -> tuple[str, list[str], list[str]]:
+        """MAC, addresses and routes of an interface."""
+        (link,) = json.loads(self.netns.sh(f"ip -j addr show dev {interface}"))
+        held = [f"{one['local']}/{one['prefixlen']}" for one in link["addr_info"] if one["scope"] == "global"]
+        routes = self.netns.sh(
+            f"ip route show dev {interface} proto static; ip -6 route show dev {interface} proto static"
+        )
+        return link["address"], sorted(held), sorted(line.strip() for line in routes.splitlines())
+
+    def is_connected(self) -> bool:
+        """Whether its interface is an internal port, and the card is beside it."""
+        return self.netns.run("ip link show eth0~").returncode == 0 and "eth0" in self.agent.switch.ports(
+            "br-int"
+        )
+
+    def reaches(self, address: str, *, from_peer: bool = False) -> bool:
+        name = self.peer if from_peer else None
+        return self.netns.run(f"ping -c 1 -W 1 {address}", name).returncode == 0
+
+    def opens(self, address: str, port: int, *, from_peer: bool = False) -> bool:
+        """Whether a TCP connection to a listening port is made within a second."""
+        program = f"import socket; socket.create_connection(('{address}', {port}), 1)"
+        done = self.netns.run(f'{sys.executable} -c "{program}"', self.peer if from_peer else None)
+        return done.returncode == 0
+
+    def status(self, name: str) -> tuple[str, int, int]:
+        """Phase of a policy, and Nodes that have it and should have it."""
+        found = self.api.objects[f"{POLICIES}/{name}"].get("status", {})
+        return (
+            found.get("phase", ""),
+            found.get("currentNodesRealized", 0),
+            found.get("desiredNodesRealized", 0),
+        )
+
+    def events(self, words: str) -> list[str]:
+        """Messages of Events on the ExternalNode."""
+        return [
+            one["message"] for path, one in self.api.objects.items()
+            if "/events/" in path and one["involvedObject"]["kind"] == "ExternalNode" and words in one["message"]
+        ]  # fmt: skip
+
+    async def until(self, true: Any, what: str) -> None:
+        await self.agent.until(lambda _: true(), what)
+
+    async def connected(self) -> None:
+        """Wait until the interface is behind the switch and packets pass in both families."""
+        await self.until(self.is_connected, "the interface is connected")
+        for address in PEERS:
+            await self.until(lambda address=address: self.reaches(address), f"{address} answers")
+
+
+@contextlib.asynccontextmanager
+async def machine(
+    netns: Namespaces, folder: Path, api: ApiServer | None = None, **config: Any
+) -> AsyncIterator[Machine]:
+    """A machine with one interface, routes by the peer, and an agent that is ready."""
+    api, peer = api or ApiServer({}), netns.make()
+    async with contextlib.AsyncExitStack() as last:
+        own = folder / "controller"
+        own.mkdir()
+        way = await last.enter_async_context(controller_process(own, api))
+        settings = {
+            **GATES, "nodeType": "externalNode", "antreaClientConnection": {"kubeconfig": way},
+            "externalNode": {"externalNodeNamespace": SPACE}, **config,
+        }  # fmt: skip
+        agent = await last.enter_async_context(agent_process(netns, folder, dict(os.environ), settings, api))
+        netns.sh(f"ip link set far0 netns {peer}")
+        netns.sh(
+            f"ip addr add {PEERS[0]}/24 dev far0; ip addr add {PEERS[1]}/64 dev far0 nodad; ip link set far0 up; ethtool -K far0 tx off",
+            peer,
+        )
+        netns.sh(
+            f"ip addr add {ADDRESSES[1]}/64 dev eth0 nodad; ip route add 198.51.100.0/24 via {PEERS[0]} metric 77 proto static;"
+            f" ip -6 route add 2001:db8:99::/64 via {PEERS[1]} proto static"
+        )
+        await agent.until(lambda agent: agent.ready(), "the agent is ready")
+        yield Machine(netns, agent, peer)
+
+
+def listening(port: int) -> str:
+    """A program that accepts connections in both families."""
+    return (
+        "import socket\n"
+        f"s = socket.create_server(('::', {port}), family=socket.AF_INET6, dualstack_ipv6=True)\n"
+        "print('listening', flush=True)\n"
+        "while True:\n s.accept()\n"
+    )
+
+
+__all__ = ["NODE", "until"]

@@ -1,0 +1,130 @@
+"""A machine outside the cluster: its interface behind the switch, policies on it, and the interface given back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from machine_process import (
+    ADDRESSES,
+    ENTITIES,
+    NODE,
+    NODES,
+    PEERS,
+    POLICIES,
+    SPACE,
+    external_node,
+    listening,
+    machine,
+    policy,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Namespaces
+
+PORT, OTHER = 8080, 8081
+
+
+async def test_a_policy_on_the_machine_drops_what_enters_and_what_leaves(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    """From the ExternalNode to packets, in both families; then the interface is as it was."""
+    async with machine(netns, tmp_path) as one:
+        before = one.settings()
+        one.api.put(f"{NODES}/{NODE}", external_node())
+        await one.until(
+            lambda: f"{ENTITIES}/{NODE}" in one.api.objects, "the controller has made the ExternalEntity"
+        )
+        await one.connected()
+        assert one.settings() == before
+
+        with netns.serving(netns.home, listening(PORT)), netns.serving(netns.home, listening(OTHER)):
+            for address in ADDRESSES:
+                assert one.opens(address, PORT, from_peer=True)
+            rule = {"action": "Drop", "name": "in", "ports": [{"protocol": "TCP", "port": PORT}]}
+            one.api.put(f"{POLICIES}/p", policy(ingress=[rule]))
+            for address in ADDRESSES:
+                await one.until(
+                    lambda address=address: not one.opens(address, PORT, from_peer=True), "it is dropped"
+                )
+                assert one.opens(address, OTHER, from_peer=True)
+        peers = [{"ipBlock": {"cidr": f"{PEERS[0]}/32"}}, {"ipBlock": {"cidr": f"{PEERS[1]}/128"}}]
+        one.api.put(f"{POLICIES}/p", policy(2, egress=[{"action": "Drop", "name": "out", "to": peers}]))
+        for address in PEERS:
+            await one.until(lambda address=address: not one.reaches(address), "nothing leaves")
+        await one.until(lambda: one.status("p") == ("Realized", 1, 1), "the policy is realized")
+
+        one.api.drop(f"{NODES}/{NODE}")
+        await one.until(
+            lambda: not one.is_connected() and one.settings() == before, "the interface is given back"
+        )
+        for address in PEERS:
+            assert one.reaches(address)
+
+
+async def test_bypass_rules_let_in_what_a_policy_drops(netns: Namespaces, tmp_path: Path) -> None:
+    """Also when the policy was there first, in both families; of others the policy holds."""
+    rules = [
+        {"direction": "ingress", "protocol": "tcp", "cidr": cidr, "port": PORT}
+        for cidr in ("0.0.0.0/0", "::/0")
+    ]
+    place = {"externalNodeNamespace": SPACE, "policyBypassRules": rules}
+    async with machine(netns, tmp_path, externalNode=place) as one:
+        one.api.put(f"{POLICIES}/p", policy(ingress=[{"action": "Drop", "name": "in"}]))
+        one.api.put(f"{NODES}/{NODE}", external_node("eth0"))
+        await one.connected()
+        await one.until(lambda: one.status("p") == ("Realized", 1, 1), "the policy is realized")
+        with netns.serving(netns.home, listening(PORT)), netns.serving(netns.home, listening(OTHER)):
+            for address in ADDRESSES:
+                assert one.opens(address, PORT, from_peer=True)
+                assert not one.opens(address, OTHER, from_peer=True)
+
+
+async def test_an_external_node_that_is_deleted_while_no_agent_runs(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    """Policies hold without an agent and over its restart; then the next one gives the interface back."""
+    async with machine(netns, tmp_path, cniSocket=f"{tmp_path}/run/cni.sock") as one:
+        before = one.settings()
+        one.api.put(f"{NODES}/{NODE}", external_node("eth0"))
+        await one.connected()
+        one.api.put(f"{POLICIES}/p", policy(ingress=[{"action": "Drop", "name": "in"}]))
+        for address in ADDRESSES:
+            await one.until(lambda address=address: not one.reaches(address, from_peer=True), "it is dropped")
+        for _ in range(2):
+            await one.agent.kill()
+            assert not any(one.reaches(address, from_peer=True) for address in ADDRESSES)
+            assert all(one.reaches(address) for address in PEERS)
+            await one.agent.start()
+            await one.agent.until(lambda agent: agent.ready(), "the agent is ready")
+            assert one.settings() == before
+        await one.agent.kill()
+        one.api.drop(f"{NODES}/{NODE}")
+        await one.agent.start()
+        await one.until(
+            lambda: not one.is_connected() and one.settings() == before, "the interface is given back"
+        )
+        assert all(one.reaches(address, from_peer=True) for address in ADDRESSES)
+
+
+async def test_an_address_that_has_changed_is_reported_and_policies_hold(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    """The interface is known from before; a name that no interface has leaves what is connected."""
+    async with machine(netns, tmp_path) as one:
+        one.api.put(f"{NODES}/{NODE}", external_node())
+        await one.connected()
+        one.api.put(f"{POLICIES}/p", policy(ingress=[{"action": "Drop", "name": "in"}]))
+        await one.until(lambda: not one.reaches(ADDRESSES[0], from_peer=True), "it is dropped")
+        new = "192.0.2.3"
+        netns.sh(
+            f"ip addr add {new}/24 dev eth0; ip addr del {ADDRESSES[0]}/24 dev eth0; ip addr del {ADDRESSES[1]}/64 dev eth0"
+        )
+        await one.until(lambda: one.events("has none of the addresses"), "an Event")
+        assert not one.reaches(new, from_peer=True)
+        one.api.put(f"{NODES}/{NODE}", external_node("eth7", "192.0.2.77"))
+        await one.until(lambda: one.events("no interface of this machine is named eth7"), "another Event")
+        await one.until(lambda: one.status("p") == ("Realized", 1, 1), "the policy is realized")
+        assert one.is_connected()
+        assert not one.reaches(new, from_peer=True)
