@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
-    from antrea.facts.fact import Fact
 
 PROXY_ALL = msgspec.structs.replace(CONFIG, antrea_proxy=AntreaProxy(proxy_all=True))
 CLUSTER, EXTERNAL, BALANCED = (
@@ -79,7 +78,7 @@ LONG, SHORT = 30.0, 1.0
 """Seconds: for an answer that has to come, and for one that must not."""
 
 
-def endpoints(ips: tuple[str, str], node: str = "n1") -> list[Fact]:
+def endpoints(ips: tuple[str, str], node: str = "n1") -> list[ServiceEndpoint]:
     """Behind both ports, in both families."""
     return [
         ServiceEndpoint(
@@ -172,6 +171,32 @@ async def test_a_pod_of_the_node_answers_all_who_ask_for_its_service(node: Node)
                 assert await node.asks("node", to, port) == GATEWAYS * 2
             assert await node.asks("node", CLUSTER) == GATEWAYS * 2
             assert await node.asks("near", CLUSTER) == NEAR * 2
+        assert not engine.errors.counts
+
+
+async def test_services_of_a_second_range_are_reached_beside_those_of_the_first(node: Node) -> None:
+    """Of a ServiceCIDR that was added later, far from the first; what lies between the two is not taken."""
+    second = ("203.0.113.10", "2001:db8:cb00::a")
+    other = msgspec.structs.replace(
+        SERVICE, name="api", ips=second, external_ips=(), load_balancer_ips=(), node_ports=(30081, 30081)
+    )
+    behind = [
+        msgspec.structs.replace(row, slice=f"shop/api-{row.ip}", service=other.key) for row in endpoints(WEB)
+    ]
+    for row in (SERVICE, *endpoints(WEB)):
+        node.facts.put(row)
+    async with node.agent(PROXY_ALL, "AntreaProxy") as engine:
+        with node.serving(node.pods["web"], SERVER):
+            assert await node.asks("node", CLUSTER) == GATEWAYS * 2
+            for row in (other, *behind):
+                node.facts.put(row)
+            await engine.quiet()
+            for to in (second, CLUSTER):
+                assert await node.asks("node", to) == GATEWAYS * 2
+                assert await node.asks("near", to) == NEAR * 2
+            assert await node.asks("outside", NODES, 30081) == OUTSIDE * 2
+        for beside in ("203.0.113.11", "2001:db8:cb00::b", "150.0.0.1"):
+            assert "dev antrea-gw0" not in node.netns.sh(f"ip route get {beside}")
         assert not engine.errors.counts
 
 
