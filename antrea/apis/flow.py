@@ -114,6 +114,11 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     throughput_from_destination_node: int = 0
     reverse_throughput_from_destination_node: int = 0
     cluster_id: str = msgspec.field(default="", name="clusterId")
+    # what it adds in mode Proxy
+    original_observation_domain_id: int = 0
+    original_exporter_ipv4: str = ""
+    original_exporter_ipv6: str = ""
+    flow_direction: int = 0
 
     @property
     def is_ipv6(self) -> bool:

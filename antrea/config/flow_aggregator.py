@@ -105,8 +105,8 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     renamed: ClassVar[dict[str, str]] = {}
     fixed: ClassVar[tuple[str, ...]] = ()
 
-    mode: Literal["Aggregate"] = "Aggregate"
-    """Join the records of both Nodes of a connection."""
+    mode: Literal["Aggregate", "Proxy"] = "Aggregate"
+    """Join the records of both Nodes of a connection, or pass each on to flowCollector as it comes."""
     active_flow_record_timeout: Duration = "60s"
     """Between two joined records of a connection that goes on; at least 1s."""
     inactive_flow_record_timeout: Duration = "90s"

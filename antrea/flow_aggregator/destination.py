@@ -145,14 +145,15 @@ class LogOutput:
 class IpfixOutput:
     """Another collector."""
 
-    def __init__(self, config: FlowCollector, cluster: str) -> None:
-        self._config, self._domain = config, config.observation_domain_id or domain_of(cluster)
+    def __init__(self, config: FlowCollector, cluster: str, *, proxied: bool) -> None:
+        self._config, self._proxied = config, proxied
+        self._domain = config.observation_domain_id or domain_of(cluster)
         self._session: CollectorSession | None = None
 
     async def write(self, records: Sequence[FlowRecord]) -> None:
         if self._session is None:
             host, port, protocol = collector(self._config.address)
-            writer = MessageWriter(self._domain, aggregated=True)
+            writer = MessageWriter(self._domain, aggregated=not self._proxied, proxied=self._proxied)
             refresh = seconds(self._config.template_refresh_timeout)
             session = CollectorSession(writer, template_seconds=refresh)
             # tcp is the default here, and tls the one of agents; there is no tls here
@@ -172,7 +173,8 @@ def destinations(config: FlowAggregatorConfig) -> list[Destination]:
     if config.flow_logger.enable:
         found.append(Destination("flowLogger", LogOutput(config.flow_logger), config.record_buffer_size))
     if config.flow_collector.enable:
-        collecting = IpfixOutput(config.flow_collector, config.cluster_id)
+        proxied = config.mode == "Proxy"
+        collecting = IpfixOutput(config.flow_collector, config.cluster_id, proxied=proxied)
         found.append(Destination("flowCollector", collecting, config.record_buffer_size))
     if config.click_house.enable:
         output, pause = ClickHouseOutput(config.click_house), seconds(config.click_house.commit_interval)

@@ -20,29 +20,26 @@ from antrea.config.shape import collector, seconds
 from antrea.errors import AntreaError, Invalid
 from antrea.flow_aggregator.aggregation import Aggregation
 from antrea.flow_aggregator.answers import RecordMetrics, flow_records, metrics_text, record_metrics
-from antrea.flow_aggregator.certificates import Certificates
 from antrea.flow_aggregator.destination import destinations
+from antrea.flow_aggregator.intake import Intake
 from antrea.outside.apiserver.authentication import Authentication
 from antrea.outside.apiserver.authorization import Authorization
 from antrea.outside.apiserver.objects import Objects
 from antrea.outside.apiserver.server import Server
 from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
 from antrea.outside.http.loopback_token import TOKEN_FILE, write_token
-from antrea.outside.ipfix.collector import Collector
-from antrea.outside.kube.client import Kube
-from antrea.outside.kube.environment import own_namespace
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
 from antrea.outside.reload.supervisor import asked_to_end
 from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Mapping
 
     import msgspec
     from aiohttp import web
 
+    from antrea.apis.flow import FlowRecord
     from antrea.outside.apiserver.objects import Question
     from antrea.outside.http.handlers import Handler
 
@@ -59,16 +56,13 @@ class Aggregator:
 
     def __init__(self, config: FlowAggregatorConfig, token_file: Path, kubeconfig: str = "") -> None:
         """`kubeconfig` empty: as this Pod. Raises Unavailable: the token file cannot be written."""
-        self._config, self._kubeconfig = config, kubeconfig
+        self._config = config
         self._flows = Aggregation(
             seconds(config.active_flow_record_timeout), seconds(config.inactive_flow_record_timeout)
         )
         self._to = destinations(config)
-        self._collector = Collector(lambda record: self._flows.add(record, time.monotonic()))
+        self.intake = Intake(config, kubeconfig, self._offer if config.mode == "Proxy" else self._add)
         self._authentication = Authentication(write_token(token_file), None)
-        self.listens = asyncio.Event()
-        """Set once records are taken, at `port`."""
-        self.port = 0
 
     async def run(self) -> None:
         """Until cancelled. Raises Unavailable: a port is taken."""
@@ -77,51 +71,21 @@ class Aggregator:
                 tasks.create_task(one.run(), name=one.name)
             tasks.create_task(self._export(), name="joined records")
             tasks.create_task(self._serve(), name="API")
-            if self._config.aggregator_transport_protocol != "none":
-                tasks.create_task(self._collect(), name="records of agents")
+            tasks.create_task(self.intake.run(), name="records of agents")
 
-    async def _collect(self) -> None:
-        """Take records, over TLS once there are certificates."""
-        protocol = self._config.aggregator_transport_protocol
-        if protocol != "tls":
-            log.warning(
-                "Taking records without certificates: any client that reaches the port can send them",
-                protocol=protocol,
-            )
-            await self._collector.serve("", self._config.collector_port, protocol, self._ready)
-            return
-        has_certificates = asyncio.Event()
+    def _add(self, record: FlowRecord) -> None:
+        self._flows.add(record, time.monotonic())
 
-        async def present(context: ssl.SSLContext) -> None:
-            self._collector.tls = context
-            has_certificates.set()
-            await self._collector.end_sessions()
-
-        address = self._config.flow_aggregator_address
-        async with Kube.connect(self._kubeconfig) as kube, asyncio.TaskGroup() as tasks:
-            certificates = Certificates(kube, own_namespace(), address, present)
-            tasks.create_task(certificates.run(), name="certificates")
-            await has_certificates.wait()
-            await self._collector.serve("", self._config.collector_port, protocol, self._ready)
-
-    def _is_taking(self) -> str:
-        needed = self._config.aggregator_transport_protocol != "none"
-        return "records are not taken yet" if needed and not self.listens.is_set() else ""
-
-    def _ready(self, port: int) -> None:
-        self.port = port
-        self.listens.set()
-        log.info(
-            "Taking records of connections", port=port, protocol=self._config.aggregator_transport_protocol
-        )
+    def _offer(self, record: FlowRecord) -> None:
+        record.cluster_id = self._config.cluster_id
+        for one in self._to:
+            one.offer(record)
 
     async def _export(self) -> None:
         while True:
             while found := self._flows.due(time.monotonic(), MOST):
                 for record in found:
-                    record.cluster_id = self._config.cluster_id
-                    for one in self._to:
-                        one.offer(record)
+                    self._offer(record)
                 await asyncio.sleep(0)
             await asyncio.sleep(TICK)
 
@@ -138,7 +102,7 @@ class Aggregator:
         found: dict[str, Handler] = {
             # a destination that is away is no reason to send agents away, too
             **{path: handler for name in HEALTH for path, handler in health(name, {}).items()},
-            **health("readyz", {"collector": self._is_taking}),
+            **health("readyz", {"collector": lambda: self.intake.trouble}),
             "/metrics": self._metrics_page,
             "/version": _answer(lambda _: version_info(VERSION)),
             "/flowrecords": _answer(lambda query: flow_records(self._flows.records(), query)),
@@ -148,12 +112,11 @@ class Aggregator:
         return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
-        return metrics_of(
-            metrics_text(self._metrics(), self._collector.refused, self._collector.rejected, self._to)
-        )
+        taken = self.intake.collector
+        return metrics_of(metrics_text(self._metrics(), taken.refused, taken.rejected, self._to))
 
     def _metrics(self) -> RecordMetrics:
-        flows, taken = self._flows, self._collector
+        flows, taken = self._flows, self.intake.collector
         return record_metrics(taken.received, len(flows), taken.sessions, flows.dropped, self._to)
 
 
@@ -185,6 +148,11 @@ def accept(config: FlowAggregatorConfig) -> None:
             collector(config.flow_collector.address)
         except ValueError as why:
             raise Invalid("flowCollector.address", str(why)) from why
+    others = {"flowLogger": config.flow_logger.enable, "clickHouse": config.click_house.enable}
+    if config.mode == "Proxy" and (on := [key for key, enabled in others.items() if enabled]):
+        raise Invalid(
+            f"{on[0]}.enable", "must be false in mode Proxy, whose records go to flowCollector alone"
+        )
     url = urlsplit(config.click_house.database_url)
     if config.click_house.enable and (url.scheme not in {"http", "https"} or not url.hostname):
         shown = (

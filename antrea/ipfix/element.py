@@ -30,6 +30,8 @@ _FIELDS: Final = {
     "destinationIPv6Address": "destination_ip",
     "egressIP": "egress_ip",
     "clusterId": "cluster_id",
+    "originalExporterIPv4Address": "original_exporter_ipv4",
+    "originalExporterIPv6Address": "original_exporter_ipv6",
 }
 _SIDES: Final = ("SourceNode", "DestinationNode")
 
@@ -77,7 +79,9 @@ ELEMENTS: Final = (
         sourceTransportPort:7:u16 destinationTransportPort:11:u16 protocolIdentifier:4:u8
         packetTotalCount:86:u64 octetTotalCount:85:u64 packetDeltaCount:2:u64 octetDeltaCount:1:u64
         sourceIPv4Address:8:ipv4 destinationIPv4Address:12:ipv4
-        sourceIPv6Address:27:ipv6 destinationIPv6Address:28:ipv6""",
+        sourceIPv6Address:27:ipv6 destinationIPv6Address:28:ipv6 flowDirection:61:u8
+        originalExporterIPv4Address:403:ipv4 originalExporterIPv6Address:404:ipv6
+        originalObservationDomainId:405:u32""",
     ),
     *_elements(
         REVERSE,

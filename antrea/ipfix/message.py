@@ -8,7 +8,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from antrea.ipfix.template import FIRST_ID, agent_elements, aggregated_elements, encoder, template_record
+from antrea.ipfix.template import (
+    FIRST_ID,
+    agent_elements,
+    aggregated_elements,
+    encoder,
+    proxied_elements,
+    template_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,9 +44,9 @@ def domain_of(name: str) -> int:
 class MessageWriter:
     """Writes messages of one transport session, with its templates and its sequence number."""
 
-    def __init__(self, domain: int, *, aggregated: bool = False) -> None:
-        """`aggregated`: with the elements that the aggregator adds."""
-        elements = aggregated_elements if aggregated else agent_elements
+    def __init__(self, domain: int, *, aggregated: bool = False, proxied: bool = False) -> None:
+        """`aggregated`, `proxied`: with the elements that the aggregator adds in its modes."""
+        elements = aggregated_elements if aggregated else proxied_elements if proxied else agent_elements
         families = {ipv6: elements(ipv6=ipv6) for ipv6 in (False, True)}
         self._domain = domain
         self._sequence = 0

@@ -58,6 +58,12 @@ def aggregated_elements(*, ipv6: bool) -> tuple[Element, ...]:
     return (*agent_elements(ipv6=ipv6), *rest)
 
 
+def proxied_elements(*, ipv6: bool) -> tuple[Element, ...]:
+    """Of records that the aggregator exports in mode Proxy."""
+    rest = ("originalObservationDomainId", "originalExporterIPv4Address", "originalExporterIPv6Address")
+    return (*agent_elements(ipv6=ipv6), *_named(("clusterId", *rest, "flowDirection")))
+
+
 def _named(names: Iterable[str]) -> tuple[Element, ...]:
     return tuple(BY_NAME[name] for name in names)
 

@@ -81,7 +81,7 @@ class Collector:
                         log.warning("Failed to accept a session of records", err=str(why))
                         await asyncio.sleep(ACCEPT_PAUSE)
                         continue
-                    self._begin(accepted, str(peer[0]))
+                    self._begin(accepted, str(peer[0]).partition("%")[0])
             finally:
                 await self.end_sessions()
 
@@ -113,7 +113,7 @@ class Collector:
             return
         self.sessions += 1
         try:
-            await self._messages(reader)
+            await self._messages(reader, peer)
         except Invalid as no:
             self.refused += 1
             log.warning("Ended a session of records", peer=peer, err=str(no))
@@ -123,7 +123,7 @@ class Collector:
             self.sessions -= 1
             transport.abort()
 
-    async def _messages(self, reader: asyncio.StreamReader) -> None:
+    async def _messages(self, reader: asyncio.StreamReader, peer: str) -> None:
         decoder = Decoder()
         while True:
             async with asyncio.timeout(REST_SECONDS):
@@ -133,7 +133,7 @@ class Collector:
                 raise Invalid("IPFIX message", f"a length of {length} bytes is shorter than its header")
             async with asyncio.timeout(REST_OF_MESSAGE):
                 body = await reader.readexactly(length - HEADER.size)
-            self._read(decoder, head + body)
+            self._read(decoder, head + body, peer)
 
     async def _serve_datagrams(self, host: str, port: int, ready: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -145,10 +145,16 @@ class Collector:
         finally:
             transport.close()
 
-    def _read(self, decoder: Decoder, message: bytes) -> None:
-        _, records = decoder.read(message)
+    def _read(self, decoder: Decoder, message: bytes, peer: str) -> None:
+        header, records = decoder.read(message)
         self.received += len(records)
+        address = peer.removeprefix("::ffff:")
+        version6 = ":" in address
         for record in records:
+            record.original_observation_domain_id = header.domain
+            record.original_exporter_ipv4, record.original_exporter_ipv6 = (
+                ("", address) if version6 else (address, "")
+            )
             self._take(record)
 
 
@@ -181,7 +187,7 @@ class _Datagrams(asyncio.DatagramProtocol):
         if len(self._decoders) > MOST_SESSIONS:
             del self._decoders[next(iter(self._decoders))]
         try:
-            self._collector._read(decoder, data)
+            self._collector._read(decoder, data, str(addr[0]).partition("%")[0])
         except Invalid as no:
             self._collector.refused += 1
             log.v(2).info("Dropped a datagram that is no IPFIX message", peer=addr[0], err=str(no))

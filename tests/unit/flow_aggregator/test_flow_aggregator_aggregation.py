@@ -195,8 +195,9 @@ def test_records_are_asked_for_by_their_ends() -> None:
         ("activeFlowRecordTimeout: 10ms", "activeFlowRecordTimeout"),
         ("flowCollector: {enable: true}", "flowCollector.address"),
         ("flowCollector: {enable: true, address: 'x:y:z'}", "flowCollector.address"),
-        ("aggregatorTransportProtocol: tls", "aggregatorTransportProtocol"),
-        ("mode: Proxy", "mode"),
+        ("aggregatorTransportProtocol: sctp", "aggregatorTransportProtocol"),
+        ("mode: Other", "mode"),
+        ("{mode: Proxy, flowLogger: {enable: true}}", "flowLogger.enable"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused(text: str, key: str) -> None:

@@ -1,0 +1,44 @@
+"""What a record says in mode Proxy of who made it, and how it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from antrea.apis.flow import FlowRecord, FlowType
+from antrea.flow_aggregator.proxy import direction
+from antrea.ipfix.decode import Decoder
+from antrea.ipfix.message import MessageWriter
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "destination", "expected"),
+    [
+        (FlowType.INTER_NODE, "a", "", 1),
+        (FlowType.INTER_NODE, "", "b", 0),
+        (FlowType.INTER_NODE, "", "", 255),
+        (FlowType.TO_EXTERNAL, "a", "", 1),
+        (FlowType.FROM_EXTERNAL, "", "b", 0),
+        (FlowType.INTRA_NODE, "a", "b", 255),
+    ],
+)
+def test_the_direction_is_that_of_the_node_of_the_record(
+    kind: FlowType, source: str, destination: str, expected: int
+) -> None:
+    record = FlowRecord(flow_type=int(kind), source_pod_name=source, destination_pod_name=destination)
+    assert direction(record) == expected
+
+
+@pytest.mark.parametrize("exporter", ["192.0.2.7", "2001:db8::7"])
+@pytest.mark.parametrize("ends", [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")])
+def test_a_proxied_record_has_whose_it_was(exporter: str, ends: tuple[str, str]) -> None:
+    version6 = ":" in exporter
+    record = FlowRecord(
+        source_ip=ends[0], destination_ip=ends[1], cluster_id="c1", flow_direction=255,
+        original_observation_domain_id=0xFFFFFFFF,
+        original_exporter_ipv4="" if version6 else exporter, original_exporter_ipv6=exporter if version6 else "",
+    )  # fmt: skip
+    writer, decoder = MessageWriter(9, proxied=True), Decoder()
+    for message in writer.templates(0):
+        decoder.read(message)
+    [(message, _)] = writer.data([record], 0, 4000)
+    assert decoder.read(message)[1] == [record]
