@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.crd.packet_capture import PacketCapture
 from antrea.errors import Invalid, Unavailable
-from antrea.features.framework.admission import Installation, MayGet, Webhook
+from antrea.features.framework.admission import Installation, MayGet, Warn, Webhook
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -17,12 +17,17 @@ if TYPE_CHECKING:
 
 SECRET = "antrea-packetcapture-fileserver-auth"  # noqa: S105 (its name)
 
+ANY_HOST = "spec.fileServer.hostPublicKey is empty: any server that answers at the address is told the password and gets the file"
+
 
 def validate_capture(facts: Facts, review: Review[PacketCapture]) -> Steps:
     """Raises Invalid; Unavailable if the user's rights could not be checked."""
     server = review.new.spec.file_server
-    if server is None or (review.old is not None and review.old.spec.file_server == server):
+    # another Pod's packets at the same server are another matter than those that were allowed
+    if server is None or (review.old is not None and review.old.spec == review.new.spec):
         return
+    if not server.host_public_key:
+        yield Warn(ANY_HOST)
     namespace = (facts.get(Installation) or Installation()).namespace
     secret = f"{namespace}/{SECRET}"
     try:
@@ -44,7 +49,7 @@ WEBHOOKS = (
     Webhook(
         "packetcapturevalidator.antrea.io", "/validate/packetcapture", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1alpha1",), "packetcaptures", "Cluster", PacketCapture,
-        f"a new file server needs the right to read the Secret {SECRET}", validate=validate_capture,
+        f"a file server, and each change of what it gets, needs the right to read the Secret {SECRET}", validate=validate_capture,
         feature="PacketCapture",
     ),
 )  # fmt: skip

@@ -10,6 +10,8 @@ import pytest
 from admission_world import OK, World, facts_of, named, webhook
 
 from antrea.features.framework.admission import Patch, Review
+from antrea.features.packet_capture import admission as capture_admission
+from antrea.features.support_bundle import admission as bundle_admission
 
 POD = "/api/v1/namespaces/n/pods/p"
 SOURCE = {"source": {"namespace": "n", "pod": "p"}, "destination": {"ip": "10.0.0.1"}}
@@ -46,6 +48,7 @@ CAPTURE = {
     "captureConfig": {"firstN": {"number": 1}},
 }
 SERVED = {**CAPTURE, "fileServer": {"url": "sftp://10.0.0.1:22/up"}}
+KEYED = {**CAPTURE, "fileServer": {"url": "sftp://10.0.0.1:22/up", "hostPublicKey": "AAAA"}}
 CAPTURES_SECRET = "kube-system/antrea-packetcapture-fileserver-auth"
 
 
@@ -53,8 +56,18 @@ CAPTURES_SECRET = "kube-system/antrea-packetcapture-fileserver-auth"
     ("new", "old", "readable", "said"),
     [
         (CAPTURE, None, (), OK),
-        (SERVED, None, (CAPTURES_SECRET,), OK),
+        (SERVED, None, (CAPTURES_SECRET,), f"{OK}; {capture_admission.ANY_HOST}"),
+        (KEYED, None, (CAPTURES_SECRET,), OK),
         (SERVED, SERVED, (), OK),
+        (
+            {**SERVED, "source": {"pod": {"namespace": "n", "name": "other"}}},
+            SERVED,
+            (),
+            (
+                f'spec.fileServer: user "eve" is not authorized to get Secret {CAPTURES_SECRET} used to authenticate'
+                " to the file server"
+            ),
+        ),
         (
             SERVED,
             CAPTURE,
@@ -122,14 +135,15 @@ def test_a_host_key_is_one_in_wire_format(key: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("new", "old", "readable", "said"),
     [
-        (bundle(), None, (), OK),
+        (bundle(), None, (), f"{OK}; {bundle_admission.ANY_HOST}"),
+        (bundle(url="https://a"), None, (), OK),
         (
             bundle(secret={"name": "s"}),
             None,
             (),
             f"{REFERENCE}: {REFERENCE} must specify both name and namespace",
         ),
-        (bundle(secret=SECRET), None, ("n/s",), OK),
+        (bundle(secret=SECRET), None, ("n/s",), f"{OK}; {bundle_admission.ANY_HOST}"),
         (bundle(secret=SECRET), None, (), NO_RIGHT),
         (bundle(secret=SECRET), bundle(secret=SECRET), (), OK),
         (bundle(secret=SECRET, url="sftp://eve"), bundle(secret=SECRET), (), NO_RIGHT),
