@@ -29,6 +29,9 @@ ALLOW_SHARED_IP = "service.antrea.io/allow-shared-load-balancer-ip"
 PREFERRED_FOR_SERVICE = "service.antrea.io/preferred-nodes"
 """On such a Service: which Nodes are to answer for its address, the first one that can: "n1,n2"."""
 
+CONSISTENT_CHOICE = "service.antrea.io/consistent-endpoint-choice"
+"""On a Service: "true" if Endpoints that come and go are to leave the choice of the others for each connection as it is."""
+
 ON_DENY = "antrea.io/on-deny"
 """On a network policy, of Kubernetes or of Antrea: what becomes of connections that stand and that it comes to forbid."""
 FLUSH = "flush"

@@ -49,6 +49,8 @@ class Service(Fact, frozen=True):
     """ExternalIPPool of its external IP; empty: none."""
     preferred: tuple[str, ...] = ()
     """Nodes that are to answer for its external IP before others, in this order."""
+    consistent: bool = False
+    """Annotation service.antrea.io/consistent-endpoint-choice."""
 
     indexes: ClassVar[Mapping[str, Callable[[Service], Iterable[Hashable]]]] = {
         "cluster_ip": lambda row: row.cluster_ips,
@@ -93,6 +95,8 @@ class ServicePort(Fact, frozen=True):
     """See Service."""
     direct: bool = False
     """Endpoints answer clients of its external addresses directly, wherever they are."""
+    consistent: bool = False
+    """See Service."""
 
     indexes: ClassVar[Mapping[str, Callable[[ServicePort], Iterable[Hashable]]]] = {
         "behind": lambda row: (row.behind,),

@@ -23,6 +23,13 @@ BY_CONNECTION = "selection_method=dp_hash"
 
 _ID = attrgetter("id")
 
+CLIENT_FIELDS = "fields(ip_src,ipv6_src,tcp_src,udp_src,sctp_src)"
+CONSISTENT = f"selection_method=hash,selection_method_param=1,{CLIENT_FIELDS}"
+"""Selection by rendezvous hashing over the client's address and port: a bucket that goes moves its own connections alone.
+
+Source: ovs-ofctl(8), selection_method; ofproto/ofproto-dpif-xlate.c group_best_live_bucket of Open vSwitch
+"""
+
 
 class GroupType(Enum):
     """SELECT runs one bucket, chosen by the packet's hash; ALL runs every bucket on a copy."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from antrea.openflow.action import group as to_group
-from antrea.openflow.group import Bucket, Group, GroupType
+from antrea.openflow.group import CLIENT_FIELDS, Bucket, Group, GroupType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,11 @@ NUMBER_BITS = 20
 """A branch has the number of its tree in these bits, and its own, from 1, above them."""
 MAX_NUMBER = (1 << NUMBER_BITS) - 1
 MAX_BRANCHES = 2048
-HASHED = "selection_method=hash,fields(ip_src,ipv6_src,tcp_src,udp_src,sctp_src)"
-"""How a branch chooses: the connections of one client are spread, the packets of one connection are not."""
+HASHED = f"selection_method=hash,{CLIENT_FIELDS}"
+"""How a branch chooses: the connections of one client are spread, the packets of one connection are not.
+
+The hash has another seed than that of `CONSISTENT`, by which the tree may choose the branch.
+"""
 
 
 def tree(group: Group) -> tuple[Group, ...]:

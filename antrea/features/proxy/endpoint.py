@@ -41,7 +41,7 @@ from antrea.openflow.fields import (
     Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.group import BY_CONNECTION, Bucket, Group, GroupType
+from antrea.openflow.group import BY_CONNECTION, CONSISTENT, Bucket, Group, GroupType
 from antrea.openflow.match import PROTOCOLS, ct_state, dst, src
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT
@@ -73,8 +73,14 @@ def group_id(facts: Facts, port: ServicePort, *, ipv6: bool, local: bool) -> int
 def port_group(facts: Facts, port: ServicePort, one: Bucket, *, ipv6: bool, local: bool) -> Group:
     """The group that chooses among Endpoints of a port, with one of its buckets."""
     number = group_id(facts, port, ipv6=ipv6, local=local)
-    selection = BY_CONNECTION if port.protocol == "UDP" and is_userspace(facts) else ""
-    return Group(number, GroupType.SELECT, (one,), Category.SERVICE, selection)
+    return Group(number, GroupType.SELECT, (one,), Category.SERVICE, selection(facts, port))
+
+
+def selection(facts: Facts, port: ServicePort) -> str:
+    """How the groups of a port choose."""
+    if port.consistent:
+        return CONSISTENT
+    return BY_CONNECTION if port.protocol == "UDP" and is_userspace(facts) else ""
 
 
 def is_userspace(facts: Facts) -> bool:

@@ -9,6 +9,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from antrea.apis import core
+from antrea.apis.annotation import CONSISTENT_CHOICE
 from antrea.apis.discovery import EndpointSlice
 from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
@@ -18,7 +19,7 @@ from antrea.features.framework.admission import Watched
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.dsr import GATE as DSR_GATE
 from antrea.features.proxy.external_address import whose
-from antrea.features.service_external_ip.service import pool_of, preferred_of
+from antrea.features.service_external_ip.service import TRUE, pool_of, preferred_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,6 +75,7 @@ def service_row(found: core.Service) -> Service | None:
         uid=meta.uid,
         pool=pool_of(found),
         preferred=preferred_of(found),
+        consistent=meta.annotations.get(CONSISTENT_CHOICE, "") in TRUE,
     )
 
 
@@ -175,6 +177,7 @@ def service_ports(facts: Facts, service: Service) -> Iterator[ServicePort]:
             service.source_ranges,
             service.created,
             direct,
+            service.consistent,
         )
 
 
