@@ -10,6 +10,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 from agent_process import NODE, NODE_IP, agent_process
 from certificate_world import ApiServer
 from loopback import answering
@@ -56,8 +57,8 @@ def kubeconfig(path: Path, server: str, token: str = "") -> str:
 
 
 @contextlib.asynccontextmanager
-async def controller_process(folder: Path, api: ApiServer) -> AsyncIterator[str]:
-    """Runs antrea-controller; gives the kubeconfig of agents."""
+async def controller_process(folder: Path, api: ApiServer) -> AsyncIterator[tuple[str, str]]:
+    """Runs antrea-controller; gives its address, and a token that it takes."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
@@ -78,14 +79,26 @@ async def controller_process(folder: Path, api: ApiServer) -> AsyncIterator[str]
             async with asyncio.timeout(60):
                 while not (token.exists() and token.read_text()):  # noqa: ASYNC110 (a file of another process)
                     await asyncio.sleep(0.05)
-            yield kubeconfig(folder / "antrea.kubeconfig", f"https://127.0.0.1:{port}", token.read_text())
+            yield f"https://127.0.0.1:{port}", token.read_text()
 
 
 class Machine:
     """The agent's namespace is the machine; `peer` is another host on its cable."""
 
-    def __init__(self, netns: Namespaces, agent: AgentProcess, peer: str) -> None:
+    def __init__(
+        self, netns: Namespaces, agent: AgentProcess, peer: str, controller: tuple[str, str]
+    ) -> None:
         self.netns, self.agent, self.peer, self.api = netns, agent, peer, agent.api
+        self._controller, self._token = controller
+
+    async def served(self, path: str) -> Any:
+        """What antrea-controller's API answers."""
+        headers = {"Authorization": f"Bearer {self._token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(self._controller + path, headers=headers, ssl=False) as answer,
+        ):
+            return await answer.json()
 
     def settings(self, interface: str = "eth0") -> tuple[str, list[str], list[str]]:
         """MAC, addresses and routes of an interface."""
@@ -129,6 +142,7 @@ class Machine:
         ]  # fmt: skip
 
     async def until(self, true: Any, what: str) -> None:
+        """Wait until this, or what it awaits, is true."""
         await self.agent.until(lambda _: true(), what)
 
     async def connected(self) -> None:
@@ -147,7 +161,8 @@ async def machine(
     async with contextlib.AsyncExitStack() as last:
         own = folder / "controller"
         own.mkdir()
-        way = await last.enter_async_context(controller_process(own, api))
+        controller = await last.enter_async_context(controller_process(own, api))
+        way = kubeconfig(own / "antrea.kubeconfig", *controller)
         settings = {
             **GATES, "nodeType": "externalNode", "antreaClientConnection": {"kubeconfig": way},
             "externalNode": {"externalNodeNamespace": SPACE}, **config,
@@ -163,7 +178,7 @@ async def machine(
             f" ip -6 route add 2001:db8:99::/64 via {PEERS[1]} proto static"
         )
         await agent.until(lambda agent: agent.ready(), "the agent is ready")
-        yield Machine(netns, agent, peer)
+        yield Machine(netns, agent, peer, controller)
 
 
 def listening(port: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from agent_process import API_PORT
 from machine_process import (
     ADDRESSES,
     ENTITIES,
@@ -61,6 +63,28 @@ async def test_a_policy_on_the_machine_drops_what_enters_and_what_leaves(
         )
         for address in PEERS:
             assert one.reaches(address)
+
+
+async def test_the_agent_of_the_machine_reports_what_it_does(netns: Namespaces, tmp_path: Path) -> None:
+    """AntreaAgentInfo, statistics, and its own API, which other hosts do not reach."""
+    async with machine(netns, tmp_path, networkPolicyStatsInterval="1s") as one:
+        one.api.put(f"{NODES}/{NODE}", external_node("eth0"))
+        await one.connected()
+        one.api.put(f"{POLICIES}/p", policy(ingress=[{"action": "Drop", "name": "in"}]))
+        for address in ADDRESSES:
+            await one.until(lambda address=address: not one.reaches(address, from_peer=True), "it is dropped")
+
+        async def counts() -> bool:
+            path = f"/apis/stats.antrea.io/v1alpha1/namespaces/{SPACE}/antreanetworkpolicystats/p"
+            return bool((await one.served(path)).get("trafficStats", {}).get("packets"))
+
+        await one.until(counts, "what was dropped is counted")
+        info = one.api.objects[f"/apis/crd.antrea.io/v1beta1/antreaagentinfos/{NODE}"]
+        assert info["nodeRef"] == {"kind": "ExternalNode", "namespace": SPACE, "name": NODE}
+        status, text = await one.agent.get("/networkpolicies")
+        assert (status, [found["sourceRef"]["name"] for found in json.loads(text)["items"]]) == (200, ["p"])
+        assert one.opens("127.0.0.1", API_PORT)
+        assert not one.opens(ADDRESSES[0], API_PORT)
 
 
 async def test_bypass_rules_let_in_what_a_policy_drops(netns: Namespaces, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ UNREPORTED = (
     "no report before the collection expired: is antrea-agent running, with the feature gate"
     " SupportBundleCollection, and connected to antrea-controller?"
 )
-EXTERNAL = "externalNodes are not collected: the feature ExternalNode is not built yet"
+EXTERNAL = "externalNodes are not collected: bundles of ExternalNodes are not built yet"
 NO_NODE = "no Node matches spec.nodes"
 
 
