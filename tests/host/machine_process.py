@@ -125,6 +125,12 @@ class Machine:
         done = self.netns.run(f'{sys.executable} -c "{program}"', self.peer if from_peer else None)
         return done.returncode == 0
 
+    def is_refused(self, address: str, port: int, *, from_peer: bool = False) -> bool:
+        """Whether a TCP connection is answered by a reset."""
+        program = f"import socket; socket.create_connection(('{address}', {port}), 1)"
+        done = self.netns.run(f'{sys.executable} -c "{program}"', self.peer if from_peer else None)
+        return "ConnectionRefusedError" in done.stderr
+
     def status(self, name: str) -> tuple[str, int, int]:
         """Phase of a policy, and Nodes that have it and should have it."""
         found = self.api.objects[f"{POLICIES}/{name}"].get("status", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from agent_process import API_PORT
@@ -83,8 +84,35 @@ async def test_the_agent_of_the_machine_reports_what_it_does(netns: Namespaces, 
         assert info["nodeRef"] == {"kind": "ExternalNode", "namespace": SPACE, "name": NODE}
         status, text = await one.agent.get("/networkpolicies")
         assert (status, [found["sourceRef"]["name"] for found in json.loads(text)["items"]]) == (200, ["p"])
+        assert one.agent.process is not None
+        entered = f"nsenter --mount --target {one.agent.process.pid} env POD_NAME=antrea-agent"
+        assert f"{SPACE}/p" in netns.sh(f"{entered} {sys.executable} -m antrea.antctl.main get networkpolicy")
         assert one.opens("127.0.0.1", API_PORT)
         assert not one.opens(ADDRESSES[0], API_PORT)
+
+
+async def test_what_a_policy_rejects_is_answered(netns: Namespaces, tmp_path: Path) -> None:
+    """In both directions and families: at once, though something listens."""
+    async with machine(netns, tmp_path) as one:
+        one.api.put(f"{NODES}/{NODE}", external_node("eth0"))
+        await one.connected()
+        with netns.serving(netns.home, listening(PORT)), netns.serving(one.peer, listening(PORT)):
+            for address, from_peer in (
+                *((own, True) for own in ADDRESSES),
+                *((peer, False) for peer in PEERS),
+            ):
+                assert one.opens(address, PORT, from_peer=from_peer)
+            one.api.put(f"{POLICIES}/p", policy(ingress=[{"action": "Reject", "name": "in"}]))
+            for address in ADDRESSES:
+                await one.until(
+                    lambda address=address: one.is_refused(address, PORT, from_peer=True),
+                    "what enters is refused",
+                )
+            one.api.put(f"{POLICIES}/p", policy(2, egress=[{"action": "Reject", "name": "out"}]))
+            for address in PEERS:
+                await one.until(
+                    lambda address=address: one.is_refused(address, PORT), "what leaves is refused"
+                )
 
 
 async def test_bypass_rules_let_in_what_a_policy_drops(netns: Namespaces, tmp_path: Path) -> None:

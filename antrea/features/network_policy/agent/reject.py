@@ -49,6 +49,8 @@ class Way(NamedTuple):
 
 def rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | None:
     """None: there is no answer, or no way for it. An answer of ours that is rejected has none."""
+    if (node := facts.get(ThisNode)) is not None and node.is_machine:
+        return _machine_rejection(facts, found, rejected)
     realised = facts.get(RealisedPipeline)
     way = _way(facts, found, rejected)
     if realised is None or way is None or found.value(GENERATED_REJECT_PACKET_OUT):
@@ -63,6 +65,17 @@ def rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | No
     if way.client:
         return PacketOut(frame, way.server.ofport, marks, out_port=way.client.ofport)
     return PacketOut(frame, way.server.ofport, marks, table=realised.pipeline.id(L3_FORWARDING.name))
+
+
+def _machine_rejection(facts: Facts, found: PacketIn, rejected: Packet) -> PacketOut | None:
+    """On a machine outside the cluster: back where the packet came from, as if from the other port of the pair."""
+    frame = answer(rejected, rejected.destination_mac, rejected.source_mac)
+    for interface in facts.all(PodInterface) if frame is not None else ():
+        card = facts.get(OvsPort, interface.uplink)
+        ports = {interface.ofport: card.ofport, card.ofport: interface.ofport} if card else {}
+        if frame is not None and found.in_port in ports:
+            return PacketOut(frame, ports[found.in_port], out_port=found.in_port)
+    return None
 
 
 def _is_balanced(found: PacketIn) -> bool:
