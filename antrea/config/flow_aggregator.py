@@ -98,6 +98,27 @@ class ClickHouse(Section, frozen=True):
     """Our own key: records are removed this long after they were inserted, from a table that the aggregator made; 0: never."""
 
 
+class S3Uploader(Section, frozen=True):
+    """The keys under `s3Uploader`."""
+
+    enable: bool = False
+    """Write joined records into a bucket of an S3 server."""
+    bucket_name: str = ""
+    """The bucket, which must exist."""
+    bucket_prefix: str = ""
+    """Folder in it."""
+    region: str = ""
+    """That of the bucket; empty: AWS_REGION of the environment, or us-west-2."""
+    record_format: Literal["CSV"] = "CSV"
+    """How a record is written."""
+    compress: bool = True
+    """Compress files with gzip."""
+    max_records_per_file: Annotated[int, msgspec.Meta(ge=1)] = 1_000_000
+    """At most; there are never more than recordBufferSize."""
+    upload_interval: Duration = "60s"
+    """Between two files, unless half of the buffer is full before; at least 1s."""
+
+
 class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     """The keys of flow-aggregator.conf, with defaults filled in."""
 
@@ -125,6 +146,8 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     """Joined records to a file."""
     click_house: ClickHouse = ClickHouse()
     """Joined records to ClickHouse."""
+    s3_uploader: S3Uploader = msgspec.field(default=S3Uploader(), name="s3Uploader")
+    """Joined records to S3."""
     record_buffer_size: Annotated[int, msgspec.Meta(ge=1, extra={"unset": (0,)})] = 8192
     """Records that wait for one destination; of more, the oldest are dropped and counted."""
     cluster_id: str = msgspec.field(default="", name="clusterID")

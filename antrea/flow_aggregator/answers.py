@@ -77,6 +77,7 @@ def record_metrics(
         num_flows=flows,
         num_conn_to_collector=sessions,
         with_click_house_exporter="clickHouse" in names,
+        with_s3_exporter="s3Uploader" in names,
         with_log_exporter="flowLogger" in names,
         with_ipfix_exporter="flowCollector" in names,
     )

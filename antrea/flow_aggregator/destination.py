@@ -13,6 +13,7 @@ from antrea.config.shape import collector, seconds
 from antrea.errors import AntreaError
 from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput
 from antrea.flow_aggregator.log_line import log_line, passes
+from antrea.flow_aggregator.s3_output import S3Output
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.log import klog
@@ -47,10 +48,15 @@ class Output(Protocol):
 class Destination:
     """A bounded buffer before an output."""
 
-    def __init__(self, name: str, output: Output, size: int, interval: float = 0) -> None:
-        """Records are written every `interval` seconds, and as soon as half of `size` waits; 0: at once."""
+    def __init__(
+        self, name: str, output: Output, size: int, interval: float = 0, most: int = MOST_OF_INTERVAL
+    ) -> None:
+        """Records are written every `interval` seconds, at most so many at a time, and as soon as half of `size` waits.
+
+        `interval` 0: at once.
+        """
         self.name, self._output, self._interval = name, output, interval
-        self._most = MOST_OF_INTERVAL if interval else MOST
+        self._most = most if interval else MOST
         self._many = asyncio.Event()
         self._waiting: deque[FlowRecord] = deque(maxlen=size)
         self._news = asyncio.Event()
@@ -179,4 +185,8 @@ def destinations(config: FlowAggregatorConfig) -> list[Destination]:
     if config.click_house.enable:
         output, pause = ClickHouseOutput(config.click_house), seconds(config.click_house.commit_interval)
         found.append(Destination("clickHouse", output, config.record_buffer_size, pause))
+    if config.s3_uploader.enable:
+        to, pause = config.s3_uploader, seconds(config.s3_uploader.upload_interval)
+        size, most = config.record_buffer_size, to.max_records_per_file
+        found.append(Destination("s3Uploader", S3Output(to), size, pause, most))
     return found

@@ -140,6 +140,7 @@ def accept(config: FlowAggregatorConfig) -> None:
         ("activeFlowRecordTimeout", config.active_flow_record_timeout),
         ("inactiveFlowRecordTimeout", config.inactive_flow_record_timeout),
         ("clickHouse.commitInterval", config.click_house.commit_interval),
+        ("s3Uploader.uploadInterval", config.s3_uploader.upload_interval),
     ):
         if seconds(text) < 1:
             raise Invalid(key, "must be at least 1s")
@@ -148,7 +149,13 @@ def accept(config: FlowAggregatorConfig) -> None:
             collector(config.flow_collector.address)
         except ValueError as why:
             raise Invalid("flowCollector.address", str(why)) from why
-    others = {"flowLogger": config.flow_logger.enable, "clickHouse": config.click_house.enable}
+    if config.s3_uploader.enable and not config.s3_uploader.bucket_name:
+        raise Invalid("s3Uploader.bucketName", "names no bucket")
+    others = {
+        "flowLogger": config.flow_logger.enable,
+        "clickHouse": config.click_house.enable,
+        "s3Uploader": config.s3_uploader.enable,
+    }
     if config.mode == "Proxy" and (on := [key for key, enabled in others.items() if enabled]):
         raise Invalid(
             f"{on[0]}.enable", "must be false in mode Proxy, whose records go to flowCollector alone"

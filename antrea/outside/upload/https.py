@@ -92,6 +92,8 @@ def _headers(order: UploadOrder, target: Target, path: str) -> dict[str, str]:
         "x-amz-content-sha256": digest,
         "x-amz-date": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()),
     }
+    if given.session_token:
+        headers["x-amz-security-token"] = _line(given.session_token)
     return signed(
         "PUT", path, headers, region=target.region, key=_line(given.username), secret=_line(given.password)
     )

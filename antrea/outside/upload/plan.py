@@ -19,12 +19,14 @@ REGION = "us-east-1"
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """How the sender authenticates: one of the three."""
+    """How the sender authenticates: a pair, a token or a key."""
 
     username: str = ""
     password: str = ""
     bearer_token: str = ""
     api_key: str = ""
+    session_token: str = ""
+    """Of an S3 server, beside username and password, where these are for a while."""
 
 
 class UploadOrder(msgspec.Struct, frozen=True):
