@@ -9,13 +9,17 @@ import msgspec
 import pytest
 from proxy_switch import CLUSTER, POD, REMOTE, WEB, endpoint, install, trace
 
+from antrea.agent.proxy.kept_affinity import KeptAffinity, KeptChoice, choice_of
 from antrea.agent.proxy.long_affinity import LongAffinity, renewed
+from antrea.engine import Facts
+from antrea.facts.service import Service
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import ports
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
 
     from ovs_bridge import OvsBridge
 
@@ -85,3 +89,54 @@ def test_a_flow_whose_time_is_over_is_not_renewed(age: int) -> None:
     )
     assert renewed(line, {7: DAY}) is None
     assert renewed(line.replace(str(age), "30000"), {8: DAY}) is None
+
+
+@pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
+async def test_what_clients_have_learned_outlives_the_switch(
+    bridge: OvsBridge, tmp_path: Path, six: bool
+) -> None:
+    rows = (LONG, endpoint(POD.ips[six]), endpoint(REMOTE[six], "n2"))
+    ofctl, process = Ofctl(bridge.process.directory / "br-int.mgmt"), bridge.process
+    facts = install(bridge, *rows)
+
+    async def settled() -> None:
+        install(bridge, *rows)
+
+    def kept() -> KeptAffinity:
+        return KeptAffinity(facts, ofctl, process.directory, tmp_path / "affinity")
+
+    first = trace(bridge, POD.ips[six], CLUSTER[six], learns=True)
+    before = learned(bridge)
+    assert len(before) == 1
+    assert await kept().look(settled) == 0
+    assert not (tmp_path / "affinity").exists(), "nothing is known of Services yet"
+    facts.synced(Service)
+    assert await kept().look(settled) == 0
+    process.kill("ovs-vswitchd")
+    process.start_switch()
+    bridge.vsctl(
+        "set", "bridge", "br-int", f"external_ids:restarted={six}"
+    )  # returns when the bridge is there
+    assert learned(bridge) == []
+    # another agent, too: it has the file alone
+    agent = kept()
+    assert await agent.look(settled) == 1
+    assert learned(bridge) == before
+    assert {trace(bridge, POD.ips[six], CLUSTER[six]).to for _ in range(8)} == {first.to}
+    assert await agent.look(settled) == 0
+
+
+def test_a_choice_is_kept_for_the_rest_of_its_time() -> None:
+    line = "cookie=0x30000000007, duration=100.1s, table=3, hard_timeout=10800, priority=200,tcp actions=drop"
+    assert choice_of(line, {7: 10_800}, 1000.0) == KeptChoice(7, line, 11_700.0)
+    assert choice_of(line, {8: 10_800}, 1000.0) is None
+    long = line.replace("10800", "65535")
+    assert choice_of(long, {7: DAY}, 0.0) == KeptChoice(7, long, DAY - 100.0)
+    assert choice_of(line.replace("duration=100", "duration=10800"), {7: 10_800}, 0.0) is None
+
+
+def test_a_damaged_file_is_no_choice(tmp_path: Path) -> None:
+    file = tmp_path / "affinity"
+    file.write_bytes(b"antrea affinity 1\n" + bytes(99))
+    KeptAffinity(Facts(), Ofctl(tmp_path), tmp_path, file)
+    assert (tmp_path / "affinity.damaged").exists()

@@ -31,8 +31,9 @@ log = klog.logger(__name__)
 
 LOOK_SECONDS: Final = 600.0
 """Between two looks; each flow can be met for twelve hours."""
-_AGE = re.compile(r"\bduration=(\d+)")
-_COOKIE = re.compile(r"\bcookie=0x([0-9a-f]+)")
+AGE = re.compile(r"\bduration=(\d+)")
+HARD_TIMEOUT = re.compile(r"\bhard_timeout=(\d+)")
+COOKIE = re.compile(r"\bcookie=0x([0-9a-f]+)")
 _WHOLE = f"hard_timeout={MAX_TIMEOUT_SECONDS}"
 _COUNTERS = re.compile(r"\b(?:duration|n_packets|n_bytes|idle_age|hard_age)=[^ ,]+,? ?")
 
@@ -47,14 +48,14 @@ class Switch(Protocol):
         """Changes, all or none. Raises Unavailable."""
 
 
-def long_timeouts(facts: Facts) -> dict[int, int]:
-    """Seconds of affinity, by group, of Services with more than a flow can live."""
+def affinity_timeouts(facts: Facts, longer_than: int = 0) -> dict[int, int]:
+    """Seconds of affinity, by group, of Services that have more than this."""
     node = facts.get(ThisNode)
     families = node.families if node else ()
     return {
         group_id(facts, port, ipv6=ipv6, local=local): port.affinity_seconds
         for port in facts.all(ServicePort)
-        if port.affinity_seconds > MAX_TIMEOUT_SECONDS
+        if port.affinity_seconds > longer_than
         for ipv6 in families
         for local in scopes(port, ipv6=ipv6)
     }
@@ -62,15 +63,31 @@ def long_timeouts(facts: Facts) -> dict[int, int]:
 
 def renewed(line: str, timeouts: Mapping[int, int]) -> str | None:
     """The change that puts a learned flow with the rest of its time; None: it is too early, or was done."""
-    age, number = _AGE.search(line), _COOKIE.search(line)
+    age, number = AGE.search(line), COOKIE.search(line)
     if age is None or number is None or _WHOLE not in line:
         return None
     left = timeouts.get(int(number[1], 16) & 0xFFFFFFFF, 0) - int(age[1])
     if not 0 < left < MAX_TIMEOUT_SECONDS:
         return None
+    return with_timeout(line, left)
+
+
+def with_timeout(line: str, seconds: int) -> str:
+    """The change that puts a flow, as it was dumped, with so long to live."""
     match, _, actions = line.partition(" actions=")
-    kept = _COUNTERS.sub("", match).replace(_WHOLE, f"hard_timeout={left}").replace(", ", ",")
+    kept = HARD_TIMEOUT.sub(f"hard_timeout={seconds}", _COUNTERS.sub("", match)).replace(", ", ",")
     return f"flow add {kept},actions={actions}"
+
+
+async def learned_lines(facts: Facts, switch: Switch) -> AsyncIterator[str]:
+    """What clients have learned, as dumped. Raises Unavailable."""
+    pipeline = facts.get(RealisedPipeline)
+    if pipeline is None:
+        return
+    learned, mask = cookie(LEARNED_ROUND, Category.SERVICE), ROUND_MASK | CATEGORY_MASK
+    asked = f"table={pipeline.pipeline.id(SESSION_AFFINITY.name)},cookie={learned:#x}/{mask:#x}"
+    async for line in switch.lines("dump-flows", asked, "--no-names"):
+        yield line
 
 
 class LongAffinity:
@@ -90,15 +107,10 @@ class LongAffinity:
 
     async def look(self) -> int:
         """Renew what is due; gives how many were. Raises Unavailable."""
-        timeouts, pipeline = long_timeouts(self._facts), self._facts.get(RealisedPipeline)
-        if not timeouts or pipeline is None:
+        timeouts = affinity_timeouts(self._facts, MAX_TIMEOUT_SECONDS)
+        if not timeouts:
             return 0
-        learned = cookie(LEARNED_ROUND, Category.SERVICE)
-        mask = ROUND_MASK | CATEGORY_MASK
-        asked = f"table={pipeline.pipeline.id(SESSION_AFFINITY.name)},cookie={learned:#x}/{mask:#x}"
-        found = [
-            renewed(line, timeouts) async for line in self._switch.lines("dump-flows", asked, "--no-names")
-        ]
+        found = [renewed(line, timeouts) async for line in learned_lines(self._facts, self._switch)]
         changes = [line for line in found if line is not None]
         if changes and (why := await self._switch.bundle(changes)):
             raise Unavailable(f"Open vSwitch refuses a learned flow: {why.why}")

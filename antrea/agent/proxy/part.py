@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from antrea.agent.api.view import NotFound
 from antrea.agent.part import Part
 from antrea.agent.proxy.health import HealthServers, ProxyHealth
+from antrea.agent.proxy.kept_affinity import KeptAffinity
 from antrea.agent.proxy.long_affinity import LongAffinity
 from antrea.agent.proxy.metrics import ProxyMetrics
 from antrea.agent.proxy.packet_in import ServicePackets
@@ -41,7 +42,9 @@ class ProxyPart(Part):
         self._packets = ServicePackets(agent.facts, agent.send)
         switch = Path(agent.config.ovs_run_dir)
         self._stale = StaleConnections(Conntrack(switch))
-        self._affinity = LongAffinity(agent.facts, Ofctl(switch / f"{agent.config.ovs_bridge}.mgmt"))
+        ofctl = Ofctl(switch / f"{agent.config.ovs_bridge}.mgmt")
+        self._affinity = LongAffinity(agent.facts, ofctl)
+        self._kept_affinity = KeptAffinity(agent.facts, ofctl, switch, agent.run_dir / "affinity")
         self._metrics = ProxyMetrics(agent.facts)
 
     def sinks(self) -> Mapping[type, Sink]:
@@ -54,7 +57,11 @@ class ProxyPart(Part):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._stale.run(self._agent.engine()))
             tasks.create_task(self._affinity.run())
+            tasks.create_task(self._kept_affinity.run(self._settled))
             tasks.create_task(self._answer_health_checks())
+
+    async def _settled(self) -> None:
+        await self._agent.engine().quiet(reports=False)
 
     async def _answer_health_checks(self) -> None:
         """Where AntreaProxy does all of kube-proxy's work."""
