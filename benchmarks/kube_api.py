@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import ssl
 import sys
 import time
@@ -14,7 +15,7 @@ from antrea.lab import artifacts, certificates
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 HOST, PORT = "127.0.0.1", 6443
@@ -62,6 +63,16 @@ class KubeApi:
         text = answer.read()
         if answer.status >= 300:
             sys.exit(f"{method} {path}: {answer.status} {text.decode()}")
+
+    def watch(self, path: str) -> Iterator[dict[str, Any]]:
+        """Events of a watch, by a connection of its own, until the server ends it."""
+        connection = http.client.HTTPSConnection(HOST, PORT, context=self._tls)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            sys.exit(f"GET {path}: {answer.status} {answer.read().decode()}")
+        while line := answer.readline():
+            yield json.loads(line)
 
     def add_node(self, number: int) -> None:
         self.request("POST", "/api/v1/nodes", node(number))
