@@ -24,6 +24,7 @@ from antrea.features.service_external_ip.agent import (
     AnnounceExternalIP,
     RecordAnswered,
     RecordExternalIPConflict,
+    RecordSubnetIgnored,
 )
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.outside.log import klog
@@ -70,6 +71,7 @@ class ServiceExternalIPPart(Part):
             AnnounceExternalIP: self._announce,
             RecordAnswered: self._answered,
             RecordExternalIPConflict: self._conflict,
+            RecordSubnetIgnored: self._subnet_ignored,
         }
 
     def sinks(self) -> Mapping[type, Sink]:
@@ -133,6 +135,11 @@ class ServiceExternalIPPart(Part):
     async def _conflict(self, act: RecordExternalIPConflict) -> None:
         self._agent.record(
             "ExternalIPConflict", act.message, warning=True, about=_reference(act.service, act.uid)
+        )
+
+    async def _subnet_ignored(self, act: RecordSubnetIgnored) -> None:
+        self._agent.record(
+            "ExternalIPSubnetIgnored", act.message, warning=True, about=_reference(act.service, act.uid)
         )
 
     async def _announce(self, act: AnnounceExternalIP) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from antrea.engine import Act, Unit
 from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes
+from antrea.facts.member import PoolSelector
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, is_free, other_host, sentence, strangers
@@ -50,6 +51,14 @@ class RecordAnswered(Act, frozen=True):
     ip: str
 
 
+class RecordSubnetIgnored(Act, frozen=True):
+    """Report in an Event of the Service that its external IP is not in the subnet that its pool names."""
+
+    service: str
+    uid: str
+    message: str
+
+
 class RecordExternalIPConflict(Act, frozen=True):
     """Report in an Event of the Service that another host has its external IP."""
 
@@ -61,7 +70,12 @@ class RecordExternalIPConflict(Act, frozen=True):
 def answered_address(
     facts: Facts, owner: ExternalIPOwner
 ) -> Iterator[
-    NeighbourResponse | AnnounceExternalIP | ProbeAddress | RecordAnswered | RecordExternalIPConflict
+    NeighbourResponse
+    | AnnounceExternalIP
+    | ProbeAddress
+    | RecordAnswered
+    | RecordExternalIPConflict
+    | RecordSubnetIgnored
 ]:
     """On the Node that is to answer; after the flows of the same pass, and withdrawn before them.
 
@@ -87,10 +101,24 @@ def answered_address(
         )  # fmt: skip
     if is_new and not is_free(facts, owner.service, owner.ip):
         return
+    yield from _subnet_ignored(facts, owner, service, dev)
     yield NeighbourResponse(dev=dev, ip=owner.ip)
     yield AnnounceExternalIP(
         (owner.service, owner.ip), dev, service=owner.service, uid=service.uid, pool=owner.pool, ip=owner.ip, dev=dev
     )  # fmt: skip
+
+
+def _subnet_ignored(
+    facts: Facts, owner: ExternalIPOwner, service: Service, dev: str
+) -> Iterator[RecordSubnetIgnored]:
+    """As upstream, neighbours of a Service are those of the Node, also where its pool has a VLAN for Egress IPs."""
+    pool = facts.get(PoolSelector, owner.pool)
+    if pool and pool.vlan:
+        yield RecordSubnetIgnored(
+            owner.service, (owner.ip, pool.vlan, dev), service=owner.service, uid=service.uid,
+            message=f"{owner.ip} is announced on {dev}, not in VLAN {pool.vlan} of ExternalIPPool {owner.pool}:"
+            " external IPs of Services are not put into VLANs; use a pool without subnetInfo.vlan",
+        )  # fmt: skip
 
 
 FEATURE = AgentFeature(

@@ -28,6 +28,7 @@ from antrea.features.service_external_ip.agent import (
     AnnounceExternalIP,
     RecordAnswered,
     RecordExternalIPConflict,
+    RecordSubnetIgnored,
 )
 from antrea.features.service_external_ip.owner import NO_ENDPOINT, NO_NODE, NO_POOL
 from antrea.host.neighbour_response import NeighbourResponse
@@ -208,6 +209,14 @@ def test_a_new_address_is_answered_for_once_no_other_host_has_it() -> None:
         [("eth0", IP)],
         [f"{sentence(IP, MAC)}; Node {node.me} {TAKEN}"],
     )
+
+
+def test_a_service_whose_pool_has_a_vlan_says_that_it_is_announced_elsewhere() -> None:
+    node = Node(picked(*NODES))
+    node.put(service(), PoolSelector("p", (), "203.0.113.1", 24, 181))
+    assert node.answers() == [("eth0", IP)]
+    (told,) = (act.message for act in node.acts if isinstance(act, RecordSubnetIgnored))
+    assert told.startswith(f"{IP} is announced on eth0, not in VLAN 181 of ExternalIPPool p")
 
 
 def test_an_address_that_another_node_answered_for_is_taken_over_without_delay() -> None:
