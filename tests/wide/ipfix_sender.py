@@ -1,6 +1,7 @@
 """Starts go-ipfix's collector in this network namespace, sends it records, and prints what it has understood, as JSON.
 
-Arguments: the collector, tcp, udp or tls, a folder with the certificates of tls, the number of records.
+Arguments: the collector, tcp, udp or tls, a folder with the certificates of tls, the number of records, and whose they are: an
+agent's, or proxied.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ def records(count: int) -> list[FlowRecord]:
             destination_cluster_ip="fd00:96::9" if at % 2 else "10.96.0.9",
             ingress_network_policy_rule_action=1, egress_network_policy_name="names with \"quotes\" and é",
             tcp_state="ESTABLISHED", flow_type=2, egress_ip="203.0.113.9",
+            cluster_id="c1", original_observation_domain_id=0xFFFFFF00 + at % 9, flow_direction=255,
+            original_exporter_ipv4="" if at % 3 else "192.0.2.7",
+            original_exporter_ipv6="2001:db8::7" if at % 3 else "",
         )
         for at in range(count)
     ]  # fmt: skip
@@ -51,18 +55,18 @@ def collected() -> list[dict[str, object]]:
         return found
 
 
-async def send(protocol: str, folder: Path, count: int) -> None:
+async def send(protocol: str, folder: Path, count: int, whose: str) -> None:
     tls: ssl.SSLContext | None = None
     if protocol == "tls":
         tls = client_context(cafile=str(folder / "ca.crt"))
         tls.load_cert_chain(folder / "client.crt", folder / "client.key")
-    session = CollectorSession(MessageWriter(domain_of("node-1")))
+    session = CollectorSession(MessageWriter(domain_of("node-1"), proxied=whose == "proxied"))
     await session.open("127.0.0.1", 4739, protocol, tls, "collector" if tls else "")
     assert await session.export(records(count)) == count
     await session.close()
 
 
-def main(program: str, protocol: str, folder: Path, count: int) -> None:
+def main(program: str, protocol: str, folder: Path, count: int, whose: str) -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     words = [program, "--ipfix.transport", "udp" if protocol == "udp" else "tcp"]
     if protocol == "tls":
@@ -77,7 +81,7 @@ def main(program: str, protocol: str, folder: Path, count: int) -> None:
                     break
                 except urllib.error.URLError:
                     time.sleep(0.1)
-            asyncio.run(send(protocol, folder, count))
+            asyncio.run(send(protocol, folder, count, whose))
             deadline = time.monotonic() + PATIENCE
             while len(collected()) < count and time.monotonic() < deadline:
                 time.sleep(0.1)
@@ -87,4 +91,4 @@ def main(program: str, protocol: str, folder: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

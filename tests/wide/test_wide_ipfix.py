@@ -20,7 +20,7 @@ from antrea.errors import Invalid
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.element import BY_NAME
 from antrea.ipfix.message import MessageWriter, domain_of
-from antrea.ipfix.template import agent_elements, aggregated_elements
+from antrea.ipfix.template import agent_elements, aggregated_elements, proxied_elements
 from antrea.lab.go_build import GoModule, build
 
 if TYPE_CHECKING:
@@ -47,21 +47,34 @@ def certificates(folder: Path) -> None:
         (folder / f"{name}.key").write_text(pair.key_pem)
 
 
-def understood(record: FlowRecord) -> dict[str, str]:
+def understood(record: FlowRecord, whose: str) -> dict[str, str]:
     """What the collector prints of a record."""
     found = {}
-    for one in agent_elements(ipv6=record.is_ipv6):
+    elements = proxied_elements if whose == "proxied" else agent_elements
+    for one in elements(ipv6=record.is_ipv6):
         value = getattr(record, one.field)
         nothing = {"ipv4": "0.0.0.0", "ipv6": "::"}.get(one.kind, "")
         found[one.name] = str(ip_address(value)) if value and nothing else str(value) or nothing
     return found
 
 
-@pytest.mark.parametrize("protocol", ["tcp", "udp", "tls"])
-def test_wide_ipfix_the_collector_of_go_ipfix_reads_every_value(protocol: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "whose"), [("tcp", "agent"), ("udp", "agent"), ("tls", "agent"), ("tcp", "proxied")]
+)
+def test_wide_ipfix_the_collector_of_go_ipfix_reads_every_value(
+    protocol: str, whose: str, tmp_path: Path
+) -> None:
     program = build(COLLECTOR, ["collector"], print)["collector"]
     certificates(tmp_path)
-    words = [sys.executable, str(HERE / "ipfix_sender.py"), str(program), protocol, str(tmp_path), str(COUNT)]
+    words = [
+        sys.executable,
+        str(HERE / "ipfix_sender.py"),
+        str(program),
+        protocol,
+        str(tmp_path),
+        str(COUNT),
+        whose,
+    ]
     path = os.pathsep.join((str(HERE.parents[1]), str(HERE)))
     said = subprocess.run(
         ["unshare", "--net", *words],
@@ -74,7 +87,7 @@ def test_wide_ipfix_the_collector_of_go_ipfix_reads_every_value(protocol: str, t
     found = json.loads(said.stdout)
     assert {one["obsDomainID"] for one in found} == {domain_of("node-1")}
     read = [dict(re.findall(r"^ +(\w+): (.*) $", one["data"], re.MULTILINE)) for one in found]
-    wanted = [understood(one) for one in records(COUNT)]
+    wanted = [understood(one, whose) for one in records(COUNT)]
     order = [one["sourceTransportPort"] for one in wanted]
     read.sort(key=lambda one: order.index(one["sourceTransportPort"]))
     assert read == wanted
