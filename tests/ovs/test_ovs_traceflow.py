@@ -26,6 +26,7 @@ from antrea.features.traceflow.agent import SeenTrace
 from antrea.features.traceflow.observation import TracedPacket, captured, observations
 from antrea.features.traceflow.preparation import prepared
 from antrea.features.traceflow.trace import RunningTrace
+from antrea.openflow.fields import TRACE_INJECTED_REG_MARK
 from antrea.openflow.fields import PacketIn as Category
 from antrea.openflow.frame import Headers, frame
 from antrea.openflow.packet import TCP, UDP, packet
@@ -197,7 +198,7 @@ async def inject(node: Node, found: RunningTrace, target: Pod | Service | None =
     pod = node.facts.by(type(WEB), "pod", found.pod)[0]
     mac = headers.destination_mac or GATEWAY.mac
     headers = msgspec.structs.replace(headers, dscp=TAG, destination_mac=mac, source_port=40000)
-    node.packets.send(PacketOut(frame(headers), pod.ofport))
+    node.packets.send(PacketOut(frame(headers), pod.ofport, (TRACE_INJECTED_REG_MARK,)))
     return (await node.told())[0]
 
 
@@ -331,6 +332,29 @@ async def test_only_the_first_packet_of_live_traffic_is_traced_and_all_are_deliv
     node.packets.send(PacketOut(frame(msgspec.structs.replace(wanted, source_port=41001)), WEB.ofport))
     assert await node.stop() == 0
     assert len(node.heard) == 1
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["injected", "live"])
+@pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
+async def test_a_packet_that_a_pod_tags_itself_is_delivered_and_no_trace(
+    node: Node, six: bool, live: bool
+) -> None:
+    await node.start(trace(six=six, destination={"ip": CLOSED.ips[six]}, liveTraffic=live))
+    before = sent_by(node, DB)
+    ends: dict[str, Any] = {
+        "source": WEB.ips[six],
+        "destination": DB.ips[six],
+        "source_mac": WEB.mac,
+        "destination_mac": DB.mac,
+    }
+    forged = Headers(**ends, protocol=UDP, source_port=41000, destination_port=80, dscp=TAG)
+    for _ in range(2):
+        node.packets.send(PacketOut(frame(forged), WEB.ofport))
+    async with asyncio.timeout(30):
+        while sent_by(node, DB) != before + 2:  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.01)
+    assert await node.stop() == 0
+    assert node.heard == []
 
 
 @pytest.mark.parametrize("six", [False, True])

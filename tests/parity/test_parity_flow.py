@@ -36,6 +36,8 @@ OURS_ALONE = {
     "notegressauditedregmark",
     "ingressauditedregmark",
     "notingressauditedregmark",
+    "traceinjectedregmark",
+    "nottraceinjectedregmark",
 }
 
 

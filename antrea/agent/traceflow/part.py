@@ -19,6 +19,7 @@ from antrea.features.traceflow.agent import InjectPacket, PrepareTrace, SeenTrac
 from antrea.features.traceflow.observation import TracedPacket, captured, is_sender, observations
 from antrea.features.traceflow.preparation import PreparedTrace, prepared
 from antrea.features.traceflow.trace import RunningTrace
+from antrea.openflow.fields import TRACE_INJECTED_REG_MARK
 from antrea.openflow.fields import PacketIn as Category
 from antrea.openflow.frame import frame
 from antrea.openflow.packet import TCP, UDP, packet
@@ -114,7 +115,7 @@ class TraceflowPart(Part):
             source_port=port if headers.protocol in (TCP, UDP) else 0,
         )
         log.v(2).info("Injecting the packet of a Traceflow", traceflow=row.name, tag=trace.tag)
-        self._agent.send(PacketOut(frame(headers), row.ofport))
+        self._agent.send(PacketOut(frame(headers), row.ofport, (TRACE_INJECTED_REG_MARK,)))
 
     def _handle(self, found: PacketIn) -> None:
         """One packet of a trace; of live traffic only the first counts."""

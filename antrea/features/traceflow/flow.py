@@ -23,13 +23,17 @@ from antrea.host.pod_cidr import gateway_ip
 from antrea.openflow import packet
 from antrea.openflow.action import DROP, IN_PORT, controller, goto, meter, output, set_dscp
 from antrea.openflow.cookie import Category
+from antrea.openflow.ct import NAT, ct
 from antrea.openflow.fields import (
     AP_DENY_REG_MARK,
     AUDIT_PASS,
+    FROM_POD_REG_MARK,
     HAIRPIN_CT_MARK,
+    NOT_TRACE_INJECTED_REG_MARK,
     OUTPUT_TO_OF_PORT_REG_MARK,
     TARGET_OF_PORT,
     PacketIn,
+    Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import (
@@ -54,7 +58,7 @@ from antrea.openflow.match import (
 from antrea.openflow.meter import PacketInMeter
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
-from antrea.openflow.tables import CONNTRACK_STATE, L2_FORWARDING_CALC, OUTPUT
+from antrea.openflow.tables import CONNTRACK_STATE, CONNTRACK_ZONE, L2_FORWARDING_CALC, OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -109,6 +113,14 @@ def injected_flows(trace: RunningTrace) -> Iterator[Flow]:
     flow_of = tagged(trace)
     yield flow(CONNTRACK_STATE, Priority.LOW + 1, *flow_of, then=[goto(Stage.PRE_ROUTING)])
     yield flow(CONNTRACK_STATE, Priority.LOW + 2, *flow_of, ct_state("+rpl+trk"), then=DROP)
+
+
+def forged_flow(trace: RunningTrace) -> Flow:
+    """What a Pod sends with the tag itself is no trace: it loses the tag, and goes on as any packet does."""
+    zone = Zone.CT_ZONE_V6 if trace.ipv6 else Zone.CT_ZONE
+    own = (FROM_POD_REG_MARK.match, NOT_TRACE_INJECTED_REG_MARK.match)
+    then = [set_dscp(0), ct(zone, table=CONNTRACK_STATE, nat=NAT)]
+    return maker(trace)(CONNTRACK_ZONE, Priority.HIGH, *tagged(trace), *own, then=then)
 
 
 def marking_flow(trace: RunningTrace, found: PreparedTrace) -> Flow:
@@ -194,6 +206,7 @@ def common_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
     """What every Node has, wherever the trace begins."""
     if facts.get(RealisedPipeline) is None:
         return
+    yield forged_flow(trace)
     yield from output_flows(facts, trace)
     yield from drop_flows(facts, trace)
     if not trace.spec.live_traffic:

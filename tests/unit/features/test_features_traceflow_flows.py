@@ -78,6 +78,8 @@ def test_an_injected_packet_goes_to_the_agent_where_it_leaves() -> None:
     assert texts(plan) == sorted([
         f"table=ConntrackState,priority=191,ip,{TAG} actions=goto_table:EgressRule".replace("EgressRule", "AntreaPolicyEgressRule"),
         f"table=ConntrackState,priority=192,ct_state=+rpl+trk,ip,{TAG} actions=drop",
+        (f"table=ConntrackZone,priority=210,ip,reg0=0x3/0x100000f,{TAG}"
+        " actions=set_field:0->ip_dscp,ct(table=ConntrackState,zone=65520,nat)"),
         f"table=EgressMetric,priority=202,ip,reg0=0x400/0x400,{TAG} actions={TOLD}",
         f"table=IngressMetric,priority=202,ip,reg0=0x400/0x400,{TAG} actions={TOLD}",
         f"table=Output,priority=201,ip,{leaves},{TAG} actions={TOLD}",
@@ -131,13 +133,13 @@ def test_the_node_of_the_source_prepares_the_packet_and_injects_it_once_flows_st
     assert world.put(msgspec.structs.replace(found, reported=("n1",))).acts == []
     world.facts.drop(RunningTrace, "t")
     gone = world.engine.plan()
-    assert len(gone.drop) == 9
+    assert len(gone.drop) == 10
 
 
 def test_another_node_does_neither() -> None:
     elsewhere = World().put(trace(source={"namespace": "a", "pod": "far"}))
     assert elsewhere.acts == []
-    assert len(texts(elsewhere)) == 9
+    assert len(texts(elsewhere)) == 10
 
 
 @pytest.mark.parametrize(
@@ -177,9 +179,9 @@ def test_once_a_packet_of_live_traffic_is_traced_all_flows_go() -> None:
     world.put(found)
     world.prepare(found)
     plan = world.put(SeenTrace("t", "u"))
-    assert (len(plan.drop), plan.put) == (8, [])
+    assert (len(plan.drop), plan.put) == (9, [])
     restarted = World()
     assert restarted.put(msgspec.structs.replace(found, reported=("n1",))).put == []
     again = world.put(msgspec.structs.replace(found, uid="v"))
-    assert len(texts(again)) == 7
+    assert len(texts(again)) == 8
     assert again.acts == [PrepareTrace("v", "v", "t")]
