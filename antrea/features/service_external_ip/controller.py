@@ -6,7 +6,7 @@ parity: pkg/controller/serviceexternalip/controller.go syncService
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.apis.crd.part import Condition
 from antrea.apis.service_address import ALLOCATED, ServiceAddress
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
+
+
+MOST_NAMED: Final = 5
+"""Services that an Event names."""
 
 
 class Verdict(NamedTuple):
@@ -71,6 +75,7 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
     verdict = _verdict(facts, service)
     if verdict is None:
         return
+    yield from _shared_abroad(facts, service, verdict.address)
     condition = Condition(ALLOCATED, "True", reason="Allocated", message=_given(service))
     if verdict.why:
         condition = Condition(ALLOCATED, "False", reason="AllocationError", message=verdict.why)
@@ -84,6 +89,20 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
         yield RecordEvent(
             service.owner, event, "v1", "Service", service.name, service.uid, condition.reason, event,
             warning=bool(verdict.why), namespace=service.namespace,
+        )  # fmt: skip
+
+
+def _shared_abroad(facts: Facts, service: PooledService, address: str) -> Iterator[RecordEvent]:
+    """An Event on others who have its address: the annotation that shares it names no Namespace."""
+    own = f"Service/{service.namespace}/"
+    sharers = holders(facts, service.pool, address) if address and service.shares else ()
+    names = sorted(one.removeprefix("Service/") for one in sharers if not one.startswith(own))
+    if names:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        message = f"{address} is also the external IP of Services of other Namespaces: {', '.join(names[:MOST_NAMED])}{more}"
+        yield RecordEvent(
+            f"{service.owner} shared", True, "v1", "Service", service.name, service.uid, "ExternalIPShared", message,
+            warning=True, namespace=service.namespace,
         )  # fmt: skip
 
 

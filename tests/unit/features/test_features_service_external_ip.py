@@ -49,12 +49,20 @@ class Cluster:
         self.facts.drop(PoolRow, name)
 
     def service(
-        self, name: str, pool: str = "", wants: str = "", has: str = "", *, shared: bool = False, **spec: Any
+        self,
+        name: str,
+        pool: str = "",
+        wants: str = "",
+        has: str = "",
+        *,
+        shared: bool = False,
+        space: str = "shop",
+        **spec: Any,
     ) -> None:
         """Made in this order; `has` is what its status says from the beginning."""
         notes = {POOL: pool} if pool else {}
         found = {
-            "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}", "annotations": notes | ({SHARED: "true"} if shared else {})},
+            "metadata": {"name": name, "namespace": space, "uid": f"u-{name}", "annotations": notes | ({SHARED: "true"} if shared else {})},
             "spec": {"type": "LoadBalancer", "clusterIPs": ["10.96.0.9"], "ipFamilies": ["IPv4"], "loadBalancerIP": wants} | spec,
             "status": {"loadBalancer": {"ingress": [{"ip": has}]} if has else {}},
         }  # fmt: skip
@@ -173,6 +181,23 @@ def test_an_address_that_is_asked_for_is_given_if_nobody_has_it_or_all_share_it(
     cluster.service("svc1", "eip1", "1.2.3.5", shared=asks)
     assert cluster.ip("svc1") == expected
     assert cluster.used("eip1") == 1
+
+
+def test_who_shares_an_address_with_another_namespace_is_told_with_whom(cluster: Cluster) -> None:
+    cluster.pool("eip1", "1.2.3.4", "1.2.3.5")
+    for name in ("svc1", "svc2"):
+        cluster.service(name, "eip1", "1.2.3.5", shared=True)
+    assert cluster.ip("svc2") == "1.2.3.5"
+    assert "other Namespaces" not in str(cluster.events)
+    cluster.service("theirs", "eip1", "1.2.3.5", shared=True, space="tenant")
+    assert cluster.ip("theirs") == "1.2.3.5"
+    said = "1.2.3.5 is also the external IP of Services of other Namespaces: "
+    found = [event for event in cluster.events if event[1].startswith(said)]
+    assert sorted(found) == [
+        ("svc1", f"{said}tenant/theirs", True),
+        ("svc2", f"{said}tenant/theirs", True),
+        ("theirs", f"{said}shop/svc1, shop/svc2", True),
+    ]
 
 
 def test_a_restarted_controller_finds_every_address_with_whom_it_was(cluster: Cluster) -> None:
