@@ -1,0 +1,128 @@
+"""Files that the engine starts with: its configuration, and one for each tenant.
+
+A tenant is a rule; packets of its connections have its number as VLAN. Every tenant is in the file that the engine starts with:
+one that is added by a command costs a quarter of a second.
+Source: docs.suricata.io/en/suricata-7.0.10/configuration
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TAPS = ("antrea-l7-tap0", "antrea-l7-tap1")
+"""Internal ports of the switch: packets go to the first and, where they pass, come back by the second; those that the server
+sends go the same way. Resets that the engine sends come by the first."""
+LAST_TENANT = 4094
+"""The largest number of a VLAN (IEEE 802.1Q, table 9-2)."""
+DEFAULT_RULES = "default.rules"
+SOCKET = "command.sock"
+MATCH_LIMIT = 1_000_000
+"""An expression that exceeds it decides nothing; for the longest head of a request that is let through, it is not exceeded."""
+HEADER = "%YAML 1.1\n---\n"
+BODY = {"request-body-limit": "4kb", "response-body-limit": "4kb"}
+
+
+def engine_file(directory: str, tenants: Iterable[int]) -> str:
+    """The configuration of an engine that has its files in `directory`. Raises Invalid for a number that no VLAN has."""
+    numbers = sorted(set(tenants))
+    for number in numbers:
+        if not 1 <= number <= LAST_TENANT:
+            raise Invalid("tenant", f"{number} is no VLAN: it must be 1 to {LAST_TENANT}")
+    return _text(
+        {
+            "default-log-dir": directory,
+            "stats": {"enabled": "no"},
+            "logging": _logging(directory),
+            "outputs": _outputs(directory),
+            "af-packet": [_capture(0), _capture(1)],
+            "host-mode": "sniffer-only",
+            "exception-policy": "drop-flow",
+            "unix-command": {"enabled": "yes", "filename": f"{directory}/{SOCKET}"},
+            "vars": {"address-groups": {"HOME_NET": "any", "EXTERNAL_NET": "any"}},
+            "default-rule-path": directory,
+            "rule-files": [f"{directory}/{DEFAULT_RULES}"],
+            "multi-detect": _tenants(directory, numbers),
+            "pcre": {"match-limit": MATCH_LIMIT, "match-limit-recursion": MATCH_LIMIT},
+            "app-layer": _protocols(),
+            "stream": _stream(),
+            "flow": {
+                "memcap": "32mb", "memcap-policy": "drop-packet", "hash-size": 8192, "prealloc": 512,
+                "managers": 1, "recyclers": 1,
+            },
+            "defrag": {"memcap": "4mb", "hash-size": 1024, "trackers": 1024, "max-frags": 2048, "prealloc": "yes"},
+            "runmode": "workers",
+            "max-pending-packets": 256,
+            "detect": {"profile": "low"},
+        }
+    )  # fmt: skip
+
+
+def tenant_file(directory: str, tenant: int) -> str:
+    """The configuration of one tenant, which names its rule file."""
+    return _text({"default-rule-path": directory, "rule-files": [rule_path(directory, tenant)]})
+
+
+def tenant_path(directory: str, tenant: int) -> str:
+    return f"{directory}/tenant-{tenant}.yaml"
+
+
+def rule_path(directory: str, tenant: int) -> str:
+    return f"{directory}/tenant-{tenant}.rules"
+
+
+def _text(values: dict[str, Any]) -> str:
+    """JSON is YAML; the line at the top is what the engine asks for."""
+    return HEADER + msgspec.json.format(msgspec.json.encode(values)).decode() + "\n"
+
+
+def _logging(directory: str) -> dict[str, Any]:
+    file = {"enabled": "yes", "filename": f"{directory}/suricata.log"}
+    return {"default-log-level": "notice", "outputs": [{"console": {"enabled": "no"}}, {"file": file}]}
+
+
+def _outputs(directory: str) -> list[dict[str, Any]]:
+    """Only verdicts are written: what passes unseen would be the tenant's to fill a disk with."""
+    events = {"enabled": "yes", "filetype": "regular", "filename": f"{directory}/eve.json"}
+    return [{"eve-log": {**events, "types": [{"alert": {"enabled": "yes"}}]}}]
+
+
+def _capture(number: int) -> dict[str, Any]:
+    """Inline between the taps. Checksums are not looked at: those of local senders may be left to their device."""
+    return {
+        "interface": TAPS[number], "copy-iface": TAPS[1 - number], "copy-mode": "ips", "threads": 1,
+        "cluster-id": 80 + number, "cluster-type": "cluster_flow", "defrag": "no", "use-mmap": "yes",
+        "tpacket-v3": "no", "ring-size": 256, "checksum-checks": "no",
+    }  # fmt: skip
+
+
+def _tenants(directory: str, numbers: list[int]) -> dict[str, Any]:
+    return {
+        "enabled": "yes", "selector": "vlan", "loaders": 1,
+        "tenants": [{"id": number, "yaml": tenant_path(directory, number)} for number in numbers],
+        "mappings": [{"vlan-id": number, "tenant-id": number} for number in numbers],
+    }  # fmt: skip
+
+
+def _protocols() -> dict[str, Any]:
+    http = {"enabled": "yes", "libhtp": {"default-config": {"personality": "IDS", **BODY}}}
+    tls = {"enabled": "yes", "detection-ports": {"dp": "443"}}
+    return {
+        "error-policy": "drop-flow",
+        "protocols": {"http": http, "http2": {"enabled": "yes"}, "tls": tls},
+    }
+
+
+def _stream() -> dict[str, Any]:
+    """Without a depth, or a request behind it would not be judged; inline, so that no byte passes before it is judged."""
+    return {
+        "memcap": "32mb", "memcap-policy": "drop-flow", "midstream": "true", "midstream-policy": "ignore",
+        "prealloc-sessions": 256, "checksum-validation": "no", "async-oneside": "false", "inline": "yes",
+        "reassembly": {"memcap": "64mb", "memcap-policy": "drop-flow", "depth": 0, "segment-prealloc": 256},
+    }  # fmt: skip

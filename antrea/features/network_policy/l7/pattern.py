@@ -1,0 +1,103 @@
+"""Patterns of requests as Perl-compatible regular expressions.
+
+Text of a user becomes hexadecimal escapes, so that none of it can end the expression or the rule around it. Loops over what a
+client sends are possessive: the time of a match grows with the length of the request and no faster, since an expression that
+exceeds the engine's limits counts as one that does not decide.
+Sources: RFC 9110, RFC 9112 and RFC 9113 for what a request is, pcre2pattern(3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from antrea.apis.controlplane import HTTPProtocol
+
+WILDCARD = "*"
+TOKEN = r"[!#$%&'*+.^_\x60|~0-9A-Za-z-]++"  # noqa: S105 (of HTTP)
+"""Method or name of a header (RFC 9110, 5.6.2)."""
+VALUE = r"[^\r\n\x00]*+\r\n"
+LINE = rf"(?!(?i:content-length|transfer-encoding)\x3a|(?i:upgrade)\x3a[^\r\n]*?(?i:h2c)){TOKEN}\x3a{VALUE}"
+"""A header that neither frames the body nor changes the protocol; one that is folded has no name, so it is none."""
+FRAMING = (
+    r"(?:(?i:content-length)\x3a[ \t]*+[0-9]{1,18}[ \t]*+\r\n"
+    r"|(?i:transfer-encoding)\x3a[ \t]*+(?i:chunked)[ \t]*+\r\n)"
+)
+REQUEST_LINE = rf"^{TOKEN} [^\s\x00]++ HTTP\x2f1\.[01]\s*+\z"
+"""Method, target and version."""
+HEADERS = rf"^(?:{LINE})*+(?:{FRAMING}(?:{LINE})*+)?(?:\r\n)?\z"
+"""Headers, as they were sent, that all servers read alike: one length of the body at most, no folded line, no bare line feed."""
+NO_TRICK = r"(?![^?\s]*?(?:\x2f\.\.?(?:[\x2f?\x3b%\s]|\z)|%2[eEfF]|%5[cC]|%00|\x5c))"
+"""A path that servers would read as another one: dot segments, and separators that are encoded or reversed."""
+NOT_SPACE = r"[^\s\x00]"
+IN_HOST = r"[^\s\x00\x2f?#@\x3a\x5b\x5d]"
+PORT = r"(?:\x3a[0-9]{1,5})?"
+
+
+def literal(text: str) -> str:
+    """The expression that matches this text and nothing else; all but letters and digits is written by its bytes."""
+    return "".join(
+        chr(byte) if chr(byte).isalnum() and byte < 0x80 else rf"\x{byte:02x}" for byte in text.encode()
+    )
+
+
+def wildcard(text: str, other: str) -> str:
+    """`text` with * at its ends for any number of characters of the class `other`.
+
+    parity: pkg/agent/controller/networkpolicy/l7engine/reconciler.go convertContent
+    """
+    head = f"{other}*?" if text.startswith(WILDCARD) else ""
+    inner = text.removeprefix(WILDCARD)
+    tail = f"{other}*+" if inner.endswith(WILDCARD) else ""
+    return f"{head}{literal(inner.removesuffix(WILDCARD))}{tail}"
+
+
+def host(text: str) -> str:
+    """The host of a request in any case, with or without a port."""
+    return f"(?i:{wildcard(text, IN_HOST)}){PORT}"
+
+
+def target(path: str) -> str:
+    """The path and query of a request; an empty `path` is any target."""
+    if path in ("", WILDCARD):
+        return f"{NOT_SPACE}++"
+    return rf"(?=\x2f){NO_TRICK}{wildcard(path, NOT_SPACE)}"
+
+
+def http1(allowed: HTTPProtocol) -> str:
+    """Request line, and headers where a host is asked for, of a request over HTTP/1.
+
+    The host is that of the only Host header, and of the target if that is a whole URI.
+    """
+    method = literal(allowed.method) if allowed.method else TOKEN
+    if not allowed.host:
+        return rf"{method} {_in_uri(IN_HOST + '*+' + PORT, allowed.path)} HTTP\x2f"
+    name, other = host(allowed.host), r"(?!(?i:host)\x3a)[^\r\n]++\r\n"
+    header = rf"(?:{other})*+(?i:host)\x3a[ \t]*+{name}[ \t]*+\r\n(?:{other})*+\r\n"
+    path = "" if allowed.path == WILDCARD else allowed.path
+    return rf"{method} {_in_uri(name, path or '/*')} HTTP\x2f1\.[01]\r\n{header}"
+
+
+def http2(allowed: HTTPProtocol) -> str:
+    """All headers of a request over HTTP/2: what it asks for comes first, and only there."""
+    wanted = {
+        "method": literal(allowed.method) if allowed.method else TOKEN,
+        "path": target(allowed.path),
+        "scheme": "[a-z]++",
+        "authority": host(allowed.host) if allowed.host else f"{NOT_SPACE}++",
+    }
+    first = "|".join(rf"\x3a{name}\x3a {value}\r\n" for name, value in wanted.items())
+    forbidden = r"\x3a|(?i:host)\x3a" if allowed.host else r"\x3a"
+    needed = ("method", "path", *(("authority",) if allowed.host else ()))
+    present = "".join(rf"(?=(?:\x3a[^\r\n]*+\r\n)*?\x3a{name}\x3a )" for name in needed)
+    return rf"{present}(?:{first})++(?:(?!{forbidden})[^\r\n]++\r\n)*+\z"
+
+
+def server_name(text: str) -> str:
+    """A TLS server name, in any case."""
+    return f"(?i:{wildcard(text, NOT_SPACE)})"
+
+
+def _in_uri(name: str, path: str) -> str:
+    """The target alone, or after a scheme and a host."""
+    return rf"(?:(?i:http)\x3a\x2f\x2f{name}(?=\x2f))?{target(path)}" if path else target(path)

@@ -1,0 +1,107 @@
+"""The engine's rule file for one rule with l7Protocols: signatures that reject all that the rule does not allow.
+
+Upstream writes `pass` signatures, and a connection whose first request passes is not looked at again. Here each request is
+rejected unless it is one of those allowed, so that the tenth on a connection is judged as the first. A connection that turns out
+to be no protocol of the rule gets no answer from its server.
+Source: docs.suricata.io/en/suricata-7.0.10/rules
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.errors import Invalid
+from antrea.features.network_policy.l7.pattern import HEADERS, REQUEST_LINE, http1, http2, server_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.apis.controlplane import HTTPProtocol, L7Protocol, TLSProtocol
+
+LONGEST = 8000
+"""Characters of a signature: Suricata reads lines of less than 8192."""
+MOST_HEAD = 16384
+"""Bytes of the request line and headers of one request."""
+UNKNOWN_BYTES = 4096
+"""What a client may send until the protocol is known."""
+DEFAULT = 'drop ip any any -> any any (msg:"No rule"; sid:1;)\n'
+"""For packets with a VLAN that no tenant has."""
+SEEN = "flowbits:isnotset,antrea.l7"
+CLIENT, SERVER = "flow:to_server,established", "flow:to_client,established"
+HTTP, TLS = ("http",), ("tls",)
+
+
+def signatures(protocols: Iterable[L7Protocol], *, logs: bool) -> str:
+    """The rule file of one tenant; with `logs` there are alerts for what is allowed, too. Raises Invalid if it does not fit."""
+    rows = tuple(protocols)
+    bodies = [*_http([row.http for row in rows if row.http], logs=logs)]
+    bodies += _tls([row.tls for row in rows if row.tls], logs=logs)
+    bodies += _neither()
+    found = [f"{body} sid:{number};)" for number, body in enumerate(bodies, start=1)]
+    if any(len(line) > LONGEST for line in found):
+        raise Invalid(
+            "l7Protocols", f"they need a signature of more than {LONGEST} characters: state fewer in one rule"
+        )
+    return "\n".join(found) + "\n"
+
+
+def _signature(action: str, protocol: str, message: str, *options: str) -> str:
+    return f'{action} {protocol} any any -> any any (msg:"{message}"; ' + " ".join(
+        f"{one};" for one in options
+    )
+
+
+def _matching(expression: str, *, negated: bool = False) -> str:
+    return f'pcre:{"!" if negated else ""}"/{expression}/"'
+
+
+def _http(allowed: list[HTTPProtocol], *, logs: bool) -> Iterator[str]:
+    if not allowed:
+        return
+    version1 = "^(?:" + "|".join(dict.fromkeys(map(http1, allowed))) + ")"
+    version2 = "^(?:" + "|".join(dict.fromkeys(map(http2, allowed))) + ")"
+    # http.start has headers of one name united and folds undone: what was sent is in http.header.raw alone
+    for buffer, form in (("http.request_line", REQUEST_LINE), ("http.header.raw", HEADERS)):
+        yield _signature(
+            "reject", "http1", "Reject malformed request", CLIENT, buffer, _matching(form, negated=True)
+        )
+    yield _signature("reject", "http1", "Reject long request", CLIENT, "http.start", f"bsize:>{MOST_HEAD}")
+    yield _signature("reject", "http2", "Reject long request", CLIENT, "http.header", f"bsize:>{MOST_HEAD}")
+    for protocol, buffer, expression in (
+        ("http1", "http.start", version1),
+        ("http2", "http.header", version2),
+    ):
+        yield _signature(
+            "reject", protocol, "Reject request", CLIENT, buffer, _matching(expression, negated=True)
+        )
+        if logs:
+            yield _signature("alert", protocol, "Allow request", CLIENT, buffer, _matching(expression))
+    yield _signature("alert", "http", "HTTP", CLIENT, "flowbits:set,antrea.l7", "noalert")
+
+
+def _tls(allowed: list[TLSProtocol], *, logs: bool) -> Iterator[str]:
+    """The answer to a handshake without a server name that is allowed is rejected, below."""
+    if not allowed:
+        return
+    if any(one.sni in ("", "*") for one in allowed):
+        yield _signature("alert", "tls", "TLS", CLIENT, "flowbits:set,antrea.l7", "noalert")
+        return
+    expression = "^(?:" + "|".join(dict.fromkeys(server_name(one.sni) for one in allowed)) + r")\z"
+    yield _signature(
+        "reject", "tls", "Reject server name", CLIENT, "tls.sni", _matching(expression, negated=True)
+    )
+    quiet = () if logs else ("noalert",)
+    message = "Allow server name" if logs else "TLS"
+    yield _signature(
+        "alert", "tls", message, CLIENT, "tls.sni", _matching(expression), "flowbits:set,antrea.l7", *quiet
+    )
+
+
+def _neither() -> Iterator[str]:
+    """Connections without a request so far: the server may send nothing, and the client little."""
+    message = "Reject other protocol"
+    yield _signature("rejectboth", "tcp", message, SERVER, "dsize:>0", SEEN)
+    yield _signature("reject", "tcp", message, CLIENT, f"stream_size:client,>,{UNKNOWN_BYTES}", SEEN)
+    yield _signature("reject", "tcp", message, CLIENT, "app-layer-protocol:failed", SEEN)
+    yield 'drop udp any any -> any any (msg:"Drop other protocol";'
+    yield 'drop icmp any any -> any any (msg:"Drop other protocol";'
