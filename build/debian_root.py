@@ -26,7 +26,6 @@ OPTIONS = (
     "--variant=essential",
     "--format=directory",
     '--aptopt=APT::Install-Recommends "false"',
-    f"--include={PYTHON}",
 )
 ALONE = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
 """Killed with us, and its mounts go with its namespace."""
@@ -42,22 +41,23 @@ shift
 exec chroot "$room/root" sh -c 'cd "$0" && exec "$@"' "$at" "$@"
 """
 """Arguments: a mount point, the root, the current directory, folders to show, --, the command."""
-KEPT = 2
+KEPT = 4
 
 
-def root(progress: Progress) -> Path:
-    """The root directory. Raises `Unavailable` if it cannot be made."""
+def root(progress: Progress, package: str = PYTHON) -> Path:
+    """A root directory with this package and what it depends on. Raises `Unavailable` if it cannot be made."""
+    options = (*OPTIONS, f"--include={package}")
 
     def make(part: Path) -> None:
         if not shutil.which("mmdebstrap"):
             raise Unavailable("mmdebstrap is not on this machine: run scripts/bootstrap")
         own = {"SOURCE_DATE_EPOCH": "1", "TMPDIR": str(part), "LC_ALL": "C.UTF-8"}
-        command = (*ALONE, "mmdebstrap", *OPTIONS, SUITE, str(part / "root"))
+        command = (*ALONE, "mmdebstrap", *options, SUITE, str(part / "root"))
         log = cache.folder() / "logs/debian-root.log"
-        with step(progress, "Debian 13 with its own Python (about a minute, once)"):
+        with step(progress, f"Debian 13 with {package} (about a minute, once)"):
             run(Command(command, log, env={**os.environ, **own}), "mmdebstrap", progress)
 
-    made = cache.made("debian-root", cache.digest(SUITE, *OPTIONS), make)
+    made = cache.made("debian-root", cache.digest(SUITE, *options), make)
     cache.keep("debian-root", KEPT)
     return made / "root"
 
