@@ -180,3 +180,28 @@ async def test_an_address_that_has_changed_is_reported_and_policies_hold(
         await one.until(lambda: one.status("p") == ("Realized", 1, 1), "the policy is realized")
         assert one.is_connected()
         assert not one.reaches(new, from_peer=True)
+
+
+async def test_the_interface_has_its_addresses_again_when_ovs_vswitchd_comes_back(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    """Its port is a new one then, without addresses; a policy of 100 rules holds as before."""
+    async with machine(netns, tmp_path) as one:
+        before = one.settings()
+        one.api.put(f"{NODES}/{NODE}", external_node("eth0"))
+        await one.connected()
+        ports = [{"protocol": "TCP", "port": PORT + number} for number in range(100)]
+        rules = [
+            {"action": "Drop", "name": f"r{number}", "ports": [port]} for number, port in enumerate(ports)
+        ]
+        one.api.put(f"{POLICIES}/p", policy(ingress=rules))
+        await one.until(lambda: one.status("p") == ("Realized", 1, 1), "the policy is realized")
+        one.agent.switch.kill("ovs-vswitchd")
+        one.agent.switch.start_switch()
+        for address in PEERS:
+            await one.until(lambda address=address: one.reaches(address), "packets pass again")
+        await one.until(lambda: one.settings() == before, "addresses and routes are there")
+        with netns.serving(netns.home, listening(PORT)), netns.serving(netns.home, listening(PORT + 100)):
+            for address in ADDRESSES:
+                assert not one.opens(address, PORT, from_peer=True)
+                assert one.opens(address, PORT + 100, from_peer=True)

@@ -37,8 +37,6 @@ class ExternalEntitySink:
         self._wanted.update(entry.key for entry in put)
         refused: list[GeneratedEntity] = []
         words = ""
-        for entry in drop:
-            await self._delete(entry)
         for entry in put:
             try:
                 await self._write(entry)
@@ -48,6 +46,9 @@ class ExternalEntitySink:
                 await self._tell(entry, no.why)
             else:
                 self._told.pop(entry.key, None)
+        # last: an interface that gets another name is never without an ExternalEntity, nor its machine without policies
+        for entry in drop:
+            await self._delete(entry)
         if refused:
             raise Refused(refused, words)
 

@@ -69,3 +69,33 @@ async def test_external_entities_and_agent_infos_follow_the_external_nodes(api: 
     assert api.objects[f"{ENTITIES}/vm1"]["metadata"]["labels"] == {"role": "web"}
     api.drop(f"{NODES}/vm1")
     await until(lambda: f"{ENTITIES}/vm1" not in api.objects and f"{INFOS}/vm1" not in api.objects, 60)
+
+
+async def test_two_external_nodes_of_one_name_are_kept_apart_and_share_an_agent_info(api: ApiServer) -> None:
+    other = {
+        "metadata": {"namespace": "others", "uid": "u2"},
+        "spec": {"interfaces": [{"ips": ["192.0.2.8"]}]},
+    }
+    api.put(f"{NODES.replace('vms', 'others')}/vm1", other)
+    theirs = f"{ENTITIES.replace('vms', 'others')}/vm1"
+    await until(lambda: endpoints(api) == [{"ip": "192.0.2.7"}] and theirs in api.objects, 60)
+    assert api.objects[theirs]["spec"] == {"endpoints": [{"ip": "192.0.2.8"}], "externalNode": "vm1"}
+    await until(lambda: f"{INFOS}/vm1" in api.objects, 60)
+    api.drop(f"{NODES}/vm1")
+    await until(lambda: f"{ENTITIES}/vm1" not in api.objects, 60)
+    assert theirs in api.objects
+    assert f"{INFOS}/vm1" in api.objects
+
+
+async def test_an_interface_that_gets_another_name_is_never_without_an_external_entity(
+    api: ApiServer,
+) -> None:
+    await until(lambda: endpoints(api) == [{"ip": "192.0.2.7"}], 60)
+    named = machine("192.0.2.7")
+    named["spec"]["interfaces"][0]["name"] = "eth0"
+    api.writes.clear()
+    api.put(f"{NODES}/vm1", named)
+    await until(lambda: f"{ENTITIES}/vm1" not in api.objects, 60)
+    written = [path for path in api.writes if path.startswith(ENTITIES)]
+    assert written == [ENTITIES, f"{ENTITIES}/vm1"]  # created, then deleted
+    assert f"{ENTITIES}/vm1-3e616" in api.objects
