@@ -75,6 +75,14 @@ ONLY_WHEN = {
             ("patch", "traceflows/status.crd.antrea.io"),
         )
     },
+    **{
+        ("antrea-controller", verb, f"{plural}.crd.antrea.io"): "the gate ExternalNode is on"
+        for plural, verbs in (
+            ("externalnodes", ("list", "watch")),
+            ("externalentities", ("get", "create", "patch", "delete")),
+        )
+        for verb in verbs
+    },
     ("antrea-controller", "get", "secrets/antrea-controller-tls"): "the Secret changes under us",
     ("antrea-controller", "get", "egresses.crd.antrea.io"): "an Egress is given an address",
     ("antrea-controller", "patch", "egresses.crd.antrea.io"): "an Egress is given an address",
