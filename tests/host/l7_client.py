@@ -1,7 +1,7 @@
 """Clients and servers of the tests of application protocols, as programs for other namespaces."""
 
 SERVER = """
-import asyncio
+import asyncio, ssl
 class Serve(asyncio.Protocol):
     def connection_made(self, transport):
         self.transport, self.got = transport, b""
@@ -26,13 +26,17 @@ async def serve2(reader, writer):
     except Exception:
         writer.close()
 async def main():
-    kept = [await asyncio.get_running_loop().create_server(Serve, None, 80), await asyncio.start_server(serve2, None, 81)]
+    loop, secret = asyncio.get_running_loop(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secret.load_cert_chain("LOG.pem")
+    ports = {80: None, 443: secret}
+    kept = [await loop.create_server(Serve, None, port, ssl=how) for port, how in ports.items()]
+    kept.append(await asyncio.start_server(serve2, None, 81))
     print("listening", flush=True)
     await kept[0].serve_forever()
 asyncio.run(main())
 """
-"""HTTP/1 at port 80, and HTTP/2 with prior knowledge at 81: to each request 200, whatever it asks for. LOG stands for a file for
-the first lines of requests over HTTP/1 that have come whole."""
+"""HTTP/1 at port 80, over TLS at 443, and HTTP/2 with prior knowledge at 81: to each request 200, whatever it asks for. LOG stands for a file for
+the first lines of requests over HTTP/1 that have come whole, with .pem for the certificate and key of TLS."""
 CLIENT = """
 import json, socket, sys
 to, port, mark, seconds = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3]), float(sys.argv[4])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from certificates import SERVER as SERVER_AUTH
+from certificates import made
 from l7_client import CLIENT, SERVER
 from netdev_switch import NetdevSwitch
 from suricata_engine import Engine
@@ -28,7 +31,7 @@ MACS = {"client": "0a:00:00:00:00:01", "server": "0a:00:00:00:00:02"}
 PUBLIC = L7Protocol(http=HTTPProtocol(method="GET", path="/public*"))
 SHOP = L7Protocol(http=HTTPProtocol(host="*.shop.example"))
 TLS = L7Protocol(tls=TLSProtocol(sni="a.example"))
-OK, OK2 = b"200 OK", bytes([1, 1, 5])
+OK, OK2, SERVER_HELLO = b"200 OK", bytes([1, 1, 5]), bytes([22, 3, 3, 0])
 Exchange = tuple[bytes, ...]
 Case = tuple[Exchange, ...]
 
@@ -96,6 +99,30 @@ ALLOWED2: dict[str, Case] = {"public": ((PREFACE, headers2(1, b"/public")), (hea
 DENIED2: dict[str, Case] = {
     "secret": ((PREFACE, headers2(1, b"/secret")),),
     "path in a value": ((PREFACE, headers2(1, b"/secret", (b"x", b"\r\n:path: /public"))),),
+}
+
+
+def hello(name: str | None) -> bytes:
+    """A client's first message of TLS 1.3 with this server name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    outgoing = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name).do_handshake()
+    return outgoing.read()
+
+
+NAMED = hello("a.example")
+ALLOWED_TLS: dict[str, Case] = {
+    "name": ((NAMED,),),
+    "capitals": ((NAMED.replace(b"a.example", b"A.exAMple"),),),
+    "in pieces": ((NAMED[:3], NAMED[3:70], NAMED[70:]),),
+}
+DENIED_TLS: dict[str, Case] = {
+    "another name": ((hello("b.example"),),),
+    "longer name": ((hello("a.example.evil"),),),
+    "no name": ((hello(None),),),
 }
 
 
@@ -168,6 +195,8 @@ def node(netns: Namespaces, tmp_path: Path) -> Iterator[Node]:
     switch = NetdevSwitch()
     try:
         log = tmp_path / "requests"
+        certificate = made("a.example", usage=SERVER_AUTH)
+        log.with_suffix(".pem").write_text(certificate.pem + certificate.key_pem)
         found = Node(netns, switch, log)
         with netns.serving(found.spaces["server"], SERVER.replace("LOG", str(log))):
             yield found
@@ -193,6 +222,21 @@ def test_each_request_of_a_connection_is_judged(node: Node, family: int) -> None
         assert not any(b"secret" in line for line in node.served())
         assert node.asked(ALLOWED2, family, 81, OK2) == {"public": (2, "open")}
         assert node.asked(DENIED2, family, 81, OK2) == dict.fromkeys(DENIED2, (0, "reset"))
+        assert node.asked(ALLOWED_TLS, family, 443, SERVER_HELLO) == dict.fromkeys(ALLOWED_TLS, (1, "open"))
+        assert node.asked(DENIED_TLS, family, 443, SERVER_HELLO) == dict.fromkeys(DENIED_TLS, (0, "reset"))
+
+
+@pytest.mark.wide
+def test_a_rule_on_one_protocol_allows_no_other(node: Node) -> None:
+    public, named = {"x": ((GOOD,),)}, {"x": ((NAMED,),)}
+    with Engine({TENANT: signatures((PUBLIC,), logs=False)}) as engine:
+        engine.start()
+        assert node.asked(named, 0, 443, SERVER_HELLO) == {"x": (0, "reset")}
+        assert node.asked(public, 0) == {"x": (1, "open")}
+        engine.write(TENANT, signatures((TLS,), logs=False))
+        assert engine.reload(TENANT) == "OK"
+        assert node.asked(public, 0) == {"x": (0, "reset")}
+        assert node.asked(named, 0, 443, SERVER_HELLO) == {"x": (1, "open")}
 
 
 @pytest.mark.wide

@@ -197,7 +197,8 @@ def test_l7_rules_judge_each_request_and_close_what_is_neither() -> None:
 
 def test_l7_rules_of_tls_alone_accept_no_http() -> None:
     text = signatures((L7Protocol(tls=TLSProtocol(sni="a.example")),), logs=False)
-    assert "tls.sni" in text
+    assert [line.split()[0] for line in text.splitlines() if "tls.sni" in line] == ["reject", "alert"]
+    assert 'tls.sni; pcre:!"/' in text
     assert "http" not in text
 
 
