@@ -144,7 +144,8 @@ class Machine:
         """Messages of Events on the ExternalNode."""
         return [
             one["message"] for path, one in self.api.objects.items()
-            if "/events/" in path and one["involvedObject"]["kind"] == "ExternalNode" and words in one["message"]
+            if "/events/" in path and words in one["message"]
+            and (one["involvedObject"]["kind"], one["involvedObject"].get("uid")) == ("ExternalNode", "u1")
         ]  # fmt: skip
 
     async def until(self, true: Any, what: str) -> None:

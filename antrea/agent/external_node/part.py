@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from antrea.agent.external_node.connection import MARK, InterfaceConnector, card_name
 from antrea.agent.external_node.journal import InterfaceJournal
 from antrea.agent.part import Part
+from antrea.apis.core import ObjectReference
 from antrea.apis.crd import external
+from antrea.apis.generated_entity import OWNER_API, OWNER_KIND
 from antrea.errors import Refused, Unavailable
 from antrea.facts.external_node import ExternalNode
 from antrea.facts.ovs import PodInterface
@@ -120,6 +122,13 @@ class ExternalNodePart(Part):
         held = netlink.holder(interface.ips).removesuffix(MARK)
         return held or next(iter(connector.known()), "")
 
+    def _reference(self) -> ObjectReference | None:
+        """The ExternalNode with its UID, by which `kubectl describe` finds Events; None: there is none."""
+        node = self._facts.get(ExternalNode, f"{self._namespace}/{self._name}")
+        if node is None:
+            return None
+        return ObjectReference(OWNER_KIND, node.name, node.namespace, node.uid, OWNER_API)
+
     async def _noted(self, work: Coroutine[Any, Any, str]) -> None:
         """Report what is wrong, once, in the log, a condition and an Event; it is tried again."""
         try:
@@ -128,7 +137,7 @@ class ExternalNodePart(Part):
             trouble = f"{why} (trying again)"
         if trouble and trouble != self._trouble:
             log.warning("Interfaces are not as the ExternalNode lists them", err=trouble)
-            self._agent.record(REASON, trouble, warning=True)
+            self._agent.record(REASON, trouble, warning=True, about=self._reference())
         self._trouble = trouble
 
 

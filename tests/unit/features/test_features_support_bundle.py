@@ -226,7 +226,7 @@ def test_what_cannot_be_collected_is_never_called_collected() -> None:
         report(facts, "c", node)
     failed = conditions(made(facts, external)[0])[2]
     assert failed[:2] == ("True", "NotCollected")
-    assert "ExternalNode is not built yet" in failed[2]
+    assert "bundles of ExternalNodes are not built yet" in failed[2]
     alone = row_of(externalNodes={"namespace": "vms"}, nodes=None)
     status, published, _ = made(world(alone), alone)
     assert [one[:2] for one in conditions(status)][::2] == [
