@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +18,10 @@ from antrea.apis import controlplane as cp
 from antrea.apis.flow import FlowType, RuleAction
 from antrea.config.agent_sections import FlowExporter
 from antrea.facts.flow_destination import FlowDestination
+from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.agent.received import SentAppliedMember
 from antrea.outside.ipfix.collector import Collector
+from antrea.outside.nftables.pod_counters import TABLE
 from tests.unit.features.policy_world import ANY, native, rule
 
 if TYPE_CHECKING:
@@ -183,3 +186,45 @@ def of(got: list[FlowRecord], source: str, protocol: int) -> list[FlowRecord]:
         if (one.source_ip, one.protocol_identifier, one.ingress_network_policy_rule_action)
         == (source, protocol, RuleAction.DROP)
     ]
+
+
+async def test_packets_of_the_userspace_datapath_are_counted_at_the_pods(node: PolicyNode) -> None:
+    got: list[FlowRecord] = []
+    ports: asyncio.Queue[int] = asyncio.Queue()
+    serving = asyncio.create_task(Collector(got.append).serve("127.0.0.1", 0, "tcp", ports.put_nowait))
+    config = msgspec.structs.replace(exporting_to(await ports.get(), node), ovs_datapath_type="netdev")
+    context = agent_context(node.facts, config)
+    context.parts.append(PolicyPart(context))
+    part = FlowExportPart(context)
+    async with node.agent(config, "FlowExporter"):
+        exporting = asyncio.create_task(part.run())
+        # the counters stand before the first packet, as for a Pod that is there for a poll
+        await until(lambda: counts_at(node, "web"))
+        with node.serving(node.pods["web"], SERVER):
+            for family, source in ((0, "near"), (1, "near"), (0, "outside"), (1, "outside")):
+                assert await asyncio.to_thread(node.hears, source, WEB[family], "SOCK_DGRAM") == "answered"
+            # a datagram of five octets, and the same one back
+            for source, octets in (
+                ("10.10.0.8", 33), ("fd00:10::8", 53), (OUTSIDE[0], 33), (OUTSIDE[1], 53),
+            ):  # fmt: skip
+                await until(lambda: counts(got, source) == {(1, octets, 1, octets)})  # noqa: B023
+        exporting.cancel()
+        serving.cancel()
+        await asyncio.gather(exporting, serving, return_exceptions=True)
+        await part.close()
+        assert not counts_at(node, "web")
+
+
+def counts(got: list[FlowRecord], source: str) -> set[tuple[int, int, int, int]]:
+    return {
+        (one.packet_total_count, one.octet_total_count, one.reverse_packet_total_count, one.reverse_octet_total_count)
+        for one in got
+        if (one.source_ip, one.protocol_identifier) == (source, 17)
+    }  # fmt: skip
+
+
+def counts_at(node: PolicyNode, pod: str) -> bool:
+    name = next(row.name for row in node.facts.all(PodInterface) if row.pod_name == pod)
+    words = ["nft", "list", "table", "netdev", TABLE]
+    shown = subprocess.run(words, capture_output=True, text=True, check=False)
+    return f'device "{name}"' in shown.stdout

@@ -14,6 +14,7 @@ from antrea.agent.part import Part
 from antrea.apis.core import ObjectReference
 from antrea.errors import Invalid, Unavailable
 from antrea.facts.node import ThisNode
+from antrea.facts.ovs import PodInterface
 from antrea.features.flow_export.agent import FlowExport
 from antrea.features.flow_export.denied import connection_key, denied_record
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
@@ -23,6 +24,7 @@ from antrea.openflow.tracked_connection import tracked_connections
 from antrea.outside.ipfix.exporter import record_time
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.nftables.pod_counters import PodCounters
 from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ class FlowExportPart(Part):
         self._poll_seconds = poll_seconds(agent.config)
         self._conntrack = Conntrack(Path(agent.config.ovs_run_dir))
         self._networks = PodNetworks(agent.facts)
+        self._counters: PodCounters | None = None
+        """What counts where connection tracking does not; made with the first export."""
         self._own = Export(agent, settings(agent.config)) if agent.config.flow_exporter.enable else None
         self._objects: dict[str, ObjectExport] = {}
         self._faults: dict[str, str] = {}
@@ -127,6 +131,11 @@ class FlowExportPart(Part):
         """End the exports of objects."""
         for name in list(self._objects):
             await self._end(name)
+        if self._counters:
+            try:
+                await asyncio.to_thread(self._counters.close)
+            except Unavailable as why:
+                log.warning("Failed to remove the counters of Pods", err=str(why))
 
     def conditions(self) -> Mapping[str, Check]:
         return {CONDITION: self._unreachable}
@@ -198,6 +207,8 @@ class FlowExportPart(Part):
         node = self._facts.get(ThisNode)
         self._networks = PodNetworks(self._facts)
         zones = [ZONES[family] for family in sorted(node.families)] if node else []
+        counts = self._agent.config.ovs_datapath_type == "netdev"
+        local = await self._count() if counts else set()
         dumps = [await self._conntrack.dump(int(zone)) for zone in zones]
         now, wall = time.monotonic(), record_time()
         made: dict[Hashable, FlowRecord | None] = {}
@@ -208,10 +219,25 @@ class FlowExportPart(Part):
                 made[key] = tracked_record(self._facts, self._networks, found, wall)
             return made[key]
 
+        counted: list[TrackedConnection] | None = None
+        if self._counters:
+            found = chain.from_iterable(map(tracked_connections, dumps))
+            counted = await asyncio.to_thread(self._counters.apply, found, local)
         for export in self._exports:
-            entries = chain.from_iterable(map(tracked_connections, dumps))
+            entries = chain.from_iterable(map(tracked_connections, dumps)) if counted is None else counted
             for _ in export.update(entries, now, wall, record):
                 await asyncio.sleep(0)
+
+    async def _count(self) -> set[str]:
+        """Read what is counted at the interfaces of Pods, and give the Pods' addresses. Raises Unavailable.
+
+        This comes before connections are read: what is counted is of a connection that is tracked by then.
+        """
+        pods = self._facts.all(PodInterface)
+        self._counters = counters = self._counters or PodCounters()
+        await counters.follow(pod.name for pod in pods)
+        await counters.read()
+        return {ip for pod in pods for ip in pod.ips}
 
     def _deny(self, found: PacketIn, read: Packet) -> None:
         """Count a denied packet."""

@@ -1,0 +1,74 @@
+"""What is counted of a connection when its set forgets it, or another connection has the same ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from antrea.openflow.tracked_connection import TrackedConnection
+from antrea.outside.nftables.pod_counters import PodCounters
+
+POD, PEER = "10.10.0.5", "10.20.0.9"
+FOUND = TrackedConnection(
+    (6, POD, 4000, PEER, 80, 0), "10.96.0.1", 8080, "192.0.2.1", 5000, 0, 0, 0, 0, "", 0, 0, "ESTABLISHED"
+)
+
+
+class Sets:
+    """What nftables would list."""
+
+    in_process = True
+
+    def __init__(self) -> None:
+        self.lists = dict.fromkeys(("up4", "up6", "down4", "down6"), "")
+
+    def run(self, commands: str) -> str:
+        return self.lists[commands.rsplit(maxsplit=1)[-1]]
+
+
+def element(source: str, sport: int, destination: str, port: int, packets: int, octets: int) -> str:
+    ends = f"{source} . {destination} . tcp . {sport} . {port}"
+    return f"elements = {{ {ends} counter packets {packets} bytes {octets} expires 1m59s }}\n"
+
+
+async def counts(counters: PodCounters, local: set[str], *found: TrackedConnection) -> list[tuple[int, ...]]:
+    await counters.read()
+    return [
+        (one.packets, one.octets, one.reply_packets, one.reply_octets) for one in counters.apply(found, local)
+    ]
+
+
+async def test_each_end_counts_by_the_addresses_that_are_seen_there() -> None:
+    sets = Sets()
+    counters = PodCounters(sets)
+    # at the client the Service's address, at the server the one that the client was translated to
+    sets.lists["up4"] = element(POD, 4000, "10.96.0.1", 8080, 2, 100) + element(
+        PEER, 80, "192.0.2.1", 5000, 4, 400
+    )
+    sets.lists["down4"] = element("10.96.0.1", 8080, POD, 4000, 3, 342) + element(
+        "192.0.2.1", 5000, PEER, 80, 5, 570
+    )
+    assert await counts(counters, {POD, PEER}, FOUND) == [(2, 100, 3, 300)]
+    assert await counts(PodCounters(sets), {PEER}, FOUND) == [(5, 500, 4, 400)]
+
+
+@pytest.mark.parametrize("shown", ["", element(POD, 4000, "10.96.0.1", 8080, 1, 50)])
+async def test_what_a_set_has_forgotten_stays_counted(shown: str) -> None:
+    sets = Sets()
+    counters = PodCounters(sets)
+    sets.lists["up4"] = element(POD, 4000, "10.96.0.1", 8080, 7, 700)
+    assert await counts(counters, {POD}, FOUND) == [(7, 700, 0, 0)]
+    sets.lists["up4"] = shown
+    assert await counts(counters, {POD}, FOUND) == [((8, 750, 0, 0) if shown else (7, 700, 0, 0))]
+
+
+async def test_a_later_connection_with_the_same_ends_begins_at_nothing() -> None:
+    sets = Sets()
+    counters = PodCounters(sets)
+    sets.lists["up4"] = element(POD, 4000, "10.96.0.1", 8080, 7, 700)
+    assert await counts(counters, {POD}, FOUND) == [(7, 700, 0, 0)]
+    assert await counts(counters, {POD}) == []
+    sets.lists["up4"] = element(POD, 4000, "10.96.0.1", 8080, 9, 800)
+    assert await counts(counters, {POD}, FOUND) == [(2, 100, 0, 0)]
+    sets.lists["up4"] = ""
+    assert await counts(counters, {POD}) == []
+    assert await counts(counters, {POD}, FOUND) == [(0, 0, 0, 0)]
