@@ -22,6 +22,7 @@ ARP_TABLE: Final = "arp antrea"
 TAG_PREFIX: Final = "tag-"
 RELAY_PREFIX: Final = "relay-"
 SILENCE_PREFIX: Final = "silence-"
+ARP_SOURCE_PREFIX: Final = "arp-source-"
 """Before the address in hexadecimal digits: names of chains have no colons."""
 
 
@@ -178,6 +179,30 @@ class NftRelay(msgspec.Struct, frozen=True, kw_only=True):
     def table(self) -> str:
         """Statement `dup` is not known in family inet."""
         return IPV6_TABLE if ":" in self.ip else IPV4_TABLE
+
+
+class NftArpSource(msgspec.Struct, frozen=True):
+    """ARP requests of the kernel on `dev` have this IPv4 address as their sender, though no device has it."""
+
+    ip: str
+    dev: str = ""
+    """Empty in what an earlier start left: which one is not read back."""
+    category: int = 0
+
+    rank: ClassVar[int] = Rank.RECEIVES
+
+    @property
+    def key(self) -> str:
+        return self.ip
+
+    @property
+    def chain(self) -> str:
+        return f"{ARP_SOURCE_PREFIX}{ip_address(self.ip).packed.hex()}"
+
+    @property
+    def table(self) -> str:
+        """The kernel asks for neighbours of IPv6 by its link-local address."""
+        return ARP_TABLE
 
 
 class NftSilence(msgspec.Struct, frozen=True):

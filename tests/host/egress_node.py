@@ -22,6 +22,7 @@ from antrea.agent.switch.capabilities import most_meters
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine
 from antrea.facts.egress import AssignedAddress
+from antrea.facts.external_ip import AnsweredAddress
 from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
@@ -36,12 +37,15 @@ from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.pod_connectivity.tunnel import tunnel_entry
+from antrea.features.service_external_ip.agent import AnnounceExternalIP
 from antrea.host.carrier import MOST_MARKS
+from antrea.host.neighbour_response import NeighbourResponse
 from antrea.host.ovs_port import Port
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.outside.neighbour.announcement import NodeAnnouncer
+from antrea.outside.neighbour.responder import NeighbourResponder
 from antrea.outside.netlink.address_feed import AddressFeed
 from antrea.outside.netlink.entry import KINDS
 from antrea.outside.netlink.sink import NetlinkSink
@@ -113,6 +117,8 @@ class Node(SwitchNode):
         self.netlink = NetlinkSink()
         self.conflict: list[str] = []
         self.failed: list[str] = []
+        self.answered: list[str] = []
+        """External IPs of Services."""
 
     def start(self) -> None:
         super().start()
@@ -164,10 +170,10 @@ class Node(SwitchNode):
         ofctl = Ofctl(Path(self.switch.directory, "br-int.mgmt"))
         sinks: dict[type, Sink] = dict.fromkeys((Flow, Group), FlowSink(ofctl, pipeline, 1))
         sinks[Meter] = MeterSink(ofctl)
-        sinks |= dict.fromkeys(KINDS, self.netlink)
-        sinks |= dict.fromkeys(NFT_KINDS, NftSink())
+        sinks |= dict.fromkeys(KINDS, self.netlink) | dict.fromkeys(NFT_KINDS, NftSink())
         db = await Ovsdb.connect(self.switch.socket)
         sinks[Port] = PortSink(db, "br-int", ofctl, own_ports())
+        sinks[NeighbourResponse] = responder = NeighbourResponder()
         kube: Any = None  # nobody ends
         announcer = NodeAnnouncer(lambda ip: self.facts.get(LocalAddress, ip) is not None)
         acts: dict[type[Act], Callable[[Any], Awaitable[None]]] = {
@@ -181,6 +187,7 @@ class Node(SwitchNode):
             RecordTakeover: self.took,
             ReportMissing: MissingAddresses(self.facts, grace=0.1).wait,
             RecordAssignmentFailed: self.fails,
+            AnnounceExternalIP: self.answers,
         }
         probing = DuplicateProber(NODE.name)
         units = [unit for feature in features for unit in feature.units]
@@ -202,6 +209,7 @@ class Node(SwitchNode):
             for task in work:
                 task.cancel()
             await announcer.close()
+            responder.close()
             await db.close()
 
     async def told(self, act: RecordAssigned) -> None:
@@ -214,6 +222,10 @@ class Node(SwitchNode):
 
     async def conflicts(self, act: RecordConflict) -> None:
         self.conflict.append(act.message)
+
+    async def answers(self, act: AnnounceExternalIP) -> None:
+        self.answered.append(act.ip)
+        self.facts.put(AnsweredAddress(act.service, act.ip))
 
     async def fails(self, act: RecordAssignmentFailed) -> None:
         self.failed.append(act.message)

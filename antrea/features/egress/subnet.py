@@ -56,8 +56,9 @@ class Subnet(msgspec.Struct, frozen=True):
 
 
 def rule_numbers(rule: RoutingRule) -> tuple[tuple[str, int], ...]:
-    """The mark and the table of a rule that stands, by their pools."""
-    return ((POOL, rule.mark & rule.mask), (TABLE_POOL, rule.table - FIRST_TABLE + 1))
+    """The mark and the table of a rule that stands, by their pools; Services have marks of another mask, and the same tables."""
+    table = (TABLE_POOL, rule.table - FIRST_TABLE + 1)
+    return ((POOL, rule.mark & rule.mask), table) if rule.mask == SNAT_PKT_MARK.mask else (table,)
 
 
 def are_apart(facts: Facts) -> bool:
@@ -73,10 +74,15 @@ def name_of(gateway: str, prefix: int, vlan: int) -> str:
 
 def subnet_of(facts: Facts, egress: Egress) -> Subnet | None:
     """None: the address is one of the Nodes' subnet."""
-    pool = facts.get(PoolSelector, egress.pool) if egress.pool and egress.ip else None
+    return pool_subnet(facts, egress.pool, egress.ip)
+
+
+def pool_subnet(facts: Facts, name: str, ip: str) -> Subnet | None:
+    """That of an address of a pool; None: it is one of the Nodes' subnet."""
+    pool = facts.get(PoolSelector, name) if name and ip else None
     if pool is None or not pool.gateway or not are_apart(facts):
         return None
-    network = ip_interface(f"{egress.ip}/{pool.prefix}").network
+    network = ip_interface(f"{ip}/{pool.prefix}").network
     return Subnet(str(network), pool.prefix, pool.gateway, pool.vlan)
 
 

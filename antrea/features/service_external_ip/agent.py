@@ -18,12 +18,13 @@ from antrea.features.external_ip_pool.link import neighbours_of
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
 from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
+from antrea.features.service_external_ip.subnet import has_subnets, owner_subnet, subnet_entries, subnet_rules
 from antrea.host.neighbour_response import NeighbourResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from antrea.engine import Facts
+    from antrea.engine import Entry, Facts
 
 
 GATE = "ServiceExternalIP"
@@ -70,7 +71,7 @@ class RecordExternalIPConflict(Act, frozen=True):
 def answered_address(
     facts: Facts, owner: ExternalIPOwner
 ) -> Iterator[
-    NeighbourResponse
+    Entry
     | AnnounceExternalIP
     | ProbeAddress
     | RecordAnswered
@@ -88,17 +89,20 @@ def answered_address(
         if owner.node:
             yield RecordAnswered(owner.service, (owner.ip, owner.node), service=owner.service, ip=owner.ip)
         return
-    dev = neighbours_of(facts, owner.ip, link)
+    subnet = owner_subnet(facts, owner)
+    dev = (subnet and subnet.device) or neighbours_of(facts, owner.ip, link)
     is_new = facts.get(AnsweredAddress, owner.service) != AnsweredAddress(owner.service, owner.ip)
     yield ProbeAddress(
         owner.service, (owner.ip, dev), holder=owner.service, dev=dev, ip=owner.ip, before=is_new,
-        strangers=strangers(facts, owner.ip, dev),
+        strangers=strangers(facts, owner.ip, dev, subnet.network if subnet else ""),
     )  # fmt: skip
     if mac := other_host(facts, owner.service, owner.ip):
         yield RecordExternalIPConflict(
             owner.service, (owner.ip, mac), service=owner.service, uid=service.uid,
             message=f"{sentence(owner.ip, mac)}; Node {node.name} {NOT_TAKEN if is_new else TAKEN}",
         )  # fmt: skip
+    if subnet:
+        yield from subnet_entries(facts, owner, subnet, link)
     if is_new and not is_free(facts, owner.service, owner.ip):
         return
     yield from _subnet_ignored(facts, owner, service, dev)
@@ -111,13 +115,13 @@ def answered_address(
 def _subnet_ignored(
     facts: Facts, owner: ExternalIPOwner, service: Service, dev: str
 ) -> Iterator[RecordSubnetIgnored]:
-    """As upstream, neighbours of a Service are those of the Node, also where its pool has a VLAN for Egress IPs."""
+    """Without the gates of VLANs neighbours of a Service are those of the Node, as upstream."""
     pool = facts.get(PoolSelector, owner.pool)
-    if pool and pool.vlan:
+    if pool and pool.vlan and not has_subnets(facts):
         yield RecordSubnetIgnored(
             owner.service, (owner.ip, pool.vlan, dev), service=owner.service, uid=service.uid,
             message=f"{owner.ip} is announced on {dev}, not in VLAN {pool.vlan} of ExternalIPPool {owner.pool}:"
-            " external IPs of Services are not put into VLANs; use a pool without subnetInfo.vlan",
+            " gates Egress and EgressSeparateSubnet are to be on for that",
         )  # fmt: skip
 
 
@@ -129,6 +133,7 @@ FEATURE = AgentFeature(
         Unit(ServiceEndpoint, endpoint_node, yields=(PoolAddressNodes,)),
         Unit(Service, external_ip_owner, yields=(ExternalIPOwner,)),
         Unit(ExternalIPOwner, answered_address),
+        Unit(ThisNode, subnet_rules),
     ),
 )
 SHOWN = AgentFeature(name="ServiceExternalIPView")

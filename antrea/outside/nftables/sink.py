@@ -16,6 +16,7 @@ from antrea.host.nft import (
     IPV6_TABLE,
     SHIELD_TABLE,
     TABLE,
+    NftArpSource,
     NftChain,
     NftCounter,
     NftElement,
@@ -32,9 +33,20 @@ from antrea.outside.nftables.libnftables import Nft, NftError, connect
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_ADDS = (NftSet, NftCounter, NftChain, NftElement, NftShield, NftTag, NftRelay, NftSilence)
+_ADDS = (NftSet, NftCounter, NftChain, NftElement, NftShield, NftTag, NftRelay, NftSilence, NftArpSource)
 """In the order in which they can be added; rules come after all of them, and deletes after rules, in reverse."""
-KINDS = (NftSet, NftCounter, NftChain, NftElement, NftRule, NftShield, NftTag, NftRelay, NftSilence)
+KINDS = (
+    NftSet,
+    NftCounter,
+    NftChain,
+    NftElement,
+    NftRule,
+    NftShield,
+    NftTag,
+    NftRelay,
+    NftSilence,
+    NftArpSource,
+)
 _TABLES = (TABLE, SHIELD_TABLE, IPV4_TABLE, IPV6_TABLE, ARP_TABLE)
 _FIXED = (NftSet, NftChain)
 """What nft cannot change in place."""
@@ -236,7 +248,7 @@ def _place(rule: NftRule) -> tuple[int, str]:
 
 
 def _table(entry: Any) -> str:
-    if isinstance(entry, NftRelay | NftSilence):
+    if isinstance(entry, NftRelay | NftSilence | NftArpSource):
         return entry.table
     return SHIELD_TABLE if isinstance(entry, NftShield | NftTag) else TABLE
 

@@ -11,11 +11,13 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from antrea.host.nft import (
+    ARP_SOURCE_PREFIX,
     RELAY_PREFIX,
     SHIELD_TABLE,
     SILENCE_PREFIX,
     TABLE,
     TAG_PREFIX,
+    NftArpSource,
     NftChain,
     NftCounter,
     NftElement,
@@ -61,7 +63,7 @@ def add(entry: Any) -> str:
             rule = f"add rule {chain} meta mark & {entry.bit:#x} != 0 ether saddr set {entry.mac}"
             made = f"add chain {chain} {{ {hook} }}; flush chain {chain}"
             return f"{made}; {rule}" if entry.bit else made
-        case NftRelay() | NftSilence():
+        case NftRelay() | NftSilence() | NftArpSource():
             return _own_chain(entry)
     raise TypeError(type(entry).__name__)
 
@@ -79,20 +81,23 @@ def delete(entry: Any) -> str:
             return f"delete element {TABLE} {entry.set} {{ {entry.value} }}"
         case NftShield() | NftTag():
             return f"delete chain {SHIELD_TABLE} {entry.chain}"
-        case NftRelay() | NftSilence():
+        case NftRelay() | NftSilence() | NftArpSource():
             return f"delete chain {entry.table} {entry.chain}"
     raise TypeError(type(entry).__name__)
 
 
-def _own_chain(entry: NftRelay | NftSilence) -> str:
+def _own_chain(entry: NftRelay | NftSilence | NftArpSource) -> str:
     """A chain for one address, filled anew."""
     chain, hook = (
         f"{entry.table} {entry.chain}",
         "type filter hook prerouting priority mangle; policy accept;",
     )
     match entry:
-        case NftRelay(via=""):
+        case NftRelay(via="") | NftArpSource(dev=""):
             rule = ""
+        case NftArpSource():
+            hook = "type filter hook output priority 0; policy accept;"
+            rule = f'oifname "{entry.dev}" arp operation request arp saddr ip set {entry.ip}'
         case NftRelay():
             family = "ip6" if ":" in entry.ip else "ip"
             match = f'iifname != "{entry.dev}" {family} daddr {entry.ip} ct state {{ invalid, new }}'
@@ -125,10 +130,13 @@ def parse(listing: str) -> Iterator[Any]:
 
 
 def _chain(name: str, body: list[str]) -> Iterator[Any]:
-    for prefix in (RELAY_PREFIX, SILENCE_PREFIX):
+    for prefix, kind in (
+        (RELAY_PREFIX, NftRelay),
+        (SILENCE_PREFIX, NftSilence),
+        (ARP_SOURCE_PREFIX, NftArpSource),
+    ):
         if name.startswith(prefix):
-            ip = str(ip_address(bytes.fromhex(name.removeprefix(prefix))))
-            yield NftRelay(ip=ip) if prefix == RELAY_PREFIX else NftSilence(ip)
+            yield kind(ip=str(ip_address(bytes.fromhex(name.removeprefix(prefix)))))
             return
     hook = next((line.strip() for line in body if line.startswith("\t\ttype ")), "")
     if device := re.search(r' device "([^"]+)"', hook):

@@ -10,6 +10,7 @@ import pytest
 
 from antrea.apis import core
 from antrea.apis.discovery import EndpointSlice
+from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, ProbedAddress
 from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner
@@ -20,6 +21,7 @@ from antrea.features.egress.hash_ring import ring
 from antrea.features.egress.owner import NO_MAJORITY
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, sentence
+from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.service import endpoint_rows, service_row
 from antrea.features.service_external_ip.agent import (
     FEATURE,
@@ -32,6 +34,7 @@ from antrea.features.service_external_ip.agent import (
 )
 from antrea.features.service_external_ip.owner import NO_ENDPOINT, NO_NODE, NO_POOL
 from antrea.host.neighbour_response import NeighbourResponse
+from antrea.host.route import RoutingRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -217,6 +220,16 @@ def test_a_service_whose_pool_has_a_vlan_says_that_it_is_announced_elsewhere() -
     assert node.answers() == [("eth0", IP)]
     (told,) = (act.message for act in node.acts if isinstance(act, RecordSubnetIgnored))
     assert told.startswith(f"{IP} is announced on eth0, not in VLAN 181 of ExternalIPPool p")
+
+
+def test_a_service_of_a_pool_with_a_vlan_is_answered_for_there() -> None:
+    node = Node(picked(*NODES))
+    gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
+    node.put(service(), PoolSelector("p", (), "192.0.2.254", 24, 181), AgentConfig(), gates)
+    assert node.answers() == [("antrea-ext.181", IP)]
+    assert not [act for act in node.acts if isinstance(act, RecordSubnetIgnored)]
+    rules = [one for one in node.engine.standing().values() if isinstance(one, RoutingRule)]
+    assert [(rule.mark, rule.mask, rule.table) for rule in rules] == [(0x10000, 0x1F0000, 101)]
 
 
 def test_an_address_that_another_node_answered_for_is_taken_over_without_delay() -> None:

@@ -1,0 +1,106 @@
+"""External IPs of Services in the subnet of their pool: neighbours are answered there, and replies leave by it.
+
+The device in the VLAN and the routing table are those of Egress IPs. Replies have the address of an Endpoint while the host routes them,
+so they are known by a mark of their connection; what the switch translates (proxyAll) has the external IP, and no connection here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import PoolSelector
+from antrea.features.egress.snat_mark import CATEGORY
+from antrea.features.egress.subnet import (
+    FIRST_TABLE,
+    RULE_PRIORITY,
+    Subnet,
+    are_apart,
+    pool_subnet,
+    route_entries,
+    table_of,
+    vlan_device,
+)
+from antrea.features.framework.gate import EnabledGates
+from antrea.host import carrier
+from antrea.host.address import Address
+from antrea.host.nft import NftArpSource, NftChain, NftElement, NftRule, NftSet
+from antrea.host.route import RoutingRule
+from antrea.rank import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Entry, Facts
+    from antrea.facts.external_ip import ExternalIPOwner
+    from antrea.facts.node import ThisNode, Transport
+
+MASK: Final = 0x001F0000
+"""Of marks of packets and connections: which subnet. Neither Egress (0xff), kube-proxy (0xc000) nor OVS (bit 31) uses it."""
+SHIFT: Final = 16
+MAPS: Final = {False: "service-subnet", True: "service-subnet6"}
+OWN_NETWORK: Final = 224
+"""Third octet of `own_address` in the first 256 VLANs."""
+OUTPUT: Final = NftChain(name="output-mangle", hook="type route hook output priority mangle; policy accept;")
+"""For Endpoints that are processes of this Node."""
+BY_CONNECTION: Final = (
+    f"ct direction reply ct mark & {MASK:#010x} != 0x00000000 meta mark set ct mark & {MASK:#010x}"
+)
+
+
+def has_subnets(facts: Facts) -> bool:
+    """Whether pools may have a subnet of their own, by the gates of Egress."""
+    gates = facts.get(EnabledGates)
+    return gates is not None and "Egress" in gates and are_apart(facts)
+
+
+def owner_subnet(facts: Facts, owner: ExternalIPOwner) -> Subnet | None:
+    """None: the address is one of the Nodes' subnet."""
+    return pool_subnet(facts, owner.pool, owner.ip) if has_subnets(facts) else None
+
+
+def own_address(vlan: int) -> str:
+    """A link-local address of the device in a VLAN: without any, rp_filter drops packets whose source has a route by another device.
+
+    Source: net/ipv4/fib_frontend.c of Linux, __fib_validate_source
+    """
+    return f"169.254.{OWN_NETWORK + (vlan >> 8)}.{vlan & 0xFF}"
+
+
+def subnet_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | NftRule]:
+    """As soon as a pool has a subnet, whatever Services there are."""
+    if not has_subnets(facts) or not any(pool.gateway for pool in facts.all(PoolSelector)):
+        return
+    yield carrier.CHAIN
+    yield OUTPUT
+    for chain in (carrier.CHAIN.name, OUTPUT.name):
+        yield NftRule(
+            chain=chain, name="replies of Services by their subnet", text=BY_CONNECTION, order=110, category=CATEGORY
+        )  # fmt: skip
+    for ipv6 in sorted(node.families):
+        ip, name = "ip6" if ipv6 else "ip", MAPS[ipv6]
+        yield NftSet(name=name, type="ipv6_addr" if ipv6 else "ipv4_addr", data="mark", category=CATEGORY)
+        for what, text in (
+            ("connections to Services by their subnet", f"ct direction original ct mark set {ip} daddr map @{name}"),
+            ("replies of the switch by their subnet", f"meta mark set {ip} saddr map @{name}"),
+        ):  # fmt: skip
+            yield NftRule(
+                chain=carrier.CHAIN.name, name=f"{what}, {ip}", text=text, order=110, category=CATEGORY
+            )
+
+
+def subnet_entries(facts: Facts, owner: ExternalIPOwner, subnet: Subnet, link: Transport) -> Iterator[Entry]:
+    """On the Node that answers. No device has the address, so the kernel would ask neighbours there with the Node's."""
+    ipv6, device, table = is_ipv6(owner.ip), subnet.device, table_of(facts, subnet)
+    number = (table - FIRST_TABLE + 1) << SHIFT
+    if device:
+        yield from vlan_device(facts, subnet)
+        if not ipv6:
+            yield Address(device, f"{own_address(subnet.vlan)}/32", CATEGORY)
+            yield NftArpSource(owner.ip, device, CATEGORY)
+    yield from route_entries(facts, subnet, device or link.device)
+    yield RoutingRule(
+        family=6 if ipv6 else 4, mark=number, mask=MASK, table=table, priority=RULE_PRIORITY,
+        rank=Rank.RECEIVES, category=CATEGORY,
+    )  # fmt: skip
+    yield NftElement(set=MAPS[ipv6], value=owner.ip, data=f"{number:#010x}", category=CATEGORY)
