@@ -96,7 +96,7 @@ class FlowExportPart(Part):
         """Why nothing goes to some FlowExporterDestinations."""
         self._exported = self._connected = self._lost = 0
         """Counted of exports that have ended."""
-        self._trouble = ""
+        self._trouble = self._uncounted = ""
         agent.part(PolicyPart).packets.denied = self._deny
 
     @property
@@ -229,14 +229,21 @@ class FlowExportPart(Part):
                 await asyncio.sleep(0)
 
     async def _count(self) -> set[str]:
-        """Read what is counted at the interfaces of Pods, and give the Pods' addresses. Raises Unavailable.
+        """Read what is counted at the interfaces of Pods, and give the Pods' addresses.
 
         This comes before connections are read: what is counted is of a connection that is tracked by then.
         """
         pods = self._facts.all(PodInterface)
         self._counters = counters = self._counters or PodCounters()
-        await counters.follow(pod.name for pod in pods)
-        await counters.read()
+        try:
+            await counters.follow(pod.name for pod in pods)
+            await counters.read()
+            why = counters.trouble
+        except Unavailable as no:
+            why = str(no)
+        if why and why != self._uncounted:
+            log.warning("Failed to count packets of Pods: records have fewer or none", err=why)
+        self._uncounted = why
         return {ip for pod in pods for ip in pod.ips}
 
     def _deny(self, found: PacketIn, read: Packet) -> None:

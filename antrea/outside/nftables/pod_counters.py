@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.errors import Unavailable
 from antrea.openflow.tracked_connection import PROTOCOLS
-from antrea.outside.log import klog
 from antrea.outside.nftables.libnftables import NftError, connect
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from antrea.openflow.tracked_connection import TrackedConnection
     from antrea.outside.nftables.libnftables import Nft
-
-log = klog.logger(__name__)
 
 TABLE: Final = "antrea_flows"
 PRIORITY: Final = -10
@@ -81,6 +78,8 @@ class PodCounters:
         self._chains: dict[str, int] = {}
         """Numbers of those that are there, by interface."""
         self._number = 0
+        self.trouble = ""
+        """Why nothing is counted at some interface; empty: it is at all."""
         self._totals: dict[str, dict[Ends, _Total]] = {way: {} for way in _HOOKS}
 
     async def follow(self, interfaces: Iterable[str]) -> None:
@@ -150,9 +149,13 @@ class PodCounters:
             for way in _HOOKS:
                 # the kernel may have removed it with the interface
                 self._try(f"delete chain netdev {TABLE} {way}{number}\n")
+        self.trouble = ""
         for name in wanted - self._chains.keys():
             self._number += 1
-            if self._try("".join(_chain(way, self._number, name) for way in _HOOKS)):
+            failed = self._try("".join(_chain(way, self._number, name) for way in _HOOKS))
+            if failed:
+                self.trouble = f"interface {name}: {failed}"
+            else:
                 self._chains[name] = self._number
         self._number = max(self._number, 1)
 
@@ -170,14 +173,13 @@ class PodCounters:
         except NftError as why:
             raise Unavailable(f"counters of Pods: {why}") from why
 
-    def _try(self, commands: str) -> bool:
+    def _try(self, commands: str) -> str:
+        """Why they failed; empty: they have not."""
         try:
-            with self._lock:
-                self._nft.run(commands)
-        except NftError as why:
-            log.v(2).info("Failed to change a counter of a Pod", err=str(why))
-            return False
-        return True
+            self._run(commands)
+        except Unavailable as why:
+            return str(why)
+        return ""
 
 
 def _table() -> str:

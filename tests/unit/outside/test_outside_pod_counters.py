@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antrea.openflow.tracked_connection import TrackedConnection
+from antrea.outside.nftables.libnftables import NftError
 from antrea.outside.nftables.pod_counters import PodCounters
 
 POD, PEER = "10.10.0.5", "10.20.0.9"
@@ -72,3 +73,17 @@ async def test_a_later_connection_with_the_same_ends_begins_at_nothing() -> None
     sets.lists["up4"] = ""
     assert await counts(counters, {POD}) == []
     assert await counts(counters, {POD}, FOUND) == [(0, 0, 0, 0)]
+
+
+async def test_an_interface_that_cannot_be_counted_at_is_named_and_others_are_counted() -> None:
+    class Refusing(Sets):
+        def run(self, commands: str) -> str:
+            if '"bad"' in commands:
+                raise NftError("Operation not supported")
+            return ""
+
+    counters = PodCounters(Refusing())
+    await counters.follow(["bad", "good"])
+    assert counters.trouble == "interface bad: counters of Pods: Operation not supported"
+    await counters.follow(["good"])
+    assert counters.trouble == ""
