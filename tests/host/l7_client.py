@@ -8,6 +8,8 @@ class Serve(asyncio.Protocol):
     def data_received(self, data):
         *heads, self.got = (self.got + data).split(b"\\r\\n\\r\\n")
         for head in heads:
+            if head.endswith(b"\\r\\n0"):
+                continue # the end of a body in chunks
             with open("LOG", "ab") as log:
                 log.write(head.split(b"\\r\\n")[0] + b"\\n")
             self.transport.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")

@@ -80,6 +80,21 @@ DENIED: dict[str, Case] = {
     "secret with many headers": one("GET /secret HTTP/1.1", "Host: a", *["a: b"] * 2500),
     "no HTTP": ((b"hello there\r\nmore\r\n\r\n",),),
 }
+BODY = request("POST /x HTTP/1.1", BY_HOST, "Content-Length: 20000") + b"a" * 20000
+CHUNKS = (
+    request("POST /x HTTP/1.1", BY_HOST, "Transfer-Encoding: chunked")
+    + b"4e20\r\n"
+    + b"a" * 20000
+    + b"\r\n0\r\n\r\n"
+)
+AFTER: dict[str, Case] = {
+    "after": ((GOOD,), (SECRET,)),
+    "after 400": (*((GOOD,),) * 400, (SECRET,)),
+    "at once": ((GOOD + SECRET,),),
+    "after a body": ((BODY,), (SECRET,)),
+    "after chunks": ((CHUNKS,), (SECRET,)),
+}
+"""The last exchange of each asks for what is not allowed."""
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -217,8 +232,11 @@ def test_each_request_of_a_connection_is_judged(node: Node, family: int) -> None
         assert node.served() - served == {b"hello there"}, (
             "the first bytes of what is no HTTP pass, and no request does"
         )
-        after = {"after": ((GOOD,), (SECRET,)), "after 400": (*((GOOD,),) * 400, (SECRET,))}
-        assert node.asked(after, family) == {"after": (1, "reset"), "after 400": (400, "reset")}
+        assert node.asked(AFTER, family) == {name: (len(case) - 1, "reset") for name, case in AFTER.items()}
+        behind = node.asked({"body": ((BODY + SECRET,), ())}, family, seconds=2)
+        assert behind["body"][1] in {"reset", "silent"}, (
+            "a reset that crosses an answer is too old for the client"
+        )
         assert not any(b"secret" in line for line in node.served())
         assert node.asked(ALLOWED2, family, 81, OK2) == {"public": (2, "open")}
         assert node.asked(DENIED2, family, 81, OK2) == dict.fromkeys(DENIED2, (0, "reset"))

@@ -89,7 +89,7 @@ def test_l7_rules_match_no_other_request(allowed: HTTPProtocol, request_head: st
     "headers",
     [
         "\r\n", "Host: a\r\n\r\n", "Host: a\r\nX-Y: \t b c\r\n\r\n", "A: b\r\nContent-Length: 5\r\nC: d\r\n\r\n",
-        "Transfer-Encoding: chunked\r\n\r\n", "Upgrade: websocket\r\n\r\n", "A: b\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n\r\n", "Upgrade: websocket\r\n\r\n", "A: b\r\n",
     ],
 )  # fmt: skip
 def test_l7_rules_take_headers_that_all_servers_read_alike(headers: str) -> None:

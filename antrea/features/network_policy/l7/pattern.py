@@ -25,8 +25,9 @@ FRAMING = (
 )
 REQUEST_LINE = rf"^{TOKEN} [^\s\x00]++ HTTP\x2f1\.[01]\s*+\z"
 """Method, target and version."""
-HEADERS = rf"^(?:{LINE})*+(?:{FRAMING}(?:{LINE})*+)?(?:\r\n)?\z"
-"""Headers, as they were sent, that all servers read alike: one length of the body at most, no folded line, no bare line feed."""
+HEADERS = rf"^(?:{LINE})*+(?:{FRAMING}(?:{LINE})*+)?(?:\r\n){{0,2}}\z"
+"""Headers, as they were sent, that all servers read alike: one length of the body at most, no folded line, no bare line feed.
+Behind a body in chunks there are the same once more, with the empty line of its end; headers there are refused."""
 NO_TRICK = r"(?![^?\s]*?(?:\x2f\.\.?(?:[\x2f?\x3b%\s]|\z)|%2[eEfF]|%5[cC]|%00|\x5c))"
 """A path that servers would read as another one: dot segments, and separators that are encoded or reversed."""
 NOT_SPACE = r"[^\s\x00]"
