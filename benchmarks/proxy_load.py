@@ -1,7 +1,7 @@
 """How many requests to a Service fail while its Endpoints are replaced, by who serves it?
 
 `python -m benchmarks.proxy_load [ROUNDS]`: labs of two Nodes, one after the other: AntreaProxy for all Services, kube-proxy in mode
-nftables and in mode iptables with AntreaProxy off. A Pod opens 100 connections a second to the ClusterIP of a Deployment of 20 Pods,
+nftables and in mode iptables with AntreaProxy off. A Pod opens 50 connections a second to the ClusterIP of a Deployment of 20 Pods,
 which is restarted with `kubectl rollout restart` in each round; its Pods have a readiness probe, and answer for 5 s after SIGTERM.
 Figures are requests without an answer in each round, and the 99th percentile of the duration of all others.
 """
@@ -20,6 +20,7 @@ import msgspec
 
 from antrea.lab import cluster, node
 from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
 from antrea.lab.record import Record
 from antrea.lab.settings import Settings
 from benchmarks.failover import pod
@@ -28,7 +29,7 @@ from benchmarks.figure import Against, show
 if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
 
-ROUNDS, REPLICAS, RATE = 3, 20, 100
+ROUNDS, REPLICAS, RATE = 3, 20, 50
 CLIENT = (sys.executable, str(Path(__file__).with_name("proxy_load_client.py")))
 OFF = {"antreaProxy": {"enable": False}}
 SIDES = {
@@ -87,6 +88,11 @@ def rolled(lab: Lab) -> None:
     lab.api.kubectl("rollout", "status", "deployment/web", "--timeout=300s")
 
 
+def pods(lab: Lab) -> list[str]:
+    """Those of the Deployment, also while they end."""
+    return lab.api.kubectl("get", "pods", "-l", "app=web", "-o", "name").split()
+
+
 def restarted(lab: Lab, client: str, service: str) -> Round:
     """The requests while the Deployment is restarted."""
     words = [*node.inside_pod(lab.record, "node-1", client), *CLIENT, service, "80", str(RATE)]
@@ -95,6 +101,7 @@ def restarted(lab: Lab, client: str, service: str) -> Round:
         assert asking.stdout.readline() == "begun\n"
         lab.api.kubectl("rollout", "restart", "deployment/web")
         rolled(lab)
+        wait_for("the end of the Pods before", lambda: len(pods(lab)) == REPLICAS, seconds=120)
         out, _ = asking.communicate("", timeout=120)
     return msgspec.json.decode(out, type=Round)
 
