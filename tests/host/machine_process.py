@@ -101,13 +101,16 @@ class Machine:
             return await answer.json()
 
     def settings(self, interface: str = "eth0") -> tuple[str, list[str], list[str]]:
-        """MAC, addresses and routes of an interface."""
-        (link,) = json.loads(self.netns.sh(f"ip -j addr show dev {interface}"))
-        held = [f"{one['local']}/{one['prefixlen']}" for one in link["addr_info"] if one["scope"] == "global"]
-        routes = self.netns.sh(
-            f"ip route show dev {interface} proto static; ip -6 route show dev {interface} proto static"
+        """MAC, addresses and routes of an interface; none while there is no interface of that name."""
+        shown = self.netns.run(f"ip -j addr show dev {interface}")
+        routes = self.netns.run(
+            f"ip route show dev {interface} proto static && ip -6 route show dev {interface} proto static"
         )
-        return link["address"], sorted(held), sorted(line.strip() for line in routes.splitlines())
+        if shown.returncode or routes.returncode:
+            return "", [], []
+        (link,) = json.loads(shown.stdout)
+        held = [f"{one['local']}/{one['prefixlen']}" for one in link["addr_info"] if one["scope"] == "global"]
+        return link["address"], sorted(held), sorted(line.strip() for line in routes.stdout.splitlines())
 
     def is_connected(self) -> bool:
         """Whether its interface is an internal port, and the card is beside it."""

@@ -35,6 +35,7 @@ async def test_a_policy_on_the_machine_drops_what_enters_and_what_leaves(
     """From the ExternalNode to packets, in both families; then the interface is as it was."""
     async with machine(netns, tmp_path) as one:
         before = one.settings()
+        assert before[0]
         one.api.put(f"{NODES}/{NODE}", external_node())
         await one.until(
             lambda: f"{ENTITIES}/{NODE}" in one.api.objects, "the controller has made the ExternalEntity"
@@ -139,6 +140,7 @@ async def test_an_external_node_that_is_deleted_while_no_agent_runs(
     """Policies hold without an agent and over its restart; then the next one gives the interface back."""
     async with machine(netns, tmp_path, cniSocket=f"{tmp_path}/run/cni.sock") as one:
         before = one.settings()
+        assert before[0]
         one.api.put(f"{NODES}/{NODE}", external_node("eth0"))
         await one.connected()
         one.api.put(f"{POLICIES}/p", policy(ingress=[{"action": "Drop", "name": "in"}]))
@@ -188,6 +190,7 @@ async def test_the_interface_has_its_addresses_again_when_ovs_vswitchd_comes_bac
     """Its port is a new one then, without addresses; a policy of 100 rules holds as before."""
     async with machine(netns, tmp_path) as one:
         before = one.settings()
+        assert before[0]
         one.api.put(f"{NODES}/{NODE}", external_node("eth0"))
         await one.connected()
         ports = [{"protocol": "TCP", "port": PORT + number} for number in range(100)]

@@ -137,35 +137,31 @@ class Node:
         self.count = 0
 
     def output(self, script: str) -> str:
-        """What a script prints, by a file: of long outputs through its pipes `ctr` loses the end now and then."""
-        with tempfile.TemporaryDirectory(prefix="antrea-t-output-") as folder:
-            mount = f"type=bind,src={folder},dst=/output,options=rbind:rw"
-            done = self.run(f"set -e; {{ {script}; }} > /output/text", "--mount", mount)
-            assert done.returncode == 0, done
-            return Path(folder, "text").read_text()
+        """What a script prints; it and each of its commands succeed."""
+        done = self.run(f"set -e; {script}")
+        assert done.returncode == 0, done
+        return done.stdout
 
-    def run(self, script: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """A script of the image's own sh, with the capabilities that the manifest gives antrea-ovs."""
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        """A script of the image's own sh, with the capabilities that the manifest gives antrea-ovs.
+
+        It prints into files: `ctr` loses the end of what a container prints now and then.
+        """
         self.count += 1
         capabilities = [
             word
             for name in ("NET_ADMIN", "SYS_ADMIN", "SYS_NICE", "IPC_LOCK")
             for word in ("--cap-add", f"CAP_{name}")
         ]
-        name = oci.reference(OURS)
-        words = [
-            *self.ctr,
-            "run",
-            "--rm",
-            *capabilities,
-            *options,
-            name,
-            f"t-{os.getpid()}-{self.count}",
-            "sh",
-            "-c",
-            script,
-        ]
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        with tempfile.TemporaryDirectory(prefix="antrea-t-output-") as folder:
+            mount = ["--mount", f"type=bind,src={folder},dst=/output,options=rbind:rw"]
+            container = [oci.reference(OURS), f"t-{os.getpid()}-{self.count}"]
+            command = ["sh", "-c", 'exec sh -c "$0" >/output/stdout 2>/output/stderr', script]
+            words = [*self.ctr, "run", "--rm", *capabilities, *mount, *container, *command]
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+            printed = {path.name: path.read_text() for path in Path(folder).iterdir()}
+            assert len(printed) == 2, done
+            return subprocess.CompletedProcess(words, done.returncode, printed["stdout"], printed["stderr"])
 
 
 @pytest.fixture(scope="module")
