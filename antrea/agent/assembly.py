@@ -62,8 +62,8 @@ from antrea.outside.kube.odd_object import OddObjects
 from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.kube.status_sink import StatusSink
 from antrea.outside.log import klog
-from antrea.outside.netlink.address_feed import AddressFeed
 from antrea.outside.netlink.entry import KINDS as NETLINK_KINDS
+from antrea.outside.netlink.host_feed import address_feed
 from antrea.outside.netlink.link_watch import LinkWatch
 from antrea.outside.netlink.netns import NetnsWorker
 from antrea.outside.netlink.sink import NetlinkSink
@@ -331,7 +331,7 @@ class Agent:
     def _feeds(self, db: Ovsdb, prepared: Prepared) -> dict[str, Feed]:
         feeds: dict[str, Feed] = {
             "ports": PortFeed(db, self.config.ovs_bridge),
-            "addresses": AddressFeed(),
+            "addresses": address_feed(),
             **self.role.feeds(prepared, self),
         }
         connected = Connected(db, prepared.node)

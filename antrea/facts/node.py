@@ -72,6 +72,18 @@ class LocalAddress(Fact, frozen=True):
         return self.ip
 
 
+class LocalLink(Fact, frozen=True):
+    """An interface of this Node; the netlink feed of the feature that needs it writes it."""
+
+    name: str
+    index: int
+    """Another one for an interface that was removed and made anew under its name."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
 class OnLink(Fact, frozen=True):
     """A network whose hosts are neighbours on an interface of this Node; derived."""
 

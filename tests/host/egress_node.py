@@ -46,8 +46,8 @@ from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.outside.neighbour.announcement import NodeAnnouncer
 from antrea.outside.neighbour.responder import NeighbourResponder
-from antrea.outside.netlink.address_feed import AddressFeed
 from antrea.outside.netlink.entry import KINDS
+from antrea.outside.netlink.host_feed import address_feed
 from antrea.outside.netlink.sink import NetlinkSink
 from antrea.outside.nftables.sink import KINDS as NFT_KINDS
 from antrea.outside.nftables.sink import NftSink
@@ -199,7 +199,7 @@ class Node(SwitchNode):
         for row in (config, NODE, gates, RealisedPipeline(pipeline)):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
-            work = [tasks.create_task(engine.run()), tasks.create_task(AddressFeed().run(self.facts))]
+            work = [tasks.create_task(engine.run()), tasks.create_task(address_feed().run(self.facts))]
             work.append(tasks.create_task(probing.run(self.facts)))
             work.append(tasks.create_task(unrealized_feed.follow(engine, self.facts)))
             await self.until(lambda: self.facts.feeds.has(LocalAddress))

@@ -29,8 +29,8 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.outside.log.audit_log import AuditLog
-from antrea.outside.netlink.address_feed import AddressFeed
 from antrea.outside.netlink.entry import KINDS
+from antrea.outside.netlink.host_feed import address_feed
 from antrea.outside.netlink.sink import NetlinkSink
 from antrea.outside.nftables.sink import KINDS as NFT_KINDS
 from antrea.outside.nftables.sink import NftSink
@@ -158,7 +158,7 @@ class PolicyNode(SwitchNode):
         for row in (config, NODE, RealisedPipeline(pipeline), EnabledGates("agent", frozenset(gates))):
             self.facts.put(row)
         async with asyncio.TaskGroup() as tasks:
-            runs = (engine.run(), packets.run(), audit.run(), AddressFeed().run(self.facts))
+            runs = (engine.run(), packets.run(), audit.run(), address_feed().run(self.facts))
             work = [tasks.create_task(one) for one in runs]
             await self.until(lambda: self.facts.feeds.has(LocalAddress))
             await engine.quiet()

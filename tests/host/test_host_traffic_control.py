@@ -25,6 +25,7 @@ CONTROLS = "/apis/crd.antrea.io/v1alpha2/trafficcontrols"
 CONFIG = {"featureGates": {"TrafficControl": True}}
 ADDRESSES = {"a": ("10.10.1.11", "fd74::11"), "b": ("10.10.1.12", "fd74::12")}
 MACS = {"a": "0a:00:00:00:00:11", "b": "0a:00:00:00:00:12"}
+CABLE = "ip link add target1 type veth peer name return1; ip link set target1 up; ip link set return1 up"
 ETH_P_ALL = 3
 ETHER_TYPES = (0x0800, 0x86DD)
 
@@ -88,6 +89,10 @@ def flows(agent: AgentProcess, *words: str) -> list[str]:
 
 def marked(agent: AgentProcess) -> list[str]:
     return [line for line in flows(agent, "priority=200") if "->reg9" in line]
+
+
+def ports(agent: AgentProcess) -> list[str]:
+    return agent.switch.vsctl("list-ports", "br-int").split()
 
 
 def ping(netns: Namespaces, space: str, address: str) -> bool:
@@ -165,9 +170,7 @@ async def test_a_receiver_gets_copies_of_both_directions(netns: Namespaces, tmp_
         agent.api.drop(f"{CONTROLS}/later")
         agent.api.drop(f"{CONTROLS}/mirror")
         await agent.until(lambda agent: not flows(agent, "reg9"), "no flow is left")
-        await agent.until(
-            lambda agent: "tap0" not in agent.switch.vsctl("list-ports", "br-int"), "nor the port"
-        )
+        await agent.until(lambda agent: "tap0" not in ports(agent), "nor the port")
 
 
 async def test_redirected_packets_pass_a_forwarder_or_are_dropped(netns: Namespaces, tmp_path: Path) -> None:
@@ -182,9 +185,7 @@ async def test_redirected_packets_pass_a_forwarder_or_are_dropped(netns: Namespa
         for six in (0, 1):
             assert not ping(netns, pods["b"], ADDRESSES["a"][six])
         # the forwarder: a cable from the target to the return port
-        netns.sh(
-            "ip link add target1 type veth peer name return1; ip link set target1 up; ip link set return1 up"
-        )
+        netns.sh(CABLE)
         await agent.until(lambda agent: len(marked(agent)) == 2, "packets are redirected")
         await agent.until(
             lambda agent: flows(agent, "in_port=return1", "table=Classifier"), "and may come back"
@@ -196,3 +197,42 @@ async def test_redirected_packets_pass_a_forwarder_or_are_dropped(netns: Namespa
         netns.sh("ip link del target1")
         for six in (0, 1):
             assert not ping(netns, pods["b"], ADDRESSES["a"][six])
+        await agent.until(lambda agent: "target1" not in ports(agent), "the port goes with its device")
+        netns.sh(CABLE)
+        for address in ADDRESSES["a"]:
+            await agent.until(
+                partial(reaches, netns, pods["b"], address), "devices that return are used again"
+            )
+
+
+async def test_a_device_that_was_replaced_at_once_is_attached_anew(netns: Namespaces, tmp_path: Path) -> None:
+    async with agent_process(netns, tmp_path, dict(os.environ), CONFIG, api()) as agent:
+        pods = await connected(netns, agent)
+        netns.sh(CABLE)
+        target, back = {"device": {"name": "target1"}}, {"device": {"name": "return1"}}
+        control(agent.api, "redirect", action="Redirect", targetPort=target, returnPort=back)
+        await agent.until(lambda agent: len(marked(agent)) == 2, "packets are redirected")
+        for _ in range(3):
+            netns.sh(f"ip link del target1; {CABLE}")
+            for address in ADDRESSES["a"]:
+                await agent.until(partial(reaches, netns, pods["b"], address), "the new devices are used")
+
+
+async def test_packets_of_a_pod_that_is_not_known_yet_do_not_bypass_the_inspection(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    """Its port is there before its labels are; where nothing is redirected, nothing is held back."""
+    server = api()
+    server.drop("/api/v1/pods/a")
+    async with agent_process(netns, tmp_path, dict(os.environ), CONFIG, server) as agent:
+        pods = await connected(netns, agent)
+        control(agent.api, "redirect", action="Redirect", targetPort={"device": {"name": "target1"}})
+        await agent.until(
+            lambda agent: len(flows(agent, "TrafficControl", "priority=200", "drop")) == 2, "closed"
+        )
+        for six in (0, 1):
+            assert not ping(netns, pods["b"], ADDRESSES["a"][six])
+        meta = {"namespace": "shop", "uid": "u-a", "labels": {"app": "other"}}
+        server.put("/api/v1/pods/a", {"metadata": meta, "spec": {"nodeName": NODE, "containers": []}})
+        for address in ADDRESSES["a"]:
+            await agent.until(partial(reaches, netns, pods["b"], address), "no TrafficControl selects it")

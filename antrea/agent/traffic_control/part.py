@@ -11,6 +11,7 @@ from antrea.features.traffic_control.agent import GATE, RecordOverlap
 from antrea.features.traffic_control.port import PORT_TYPE
 from antrea.features.traffic_control.row import SteeredPod, Steering, steered_pod
 from antrea.outside.kube.resource_feed import ResourceFeed
+from antrea.outside.netlink.host_feed import link_feed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,7 @@ class TrafficControlPart(Part):
         feed = ResourceFeed(
             self._agent.kube, "/api/v1/pods", core.Pod, fact=SteeredPod, row=steered_pod, query=here
         )
-        return {"Pods with labels": feed}
+        return {"Pods with labels": feed, "interfaces": link_feed()}
 
     def acts(self) -> Mapping[type[Act], Handler]:
         return {RecordOverlap: self._record}

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from antrea.apis import core
 from antrea.apis.crd.traffic_control import TrafficControl
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Unit
-from antrea.facts.node import Transport
+from antrea.facts.node import LocalLink, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature
@@ -24,11 +26,13 @@ from antrea.features.traffic_control.row import (
     SteeredNamespace,
     SteeredPod,
     Steering,
+    is_known,
     steered_namespace,
     steering,
     steerings_of,
 )
 from antrea.host.link import Link
+from antrea.host.ovs_port import INDEX_KEY
 from antrea.openflow.action import DROP, goto, output
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
@@ -50,7 +54,7 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
     from antrea.host.ovs_port import Port
-    from antrea.openflow.field import Action
+    from antrea.openflow.field import Action, Match
 
 GATE = "TrafficControl"
 DEVICE_NAME_MAX = 15
@@ -89,9 +93,19 @@ def control_ports(facts: Facts, row: Steering) -> Iterator[Port | Link]:
     facts.need(OvsPort, facts.need(AgentConfig).host_gateway)  # the ports of the bridge are known
     for port in (row.target, row.returned):
         if port and 0 < len(port.name.encode()) <= DEVICE_NAME_MAX and not taken(facts, port):
+            if port.type == "":
+                yield from device_port(facts, port)
+                continue
             yield port
             if port.type == "internal":
                 yield Link(port.name, 0, category=int(Category.POD_CONNECTIVITY))
+
+
+def device_port(facts: Facts, port: Port) -> Iterator[Port]:
+    """While the device exists: on the userspace datapath a port outlives its device, and does not see the next one of that name."""
+    if link := facts.get(LocalLink, port.name):
+        ids = (*port.external_ids, (INDEX_KEY, str(link.index)))
+        yield msgspec.structs.replace(port, external_ids=ids)
 
 
 def control_flows(facts: Facts, row: Steering) -> Iterator[Flow]:
@@ -111,6 +125,10 @@ def control_flows(facts: Facts, row: Steering) -> Iterator[Flow]:
 
 def mark_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """What happens to packets of one Pod: that which the oldest TrafficControl wants that selects it."""
+    if not is_known(facts, pod.pod):
+        if any(row.redirects for row in facts.all(Steering)):
+            yield from (flow(TRAFFIC_CONTROL, Priority.NORMAL, match, then=DROP) for match in ways(pod))
+        return
     row = next(iter(steerings_of(facts, pod.pod)), None)
     if row is None:
         return
@@ -122,10 +140,16 @@ def mark_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
         then = DROP
     else:
         return
-    if row.direction != "Egress":
-        yield flow(TRAFFIC_CONTROL, Priority.NORMAL, TARGET_OF_PORT(pod.ofport).match, then=then)
-    if row.direction != "Ingress":
-        yield flow(TRAFFIC_CONTROL, Priority.NORMAL, in_port(pod.ofport), then=then)
+    for match in ways(pod, row.direction):
+        yield flow(TRAFFIC_CONTROL, Priority.NORMAL, match, then=then)
+
+
+def ways(pod: PodInterface, direction: str = "Both") -> Iterator[Match]:
+    """Packets to a Pod (Ingress), and from it (Egress)."""
+    if direction != "Egress":
+        yield TARGET_OF_PORT(pod.ofport).match
+    if direction != "Ingress":
+        yield in_port(pod.ofport)
 
 
 def overlaps(facts: Facts, pod: PodInterface) -> Iterator[RecordOverlap]:
@@ -154,8 +178,8 @@ FEATURE = AgentFeature(
         Unit(PodInterface, overlaps),
     ),
     category=Category.POD_CONNECTIVITY,
-    sweep_after=(Steering, SteeredPod, SteeredNamespace),
-    replay_after=(Steering, SteeredPod, SteeredNamespace),
+    sweep_after=(Steering, SteeredPod, SteeredNamespace, LocalLink),
+    replay_after=(Steering, SteeredPod, SteeredNamespace, LocalLink),
     own_ports=frozenset({PORT_TYPE}),
 )
 FEATURES = (FEATURE,)

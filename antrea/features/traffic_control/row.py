@@ -111,6 +111,12 @@ def steerings_of(facts: Facts, pod: str) -> list[Steering]:
     )
 
 
+def is_known(facts: Facts, pod: str) -> bool:
+    """Whether the agent has the labels of a Pod and of its Namespace, without which nothing selects it rightly."""
+    found = facts.get(SteeredPod, pod)
+    return found is not None and facts.get(SteeredNamespace, found.namespace) is not None
+
+
 def _selects(row: Steering, pod: SteeredPod, home: SteeredNamespace | None) -> bool:
     if row.pods is None and row.namespaces is None:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.errors import Refused
-from antrea.host.ovs_port import TYPE_KEY
+from antrea.host.ovs_port import INDEX_KEY, TYPE_KEY
 from antrea.outside.ovsdb import write as ovsdb_write
 
 if TYPE_CHECKING:
@@ -62,8 +62,16 @@ class PortSink:
             )
 
     async def _stand(self, port: Port) -> None:
+        if self._is_of_another_device(port):
+            await ovsdb_write.drop_ports(self._db, port.bridge or self._bridge, [port.name])
+            await ovsdb_write.realised(self._db)
         await ovsdb_write.ensure_port(self._db, port.bridge or self._bridge, port)
         if port.no_flood or port.type == "internal":  # what is put on it next finds the device
             await ovsdb_write.ofport(self._db, port.name)
         if port.no_flood:
             await self._ofctl.keep_from_flooding(port.name)
+
+    def _is_of_another_device(self, port: Port) -> bool:
+        """Whether the port stands on a device that is gone, while there is another one of its name."""
+        row, wanted = self._db.row("Port", port.name), dict(port.external_ids).get(INDEX_KEY)
+        return row is not None and wanted is not None and row["external_ids"].get(INDEX_KEY, wanted) != wanted
