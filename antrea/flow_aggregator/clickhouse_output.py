@@ -1,4 +1,4 @@
-"""Joined records into the table `flows` of a ClickHouse server, which is made, or widened, before the first of them."""
+"""Joined records into the table `flows` of ClickHouse, a server or the embedded engine, which is made, or widened, before the first of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from antrea.outside.clickhouse.server import ClickHouseServer
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from antrea.config.flow_aggregator import ClickHouse
+    from antrea.outside.clickhouse.store import Store
 
 log = klog.logger(__name__)
 
@@ -47,29 +48,32 @@ _PRESENT: Final = (
 class ClickHouseOutput:
     """Writes batches; the table is looked at again after each failure."""
 
-    def __init__(self, config: ClickHouse) -> None:
-        """The user and password are CH_USERNAME and CH_PASSWORD of the environment."""
-        self._config = config
+    def __init__(self, opened: Callable[[], Store], retention: str) -> None:
+        """`opened` raises Unavailable; rows of a table that was not there before are removed after `retention`."""
+        self._opened, self._retention = opened, int(seconds(retention))
         self._is_ready = False
-        self._server: ClickHouseServer | None = None
+        self._store: Store | None = None
 
     async def write(self, records: Sequence[FlowRecord]) -> None:
         """Raises Unavailable."""
-        if self._server is None:
-            self._server = server_of(self._config)
+        if self._store is None:
+            self._store = self._opened()
         if not self._is_ready:
-            await prepare(self._server, int(seconds(self._config.retention)))
+            await prepare(self._store, self._retention)
             self._is_ready = True
-        await self._server.run(_INSERT, _ENCODER.encode_lines([_values(one) for one in records]))
+        await self._store.run(_INSERT, _ENCODER.encode_lines([_values(one) for one in records]))
 
     async def close(self) -> None:
-        if self._server:
-            await self._server.close()
-        self._is_ready, self._server = False, None
+        if self._store:
+            await self._store.close()
+        self._is_ready, self._store = False, None
 
 
 def server_of(config: ClickHouse) -> ClickHouseServer:
-    """Raises Unavailable: the file of the CA cannot be read."""
+    """The user and password are CH_USERNAME and CH_PASSWORD of the environment.
+
+    Raises Unavailable: the file of the CA cannot be read.
+    """
     tls = ssl.create_default_context()
     if config.tls.insecure_skip_verify:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
@@ -82,20 +86,20 @@ def server_of(config: ClickHouse) -> ClickHouseServer:
     return ClickHouseServer(config.database_url, config.database, user, password, tls)
 
 
-async def prepare(server: ClickHouseServer, retention: int) -> None:
+async def prepare(store: Store, retention: int) -> None:
     """Make the table, or add the columns that it lacks; rows and other columns stay. Raises Unavailable."""
     names = {"one": TABLE, "other": LOCAL}
     found = msgspec.json.decode(
-        b"[%s]" % b",".join((await server.run(_TABLES, parameters=names)).splitlines())
+        b"[%s]" % b",".join((await store.run(_TABLES, parameters=names)).splitlines())
     )
     if not found:
-        await server.run(created(retention))
+        await store.run(created(retention))
         log.info("Created the table of records of connections", table=TABLE)
     # rows of Theia's Distributed table are in the local one, which has to have a column first
     for name, comment, made in sorted(found, key=lambda one: one[0] != LOCAL):
-        present = (await server.run(_PRESENT, parameters={"table": name})).decode().split()
+        present = (await store.run(_PRESENT, parameters={"table": name})).decode().split()
         if change := widened(name, present):
-            await server.run(change)
+            await store.run(change)
             log.info("Added columns to a table of records of connections", table=name, statement=change)
         if name == TABLE and comment == OURS and (change := retained(made, retention)):
-            await server.run(change)
+            await store.run(change)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from antrea.config.agent_sections import AuditLogging
 from antrea.config.shape import collector, seconds
 from antrea.errors import AntreaError
-from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput
+from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
 from antrea.flow_aggregator.log_line import log_line, passes
 from antrea.flow_aggregator.s3_output import S3Output
 from antrea.ipfix.message import MessageWriter, domain_of
@@ -183,7 +184,8 @@ def destinations(config: FlowAggregatorConfig) -> list[Destination]:
         collecting = IpfixOutput(config.flow_collector, config.cluster_id, proxied=proxied)
         found.append(Destination("flowCollector", collecting, config.record_buffer_size))
     if config.click_house.enable:
-        output, pause = ClickHouseOutput(config.click_house), seconds(config.click_house.commit_interval)
+        server, pause = config.click_house, seconds(config.click_house.commit_interval)
+        output = ClickHouseOutput(partial(server_of, server), server.retention)
         found.append(Destination("clickHouse", output, config.record_buffer_size, pause))
     if config.s3_uploader.enable:
         to, pause = config.s3_uploader, seconds(config.s3_uploader.upload_interval)

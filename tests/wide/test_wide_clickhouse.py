@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,8 +89,12 @@ def port_of(config: ClickHouse) -> int:
     return int(config.database_url.rpartition(":")[2])
 
 
+def output_of(config: ClickHouse) -> ClickHouseOutput:
+    return ClickHouseOutput(partial(server_of, config), config.retention)
+
+
 async def written(config: ClickHouse, *records: FlowRecord) -> None:
-    output = ClickHouseOutput(config)
+    output = output_of(config)
     try:
         await output.write(records)
     finally:
@@ -151,7 +156,7 @@ async def test_a_table_of_somebody_else_is_widened_and_loses_nothing(
 async def test_records_wait_for_a_server_that_is_away_and_those_without_room_are_counted(
     engine: Path, tmp_path: Path, config: ClickHouse
 ) -> None:
-    to = Destination("clickHouse", ClickHouseOutput(config), 4, 0.05)
+    to = Destination("clickHouse", output_of(config), 4, 0.05)
     working = asyncio.create_task(to.run())
     for port in range(6):
         to.offer(FlowRecord(source_transport_port=port))

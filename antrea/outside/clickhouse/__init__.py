@@ -1,1 +1,1 @@
-"""ClickHouse servers."""
+"""ClickHouse: servers elsewhere, and its engine in this process."""

@@ -11,14 +11,17 @@ import aiohttp
 
 from antrea.apis.shown import one_line
 from antrea.errors import Unavailable
+from antrea.outside.clickhouse.store import parameter_text
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
+    from antrea.outside.clickhouse.store import Value
+
 SECONDS: Final = 30.0
 """For one statement, with its connection."""
-LARGEST: Final = 1 << 20
+LARGEST: Final = 16 << 20
 """Bytes of an answer."""
 _SHOWN: Final = 300
 """Characters of a refusal that are shown."""
@@ -34,13 +37,13 @@ class ClickHouseServer:
             self._headers["X-ClickHouse-Key"] = password
         self._session: aiohttp.ClientSession | None = None
 
-    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, str] | None = None) -> bytes:
+    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, Value] | None = None) -> bytes:
         """The answer to a statement; `data` are rows of an INSERT, `parameters` values of {name:Type} in it.
 
         Raises Unavailable: it may or may not have been carried out.
         """
         query = {"database": self._database, "query": sql}
-        query |= {f"param_{name}": value for name, value in (parameters or {}).items()}
+        query |= {f"param_{name}": parameter_text(value) for name, value in (parameters or {}).items()}
         if self._session is None:
             limits = aiohttp.ClientTimeout(total=SECONDS)
             self._session = aiohttp.ClientSession(headers=self._headers, timeout=limits)

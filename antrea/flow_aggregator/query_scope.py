@@ -1,0 +1,204 @@
+"""The conditions of a query: each value of the asker is a parameter of the statement, never a part of its text."""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from antrea.config.shape import seconds
+from antrea.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from antrea.outside.clickhouse.store import Value
+
+LONGEST: Final = 31 * 24 * 3600
+"""Seconds that a query may go back."""
+DENIED: Final = "(ingressNetworkPolicyRuleAction IN (2, 3) OR egressNetworkPolicyRuleAction IN (2, 3))"
+_TEXT: Final = 253
+"""Characters of a name."""
+_PROTOCOLS: Final = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
+_ACTIONS: Final = {"allow": [1], "drop": [2], "reject": [3], "denied": [2, 3]}
+
+
+class Scope:
+    """The conditions, all of which hold, and the values of their parameters."""
+
+    def __init__(self) -> None:
+        self.conditions: list[str] = []
+        self.values: dict[str, Value] = {}
+
+    @property
+    def text(self) -> str:
+        """The whole, for WHERE."""
+        return " AND ".join(self.conditions)
+
+    def add(self, condition: str, **values: Value) -> None:
+        """One more."""
+        self.conditions.append(condition)
+        self.values |= values
+
+
+def scope_of(
+    name: str, asked: Mapping[str, str], namespaces: Sequence[str] | None, known: Sequence[str]
+) -> Scope:
+    """Of the query `name`, which has the parameters `known`; raises Invalid naming the parameter."""
+    for key in asked:
+        if key not in known:
+            raise Invalid(key, f"is no parameter of {name}, which has {', '.join(known)}")
+    scope = Scope()
+    _within(scope, asked)
+    _seen_by(scope, namespaces)
+    for key, add in _FILTERS.items():
+        if text := asked.get(key, ""):
+            add(scope, key, text)
+    if (pod := asked.get("pod", "")) and "/" not in pod and (namespace := asked.get("namespace", "")):
+        _pod(scope, "pod", f"{namespace}/{pod}")
+    return scope
+
+
+def whole(asked: Mapping[str, str], key: str, default: int, most: int) -> int:
+    """A number from 1 to `most`. Raises Invalid."""
+    text = asked.get(key, "") or str(default)
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
+        raise Invalid(key, f"{text[:_TEXT]!r} is not a number from 1 to {most}")
+    return int(text)
+
+
+def one_of(asked: Mapping[str, str], key: str, choices: Sequence[str]) -> str:
+    """The first one unless it is given. Raises Invalid."""
+    text = asked.get(key, "") or choices[0]
+    if text not in choices:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not one of {', '.join(choices)}")
+    return text
+
+
+def duration(asked: Mapping[str, str], key: str, default: str) -> int:
+    """Seconds, from 1 to LONGEST. Raises Invalid."""
+    text = asked.get(key, "") or default
+    try:
+        found = int(seconds(text[:_TEXT]))
+    except (ValueError, OverflowError) as why:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not a duration such as 15m or 1h") from why
+    if not 1 <= found <= LONGEST:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not between 1s and {LONGEST // 3600}h")
+    return found
+
+
+def _within(scope: Scope, asked: Mapping[str, str]) -> None:
+    for key, sign in (("since", ">="), ("until", "<")):
+        text = asked.get(key, "") or ("1h" if key == "since" else "")
+        if "T" in text:
+            scope.add(f"timeInserted {sign} toDateTime({{{key}:UInt32}})", **{key: _moment(key, text)})
+            scope.add(f"timeInserted >= now() - {LONGEST}")
+        elif text:
+            scope.add(f"timeInserted {sign} now() - {{{key}:UInt32}}", **{key: duration(asked, key, text)})
+
+
+def _moment(key: str, text: str) -> int:
+    try:
+        found = datetime.fromisoformat(text[:_TEXT])
+        found = found if found.tzinfo else found.replace(tzinfo=UTC)
+        moment = int(found.timestamp())
+    except (ValueError, OverflowError) as why:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not a time such as 2027-01-31T12:00:00Z") from why
+    if not 0 <= moment < 1 << 32:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not between the years 1970 and 2106")
+    return moment
+
+
+def _seen_by(scope: Scope, namespaces: Sequence[str] | None) -> None:
+    """Both ends are in them, or outside of the cluster; one at least is in them."""
+    if namespaces is None:
+        return
+    for end in ("source", "destination"):
+        scope.add(f"({end}PodNamespace = '' OR has({{seen:Array(String)}}, {end}PodNamespace))")
+    scope.add("(sourcePodNamespace != '' OR destinationPodNamespace != '')", seen=list(namespaces))
+
+
+def _name(scope: Scope, key: str, text: str, condition: str) -> None:
+    if len(text) > _TEXT or not text.isprintable():
+        raise Invalid(key, f"{text[:_TEXT]!r} is not a name of at most {_TEXT} printable characters")
+    scope.add(condition, **{key: text})
+
+
+def _namespace(scope: Scope, key: str, text: str) -> None:
+    _name(scope, key, text, "{namespace:String} IN (sourcePodNamespace, destinationPodNamespace)")
+
+
+def _pod(scope: Scope, key: str, text: str) -> None:
+    """A name, or namespace/name, which is that of one end."""
+    namespace, _, name = text.rpartition("/")
+    ends = "{pod:String} IN (sourcePodName, destinationPodName)"
+    if namespace:
+        ends = (
+            "((sourcePodNamespace, sourcePodName) = ({podNamespace:String}, {pod:String}) OR "
+            "(destinationPodNamespace, destinationPodName) = ({podNamespace:String}, {pod:String}))"
+        )
+        _name(scope, "podNamespace", namespace, "1")
+    _name(scope, key, name, ends)
+
+
+def _address(scope: Scope, key: str, text: str) -> None:
+    try:
+        found = str(ipaddress.ip_address(text[:_TEXT]))
+    except ValueError as why:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not an IP address") from why
+    column = "sourceIP" if key == "srcip" else "destinationIP"
+    scope.add(f"{column} = {{{key}:String}}", **{key: found})
+
+
+def _port(scope: Scope, key: str, text: str) -> None:
+    port = whole({key: text}, key, 0, 65535)
+    scope.add("{port:UInt16} IN (destinationTransportPort, destinationServicePort)", port=port)
+
+
+def _protocol(scope: Scope, key: str, text: str) -> None:
+    number = _PROTOCOLS.get(text.lower())
+    if number is None and not (text.isascii() and text.isdecimal() and len(text) < 4 and int(text) < 256):
+        raise Invalid(
+            key, f"{text[:_TEXT]!r} is neither one of {', '.join(_PROTOCOLS)} nor a number up to 255"
+        )
+    scope.add("protocolIdentifier = {protocol:UInt8}", protocol=int(text) if number is None else number)
+
+
+def _action(scope: Scope, key: str, text: str) -> None:
+    actions = _ACTIONS.get(text.lower())
+    if actions is None:
+        raise Invalid(key, f"{text[:_TEXT]!r} is not one of {', '.join(_ACTIONS)}")
+    either = f"({', '.join(map(str, actions))})"
+    scope.add(f"(ingressNetworkPolicyRuleAction IN {either} OR egressNetworkPolicyRuleAction IN {either})")
+
+
+def _policy(scope: Scope, key: str, text: str) -> None:
+    """A name, or namespace/name."""
+    namespace, slash, name = text.rpartition("/")
+    ways = ("ingress", "egress")
+    if slash:
+        each = (
+            f"({way}NetworkPolicyNamespace, {way}NetworkPolicyName) = ({{policyNamespace:String}}, {{policy:String}})"
+            for way in ways
+        )
+        _name(scope, "policyNamespace", namespace, "1")
+    else:
+        each = (f"{way}NetworkPolicyName = {{policy:String}}" for way in ways)
+    _name(scope, key, name, f"({' OR '.join(each)})")
+
+
+def _egress(scope: Scope, key: str, text: str) -> None:
+    _name(scope, key, text, "egressName = {egress:String}")
+
+
+_FILTERS: Final[Mapping[str, Callable[[Scope, str, str], None]]] = {
+    "namespace": _namespace,
+    "pod": _pod,
+    "srcip": _address,
+    "dstip": _address,
+    "port": _port,
+    "protocol": _protocol,
+    "action": _action,
+    "policy": _policy,
+    "egress": _egress,
+}
