@@ -98,6 +98,21 @@ class ClickHouse(Section, frozen=True):
     """Our own key: records are removed this long after they were inserted, from a table that the aggregator made; 0: never."""
 
 
+class FlowStore(Section, frozen=True):
+    """The keys under `store`, which are our own."""
+
+    enable: bool = False
+    """Keep joined records in this Pod, in ClickHouse's engine, for queries; needs the image with that engine."""
+    directory: str = "/var/lib/antrea/flows"
+    """The folder, which no other process may use."""
+    retention: Duration = "168h"
+    """Records are removed this long after they were inserted; from 1h to 744h."""
+    max_size: Annotated[int, msgspec.Meta(ge=256)] = 10_000
+    """Megabytes, at least 256, of which the records of the oldest hours make room for new ones."""
+    commit_interval: Duration = "2s"
+    """Between two inserts, unless half of the buffer is full before; at least 1s."""
+
+
 class S3Uploader(Section, frozen=True):
     """The keys under `s3Uploader`."""
 
@@ -146,6 +161,8 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     """Joined records to a file."""
     click_house: ClickHouse = ClickHouse()
     """Joined records to ClickHouse."""
+    store: FlowStore = FlowStore()
+    """Our own key: joined records kept in this Pod, for queries."""
     s3_uploader: S3Uploader = msgspec.field(default=S3Uploader(), name="s3Uploader")
     """Joined records to S3."""
     record_buffer_size: Annotated[int, msgspec.Meta(ge=1, extra={"unset": (0,)})] = 8192

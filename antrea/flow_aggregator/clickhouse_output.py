@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,12 +16,13 @@ from antrea.config.shape import seconds
 from antrea.errors import Unavailable
 from antrea.flow_aggregator.flow_table import COLUMNS, LOCAL, OURS, TABLE, created, retained, widened
 from antrea.outside.clickhouse.server import ClickHouseServer
+from antrea.outside.clickhouse.store import LazyStore, rows_of
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from antrea.config.flow_aggregator import ClickHouse
+    from antrea.config.flow_aggregator import ClickHouse, FlowAggregatorConfig
     from antrea.outside.clickhouse.store import Store
 
 log = klog.logger(__name__)
@@ -48,25 +50,21 @@ _PRESENT: Final = (
 class ClickHouseOutput:
     """Writes batches; the table is looked at again after each failure."""
 
-    def __init__(self, opened: Callable[[], Store], retention: str) -> None:
-        """`opened` raises Unavailable; rows of a table that was not there before are removed after `retention`."""
-        self._opened, self._retention = opened, int(seconds(retention))
+    def __init__(self, store: Store, retention: str) -> None:
+        """Rows of a table that was not there before are removed after `retention`."""
+        self._store, self._retention = store, int(seconds(retention))
         self._is_ready = False
-        self._store: Store | None = None
 
     async def write(self, records: Sequence[FlowRecord]) -> None:
         """Raises Unavailable."""
-        if self._store is None:
-            self._store = self._opened()
         if not self._is_ready:
             await prepare(self._store, self._retention)
             self._is_ready = True
         await self._store.run(_INSERT, _ENCODER.encode_lines([_values(one) for one in records]))
 
     async def close(self) -> None:
-        if self._store:
-            await self._store.close()
-        self._is_ready, self._store = False, None
+        self._is_ready = False
+        await self._store.close()
 
 
 def server_of(config: ClickHouse) -> ClickHouseServer:
@@ -86,20 +84,23 @@ def server_of(config: ClickHouse) -> ClickHouseServer:
     return ClickHouseServer(config.database_url, config.database, user, password, tls)
 
 
+def server_for_queries(config: FlowAggregatorConfig) -> Store | None:
+    """The server that has the records, by connections of its own: a long query delays no insert."""
+    return LazyStore(partial(server_of, config.click_house)) if config.click_house.enable else None
+
+
 async def prepare(store: Store, retention: int) -> None:
     """Make the table, or add the columns that it lacks; rows and other columns stay. Raises Unavailable."""
     names = {"one": TABLE, "other": LOCAL}
-    found = msgspec.json.decode(
-        b"[%s]" % b",".join((await store.run(_TABLES, parameters=names)).splitlines())
-    )
+    found = rows_of(await store.run(_TABLES, parameters=names))
     if not found:
         await store.run(created(retention))
         log.info("Created the table of records of connections", table=TABLE)
     # rows of Theia's Distributed table are in the local one, which has to have a column first
-    for name, comment, made in sorted(found, key=lambda one: one[0] != LOCAL):
+    for name, comment, statement in sorted(found, key=lambda one: one[0] != LOCAL):
         present = (await store.run(_PRESENT, parameters={"table": name})).decode().split()
         if change := widened(name, present):
             await store.run(change)
             log.info("Added columns to a table of records of connections", table=name, statement=change)
-        if name == TABLE and comment == OURS and (change := retained(made, retention)):
+        if name == TABLE and comment == OURS and (change := retained(statement, retention)):
             await store.run(change)

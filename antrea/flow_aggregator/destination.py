@@ -16,6 +16,7 @@ from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
 from antrea.flow_aggregator.log_line import log_line, passes
 from antrea.flow_aggregator.s3_output import S3Output
 from antrea.ipfix.message import MessageWriter, domain_of
+from antrea.outside.clickhouse.store import LazyStore
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.log import klog
 from antrea.outside.log.rotated_file import RotatedFile
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from antrea.apis.flow import FlowRecord
     from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowLogger
+    from antrea.outside.clickhouse.store import Store
 
 log = klog.logger(__name__)
 
@@ -174,8 +176,8 @@ class IpfixOutput:
         self._session = None
 
 
-def destinations(config: FlowAggregatorConfig) -> list[Destination]:
-    """Those that the configuration turns on."""
+def destinations(config: FlowAggregatorConfig, embedded: Store | None) -> list[Destination]:
+    """Those that the configuration turns on; `embedded` with `store`."""
     found: list[Destination] = []
     if config.flow_logger.enable:
         found.append(Destination("flowLogger", LogOutput(config.flow_logger), config.record_buffer_size))
@@ -185,8 +187,14 @@ def destinations(config: FlowAggregatorConfig) -> list[Destination]:
         found.append(Destination("flowCollector", collecting, config.record_buffer_size))
     if config.click_house.enable:
         server, pause = config.click_house, seconds(config.click_house.commit_interval)
-        output = ClickHouseOutput(partial(server_of, server), server.retention)
+        output = ClickHouseOutput(LazyStore(partial(server_of, server)), server.retention)
         found.append(Destination("clickHouse", output, config.record_buffer_size, pause))
+    if embedded:
+        output, pause = (
+            ClickHouseOutput(embedded, config.store.retention),
+            seconds(config.store.commit_interval),
+        )
+        found.append(Destination("store", output, config.record_buffer_size, pause))
     if config.s3_uploader.enable:
         to, pause = config.s3_uploader, seconds(config.s3_uploader.upload_interval)
         size, most = config.record_buffer_size, to.max_records_per_file

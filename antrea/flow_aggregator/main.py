@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import click
 
@@ -16,16 +15,20 @@ from antrea import VERSION
 from antrea.apis.agent_api import version_info
 from antrea.config.flow_aggregator import FlowAggregatorConfig
 from antrea.config.load import parse, read
-from antrea.config.shape import collector, seconds
+from antrea.config.shape import seconds
 from antrea.errors import AntreaError, Invalid
+from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.aggregation import Aggregation
 from antrea.flow_aggregator.answers import RecordMetrics, flow_records, metrics_text, record_metrics
+from antrea.flow_aggregator.clickhouse_output import server_for_queries
 from antrea.flow_aggregator.destination import destinations
 from antrea.flow_aggregator.intake import Intake
+from antrea.flow_aggregator.store_keeper import StoreKeeper, keeper_metrics
 from antrea.outside.apiserver.authentication import Authentication
 from antrea.outside.apiserver.authorization import Authorization
 from antrea.outside.apiserver.objects import Objects
 from antrea.outside.apiserver.server import Server
+from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
 from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
 from antrea.outside.http.loopback_token import TOKEN_FILE, write_token
 from antrea.outside.log import klog
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
     from antrea.apis.flow import FlowRecord
     from antrea.outside.apiserver.objects import Question
+    from antrea.outside.clickhouse.store import Store
     from antrea.outside.http.handlers import Handler
 
 log = klog.logger(__name__)
@@ -60,7 +64,11 @@ class Aggregator:
         self._flows = Aggregation(
             seconds(config.active_flow_record_timeout), seconds(config.inactive_flow_record_timeout)
         )
-        self._to = destinations(config)
+        embedded = EmbeddedClickHouse(Path(config.store.directory)) if config.store.enable else None
+        self._to = destinations(config, embedded)
+        self._keeper = StoreKeeper(embedded, config.store) if embedded else None
+        self.store: Store | None = embedded or server_for_queries(config)
+        """What answers queries about records; None: nothing keeps them."""
         self.intake = Intake(config, kubeconfig, self._offer if config.mode == "Proxy" else self._add)
         self._authentication = Authentication(write_token(token_file), None)
 
@@ -69,6 +77,8 @@ class Aggregator:
         async with asyncio.TaskGroup() as tasks:
             for one in self._to:
                 tasks.create_task(one.run(), name=one.name)
+            if self._keeper:
+                tasks.create_task(self._keeper.run(), name="store")
             tasks.create_task(self._export(), name="joined records")
             tasks.create_task(self._serve(), name="API")
             tasks.create_task(self.intake.run(), name="records of agents")
@@ -113,7 +123,8 @@ class Aggregator:
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
         taken = self.intake.collector
-        return metrics_of(metrics_text(self._metrics(), taken.refused, taken.rejected, self._to))
+        found = metrics_text(self._metrics(), taken.refused, taken.rejected, self._to)
+        return metrics_of(found + (keeper_metrics(self._keeper) if self._keeper else ""))
 
     def _metrics(self) -> RecordMetrics:
         flows, taken = self._flows, self.intake.collector
@@ -132,40 +143,6 @@ def _answer(make: Callable[[Mapping[str, str]], Any]) -> Handler:
         return json_answer(make(request.query))
 
     return handler
-
-
-def accept(config: FlowAggregatorConfig) -> None:
-    """Raises Invalid naming the key that must change."""
-    for key, text in (
-        ("activeFlowRecordTimeout", config.active_flow_record_timeout),
-        ("inactiveFlowRecordTimeout", config.inactive_flow_record_timeout),
-        ("clickHouse.commitInterval", config.click_house.commit_interval),
-        ("s3Uploader.uploadInterval", config.s3_uploader.upload_interval),
-    ):
-        if seconds(text) < 1:
-            raise Invalid(key, "must be at least 1s")
-    if config.flow_collector.enable:
-        try:
-            collector(config.flow_collector.address)
-        except ValueError as why:
-            raise Invalid("flowCollector.address", str(why)) from why
-    if config.s3_uploader.enable and not config.s3_uploader.bucket_name:
-        raise Invalid("s3Uploader.bucketName", "names no bucket")
-    others = {
-        "flowLogger": config.flow_logger.enable,
-        "clickHouse": config.click_house.enable,
-        "s3Uploader": config.s3_uploader.enable,
-    }
-    if config.mode == "Proxy" and (on := [key for key, enabled in others.items() if enabled]):
-        raise Invalid(
-            f"{on[0]}.enable", "must be false in mode Proxy, whose records go to flowCollector alone"
-        )
-    url = urlsplit(config.click_house.database_url)
-    if config.click_house.enable and (url.scheme not in {"http", "https"} or not url.hostname):
-        shown = (
-            f"{config.click_house.database_url!r} is not http(s)://host:port, such as http://clickhouse:8123"
-        )
-        raise Invalid("clickHouse.databaseURL", shown)
 
 
 async def run(config: FlowAggregatorConfig, token_file: Path, kubeconfig: str = "") -> None:

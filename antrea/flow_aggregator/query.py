@@ -5,42 +5,24 @@ With a list of Namespaces an answer covers the connections whose ends are both i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from antrea.errors import Invalid
-from antrea.flow_aggregator.flow_table import COLUMNS, TABLE
-from antrea.flow_aggregator.query_scope import Scope, scope_of, whole
+from antrea.flow_aggregator.flow_table import COLUMNS
+from antrea.flow_aggregator.query_map import flow_map
+from antrea.flow_aggregator.query_scope import scope_of, whole
+from antrea.flow_aggregator.query_statement import SCOPED, Make, Query, select
+from antrea.flow_aggregator.query_totals import policies, top
+from antrea.outside.clickhouse.store import rows_of
 
 if TYPE_CHECKING:
-    from antrea.outside.clickhouse.store import Store, Value
+    from collections.abc import Mapping, Sequence
 
-BOUNDS: Final = (
-    "SETTINGS max_execution_time = 5, max_memory_usage = 268435456, max_result_bytes = 8388608, "
-    "output_format_json_quote_64bit_integers = 0, output_format_json_validate_utf8 = 1, readonly = 1 "
-    "FORMAT JSONCompactEachRow"
-)
-"""Of every query: seconds, bytes of memory and of the answer; numbers are numbers, and text is UTF-8."""
+    from antrea.outside.clickhouse.store import Store
+
 MOST: Final = 1000
 """Records of one answer."""
-SCOPED: Final = (
-    "since", "until", "namespace", "pod", "srcip", "dstip", "port", "protocol", "action", "policy", "egress",
-)  # fmt: skip
-"""Parameters of every query."""
 _RECORD: Final = ("timeInserted", *COLUMNS)
-
-
-class Query(NamedTuple):
-    """A statement, the values of its parameters, and what its rows become."""
-
-    sql: str
-    values: Mapping[str, Value]
-    shape: Callable[[list[list[Any]]], dict[str, Any]]
-
-
-Make = Callable[[Mapping[str, str], Sequence[str] | None], Query]
 
 
 async def answer(
@@ -55,7 +37,7 @@ async def answer(
         raise Invalid("query", f"{name!r} is not one of {', '.join(QUERIES)}")
     query = make(parameters, namespaces)
     found = await store.run(query.sql, parameters=query.values)
-    return query.shape(msgspec.json.decode(b"[%s]" % b",".join(found.splitlines())))
+    return query.shape(rows_of(found))
 
 
 def flows(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
@@ -72,13 +54,8 @@ def flows(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     return Query(sql, {**scope.values, "limit": limit + 1}, shape)
 
 
-def select(columns: str, scope: Scope, rest: str) -> str:
-    """A bounded statement; `columns` and `rest` are texts of this program."""
-    return f"SELECT {columns} FROM {TABLE} WHERE {scope.text} {rest} {BOUNDS}"  # noqa: S608 (values are parameters)
-
-
 def _shown(name: str) -> str:
     return f"toUnixTimestamp({name})" if COLUMNS.get(name, "DateTime") == "DateTime" else name
 
 
-QUERIES: Final[Mapping[str, Make]] = {"flows": flows}
+QUERIES: Final[Mapping[str, Make]] = {"flows": flows, "map": flow_map, "top": top, "policies": policies}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 31 * 24 * 3600
 """Seconds that a query may go back."""
-DENIED: Final = "(ingressNetworkPolicyRuleAction IN (2, 3) OR egressNetworkPolicyRuleAction IN (2, 3))"
 _TEXT: Final = 253
 """Characters of a name."""
 _PROTOCOLS: Final = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
@@ -85,6 +85,14 @@ def duration(asked: Mapping[str, str], key: str, default: str) -> int:
     if not 1 <= found <= LONGEST:
         raise Invalid(key, f"{text[:_TEXT]!r} is not between 1s and {LONGEST // 3600}h")
     return found
+
+
+def span_of(asked: Mapping[str, str]) -> int:
+    """Seconds from `since` on, without regard to `until`. Raises Invalid."""
+    text = asked.get("since", "") or "1h"
+    if "T" in text:
+        return min(max(int(time.time()) - _moment("since", text), 1), LONGEST)
+    return duration(asked, "since", "1h")
 
 
 def _within(scope: Scope, asked: Mapping[str, str]) -> None:

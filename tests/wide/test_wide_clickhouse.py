@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import socket
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from clickhouse_engine import serving
 
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import ClickHouse
@@ -21,12 +17,12 @@ from antrea.errors import Unavailable
 from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
 from antrea.flow_aggregator.destination import Destination
 from antrea.flow_aggregator.flow_table import COLUMNS
+from antrea.outside.clickhouse.store import LazyStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.wide
-HERE = Path(__file__).parent
 PATIENCE = 60.0
 RECORD = FlowRecord(
     source_ip="2001:db8::5", destination_ip="2001:db8::7", source_pod_name="<script>'\\\n\t\"", octet_total_count=2**63,
@@ -35,40 +31,9 @@ RECORD = FlowRecord(
 THEIA = "flowEndSeconds DateTime, sourceIP String, destinationIP String, sourcePodName String, trusted UInt8"
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the engine's package."""
-    folder = tmp_path_factory.mktemp("chdb")
-    words = ("install", "-q", "--no-deps", "--require-hashes", "-r", str(HERE / "clickhouse.txt"))
-    subprocess.run([sys.executable, "-m", "pip", *words, "--target", str(folder)], check=True, timeout=600)
-    return folder
-
-
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
-
-
-@contextlib.asynccontextmanager
-async def serving(engine: Path, folder: Path, port: int) -> AsyncIterator[None]:
-    words = (sys.executable, str(HERE / "clickhouse_server.py"), str(port), str(folder / "data"))
-    with (folder / "server.log").open("a") as log:
-        process = await asyncio.create_subprocess_exec(
-            *words, env=os.environ | {"PYTHONPATH": str(engine)}, stderr=log, stdout=log
-        )
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while True:
-                    with contextlib.suppress(OSError):
-                        _, writer = await asyncio.open_connection("127.0.0.1", port)
-                        writer.close()
-                        break
-                    assert process.returncode is None, (folder / "server.log").read_text()
-                    await asyncio.sleep(0.05)
-            yield
-        finally:
-            process.kill()
-            await process.wait()
 
 
 async def answer(config: ClickHouse, sql: str) -> str:
@@ -90,7 +55,7 @@ def port_of(config: ClickHouse) -> int:
 
 
 def output_of(config: ClickHouse) -> ClickHouseOutput:
-    return ClickHouseOutput(partial(server_of, config), config.retention)
+    return ClickHouseOutput(LazyStore(partial(server_of, config)), config.retention)
 
 
 async def written(config: ClickHouse, *records: FlowRecord) -> None:
@@ -102,9 +67,9 @@ async def written(config: ClickHouse, *records: FlowRecord) -> None:
 
 
 async def test_a_new_table_has_all_columns_and_the_values_of_a_record(
-    engine: Path, tmp_path: Path, config: ClickHouse
+    tmp_path: Path, config: ClickHouse
 ) -> None:
-    async with serving(engine, tmp_path, port_of(config)):
+    async with serving(tmp_path, port_of(config)):
         await written(config, RECORD)
         await written(config, RECORD)
         found = await answer(
@@ -118,12 +83,10 @@ async def test_a_new_table_has_all_columns_and_the_values_of_a_record(
         assert len(names) == len(COLUMNS) + 1
 
 
-async def test_a_retention_that_changes_is_the_tables(
-    engine: Path, tmp_path: Path, config: ClickHouse
-) -> None:
+async def test_a_retention_that_changes_is_the_tables(tmp_path: Path, config: ClickHouse) -> None:
     show = "SELECT engine_full FROM system.tables WHERE name = 'flows' FORMAT TabSeparatedRaw"
     url = config.database_url
-    async with serving(engine, tmp_path, port_of(config)):
+    async with serving(tmp_path, port_of(config)):
         await written(config, RECORD)
         assert "TTL timeInserted + toIntervalSecond(604800)" in await answer(config, show)
         await written(ClickHouse(database_url=url, retention="1h"), RECORD)
@@ -134,10 +97,10 @@ async def test_a_retention_that_changes_is_the_tables(
 
 
 async def test_a_table_of_somebody_else_is_widened_and_loses_nothing(
-    engine: Path, tmp_path: Path, config: ClickHouse
+    tmp_path: Path, config: ClickHouse
 ) -> None:
     """The columns that Theia's tables lack are those of later versions, as upstream's users found out."""
-    async with serving(engine, tmp_path, port_of(config)):
+    async with serving(tmp_path, port_of(config)):
         made = f"CREATE TABLE flows ({THEIA}) ENGINE = MergeTree ORDER BY flowEndSeconds TTL flowEndSeconds + INTERVAL 100 YEAR"
         await answer(config, made)
         await answer(config, "INSERT INTO flows SELECT now(), '10.0.0.1', '10.0.0.2', 'old', 7")
@@ -154,7 +117,7 @@ async def test_a_table_of_somebody_else_is_widened_and_loses_nothing(
 
 
 async def test_records_wait_for_a_server_that_is_away_and_those_without_room_are_counted(
-    engine: Path, tmp_path: Path, config: ClickHouse
+    tmp_path: Path, config: ClickHouse
 ) -> None:
     to = Destination("clickHouse", output_of(config), 4, 0.05)
     working = asyncio.create_task(to.run())
@@ -164,7 +127,7 @@ async def test_records_wait_for_a_server_that_is_away_and_those_without_room_are
         while not to.trouble:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert config.database_url in to.trouble
-    async with serving(engine, tmp_path, port_of(config)):
+    async with serving(tmp_path, port_of(config)):
         async with asyncio.timeout(PATIENCE):
             while to.exported < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -175,10 +138,10 @@ async def test_records_wait_for_a_server_that_is_away_and_those_without_room_are
 
 
 async def test_a_wrong_password_is_named_and_never_shown(
-    engine: Path, tmp_path: Path, config: ClickHouse, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config: ClickHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CH_PASSWORD", "guess")
-    async with serving(engine, tmp_path, port_of(config)):
+    async with serving(tmp_path, port_of(config)):
         with pytest.raises(Unavailable, match=r"403: Code: 516.*Authentication failed") as refused:
             await written(config, RECORD)
     assert "guess" not in str(refused.value)

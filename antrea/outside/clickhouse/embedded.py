@@ -1,7 +1,8 @@
 """ClickHouse's own engine in this process (package chdb-core), with its rows in one directory.
 
-The engine belongs to one process, which holds a lock on the directory. All calls are made by one thread; the engine
-releases the interpreter while it works. What an INSERT has answered is there after kill -9.
+The engine belongs to one process, which holds a lock on the directory. One thread reads and one does all else, each with
+a session of its own, so that a long query delays no insert; the engine releases the interpreter while it works. What an
+INSERT has answered is there after kill -9.
 """
 
 from __future__ import annotations
@@ -31,27 +32,21 @@ def is_installed() -> bool:
     return importlib.util.find_spec("chdb") is not None
 
 
-class EmbeddedClickHouse:
-    """Opens the directory with the first statement."""
+class _Worker:
+    """A thread with its session, which is opened by the first statement."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="clickhouse")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._session: Any = None
 
-    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, Value] | None = None) -> bytes:
-        """The answer to a statement, which ends in its FORMAT; `data` are rows of an INSERT.
-
-        Raises Unavailable: it may or may not have been carried out.
-        """
-        values = {name: parameter_text(value) for name, value in (parameters or {}).items()}
-        working = asyncio.get_running_loop().run_in_executor(self._thread, self._run, sql, data, values)
+    async def run(self, sql: str, data: bytes, values: dict[str, str]) -> bytes:
+        """Raises Unavailable."""
         # of a caller that is cancelled the statement goes on, and the next one follows it
-        return await asyncio.shield(working)
+        return await asyncio.shield(asyncio.wrap_future(self._thread.submit(self._run, sql, data, values)))
 
     async def close(self) -> None:
-        """The next statement opens it anew."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        await asyncio.shield(asyncio.wrap_future(self._thread.submit(self._close)))
 
     def _run(self, sql: str, data: bytes, values: dict[str, str]) -> bytes:
         try:
@@ -78,3 +73,26 @@ class EmbeddedClickHouse:
         if self._session:
             self._session.close()
         self._session = None
+
+
+class EmbeddedClickHouse:
+    """Opens the directory with the first statement."""
+
+    def __init__(self, directory: Path) -> None:
+        self._reader, self._writer = (
+            _Worker(directory, f"clickhouse {name}") for name in ("reads", "writes")
+        )
+
+    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, Value] | None = None) -> bytes:
+        """The answer to a statement, which ends in its FORMAT; `data` are rows of an INSERT.
+
+        Raises Unavailable: it may or may not have been carried out.
+        """
+        values = {name: parameter_text(value) for name, value in (parameters or {}).items()}
+        worker = self._reader if sql.startswith("SELECT ") else self._writer
+        return await worker.run(sql, data, values)
+
+    async def close(self) -> None:
+        """The next statement opens it anew."""
+        await self._writer.close()
+        await self._reader.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
 
 Value = str | int | Sequence[str]
 """Of a {name:Type} in a statement: String or a number's type, or Array(String)."""
@@ -22,6 +24,32 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """The next statement opens it anew."""
+
+
+class LazyStore:
+    """One that is made at its first statement, and anew after it was closed."""
+
+    def __init__(self, made: Callable[[], Store]) -> None:
+        """`made` raises Unavailable."""
+        self._made = made
+        self._store: Store | None = None
+
+    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, Value] | None = None) -> bytes:
+        """Raises Unavailable: it may or may not have been carried out."""
+        if self._store is None:
+            self._store = self._made()
+        return await self._store.run(sql, data, parameters)
+
+    async def close(self) -> None:
+        """The next statement opens it anew."""
+        store, self._store = self._store, None
+        if store:
+            await store.close()
+
+
+def rows_of(text: bytes) -> list[list[Any]]:
+    """The rows of an answer whose FORMAT is JSONCompactEachRow."""
+    return msgspec.json.decode(b"[%s]" % b",".join(text.splitlines()), type=list[list[Any]])
 
 
 def parameter_text(value: Value) -> str:

@@ -1,0 +1,55 @@
+"""A statement over the table of records, bounded in time, rows and work, and what its rows become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from antrea.flow_aggregator.flow_table import TABLE
+
+if TYPE_CHECKING:
+    from antrea.flow_aggregator.query_scope import Scope
+    from antrea.outside.clickhouse.store import Value
+
+BOUNDS: Final = (
+    "SETTINGS max_execution_time = 5, max_memory_usage = 268435456, max_result_bytes = 8388608, "
+    "output_format_json_quote_64bit_integers = 0, output_format_json_validate_utf8 = 1, readonly = 1 "
+    "FORMAT JSONCompactEachRow"
+)
+"""Of every query: seconds, bytes of memory and of the answer; numbers are numbers, and text is UTF-8."""
+SCOPED: Final = (
+    "since", "until", "namespace", "pod", "srcip", "dstip", "port", "protocol", "action", "policy", "egress",
+)  # fmt: skip
+"""Parameters of every query."""
+_CONNECTION: Final = "sourceIP, sourceTransportPort, destinationIP, destinationTransportPort, protocolIdentifier, flowStartSeconds"
+"""Of which there is a record each time that it is exported."""
+_CONNECTIONS: Final = f"uniq({_CONNECTION})"
+_DENIED: Final = "ingressNetworkPolicyRuleAction IN (2, 3) OR egressNetworkPolicyRuleAction IN (2, 3)"
+
+
+def connections_if(condition: str) -> str:
+    """How many connections there are for which that holds: of some thousands and more within 1 %."""
+    return f"uniqIf(({_CONNECTION}), {condition})"
+
+
+def sums(denied: str = _DENIED) -> str:
+    """Octets of both directions, connections, and those that were denied."""
+    return (
+        f"sum(octetDeltaCount + reverseOctetDeltaCount) AS octets, {_CONNECTIONS}, {connections_if(denied)}"
+    )
+
+
+class Query(NamedTuple):
+    """A statement, the values of its parameters, and what its rows become."""
+
+    sql: str
+    values: Mapping[str, Value]
+    shape: Callable[[list[list[Any]]], dict[str, Any]]
+
+
+Make = Callable[[Mapping[str, str], Sequence[str] | None], Query]
+
+
+def select(columns: str, scope: Scope, rest: str) -> str:
+    """A bounded statement; `columns` and `rest` are texts of this program."""
+    return f"SELECT {columns} FROM {TABLE} WHERE {scope.text} {rest} {BOUNDS}"  # noqa: S608 (values are parameters)

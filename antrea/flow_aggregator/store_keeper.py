@@ -1,0 +1,132 @@
+"""Keeps the embedded store within its size and its disk: records of the oldest hours make room, are counted and named."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from antrea.config.shape import seconds
+from antrea.errors import Unavailable
+from antrea.flow_aggregator.clickhouse_output import prepare
+from antrea.flow_aggregator.flow_table import TABLE
+from antrea.outside.clickhouse.store import rows_of
+from antrea.outside.log import klog
+from antrea.outside.log.metrics import Metric, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from antrea.config.flow_aggregator import FlowStore
+    from antrea.outside.clickhouse.store import Store
+
+log = klog.logger(__name__)
+
+PERIOD: Final = 10.0
+"""Seconds between looks."""
+RESERVE: Final = 256_000_000
+"""Bytes of the disk that stay free, for merges and for others."""
+_MEGABYTE: Final = 1_000_000
+_OLD_FILES: Final = f"ALTER TABLE {TABLE} MODIFY SETTING old_parts_lifetime = 60"
+"""Files that a merge has replaced go after a minute; a server keeps them for eight."""
+_PARTITIONS: Final = (
+    "SELECT partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts "
+    "WHERE database = currentDatabase() AND table = {table:String} AND active GROUP BY partition_id "
+    "ORDER BY min(min_time), partition_id SETTINGS output_format_json_quote_64bit_integers = 0 "
+    "FORMAT JSONCompactEachRow"
+)
+_FREE: Final = (
+    "SELECT min(unreserved_space) FROM system.disks SETTINGS output_format_json_quote_64bit_integers = 0 "
+    "FORMAT JSONCompactEachRow"
+)
+_DROP: Final = f"ALTER TABLE {TABLE} DROP PARTITION ID {{partition:String}}"
+
+
+class Partition(NamedTuple):
+    """What is dropped at once, with what it takes."""
+
+    identity: str
+    rows: int
+    octets: int
+
+
+def surplus(partitions: Sequence[Partition], most: int, free: int, reserve: int) -> list[Partition]:
+    """Of partitions from the oldest on, those that have to go: for `most` bytes of all, and `reserve` bytes of the disk.
+
+    A store of less than `reserve` is left alone when the disk is full: the bytes are of others.
+    """
+    left = sum(one.octets for one in partitions)
+    found = []
+    for one in partitions:
+        if left <= most and (free >= reserve or left < reserve):
+            break
+        found.append(one)
+        left -= one.octets
+        free += one.octets
+    return found
+
+
+class StoreKeeper:
+    """Looks at the store at intervals, and makes its table at the start."""
+
+    def __init__(self, store: Store, config: FlowStore, reserve: int = RESERVE) -> None:
+        self._store, self._config, self._reserve = store, config, reserve
+        self._is_ready = False
+        self.removed = self.rows = self.octets = 0
+        """Records that had to make room; those that are there, and the bytes that they take."""
+        self.trouble = ""
+        """Why the store could not be looked at; empty: it could."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.keep()
+                self.trouble = ""
+            except Unavailable as why:
+                if str(why) != self.trouble:
+                    log.warning("Failed to look after the store of records of connections", err=str(why))
+                self.trouble = str(why)
+            await asyncio.sleep(PERIOD)
+
+    async def keep(self) -> None:
+        """Look once. Raises Unavailable."""
+        if not self._is_ready:
+            await prepare(self._store, int(seconds(self._config.retention)))
+            await self._store.run(_OLD_FILES)
+            self._is_ready = True
+        found = rows_of(await self._store.run(_PARTITIONS, parameters={"table": TABLE}))
+        partitions = [Partition(*row) for row in found]
+        [[free]] = rows_of(await self._store.run(_FREE))
+        self.rows = sum(one.rows for one in partitions)
+        self.octets = sum(one.octets for one in partitions)
+        for one in surplus(partitions, self._config.max_size * _MEGABYTE, free, self._reserve):
+            await self._drop(one, "maxSize" if free >= self._reserve else "the disk is full")
+
+    async def _drop(self, one: Partition, why: str) -> None:
+        await self._store.run(_DROP, parameters={"partition": one.identity})
+        self.removed += one.rows
+        self.rows -= one.rows
+        self.octets -= one.octets
+        log.warning(
+            "Removed the oldest records of connections", reason=why, records=one.rows, bytes=one.octets
+        )
+
+
+SIZE = Metric(
+    "antrea_flow_aggregator_store_size_bytes", "gauge", "ALPHA", "Bytes of the records in the store."
+)
+COUNT = Metric(
+    "antrea_flow_aggregator_store_record_count", "gauge", "ALPHA", "Number of records in the store."
+)
+REMOVED = Metric(
+    "antrea_flow_aggregator_store_removed_record_count",
+    "counter",
+    "ALPHA",
+    "Number of records that were removed from the store before their time, for its size or a full disk.",
+)
+
+
+def keeper_metrics(keeper: StoreKeeper) -> str:
+    """In Prometheus' format."""
+    rows = ((SIZE, keeper.octets), (COUNT, keeper.rows), (REMOVED, keeper.removed))
+    return "".join(metric.text([Sample(value)]) for metric, value in rows)

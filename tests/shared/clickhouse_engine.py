@@ -1,0 +1,54 @@
+"""ClickHouse's own engine for tests: its package, kept in the cache, and a server made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antrea.lab import cache
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / "requirements/flow-store.txt"
+PATIENCE = 60.0
+
+
+def engine_folder() -> Path:
+    """For PYTHONPATH: the package as requirements/flow-store.txt locks it, installed once on this machine."""
+
+    def install(part: Path) -> None:
+        words = ("install", "-q", "--no-deps", "--require-hashes", "--only-binary=:all:", "-r", str(LOCK))
+        subprocess.run([sys.executable, "-m", "pip", *words, "--target", str(part)], check=True, timeout=600)
+
+    return cache.made("flow-store", cache.digest(LOCK), install)
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path, port: int) -> AsyncIterator[None]:
+    """A server on loopback whose rows are below `folder`, and which outlives none of its callers."""
+    program = ROOT / "tests/wide/clickhouse_server.py"
+    words = (sys.executable, str(program), str(port), str(folder / "data"))
+    with (folder / "server.log").open("a") as log:
+        process = await asyncio.create_subprocess_exec(
+            *words, env=os.environ | {"PYTHONPATH": str(engine_folder())}, stderr=log, stdout=log
+        )
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    with contextlib.suppress(OSError):
+                        _, writer = await asyncio.open_connection("127.0.0.1", port)
+                        writer.close()
+                        break
+                    assert process.returncode is None, (folder / "server.log").read_text()
+                    await asyncio.sleep(0.05)
+            yield
+        finally:
+            process.kill()
+            await process.wait()
