@@ -1,6 +1,7 @@
 """Our product image without Docker: Debian's base, our dependencies, our source, each a layer cached by content.
 
     python build/image.py [--out FILE]    write an archive for `ctr images import` or `docker load`
+    python build/image.py --flow-aggregator    the same with the engine of the flow aggregator's store, in a layer of its own
     python build/image.py --describe      print the image as JSON instead: its layers stay in the cache (for the lab)
 
 Progress goes to stderr. A change of our source costs the last layer only, a few seconds.
@@ -31,9 +32,10 @@ from antrea.lab.step import Command, Progress, run, step
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = ROOT / "build/image"
-OUT = ROOT / "build/out/antrea.tar"
+OUT = ROOT / "build/out"
 LOCK = ROOT / "requirements/runtime.txt"
-NAMES = (f"{IMAGE}:v{VERSION}",)
+STORE_LOCK = ROOT / "requirements/flow-store.txt"
+STORE_UNUSED = ("libpybind11nonlimitedapi_chdb_3.*.so",)  # of other versions of Python
 SUITE = "trixie"
 PYTHON = (3, 11)
 OLDER = "bookworm"  # has that Python, the one that this project is tested with; see build/image/sources
@@ -73,14 +75,16 @@ exit({function}())
 """
 
 
-def image(progress: Progress) -> Image:
-    """The one image of agent and controller; raises `Unavailable` for what cannot be built now."""
+def image(progress: Progress, *, with_store: bool = False) -> Image:
+    """The one image of all programs, or the flow aggregator's; raises `Unavailable` for what cannot be built now."""
     if sys.version_info[:2] != PYTHON:
         raise Unavailable(
             f"our image has Python 3.11, so it is built by Python 3.11, not {sys.version.split()[0]}"
         )
-    layers = (base(progress), wheels(progress), source(progress))
-    return Image(NAMES, (*layers, contents(layers)))
+    store = (engine(progress),) if with_store else ()
+    layers = (base(progress), wheels(progress), *store, source(progress))
+    name = f"{IMAGE}-flow-aggregator" if with_store else IMAGE
+    return Image((f"{name}:v{VERSION}",), (*layers, contents(layers)))
 
 
 def base(progress: Progress) -> Layer:
@@ -119,18 +123,43 @@ def wheels(progress: Progress) -> Layer:
 
     def write(out: IO[bytes]) -> None:
         with _room(out) as folder:
-            pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
-            what = ("--require-hashes", "--only-binary=:all:", "--target", folder, "-r", str(LOCK))
-            log = cache.folder() / "logs/image-wheels.log"
-            with step(progress, "image: Python packages of requirements/runtime.txt"):
-                run(Command((*pip, *what), log), "pip install", progress)
-                _trim_wheels(Path(folder))
-                _compile(Path(folder), "unchecked-hash")
-            tree = Tree()
-            tree.copy(SITE, Path(folder))
-            tree.write(out)
+            _install(Path(folder), LOCK, (), progress)
+            _write(Path(folder), out)
 
     return oci.layer(cache.digest(LOCK, MAGIC_NUMBER, *UNUSED_SUFFIXES, *UNUSED_FOLDERS), write)
+
+
+def engine(progress: Progress) -> Layer:
+    """What requirements/flow-store.txt locks, for the flow aggregator alone: three times the size of all else."""
+
+    def write(out: IO[bytes]) -> None:
+        with _room(out) as folder:
+            _install(Path(folder), STORE_LOCK, ("--no-deps",), progress)
+            kept = f"_{PYTHON[0]}.{PYTHON[1]}.so"
+            for pattern in STORE_UNUSED:
+                for path in Path(folder).rglob(pattern):
+                    if not path.name.endswith(kept):
+                        path.unlink()
+            _write(Path(folder), out)
+
+    key = cache.digest(STORE_LOCK, MAGIC_NUMBER, *UNUSED_SUFFIXES, *UNUSED_FOLDERS, *STORE_UNUSED)
+    return oci.layer(key, write)
+
+
+def _install(folder: Path, lock: Path, options: tuple[str, ...], progress: Progress) -> None:
+    pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
+    what = ("--require-hashes", "--only-binary=:all:", "--target", str(folder), "-r", str(lock))
+    log = cache.folder() / "logs" / f"image-{lock.stem}.log"
+    with step(progress, f"image: Python packages of requirements/{lock.name}"):
+        run(Command((*pip, *options, *what), log), "pip install", progress)
+        _trim_wheels(folder)
+        _compile(folder, "unchecked-hash")
+
+
+def _write(folder: Path, out: IO[bytes]) -> None:
+    tree = Tree()
+    tree.copy(SITE, folder)
+    tree.write(out)
 
 
 def source(progress: Progress) -> Layer:
@@ -217,23 +246,29 @@ def _trim_wheels(folder: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the product image without Docker.")
-    parser.add_argument("--out", type=Path, default=OUT, help="the archive (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="the archive (default: build/out/antrea.tar)")
+    parser.add_argument(
+        "--flow-aggregator", action="store_true", help="the flow aggregator's, which has its store's engine"
+    )
     parser.add_argument("--describe", action="store_true", help="write no archive, print the image as JSON")
     wanted = parser.parse_args()
     try:
-        built = image(lambda line: print(line, file=sys.stderr, flush=True))
+        built = image(
+            lambda line: print(line, file=sys.stderr, flush=True), with_store=wanted.flow_aggregator
+        )
     except AntreaError as error:
         print(error, file=sys.stderr)
         return 1
     if wanted.describe:
         print(encode(built))
     else:
-        wanted.out.parent.mkdir(parents=True, exist_ok=True)
-        oci.save([built], wanted.out)
-        beside = wanted.out.with_suffix(".cdx.json")
+        out = wanted.out or OUT / ("antrea-flow-aggregator.tar" if wanted.flow_aggregator else "antrea.tar")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        oci.save([built], out)
+        beside = out.with_suffix(".cdx.json")
         beside.write_bytes(bill(built.layers[:-1]))
         print(f"{beside}: what it is made of, also in the image as /{SBOM}", file=sys.stderr)
-        print(f"{wanted.out}: {' '.join(built.names)}", file=sys.stderr)
+        print(f"{out}: {' '.join(built.names)}", file=sys.stderr)
     return 0
 
 

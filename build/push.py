@@ -1,6 +1,7 @@
 """Bring the image that `make image` built to a registry: what skopeo does, with the checks that a person needs before.
 
     python build/push.py registry.example.com/team/antrea[:TAG] [--plain] [--authfile FILE] [--certificates DIRECTORY]
+    ... --flow-aggregator    the flow aggregator's image with its store, which `make flow-image` built
 
 Without TAG it is v and our version. Credentials are those of `skopeo login`, `docker login` or `podman login`, or of --authfile.
 --certificates has ca.crt, or client.cert and client.key, as skopeo's --dest-cert-dir; --plain is for a registry without TLS.
@@ -21,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from antrea import IMAGE, VERSION  # noqa: E402
 
-ARCHIVE = ROOT / "build/out/antrea.tar"
+OUT = ROOT / "build/out"
 NAME = re.compile(
     r"[\w.-]+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+(?::(?P<tag>\w[\w.-]{0,127}))?", re.ASCII
 )
@@ -37,7 +38,8 @@ def command(to: str, archive: Path, options: argparse.Namespace) -> list[str]:
         words += ["--authfile", str(options.authfile)]
     if options.certificates:
         words += ["--dest-cert-dir", str(options.certificates)]
-    return [*words, f"oci-archive:{archive}:{IMAGE}:v{VERSION}", f"docker://{to}"]
+    name = f"{IMAGE}-flow-aggregator" if options.flow_aggregator else IMAGE
+    return [*words, f"oci-archive:{archive}:{name}:v{VERSION}", f"docker://{to}"]
 
 
 def main() -> int:
@@ -47,7 +49,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("to", help="registry, path and tag")
-    parser.add_argument("--archive", type=Path, default=ARCHIVE, help="what to push (default: %(default)s)")
+    parser.add_argument("--archive", type=Path, help="what to push (default: that of build/out)")
+    parser.add_argument("--flow-aggregator", action="store_true", help="the image of `make flow-image`")
     parser.add_argument("--plain", action="store_true", help="a registry without TLS")
     parser.add_argument("--authfile", type=Path, help="credentials, in the format of ~/.docker/config.json")
     parser.add_argument("--certificates", type=Path, help="directory of ca.crt, client.cert, client.key")
@@ -55,16 +58,18 @@ def main() -> int:
     found = NAME.fullmatch(given.to)
     if not found:
         return _refuse(f"{given.to!r} is no name such as registry.example.com/team/antrea")
-    if not given.archive.exists():
-        return _refuse(f"{given.archive} is not there: run `make image`")
+    archive = given.archive or OUT / ("antrea-flow-aggregator.tar" if given.flow_aggregator else "antrea.tar")
+    if not archive.exists():
+        return _refuse(f"{archive} is not there: run `make {'flow-' * given.flow_aggregator}image`")
     if not shutil.which("skopeo"):
         return _refuse("skopeo is not on this machine: run scripts/bootstrap, or apt-get install skopeo")
     to = given.to if found["tag"] else f"{given.to}:v{VERSION}"
-    done = subprocess.run(command(to, given.archive, given), check=False)
+    done = subprocess.run(command(to, archive, given), check=False)
     if done.returncode:
         print(f"{to} was not pushed: skopeo says why above", file=sys.stderr)
         return 1
-    print(f"pushed {to}; to use it: --set image.repository={to.rpartition(':')[0]} (Helm)", file=sys.stderr)
+    value = "flowAggregator.image" if given.flow_aggregator else "image"
+    print(f"pushed {to}; to use it: --set {value}.repository={to.rpartition(':')[0]} (Helm)", file=sys.stderr)
     return 0
 
 

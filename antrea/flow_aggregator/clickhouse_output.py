@@ -32,11 +32,10 @@ CA_FILE: Final = Path("/etc/flow-aggregator-certs/ca.crt")
 _NAMES: Final = {one.encode_name: one.name for one in msgspec.structs.fields(FlowRecord)} | {
     "clusterUUID": "cluster_id"
 }
-WRITTEN: Final = tuple(name for name in COLUMNS if name in _NAMES)
-"""Columns that a record has a value for."""
+WRITTEN: Final = {name: kind for name, kind in COLUMNS.items() if name in _NAMES}
+"""Columns that a record has a value for, and their types."""
 _values = attrgetter(*(_NAMES[name] for name in WRITTEN))
 _ENCODER: Final = msgspec.json.Encoder()
-_INSERT: Final = f"INSERT INTO {TABLE} ({', '.join(WRITTEN)}) FORMAT JSONCompactEachRow"
 _TABLES: Final = (
     "SELECT name, comment, create_table_query FROM system.tables "
     "WHERE database = currentDatabase() AND name IN ({one:String}, {other:String}) FORMAT JSONCompactEachRow"
@@ -60,7 +59,8 @@ class ClickHouseOutput:
         if not self._is_ready:
             await prepare(self._store, self._retention)
             self._is_ready = True
-        await self._store.run(_INSERT, _ENCODER.encode_lines([_values(one) for one in records]))
+        rows = _ENCODER.encode_lines([_values(one) for one in records])
+        await self._store.insert(TABLE, WRITTEN, rows)
 
     async def close(self) -> None:
         self._is_ready = False

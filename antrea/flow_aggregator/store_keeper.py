@@ -26,8 +26,6 @@ PERIOD: Final = 10.0
 RESERVE: Final = 256_000_000
 """Bytes of the disk that stay free, for merges and for others."""
 _MEGABYTE: Final = 1_000_000
-_OLD_FILES: Final = f"ALTER TABLE {TABLE} MODIFY SETTING old_parts_lifetime = 60"
-"""Files that a merge has replaced go after a minute; a server keeps them for eight."""
 _PARTITIONS: Final = (
     "SELECT partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts "
     "WHERE database = currentDatabase() AND table = {table:String} AND active GROUP BY partition_id "
@@ -38,6 +36,11 @@ _FREE: Final = (
     "SELECT min(unreserved_space) FROM system.disks SETTINGS output_format_json_quote_64bit_integers = 0 "
     "FORMAT JSONCompactEachRow"
 )
+_SETTINGS: Final = (
+    f"ALTER TABLE {TABLE} MODIFY SETTING old_parts_lifetime = 60, min_free_disk_bytes_to_perform_insert = "
+)
+"""Files that a merge has replaced go after a minute, where a server keeps them for eight; inserts end before the disk is
+full, since a drop takes some bytes, too."""
 _DROP: Final = f"ALTER TABLE {TABLE} DROP PARTITION ID {{partition:String}}"
 
 
@@ -92,7 +95,7 @@ class StoreKeeper:
         """Look once. Raises Unavailable."""
         if not self._is_ready:
             await prepare(self._store, int(seconds(self._config.retention)))
-            await self._store.run(_OLD_FILES)
+            await self._store.run(f"{_SETTINGS}{self._reserve // 2}")
             self._is_ready = True
         found = rows_of(await self._store.run(_PARTITIONS, parameters={"table": TABLE}))
         partitions = [Partition(*row) for row in found]

@@ -32,12 +32,12 @@ def standard(binaries: Binaries, progress: Progress) -> list[Image]:
     return made
 
 
-def product(progress: Progress) -> Image:
-    """Our own image, built by build/image.py of this checkout; raises `Unavailable` with its last words."""
+def product(progress: Progress, *options: str) -> Image:
+    """Our own image, or that of `options`, built by build/image.py of this checkout; raises `Unavailable` with its last words."""
     builder = Path(__file__).parents[2] / "build/image.py"
     if not builder.exists():
         raise Unavailable("our image: it is built from a checkout, and this is an installed package")
-    command = [sys.executable, str(builder), "--describe"]
+    command = [sys.executable, str(builder), "--describe", *options]
     with subprocess.Popen(
         bound(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as building:

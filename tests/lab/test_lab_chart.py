@@ -124,6 +124,24 @@ def test_values_reach_the_configuration_and_the_pods(helm: Path, tmp_path: Path)
     assert "host-lib-modules" not in {v["name"] for v in pod["volumes"]}
 
 
+def test_one_value_exports_joins_and_stores_connections(helm: Path) -> None:
+    """Where there is a ClickHouse server, records go there and the image is the one of all programs."""
+    sized = ("--set", "flowVisibility.storage.size=20Gi")
+    for server in (False, True):
+        own = "flowVisibility.enable=true" + server * ",flowAggregator.config.clickHouse.enable=true"
+        objects = rendered(helm, "--set", own, *sized)
+        agent = yaml.safe_load(objects["ConfigMap", "antrea-config"]["data"]["antrea-agent.conf"])
+        assert (agent["featureGates"]["FlowExporter"], agent["flowExporter"]["enable"]) == (True, True)
+        conf = objects["ConfigMap", "flow-aggregator-configmap"]["data"]["flow-aggregator.conf"]
+        stores = yaml.safe_load(conf)
+        assert (stores.get("store", {}).get("enable", False), "clickHouse" in stores) == (not server, server)
+        assert (("PersistentVolumeClaim", "flow-aggregator-store") in objects) != server
+        pod = objects["Deployment", "flow-aggregator"]["spec"]["template"]["spec"]
+        suffix = "" if server else "-flow-aggregator"
+        assert pod["containers"][0]["image"] == f"{IMAGE}{suffix}:v{VERSION}"
+        assert any(one["name"] == "store" for one in pod["volumes"]) != server
+
+
 def test_more_controllers_than_one_elect_a_leader_and_are_kept_apart(helm: Path) -> None:
     alone = rendered(helm)
     many = rendered(helm, "--set", "controller.replicas=3", "--set", "controller.affinity.nodeAffinity.a=b")
@@ -150,6 +168,8 @@ def test_more_controllers_than_one_elect_a_leader_and_are_kept_apart(helm: Path)
     [
         ("featureGates.Egres=true", "featureGates.Egres: unrecognized feature gate"),
         ("trafficEncapMode=networkPolicyOnly,trafficEncryptionMode=ipsec", "trafficEncryptionMode:"),
+        ("flowVisibility.enable=true,featureGates.FlowExporter=false", "featureGates.FlowExporter: is false"),
+        ("flowVisibility.enable=true,flowAggregator.config.mode=Proxy", "flowAggregator.config"),
     ],
 )
 def test_values_that_cannot_work_stop_the_installation(helm: Path, value: str, says: str) -> None:

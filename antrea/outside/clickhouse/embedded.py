@@ -8,10 +8,12 @@ INSERT has answered is there after kill -9.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import importlib
 import importlib.util
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from antrea.apis.shown import one_line
 from antrea.errors import Unavailable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 300
 """Characters of a refusal that are shown."""
+_PLAIN: Final = {"LowCardinality(String)": "String"}
 
 
 def is_installed() -> bool:
@@ -32,41 +35,75 @@ def is_installed() -> bool:
     return importlib.util.find_spec("chdb") is not None
 
 
+class EmbeddedClickHouse:
+    """Opens the directory with the first statement."""
+
+    def __init__(self, directory: Path) -> None:
+        self._lock = DirectoryLock(directory)
+        self._reader, self._writer = (
+            _Worker(self._lock, f"clickhouse {name}") for name in ("reads", "writes")
+        )
+
+    async def run(self, sql: str, parameters: Mapping[str, Value] | None = None) -> bytes:
+        """The answer to a statement, which ends in its FORMAT.
+
+        Raises Unavailable: it may or may not have been carried out.
+        """
+        values = {name: parameter_text(value) for name, value in (parameters or {}).items()}
+        worker = self._reader if sql.startswith("SELECT ") else self._writer
+        return await worker.run(sql, values)
+
+    async def insert(self, table: str, columns: Mapping[str, str], rows: bytes) -> None:
+        """Insert rows in JSONCompactEachRow with these columns, types by names.
+
+        Raises Unavailable: they may or may not have been inserted.
+        """
+        # not send_insert of 26.9: on a full disk it answers that rows are written which are not
+        structure = ", ".join(f"{name} {_PLAIN.get(kind, kind)}" for name, kind in columns.items())
+        source = f"format(JSONCompactEachRow, '{structure}', {{rows:String}})"
+        # JSON has line ends and tabs between its values only
+        text = rows.replace(b"\\", b"\\\\").replace(b"\n", b" ").replace(b"\t", b" ").decode()
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM {source}"  # noqa: S608 (rows are a parameter)
+        await self._writer.run(sql, {"rows": text})
+
+    async def close(self) -> None:
+        """The next statement opens it anew."""
+        await self._writer.close()
+        await self._reader.close()
+        self._lock.release()
+
+
 class _Worker:
     """A thread with its session, which is opened by the first statement."""
 
-    def __init__(self, directory: Path, name: str) -> None:
-        self._directory = directory
+    def __init__(self, lock: DirectoryLock, name: str) -> None:
+        self._lock = lock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._session: Any = None
 
-    async def run(self, sql: str, data: bytes, values: dict[str, str]) -> bytes:
+    async def run(self, sql: str, values: dict[str, str]) -> bytes:
         """Raises Unavailable."""
         # of a caller that is cancelled the statement goes on, and the next one follows it
-        return await asyncio.shield(asyncio.wrap_future(self._thread.submit(self._run, sql, data, values)))
+        return await asyncio.shield(asyncio.wrap_future(self._thread.submit(self._run, sql, values)))
 
     async def close(self) -> None:
         await asyncio.shield(asyncio.wrap_future(self._thread.submit(self._close)))
 
-    def _run(self, sql: str, data: bytes, values: dict[str, str]) -> bytes:
+    def _run(self, sql: str, values: dict[str, str]) -> bytes:
         try:
-            session = self._opened()
             statement, _, form = (
                 sql.rpartition(" FORMAT ") if " FORMAT " in sql else (sql, "", "TabSeparated")
             )
-            if not data:
-                return bytes(session.query(statement, form, params=values or None).bytes())
-            with session.send_insert(statement, form) as rows:
-                rows.append(data)
-                rows.finish()
+            return bytes(self._opened().query(statement, form, params=values or None).bytes())
         except (RuntimeError, ValueError, OSError, ImportError) as why:
-            raise Unavailable(f"{self._directory}: {one_line(str(why))[:_SHOWN]}") from why
-        return b""
+            # a session would put what a failed statement has already answered before the next answer
+            self._close()
+            raise Unavailable(f"{self._lock.directory}: {one_line(str(why))[:_SHOWN]}") from why
 
     def _opened(self) -> Any:
         if self._session is None:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._session = importlib.import_module("chdb.session").Session(str(self._directory))
+            self._lock.take()
+            self._session = importlib.import_module("chdb.session").Session(str(self._lock.directory))
         return self._session
 
     def _close(self) -> None:
@@ -75,24 +112,34 @@ class _Worker:
         self._session = None
 
 
-class EmbeddedClickHouse:
-    """Opens the directory with the first statement."""
+class DirectoryLock:
+    """Of one process. The error of the engine's own lock has no reason in it."""
 
     def __init__(self, directory: Path) -> None:
-        self._reader, self._writer = (
-            _Worker(directory, f"clickhouse {name}") for name in ("reads", "writes")
-        )
+        self.directory = directory
+        self._file: IO[str] | None = None
+        self._guard = threading.Lock()
 
-    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, Value] | None = None) -> bytes:
-        """The answer to a statement, which ends in its FORMAT; `data` are rows of an INSERT.
+    def take(self) -> None:
+        """Once, from whichever thread. Raises OSError: another process has it, or the directory cannot be made."""
+        with self._guard:
+            if self._file:
+                return
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = (self.directory / "lock").open("w")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                raise BlockingIOError("another process has the lock of this directory") from None
+            except OSError:
+                file.close()
+                raise
+            self._file = file
 
-        Raises Unavailable: it may or may not have been carried out.
-        """
-        values = {name: parameter_text(value) for name, value in (parameters or {}).items()}
-        worker = self._reader if sql.startswith("SELECT ") else self._writer
-        return await worker.run(sql, data, values)
-
-    async def close(self) -> None:
-        """The next statement opens it anew."""
-        await self._writer.close()
-        await self._reader.close()
+    def release(self) -> None:
+        """Let another process have it."""
+        with self._guard:
+            if self._file:
+                self._file.close()
+            self._file = None

@@ -16,10 +16,16 @@ _QUOTED: Final = str.maketrans({"\\": "\\\\", "'": "\\'"})
 class Store(Protocol):
     """Carries out statements, one after the other."""
 
-    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, Value] | None = None) -> bytes:
-        """The answer to a statement, which ends in its FORMAT; `data` are rows of an INSERT.
+    async def run(self, sql: str, parameters: Mapping[str, Value] | None = None) -> bytes:
+        """The answer to a statement, which ends in its FORMAT.
 
         Raises Unavailable: it may or may not have been carried out.
+        """
+
+    async def insert(self, table: str, columns: Mapping[str, str], rows: bytes) -> None:
+        """Insert rows in JSONCompactEachRow with these columns, types by names.
+
+        Raises Unavailable: they may or may not have been inserted.
         """
 
     async def close(self) -> None:
@@ -34,17 +40,24 @@ class LazyStore:
         self._made = made
         self._store: Store | None = None
 
-    async def run(self, sql: str, data: bytes = b"", parameters: Mapping[str, Value] | None = None) -> bytes:
+    async def run(self, sql: str, parameters: Mapping[str, Value] | None = None) -> bytes:
         """Raises Unavailable: it may or may not have been carried out."""
-        if self._store is None:
-            self._store = self._made()
-        return await self._store.run(sql, data, parameters)
+        return await self._found().run(sql, parameters)
+
+    async def insert(self, table: str, columns: Mapping[str, str], rows: bytes) -> None:
+        """Raises Unavailable: they may or may not have been inserted."""
+        await self._found().insert(table, columns, rows)
 
     async def close(self) -> None:
         """The next statement opens it anew."""
         store, self._store = self._store, None
         if store:
             await store.close()
+
+    def _found(self) -> Store:
+        if self._store is None:
+            self._store = self._made()
+        return self._store
 
 
 def rows_of(text: bytes) -> list[list[Any]]:

@@ -94,8 +94,29 @@ preferredDuringSchedulingIgnoredDuringExecution:
 {{- end }}
 {{- end -}}
 
+{{/* flowVisibility.enable stands for these values; where somebody said the opposite the installation stops. Each template that
+     reads one of them includes this first. */}}
+{{- define "antrea.flowVisibility" -}}
+{{- if .Values.flowVisibility.enable -}}
+{{- range $name := list "FlowExporter" -}}
+{{- if and (hasKey $.Values.featureGates $name) (not (get $.Values.featureGates $name)) -}}
+{{- fail (printf "featureGates.%s: is false, and flowVisibility.enable needs FlowExporter; leave one of both out" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set .Values "featureGates" (merge (dict "FlowExporter" true) (.Values.featureGates | default dict)) -}}
+{{- $_ := set .Values.flowExporter "enable" true -}}
+{{- $_ := set .Values.flowAggregator "enable" true -}}
+{{- $config := .Values.flowAggregator.config -}}
+{{- if not ($config.clickHouse | default dict).enable -}}
+{{- $_ := set $config "store" (merge (dict "enable" true) ($config.store | default dict)) -}}
+{{- end -}}
+{{- $_ := set $config "recordBufferSize" ($config.recordBufferSize | default 32768) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What the values ask for and cannot be had stops the installation, not the Pods. */}}
 {{- define "antrea.refuse" -}}
+{{- include "antrea.flowVisibility" . -}}
 {{- range $name, $_ := .Values.featureGates }}
 {{- if not (has $name (include "antrea.gates" $ | fromYamlArray)) }}
 {{- fail (printf "featureGates.%s: unrecognized feature gate" $name) }}
