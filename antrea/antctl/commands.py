@@ -366,6 +366,13 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
 
 ACTIONS: tuple[Action, ...] = (
     Action(
+        "get",
+        "flows",
+        "FR",
+        "Print records of connections that the flow aggregator keeps",
+        "antrea.antctl.flows",
+    ),
+    Action(
         "",
         "doctor",
         "AR",

@@ -16,13 +16,14 @@ from antrea.apis.agent_api import version_info
 from antrea.config.flow_aggregator import FlowAggregatorConfig
 from antrea.config.load import parse, read
 from antrea.config.shape import seconds
-from antrea.errors import AntreaError, Invalid
+from antrea.errors import AntreaError, Invalid, Unavailable
 from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.aggregation import Aggregation
 from antrea.flow_aggregator.answers import RecordMetrics, flow_records, metrics_text, record_metrics
 from antrea.flow_aggregator.clickhouse_output import server_for_queries
 from antrea.flow_aggregator.destination import destinations
 from antrea.flow_aggregator.intake import Intake
+from antrea.flow_aggregator.query import QUERIES, answer
 from antrea.flow_aggregator.store_keeper import StoreKeeper, keeper_metrics
 from antrea.outside.apiserver.authentication import Authentication
 from antrea.outside.apiserver.authorization import Authorization
@@ -118,8 +119,23 @@ class Aggregator:
             "/flowrecords": _answer(lambda query: flow_records(self._flows.records(), query)),
             "/recordmetrics": _answer(lambda _: self._metrics()),
             "/loglevel": loglevel,
+            # the asker has the token of this Pod, and with it all Namespaces
+            **{_path(name): self._query(name) for name in QUERIES},
         }
         return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
+
+    def _query(self, name: str) -> Handler:
+        async def handler(request: web.Request) -> web.Response:
+            if self.store is None:
+                raise Unavailable(
+                    "no records are kept: set store.enable or clickHouse.enable in flow-aggregator.conf"
+                )
+            try:
+                return json_answer(await answer(self.store, name, request.query, None))
+            except Invalid as no:
+                raise Invalid("", str(no)) from no  # an answer has no other place for the parameter
+
+        return handler
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
         taken = self.intake.collector
@@ -136,6 +152,10 @@ class _NoResources:
 
     async def answer(self, question: Question) -> msgspec.Struct:
         raise Invalid(question.resource, "this program has no resources")
+
+
+def _path(query: str) -> str:
+    return "/flows" if query == "flows" else f"/flows/{query}"
 
 
 def _answer(make: Callable[[Mapping[str, str]], Any]) -> Handler:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.error
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +17,8 @@ from test_flow_aggregator_process import halves, running, sent, until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from test_flow_aggregator_process import Running
 
 ASK = """
 import asyncio, json, sys
@@ -42,6 +46,40 @@ def ask(folder: Path, *questions: tuple[str, dict[str, str], list[str] | None]) 
     return found
 
 
+def antctl(aggregator: Running, *words: str) -> subprocess.CompletedProcess[str]:
+    where = ("--server", f"127.0.0.1:{aggregator.api}", "--token-file", str(aggregator.folder / "token"))
+    command = [sys.executable, "-m", "antrea.antctl.main", *where, "get", "flows", *words]
+    pod = os.environ | {"POD_NAME": "flow-aggregator-7d"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=pod)
+
+
+def check_answers(aggregator: Running) -> None:
+    """Of the API, and of antctl in the Pod."""
+    [link] = aggregator.get("/flows/map?by=workload")["links"]
+    assert (link["source"], link["target"], link["port"]) == ("workload/shop/web", "workload/shop/db", 80)
+    assert aggregator.get("/flows/top?by=egress") == {"rows": [], "truncated": False}
+    assert aggregator.get("/flows/policies?step=1h")["policies"] == []
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        aggregator.get("/flows?port=http")
+    assert refused.value.code == 400
+    assert "port: 'http' is not a number" in refused.value.read().decode()
+    done = antctl(aggregator, "--pod", "shop/web", "--since", "10m")
+    assert (done.returncode, done.stderr) == (0, "")
+    header, *lines = done.stdout.splitlines()
+    assert header.split()[:5] == ["LAST-PACKET", "SOURCE", "DESTINATION", "PORT", "PROTO"]
+    assert [line.split()[1:5] for line in lines] == [["shop/web", "shop/db", "80", "TCP"]] * 2
+    assert len(json.loads(antctl(aggregator, "-o", "json").stdout)["rows"]) == 2
+    assert "older records" in antctl(aggregator, "--limit", "1").stderr
+    assert "since: 'x' is not a duration" in antctl(aggregator, "--since", "x").stderr
+
+
+async def test_without_a_store_a_query_names_the_key(tmp_path: Path) -> None:
+    async with running(tmp_path) as aggregator:
+        done = await asyncio.to_thread(antctl, aggregator)
+    assert done.returncode == 1
+    assert "set store.enable" in done.stderr
+
+
 async def test_records_are_there_after_kill_9_and_a_second_run_adds_to_them(tmp_path: Path) -> None:
     store = {"enable": True, "directory": str(tmp_path / "store"), "commitInterval": "1s"}
     for run in (1, 2):
@@ -49,6 +87,8 @@ async def test_records_are_there_after_kill_9_and_a_second_run_adds_to_them(tmp_
             for node, record in zip(("n1", "n2"), halves(), strict=True):
                 await (await sent(aggregator.port, node, "tcp", record)).close()
             await until(lambda: aggregator.get("/recordmetrics")["numRecordsExported"], "it is stored")
+            if run == 2:
+                await asyncio.to_thread(check_answers, aggregator)
             if run == 1:
                 aggregator.process.send_signal(signal.SIGKILL)
                 await aggregator.process.wait()
