@@ -22,7 +22,11 @@ LOOK_SECONDS = 1.0
 
 
 class ServingCertificate:
-    """Keeps `context` loaded from the files: one file with everything, or a certificate chain and its key."""
+    """Lets `context` present what is in the files: one file with everything, or a certificate chain and its key.
+
+    A context keeps one pair for each type of key, and presents one that was to be replaced to who likes its type better.
+    So each pair has a context of its own, which connections are handed to while their handshake begins.
+    """
 
     def __init__(self, context: ssl.SSLContext, certificate: Path, key: Path | None = None) -> None:
         self._context = context
@@ -30,6 +34,10 @@ class ServingCertificate:
         self._key = key
         self._loaded: Certificate | None = None
         self._refused: Certificate | None = None
+        self._presented: ssl.SSLContext | None = None
+        self._trusted: dict[str, int] = {}
+        """Numbers of CAs in `context` whose certificates of clients `_presented` admits, too."""
+        context.sni_callback = self._choose
 
     async def ready(self, seconds: float) -> None:
         """Wait for files that make a certificate. Raises Unavailable if there are none in time."""
@@ -59,9 +67,7 @@ class ServingCertificate:
         if found in (self._loaded, self._refused):
             return self._loaded is not None
         try:
-            # a trial first: a key that does not fit would leave the context without any
-            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found)
-            load_pair(self._context, found)
+            self._present(found)
         except Invalid as why:
             log.error("Failed to load the serving certificate", file=str(self._certificate), err=str(why))
             self._refused = found
@@ -69,6 +75,21 @@ class ServingCertificate:
         log.info("Loaded serving certificate", file=str(self._certificate))
         self._loaded, self._refused = found, None
         return True
+
+    def _present(self, pair: Certificate) -> None:
+        """Raises Invalid."""
+        presented = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_pair(presented, pair)
+        self._trusted = self._context.cert_store_stats()
+        for authority in self._context.get_ca_certs(binary_form=True):
+            presented.load_verify_locations(cadata=authority)
+        self._presented = presented
+
+    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        if self._loaded and self._context.cert_store_stats() != self._trusted:
+            self._present(self._loaded)
+        if self._presented:
+            connection.context = self._presented
 
     def _read(self) -> Certificate:
         certificate = self._certificate.read_text(encoding="ascii")

@@ -12,14 +12,12 @@ import pytest
 
 from antrea.errors import Unavailable
 from antrea.outside.tls import authority
-from antrea.outside.tls.server_context import self_signed, server_tls
+from antrea.outside.tls.server_context import Certificate, self_signed, server_tls
 from antrea.outside.tls.serving_certificate import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from antrea.outside.tls.server_context import Certificate
 
 FIRST, SECOND = (authority.make(("localhost", "antrea"), ("127.0.0.1",)) for _ in range(2))
 
@@ -42,9 +40,12 @@ async def served(tls: ssl.SSLContext) -> AsyncIterator[int]:
 class Connection:
     """A client's connection that trusts one pair's CA."""
 
-    def __init__(self, port: int, trusted: Certificate) -> None:
+    def __init__(self, port: int, trusted: Certificate, ciphers: str = "") -> None:
         self.port = port
         self.tls = ssl.create_default_context(cadata=trusted.certificate_pem)
+        if ciphers:
+            self.tls.maximum_version = ssl.TLSVersion.TLSv1_2
+            self.tls.set_ciphers(ciphers)
 
     async def __aenter__(self) -> Connection:
         self.reader, self.writer = await asyncio.open_connection(
@@ -83,6 +84,43 @@ async def test_new_connections_get_the_new_certificate_and_old_ones_go_on(tmp_pa
         assert certificate.look()
         answers = (await trusts(port, SECOND), await trusts(port, FIRST), await old.works())
         assert answers == (True, False, True)
+
+
+AUTHORITY = authority.make_authority("antrea-ca")
+OF_A_CURVE = authority.issue(AUTHORITY, "antrea", usage="server", names=("localhost",))
+CLIENT = authority.issue(AUTHORITY, "kubelet", usage="client")
+
+
+async def test_a_pair_with_another_type_of_key_replaces_the_one_before_it(tmp_path: Path) -> None:
+    """A user's pair, with an RSA key and with that of an elliptic curve by turns, after a placeholder."""
+    tls, file = server_tls(self_signed(("localhost",), ())), tmp_path / "pair.pem"
+    certificate = ServingCertificate(tls, file)
+    chain = Certificate(OF_A_CURVE.certificate_pem + AUTHORITY.certificate_pem, OF_A_CURVE.key_pem)
+    async with served(tls) as port:
+        for now, root in ((chain, AUTHORITY), (FIRST, FIRST), (chain, AUTHORITY)):
+            write(file, now)
+            certificate.look()
+            for ciphers in ("ECDHE+aRSA:ECDHE+ECDSA", "ECDHE+ECDSA:ECDHE+aRSA"):
+                async with Connection(port, root, ciphers) as connection:
+                    assert await connection.works()
+
+
+@pytest.mark.parametrize("first", ["the certificate", "the authority"])
+async def test_clients_are_verified_by_the_authorities_of_the_context(tmp_path: Path, first: str) -> None:
+    tls, file, own = server_tls(None), tmp_path / "pair.pem", tmp_path / "own.pem"
+    write(file, FIRST)
+    write(own, CLIENT)
+    certificate = ServingCertificate(tls, file)
+    if first == "the certificate":
+        assert certificate.look()
+    tls.load_verify_locations(cadata=AUTHORITY.certificate_pem)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    assert certificate.look()
+    async with served(tls) as port:
+        connection = Connection(port, FIRST)
+        connection.tls.load_cert_chain(own)
+        async with connection:
+            assert await connection.works()
 
 
 @pytest.mark.parametrize(
