@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 
 def _issue(
-    subject: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, days: int,
+    subject: str, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, days: int,
     extensions: tuple[tuple[x509.ExtensionType, bool], ...],
 ) -> str:  # fmt: skip
 
@@ -46,12 +46,12 @@ def _issue(
     return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _usage(*, signs_certificates: bool, enciphers_keys: bool = False) -> x509.KeyUsage:
     """What the key is for, without which clients that verify as RFC 5280 asks refuse an authority (Python from 3.13 on)."""
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
-        key_encipherment=False,
+        key_encipherment=enciphers_keys,
         data_encipherment=False,
         key_agreement=False,
         key_cert_sign=signs_certificates,
@@ -66,11 +66,11 @@ _ROOT = ((x509.BasicConstraints(ca=True, path_length=None), True), (_usage(signs
 
 
 def _leaf(
-    usage: ObjectIdentifier, alternatives: list[x509.GeneralName]
+    usage: ObjectIdentifier, alternatives: list[x509.GeneralName], *, enciphers_keys: bool = False
 ) -> tuple[tuple[x509.ExtensionType, bool], ...]:
     found: tuple[tuple[x509.ExtensionType, bool], ...] = (
         (x509.BasicConstraints(ca=False, path_length=None), True),
-        (_usage(signs_certificates=False), True),
+        (_usage(signs_certificates=False, enciphers_keys=enciphers_keys), True),
         (x509.ExtendedKeyUsage([usage]), False),
     )
     return (*found, (x509.SubjectAlternativeName(alternatives), False)) if alternatives else found
@@ -80,10 +80,14 @@ def _made(names: list[str], addresses: list[str], days: int) -> str:
 
     stamp = int(datetime.now(UTC).timestamp())
     authority, subject = f"{names[0]}-ca@{stamp}", f"{names[0]}@{stamp}"
-    signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    # the key that is served is RSA as upstream's: tlsCipherSuites names suites of RSA
+    signer, key = ec.generate_private_key(ec.SECP256R1()), rsa.generate_private_key(65537, 2048)
     alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
-    leaf = _issue(subject, key, authority, signer, days, _leaf(ExtendedKeyUsageOID.SERVER_AUTH, alternatives))
+    leaf = _issue(
+        subject, key, authority, signer, days,
+        _leaf(ExtendedKeyUsageOID.SERVER_AUTH, alternatives, enciphers_keys=True),
+    )  # fmt: skip
     return leaf + _issue(authority, signer, authority, signer, days, _ROOT) + _key_pem(key)
 
 
@@ -107,7 +111,7 @@ def _issued(name: str, usage: str, names: list[str], addresses: list[str], days:
     return _issue(name, key, str(issuer), signer, days, _leaf(_USAGES[usage], alternatives)) + _key_pem(key)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+def _key_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> str:
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 

@@ -11,13 +11,14 @@ from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
 def pem(names: list[str], addresses: list[str], days: int) -> tuple[str, str]:
     """Certificate and key; the first name is its subject."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    # RSA as upstream: tlsCipherSuites names suites of RSA
+    key = rsa.generate_private_key(65537, 2048)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
     now = datetime.now(UTC)
     alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
@@ -25,7 +26,7 @@ def pem(names: list[str], addresses: list[str], days: int) -> tuple[str, str]:
     usage = x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
-        key_encipherment=False,
+        key_encipherment=True,
         data_encipherment=False,
         key_agreement=False,
         key_cert_sign=True,

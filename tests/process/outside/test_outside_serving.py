@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from antrea.outside.apiserver.server import Server
 from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
 from antrea.outside.http.loopback_token import write_token
 from antrea.outside.log import klog
+from antrea.outside.tls import authority
 from antrea.outside.tls.server_context import self_signed, server_tls  # fmt: skip
 
 if TYPE_CHECKING:
@@ -203,3 +205,28 @@ def test_serving_tls_follows_the_configuration() -> None:
     assert server_tls(CERTIFICATE, min_version="VersionTLS13").minimum_version is ssl.TLSVersion.TLSv1_3
     with pytest.raises(Invalid, match=r"^tlsCipherSuites: 'TLS_NULL' is no cipher suite"):
         server_tls(CERTIFICATE, cipher_suites="TLS_NULL")
+
+
+@pytest.mark.parametrize(
+    "suite", ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_256_GCM_SHA384"]
+)
+@pytest.mark.parametrize("made", ["alone", "by an authority"])
+def test_serving_suites_of_rsa_are_negotiated(suite: str, made: str) -> None:
+    """As with upstream's certificates: a list of such suites would leave a key of an elliptic curve without any."""
+    pair = CERTIFICATE if made == "alone" else authority.make(("localhost",), ())
+    server, client = server_tls(pair, cipher_suites=suite), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.load_verify_locations(cadata=pair.certificate_pem)
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    client.set_ciphers("ALL")
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for _ in range(4):
+        for end in ends:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    chosen = ends[0].cipher()
+    assert chosen is not None
+    assert chosen[0] == server.get_ciphers()[-1]["name"]
