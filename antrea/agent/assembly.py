@@ -257,7 +257,7 @@ class Agent:
             if row is not None:
                 self.facts.put(row)
         self.facts.put(RealisedPipeline(pipeline))
-        netlink = NetlinkSink()
+        netlink = NetlinkSink(self.config.host_gateway)
         if not self.journal.complete and prepared.cookie_round > FIRST_ROUND:
             await reserve_used_ids(self.facts, self.ofctl, await netlink.rules())
         flows = FlowSink(self.ofctl, pipeline, prepared.cookie_round)

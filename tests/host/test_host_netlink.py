@@ -104,6 +104,23 @@ async def test_a_batch_in_any_order_is_applied_and_applying_it_again_changes_not
     assert node.sh("cat /proc/sys/net/ipv4/conf/gw0/arp_announce") == "1\n"
 
 
+async def test_a_sweep_takes_routes_to_networks_of_pods_that_another_agent_left(node: Namespaces) -> None:
+    """And no others of a stranger, nor those of ours that stand for it."""
+    node.sh("ip link set gw0 up")
+    left = ("99.99.99.0/24 via 99.99.99.1", "fa80::/112 via fa80::1", "10.244.2.0/24 via 10.244.2.1")
+    kept = ("192.0.2.0/24 via 10.244.1.9", "10.77.0.0/24 via 10.244.1.8")
+    for route in (*left, *kept):
+        node.sh(f"ip route add {route} dev gw0 onlink")
+    sink = NetlinkSink("gw0")
+    await sink.resync(ENTRIES)
+    for route in left[:2]:
+        assert route in node.sh("ip route show dev gw0; ip -6 route show dev gw0")
+    await sink.sweep(0)
+    shown = node.sh("ip route show dev gw0; ip -6 route show dev gw0")
+    assert [route for route in (*left, *kept) if f"{route} " in shown] == [left[2], *kept]
+    assert "10.244.2.0/24 via 10.244.2.1 proto 64" in shown
+
+
 async def test_packets_take_the_onlink_route_through_the_gateway(node: Namespaces) -> None:
     await NetlinkSink().apply(ENTRIES, ())
     node.sh("ping -c1 -W10 10.244.2.1")

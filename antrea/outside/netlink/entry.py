@@ -19,7 +19,7 @@ import msgspec
 
 from antrea.host.address import Address
 from antrea.host.link import Dummy, Link, Vlan
-from antrea.host.route import CATEGORIES, PROTOCOL, Neighbour, ProxyNeighbour, Route, RoutingRule
+from antrea.host.route import CATEGORIES, MAIN, PROTOCOL, Neighbour, ProxyNeighbour, Route, RoutingRule
 from antrea.host.sysctl import Sysctl
 from antrea.outside.netlink import device_message
 from antrea.outside.netlink import host_message as message
@@ -104,6 +104,24 @@ def routes(kernel: Rtnl) -> Iterator[Route]:
             if message.protocol_of(reply) in _OURS:
                 with _gone_is_fine():
                     yield message.host_route(message.route_of(reply))
+
+
+def routes_by(kernel: Rtnl, dev: str) -> Iterator[Route]:
+    """Those that others put to networks of Pods by a device: the next hop is in the network itself.
+
+    Their category is below zero, so that their protocol follows from it.
+    """
+    for family in message.get_routes() if dev else ():
+        for found in map(message.route_of, kernel.ask(family)):
+            if found.via and found.protocol not in _OURS and found.table == MAIN and _leads_to_pods(found):
+                with _gone_is_fine():
+                    route = message.host_route(found)
+                    if route.dev == dev:
+                        yield route
+
+
+def _leads_to_pods(route: message.KernelRoute) -> bool:
+    return ipaddress.ip_address(route.via) in ipaddress.ip_network(route.dst)
 
 
 def put_neighbour(kernel: Rtnl, neighbour: Neighbour) -> None:

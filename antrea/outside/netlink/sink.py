@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.errors import Refused
 from antrea.host.route import RoutingRule
-from antrea.outside.netlink.entry import KINDS, is_gone, name
+from antrea.outside.netlink.entry import KINDS, is_gone, name, routes_by
 from antrea.outside.netlink.socket import Rtnl
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ class NetlinkSink:
     An entry that the kernel refuses does not keep the others of its batch from being applied.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gateway: str = "") -> None:
+        """Routes to networks of Pods by `gateway` count as left by an earlier start, whoever put them: upstream's agent did."""
+        self._gateway = gateway
         self._previous: dict[tuple[type, Any], Any] = {}
         """Entries of an earlier start of the agent that were not wanted since."""
 
@@ -36,7 +38,7 @@ class NetlinkSink:
 
     async def sweep(self, category: int) -> None:
         """Remove what an earlier start left of this category. Raises as `apply`."""
-        stale = [entry for entry in self._previous.values() if entry.category == category]
+        stale = [entry for entry in self._previous.values() if max(entry.category, 0) == category]
         await self.apply((), stale)
 
     async def rules(self) -> list[RoutingRule]:
@@ -67,7 +69,8 @@ class NetlinkSink:
 
     def _resync(self, entries: Sequence[Any]) -> None:
         with Rtnl() as kernel:
-            standing = {name(entry): entry for kind in KINDS.values() for entry in kind.standing(kernel)}
+            standing = {name(entry): entry for entry in routes_by(kernel, self._gateway)}
+            standing |= {name(entry): entry for kind in KINDS.values() for entry in kind.standing(kernel)}
         wanted = {name(entry) for entry in entries}
         self._previous = {known: entry for known, entry in standing.items() if known not in wanted}
         self._apply([entry for entry in entries if not _same(standing.get(name(entry)), entry)], ())
