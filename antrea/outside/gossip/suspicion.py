@@ -53,7 +53,7 @@ class Timing(msgspec.Struct, frozen=True):
     """How long a switch may be down whose agent answers."""
     restart: float = 60.0
     """How long an agent may be silent whose switch is up while its kernel refuses connections, or that announced a restart."""
-    hung: float = 8.0
+    hung: float = 6.0
     """How long an agent may be silent whose switch is up and whose kernel refuses no connection."""
     lifeless: float = 3.0
     """How long the kernel of a member that announced a restart may be silent."""
