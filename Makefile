@@ -7,10 +7,6 @@ BENCH ?= engine
 HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
 UNIT_FIRST := tests/unit/engine tests/unit/outside tests/unit/controller
 PROCESS_FIRST := tests/process/controller
-# These wait for timers of others more than they compute.
-HOST_FIRST := $(patsubst %,tests/host/test_host_%.py,announcement bfd cut egress_relay gossip tunnel_neighbour)
-# Addresses that this node answers for.
-HOST_SECOND := $(patsubst %,tests/host/test_host_%.py,egress egress_duplicate egress_lost egress_missing egress_several external_ip)
 # Those that stand alone, that need no node, or three: about half of the time.
 LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregated antctl_upgrade certificates chart crd_versions crds dev \
 	egress_example failover family groups install old_kubectl replica_pods replicas schema_admission underlay)
@@ -19,7 +15,7 @@ LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregat
 SLOW := --durations=12 --durations-min=20
 
 .DEFAULT_GOAL := help
-.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host host-first host-second host-third lab-test lab-first lab-second vm parity test-wide fuzz conformance upstream-e2e policy-conformance bench docs image flow-image wheel push manifests cni clean clean-all
+.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide fuzz conformance upstream-e2e policy-conformance bench docs image flow-image wheel push manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -70,25 +66,18 @@ covered:
 	coverage report --skip-covered --show-missing --fail-under=90
 
 host: ## real kernel, nftables and packets in fresh network namespaces (root)
-	$(MAKE) --no-print-directory -j3 --output-sync=target host-third host-second host-first
-
-host-first:
-	$(PYTEST) $(HOST_FIRST) -m "not wide"
-
-host-second:
-	$(PYTEST) $(HOST_SECOND) -m "not wide"
-
-host-third:
-	$(PYTEST) tests/host $(HOST_FIRST:%=--ignore=%) $(HOST_SECOND:%=--ignore=%) -m "not wide"
+	$(PYTEST) tests/host -n 4 --dist loadfile -m "not wide"
 
 lab-test: ## real Kubernetes nodes with our image and manifest (root)
-	antrea-lab prepare
-	$(HALVES) lab-first lab-second
+	$(HALVES) lab-second lab-first
 
-lab-first:
+lab-prepared:
+	antrea-lab prepare
+
+lab-first: | lab-prepared
 	$(PYTEST) $(LAB_FIRST) -m "not wide" --timeout 600 $(SLOW)
 
-lab-second:
+lab-second: | lab-prepared
 	$(PYTEST) tests/lab $(LAB_FIRST:%=--ignore=%) -m "not wide" --timeout 600 $(SLOW)
 
 vm: ## the kernel datapath on a stock kernel under QEMU (root)

@@ -44,7 +44,7 @@ def starting(controller: ControllerProcess) -> Iterator[Lab]:
     controller.lab.api.kubectl("delete", "namespace", SPACE, "--wait=false")
 
 
-@pytest.mark.parametrize("number", [40, pytest.param(200, marks=pytest.mark.wide)])
+@pytest.mark.parametrize("number", [8, pytest.param(200, marks=pytest.mark.wide)])
 def test_pods_are_processed_after_the_policies_written_just_before_them_while_others_change(
     starting: Lab, number: int
 ) -> None:
