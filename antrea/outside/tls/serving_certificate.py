@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0
 class ServingCertificate:
     """Lets `context` present what is in the files: one file with everything, or a certificate chain and its key.
 
-    A context keeps one pair for each type of key, and presents one that was to be replaced to who likes its type better.
+    A context keeps one pair for each type of key: one that was to be replaced is presented to clients that prefer its type.
     So each pair has a context of its own, which connections are handed to while their handshake begins.
     """
 
