@@ -23,7 +23,7 @@ class NetlinkSink:
     """
 
     def __init__(self, gateway: str = "") -> None:
-        """Routes to networks of Pods by `gateway` count as left by an earlier start, whoever put them: upstream's agent did."""
+        """Routes to networks of Pods by `gateway` count as left by an earlier start, whichever protocol they have."""
         self._gateway = gateway
         self._previous: dict[tuple[type, Any], Any] = {}
         """Entries of an earlier start of the agent that were not wanted since."""
