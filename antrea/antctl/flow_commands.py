@@ -61,6 +61,18 @@ FLOW_COMMANDS: tuple[DataCommand, ...] = (
     ),
     DataCommand(
         "get",
+        "destinations",
+        "F",
+        "Print where the flow aggregator's records go, and why they do not",
+        "/destinations",
+        long="Print each destination with the reason for which nothing can be written, and how many records it has had, lost "
+        "for lack of room, and removed before their time.",
+        columns=tuple(
+            (key.upper(), _value(key)) for key in ("name", "exported", "dropped", "removed", "trouble")
+        ),
+    ),
+    DataCommand(
+        "get",
         "recordmetrics",
         "F",
         "Print record metrics related to flow aggregator",

@@ -44,6 +44,27 @@ class RecordMetrics(msgspec.Struct, rename="camel"):
     with_ipfix_exporter: bool = msgspec.field(default=False, name="withIPFIXExporter")
 
 
+class DestinationState(msgspec.Struct, rename="camel"):
+    """A row of the answer of /destinations."""
+
+    name: str
+    trouble: str
+    """Why nothing can be written; empty: it can."""
+    exported: int
+    dropped: int
+    """Records for which its buffer had no room."""
+    removed: int = 0
+    """Records that the store removed before their time."""
+
+
+def destination_states(to: Sequence[Destination], removed: int) -> list[DestinationState]:
+    """Of the moment; `removed` are those of the store."""
+    return [
+        DestinationState(one.name, one.trouble, one.exported, one.dropped, removed * (one.name == "store"))
+        for one in to
+    ]
+
+
 def flow_records(records: Iterable[FlowRecord], query: Mapping[str, str]) -> list[dict[str, Any]]:
     """Values by the names of their elements, of connections with the ends that are asked for. Raises Invalid."""
     wanted: list[tuple[str, Any]] = []

@@ -19,7 +19,13 @@ from antrea.config.shape import seconds
 from antrea.errors import AntreaError, Invalid, Unavailable
 from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.aggregation import Aggregation
-from antrea.flow_aggregator.answers import RecordMetrics, flow_records, metrics_text, record_metrics
+from antrea.flow_aggregator.answers import (
+    RecordMetrics,
+    destination_states,
+    flow_records,
+    metrics_text,
+    record_metrics,
+)
 from antrea.flow_aggregator.clickhouse_output import server_for_queries
 from antrea.flow_aggregator.destination import destinations
 from antrea.flow_aggregator.intake import Intake
@@ -118,6 +124,9 @@ class Aggregator:
             "/version": _answer(lambda _: version_info(VERSION)),
             "/flowrecords": _answer(lambda query: flow_records(self._flows.records(), query)),
             "/recordmetrics": _answer(lambda _: self._metrics()),
+            "/destinations": _answer(
+                lambda _: destination_states(self._to, self._keeper.removed if self._keeper else 0)
+            ),
             "/loglevel": loglevel,
             # the asker has the token of this Pod, and with it all Namespaces
             **{_path(name): self._query(name) for name in QUERIES},

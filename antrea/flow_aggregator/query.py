@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from antrea.errors import Invalid
+from antrea.errors import Invalid, Unavailable
 from antrea.flow_aggregator.flow_table import COLUMNS
 from antrea.flow_aggregator.query_map import flow_map
 from antrea.flow_aggregator.query_scope import scope_of, whole
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 1000
 """Records of one answer."""
+_NO_TABLE: Final = "Code: 60."
+"""What ClickHouse answers before the first record: UNKNOWN_TABLE."""
 _RECORD: Final = ("timeInserted", *COLUMNS)
 
 
@@ -36,7 +38,12 @@ async def answer(
     if make is None:
         raise Invalid("query", f"{name!r} is not one of {', '.join(QUERIES)}")
     query = make(parameters, namespaces)
-    found = await store.run(query.sql, parameters=query.values)
+    try:
+        found = await store.run(query.sql, parameters=query.values)
+    except Unavailable as why:
+        if _NO_TABLE not in str(why):
+            raise
+        return query.shape([])
     return query.shape(rows_of(found))
 
 

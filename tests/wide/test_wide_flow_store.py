@@ -208,6 +208,12 @@ async def test_three_older_versions_become_the_newest_and_lose_nothing(store: St
     assert "toIntervalHour(12)" in text
 
 
+async def test_before_the_first_record_there_are_none(store: Store) -> None:
+    for name in QUERIES:
+        found = await answer(store, name, {}, None)
+        assert not any(found[key] for key in found.keys() - {"step"})
+
+
 async def test_rows_go_with_their_age(store: Store) -> None:
     await store.run(created(DAY))
     await store.run("INSERT INTO flows (timeInserted) SELECT now() - 3600 * number FROM numbers(48)")

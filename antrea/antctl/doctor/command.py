@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
+from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
+from antrea.antctl.doctor.flow_aggregator import flow_aggregator
 from antrea.antctl.doctor.objects import KINDS, objects
 from antrea.antctl.doctor.policies import CHECK as POLICIES
 from antrea.antctl.doctor.policies import policies
@@ -39,7 +41,7 @@ def _cell(field: str) -> Callable[[dict[str, Any]], str]:
 
 
 COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
-OF_CLUSTER = (POLICIES, *KINDS)
+OF_CLUSTER = (POLICIES, *KINDS, FLOW_AGGREGATOR)
 """Checks without a Node."""
 TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join((*CHECKS, *OF_CLUSTER))}.
 
@@ -112,7 +114,7 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
     found = [finding for one in told for finding in one]
     infos = ask(kubernetes, AGENT_INFOS, {})["items"]
     found += [finding for finding in pod_mtus(infos) if finding.node in chosen]
-    found += [] if names else [*policies(kubernetes), *objects(kubernetes)]
+    found += [] if names else [*policies(kubernetes), *objects(kubernetes), *flow_aggregator(kubernetes)]
     return len(chosen), [*found, *_controller(kubernetes, set(names))]
 
 

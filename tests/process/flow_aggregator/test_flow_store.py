@@ -68,6 +68,8 @@ def check_answers(aggregator: Running) -> None:
     header, *lines = done.stdout.splitlines()
     assert header.split()[:5] == ["LAST-PACKET", "SOURCE", "DESTINATION", "PORT", "PROTO"]
     assert [line.split()[1:5] for line in lines] == [["shop/web", "shop/db", "80", "TCP"]] * 2
+    [row] = aggregator.get("/destinations")
+    assert (row["name"], row["trouble"], row["exported"], row["dropped"]) == ("store", "", 1, 0)
     assert len(json.loads(antctl(aggregator, "-o", "json").stdout)["rows"]) == 2
     assert "older records" in antctl(aggregator, "--limit", "1").stderr
     assert "since: 'x' is not a duration" in antctl(aggregator, "--since", "x").stderr
