@@ -105,6 +105,23 @@ async def test_a_pair_with_another_type_of_key_replaces_the_one_before_it(tmp_pa
                     assert await connection.works()
 
 
+async def test_suites_and_versions_are_those_of_the_context(tmp_path: Path) -> None:
+    tls, file = server_tls(None, cipher_suites="TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"), tmp_path / "pair.pem"
+    write(file, FIRST)
+    assert ServingCertificate(tls, file).look()
+    async with served(tls) as port, Connection(port, FIRST, "ALL") as connection:
+        chosen = connection.writer.get_extra_info("cipher")
+        assert chosen[0] == "ECDHE-RSA-AES128-GCM-SHA256"
+    tls, file = server_tls(None, min_version="VersionTLS13"), tmp_path / "pair.pem"
+    assert ServingCertificate(tls, file).look()
+    async with served(tls) as port:
+        async with Connection(port, FIRST) as connection:
+            assert connection.writer.get_extra_info("cipher")[1] == "TLSv1.3"
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            async with Connection(port, FIRST, "ALL") as connection:
+                await connection.works()
+
+
 @pytest.mark.parametrize("first", ["the certificate", "the authority"])
 async def test_clients_are_verified_by_the_authorities_of_the_context(tmp_path: Path, first: str) -> None:
     tls, file, own = server_tls(None), tmp_path / "pair.pem", tmp_path / "own.pem"
