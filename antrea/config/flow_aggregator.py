@@ -21,6 +21,8 @@ class AggregatorApi(Section, frozen=True):
 
     api_port: Port = 10348
     """Port of the aggregator's API, for antctl and kubelet's probes."""
+    authorize_users: bool = False
+    """Our own key: answer users whom kube-apiserver lets list flows of flow.antrea.io, beside the token of this Pod."""
 
 
 class FlowCollector(Section, frozen=True):

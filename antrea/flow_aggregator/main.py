@@ -31,6 +31,7 @@ from antrea.flow_aggregator.destination import destinations
 from antrea.flow_aggregator.intake import Intake
 from antrea.flow_aggregator.query import QUERIES, answer
 from antrea.flow_aggregator.store_keeper import StoreKeeper, keeper_metrics
+from antrea.flow_aggregator.visibility import question_of
 from antrea.outside.apiserver.authentication import Authentication
 from antrea.outside.apiserver.authorization import Authorization
 from antrea.outside.apiserver.objects import Objects
@@ -38,12 +39,14 @@ from antrea.outside.apiserver.server import Server
 from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
 from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
 from antrea.outside.http.loopback_token import TOKEN_FILE, write_token
+from antrea.outside.kube.client import Kube
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
 from antrea.outside.reload.supervisor import asked_to_end
 from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Mapping
 
     import msgspec
@@ -77,7 +80,7 @@ class Aggregator:
         self.store: Store | None = embedded or server_for_queries(config)
         """What answers queries about records; None: nothing keeps them."""
         self.intake = Intake(config, kubeconfig, self._offer if config.mode == "Proxy" else self._add)
-        self._authentication = Authentication(write_token(token_file), None)
+        self._token, self._kubeconfig = write_token(token_file), kubeconfig
 
     async def run(self) -> None:
         """Until cancelled. Raises Unavailable: a port is taken."""
@@ -108,14 +111,23 @@ class Aggregator:
 
     async def _serve(self) -> None:
         with contextlib.closing(listen(self._config.api_server.api_port)) as listening:
-            pair = await asyncio.to_thread(self_signed, ("localhost",), ("127.0.0.1", "::1"))
-            server = Server(
-                self._authentication, Authorization((f"/{name}" for name in HEALTH), None), Objects((), _NoResources()),
-                handlers=self._handlers(), openapi={},
-            )  # fmt: skip
-            await server.run(listening, server_tls(pair, min_version="VersionTLS12", cipher_suites=""))
+            if not self._config.api_server.authorize_users:
+                await self._answer(listening, None)
+                return
+            async with Kube.connect(self._kubeconfig) as kube:
+                await self._answer(listening, kube)
 
-    def _handlers(self) -> dict[tuple[str, str], Handler]:
+    async def _answer(self, listening: socket.socket, kube: Kube | None) -> None:
+        """Until cancelled; `kube` judges users, and None leaves the token of this Pod alone."""
+        pair = await asyncio.to_thread(self_signed, ("localhost",), ("127.0.0.1", "::1"))
+        authorization = Authorization((f"/{name}" for name in HEALTH), kube)
+        server = Server(
+            Authentication(self._token, kube), authorization, Objects((), _NoResources()),
+            handlers=self._handlers(authorization), openapi={},
+        )  # fmt: skip
+        await server.run(listening, server_tls(pair, min_version="VersionTLS12", cipher_suites=""))
+
+    def _handlers(self, authorization: Authorization) -> dict[tuple[str, str], Handler]:
         found: dict[str, Handler] = {
             # a destination that is away is no reason to send agents away, too
             **{path: handler for name in HEALTH for path, handler in health(name, {}).items()},
@@ -128,19 +140,19 @@ class Aggregator:
                 lambda _: destination_states(self._to, self._keeper.removed if self._keeper else 0)
             ),
             "/loglevel": loglevel,
-            # the asker has the token of this Pod, and with it all Namespaces
-            **{_path(name): self._query(name) for name in QUERIES},
+            **{_path(name): self._query(name, authorization) for name in QUERIES},
         }
         return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
 
-    def _query(self, name: str) -> Handler:
+    def _query(self, name: str, authorization: Authorization) -> Handler:
         async def handler(request: web.Request) -> web.Response:
             if self.store is None:
                 raise Unavailable(
                     "no records are kept: set store.enable or clickHouse.enable in flow-aggregator.conf"
                 )
             try:
-                return json_answer(await answer(self.store, name, request.query, None))
+                question = await question_of(request, authorization)
+                return json_answer(await answer(self.store, name, question.parameters, question.namespaces))
             except Invalid as no:
                 raise Invalid("", str(no)) from no  # an answer has no other place for the parameter
 

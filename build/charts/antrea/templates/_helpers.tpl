@@ -110,6 +110,7 @@ preferredDuringSchedulingIgnoredDuringExecution:
 {{- if not ($config.clickHouse | default dict).enable -}}
 {{- $_ := set $config "store" (merge (dict "enable" true) ($config.store | default dict)) -}}
 {{- end -}}
+{{- $_ := set $config "apiServer" (merge ($config.apiServer | default dict) (dict "authorizeUsers" true)) -}}
 {{- $_ := set $config "recordBufferSize" ($config.recordBufferSize | default 32768) -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,66 @@
+"""Whose records of connections a user may see: those of the Namespaces in which kube-apiserver lets the user list flows.
+
+`flows` of API group `flow.antrea.io` is a resource for rights alone: no kind stands behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.errors import Invalid
+from antrea.outside.apiserver.attributes import Attributes
+from antrea.outside.apiserver.authentication import USER
+from antrea.outside.apiserver.status import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+    from antrea.outside.apiserver.authorization import Authorization
+
+GROUP: Final = "flow.antrea.io"
+RESOURCE: Final = "flows"
+MOST_NAMESPACES: Final = 64
+"""Of one query, since each is a question to kube-apiserver."""
+_FORBIDDEN: Final = 403
+
+
+class Question:
+    """A query of a user: its parameters, and in `namespaces` those that it covers; None: all."""
+
+    def __init__(self, parameters: Mapping[str, str], namespaces: tuple[str, ...] | None) -> None:
+        self.parameters, self.namespaces = parameters, namespaces
+
+
+async def question_of(request: web.Request, authorization: Authorization) -> Question:
+    """Raises Invalid naming the parameter, ApiError: the user may not see one of the Namespaces."""
+    asked = dict(request.query)
+    listed = asked.pop("namespaces", "").split(",")
+    names = tuple(dict.fromkeys(one.strip() for one in listed if one.strip()))
+    if len(names) > MOST_NAMESPACES:
+        raise Invalid("namespaces", f"are more than {MOST_NAMESPACES}")
+    if not names:
+        refusal = await _refusal(request, authorization, "")
+        if refusal is None:
+            return Question(asked, None)
+        if not asked.get("namespace"):
+            message = f"{refusal.status.message}: name Namespaces by the parameter namespaces=NAME[,NAME...]"
+            raise ApiError(_FORBIDDEN, message, refusal.status.details) from refusal
+        names = (asked["namespace"],)
+    for name in names:
+        if refusal := await _refusal(request, authorization, name):
+            raise refusal
+    return Question(asked, names)
+
+
+async def _refusal(request: web.Request, authorization: Authorization, namespace: str) -> ApiError | None:
+    """403 if the user may not list flows there, or in all Namespaces; raises ApiError if that cannot be asked now."""
+    asked = Attributes("list", request.path, group=GROUP, resource=RESOURCE, namespace=namespace)
+    try:
+        await authorization.check(request[USER], asked)
+    except ApiError as no:
+        if no.status.code != _FORBIDDEN:
+            raise
+        return no
+    return None
