@@ -28,7 +28,9 @@ def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
             text = f"Pods of the flow aggregator cannot be listed: {why.format_message()}"
             yield Finding("", "unknown", CHECK, text, "")
         return
-    for name in sorted(one["metadata"]["name"] for one in pods):
+    for name in sorted(
+        one["metadata"]["name"] for one in pods if not one["metadata"].get("deletionTimestamp")
+    ):
         try:
             done = run_in_pod(kubernetes, f"{NAMESPACE}/{name}", ASKED, container="flow-aggregator")
             if done.code:

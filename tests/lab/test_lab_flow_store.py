@@ -1,0 +1,139 @@
+"""One value of the chart, and connections are in the flow aggregator's store: `antctl get flows` on a workstation prints them, killed or not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import workstation
+import yaml
+from agent_node import pod_namespace
+from config_map import ConfigMap, wait_value
+from quiet_pod import SERVING, quiet_pods
+
+from antrea.errors import Unavailable
+from antrea.lab import artifacts, cluster, image_recipe, oci
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
+CHART = Path(__file__).parents[2] / "build/charts/antrea"
+VALUES = {
+    "flowVisibility.enable": "true",
+    "flowAggregator.config.activeFlowRecordTimeout": "2s",
+    "flowAggregator.resources.requests.cpu": "10m",
+    "flowAggregator.nodeSelector.kubernetes\\.io/hostname": "node-1",
+}
+CLOSED = """
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: store-in, namespace: default}
+spec:
+  podSelector: {matchLabels: {store: serves}}
+  ingress: [{ports: [{port: 8080}]}]
+"""
+
+
+def import_image(lab: Lab, node: str) -> None:
+    """The aggregator's own image, which labs do not have."""
+    built = image_recipe.product(print, "--flow-aggregator")
+    words = cluster.enter(lab, node, ["ctr", "-n", "k8s.io", "images", "import", "-"])
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as importing:
+        assert importing.stdin
+        oci.write([built], importing.stdin)
+        importing.stdin.close()
+        assert importing.wait(300) == 0
+
+
+@pytest.fixture
+def aggregator(lab: Lab) -> Iterator[None]:
+    """Agents get the configuration that the chart renders, as far as it is about flows."""
+    import_image(lab, "node-1")
+    sets = [
+        word
+        for key, value in VALUES.items()
+        for word in ("--set-string" if "node" in key else "--set", f"{key}={value}")
+    ]
+    words = [
+        str(artifacts.helm(print)),
+        "template",
+        "antrea",
+        "--namespace",
+        "kube-system",
+        str(CHART),
+        *sets,
+    ]
+    objects = [one for one in yaml.safe_load_all(subprocess.check_output(words, text=True)) if one]
+    ours = [
+        one for one in objects
+        if one["metadata"].get("namespace") == "flow-aggregator" or one["metadata"]["name"] == "flow-aggregator"
+    ]  # fmt: skip
+    lab.api.apply(yaml.safe_dump_all(ours))
+    (rendered,) = (one["data"] for one in objects if one["metadata"]["name"] == "antrea-config")
+    agent = yaml.safe_load(rendered["antrea-agent.conf"])
+    config = ConfigMap(lab)
+    exporting = agent["flowExporter"] | {"flowPollInterval": "1s", "activeFlowExportTimeout": "1s"}
+    config.change(featureGates=agent["featureGates"], flowExporter=exporting)
+    wait_value(lab, "featureGates", agent["featureGates"])
+    rollout = ("rollout", "status", "deployment/flow-aggregator", "--timeout=180s")
+    lab.api.kubectl("-n", "flow-aggregator", *rollout, seconds=190)
+    yield
+    config.write(config.text)
+    lab.api.kubectl("delete", "namespace", "flow-aggregator", "--wait=false")
+    wait_value(lab, "featureGates", {})
+
+
+def flows(lab: Lab, *words: str) -> list[dict[str, Any]]:
+    """What antctl prints on a workstation; nothing while it cannot."""
+    done = subprocess.run(
+        workstation.command(lab, "get", "flows", "-o", "json", *words),
+        capture_output=True, text=True, check=False, timeout=60, env=workstation.environment(),
+    )  # fmt: skip
+    found: list[dict[str, Any]] = json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+    return found
+
+
+@pytest.mark.usefixtures("aggregator")
+def test_connections_are_in_the_store_and_stay_there_when_the_aggregator_is_killed(lab: Lab) -> None:
+    places = {"store-asks": "node-1", "store-serves": "node-2"}
+    with quiet_pods(lab, places, SERVING) as ips:
+        lab.api.kubectl("label", "pod", "store-serves", "store=serves")
+        lab.api.apply(CLOSED)
+        client, server = ips["store-asks"], ips["store-serves"]
+        from_pod = pod_namespace(lab, "node-1", client)
+
+        def connect(port: int) -> None:
+            subprocess.run(
+                [*from_pod, "curl", "-s", "-o", "/dev/null", "--max-time", "2", f"http://{server}:{port}/"],
+                check=False,
+            )
+
+        def denied() -> list[dict[str, Any]]:
+            connect(8081)
+            return flows(lab, "--pod", "default/store-asks", "--action", "denied", "--port", "8081")
+
+        connect(8080)
+        wait_for(
+            "the connection in the store", lambda: flows(lab, "--srcip", client, "--port", "8080"), seconds=90
+        )
+        row = flows(lab, "--srcip", client, "--port", "8080")[0]
+        ends = [row[f"{end}{what}"] for end in ("source", "destination") for what in ("PodName", "NodeName")]
+        assert ends == ["store-asks", "node-1", "store-serves", "node-2"]
+        assert row["ingressNetworkPolicyName"] == "store-in"
+        wait_for("the denied connection in the store", denied, seconds=90)
+        before = len(flows(lab, "--srcip", client))
+        kill = ("exec", "deploy/flow-aggregator", "--", "python3", "-c", "import os; os.kill(1, 9)")
+        with contextlib.suppress(Unavailable):
+            lab.api.kubectl("-n", "flow-aggregator", *kill)
+        wait_for(
+            "its records after SIGKILL", lambda: len(flows(lab, "--srcip", client)) >= before, seconds=90
+        )
+        lab.api.kubectl("delete", "networkpolicy", "store-in")
