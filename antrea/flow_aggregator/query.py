@@ -1,6 +1,7 @@
 """Answers from the table of records: each query is bounded in time, rows and work, and reads only.
 
-With a list of Namespaces an answer covers the connections whose ends are both in them, or outside of the cluster.
+With a list of Namespaces an answer covers the connections whose ends are both in them, or outside of the cluster. An end
+without a Pod in the record, as of a connection that the other end's Node denied, counts as outside, with its address.
 """
 
 from __future__ import annotations

@@ -21,9 +21,7 @@ SCOPED: Final = (
     "since", "until", "namespace", "pod", "srcip", "dstip", "port", "protocol", "action", "policy", "egress",
 )  # fmt: skip
 """Parameters of every query."""
-_CONNECTION: Final = (
-    "cityHash64(sourceIP, sourceTransportPort, destinationIP, destinationTransportPort, protocolIdentifier, flowStartSeconds)"
-)
+_CONNECTION: Final = "cityHash64(sourceIP, sourceTransportPort, destinationIP, destinationTransportPort, protocolIdentifier, flowStartSeconds)"
 """Of which there is a record each time that it is exported; computed once for all counts of a statement."""
 _DENIED: Final = "ingressNetworkPolicyRuleAction IN (2, 3) OR egressNetworkPolicyRuleAction IN (2, 3)"
 

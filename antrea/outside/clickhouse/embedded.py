@@ -70,7 +70,6 @@ class EmbeddedClickHouse:
         """The next statement opens it anew."""
         await self._writer.close()
         await self._reader.close()
-        self._lock.release()
 
 
 class _Worker:
@@ -103,13 +102,18 @@ class _Worker:
     def _opened(self) -> Any:
         if self._session is None:
             self._lock.take()
-            self._session = importlib.import_module("chdb.session").Session(str(self._lock.directory))
+            try:
+                self._session = importlib.import_module("chdb.session").Session(str(self._lock.directory))
+            except BaseException:
+                self._lock.release()
+                raise
         return self._session
 
     def _close(self) -> None:
         if self._session:
             self._session.close()
-        self._session = None
+            self._session = None
+            self._lock.release()
 
 
 class DirectoryLock:
@@ -118,28 +122,33 @@ class DirectoryLock:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._file: IO[str] | None = None
+        self._users = 0
         self._guard = threading.Lock()
 
     def take(self) -> None:
-        """Once, from whichever thread. Raises OSError: another process has it, or the directory cannot be made."""
+        """For one more session. Raises OSError: another process has it, or the directory cannot be made."""
         with self._guard:
-            if self._file:
-                return
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file = (self.directory / "lock").open("w")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.close()
-                raise BlockingIOError("another process has the lock of this directory") from None
-            except OSError:
-                file.close()
-                raise
-            self._file = file
+            if self._file is None:
+                self._file = self._locked()
+            self._users += 1
 
     def release(self) -> None:
-        """Let another process have it."""
+        """By one session; after the last one another process can have it."""
         with self._guard:
-            if self._file:
+            self._users -= 1
+            if self._file and not self._users:
                 self._file.close()
-            self._file = None
+                self._file = None
+
+    def _locked(self) -> IO[str]:
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = (self.directory / "lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise BlockingIOError("another process has the lock of this directory") from None
+        except OSError:
+            file.close()
+            raise
+        return file
