@@ -146,12 +146,12 @@ class Aggregator:
 
     def _query(self, name: str, authorization: Authorization) -> Handler:
         async def handler(request: web.Request) -> web.Response:
-            if self.store is None:
-                raise Unavailable(
-                    "no records are kept: set store.enable or clickHouse.enable in flow-aggregator.conf"
-                )
             try:
                 question = await question_of(request, authorization)
+                if self.store is None:
+                    raise Unavailable(
+                        "no records are kept: set store.enable or clickHouse.enable in flow-aggregator.conf"
+                    )
                 return json_answer(await answer(self.store, name, question.parameters, question.namespaces))
             except Invalid as no:
                 raise Invalid("", str(no)) from no  # an answer has no other place for the parameter

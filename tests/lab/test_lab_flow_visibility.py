@@ -53,7 +53,10 @@ spec:
 @pytest.fixture
 def aggregator(lab: Lab) -> Iterator[None]:
     """Our chart's Deployment, and agents that export to it."""
-    values = "flowAggregator.enable=true,flowAggregator.resources.requests.cpu=10m"
+    values = (
+        "flowAggregator.enable=true,flowAggregator.resources.requests.cpu=10m,"
+        "flowAggregator.config.apiServer.authorizeUsers=true"
+    )
     command = [
         str(artifacts.helm(print)),
         "template",
@@ -99,9 +102,39 @@ def rows(lab: Lab, source: str, port: int) -> list[list[str]]:
     return [row for row in csv.reader(text.splitlines()) if (row[2], row[5]) == (source, str(port))]
 
 
+ASK = """
+import ssl, sys, urllib.error, urllib.request as http
+asked = http.Request("https://localhost:10348/flows?namespaces=default", headers={"Authorization": "Bearer " + sys.argv[1]})
+try:
+    print(http.urlopen(asked, context=ssl._create_unverified_context()).read().decode())
+except urllib.error.HTTPError as no:
+    print(no.read().decode())
+"""
+
+
+def answer_to(lab: Lab, account: str) -> str:
+    """What a ServiceAccount gets that asks for the records of Namespace default."""
+    token = lab.api.kubectl("-n", "default", "create", "token", account).strip()
+    return inside(lab, "python3", "-c", ASK, token)
+
+
+def check_rights(lab: Lab) -> None:
+    """Who may list flows there is answered; this lab keeps no records."""
+    assert 'cannot list resource \\"flows\\" in API group' in answer_to(lab, "default")
+    binding = ("rolebinding", "sees-flows", "-n", "default")
+    lab.api.kubectl(
+        "create", *binding, "--clusterrole=antrea-flow-viewer", "--serviceaccount=default:default"
+    )
+    try:
+        wait_for("an answer", lambda: "no records are kept" in answer_to(lab, "default"), seconds=60)
+    finally:
+        lab.api.kubectl("delete", *binding)
+
+
 @pytest.mark.usefixtures("aggregator")
 def test_a_connection_of_two_nodes_is_in_the_log_with_both_pods_and_policies(lab: Lab) -> None:
     places = {"flows-asks": "node-1", "flows-serves": "node-2"}
+    check_rights(lab)
     with quiet_pods(lab, places, SERVING) as ips:
         for name in places:
             lab.api.kubectl("label", "pod", name, f"flows={name.removeprefix('flows-')}")
