@@ -71,17 +71,33 @@ class StateCacheFile:
         now: Callable[[], list[Fact] | None],
         covered: Callable[[], Collection[str]],
     ) -> None:
-        """For ever: write down what there is, some time after `changed`. `now` is None while there is nothing whole."""
-        while True:
-            await changed.wait()
-            changed.clear()
-            rows, uids = now(), sorted(covered())
-            took = 0.0
-            if rows is not None:
-                began = time.monotonic()
-                await self.write(CachedState(rows, tuple(uids)))
-                took = time.monotonic() - began
-            await asyncio.sleep(max(EVERY_SECONDS, SHARE * took))
+        """Until cancelled: write down what there is, some time after `changed`, and at the end what was not written yet.
+
+        `now` is None while there is nothing whole.
+        """
+        written = True
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                written = False
+                took = await self._write_now(now, covered)
+                written = True
+                await asyncio.sleep(max(EVERY_SECONDS, SHARE * took))
+        finally:
+            if changed.is_set() or not written:
+                await self._write_now(now, covered)
+
+    async def _write_now(
+        self, now: Callable[[], list[Fact] | None], covered: Callable[[], Collection[str]]
+    ) -> float:
+        """Returns how many seconds it took."""
+        rows, uids = now(), sorted(covered())
+        if rows is None:
+            return 0.0
+        began = time.monotonic()
+        await self.write(CachedState(rows, tuple(uids)))
+        return time.monotonic() - began
 
     async def write(self, word: CachedState) -> None:
         """Replace the file. A full disk is logged, once, and tried again with the next change."""

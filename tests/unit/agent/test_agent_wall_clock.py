@@ -20,7 +20,7 @@ DECIDES = (
         for name in (
             "neighbour/probe",
             "neighbour/announcement",
-            "netlink/address_feed",
+            "netlink/host_feed",
             "netlink/conntrack",
             "netlink/link_watch",
             "ovsdb/bfd_feed",

@@ -159,3 +159,20 @@ async def test_changes_are_written_down_and_what_is_not_whole_is_not(
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def test_what_changed_just_before_the_end_is_written_down(tmp_path: Path) -> None:
+    """A policy, and then a Pod of ours that is replaced while no controller runs: the next one starts with it."""
+    keeper, changed = StateCacheFile(tmp_path / "word", KINDS), asyncio.Event()
+    rows: list[Fact] = []
+    task = asyncio.create_task(keeper.follow(changed, lambda: rows, lambda: {"u1"}))
+    changed.set()
+    async with asyncio.timeout(30):
+        while not (tmp_path / "word").exists():  # noqa: ASYNC110 (another thread)
+            await asyncio.sleep(0.001)
+    rows += ROWS
+    changed.set()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert keeper.read() == CachedState(ROWS, ("u1",))
