@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from antrea.errors import Refused
 from antrea.host.ovs_port import INDEX_KEY, TYPE_KEY
+from antrea.outside.netlink.host_message import set_device
+from antrea.outside.netlink.socket import Rtnl
 from antrea.outside.ovsdb import write as ovsdb_write
 
 if TYPE_CHECKING:
@@ -62,16 +66,32 @@ class PortSink:
             )
 
     async def _stand(self, port: Port) -> None:
-        if self._is_of_another_device(port):
-            await ovsdb_write.drop_ports(self._db, port.bridge or self._bridge, [port.name])
-            await ovsdb_write.realised(self._db)
+        index = dict(port.external_ids).get(INDEX_KEY)
+        is_new = index is not None and await self._parted_with_device_before(port, index)
         await ovsdb_write.ensure_port(self._db, port.bridge or self._bridge, port)
         if port.no_flood or port.type == "internal":  # what is put on it next finds the device
             await ovsdb_write.ofport(self._db, port.name)
         if port.no_flood:
             await self._ofctl.keep_from_flooding(port.name)
+        if index is not None and is_new:
+            # ovs-vswitchd gives flags back by name when it closes a device that is gone: it sets the next one down
+            await asyncio.to_thread(_set_up, int(index))
 
-    def _is_of_another_device(self, port: Port) -> bool:
-        """Whether the port stands on a device that is gone, while there is another one of its name."""
-        row, wanted = self._db.row("Port", port.name), dict(port.external_ids).get(INDEX_KEY)
-        return row is not None and wanted is not None and row["external_ids"].get(INDEX_KEY, wanted) != wanted
+    async def _parted_with_device_before(self, port: Port, index: str) -> bool:
+        """Returns whether the port is to be made, and then once ovs-vswitchd has closed what had this name before.
+
+        A port that goes and comes back within one of its looks at OVSDB is the same port to it, with the device that is gone.
+        """
+        row = self._db.row("Port", port.name)
+        if row is not None and row["external_ids"].get(INDEX_KEY, index) == index:
+            return False
+        if row is not None:
+            await ovsdb_write.drop_ports(self._db, port.bridge or self._bridge, [port.name])
+        await ovsdb_write.realised(self._db)
+        return True
+
+
+def _set_up(index: int) -> None:
+    """A device that has gone meanwhile is no error: its port goes, too."""
+    with Rtnl() as kernel, contextlib.suppress(OSError):
+        kernel.ask(set_device(index, up=True))
