@@ -373,6 +373,14 @@ ACTIONS: tuple[Action, ...] = (
         "antrea.antctl.flows",
     ),
     Action(
+        "get",
+        "flowmap",
+        "FR",
+        "Print who talks to whom, as the flow aggregator has seen it",
+        "antrea.antctl.flow_map",
+    ),
+    Action("", "policy", "R", "Recommend network policies", "antrea.antctl.policy.command"),
+    Action(
         "",
         "doctor",
         "AR",

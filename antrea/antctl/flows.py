@@ -79,7 +79,7 @@ def _callback(output: str, **given: str | None) -> None:
     target: Target = click.get_current_context().obj
     options = {name: text for name, text in given.items() if text}
     own = target.mode is FLOW_AGGREGATOR
-    answer = ask(target.find(), "/flows", options) if own else from_pod(target.find(), options)
+    answer = ask(target.find(), "/flows", options) if own else from_pod(target.find(), "flows", options)
     if output != "table":
         click.echo(render(answer, output, COLUMNS, ordered=False), nl=False)
         return
@@ -88,8 +88,8 @@ def _callback(output: str, **given: str | None) -> None:
         click.echo("There are older records: --limit and --until show more.", err=True)
 
 
-def from_pod(kubernetes: Server, options: Mapping[str, str]) -> Any:
-    """The answer of antctl in the aggregator's Pod, for which one needs the right to run commands there. Raises Failure."""
+def from_pod(kubernetes: Server, command: str, options: Mapping[str, str]) -> Any:
+    """The answer of `antctl get COMMAND` in the aggregator's Pod, which takes the right to run commands there. Raises Failure."""
     items = ask(kubernetes, PODS, {"labelSelector": "app=flow-aggregator"})["items"]
     pods = [one["metadata"]["name"] for one in items if one.get("status", {}).get("phase") == "Running"]
     if not pods:
@@ -97,10 +97,10 @@ def from_pod(kubernetes: Server, options: Mapping[str, str]) -> Any:
             f"no flow aggregator runs in Namespace {NAMESPACE}: install the chart with flowVisibility.enable=true"
         )
     words = [word for name, text in options.items() for word in (f"--{name}", text)]
-    command = ("antctl", "get", "flows", *words, "-o", "json")
     done = run_in_pod(
-        kubernetes, f"{NAMESPACE}/{min(pods)}", command, container="flow-aggregator", seconds=SECONDS
-    )
+        kubernetes, f"{NAMESPACE}/{min(pods)}", ("antctl", "get", command, *words, "-o", "json"),
+        container="flow-aggregator", seconds=SECONDS,
+    )  # fmt: skip
     if done.code:
         raise Failure(
             done.stderr.strip().removeprefix("Error: ") or f"antctl in Pod {min(pods)}: exit code {done.code}"

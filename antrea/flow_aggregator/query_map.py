@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 MOST: Final = 2000
 """Links of one answer, those with the most octets."""
-OUTSIDE: Final = ("", "", "external")
-"""The one node for every end that is no Pod."""
 _SUFFIX: Final = "-([bcdfghjklmnpqrstvwxz2456789]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}$|-[0-9]{1,5}$"
 """What Deployments, DaemonSets, Jobs and StatefulSets add to their names for a Pod.
 
@@ -22,11 +20,13 @@ Source: https://github.com/kubernetes/apimachinery/blob/master/pkg/util/rand/ran
 
 
 def flow_map(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
-    """Nodes and links; `by` is namespace, workload or service. Raises Invalid."""
+    """Nodes and links; `by` is namespace, workload, service or endpoint: workloads, and what is no Pod by its address.
+
+    Raises Invalid.
+    """
     scope = scope_of("map", asked, namespaces, (*SCOPED, "by"))
-    by = one_of(asked, "by", ("namespace", "workload", "service"))
-    from_workload = _pod("source", by != "namespace")
-    to = _pod("destination", by != "namespace")
+    by = one_of(asked, "by", ("namespace", "workload", "service", "endpoint"))
+    from_workload, to = (_pod(end, by) for end in ("source", "destination"))
     if by == "service":
         to = f"if(destinationServicePortName != '', {_SERVICE}, {to})"
     columns = f"{from_workload} AS one, {to} AS other, destinationTransportPort, protocolIdentifier, {sums()}"
@@ -38,11 +38,12 @@ def flow_map(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
 _SERVICE: Final = "(splitByChar('/', destinationServicePortName)[1], destinationServicePortName, 'service')"
 
 
-def _pod(end: str, workload: bool) -> str:
+def _pod(end: str, by: str) -> str:
     """A tuple of Namespace, name and kind."""
-    name = f"replaceRegexpOne({end}PodName, '{_SUFFIX}', '')" if workload else "''"
-    kind = "workload" if workload else "namespace"
-    return f"if({end}PodNamespace = '', ('', '', 'external'), ({end}PodNamespace, {name}, '{kind}'))"
+    name = "''" if by == "namespace" else f"replaceRegexpOne({end}PodName, '{_SUFFIX}', '')"
+    kind = "namespace" if by == "namespace" else "workload"
+    other = f"('', {end}IP, 'address')" if by == "endpoint" else "('', '', 'external')"
+    return f"if({end}PodNamespace = '', {other}, ({end}PodNamespace, {name}, '{kind}'))"
 
 
 def _graph(rows: list[list[Any]]) -> dict[str, Any]:

@@ -137,3 +137,39 @@ def test_connections_are_in_the_store_and_stay_there_when_the_aggregator_is_kill
             "its records after SIGKILL", lambda: len(flows(lab, "--srcip", client)) >= before, seconds=90
         )
         lab.api.kubectl("delete", "networkpolicy", "store-in")
+
+
+@pytest.mark.usefixtures("aggregator")
+def test_recommended_policies_let_pass_what_was_seen_and_close_the_rest(lab: Lab) -> None:
+    places = {"seen-asks": "node-1", "seen-serves": "node-2", "seen-other": "node-1"}
+    with quiet_pods(lab, places, SERVING) as ips:
+        for name in places:
+            lab.api.kubectl("label", "pod", name, f"seen={name.removeprefix('seen-')}")
+
+        def opens(source: str, target: str, port: int) -> bool:
+            node, address = places[source], ips[source]
+            words = ["curl", "-s", "-o", "/dev/null", "--max-time", "2", f"http://{ips[target]}:{port}/"]
+            done = subprocess.run([*pod_namespace(lab, node, address), *words], check=False)
+            return done.returncode == 0
+
+        def recommended() -> str:
+            done = subprocess.run(
+                workstation.command(lab, "policy", "recommend", "-n", "default", "--since", "10m"),
+                capture_output=True, text=True, check=False, timeout=60, env=workstation.environment(),
+            )  # fmt: skip
+            names = ("recommended-seen-asks", "recommended-seen-serves")
+            return done.stdout if all(name in done.stdout for name in names) else ""
+
+        assert opens("seen-asks", "seen-serves", 8080)
+        policies = wait_for("policies of what was seen", recommended, seconds=90)
+        assert "recommended-seen-other" not in policies
+        assert opens("seen-other", "seen-serves", 8080)
+        lab.api.apply(policies)
+        try:
+            wait_for("the isolation", lambda: not opens("seen-other", "seen-serves", 8080), seconds=60)
+            assert opens("seen-asks", "seen-serves", 8080)
+            assert not opens("seen-serves", "seen-asks", 8080)
+            assert not opens("seen-asks", "seen-other", 8080)
+        finally:
+            names = [one["metadata"]["name"] for one in yaml.safe_load_all(policies)]
+            lab.api.kubectl("-n", "default", "delete", "networkpolicies", *names)

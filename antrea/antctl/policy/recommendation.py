@@ -1,0 +1,156 @@
+"""The least set of Kubernetes NetworkPolicies that allows the connections that were seen in a Namespace, and no others.
+
+Each workload with connections gets a policy of its own, and one policy isolates all Pods of the Namespace in both
+directions. A policy judges Pods and not Services: what was seen is the connection to an Endpoint.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+FLOWS: Final = "policy.antrea.io/recommended-for"
+"""Annotation that names the connections a policy comes from."""
+MOST_NAMED: Final = 20
+"""Connections that the annotation names."""
+DENY: Final = "recommended-default-deny"
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+PROTOCOLS: Final = {6: "TCP", 17: "UDP", 132: "SCTP"}
+_OF_ONE_POD: Final = frozenset(
+    (
+        "pod-template-hash", "controller-revision-hash", "pod-template-generation", "apps.kubernetes.io/pod-index",
+        "statefulset.kubernetes.io/pod-name", "batch.kubernetes.io/job-completion-index", "controller-uid", "job-name",
+        "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
+    )
+)  # fmt: skip
+"""Labels that the next Pod of a workload does not have."""
+_SUFFIX: Final = re.compile(
+    r"-([bcdfghjklmnpqrstvwxz2456789]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}$|-[0-9]{1,5}$"
+)
+"""As antrea.flow_aggregator.query_map has it."""
+_NAME_MOST: Final = 253
+Labels = tuple[tuple[str, str], ...]
+
+
+class Link(NamedTuple):
+    """Connections between two ends, each `workload/NAMESPACE/NAME` or `address/IP`."""
+
+    source: str
+    target: str
+    port: int
+    protocol: int
+    connections: int
+    denied: int
+
+
+class Recommendation(NamedTuple):
+    """The policies, and in sentences what they leave out."""
+
+    policies: list[dict[str, Any]]
+    left_out: list[str]
+
+
+def workload_labels(pods: Iterable[Mapping[str, Any]]) -> dict[str, Labels]:
+    """The labels that all Pods of a workload have, by `workload/NAMESPACE/NAME`, of objects of Pods; none in the Node's network."""
+    found: dict[str, Labels] = {}
+    for pod in pods:
+        meta = pod["metadata"]
+        if pod.get("spec", {}).get("hostNetwork"):
+            continue
+        key = f"workload/{meta['namespace']}/{_SUFFIX.sub('', meta['name'])}"
+        labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OF_ONE_POD}
+        common = set(found[key]) & set(labels.items()) if key in found else labels.items()
+        found[key] = tuple(sorted(common))
+    return found
+
+
+def recommend(namespace: str, links: Sequence[Link], labels: Mapping[str, Labels]) -> Recommendation:
+    """Of what was seen between workloads with these labels."""
+    own = f"workload/{namespace}/"
+    rules: dict[str, dict[str, dict[str, set[tuple[int, int]]]]] = defaultdict(lambda: defaultdict(dict))
+    told: dict[str, list[str]] = defaultdict(list)
+    left: list[str] = []
+    for link in sorted(links):
+        allowed = link.connections - link.denied
+        if allowed <= 0:
+            left.append(f"{_shown(link)}: denied {link.denied} times")
+        elif lost := [end for end in (link.source, link.target) if _is_lost(end, labels)]:
+            left.append(f"{_shown(link)}: no Pod of {_name(lost[0])} has labels to select it by")
+        else:
+            for end, way, peer in (
+                (link.source, "egress", link.target),
+                (link.target, "ingress", link.source),
+            ):
+                if end.startswith(own):
+                    rules[end][way].setdefault(peer, set()).add((link.protocol, link.port))
+                    told[end].append(f"{_shown(link)}: {allowed}")
+    policies = [_policy(end, labels, ways, told[end]) for end, ways in sorted(rules.items())]
+    isolation = _object(namespace, DENY, {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, [])
+    return Recommendation([isolation, *policies] if policies else [], left)
+
+
+def _is_lost(end: str, labels: Mapping[str, Labels]) -> bool:
+    return end.startswith("workload/") and not labels.get(end)
+
+
+def _policy(
+    end: str,
+    labels: Mapping[str, Labels],
+    ways: Mapping[str, Mapping[str, set[tuple[int, int]]]],
+    told: list[str],
+) -> dict[str, Any]:
+    _, namespace, name = end.split("/", 2)
+    spec: dict[str, Any] = {"podSelector": {"matchLabels": dict(labels[end])}, "policyTypes": []}
+    for way, key in (("ingress", "from"), ("egress", "to")):
+        if way in ways:
+            spec["policyTypes"].append(way.capitalize())
+            spec[way] = [
+                {key: [_peer(peer, namespace, labels) for peer in peers], "ports": _ports(ports)}
+                for ports, peers in _by_ports(ways[way]).items()
+            ]
+    return _object(namespace, f"recommended-{name}"[:_NAME_MOST], spec, told)
+
+
+def _by_ports(peers: Mapping[str, set[tuple[int, int]]]) -> dict[tuple[tuple[int, int], ...], list[str]]:
+    """Peers that have the same ports are one rule."""
+    found: dict[tuple[tuple[int, int], ...], list[str]] = defaultdict(list)
+    for peer, ports in sorted(peers.items()):
+        found[tuple(sorted(ports))].append(peer)
+    return dict(sorted(found.items()))
+
+
+def _ports(ports: Iterable[tuple[int, int]]) -> list[dict[str, Any]]:
+    return [{"protocol": PROTOCOLS[protocol], "port": port} for protocol, port in ports]
+
+
+def _peer(end: str, namespace: str, labels: Mapping[str, Labels]) -> dict[str, Any]:
+    kind, _, rest = end.partition("/")
+    if kind == "address":
+        address = ipaddress.ip_address(rest)
+        return {"ipBlock": {"cidr": f"{address}/{address.max_prefixlen}"}}
+    peer: dict[str, Any] = {"podSelector": {"matchLabels": dict(labels[end])}}
+    if (other := rest.partition("/")[0]) != namespace:
+        peer["namespaceSelector"] = {"matchLabels": {NAMESPACE_LABEL: other}}
+    return peer
+
+
+def _object(namespace: str, name: str, spec: dict[str, Any], told: list[str]) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": name, "namespace": namespace}
+    if told:
+        more = [f"and {len(told) - MOST_NAMED} more"] if len(told) > MOST_NAMED else []
+        meta["annotations"] = {FLOWS: "; ".join((*told[:MOST_NAMED], *more))}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
+
+
+def _name(end: str) -> str:
+    return end.partition("/")[2]
+
+
+def _shown(link: Link) -> str:
+    protocol = PROTOCOLS.get(link.protocol, str(link.protocol))
+    return f"{_name(link.source)} -> {_name(link.target)} {protocol}/{link.port}"

@@ -1,0 +1,140 @@
+"""`antctl policy recommend` before a cluster with Pods, from what `antctl get flowmap` has printed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from aiohttp import web
+from loopback import answering
+
+from antrea.antctl.policy.recommendation import DENY, FLOWS, Link, recommend, workload_labels
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WEB, DB, DNS = "workload/shop/web", "workload/shop/db", "workload/kube-system/coredns"
+PODS = {
+    "shop": [
+        ("web-6799fc88d8-xbcdz", {"app": "web", "pod-template-hash": "6799fc88d8", "n": "1"}),
+        ("web-6799fc88d8-bcdfg", {"app": "web", "pod-template-hash": "6799fc88d8", "n": "2"}),
+        ("db-0", {"app": "db", "statefulset.kubernetes.io/pod-name": "db-0"}),
+        ("plain", {}),
+    ],
+    "kube-system": [("coredns-66bc5c9577-xbcdf", {"k8s-app": "kube-dns"})],
+}  # fmt: skip
+LINKS = [
+    Link(WEB, DB, 5432, 6, 7, 0),
+    Link(WEB, DB, 5433, 6, 2, 1),
+    Link(WEB, DNS, 53, 17, 9, 0),
+    Link("address/192.0.2.7", WEB, 8080, 6, 3, 0),
+    Link("address/fd00::7", WEB, 8080, 6, 3, 0),
+    Link(DB, WEB, 22, 6, 4, 4),
+    Link("workload/shop/plain", DB, 5432, 6, 1, 0),
+]
+
+
+def pods() -> list[dict[str, Any]]:
+    return [
+        {"metadata": {"namespace": space, "name": name, "labels": labels}, "spec": {}}
+        for space, found in PODS.items()
+        for name, labels in found
+    ]
+
+
+def test_what_was_seen_is_allowed_and_nothing_else() -> None:
+    found = recommend("shop", LINKS, workload_labels(pods()))
+    isolation, db, web_ = found.policies
+    assert isolation["metadata"]["name"] == DENY
+    assert isolation["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    assert db["spec"] == {
+        "podSelector": {"matchLabels": {"app": "db"}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{
+            "from": [{"podSelector": {"matchLabels": {"app": "web"}}}],
+            "ports": [{"protocol": "TCP", "port": 5432}, {"protocol": "TCP", "port": 5433}],
+        }],
+    }  # fmt: skip
+    blocks = [{"ipBlock": {"cidr": "192.0.2.7/32"}}, {"ipBlock": {"cidr": "fd00::7/128"}}]
+    assert web_["spec"]["ingress"] == [{"from": blocks, "ports": [{"protocol": "TCP", "port": 8080}]}]
+    dns = {
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+    }
+    assert web_["spec"]["egress"][1] == {"to": [dns], "ports": [{"protocol": "UDP", "port": 53}]}
+    assert web_["metadata"]["annotations"][FLOWS].startswith(
+        "192.0.2.7 -> shop/web TCP/8080: 3; fd00::7 -> shop/web TCP/8080: 3; shop/web -> kube-system/coredns UDP/53: 9"
+    )
+    assert found.left_out == [
+        "shop/db -> shop/web TCP/22: denied 4 times",
+        "shop/plain -> shop/db TCP/5432: no Pod of shop/plain has labels to select it by",
+    ]
+
+
+async def run(folder: Path, seen: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    """antctl on a workstation, before the API server of that cluster."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        space = request.path.split("/")[4]
+        items = [one for one in pods() if one["metadata"]["namespace"] == space]
+        return web.json_response({"items": items})
+
+    (folder / "seen.json").write_text(seen if isinstance(seen, str) else json.dumps(seen))
+    async with answering(answer) as url:
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+            "current-context": "x",
+        }
+        (folder / "kubeconfig").write_text(json.dumps(config))
+        command = [
+            sys.executable, "-m", "antrea.antctl.main", "--kubeconfig", str(folder / "kubeconfig"), "policy",
+            "recommend", "-n", "shop", "--flows", str(folder / "seen.json"), *words,
+        ]  # fmt: skip
+        environment = {key: text for key, text in os.environ.items() if key != "POD_NAME"}
+        return await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, check=False, timeout=60, env=environment
+        )
+
+
+def seen_of(*links: Link) -> dict[str, Any]:
+    return {"links": [{**link._asdict(), "octets": 1} for link in links], "truncated": False}
+
+
+async def test_the_command_prints_policies_and_names_what_it_leaves_out(tmp_path: Path) -> None:
+    done = await run(tmp_path, seen_of(*LINKS))
+    assert (done.returncode, done.stderr.count("left out: ")) == (0, 2), done.stderr
+    names = [one["metadata"]["name"] for one in yaml.safe_load_all(done.stdout)]
+    assert names == [DENY, "recommended-db", "recommended-web"]
+    shown = await run(tmp_path, seen_of(*LINKS), "-o", "table")
+    assert [line.split() for line in shown.stdout.splitlines()] == [
+        ["NAME", "POD-SELECTOR", "INGRESS-RULES", "EGRESS-RULES"],
+        [DENY, "all", "0", "0"],
+        ["recommended-db", "app=db", "1", "0"],
+        ["recommended-web", "app=web", "1", "2"],
+    ]
+    listed = json.loads((await run(tmp_path, seen_of(*LINKS), "-o", "json")).stdout)
+    assert (listed["kind"], len(listed["items"])) == ("List", 3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        ("{", "--flows: "),
+        ({"rows": []}, "not what `antctl get flowmap --by endpoint -o json` prints"),
+        (seen_of(Link("external", WEB, 80, 6, 1, 0)), "'external' is no workload or address"),
+        (seen_of(Link("workload/../../api", WEB, 80, 6, 1, 0)), "is no workload or address"),
+        (seen_of(), "no connection of Namespace shop was seen"),
+        (seen_of(Link(DB, WEB, 22, 6, 4, 4)), "no connection of Namespace shop was seen"),
+        ({"links": [], "truncated": True}, "ask for less by --since"),
+    ],
+)
+async def test_what_cannot_be_recommended_from_is_named(tmp_path: Path, seen: Any, words: str) -> None:
+    done = await run(tmp_path, seen)
+    assert (done.returncode, words in done.stderr) == (1, True), done.stderr
