@@ -379,7 +379,13 @@ ACTIONS: tuple[Action, ...] = (
         "Print who talks to whom, as the flow aggregator has seen it",
         "antrea.antctl.flow_map",
     ),
-    Action("", "policy", "R", "Recommend network policies", "antrea.antctl.policy.command"),
+    Action(
+        "",
+        "policy",
+        "R",
+        "Recommend network policies, and try them on what was seen",
+        "antrea.antctl.policy.command",
+    ),
     Action(
         "",
         "doctor",

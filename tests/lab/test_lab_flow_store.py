@@ -120,14 +120,14 @@ def test_connections_are_in_the_store_and_stay_there_when_the_aggregator_is_kill
             connect(8081)
             return flows(lab, "--pod", "default/store-asks", "--action", "denied", "--port", "8081")
 
-        connect(8080)
-        wait_for(
-            "the connection in the store", lambda: flows(lab, "--srcip", client, "--port", "8080"), seconds=90
-        )
-        row = flows(lab, "--srcip", client, "--port", "8080")[0]
+        def allowed() -> list[dict[str, Any]]:
+            connect(8080)
+            rows = flows(lab, "--srcip", client, "--port", "8080")
+            return [row for row in rows if row["ingressNetworkPolicyName"] == "store-in"]
+
+        row = wait_for("the connection in the store, with its policy", allowed, seconds=90)[0]
         ends = [row[f"{end}{what}"] for end in ("source", "destination") for what in ("PodName", "NodeName")]
         assert ends == ["store-asks", "node-1", "store-serves", "node-2"]
-        assert row["ingressNetworkPolicyName"] == "store-in"
         wait_for("the denied connection in the store", denied, seconds=90)
         before = len(flows(lab, "--srcip", client))
         kill = ("exec", "deploy/flow-aggregator", "--", "python3", "-c", "import os; os.kill(1, 9)")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from antrea.antctl.output import Column
     from antrea.antctl.policy.recommendation import Link
 
-SHORT: Final = "Recommend network policies"
+SHORT: Final = "Recommend network policies, and try them on what was seen"
 TEXT: Final = """Print the Kubernetes NetworkPolicies that allow the connections that were seen in a Namespace, and no others.
 
 The flow aggregator keeps what was seen (flowVisibility.enable in the chart). Each policy names the connections that it
@@ -32,6 +32,16 @@ it: a connection that happens once a month may not have been seen.
 Examples:
   antctl policy recommend --namespace shop --since 24h > policies.yaml
   antctl policy recommend -n shop --flows seen.json -o table"""
+REPLAY: Final = """Show which connections that were seen would be judged otherwise with the policies of a file in place.
+
+Objects of the same kind and name as one of the file are replaced by it, all others stay. Each connection is judged as
+`antctl explain` does, by one Pod of each workload. Exit code 0: no verdict would change; 3: some would.
+
+\b
+Examples:
+  antctl policy replay -f policies.yaml --since 24h
+  antctl policy replay -f policies.yaml -n shop -o json"""
+CHANGES: Final = 3
 MOST_SHOWN: Final = 20
 """Of what is left out, in lines."""
 COLUMNS: tuple[Column, ...] = (
@@ -40,44 +50,72 @@ COLUMNS: tuple[Column, ...] = (
     ("INGRESS-RULES", lambda row: str(len(row["spec"].get("ingress", ())))),
     ("EGRESS-RULES", lambda row: str(len(row["spec"].get("egress", ())))),
 )
+CHANGED: tuple[Column, ...] = (
+    ("SOURCE", lambda row: one_word(row["source"].partition("/")[2])),
+    ("TARGET", lambda row: one_word(row["target"].partition("/")[2])),
+    ("PORT", lambda row: str(row["port"])),
+    ("CONNECTIONS", lambda row: str(row["connections"])),
+    ("BEFORE", lambda row: str(row["before"])),
+    ("AFTER", lambda row: str(row["after"])),
+    ("WHY", lambda row: one_line(row["why"])),
+)
 
 
 def command() -> click.Command:
     """The group."""
+    common = (
+        click.Option(["--since"], default="1h", show_default=True, help="how long ago, such as 15m or 24h; at most 744h"),
+        click.Option(
+            ["--flows"], type=click.File("rb"),
+            help="what was seen, as `antctl get flowmap --by endpoint -o json` prints it, instead of the flow aggregator",
+        ),
+    )  # fmt: skip
     recommend = click.Command(
         "recommend",
         context_settings=HELP,
         params=[
             click.Option(["-n", "--namespace"], required=True, help="whose Pods are to be isolated"),
-            click.Option(["--since"], default="1h", show_default=True, help="how long ago, such as 15m or 24h; at most 744h"),
-            click.Option(
-                ["--flows"], type=click.File("rb"),
-                help="what was seen, as `antctl get flowmap --by endpoint -o json` prints it, instead of the flow aggregator",
-            ),
-            click.Option(["-o", "--output"], default="yaml", show_default=True, type=click.Choice(["yaml", "json", "table"]), help="output format"),
+            *common, _output("yaml", "yaml", "json", "table"),
         ],
         callback=_recommend,
         short_help="Recommend NetworkPolicies for a Namespace",
         help=TEXT,
     )  # fmt: skip
-    return Group("policy", [recommend], context_settings=HELP, help=SHORT)
+    replay = click.Command(
+        "replay",
+        context_settings=HELP,
+        params=[
+            click.Option(["-f", "--filename"], type=click.File("rb"), required=True, help="policies, groups and tiers as YAML or JSON"),
+            click.Option(["-n", "--namespace"], default="", help="only connections with an end in this Namespace"),
+            *common, _output("table", "table", "json", "yaml"),
+        ],
+        callback=_replay,
+        short_help="Show which connections that were seen would be judged otherwise",
+        help=REPLAY,
+    )  # fmt: skip
+    return Group("policy", [recommend, replay], context_settings=HELP, help=SHORT)
+
+
+def _output(*forms: str) -> click.Option:
+    return click.Option(
+        ["-o", "--output"],
+        default=forms[0],
+        show_default=True,
+        type=click.Choice(forms[1:]),
+        help="output format",
+    )
 
 
 def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str) -> None:
     from urllib.parse import quote  # noqa: PLC0415 (start-up time)
 
-    from antrea.antctl import flow_map  # noqa: PLC0415
     from antrea.antctl.policy.recommendation import recommend, workload_labels  # noqa: PLC0415
     from antrea.antctl.request import ask  # noqa: PLC0415
 
     target: Target = click.get_current_context().obj
     if target.mode is not REMOTE:
         raise Failure("only remote mode is supported for this command")
-    asked = {"namespace": namespace, "since": since, "by": "endpoint"}
-    seen = _read(flows) if flows else flow_map.read(target, asked)
-    if seen.get("truncated"):
-        raise Failure("the flow aggregator has seen more than one answer holds: ask for less by --since")
-    server, links = target.find(), links_of(seen)
+    server, links = target.find(), _seen(target, namespace, since, flows)
     spaces = {end.split("/")[1] for link in links for end in link[:2] if end.startswith("workload/")}
     pods = [
         {**one, "metadata": {**one["metadata"], "namespace": space}}
@@ -85,10 +123,7 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
         for one in ask(server, f"/api/v1/namespaces/{quote(space, safe='')}/pods", {})["items"]
     ]
     found = recommend(namespace, links, workload_labels(pods))
-    for line in found.left_out[:MOST_SHOWN]:
-        click.echo(f"left out: {one_line(line)}", err=True)
-    if len(found.left_out) > MOST_SHOWN:
-        click.echo(f"left out: {len(found.left_out) - MOST_SHOWN} more", err=True)
+    _name_left_out("left out", found.left_out)
     if not found.policies:
         raise Failure(
             f"no connection of Namespace {namespace} was seen that could be allowed: is --since long enough?"
@@ -100,6 +135,58 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
         click.echo(json.dumps(items, indent=2))
     else:
         click.echo(render(found.policies, output, COLUMNS, ordered=False), nl=False)
+
+
+def _seen(target: Target, namespace: str, since: str, flows: IO[bytes] | None) -> Sequence[Link]:
+    from antrea.antctl import flow_map  # noqa: PLC0415 (start-up time)
+
+    asked = {"since": since, "by": "endpoint", **({"namespace": namespace} if namespace else {})}
+    seen = _json(flows) if flows else flow_map.read(target, asked)
+    if isinstance(seen, dict) and seen.get("truncated"):
+        raise Failure(
+            "the flow aggregator has seen more than one answer holds: ask for less by --since or --namespace"
+        )
+    return links_of(seen)
+
+
+def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | None, output: str) -> None:
+    import yaml  # noqa: PLC0415 (start-up time)
+
+    from antrea.antctl.explain.source import of_cluster  # noqa: PLC0415
+    from antrea.antctl.policy.whatif import replay, sentences, with_objects  # noqa: PLC0415
+    from antrea.errors import Invalid  # noqa: PLC0415
+
+    target: Target = click.get_current_context().obj
+    if target.mode is not REMOTE:
+        raise Failure("only remote mode is supported for this command")
+    try:
+        manifests = [one for one in yaml.safe_load_all(filename) if one]
+        items = [item for one in manifests for item in (one["items"] if one.get("kind") == "List" else [one])]
+        source = of_cluster(target.find())
+        after = with_objects(source.objects, items, namespace=namespace or "default")
+    except (yaml.YAMLError, AttributeError, TypeError, KeyError) as why:
+        raise Failure(
+            f"--filename: {filename.name} has no objects of Kubernetes: {one_line(str(why))}"
+        ) from why
+    except Invalid as why:
+        raise Failure(f"--filename: {why}") from why
+    found = replay(source, after, _seen(target, namespace, since, flows))
+    rows = [
+        {**one.link._asdict(), "before": one.before, "after": one.after, "why": one.sentence}
+        for one in found.changed
+    ]
+    click.echo(render(rows, output, CHANGED, ordered=False), nl=False)
+    _name_left_out("not judged", found.unjudged)
+    for line in sentences(found):
+        click.echo(line, err=True)
+    click.get_current_context().exit(CHANGES if rows else 0)
+
+
+def _name_left_out(what: str, lines: Sequence[str]) -> None:
+    for line in lines[:MOST_SHOWN]:
+        click.echo(f"{what}: {one_line(line)}", err=True)
+    if len(lines) > MOST_SHOWN:
+        click.echo(f"{what}: {len(lines) - MOST_SHOWN} more", err=True)
 
 
 def links_of(seen: Any) -> Sequence[Link]:
@@ -134,7 +221,7 @@ def _is_end(end: str) -> bool:
     return True
 
 
-def _read(file: IO[bytes]) -> Any:
+def _json(file: IO[bytes]) -> Any:
     try:
         return json.load(file)
     except ValueError as why:

@@ -47,6 +47,12 @@ class Link(NamedTuple):
     connections: int
     denied: int
 
+    @property
+    def shown(self) -> str:
+        """Both ends, protocol and port."""
+        protocol = PROTOCOLS.get(self.protocol, str(self.protocol))
+        return f"{_name(self.source)} -> {_name(self.target)} {protocol}/{self.port}"
+
 
 class Recommendation(NamedTuple):
     """The policies, and in sentences what they leave out."""
@@ -62,11 +68,16 @@ def workload_labels(pods: Iterable[Mapping[str, Any]]) -> dict[str, Labels]:
         meta = pod["metadata"]
         if pod.get("spec", {}).get("hostNetwork"):
             continue
-        key = f"workload/{meta['namespace']}/{_SUFFIX.sub('', meta['name'])}"
+        key = f"workload/{meta['namespace']}/{workload_of(meta['name'])}"
         labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OF_ONE_POD}
         common = set(found[key]) & set(labels.items()) if key in found else labels.items()
         found[key] = tuple(sorted(common))
     return found
+
+
+def workload_of(pod: str) -> str:
+    """The name of a Pod without what its controller adds."""
+    return _SUFFIX.sub("", pod)
 
 
 def recommend(namespace: str, links: Sequence[Link], labels: Mapping[str, Labels]) -> Recommendation:
@@ -78,9 +89,9 @@ def recommend(namespace: str, links: Sequence[Link], labels: Mapping[str, Labels
     for link in sorted(links):
         allowed = link.connections - link.denied
         if allowed <= 0:
-            left.append(f"{_shown(link)}: denied {link.denied} times")
+            left.append(f"{link.shown}: denied {link.denied} times")
         elif lost := [end for end in (link.source, link.target) if _is_lost(end, labels)]:
-            left.append(f"{_shown(link)}: no Pod of {_name(lost[0])} has labels to select it by")
+            left.append(f"{link.shown}: no Pod of {_name(lost[0])} has labels to select it by")
         else:
             for end, way, peer in (
                 (link.source, "egress", link.target),
@@ -88,7 +99,7 @@ def recommend(namespace: str, links: Sequence[Link], labels: Mapping[str, Labels
             ):
                 if end.startswith(own):
                     rules[end][way].setdefault(peer, set()).add((link.protocol, link.port))
-                    told[end].append(f"{_shown(link)}: {allowed}")
+                    told[end].append(f"{link.shown}: {allowed}")
     policies = [_policy(end, labels, ways, told[end]) for end, ways in sorted(rules.items())]
     isolation = _object(namespace, DENY, {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, [])
     return Recommendation([isolation, *policies] if policies else [], left)
@@ -149,8 +160,3 @@ def _object(namespace: str, name: str, spec: dict[str, Any], told: list[str]) ->
 
 def _name(end: str) -> str:
     return end.partition("/")[2]
-
-
-def _shown(link: Link) -> str:
-    protocol = PROTOCOLS.get(link.protocol, str(link.protocol))
-    return f"{_name(link.source)} -> {_name(link.target)} {protocol}/{link.port}"

@@ -42,7 +42,11 @@ LINKS = [
 
 def pods() -> list[dict[str, Any]]:
     return [
-        {"metadata": {"namespace": space, "name": name, "labels": labels}, "spec": {}}
+        {
+            "metadata": {"namespace": space, "name": name, "labels": labels},
+            "spec": {"nodeName": "n1"},
+            "status": {"phase": "Running", "podIP": ADDRESSES[name], "podIPs": [{"ip": ADDRESSES[name]}]},
+        }
         for space, found in PODS.items()
         for name, labels in found
     ]
@@ -77,13 +81,31 @@ def test_what_was_seen_is_allowed_and_nothing_else() -> None:
     ]
 
 
-async def run(folder: Path, seen: Any, *words: str) -> subprocess.CompletedProcess[str]:
-    """antctl on a workstation, before the API server of that cluster."""
+ADDRESSES = {
+    name: f"10.1.0.{number}" for number, name in enumerate((n for f in PODS.values() for n, _ in f), 5)
+}
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        space = request.path.split("/")[4]
-        items = [one for one in pods() if one["metadata"]["namespace"] == space]
-        return web.json_response({"items": items})
+
+async def answer(request: web.Request) -> web.StreamResponse:
+    """Of the cluster's API server: Pods, Namespaces, and no policy yet."""
+    parts = request.path.split("/")
+    if parts[-1] == "pods":
+        items = [one for one in pods() if len(parts) == 4 or one["metadata"]["namespace"] == parts[4]]
+    elif parts[-1] == "namespaces":
+        items = [
+            {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}} for name in PODS
+        ]
+    else:
+        items = []
+    return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
+
+
+async def run(folder: Path, seen: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    """`antctl policy recommend` on a workstation, before the API server of that cluster."""
+    return await antctl(folder, seen, "recommend", "-n", "shop", *words)
+
+
+async def antctl(folder: Path, seen: Any, *words: str) -> subprocess.CompletedProcess[str]:
 
     (folder / "seen.json").write_text(seen if isinstance(seen, str) else json.dumps(seen))
     async with answering(answer) as url:
@@ -94,8 +116,8 @@ async def run(folder: Path, seen: Any, *words: str) -> subprocess.CompletedProce
         }
         (folder / "kubeconfig").write_text(json.dumps(config))
         command = [
-            sys.executable, "-m", "antrea.antctl.main", "--kubeconfig", str(folder / "kubeconfig"), "policy",
-            "recommend", "-n", "shop", "--flows", str(folder / "seen.json"), *words,
+            sys.executable, "-m", "antrea.antctl.main", "--kubeconfig", str(folder / "kubeconfig"), "policy", *words,
+            "--flows", str(folder / "seen.json"),
         ]  # fmt: skip
         environment = {key: text for key, text in os.environ.items() if key != "POD_NAME"}
         return await asyncio.to_thread(
@@ -137,4 +159,47 @@ async def test_the_command_prints_policies_and_names_what_it_leaves_out(tmp_path
 )
 async def test_what_cannot_be_recommended_from_is_named(tmp_path: Path, seen: Any, words: str) -> None:
     done = await run(tmp_path, seen)
+    assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+
+
+async def test_recommended_policies_change_nothing_of_what_was_seen_and_allowed(tmp_path: Path) -> None:
+    """And close what was not: the replay says so without a packet."""
+    seen = [
+        link
+        for link in LINKS
+        if link.denied == 0 and "fd00" not in link.source and "plain" not in link.source
+    ]
+    policies = tmp_path / "policies.yaml"
+    policies.write_text((await run(tmp_path, seen_of(*seen))).stdout)
+    done = await antctl(tmp_path, seen_of(*seen), "replay", "-f", str(policies))
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+    assert f"{len(seen)} connections were judged: 0 would be denied" in done.stderr
+
+    other = Link(DB, WEB, 22, 6, 4, 0)
+    gone = Link("workload/shop/gone", WEB, 22, 6, 4, 0)
+    done = await antctl(tmp_path, seen_of(other, gone), "replay", "-f", str(policies))
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.splitlines()[1].split()[:6] == ["shop/db", "shop/web", "22", "4", "Allow", "Drop"]
+    assert "not judged: shop/gone -> shop/web TCP/22: shop/gone: no Pod of it is there now" in done.stderr
+    (row,) = json.loads(
+        (await antctl(tmp_path, seen_of(other), "replay", "-f", str(policies), "-o", "json")).stdout
+    )
+    assert (row["before"], row["after"]) == ("Allow", "Drop")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "has no objects of Kubernetes"),
+        ("just text", "has no objects of Kubernetes"),
+        ("{apiVersion: v1, kind: Secret, metadata: {name: s}}", "v1/Secret: is no policy"),
+        (
+            "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p}, spec: {podSelector: 5}}",
+            "NetworkPolicy",
+        ),
+    ],
+)
+async def test_a_file_that_has_no_policies_is_named(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "policies.yaml").write_text(text)
+    done = await antctl(tmp_path, seen_of(*LINKS), "replay", "-f", str(tmp_path / "policies.yaml"))
     assert (done.returncode, words in done.stderr) == (1, True), done.stderr
