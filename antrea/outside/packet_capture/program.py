@@ -54,9 +54,10 @@ class PcapngFile:
         if self._size + len(data) - self._looked_at >= _LOOK_BYTES:
             self._look()
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(self._descriptor, left) :]
+            written = 0
+            while written < len(data):
+                # at an offset of our own: that of the file stays behind what was cut off
+                written += os.pwrite(self._descriptor, data[written:], self._size + written)
         except OSError as why:
             os.ftruncate(self._descriptor, self._size)
             raise _Failed(f"couldn't write packets: {why.strerror}: {self._path}") from why
