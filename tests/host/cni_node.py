@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -198,7 +199,9 @@ class CniNode:
 
 def sanitized_plugin() -> Path:
     """The plugin with the address and undefined behaviour sanitizers, which end it with a message on stderr."""
-    subprocess.run(["make", "-s", "-C", ROOT / "cni", "antrea-cni-asan"], check=True)
+    with (ROOT / "cni/antrea.c").open() as source:
+        fcntl.flock(source, fcntl.LOCK_EX)  # others build it at the same time
+        subprocess.run(["make", "-s", "-C", ROOT / "cni", "antrea-cni-asan"], check=True)
     return ROOT / "cni" / "antrea-cni-asan"
 
 
