@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import itertools
 import json
+import socket
 import statistics
 import threading
 import time
@@ -102,12 +104,9 @@ class Told:
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        self._over = True
-        self._api.sock.settimeout(0.1)
+        self._api.sock.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._api.close()
-
-    _over = False
 
     @property
     def processed(self) -> int:
@@ -122,8 +121,9 @@ class Told:
         return next((place, when) for place, (said, when) in enumerate(self._words) if said >= version)
 
     def _hear(self) -> None:
-        with contextlib.suppress(OSError):
-            while not self._over and (line := self._answer.readline()):
+        """Until the end of the block: a reader that waits returns only once its connection is shut down."""
+        with contextlib.suppress(OSError, http.client.IncompleteRead):
+            while line := self._answer.readline():
                 self._take(json.loads(line))
 
     def _take(self, event: dict[str, Any]) -> None:
