@@ -11,6 +11,11 @@ from antrea.facts.fact import Fact
 from antrea.facts.group import GroupSelector
 
 
+def precedence(created: str, name: str, slot: int) -> tuple[str, str, int]:
+    """Of Egresses that compete for a Pod or share an address, the lowest counts: the oldest, then the first by name."""
+    return (created, name, slot)
+
+
 def slot_key(egress: str, slot: int) -> str:
     """The first address of an Egress, often the only one, goes by its name; no name has a space."""
     return f"{egress} {slot}" if slot else egress
@@ -48,6 +53,10 @@ class EgressRow(Fact, frozen=True):
         "name": lambda row: (row.name,) if row.of else (),
         "unanswered": lambda row: (row.pool,) if row.unanswered and row.pool else (),
     }
+
+    @property
+    def precedence(self) -> tuple[str, str, int]:
+        return precedence(self.since, self.name, self.slot)
 
     @property
     def key(self) -> str:
@@ -158,8 +167,7 @@ class Egress(Fact, frozen=True):
 
     @property
     def precedence(self) -> tuple[str, str, int]:
-        """Of Egresses that compete for a Pod or share an address, the lowest counts: the oldest, then the first by name."""
-        return (self.created, self.name, self.slot)
+        return precedence(self.created, self.name, self.slot)
 
     @property
     def key(self) -> str:

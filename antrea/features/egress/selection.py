@@ -52,7 +52,7 @@ def _older(rows: Iterable[EgressRow]) -> tuple[tuple[str, str], ...]:
     """Each Egress that does not count, and the one of its family that does."""
     first: dict[bool, str] = {}
     found: dict[tuple[str, str], None] = {}
-    for row in sorted((row for row in rows if row.address), key=lambda row: (row.since, row.name)):
+    for row in sorted((row for row in rows if row.address), key=lambda row: row.precedence):
         counts = first.setdefault(is_ipv6(row.address), row.name)
         if counts != row.name:
             found[row.name, counts] = None

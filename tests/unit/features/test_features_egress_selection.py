@@ -76,14 +76,14 @@ def host_network(*spaces: str) -> str:
 
 
 def test_egresses_that_a_pod_does_not_follow_name_the_one_of_their_family_that_it_follows() -> None:
-    rows = [egress("old", 1), egress("a-twin", 1), egress("young", 2), egress("six", 3, ip="fd00::1")]
+    rows = [egress("old", 1), egress("a-twin", 1), egress("a-late", 2), egress("six", 3, ip="fd00::1")]
     controller = Controller(*rows, egress("younger six", 4, ip="fd00::2"), egress("alone", 2, "api"))
     assert controller.said == {}
     controller.put(pod("web-1"), pod("api-1", "app=api"))
-    expected = {name: (overlapped("a-twin"),) for name in ("old", "young")}
+    expected = {name: (overlapped("a-twin"),) for name in ("old", "a-late")}
     assert controller.said == expected | {"younger six": (overlapped("six"),)}
     controller.drop(EgressRow, "a-twin")
-    assert controller.said["young"] == (overlapped("old"),)
+    assert controller.said["a-late"] == (overlapped("old"),)
     assert "old" not in controller.said
     controller.drop(Pod, "shop/web-1")
     assert controller.said == {}
