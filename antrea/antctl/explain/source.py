@@ -33,6 +33,8 @@ class Source(NamedTuple):
     proxy: Proxy | None = None
     node_policies: bool = False
     """Whether the gate NodeNetworkPolicy is on."""
+    unenforced: frozenset[str] = frozenset()
+    """Fields of `Objects` whose kinds are not enforced, since their gate is off."""
 
 
 def of_cluster(kubernetes: Server) -> Source:
@@ -64,13 +66,14 @@ def _source(
     """`lacks` begin with the title of a kind; of kinds whose gate is off nothing is lacking, and nothing counts."""
     proxy, nodes, said = _settings(config, lack)
     gates = _controller_gates(config)
+    unenforced = frozenset(field for field, gate in GATES.items() if gate not in gates)
     for kind in KINDS:
-        if kind.field in GATES and GATES[kind.field] not in gates:
+        if kind.field in unenforced:
             lacks = [one for one in lacks if kind.title not in one]
             if found.pop(kind.field, None):
                 off = f"the feature gate {GATES[kind.field]} is off in {CONTROLLER_FILE}"
                 lacks.append(f"{kind.title}: {off}: none is taken into account")
-    return Source(objects(found), (*lacks, *said), proxy, nodes)
+    return Source(objects(found), (*lacks, *said), proxy, nodes, unenforced)
 
 
 def _controller_gates(config_map: Mapping[str, Any] | None) -> frozenset[str]:

@@ -35,7 +35,8 @@ Examples:
 REPLAY: Final = """Show which connections that were seen would be judged otherwise with the policies of a file in place.
 
 Objects of the same kind and name as one of the file are replaced by it, all others stay. Each connection is judged as
-`antctl explain` does, by one Pod of each workload. Exit code 0: no verdict would change; 3: some would.
+`antctl explain` does, in each family, by Pods of each workload whose labels, ports or ServiceAccount differ. Exit code 0:
+no verdict would change; 3: some would; 1: nothing could be judged.
 
 \b
 Examples:
@@ -163,7 +164,7 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
         manifests = [one for one in yaml.safe_load_all(filename) if one]
         items = [item for one in manifests for item in (one["items"] if one.get("kind") == "List" else [one])]
         source = of_cluster(target.find())
-        after = with_objects(source.objects, items, namespace=namespace or "default")
+        after = with_objects(source, items, namespace=namespace or "default")
     except (yaml.YAMLError, AttributeError, TypeError, KeyError) as why:
         raise Failure(
             f"--filename: {filename.name} has no objects of Kubernetes: {one_line(str(why))}"
@@ -175,8 +176,11 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
         {**one.link._asdict(), "before": one.before, "after": one.after, "why": one.sentence}
         for one in found.changed
     ]
-    click.echo(render(rows, output, CHANGED, ordered=False), nl=False)
+    _name_left_out("not taken into account", source.lacks)
     _name_left_out("not judged", found.unjudged)
+    if not found.judged:
+        raise Failure("no connection was judged: is --since long enough?")
+    click.echo(render(rows, output, CHANGED, ordered=False), nl=False)
     for line in sentences(found):
         click.echo(line, err=True)
     click.get_current_context().exit(CHANGES if rows else 0)

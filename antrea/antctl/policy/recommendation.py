@@ -21,7 +21,7 @@ MOST_NAMED: Final = 20
 DENY: Final = "recommended-default-deny"
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 PROTOCOLS: Final = {6: "TCP", 17: "UDP", 132: "SCTP"}
-_OF_ONE_POD: Final = frozenset(
+OF_ONE_POD: Final = frozenset(
     (
         "pod-template-hash", "controller-revision-hash", "pod-template-generation", "apps.kubernetes.io/pod-index",
         "statefulset.kubernetes.io/pod-name", "batch.kubernetes.io/job-completion-index", "controller-uid", "job-name",
@@ -69,7 +69,7 @@ def workload_labels(pods: Iterable[Mapping[str, Any]]) -> dict[str, Labels]:
         if pod.get("spec", {}).get("hostNetwork"):
             continue
         key = f"workload/{meta['namespace']}/{workload_of(meta['name'])}"
-        labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OF_ONE_POD}
+        labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in OF_ONE_POD}
         common = set(found[key]) & set(labels.items()) if key in found else labels.items()
         found[key] = tuple(sorted(common))
     return found

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from antrea.antctl.policy.recommendation import PROTOCOLS, workload_of
+from antrea.antctl.policy.recommendation import OF_ONE_POD, PROTOCOLS, workload_of
 from antrea.errors import Invalid
-from antrea.explain.objects import KINDS, objects
-from antrea.explain.packet import Packet
+from antrea.explain.address import pod_ips
+from antrea.explain.objects import GATES, KINDS, objects
+from antrea.explain.packet import ANY_PORT, Packet
 from antrea.explain.verdict import judged
 from antrea.explain.world import World
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from antrea.antctl.explain.source import Source
     from antrea.antctl.policy.recommendation import Link
+    from antrea.apis.networking import NetworkPolicy
     from antrea.explain.objects import Kind, Objects
 
 POLICIES = frozenset(
@@ -33,6 +35,9 @@ POLICIES = frozenset(
 OTHERS = frozenset(("groups", "cluster_groups", "tiers"))
 """Kinds beside policies that a file may have."""
 NAMESPACED = frozenset(("kube_policies", "policies", "groups"))
+YOUNGEST = "9999-12-31T23:59:59Z"
+MOST_PODS = 8
+"""Of a workload, by which a connection is judged."""
 
 
 class Changed(NamedTuple):
@@ -52,74 +57,131 @@ class Outcome(NamedTuple):
     unjudged: list[str]
 
 
-def with_objects(now: Objects, found: Iterable[Mapping[str, Any]], *, namespace: str = "default") -> Objects:
-    """`now`, with these objects in place of those of their names. Raises Invalid naming the object."""
+def with_objects(
+    source: Source, found: Iterable[Mapping[str, Any]], *, namespace: str = "default"
+) -> Objects:
+    """Those of `source`, with these in place of those of their names. Raises Invalid naming the object."""
+    now = source.objects
     kinds = {(kind.api_version, kind.kind): kind for kind in KINDS if kind.field in POLICIES | OTHERS}
     for one in found:
         named = (str(one.get("apiVersion")), str(one.get("kind")))
         if named not in kinds:
             raise Invalid("/".join(named), "is no policy, group or tier that policies are judged by")
         kind = kinds[named]
+        if kind.field in source.unenforced:
+            raise Invalid(
+                "/".join(named), f"the feature gate {GATES[kind.field]} is off: it would decide nothing"
+            )
         meta = {**(one.get("metadata") or {})}
         if kind.field in NAMESPACED:
             meta.setdefault("namespace", namespace)
         (fresh,) = getattr(objects({kind.field: [{**one, "metadata": meta}]}), kind.field)
+        if kind.field == "kube_policies":
+            fresh = _with_policy_types(fresh)
         now = msgspec.structs.replace(now, **{kind.field: _replaced(now, kind, fresh)})
     return now
 
 
+def _with_policy_types(policy: NetworkPolicy) -> NetworkPolicy:
+    """As kube-apiserver stores one that has none: https://kubernetes.io/docs/reference/kubernetes-api/ (policyTypes)."""
+    if policy.spec.policy_types:
+        return policy
+    types = ("Ingress", "Egress") if policy.spec.egress else ("Ingress",)
+    return msgspec.structs.replace(policy, spec=msgspec.structs.replace(policy.spec, policy_types=types))
+
+
 def _replaced(now: Objects, kind: Kind, fresh: Any) -> tuple[Any, ...]:
+    """A new object is the youngest, one that is there keeps its age: by it, policies of equal priority are ordered."""
+    rows = {(one.metadata.namespace, one.metadata.name): one for one in getattr(now, kind.field)}
     key = (fresh.metadata.namespace, fresh.metadata.name)
-    rows = getattr(now, kind.field)
-    return (*(one for one in rows if (one.metadata.namespace, one.metadata.name) != key), fresh)
+    old = rows.pop(key, None)
+    uid, created = (old.metadata.uid, old.metadata.creation_timestamp) if old else ("", YOUNGEST)
+    meta = msgspec.structs.replace(fresh.metadata, uid=uid, creation_timestamp=created)
+    return (*rows.values(), msgspec.structs.replace(fresh, metadata=meta))
 
 
 def replay(source: Source, after: Objects, links: Sequence[Link]) -> Outcome:
-    """Of what was seen, by one Pod of each workload that is there now."""
+    """Of what was seen, by Pods that are there now; a connection has changed if it has for any two of its Pods."""
     worlds = [
         World(found, source.proxy, node_policies=source.node_policies) for found in (source.objects, after)
     ]
-    pods = _pods_of_workloads(worlds[0])
+    pods = _pods_of_workloads(worlds[0], _written(source.objects, after))
     changed: list[Changed] = []
     unjudged: list[str] = []
+    count = 0
     for link in sorted(links):
         try:
-            packet = _packet(worlds[0], pods, link)
+            packets = _packets(worlds[0], pods, link)
         except Invalid as why:
             unjudged.append(f"{link.shown}: {why}")
             continue
-        was, would = (judged(world, packet) for world in worlds)
-        if was.verdict != would.verdict:
-            changed.append(Changed(link, was.verdict, would.verdict, would.decisive.sentence))
-    return Outcome(changed, len(links) - len(unjudged), unjudged)
+        count += 1
+        unjudged.extend(f"{link.shown}: {text}" for text in _beyond(pods, link))
+        if found := [one for packet in packets if (one := _changed(worlds, packet, link))]:
+            changed.append(min(found, key=lambda one: one.before != "Allow"))
+    return Outcome(changed, count, unjudged)
 
 
-def _pods_of_workloads(world: World) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name in sorted(world.pods):
-        namespace, _, pod = name.partition("/")
-        found.setdefault(f"workload/{namespace}/{workload_of(pod)}", []).append(name)
+def _changed(worlds: Sequence[World], packet: Packet, link: Link) -> Changed | None:
+    was, would = (judged(world, packet) for world in worlds)
+    if was.verdict == would.verdict:
+        return None
+    return Changed(link, was.verdict, would.verdict, would.decisive.sentence)
+
+
+def _written(*found: Objects) -> bytes:
+    """All policies and groups, to see whether a label is in any."""
+    fields = sorted(POLICIES | OTHERS)
+    return msgspec.json.encode([[getattr(one, field) for field in fields] for one in found])
+
+
+def _pods_of_workloads(world: World, written: bytes) -> dict[str, list[str]]:
+    """Names of Pods by workload: one of those that differ for no policy but by their addresses."""
+    idle = {key for key in OF_ONE_POD if key.encode() not in written}
+    found: dict[str, dict[tuple[object, ...], str]] = {}
+    for name, pod in sorted(world.pods.items()):
+        if pod.spec.host_network or not pod.spec.node_name or not pod_ips(pod):
+            continue
+        own = world.member(pod)
+        labels = frozenset(item for item in own.labels.items() if item[0] not in idle)
+        end = f"workload/{own.namespace}/{workload_of(own.name)}"
+        found.setdefault(end, {}).setdefault((labels, own.ports, own.account), name)
+    return {end: list(names.values()) for end, names in found.items()}
+
+
+def _beyond(pods: Mapping[str, list[str]], link: Link) -> Iterator[str]:
+    """What is left of workloads whose Pods differ too much."""
+    for end in sorted({link.source, link.target}):
+        if (more := len(pods.get(end, ())) - MOST_PODS) > 0:
+            yield f"{more} Pods of {end.partition('/')[2]} that differ in labels, ports or ServiceAccount"
+
+
+def _packets(world: World, pods: Mapping[str, list[str]], link: Link) -> list[Packet]:
+    """Between these Pods, in each family that both ends have. Raises Invalid: an end is not there, or there is none."""
+    if link.protocol not in PROTOCOLS:
+        raise Invalid(f"protocol {link.protocol}", "connections without ports are not judged")
+    sources, targets = (
+        [(v, world.end(text, v)) for text in _texts(end, pods) for v in sorted(world.families(text))]
+        for end in (link.source, link.target)
+    )
+    found = [
+        Packet(source, target, PROTOCOLS[link.protocol], link.port, ANY_PORT)
+        for family, source in sources
+        for v, target in targets
+        if family == v
+    ]
+    if not found:
+        raise Invalid(link.source.partition("/")[2], "has no family in common with the other end")
     return found
 
 
-def _packet(world: World, pods: Mapping[str, list[str]], link: Link) -> Packet:
-    """Raises Invalid: an end is not there, or both have no family in common."""
-    texts = [_text(end, pods) for end in (link.source, link.target)]
-    families = set.intersection(*(world.families(text) for text in texts))
-    if not families:
-        raise Invalid(texts[0], f"has no family in common with {texts[1]}")
-    source, target = (world.end(text, min(families)) for text in texts)
-    return Packet(source, target, PROTOCOLS[link.protocol], link.port, 40000)
-
-
-def _text(end: str, pods: Mapping[str, list[str]]) -> str:
+def _texts(end: str, pods: Mapping[str, list[str]]) -> list[str]:
     kind, _, rest = end.partition("/")
     if kind == "address":
-        return rest
-    names = pods.get(end, ())
-    if not names:
+        return [rest]
+    if end not in pods:
         raise Invalid(rest, "no Pod of it is there now")
-    return names[0]
+    return pods[end][:MOST_PODS]
 
 
 def sentences(outcome: Outcome) -> Iterator[str]:
