@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from antrea.antctl.main import Target
     from antrea.antctl.output import Column
-    from antrea.antctl.policy.recommendation import Link
 
 SHORT: Final = "Recommend network policies, and try them on what was seen"
 TEXT: Final = """Print the Kubernetes NetworkPolicies that allow the connections that were seen in a Namespace, and no others.
@@ -110,21 +109,25 @@ def _output(*forms: str) -> click.Option:
 def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str) -> None:
     from urllib.parse import quote  # noqa: PLC0415 (start-up time)
 
-    from antrea.antctl.policy.recommendation import recommend, workload_labels  # noqa: PLC0415
+    from antrea.antctl.policy.recommendation import recommend  # noqa: PLC0415
+    from antrea.antctl.policy.seen import seen  # noqa: PLC0415
     from antrea.antctl.request import ask  # noqa: PLC0415
 
     target: Target = click.get_current_context().obj
     if target.mode is not REMOTE:
         raise Failure("only remote mode is supported for this command")
-    server, links = target.find(), _seen(target, namespace, since, flows)
+    if not namespace:
+        raise Failure("--namespace: it is empty: name the Namespace whose Pods are to be isolated")
+    server, links = target.find(), seen(target, namespace, since, flows)
     spaces = {end.split("/")[1] for link in links for end in link[:2] if end.startswith("workload/")}
     pods = [
         {**one, "metadata": {**one["metadata"], "namespace": space}}
         for space in sorted(spaces | {namespace})
         for one in ask(server, f"/api/v1/namespaces/{quote(space, safe='')}/pods", {})["items"]
     ]
-    found = recommend(namespace, links, workload_labels(pods))
-    _name_left_out("left out", found.left_out)
+    found = recommend(namespace, links, pods)
+    _name_each("left out", found.left_out)
+    _name_each("note", found.notes)
     if not found.policies:
         raise Failure(
             f"no connection of Namespace {namespace} was seen that could be allowed: is --since long enough?"
@@ -138,22 +141,11 @@ def _recommend(namespace: str, since: str, flows: IO[bytes] | None, output: str)
         click.echo(render(found.policies, output, COLUMNS, ordered=False), nl=False)
 
 
-def _seen(target: Target, namespace: str, since: str, flows: IO[bytes] | None) -> Sequence[Link]:
-    from antrea.antctl import flow_map  # noqa: PLC0415 (start-up time)
-
-    asked = {"since": since, "by": "endpoint", **({"namespace": namespace} if namespace else {})}
-    seen = _json(flows) if flows else flow_map.read(target, asked)
-    if isinstance(seen, dict) and seen.get("truncated"):
-        raise Failure(
-            "the flow aggregator has seen more than one answer holds: ask for less by --since or --namespace"
-        )
-    return links_of(seen)
-
-
 def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | None, output: str) -> None:
     import yaml  # noqa: PLC0415 (start-up time)
 
     from antrea.antctl.explain.source import of_cluster  # noqa: PLC0415
+    from antrea.antctl.policy.seen import seen  # noqa: PLC0415
     from antrea.antctl.policy.whatif import replay, sentences, with_objects  # noqa: PLC0415
     from antrea.errors import Invalid  # noqa: PLC0415
 
@@ -171,13 +163,13 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
         ) from why
     except Invalid as why:
         raise Failure(f"--filename: {why}") from why
-    found = replay(source, after, _seen(target, namespace, since, flows))
+    found = replay(source, after, seen(target, namespace, since, flows))
     rows = [
         {**one.link._asdict(), "before": one.before, "after": one.after, "why": one.sentence}
         for one in found.changed
     ]
-    _name_left_out("not taken into account", source.lacks)
-    _name_left_out("not judged", found.unjudged)
+    _name_each("not taken into account", source.lacks)
+    _name_each("not judged", found.unjudged)
     if not found.judged:
         raise Failure("no connection was judged: is --since long enough?")
     click.echo(render(rows, output, CHANGED, ordered=False), nl=False)
@@ -186,50 +178,11 @@ def _replay(filename: IO[bytes], namespace: str, since: str, flows: IO[bytes] | 
     click.get_current_context().exit(CHANGES if rows else 0)
 
 
-def _name_left_out(what: str, lines: Sequence[str]) -> None:
+def _name_each(what: str, lines: Sequence[str]) -> None:
     for line in lines[:MOST_SHOWN]:
         click.echo(f"{what}: {one_line(line)}", err=True)
     if len(lines) > MOST_SHOWN:
         click.echo(f"{what}: {len(lines) - MOST_SHOWN} more", err=True)
-
-
-def links_of(seen: Any) -> Sequence[Link]:
-    """Of the answer of /flows/map by endpoint; protocols without ports are left out. Raises Failure."""
-    from antrea.antctl.policy.recommendation import PROTOCOLS, Link  # noqa: PLC0415 (start-up time)
-
-    try:
-        found = [
-            Link(str(row["source"]), str(row["target"]), *(int(row[key]) for key in Link._fields[2:]))
-            for row in seen["links"]
-        ]
-    except (KeyError, TypeError, ValueError) as why:
-        raise Failure(
-            f"--flows: not what `antctl get flowmap --by endpoint -o json` prints: {why!r}"
-        ) from why
-    for end in (end for link in found for end in link[:2]):
-        if not _is_end(end):
-            raise Failure(f"--flows: {end!r} is no workload or address: print the ends with --by endpoint")
-    return [link for link in found if link.protocol in PROTOCOLS]
-
-
-def _is_end(end: str) -> bool:
-    import ipaddress  # noqa: PLC0415 (start-up time)
-
-    kind, _, rest = end.partition("/")
-    if kind != "address":
-        return kind == "workload" and rest.count("/") == 1 and all(rest.split("/"))
-    try:
-        ipaddress.ip_address(rest)
-    except ValueError:
-        return False
-    return True
-
-
-def _json(file: IO[bytes]) -> Any:
-    try:
-        return json.load(file)
-    except ValueError as why:
-        raise Failure(f"--flows: {file.name} is not JSON: {why}") from why
 
 
 def _selector(selector: dict[str, Any]) -> str:

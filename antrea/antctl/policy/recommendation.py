@@ -6,13 +6,14 @@ directions. A policy judges Pods and not Services: what was seen is the connecti
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 FLOWS: Final = "policy.antrea.io/recommended-for"
 """Annotation that names the connections a policy comes from."""
@@ -55,10 +56,11 @@ class Link(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """The policies, and in sentences what they leave out."""
+    """The policies, and in sentences what they leave out and where they allow more than what was seen."""
 
     policies: list[dict[str, Any]]
     left_out: list[str]
+    notes: list[str]
 
 
 def workload_labels(pods: Iterable[Mapping[str, Any]]) -> dict[str, Labels]:
@@ -80,19 +82,26 @@ def workload_of(pod: str) -> str:
     return _SUFFIX.sub("", pod)
 
 
-def recommend(namespace: str, links: Sequence[Link], labels: Mapping[str, Labels]) -> Recommendation:
-    """Of what was seen between workloads with these labels."""
-    own = f"workload/{namespace}/"
+def recommend(namespace: str, links: Sequence[Link], pods: Sequence[Mapping[str, Any]]) -> Recommendation:
+    """Of what was seen between workloads of these Pods."""
+    own, labels = f"workload/{namespace}/", workload_labels(pods)
     rules: dict[str, dict[str, dict[str, set[tuple[int, int]]]]] = defaultdict(lambda: defaultdict(dict))
     told: dict[str, list[str]] = defaultdict(list)
     left: list[str] = []
+    notes: list[str] = []
+    ends: set[str] = set()
     for link in sorted(links):
         allowed = link.connections - link.denied
-        if allowed <= 0:
+        if link.protocol not in PROTOCOLS:
+            left.append(f"{link.shown}: NetworkPolicies allow no protocol without ports alone")
+        elif allowed <= 0:
             left.append(f"{link.shown}: denied {link.denied} times")
         elif lost := [end for end in (link.source, link.target) if _is_lost(end, labels)]:
             left.append(f"{link.shown}: no Pod of {_name(lost[0])} has labels to select it by")
         else:
+            ends.update((link.source, link.target))
+            if link.denied:
+                notes.append(f"{link.shown}: is allowed, and was denied {link.denied} times")
             for end, way, peer in (
                 (link.source, "egress", link.target),
                 (link.target, "ingress", link.source),
@@ -102,7 +111,29 @@ def recommend(namespace: str, links: Sequence[Link], labels: Mapping[str, Labels
                     told[end].append(f"{link.shown}: {allowed}")
     policies = [_policy(end, labels, ways, told[end]) for end, ways in sorted(rules.items())]
     isolation = _object(namespace, DENY, {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, [])
-    return Recommendation([isolation, *policies] if policies else [], left)
+    notes.extend(_wider(sorted(ends), labels, pods))
+    return Recommendation([isolation, *policies] if policies else [], left, notes)
+
+
+def _wider(
+    ends: Iterable[str], labels: Mapping[str, Labels], pods: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Workloads whose labels select Pods of others, too: what is allowed for the one is for both."""
+    found: dict[str, list[tuple[str, set[tuple[str, str]]]]] = defaultdict(list)
+    for pod in pods:
+        if not pod.get("spec", {}).get("hostNetwork"):
+            meta = pod["metadata"]
+            own = set((meta.get("labels") or {}).items())
+            found[meta["namespace"]].append(
+                (f"workload/{meta['namespace']}/{workload_of(meta['name'])}", own)
+            )
+    for end in (one for one in ends if one.startswith("workload/")):
+        wanted = set(labels[end])
+        others = sorted({other for other, own in found[end.split("/")[1]] if other != end and wanted <= own})
+        if others:
+            names = ", ".join(map(_name, others[:MOST_NAMED]))
+            more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+            yield f"{_name(end)}: its labels select {names}{more} as well, which may do the same"
 
 
 def _is_lost(end: str, labels: Mapping[str, Labels]) -> bool:
@@ -124,7 +155,16 @@ def _policy(
                 {key: [_peer(peer, namespace, labels) for peer in peers], "ports": _ports(ports)}
                 for ports, peers in _by_ports(ways[way]).items()
             ]
-    return _object(namespace, f"recommended-{name}"[:_NAME_MOST], spec, told)
+    return _object(namespace, _policy_name(name), spec, told)
+
+
+def _policy_name(workload: str) -> str:
+    """Another one for each workload, and never that of the isolation."""
+    name = f"recommended-{workload}"
+    if name != DENY and len(name) <= _NAME_MOST:
+        return name
+    digest = hashlib.sha256(workload.encode()).hexdigest()[:8]
+    return f"{name[: _NAME_MOST - 9].rstrip('-.')}-{digest}"
 
 
 def _by_ports(peers: Mapping[str, set[tuple[int, int]]]) -> dict[tuple[tuple[int, int], ...], list[str]]:

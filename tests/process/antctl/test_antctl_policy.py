@@ -14,7 +14,7 @@ import yaml
 from aiohttp import web
 from loopback import answering
 
-from antrea.antctl.policy.recommendation import DENY, FLOWS, Link, recommend, workload_labels
+from antrea.antctl.policy.recommendation import DENY, FLOWS, Link, recommend
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +36,7 @@ LINKS = [
     Link("address/192.0.2.7", WEB, 8080, 6, 3, 0),
     Link("address/fd00::7", WEB, 8080, 6, 3, 0),
     Link(DB, WEB, 22, 6, 4, 4),
+    Link(DB, WEB, 0, 1, 2, 0),
     Link("workload/shop/plain", DB, 5432, 6, 1, 0),
 ]
 
@@ -53,7 +54,7 @@ def pods() -> list[dict[str, Any]]:
 
 
 def test_what_was_seen_is_allowed_and_nothing_else() -> None:
-    found = recommend("shop", LINKS, workload_labels(pods()))
+    found = recommend("shop", LINKS, pods())
     isolation, db, web_ = found.policies
     assert isolation["metadata"]["name"] == DENY
     assert isolation["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
@@ -76,9 +77,11 @@ def test_what_was_seen_is_allowed_and_nothing_else() -> None:
         "192.0.2.7 -> shop/web TCP/8080: 3; fd00::7 -> shop/web TCP/8080: 3; shop/web -> kube-system/coredns UDP/53: 9"
     )
     assert found.left_out == [
+        "shop/db -> shop/web 1/0: NetworkPolicies allow no protocol without ports alone",
         "shop/db -> shop/web TCP/22: denied 4 times",
         "shop/plain -> shop/db TCP/5432: no Pod of shop/plain has labels to select it by",
     ]
+    assert found.notes == ["shop/web -> shop/db TCP/5433: is allowed, and was denied 1 times"]
 
 
 ADDRESSES = {
@@ -131,7 +134,9 @@ def seen_of(*links: Link) -> dict[str, Any]:
 
 async def test_the_command_prints_policies_and_names_what_it_leaves_out(tmp_path: Path) -> None:
     done = await run(tmp_path, seen_of(*LINKS))
-    assert (done.returncode, done.stderr.count("left out: ")) == (0, 2), done.stderr
+    assert (done.returncode, done.stderr.count("left out: "), done.stderr.count("note: ")) == (0, 3, 1), (
+        done.stderr
+    )
     names = [one["metadata"]["name"] for one in yaml.safe_load_all(done.stdout)]
     assert names == [DENY, "recommended-db", "recommended-web"]
     shown = await run(tmp_path, seen_of(*LINKS), "-o", "table")
@@ -152,6 +157,18 @@ async def test_the_command_prints_policies_and_names_what_it_leaves_out(tmp_path
         ({"rows": []}, "not what `antctl get flowmap --by endpoint -o json` prints"),
         (seen_of(Link("external", WEB, 80, 6, 1, 0)), "'external' is no workload or address"),
         (seen_of(Link("workload/../../api", WEB, 80, 6, 1, 0)), "is no workload or address"),
+        (seen_of(Link("workload/../api", WEB, 80, 6, 1, 0)), "is no workload or address"),
+        (
+            seen_of(Link("workload/shop/\x1b[31m", WEB, 80, 6, 1, 0)),
+            r"'workload/shop/\x1b[31m' is no workload",
+        ),
+        (seen_of(Link("address/fe80::1%eth0", WEB, 80, 6, 1, 0)), "is no workload or address"),
+        (seen_of(Link(DB, WEB, 65536, 6, 1, 0)), "port 65536 is no number from 0 to 65535"),
+        (
+            '{"links": [{"source": "workload/shop/db", "target": "workload/shop/web", "port": Infinity}]}',
+            "port inf",
+        ),
+        ("[" * 100_000, "is not JSON"),
         (seen_of(), "no connection of Namespace shop was seen"),
         (seen_of(Link(DB, WEB, 22, 6, 4, 4)), "no connection of Namespace shop was seen"),
         ({"links": [], "truncated": True}, "ask for less by --since"),
@@ -167,7 +184,10 @@ async def test_recommended_policies_change_nothing_of_what_was_seen_and_allowed(
     seen = [
         link
         for link in LINKS
-        if link.denied == 0 and "fd00" not in link.source and "plain" not in link.source
+        if link.denied == 0
+        and link.protocol != 1
+        and "fd00" not in link.source
+        and "plain" not in link.source
     ]
     policies = tmp_path / "policies.yaml"
     policies.write_text((await run(tmp_path, seen_of(*seen))).stdout)
@@ -185,6 +205,25 @@ async def test_recommended_policies_change_nothing_of_what_was_seen_and_allowed(
         (await antctl(tmp_path, seen_of(other), "replay", "-f", str(policies), "-o", "json")).stdout
     )
     assert (row["before"], row["after"]) == ("Allow", "Drop")
+
+
+async def test_a_replay_is_of_the_namespace_and_fails_where_nothing_is_judged(tmp_path: Path) -> None:
+    closed = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p}, spec: {podSelector: {}}}"
+    (tmp_path / "policies.yaml").write_text(closed)
+    words = ("replay", "-f", str(tmp_path / "policies.yaml"), "-n")
+    other = await antctl(tmp_path, seen_of(Link(WEB, DB, 5432, 6, 1, 0)), *words, "kube-system")
+    assert (other.returncode, "no connection was judged" in other.stderr) == (1, True), other.stderr
+    own = await antctl(
+        tmp_path, seen_of(Link(WEB, DB, 5432, 6, 1, 0), Link(WEB, DB, 0, 1, 1, 0)), *words, "shop"
+    )
+    assert own.returncode == 3, own.stderr
+    assert "not judged: shop/web -> shop/db 1/0: protocol 1: " in own.stderr
+    aged = await antctl(tmp_path, seen_of(*LINKS), *words, "shop", "--since", "2h")
+    assert (aged.returncode, "--since: a file has no times" in aged.stderr) == (1, True), aged.stderr
+    admin = "{apiVersion: policy.networking.k8s.io/v1alpha1, kind: AdminNetworkPolicy, metadata: {name: a}}"
+    (tmp_path / "policies.yaml").write_text(admin)
+    off = await antctl(tmp_path, seen_of(*LINKS), *words, "shop")
+    assert (off.returncode, "feature gate AdminNetworkPolicy is off" in off.stderr) == (1, True), off.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""What was seen, as policies are made of it and judged by it: from the flow aggregator, or from a file that a user has."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from antrea.antctl import flow_map
+from antrea.antctl.failure import Failure
+from antrea.antctl.policy.recommendation import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from antrea.antctl.main import Target
+
+MOST: Final = {"port": 65535, "protocol": 255, "connections": 2**64 - 1, "denied": 2**64 - 1}
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def seen(target: Target, namespace: str, since: str, flows: IO[bytes] | None) -> Sequence[Link]:
+    """With an end in this Namespace, in any if it is empty. Raises Failure."""
+    if flows and click.get_current_context().get_parameter_source("since") is not ParameterSource.DEFAULT:
+        raise Failure("--since: a file has no times: leave it out, or print the file of --flows with it")
+    asked = {"since": since, "by": "endpoint", **({"namespace": namespace} if namespace else {})}
+    found = _json(flows) if flows else flow_map.read(target, asked)
+    if isinstance(found, dict) and found.get("truncated"):
+        raise Failure(
+            "the flow aggregator has seen more than one answer holds: ask for less by --since or --namespace"
+        )
+    own = f"workload/{namespace}/"
+    return [
+        link
+        for link in links_of(found)
+        if not namespace or link.source.startswith(own) or link.target.startswith(own)
+    ]
+
+
+def links_of(found: Any) -> Sequence[Link]:
+    """Of the answer of /flows/map by endpoint. Raises Failure."""
+    try:
+        return [_link(row) for row in found["links"]]
+    except (KeyError, TypeError, ValueError) as why:
+        raise Failure(f"--flows: not what `antctl get flowmap --by endpoint -o json` prints: {why}") from why
+
+
+def _link(row: Mapping[str, Any]) -> Link:
+    """Raises KeyError, TypeError, ValueError."""
+    for key, most in MOST.items():
+        if type(row[key]) is not int or not 0 <= row[key] <= most:
+            raise ValueError(f"{key} {row[key]!r} is no number from 0 to {most}")
+    return Link(_end(row["source"]), _end(row["target"]), *(row[key] for key in MOST))
+
+
+def _end(text: Any) -> str:
+    """Raises ValueError."""
+    kind, *rest = text.split("/") if isinstance(text, str) else ("",)
+    if kind == "workload" and len(rest) == 2 and all(map(_NAME.fullmatch, rest)):
+        return str(text)
+    if kind == "address" and len(rest) == 1 and "%" not in rest[0]:
+        return f"address/{ipaddress.ip_address(rest[0])}"
+    raise ValueError(f"{text!r} is no workload or address: print the ends with --by endpoint")
+
+
+def _json(file: IO[bytes]) -> Any:
+    try:
+        return json.load(file)
+    except (ValueError, RecursionError) as why:
+        raise Failure(f"--flows: {file.name} is not JSON: {why}") from why
