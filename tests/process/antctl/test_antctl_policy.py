@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from aiohttp import web
+from click.testing import CliRunner
 from loopback import answering
 
+from antrea.antctl import mode
+from antrea.antctl.main import antctl as program
 from antrea.antctl.policy.recommendation import DENY, FLOWS, Link, recommend
 
 if TYPE_CHECKING:
@@ -118,14 +119,18 @@ async def antctl(folder: Path, seen: Any, *words: str) -> subprocess.CompletedPr
             "current-context": "x",
         }
         (folder / "kubeconfig").write_text(json.dumps(config))
-        command = [
-            sys.executable, "-m", "antrea.antctl.main", "--kubeconfig", str(folder / "kubeconfig"), "policy", *words,
-            "--flows", str(folder / "seen.json"),
-        ]  # fmt: skip
-        environment = {key: text for key, text in os.environ.items() if key != "POD_NAME"}
-        return await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, text=True, check=False, timeout=60, env=environment
+        words = (
+            "--kubeconfig",
+            str(folder / "kubeconfig"),
+            "policy",
+            *words,
+            "--flows",
+            str(folder / "seen.json"),
         )
+        done = await asyncio.to_thread(
+            CliRunner().invoke, program(mode.REMOTE), words, prog_name="antctl", catch_exceptions=True
+        )
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
 def seen_of(*links: Link) -> dict[str, Any]:
