@@ -140,14 +140,14 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
 
 
 def unheld_rules(world: World, end: End, direction: str) -> Iterator[Silent]:
-    """Rules for an end that is no Pod: policies for Services are stored, those for ExternalEntities are enforced elsewhere."""
+    """Rules for an end that is no Pod: those for Services judge NodePorts, those for ExternalEntities are enforced elsewhere."""
     policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
     for policy in policies:
         home, spec = policy.metadata.namespace, policy.spec
         for number, rule in enumerate(spec.ingress if direction == INGRESS else spec.egress):
             whats = (_no_pod(world, home, one, end) for one in rule.applied_to or spec.applied_to)
             if what := next(filter(None, whats), ""):
-                why = "is not built yet: the rule does not hold there"
+                why = "is for connections to its NodePorts: the rule does not hold for its other addresses"
                 if what.startswith("Node "):
                     why = "has no effect: the feature gate NodeNetworkPolicy is off"
                 if what.startswith("ExternalEntity "):

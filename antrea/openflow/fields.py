@@ -205,6 +205,13 @@ EGRESS_RULE_CT_LABEL = Field(
 L7_NP_RULE_VLAN_ID_CT_LABEL = Field(
     "L7NPRuleVlanIDCTLabel", "ct_label", 64, 75, "VLAN by which the L7 engine knows the rule."
 )
+NODE_PORT_CT_LABEL = Field(
+    "NodePortCTLabel",
+    "ct_label",
+    95,
+    95,
+    "Whether a NodePort was asked, on the userspace datapath, where ToNodePortAddress is lost to packets before the first answer.",
+)
 SERVICE_GROUP_CT_LABEL = Field(
     "ServiceGroupCTLabel",
     "ct_label",

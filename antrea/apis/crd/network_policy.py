@@ -39,7 +39,9 @@ class AppliedTo(CrdStruct, frozen=True):
     service_account: Annotated[
         NamespacedName | None, doc("ServiceAccount that Pods run as; alone if given.")
     ] = None
-    service: Annotated[NamespacedName | None, doc("NodePort or LoadBalancer Service; alone if given.")] = None
+    service: Annotated[
+        NamespacedName | None, doc("Service whose NodePorts the policy is for; alone if given.")
+    ] = None
     node_selector: Annotated[LabelSelector | None, selector("Nodes")] = None
 
 

@@ -33,11 +33,13 @@ from antrea.openflow.fields import (
     EP_SELECTED_REG_MARK,
     EP_UNION,
     HAIRPIN_CT_MARK,
+    NODE_PORT_CT_LABEL,
     PKT_SOURCE,
     REMOTE_ENDPOINT_REG_MARK,
     SERVICE_CT_MARK,
     SERVICE_GROUP_CT_LABEL,
     SERVICE_GROUP_ID,
+    TO_NODE_PORT_ADDRESS,
     Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
@@ -174,7 +176,11 @@ def bucket(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: Thi
 def translation(facts: Facts, endpoint: ServiceEndpoint) -> Flow:
     """The first packet of a connection to a chosen Endpoint: connection tracking translates all that follow."""
     ipv6 = is_ipv6(endpoint.ip)
-    group = (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL),) if is_userspace(facts) else ()
+    asked = (
+        (move(SERVICE_GROUP_ID, SERVICE_GROUP_CT_LABEL), move(TO_NODE_PORT_ADDRESS, NODE_PORT_CT_LABEL))
+        if is_userspace(facts)
+        else ()
+    )
     address, _ = endpoint_marks(endpoint)
     union = EP_UNION((EP_SELECTED_REG_MARK.value << ENDPOINT_PORT.width) | endpoint.port)
     translate = ct(
@@ -182,7 +188,7 @@ def translation(facts: Facts, endpoint: ServiceEndpoint) -> Flow:
         commit=True,
         table=NEXT,
         nat=nat_dst(endpoint.ip, endpoint.port),
-        then=[SERVICE_CT_MARK.load, *group],
+        then=[SERVICE_CT_MARK.load, *asked],
     )
     protocol = PROTOCOLS[endpoint.protocol][ipv6]
     return flow(ENDPOINT_DNAT, Priority.NORMAL, protocol, address.match, union.match, then=[translate])

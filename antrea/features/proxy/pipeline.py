@@ -23,6 +23,7 @@ from antrea.openflow.fields import (
     FROM_GATEWAY_REG_MARK,
     FROM_POD_REG_MARK,
     HAIRPIN_CT_MARK,
+    NODE_PORT_CT_LABEL,
     NOT_DSR_SERVICE_REG_MARK,
     OUTPUT_TO_OF_PORT_REG_MARK,
     PKT_SOURCE,
@@ -33,6 +34,7 @@ from antrea.openflow.fields import (
     SVC_NO_EP_REG_MARK,
     TO_EXTERNAL_ADDRESS_REG_MARK,
     TO_GATEWAY_REG_MARK,
+    TO_NODE_PORT_ADDRESS,
     TO_TUNNEL_REG_MARK,
     PacketIn,
     Zone,
@@ -128,6 +130,7 @@ def translated_flow(cidr: str) -> Flow:
         then=[
             REWRITE_MAC_REG_MARK.load,
             move(SERVICE_GROUP_CT_LABEL, SERVICE_GROUP_ID),
+            move(NODE_PORT_CT_LABEL, TO_NODE_PORT_ADDRESS),
             goto(Stage.EGRESS_SECURITY),
         ],
     )

@@ -26,6 +26,7 @@ CLUSTER, NAMESPACED = "ClusterNetworkPolicy", "NetworkPolicy"
 ENFORCED = {
     "priority", "tier", "action", "name", "enableLogging", "logLabel",
     "appliedTo.podSelector", "appliedTo.namespaceSelector", "appliedTo.group", "appliedTo.nodeSelector",
+    "appliedTo.service.name", "appliedTo.service.namespace",
     "appliedTo.externalEntitySelector", "appliedTo.serviceAccount.name", "appliedTo.serviceAccount.namespace",
     "ports.protocol", "ports.port", "ports.endPort", "ports.sourcePort", "ports.sourceEndPort",
     "protocols.icmp.icmpType", "protocols.icmp.icmpCode",
@@ -53,14 +54,11 @@ def applied(**target: Any) -> Spec:
 HTTP, TLS = {"http": {"host": "a", "method": "GET", "path": "/"}}, {"tls": {"sni": "a"}}
 IGMP = {"igmp": {"igmpType": 17, "groupAddress": "224.0.0.9"}}
 DROPPED = "is not built yet: all that the rule names is dropped"
-NOWHERE = "is not built yet: the policy does not hold there"
+NOWHERE = "the policy does not hold there"
 NOTHING_YET = "it matches nothing"
 NOTHING = f"is not built yet: {NOTHING_YET}"
 HERE = "is not built yet: it matches Pods of this cluster alone"
 UNBUILT: dict[str, list[tuple[Spec, str]]] = {
-    "appliedTo.service": [
-        (applied(service={"name": "s", "namespace": "ns"}), f"spec.appliedTo[0].service {NOWHERE}"),
-    ],
     "l7Protocols.http": [(ingress(action="Allow", l7Protocols=[HTTP]), f"spec.ingress[0].l7Protocols {DROPPED}")],
     "l7Protocols.tls": [(egress(action="Allow", l7Protocols=[TLS]), f"spec.egress[0].l7Protocols {DROPPED}")],
     "protocols.igmp": [(ingress(protocols=[IGMP]), f"spec.ingress[0].protocols[0].igmp {NOTHING}")],
@@ -153,6 +151,38 @@ def test_a_policy_with_a_part_that_is_not_built_is_realised_by_no_node(
 ) -> None:
     phase, current, _, realizable = status(world(spec, kind))
     assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
+
+
+SERVICE = {"name": "s", "namespace": "ns"}
+ON_SERVICES: dict[str, tuple[Spec, str]] = {
+    "a peer that is no block": (
+        {"appliedTo": [{"service": SERVICE}], **ingress(**{"from": [{"podSelector": WEB}]})},
+        f"spec.ingress[0].from[0] is no ipBlock, which alone a rule on Services judges: {NOWHERE}",
+    ),
+    "an egress rule": (
+        egress(appliedTo=[{"service": SERVICE}]),
+        f"spec.egress[0] is on what Services send, which is nothing: {NOWHERE}",
+    ),
+    "a port by name": (
+        {"appliedTo": [{"service": SERVICE}], **ingress(ports=[{"port": "http"}])},
+        f"spec.ingress[0].ports[0].port is a name, and Services give ports of rules none: {NOTHING_YET}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "message"), ON_SERVICES.values(), ids=ON_SERVICES)
+def test_nor_is_one_for_a_service_with_what_is_not_judged_there(spec: Spec, message: str) -> None:
+    spec = spec if "appliedTo" in spec else {"appliedTo": [], **spec}
+    phase, current, _, realizable = status(world(spec))
+    assert (phase, current, realizable) == ("Failed", 0, unrealizable(message))
+
+
+def test_a_policy_for_a_service_is_realised_unless_it_is_one_of_a_namespace() -> None:
+    spec = applied(service=SERVICE)
+    assert status(world(spec)) == ("Realized", 2, 2, Condition("Realizable", "True"))
+    phase, _, nodes, realizable = status(world(spec, NAMESPACED))
+    foreign = f"spec.appliedTo[0].service is for policies of the cluster alone: {NOWHERE}"
+    assert (phase, nodes, realizable) == ("Failed", 0, unrealizable(foreign))
 
 
 @pytest.mark.parametrize(("spec", "message"), ODD.values(), ids=ODD)

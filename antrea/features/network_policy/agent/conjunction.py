@@ -46,7 +46,7 @@ from antrea.openflow.fields import (
     TARGET_OF_PORT,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import dst, in_port, src
+from antrea.openflow.match import ct_src, ct_state, dst, in_port, src
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -216,8 +216,14 @@ def _network_parts(
     for block in rule.peer.ip_blocks:
         for one in networks(block):
             if (one.version == 6) in versions:
-                match = dst(str(one)) if rule.egress else src(str(one))
-                yield part(facts, rule, found, side(rule).peer, match)
+                yield part(facts, rule, found, side(rule).peer, *_network_match(rule, str(one)))
+
+
+def _network_match(rule: PolicyRule, cidr: str) -> tuple[Match, ...]:
+    """Of connections to NodePorts the source may be translated by now; connection tracking has the client's."""
+    if rule.on_node_ports:
+        return (ct_state("+new"), ct_src(cidr))
+    return (dst(cidr) if rule.egress else src(cidr),)
 
 
 def _port_parts(

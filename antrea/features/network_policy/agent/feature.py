@@ -38,7 +38,8 @@ from antrea.features.network_policy.agent.connection_flush import (
     inspect_connections,
 )
 from antrea.features.network_policy.agent.fqdn import UNITS as FQDN_UNITS
-from antrea.features.network_policy.agent.isolation import ISOLATION
+from antrea.features.network_policy.agent.isolation import CLOSED_NODE_PORTS, ISOLATION
+from antrea.features.network_policy.agent.node_port import NODE_PORTS, classified_flows
 from antrea.features.network_policy.agent.node_target import NodeTarget, node_target
 from antrea.features.network_policy.agent.packet_in import GROUPS, packet_in_entries
 from antrea.features.network_policy.agent.peer_class import CLASSES, SENDERS, SharedGroup, shared_groups
@@ -68,6 +69,7 @@ from antrea.features.network_policy.agent.service import (
     lacking_services,
     named_services,
 )
+from antrea.features.network_policy.agent.service_target import ServiceTarget, service_target
 from antrea.features.network_policy.agent.unrealized import missing, why_not
 from antrea.features.network_policy.confirmation import taken_back
 from antrea.features.node_policy.guard_report import prevented_cuts
@@ -197,6 +199,7 @@ MACHINE = AgentFeature(
         Unit(RealisedPipeline, packet_in_entries),
         Unit(SentPolicy, report),
         Unit(SentAppliedMember, node_target, yields=(NodeTarget,)),
+        Unit(SentAppliedMember, service_target, yields=(ServiceTarget,)),
         Unit(SentPolicy, rules, yields=(PolicyRule, StatedRule)),
         Unit(PolicyRule, placed_rules, yields=(RulePriority,)),
         Unit(PolicyRule, rule_conjunctions, yields=(Conjunction,)),
@@ -231,7 +234,15 @@ MACHINE = AgentFeature(
 FEATURE = msgspec.structs.replace(
     MACHINE,
     name="NetworkPolicy",
-    units=(*MACHINE.units, Unit(ThisNode, probe_flows), SERVICES, Unit(Service, kept_services)),
+    units=(
+        *MACHINE.units,
+        Unit(ThisNode, probe_flows),
+        SERVICES,
+        Unit(Service, kept_services),
+        Unit(RealisedPipeline, classified_flows),
+        NODE_PORTS,
+        CLOSED_NODE_PORTS,
+    ),
     watched=(SERVICE_WATCH,),
     sweep_after=(*KINDS, Service),
     replay_after=(*KINDS, Service),

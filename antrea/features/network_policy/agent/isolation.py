@@ -1,4 +1,4 @@
-"""Flows that close Pods: to what no rule allows, and to what a rule forbids that cannot be enforced.
+"""Flows that close Pods and NodePorts: to what no rule allows, and to what a rule forbids that cannot be enforced.
 
 parity: pkg/agent/openflow/pipeline.go defaultDropFlow
 """
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from antrea.engine import Unit
 from antrea.facts.ovs import PodInterface
+from antrea.facts.service import Service
 from antrea.features.network_policy.agent.conjunction import asked, target_matches
+from antrea.features.network_policy.agent.node_port import node_port_matches, rules_on
 from antrea.features.network_policy.agent.packet_in import LOG, stores, told_drop
 from antrea.features.network_policy.agent.priority import CLOSED, DirectionTables, rule_table, side
 from antrea.features.network_policy.agent.rule import ALLOW
@@ -72,4 +74,17 @@ def isolation_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
             yield isolation(table, priority, *match, then=then)
 
 
+def closed_node_port_flows(facts: Facts, service: Service) -> Iterator[Flow]:
+    """NodePorts of a Service are closed where a rule for it is there to forbid and cannot be enforced."""
+    lacks = missing(facts)
+    closed: dict[Table, int] = {}
+    for rule in rules_on(facts, service):
+        if rule.action != ALLOW and why_not(facts, lacks, rule):
+            closed[rule_table(rule)] = closing_priority(side(rule), rule_table(rule))
+    for table, priority in closed.items():
+        for match in node_port_matches(facts, service):
+            yield isolation(table, priority, *match, then=DROP)
+
+
 ISOLATION = Unit(PodInterface, isolation_flows)
+CLOSED_NODE_PORTS = Unit(Service, closed_node_port_flows)

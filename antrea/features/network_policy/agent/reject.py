@@ -96,8 +96,9 @@ def _way(facts: Facts, found: PacketIn, rejected: Packet) -> Way | None:
     host = End(gateway.ofport, _bytes(gateway.mac))
     client, server = (_end(facts, host, ip) for ip in (rejected.source, rejected.destination))
     if client is None and server is None and found.in_port == host.ofport:
-        # Neither end is on this Node: it asked for a Service without Endpoint, and the Node routes the answer.
-        return Way(End(LOCAL_PORT, host.mac), host, host.mac)
+        # Neither end is a Pod here. An Endpoint that is a host is reached by the gateway, too, and answers by it; of a
+        # Service without Endpoint the Node routes the answer.
+        return Way(host if _is_balanced(found) else End(LOCAL_PORT, host.mac), host, host.mac)
     if client is None:
         return Way(server, None, host.mac) if server else None
     if found.in_port == host.ofport:

@@ -18,6 +18,7 @@ from antrea.facts.fact import Fact
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.network_policy.agent.node_target import of_node
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
+from antrea.features.network_policy.agent.service_target import target_services
 from antrea.features.network_policy.audit_mode import audit_mode
 from antrea.features.network_policy.confirmation import taken_back
 from antrea.features.network_policy.hole import Budget
@@ -82,6 +83,8 @@ class PolicyRule(Fact, frozen=True):
     """Whether it drops nothing: it judges a copy of what passes."""
     pre_dnat: bool = False
     """Whether it judges packets to Services by the address of the Service, as kube-proxy translates them later."""
+    on_node_ports: bool = False
+    """Whether it is for Services: it judges connections to NodePorts by the address of the client before any translation."""
     indexes: ClassVar[Mapping[str, Callable[[PolicyRule], Iterable[Hashable]]]] = {
         "applied": lambda row: row.applied,
         "peer": lambda row: row.peers,
@@ -149,7 +152,7 @@ class StatedRule(Fact, frozen=True):
 
     @property
     def key(self) -> str:
-        return f"{self.policy} {self.number}"
+        return f"{self.policy} {self.number} {self.rule}"
 
 
 class Conjunction(Fact, frozen=True):
@@ -241,27 +244,46 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]
     mode = audit_mode(found.metadata.annotations)
     for number, rule in enumerate(found.rules):
         exceeds = left.exceeded(rule)
-        groups = found.applied_to_groups or rule.applied_to_groups
-        own = of_node(facts, groups)
-        if own and len(own) == len(groups):
-            continue
-        content = (
-            rule.direction,
-            tuple(sorted({*groups} - {*own})),
-            rule.to if rule.direction == EGRESS else rule.from_,
-            rule.services,
-            enforced_action(rule),
-            rule_order(found, rule),
-            rule.enable_logging,
-        )
-        pre_dnat = bool(rule.to.to_services) and pipeline is not None and pipeline.has(DNAT)
-        if (audit := mode.has(rule.name)) and (pre_dnat or rule.to.fqdns):
-            continue  # absent, as an audited rule is; nothing judges a copy by it
-        cuts = cut and not audit
+        audit, cuts = mode.has(rule.name), cut and not mode.has(rule.name)
         flags = {"cuts": cuts, "exceeds": exceeds, "audit": audit}
-        name = digest(*content, *(flag for flag, is_set in flags.items() if is_set))
-        yield PolicyRule(name, *content, flush_on_deny=cuts, exceeds=exceeds, audit=audit, pre_dnat=pre_dnat)
-        yield StatedRule(policy.key, number, name)
+        pre_dnat = bool(rule.to.to_services) and pipeline is not None and pipeline.has(DNAT)
+        for groups, on_node_ports in _targets_of(facts, found, rule):
+            if audit and (pre_dnat or rule.to.fqdns or on_node_ports):
+                continue  # absent, as an audited rule is; nothing judges a copy by it
+            content = (
+                rule.direction,
+                groups,
+                rule.to if rule.direction == EGRESS else rule.from_,
+                rule.services,
+                enforced_action(rule),
+                rule_order(found, rule),
+                rule.enable_logging,
+            )
+            name = digest(*content, *(flag for flag, is_set in flags.items() if is_set))
+            yield PolicyRule(
+                *(name, *content),
+                flush_on_deny=cuts,
+                exceeds=exceeds,
+                audit=audit,
+                pre_dnat=pre_dnat,
+                on_node_ports=on_node_ports,
+            )
+            yield StatedRule(policy.key, number, name)
+
+
+def _targets_of(
+    facts: Facts, policy: cp.NetworkPolicy, rule: cp.NetworkPolicyRule
+) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Groups of Pods that a rule is for, and those of Services with True; none if all are of this Node itself."""
+    groups = policy.applied_to_groups or rule.applied_to_groups
+    own = of_node(facts, groups)
+    judges = rule.direction != EGRESS and policy.tier_priority is not None
+    services = [one for one in groups if target_services(facts, (one,))] if judges else []
+    rest = {*groups} - {*own, *services}
+    if rest or not groups:
+        yield tuple(sorted(rest)), False
+    if services:
+        yield tuple(sorted({*services})), True
 
 
 def enforced_action(rule: cp.NetworkPolicyRule) -> str:

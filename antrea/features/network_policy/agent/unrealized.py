@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.agent.conjunction import CONJUNCTIONS, PEERS, TARGETS
 from antrea.features.network_policy.agent.fqdn import ADDRESSES, FqdnAddress
+from antrea.features.network_policy.agent.node_port import NODE_PORTS
 from antrea.features.network_policy.agent.peer_class import CLASSES, SharedAddress
 from antrea.features.network_policy.agent.priority import has_place
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember
 from antrea.features.network_policy.agent.rule import Conjunction
 from antrea.features.network_policy.agent.service import SERVICES
+from antrea.features.network_policy.agent.service_target import target_services, why_unserved
 from antrea.features.network_policy.hole import EXCESS
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def missing(facts: Facts) -> RefusedEntries:
             for one in facts.by(SentAppliedMember, "pod", pod.pod)
         },
         peers=_peers(facts),
-        services={row.row: row.why for row in facts.refusals(SERVICES)},
+        services={row.row: row.why for unit in (SERVICES, NODE_PORTS) for row in facts.refusals(unit)},
         names={
             address.pattern: row.why
             for row in facts.refusals(ADDRESSES)
@@ -77,7 +79,10 @@ def why_not(facts: Facts, lacks: RefusedEntries, rule: PolicyRule, interface: st
         return FULL
     if why := lacks.rules.get(rule.name):
         return why
+    if rule.on_node_ports and (why := why_unserved(facts, rule.applied)):
+        return why
     here = [lacks.interfaces.get(interface)] if interface else map(lacks.applied.get, rule.applied)
-    others = (*map(lacks.peers.get, rule.peer.address_groups), *map(lacks.services.get, rule.to_services))
+    services = (*rule.to_services, *(target_services(facts, rule.applied) if rule.on_node_ports else ()))
+    others = (*map(lacks.peers.get, rule.peer.address_groups), *map(lacks.services.get, services))
     names = map(lacks.names.get, rule.fqdns)
     return next(filter(None, (*here, *others, *names)), "")

@@ -66,7 +66,7 @@ def by_selector(resource: str, selector: GroupSelector | None) -> ChosenGroup:
 
 
 def by_service(namespace: str, name: str) -> ChosenGroup:
-    """All clients of a NodePort or LoadBalancer Service, at every Node; none by names that no Service can have."""
+    """All clients of a Service's NodePorts, at every Node; none by names that no Service can have."""
     if not (is_object_name(namespace) and is_object_name(name)):
         return by_selector(APPLIED, None)
     uid = uuid_of(f"{namespace}/{name}")
@@ -86,7 +86,8 @@ def _target(facts: Facts, namespace: str, applied: AppliedTo) -> ChosenGroup | N
         group = facts.get(WholeGroup, key)
         return ChosenGroup(key, (GroupUse(APPLIED, key),)) if group and group.applies else None
     if applied.service:
-        return by_service(applied.service.namespace, applied.service.name)
+        own = applied.service
+        return by_selector(APPLIED, None) if namespace else by_service(own.namespace, own.name)
     if (account := applied.service_account) is not None:
         return by_selector(APPLIED, account_selector(account.namespace, account.name))
     return by_selector(

@@ -41,17 +41,17 @@ NO_MACHINE = "has no ExternalNode whose agent could enforce policies (feature ga
 
 def unbuilt_parts(spec: Spec) -> Iterator[str | None]:
     """One sentence for each, after the path of the field; None is a place for a pause."""
-    yield from _targets("spec.appliedTo", spec.applied_to)
     for direction, rules in (("ingress", spec.ingress), ("egress", spec.egress)):
         for index, rule in enumerate(rules):
             path = f"spec.{direction}[{index}]"
-            yield from _targets(f"{path}.appliedTo", rule.applied_to)
             yield from _rule(path, rule)
             own = (*spec.applied_to, *rule.applied_to)
             if any(one.node_selector is not None for one in own):
                 yield from _node_rule(path, rule)
             if any(one.external_entity_selector is not None for one in own):
                 yield from _machine_rule(path, rule)
+            if any(one.service is not None for one in own):
+                yield from _service_rule(path, rule)
             yield from _peers(f"{path}.from", rule.from_)
             yield from _peers(f"{path}.to", rule.to)
 
@@ -61,11 +61,17 @@ def unheld_parts(facts: Facts, namespace: str, spec: Spec) -> Iterator[str | Non
     yield from unbuilt_parts(spec)
     yield from _groups(facts, namespace, "spec.appliedTo", spec.applied_to)
     yield from _impossible("spec.appliedTo", spec.applied_to)
+    if namespace:
+        yield from _foreign_services("spec.appliedTo", spec.applied_to)
     for direction, rules in (("ingress", spec.ingress), ("egress", spec.egress)):
         for index, rule in enumerate(rules):
             path = f"spec.{direction}[{index}]"
             yield from _groups(facts, namespace, f"{path}.appliedTo", rule.applied_to)
             kinds = _group_kinds(facts, namespace, (*spec.applied_to, *rule.applied_to))
+            if namespace:
+                yield from _foreign_services(f"{path}.appliedTo", rule.applied_to)
+            elif any(one.service is not None for one in (*spec.applied_to, *rule.applied_to)):
+                yield from _on_services(path, direction, rule)
             if NODE in kinds:
                 yield from _node_rule(path, rule)
             if ENTITY in kinds:
@@ -86,16 +92,12 @@ def unjudged_parts(spec: Spec, mode: AuditMode) -> Iterator[str]:
                 yield f"{path}.to has domain names: {NOT_AUDITED}"
             if rule.to_services:
                 yield f"{path}.toServices is audited by AntreaProxy alone: where kube-proxy serves Services, {NOT_AUDITED}"
+            if any(one.service is not None for one in (*spec.applied_to, *rule.applied_to)):
+                yield f"{path} is for a Service: {NOT_AUDITED}"
 
 
 def _unbuilt(path: str, instead: str) -> str:
     return f"{path} is not built yet: {instead}"
-
-
-def _targets(path: str, applied: Sequence[AppliedTo]) -> Iterator[str]:
-    for number, one in enumerate(applied):
-        if one.service is not None:
-            yield _unbuilt(f"{path}[{number}].service", NOT_THERE)
 
 
 def _rule(path: str, rule: Rule) -> Iterator[str]:
@@ -128,6 +130,31 @@ def _machine_rule(path: str, rule: Rule) -> Iterator[str]:
     for number, port in enumerate(rule.ports):
         if isinstance(port.port, str):
             yield f"{path}.ports[{number}].port is a name, and ports of ExternalNodes have none: {NOTHING}"
+
+
+def _service_rule(path: str, rule: Rule) -> Iterator[str]:
+    """The same of one on Services."""
+    for number, port in enumerate(rule.ports):
+        if isinstance(port.port, str):
+            yield f"{path}.ports[{number}].port is a name, and Services give ports of rules none: {NOTHING}"
+
+
+def _foreign_services(path: str, applied: Sequence[AppliedTo]) -> Iterator[str]:
+    """Of a policy of a Namespace, whose schema has no such field: Services are everybody's way in."""
+    for number, one in enumerate(applied):
+        if one.service is not None:
+            yield f"{path}[{number}].service is for policies of the cluster alone: {NOT_THERE}"
+
+
+def _on_services(path: str, direction: str, rule: Rule) -> Iterator[str | None]:
+    """What admission refuses in a rule on Services: what they send, and peers that are not known by address."""
+    if direction == "egress":
+        yield f"{path} is on what Services send, which is nothing: {NOT_THERE}"
+    for number, peer in enumerate(rule.from_):
+        if peer.ip_block is None:
+            yield f"{path}.from[{number}] is no ipBlock, which alone a rule on Services judges: {NOT_THERE}"
+        if number % PORTION == 0:
+            yield None
 
 
 def _group_kinds(facts: Facts, namespace: str, applied: Iterable[AppliedTo]) -> set[str]:
