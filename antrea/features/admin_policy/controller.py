@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from antrea.apis import controlplane as cp
+from antrea.apis.crd.part import LabelSelector
 from antrea.apis.meta import ObjectMetadata, as_number
 from antrea.apis.network_policy_api import v1alpha1, v1alpha2
 from antrea.apis.network_policy_api.part import AdminPolicySpec, EgressPeer, Subject
@@ -133,6 +134,11 @@ def _rule(
             yield from chosen.rows
         if count % PORTION == PORTION - 1:
             yield None
+    if read.denies_all and any(isinstance(one.port, str) for one in read.services):
+        # networks have no ports by name: Pods have
+        everybody = by_selector(ADDRESS, group_selector(namespaces=LabelSelector()))
+        groups[everybody.name] = None
+        yield from everybody.rows
     peers |= groups
     told = cp.NetworkPolicyPeer(
         address_groups=tuple(groups), ip_blocks=read.rest.ip_blocks, fqdns=read.rest.fqdns

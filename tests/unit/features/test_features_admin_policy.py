@@ -173,6 +173,16 @@ def test_a_peer_that_is_not_known_matches_nothing_for_who_accepts_and_everybody_
 
 
 @pytest.mark.parametrize(
+    ("policy", "ports"),
+    [(admin, {"ports": [{"namedPort": "web"}]}), (tiered, {"protocols": [{"destinationNamedPort": "web"}]})],
+)
+def test_who_denies_everybody_denies_the_ports_by_name_of_all_pods(policy: Any, ports: Object) -> None:
+    denied = rule(policy(egress=[{"action": "Deny", "to": [ODD], **ports}]))
+    everybody = [named("namespaceSelector=")]
+    assert denied["to"] == {"ipBlocks": ALL_ADDRESSES, "addressGroups": everybody}
+
+
+@pytest.mark.parametrize(
     ("policy", "field", "odd"),
     [
         (admin, "ports", ODD),
