@@ -15,7 +15,7 @@ LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregat
 SLOW := --durations=12 --durations-min=20
 
 .DEFAULT_GOAL := help
-.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide fuzz conformance upstream-e2e policy-conformance bench docs image flow-image wheel push manifests cni clean clean-all
+.PHONY: help check format unit unit-first unit-second process process-first process-second ovs ovs-alone process-and-ovs covered host lab-test lab-prepared lab-first lab-second vm parity test-wide fuzz conformance upstream-e2e policy-conformance bench docs image flow-image l7-image wheel push manifests cni clean clean-all
 
 help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -121,6 +121,9 @@ image: cni ## the container image, as an archive in build/out
 
 flow-image: cni ## the image of the flow aggregator with its store, as an archive in build/out
 	python build/image.py --flow-aggregator
+
+l7-image: ## the image of the engine that judges requests for rules with l7Protocols, as an archive in build/out
+	python build/image.py --l7-engine
 
 wheel: ## the Python package as a wheel in build/out, with the engine's core compiled for this Python and platform
 	python build/wheel.py

@@ -2,6 +2,7 @@
 
     python build/image.py [--out FILE]    write an archive for `ctr images import` or `docker load`
     python build/image.py --flow-aggregator    the same with the engine of the flow aggregator's store, in a layer of its own
+    python build/image.py --l7-engine     the image of the engine that judges requests for policies: Debian's Suricata
     python build/image.py --describe      print the image as JSON instead: its layers stay in the cache (for the lab)
 
 Progress goes to stderr. A change of our source costs the last layer only, a few seconds.
@@ -62,6 +63,7 @@ OPTIONS = (
     "--dpkgopt=path-exclude=/usr/share/man/*",
     "--dpkgopt=path-exclude=/usr/share/locale/*",
 )
+ENGINE_PACKAGES = ("suricata",)
 UNUSED_FOLDERS = ("test", "tests")
 UNUSED_SUFFIXES = (".c", ".h", ".pxd", ".pxi", ".pyi", ".pyx")
 SBOM = "usr/share/antrea/sbom.cdx.json"
@@ -87,8 +89,21 @@ def image(progress: Progress, *, with_store: bool = False) -> Image:
     return Image((f"{name}:v{VERSION}",), (*layers, contents(layers)))
 
 
+def l7_engine_image(progress: Progress) -> Image:
+    """What the container antrea-l7-engine runs; raises `Unavailable` for what cannot be built now."""
+    tree = Tree()
+    tree.file("usr/local/bin/run_l7_engine", HOOKS / "run_l7_engine", 0o755)
+    layers = (debian(progress, ENGINE_PACKAGES, "trim_l7_engine"), oci.layer(tree.key(), tree.write))
+    return Image((f"{IMAGE}-l7-engine:v{VERSION}",), (*layers, contents(layers)))
+
+
 def base(progress: Progress) -> Layer:
-    """Debian's packages without documentation, perl and apt, made by mmdebstrap in namespaces of its own."""
+    """Debian's packages without documentation, perl and apt."""
+    return debian(progress, PACKAGES, "trim", setup="sources")
+
+
+def debian(progress: Progress, packages: tuple[str, ...], trim: str, setup: str = "") -> Layer:
+    """These packages and what they depend on, made by mmdebstrap in namespaces of its own; `trim` and `setup` are hooks of it."""
 
     def write(out: IO[bytes]) -> None:
         if not shutil.which("mmdebstrap"):
@@ -97,8 +112,9 @@ def base(progress: Progress) -> Layer:
             tar = Path(folder) / "base.tar"
             # killed with us, and its mounts go with its namespace
             alone = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
-            hooks = (f"--setup-hook={HOOKS / 'sources'}", f"--customize-hook={HOOKS / 'trim'}")
-            make = ("mmdebstrap", *OPTIONS, f"--include={','.join(PACKAGES)}", *hooks, SUITE, str(tar))
+            first = (f"--setup-hook={HOOKS / setup}",) if setup else ()
+            hooks = (*first, f"--customize-hook={HOOKS / trim}")
+            make = ("mmdebstrap", *OPTIONS, f"--include={','.join(packages)}", *hooks, SUITE, str(tar))
             environment = {
                 **os.environ,
                 "SOURCE_DATE_EPOCH": "1",
@@ -108,14 +124,13 @@ def base(progress: Progress) -> Layer:
                 "OLDER": OLDER,
             }
             log = cache.folder() / "logs/image-base.log"
-            with step(progress, "image: Debian base (about a minute, once)"):
+            with step(progress, f"image: Debian with {packages[-1]} (about a minute, once)"):
                 run(Command((*alone, *make), log, env=environment), "mmdebstrap", progress)
             with tar.open("rb") as made:
                 shutil.copyfileobj(made, out, 1 << 20)
 
-    return oci.layer(
-        cache.digest(SUITE, OLDER, *OPTIONS, *PACKAGES, HOOKS / "sources", HOOKS / "trim"), write
-    )
+    files = [HOOKS / name for name in (setup, trim) if name]
+    return oci.layer(cache.digest(SUITE, OLDER, *OPTIONS, *packages, *files), write)
 
 
 def wheels(progress: Progress) -> Layer:
@@ -244,25 +259,29 @@ def _trim_wheels(folder: Path) -> None:
         subprocess.run(["strip", "--strip-unneeded", library], check=True)
 
 
+def show(line: str) -> None:
+    """Progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the product image without Docker.")
     parser.add_argument("--out", type=Path, help="the archive (default: build/out/antrea.tar)")
     parser.add_argument(
         "--flow-aggregator", action="store_true", help="the flow aggregator's, which has its store's engine"
     )
+    parser.add_argument("--l7-engine", action="store_true", help="that of the engine of L7NetworkPolicy")
     parser.add_argument("--describe", action="store_true", help="write no archive, print the image as JSON")
     wanted = parser.parse_args()
     try:
-        built = image(
-            lambda line: print(line, file=sys.stderr, flush=True), with_store=wanted.flow_aggregator
-        )
+        built = l7_engine_image(show) if wanted.l7_engine else image(show, with_store=wanted.flow_aggregator)
     except AntreaError as error:
         print(error, file=sys.stderr)
         return 1
     if wanted.describe:
         print(encode(built))
     else:
-        out = wanted.out or OUT / ("antrea-flow-aggregator.tar" if wanted.flow_aggregator else "antrea.tar")
+        out = wanted.out or OUT / f"antrea{built.names[0].partition(':')[0].removeprefix(IMAGE)}.tar"
         out.parent.mkdir(parents=True, exist_ok=True)
         oci.save([built], out)
         beside = out.with_suffix(".cdx.json")

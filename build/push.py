@@ -1,6 +1,7 @@
 """Bring the image that `make image` built to a registry: what skopeo does, with the checks that a person needs before.
 
     python build/push.py registry.example.com/team/antrea[:TAG] [--plain] [--authfile FILE] [--certificates DIRECTORY]
+    ... --l7-engine          the image of the engine of L7NetworkPolicy, which `make l7-image` built
     ... --flow-aggregator    the flow aggregator's image with its store, which `make flow-image` built
 
 Without TAG it is v and our version. Credentials are those of `skopeo login`, `docker login` or `podman login`, or of --authfile.
@@ -38,8 +39,12 @@ def command(to: str, archive: Path, options: argparse.Namespace) -> list[str]:
         words += ["--authfile", str(options.authfile)]
     if options.certificates:
         words += ["--dest-cert-dir", str(options.certificates)]
-    name = f"{IMAGE}-flow-aggregator" if options.flow_aggregator else IMAGE
-    return [*words, f"oci-archive:{archive}:{name}:v{VERSION}", f"docker://{to}"]
+    return [*words, f"oci-archive:{archive}:{IMAGE}{suffix(options)}:v{VERSION}", f"docker://{to}"]
+
+
+def suffix(options: argparse.Namespace) -> str:
+    """What the name of the image has after that of the one with all programs."""
+    return "-flow-aggregator" if options.flow_aggregator else "-l7-engine" if options.l7_engine else ""
 
 
 def main() -> int:
@@ -51,6 +56,7 @@ def main() -> int:
     parser.add_argument("to", help="registry, path and tag")
     parser.add_argument("--archive", type=Path, help="what to push (default: that of build/out)")
     parser.add_argument("--flow-aggregator", action="store_true", help="the image of `make flow-image`")
+    parser.add_argument("--l7-engine", action="store_true", help="the image of `make l7-image`")
     parser.add_argument("--plain", action="store_true", help="a registry without TLS")
     parser.add_argument("--authfile", type=Path, help="credentials, in the format of ~/.docker/config.json")
     parser.add_argument("--certificates", type=Path, help="directory of ca.crt, client.cert, client.key")
@@ -58,9 +64,10 @@ def main() -> int:
     found = NAME.fullmatch(given.to)
     if not found:
         return _refuse(f"{given.to!r} is no name such as registry.example.com/team/antrea")
-    archive = given.archive or OUT / ("antrea-flow-aggregator.tar" if given.flow_aggregator else "antrea.tar")
+    archive = given.archive or OUT / f"antrea{suffix(given)}.tar"
     if not archive.exists():
-        return _refuse(f"{archive} is not there: run `make {'flow-' * given.flow_aggregator}image`")
+        target = {"-flow-aggregator": "flow-image", "-l7-engine": "l7-image"}.get(suffix(given), "image")
+        return _refuse(f"{archive} is not there: run `make {target}`")
     if not shutil.which("skopeo"):
         return _refuse("skopeo is not on this machine: run scripts/bootstrap, or apt-get install skopeo")
     to = given.to if found["tag"] else f"{given.to}:v{VERSION}"
@@ -68,7 +75,9 @@ def main() -> int:
     if done.returncode:
         print(f"{to} was not pushed: skopeo says why above", file=sys.stderr)
         return 1
-    value = "flowAggregator.image" if given.flow_aggregator else "image"
+    value = {"-flow-aggregator": "flowAggregator.image", "-l7-engine": "l7Engine.image"}.get(
+        suffix(given), "image"
+    )
     print(f"pushed {to}; to use it: --set {value}.repository={to.rpartition(':')[0]} (Helm)", file=sys.stderr)
     return 0
 

@@ -136,7 +136,7 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
                 else _native_ways(world, home, rule, own, other, direction)
             )
             found = weigh(ref, packet, own, native_traffic(rule), ways_there)
-            yield found._replace(unbuilt=tuple(unbuilt(rule)), services=services)
+            yield found._replace(unbuilt=tuple(unbuilt(world, rule)), services=services)
 
 
 def unheld_rules(world: World, end: End, direction: str) -> Iterator[Silent]:
@@ -170,7 +170,7 @@ def _no_pod(world: World, home: str, applied: crd.AppliedTo, end: End) -> str:
 
 
 def native_ref(world: World, policy: Native, direction: str, number: int) -> RuleRef:
-    """What is not built is closed: an application protocol that is to be allowed."""
+    """Where no engine judges requests, a rule that allows application protocols is closed."""
     meta, spec = policy.metadata, policy.spec
     rule = (spec.ingress if direction == INGRESS else spec.egress)[number]
     tier, priority = world.tier(spec.tier)
@@ -184,7 +184,7 @@ def native_ref(world: World, policy: Native, direction: str, number: int) -> Rul
         direction=direction,
         index=number,
         name=rule.name,
-        action="Drop" if rule.l7_protocols else rule.action,
+        action="Drop" if rule.l7_protocols and not world.l7_policies else rule.action,
         created=meta.creation_timestamp,
         uid=meta.uid,
     )

@@ -187,10 +187,12 @@ def native_traffic(rule: crd.Rule) -> tuple[Traffic, ...]:
     return tuple(found)
 
 
-def unbuilt(rule: crd.Rule) -> Iterator[str]:
-    """What the rule contains that no switch supports yet."""
-    if rule.l7_protocols:
-        yield "l7Protocols are not built yet: all that the rule names is dropped"
+def unbuilt(world: World, rule: crd.Rule) -> Iterator[str]:
+    """What the rule contains that packets alone do not decide, or that no switch supports yet."""
+    if rule.l7_protocols and world.l7_policies:
+        yield "l7Protocols let single requests pass: the L7 engine resets connections with others, and all while it is not running"
+    elif rule.l7_protocols:
+        yield "l7Protocols: the feature gate L7NetworkPolicy is off: all that the rule names is dropped"
     if any(one.scope == STRETCHED for one in rule.to_services):
         yield "toServices of scope ClusterSet is not built yet: the rule matches nothing by it"
     if any(peer.fqdn for peer in rule.to):

@@ -23,7 +23,7 @@ from antrea.explain.packet import End, family, pod_name
 from antrea.explain.selector import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from antrea.apis.core import Pod, Service
     from antrea.apis.crd.group import GroupSpec
@@ -93,11 +93,11 @@ class Proxy(NamedTuple):
 class World:
     """Objects, found by what questions ask for."""
 
-    def __init__(self, objects: Objects, proxy: Proxy | None = None, *, node_policies: bool = False) -> None:
-        """Without `proxy`, packets to Services are left to kube-proxy; `node_policies` is whether their gate is on."""
+    def __init__(self, objects: Objects, proxy: Proxy | None = None, gates: Container[str] = ()) -> None:
+        """Without `proxy`, packets to Services are left to kube-proxy; `gates` are those that are on in agents."""
         self.objects = objects
         self.proxy = proxy
-        self.node_policies = node_policies
+        self.node_policies, self.l7_policies = "NodeNetworkPolicy" in gates, "L7NetworkPolicy" in gates
         self.spaces = {one.metadata.name: one.metadata.labels for one in objects.namespaces}
         self.pods = {pod_name(pod): pod for pod in objects.pods if pod.status.phase not in ENDED}
         self.nodes = {node.metadata.name: node for node in objects.nodes}

@@ -24,6 +24,7 @@ FEATURES: tuple[str, ...] = (
     "node_port_local",
     "grouping",
     "network_policy",
+    "l7_network_policy",
     "admin_policy",
     "node_policy",
     "namespace_label",

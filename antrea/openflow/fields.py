@@ -205,6 +205,10 @@ EGRESS_RULE_CT_LABEL = Field(
 L7_NP_RULE_VLAN_ID_CT_LABEL = Field(
     "L7NPRuleVlanIDCTLabel", "ct_label", 64, 75, "VLAN by which the L7 engine knows the rule."
 )
+L7_NP_EGRESS = Field("L7NPEgress", "ct_label", 76, 76, "The L7 engine inspects it by an egress rule.")
+L7_NP_EGRESS_CT_LABEL, NOT_L7_NP_EGRESS_CT_LABEL = L7_NP_EGRESS(1), L7_NP_EGRESS(0)
+L7_NP_INGRESS = Field("L7NPIngress", "ct_label", 77, 77, "The L7 engine inspects it by an ingress rule.")
+L7_NP_INGRESS_CT_LABEL, NOT_L7_NP_INGRESS_CT_LABEL = L7_NP_INGRESS(1), L7_NP_INGRESS(0)
 NODE_PORT_CT_LABEL = Field(
     "NodePortCTLabel",
     "ct_label",

@@ -40,7 +40,9 @@ class Engine:
         self._room = tempfile.TemporaryDirectory(prefix="l7-")
         self.directory = Path(self._room.name)
         self._process: subprocess.Popen[bytes] | None = None
-        (self.directory / "suricata.yaml").write_text(configuration.engine_file(INSIDE, rules))
+        (self.directory / "suricata.yaml").write_text(
+            configuration.engine_file(INSIDE, rules, events=f"{INSIDE}/events.sock")
+        )
         (self.directory / configuration.DEFAULT_RULES).write_text(DEFAULT)
         for tenant, text in rules.items():
             self.write(tenant, text)

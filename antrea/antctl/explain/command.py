@@ -20,7 +20,6 @@ from antrea.antctl.group import HELP
 from antrea.antctl.output import render
 from antrea.errors import Invalid
 from antrea.explain.answer import answer, packet_of
-from antrea.explain.world import World
 
 if TYPE_CHECKING:
     from antrea.antctl.main import Target
@@ -74,7 +73,7 @@ def _callback(**given: Any) -> None:
     bundle: Path | None = given["bundle"]
     try:
         source = of_bundle(bundle) if bundle else of_cluster(target.find())
-        world = World(source.objects, source.proxy, node_policies=source.node_policies)
+        world = source.world()
         packet = packet_of(
             world,
             given["source"],

@@ -10,7 +10,7 @@ from antrea.antctl.request import ErrorResponse, ask
 from antrea.antctl.supportbundle.cluster import listed
 from antrea.errors import Invalid
 from antrea.explain.objects import GATES, KINDS, Objects, objects
-from antrea.explain.world import Proxy
+from antrea.explain.world import Proxy, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,10 +31,14 @@ class Source(NamedTuple):
     objects: Objects
     lacks: tuple[str, ...] = ()
     proxy: Proxy | None = None
-    node_policies: bool = False
-    """Whether the gate NodeNetworkPolicy is on."""
+    gates: frozenset[str] = frozenset()
+    """Those that are on in agents."""
     unenforced: frozenset[str] = frozenset()
     """Fields of `Objects` whose kinds are not enforced, since their gate is off."""
+
+    def world(self, found: Objects | None = None) -> World:
+        """Of these objects, or of others, with the cluster's settings."""
+        return World(self.objects if found is None else found, self.proxy, self.gates)
 
 
 def of_cluster(kubernetes: Server) -> Source:
@@ -64,7 +68,7 @@ def _source(
     lack: str,
 ) -> Source:
     """`lacks` begin with the title of a kind; of kinds whose gate is off nothing is lacking, and nothing counts."""
-    proxy, nodes, said = _settings(config, lack)
+    proxy, on, said = _settings(config, lack)
     gates = _controller_gates(config)
     unenforced = frozenset(field for field, gate in GATES.items() if gate not in gates)
     for kind in KINDS:
@@ -73,7 +77,7 @@ def _source(
             if found.pop(kind.field, None):
                 off = f"the feature gate {GATES[kind.field]} is off in {CONTROLLER_FILE}"
                 lacks.append(f"{kind.title}: {off}: none is taken into account")
-    return Source(objects(found), (*lacks, *said), proxy, nodes, unenforced)
+    return Source(objects(found), (*lacks, *said), proxy, on, unenforced)
 
 
 def _controller_gates(config_map: Mapping[str, Any] | None) -> frozenset[str]:
@@ -113,8 +117,10 @@ def of_bundle(path: Path) -> Source:
     return _source(found, lacks, config, f"{path.name} does not have it")
 
 
-def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Proxy | None, bool, tuple[str, ...]]:
-    """AntreaProxy, and whether policies on Nodes are on, as the agents' configuration has it, as by default where that is missing or refused; and why it is."""
+def _settings(
+    config_map: Mapping[str, Any] | None, lack: str
+) -> tuple[Proxy | None, frozenset[str], tuple[str, ...]]:
+    """AntreaProxy and the feature gates that are on, as the agents' configuration has it, as by default where that is missing or refused; and why it is."""
     from antrea.config.agent import AgentConfig  # noqa: PLC0415 (start-up time)
     from antrea.config.load import parse  # noqa: PLC0415
     from antrea.features.framework.config_validation import accept_agent  # noqa: PLC0415
@@ -129,9 +135,8 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Proxy | 
         lack, config = str(why), AgentConfig()
         gates = accept_agent(config)
     said = (f"ConfigMap {CONFIG_MAP}: {lack}: AntreaProxy is taken to be as by default",) if lack else ()
-    nodes = "NodeNetworkPolicy" in gates
     if "AntreaProxy" not in gates:
-        return None, nodes, said
+        return None, gates.names, said
     own = config.antrea_proxy
     hints = "PreferSameTrafficDistribution" in gates
     proxy = Proxy(
@@ -141,7 +146,7 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Proxy | 
         own.proxy_load_balancer_ips,
         hints,
     )
-    return proxy, nodes, said
+    return proxy, gates.names, said
 
 
 def _sections(path: Path) -> Iterator[tuple[str, tuple[list[dict[str, Any]], str]]]:

@@ -12,7 +12,6 @@ from antrea.explain.address import pod_ips
 from antrea.explain.objects import GATES, KINDS, objects
 from antrea.explain.packet import ANY_PORT, Packet
 from antrea.explain.verdict import judged
-from antrea.explain.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from antrea.antctl.policy.recommendation import Link
     from antrea.apis.networking import NetworkPolicy
     from antrea.explain.objects import Kind, Objects
+    from antrea.explain.world import World
 
 POLICIES = frozenset(
     (
@@ -102,9 +102,7 @@ def _replaced(now: Objects, kind: Kind, fresh: Any) -> tuple[Any, ...]:
 
 def replay(source: Source, after: Objects, links: Sequence[Link]) -> Outcome:
     """Of what was seen, by Pods that are there now; a connection has changed if it has for any two of its Pods."""
-    worlds = [
-        World(found, source.proxy, node_policies=source.node_policies) for found in (source.objects, after)
-    ]
+    worlds = [source.world(found) for found in (source.objects, after)]
     pods = _pods_of_workloads(worlds[0], _written(source.objects, after))
     changed: list[Changed] = []
     unjudged: list[str] = []

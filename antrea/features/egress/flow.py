@@ -20,6 +20,7 @@ from antrea.features.egress.multi_address import egresses_of
 from antrea.features.egress.snat_mark import POOL
 from antrea.features.framework import packet_mark
 from antrea.features.framework.gate import EnabledGates
+from antrea.features.network_policy.l7.tenant import GATE as L7_NETWORK_POLICY
 from antrea.features.node_route.agent import tunnel_end
 from antrea.features.proxy.agent import GATE as ANTREA_PROXY
 from antrea.features.proxy.agent import handed_over
@@ -27,6 +28,7 @@ from antrea.host.carrier import crosses
 from antrea.openflow.action import DROP, goto, set_eth_dst
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
+    FROM_L7_NP_RETURN_REG_MARK,
     FROM_POD_REG_MARK,
     FROM_TUNNEL_REG_MARK,
     NOT_ANTREA_FLEXIBLE_IPAM_REG_MARK,
@@ -35,7 +37,7 @@ from antrea.openflow.fields import (
     TO_TUNNEL_REG_MARK,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, dst, family, in_port
+from antrea.openflow.match import ct_state, dst, family, in_port, src
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
 from antrea.openflow.tables import EGRESS_MARK, L3_FORWARDING
@@ -67,14 +69,18 @@ def egress_node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     families = {is_ipv6(cidr): cidr for cidr in node.pod_cidrs}
     for cidr in families.values():
         outwards = (family(cidr), ct_state("-rpl+trk"))
-        yield flow(
-            L3_FORWARDING,
-            Priority.LOW,
-            *outwards,
-            FROM_POD_REG_MARK.match,
-            NOT_ANTREA_FLEXIBLE_IPAM_REG_MARK.match,
-            then=[goto(EGRESS_MARK)],
+        sources = (
+            (FROM_POD_REG_MARK, FROM_L7_NP_RETURN_REG_MARK) if _inspects(facts) else (FROM_POD_REG_MARK,)
         )
+        for source in sources:
+            yield flow(
+                L3_FORWARDING,
+                Priority.LOW,
+                *outwards,
+                source.match,
+                NOT_ANTREA_FLEXIBLE_IPAM_REG_MARK.match,
+                then=[goto(EGRESS_MARK)],
+            )
         yield flow(
             L3_FORWARDING,
             Priority.LOW,
@@ -109,6 +115,19 @@ def unserved_flows(facts: Facts, service: Service) -> Iterator[Flow]:
     for ip in service.ips:
         if is_ipv6(ip) in families and ip not in service.external_ips:
             yield unmarked(ip)
+
+
+def _inspects(facts: Facts) -> bool:
+    """Whether packets may come back from the L7 engine, by a port that is no Pod's."""
+    gates = facts.get(EnabledGates)
+    return gates is not None and L7_NETWORK_POLICY in gates
+
+
+def sent_by(facts: Facts, pod: PodInterface, *, v6: bool) -> Iterator[tuple[Match, ...]]:
+    """What a Pod sends in one family: as it comes from its port, and as it comes back from the L7 engine."""
+    yield (in_port(pod.ofport),)
+    if _inspects(facts):
+        yield from ((FROM_L7_NP_RETURN_REG_MARK.match, src(ip)) for ip in pod.ips if is_ipv6(ip) == v6)
 
 
 def _has_proxy(facts: Facts) -> bool:
@@ -152,25 +171,25 @@ def egress_pod_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """One flow for each family in which an Egress selects the Pod."""
     families = {is_ipv6(ip): ip for ip in pod.ips}
     for version6, egress in egresses_of(facts, pod.pod):
-        if version6 in families:
-            for cidr in egress.cidrs:
-                if is_ipv6(cidr) == version6:
-                    yield from pod_flow(facts, pod, egress, dst(cidr))
-            if not egress.cidrs:
-                yield from pod_flow(facts, pod, egress, family(families[version6]))
-            for cidr in egress.excepts:
-                if is_ipv6(cidr) == version6:
-                    yield flow(EGRESS_MARK, EXCEPT, dst(cidr), in_port(pod.ofport), then=LEAVE)
+        if version6 not in families:
+            continue
+        whole = [] if egress.cidrs else [family(families[version6])]
+        targets = [*(dst(cidr) for cidr in egress.cidrs if is_ipv6(cidr) == version6), *whole]
+        excepted = [dst(cidr) for cidr in egress.excepts if is_ipv6(cidr) == version6]
+        for sent in sent_by(facts, pod, v6=version6):
+            for target in targets:
+                yield from pod_flow(facts, egress, (target, *sent))
+            for target in excepted:
+                yield flow(EGRESS_MARK, EXCEPT, target, *sent, then=LEAVE)
 
 
-def pod_flow(facts: Facts, pod: PodInterface, egress: Egress, to: Match) -> Iterator[Flow]:
+def pod_flow(facts: Facts, egress: Egress, mine: tuple[Match, ...]) -> Iterator[Flow]:
     """Its Egress IP is here, or at another Node; if it has none, or none of the 255 marks is left, nothing leaves."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or node is None or gateway is None:
         return
     ip, datapath = egress.ip, config.ovs_datapath_type
-    mine = (to, in_port(pod.ofport))
     if why_unallocated(facts, egress):
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
         return

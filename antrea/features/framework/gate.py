@@ -184,7 +184,15 @@ GATES: tuple[Gate, ...] = (
         "alpha v1.15",
         "Add HTTP requests to the records of connections (upstream removed it in v2.6).",
     ),
-    Gate("L7NetworkPolicy", _BOTH, "ALPHA", False, "alpha v1.10", "Allow by application protocol."),
+    Gate(
+        "L7NetworkPolicy",
+        _BOTH,
+        "ALPHA",
+        False,
+        "alpha v1.10",
+        "Allow by application protocol.",
+        built=True,
+    ),
     Gate(
         "LoadBalancerModeDSR",
         _AGENT,

@@ -22,6 +22,7 @@ PATIENCE: Final = 30.0
 """Seconds for one list of all connections."""
 KERNEL: Final = Path("/proc/sys/net/netfilter")
 _LINE = re.compile(r"(\w+),orig=\(([^)]*)\)(?:,reply=\(([^)]*)\))?")
+_MARK, _LABEL = re.compile(r",mark=(\d+)"), re.compile(r",labels=(0x[0-9a-f]+)")
 _NUMBERS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1, "icmpv6": 58}
 
 
@@ -38,6 +39,8 @@ class Tracked(NamedTuple):
     server: str = ""
     """Who answers: another address than `destination` where that was translated."""
     server_port: int = 0
+    mark: int = 0
+    label: int = 0
 
     @property
     def is_translated(self) -> bool:
@@ -146,6 +149,8 @@ def tracked(zone: int, line: str) -> Tracked | None:
         ports = (int(given.get("sport", 0)), int(given.get("dport", 0)))
         echo = (int(given.get("id", 0)), int(given.get("type", 0)), int(given.get("code", 0)))
         server = (back.get("src", ""), int(back.get("sport", 0)))
-        return Tracked(zone, found[1], given["src"], given["dst"], *ports, echo, *server)
+        mark, label = (pattern.search(line) for pattern in (_MARK, _LABEL))
+        own = (int(mark[1]) if mark else 0, int(label[1], 16) if label else 0)
+        return Tracked(zone, found[1], given["src"], given["dst"], *ports, echo, *server, *own)
     except (KeyError, ValueError):
         return None

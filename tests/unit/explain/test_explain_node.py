@@ -22,7 +22,7 @@ def nodes(name: str, *ingress: Object, **more: Any) -> Object:
 
 def world(*policies: Object) -> World:
     found = {"pods": PODS, "nodes": NODES, "namespaces": NAMESPACES, "cluster_policies": list(policies)}
-    return World(objects(found), node_policies=True)
+    return World(objects(found), gates=("NodeNetworkPolicy",))
 
 
 DROP = "Ingress rule 0 (drop) of AntreaClusterNetworkPolicy p in tier application (250), priority 5 drops the packet."

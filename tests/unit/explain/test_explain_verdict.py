@@ -10,6 +10,7 @@ from explain_world import ask, kube, native, pod, rule, world
 from antrea.errors import Invalid
 from antrea.explain.answer import Answer, packet_of
 from antrea.explain.objects import objects
+from antrea.explain.world import World
 
 CLOSED = kube("closed", podSelector={"matchLabels": {"app": "web"}}, policyTypes=["Ingress"])
 
@@ -156,7 +157,7 @@ def test_icmp_goes_by_type_and_code() -> None:
     ]
 
 
-def test_what_is_not_built_says_so_and_application_protocols_are_dropped() -> None:
+def test_what_is_not_built_says_so_and_application_protocols_are_dropped_while_their_gate_is_off() -> None:
     first = native("web", rule("Allow", l7Protocols=[{"http": {}}]))
     far = native(
         "far",
@@ -171,8 +172,16 @@ def test_what_is_not_built_says_so_and_application_protocols_are_dropped() -> No
     assert [one.why for one in (*found.egress.silent, *found.ingress.silent)] == [
         "fqdn matches by the names of --name alone: which names DNS gave this address to is not asked",
         "toServices of scope ClusterSet is not built yet: the rule matches nothing by it",
-        "l7Protocols are not built yet: all that the rule names is dropped",
+        "l7Protocols: the feature gate L7NetworkPolicy is off: all that the rule names is dropped",
     ]
+
+
+def test_application_protocols_are_allowed_as_far_as_packets_go_and_the_engine_is_named() -> None:
+    shop = world(cluster_policies=[native("web", rule("Allow", l7Protocols=[{"http": {}}]))])
+    found = ask(World(shop.objects, shop.proxy, ("L7NetworkPolicy",)))
+    assert found.verdict == "Allow"
+    (why,) = [one.why for one in (*found.egress.silent, *found.ingress.silent)]
+    assert why.startswith("l7Protocols let single requests pass: the L7 engine resets")
 
 
 def test_rules_for_nodes_and_entities_are_said_to_hold_nowhere() -> None:

@@ -124,6 +124,18 @@ def test_an_address_of_this_node_is_a_mark_for_its_pods_and_for_those_of_other_n
     assert agent.flows("EgressMark", "priority=200") == lines(expected)
 
 
+INSPECTED = """
+table=EgressMark,priority=200,ct_state=+trk,ip,reg0=0x7/0xf,nw_src=10.10.0.7 actions=set_field:0x1/0xff->pkt_mark,set_field:0x20/0xf0->reg0,goto_table:L2ForwardingCalc
+"""
+
+
+def test_what_comes_back_from_the_l7_engine_leaves_with_the_egress_ip_of_its_pod() -> None:
+    gates = EnabledGates("agent", frozenset({"L7NetworkPolicy"}))
+    agent = Agent(SYSTEM, egress("a"), EgressPod("a", "shop/web"), gates)
+    assert agent.flows("EgressMark", "priority=200") == lines(LOCAL) | lines(INSPECTED)
+    assert len(agent.flows("L3Forwarding", "reg0=0x7/0xf", "EgressMark")) == 2
+
+
 REMOTE = """
 table=EgressMark,priority=200,ip,in_port=7 actions=set_field:{source}->eth_src,set_field:aa:bb:cc:dd:ee:ff->eth_dst,set_field:{end}->tun_dst,set_field:0x10/0xf0->reg0,set_field:0x80000/0x80000->reg0,goto_table:L2ForwardingCalc
 """

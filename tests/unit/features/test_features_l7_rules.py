@@ -215,7 +215,7 @@ def test_l7_rules_that_do_not_fit_are_refused() -> None:
 
 
 def test_l7_engine_file_has_every_tenant() -> None:
-    text = engine_file("/run/e", (7, 5))
+    text = engine_file("/run/e", (7, 5), events="/run/events.sock")
     assert text.startswith(HEADER)
     found = msgspec.json.decode(text.removeprefix(HEADER))
     assert found["multi-detect"]["tenants"] == [{"id": n, "yaml": f"/run/e/tenant-{n}.yaml"} for n in (5, 7)]
@@ -227,4 +227,4 @@ def test_l7_engine_file_has_every_tenant() -> None:
 @pytest.mark.parametrize("number", [0, 4095, -1])
 def test_l7_engine_file_refuses_what_is_no_vlan(number: int) -> None:
     with pytest.raises(Invalid, match="no VLAN"):
-        engine_file("/run/e", (number,))
+        engine_file("/run/e", (number,), events="/run/events.sock")

@@ -34,8 +34,9 @@ ENFORCED = {
     "peer.ipBlock.cidr", "peer.ipBlock.except", "peer.fqdn", "peer.namespaces.match", "peer.namespaces.sameLabels",
     "peer.serviceAccount.name", "peer.serviceAccount.namespace",
     "toServices.name", "toServices.namespace",
+    "l7Protocols.http.host", "l7Protocols.http.method", "l7Protocols.http.path", "l7Protocols.tls.sni",
 }  # fmt: skip
-"""What `tests/ovs/test_ovs_explain.py`, test_ovs_fqdn.py and docs/network-policy.md prove with packets."""
+"""What `tests/ovs/test_ovs_explain.py`, test_ovs_fqdn.py, tests/host/test_host_l7_engine.py and docs/network-policy.md prove with packets."""
 SELECTORS = ("matchLabels", "matchExpressions")
 
 
@@ -51,16 +52,12 @@ def applied(**target: Any) -> Spec:
     return {"appliedTo": [target], **ingress()}
 
 
-HTTP, TLS = {"http": {"host": "a", "method": "GET", "path": "/"}}, {"tls": {"sni": "a"}}
 IGMP = {"igmp": {"igmpType": 17, "groupAddress": "224.0.0.9"}}
-DROPPED = "is not built yet: all that the rule names is dropped"
 NOWHERE = "the policy does not hold there"
 NOTHING_YET = "it matches nothing"
 NOTHING = f"is not built yet: {NOTHING_YET}"
 HERE = "is not built yet: it matches Pods of this cluster alone"
 UNBUILT: dict[str, list[tuple[Spec, str]]] = {
-    "l7Protocols.http": [(ingress(action="Allow", l7Protocols=[HTTP]), f"spec.ingress[0].l7Protocols {DROPPED}")],
-    "l7Protocols.tls": [(egress(action="Allow", l7Protocols=[TLS]), f"spec.egress[0].l7Protocols {DROPPED}")],
     "protocols.igmp": [(ingress(protocols=[IGMP]), f"spec.ingress[0].protocols[0].igmp {NOTHING}")],
     "peer.scope": [
         (ingress(**{"from": [{"podSelector": WEB, "scope": "ClusterSet"}]}), f"spec.ingress[0].from[0].scope {HERE}"),

@@ -21,6 +21,7 @@ from antrea.openflow.fields import (
     AUDIT_PASS,
     DISPOSITION_DROP_REG_MARK,
     DISPOSITION_REJ_REG_MARK,
+    L7_NP_REG,
     PACKET_IN_TABLE,
 )
 from antrea.openflow.packet import ICMP, ICMPV6, IGMP, SCTP, TCP, UDP
@@ -41,6 +42,8 @@ KUBERNETES = "K8sNetworkPolicy"
 VERDICTS = ("Allow", "Drop", "Reject", "Pass")
 AUDITED = ("AuditAllow", "AuditDrop", "AuditReject", "AuditPass")
 """The same of a copy, which audited policies judge: nothing has become of the packet itself."""
+REDIRECTED = "Redirect"
+"""To the L7 engine, whose verdicts on requests have a log of their own."""
 DENIED = (DISPOSITION_DROP_REG_MARK.value, DISPOSITION_REJ_REG_MARK.value)
 PROTOCOLS = {ICMP: "ICMP", IGMP: "IGMP", TCP: "TCP", UDP: "UDP", ICMPV6: "IPv6-ICMP", SCTP: "SCTP"}
 
@@ -75,6 +78,8 @@ def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
     local = read.source if here is OUT else read.destination
     pods = facts.by(PodInterface, "ip", local)
     word = (AUDITED if found.value(AUDIT_PASS) else VERDICTS)[verdict]
+    if found.value(L7_NP_REG):
+        word = REDIRECTED
     packet = (pods[0].pod if pods else NOTHING, *packet_words(read))
     for who in _who(facts, found, here, verdict):
         words = (

@@ -35,6 +35,8 @@ EGRESS, ALLOW = "Out", "Allow"
 NAMED = "named"
 """Beside a group, in place of the direction: rules whose ports have the numbers that its members give them."""
 SIDES = ("In", EGRESS, NAMED)
+L7 = "l7"
+"""Value of the index of rules with application protocols."""
 LONGEST = 36
 """Characters of a UID."""
 
@@ -85,12 +87,15 @@ class PolicyRule(Fact, frozen=True):
     """Whether it judges packets to Services by the address of the Service, as kube-proxy translates them later."""
     on_node_ports: bool = False
     """Whether it is for Services: it judges connections to NodePorts by the address of the client before any translation."""
+    l7_protocols: tuple[cp.L7Protocol, ...] = ()
+    """What the L7 engine lets pass of the connections that it allows; empty: all."""
     indexes: ClassVar[Mapping[str, Callable[[PolicyRule], Iterable[Hashable]]]] = {
         "applied": lambda row: row.applied,
         "peer": lambda row: row.peers,
         "service": lambda row: row.to_services,
         "fqdn": lambda row: row.fqdns,
         "dns": lambda row: ("dns",) if row.fqdns else (),
+        "l7": lambda row: (L7,) if row.l7_protocols else (),
     }
 
     @property
@@ -255,11 +260,15 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]
                 groups,
                 rule.to if rule.direction == EGRESS else rule.from_,
                 rule.services,
-                enforced_action(rule),
+                enforced_action(rule) if on_node_ports else rule.action or ALLOW,
                 rule_order(found, rule),
                 rule.enable_logging,
             )
             name = digest(*content, *(flag for flag, is_set in flags.items() if is_set))
+            looked_into = () if on_node_ports else rule.l7_protocols
+            if looked_into:
+                # one of its own, which it keeps when it is edited: connections that it let in stay with its tenant of the engine
+                name = digest(L7, policy.key, rule.direction, rule.name or number)
             yield PolicyRule(
                 *(name, *content),
                 flush_on_deny=cuts,
@@ -267,6 +276,7 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]
                 audit=audit,
                 pre_dnat=pre_dnat,
                 on_node_ports=on_node_ports,
+                l7_protocols=looked_into,
             )
             yield StatedRule(policy.key, number, name)
 
@@ -287,7 +297,7 @@ def _targets_of(
 
 
 def enforced_action(rule: cp.NetworkPolicyRule) -> str:
-    """What no engine looks into is closed: an application protocol that is to be allowed."""
+    """On Nodes and machines, where no engine looks into packets: an application protocol that is to be allowed is closed."""
     return "Drop" if rule.l7_protocols else rule.action or ALLOW
 
 

@@ -15,6 +15,7 @@ from antrea.features.network_policy.agent.rule import Conjunction
 from antrea.features.network_policy.agent.service import SERVICES
 from antrea.features.network_policy.agent.service_target import target_services, why_unserved
 from antrea.features.network_policy.hole import EXCESS
+from antrea.features.network_policy.l7.tenant import outdated, why_not_inspected
 
 if TYPE_CHECKING:
     from antrea.engine import Facts
@@ -80,6 +81,8 @@ def why_not(facts: Facts, lacks: RefusedEntries, rule: PolicyRule, interface: st
     if why := lacks.rules.get(rule.name):
         return why
     if rule.on_node_ports and (why := why_unserved(facts, rule.applied)):
+        return why
+    if rule.l7_protocols and (why := why_not_inspected(facts, rule) or outdated(facts, rule)):
         return why
     here = [lacks.interfaces.get(interface)] if interface else map(lacks.applied.get, rule.applied)
     services = (*rule.to_services, *(target_services(facts, rule.applied) if rule.on_node_ports else ()))

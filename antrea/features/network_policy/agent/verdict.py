@@ -13,6 +13,7 @@ from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent import packet_in
 from antrea.features.network_policy.agent.packet_in import copied, noted, told_allow
 from antrea.features.network_policy.agent.priority import is_baseline, place, side, tier_table
+from antrea.features.network_policy.l7.tenant import inspection_marks, why_not_inspected
 from antrea.features.proxy.agent import handed_over
 from antrea.openflow.action import DROP, goto, resubmit
 from antrea.openflow.cookie import Category
@@ -24,6 +25,7 @@ from antrea.openflow.fields import (
     DISPOSITION_DROP_REG_MARK,
     DISPOSITION_PASS_REG_MARK,
     DISPOSITION_REJ_REG_MARK,
+    L7_NP_REDIRECT_REG_MARK,
     SERVICE_RULES_PASSED_REG_MARK,
     Zone,
 )
@@ -52,7 +54,7 @@ def verdict_flows(facts: Facts, rule: PolicyRule, number: int, families: Iterabl
     """Of conjunction `number`; `families` are those of the Node's Pods, True for IPv6."""
     if rule.audit:
         yield from audited_flows(facts, rule, number)
-    elif rule.action in DENIES:
+    elif rule.action in DENIES or (rule.l7_protocols and why_not_inspected(facts, rule)):
         yield from _denied(facts, rule, number)
     elif rule.action == PASS:
         yield _passed(facts, rule, number)
@@ -127,12 +129,18 @@ def _denied(facts: Facts, rule: PolicyRule, number: int) -> Iterator[Flow]:
 
 
 def _allowed(facts: Facts, rule: PolicyRule, number: int, *, v6: bool) -> Iterator[Flow]:
-    """The connection is committed with the rule's number, by which its packets are counted and let pass."""
+    """The connection is committed with the rule's number, by which its packets are counted and let pass.
+
+    That of a rule with application protocols has the VLAN of its tenant beside.
+    """
     here, found, family = side(rule), place(facts, rule), ipv6 if v6 else ip
     label = here.label(number)
     zone = Zone.CT_ZONE_V6 if v6 else Zone.CT_ZONE
-    remember = ct(zone, commit=True, table=here.metric, then=[label.load])
+    marks = [label, *inspection_marks(facts, rule)] if rule.l7_protocols else [label]
+    remember = ct(zone, commit=True, table=here.metric, then=[mark.load for mark in marks])
     then = [here.register(number).load, remember]
+    if rule.logging and rule.l7_protocols:
+        then.append(L7_NP_REDIRECT_REG_MARK.load)
     if rule.logging:
         then += told_allow(facts, tier_table(rule))
     yield flow(found.table, found.verdict, family, conj_id(number), then=then)

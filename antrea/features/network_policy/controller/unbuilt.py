@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 NOTHING = "it matches nothing"
 NOT_THERE = "the policy does not hold there"
 NOBODY = "it is nobody"
+ALL_DROPPED = "all that the rule names is dropped"
 NOT_AUDITED = "the rule is neither enforced nor audited"
 NO_MACHINE = "has no ExternalNode whose agent could enforce policies (feature gate ExternalNode): the policy does not hold there"
 """After the name of an ExternalEntity that policies are for."""
@@ -50,6 +51,8 @@ def unbuilt_parts(spec: Spec) -> Iterator[str | None]:
                 yield from _node_rule(path, rule)
             if any(one.external_entity_selector is not None for one in own):
                 yield from _machine_rule(path, rule)
+            if rule.l7_protocols and any(one.service is not None for one in own):
+                yield f"{path}.l7Protocols is not built for Services yet: {ALL_DROPPED}"
             if any(one.service is not None for one in own):
                 yield from _service_rule(path, rule)
             yield from _peers(f"{path}.from", rule.from_)
@@ -104,8 +107,6 @@ def _rule(path: str, rule: Rule) -> Iterator[str]:
     for number, service in enumerate(rule.to_services):
         if service.scope == STRETCHED:
             yield _unbuilt(f"{path}.toServices[{number}].scope", NOTHING)
-    if rule.l7_protocols:
-        yield _unbuilt(f"{path}.l7Protocols", "all that the rule names is dropped")
     for number, protocol in enumerate(rule.protocols):
         if protocol.igmp is not None:
             yield _unbuilt(f"{path}.protocols[{number}].igmp", NOTHING)
@@ -113,6 +114,8 @@ def _rule(path: str, rule: Rule) -> Iterator[str]:
 
 def _node_rule(path: str, rule: Rule) -> Iterator[str]:
     """What a rule on Pods can have and one on Nodes can not."""
+    if rule.l7_protocols:
+        yield f"{path}.l7Protocols is not built for Nodes yet: {ALL_DROPPED}"
     if rule.to_services:
         yield f"{path}.toServices is not built for Nodes yet: {NOTHING}"
     for number, peer in enumerate(rule.to):
@@ -125,6 +128,8 @@ def _node_rule(path: str, rule: Rule) -> Iterator[str]:
 
 def _machine_rule(path: str, rule: Rule) -> Iterator[str]:
     """The same of one on machines outside the cluster."""
+    if rule.l7_protocols:
+        yield f"{path}.l7Protocols is not built for ExternalNodes yet: {ALL_DROPPED}"
     if rule.to_services:
         yield f"{path}.toServices is not built for ExternalNodes yet: {NOTHING}"
     for number, port in enumerate(rule.ports):

@@ -29,8 +29,11 @@ HEADER = "%YAML 1.1\n---\n"
 BODY = {"request-body-limit": "4kb", "response-body-limit": "4kb"}
 
 
-def engine_file(directory: str, tenants: Iterable[int]) -> str:
-    """The configuration of an engine that has its files in `directory`. Raises Invalid for a number that no VLAN has."""
+def engine_file(directory: str, tenants: Iterable[int], *, events: str) -> str:
+    """The configuration of an engine that has its files in `directory` and writes verdicts to the Unix socket `events`.
+
+    Raises Invalid for a number that no VLAN has.
+    """
     numbers = sorted(set(tenants))
     for number in numbers:
         if not 1 <= number <= LAST_TENANT:
@@ -40,7 +43,7 @@ def engine_file(directory: str, tenants: Iterable[int]) -> str:
             "default-log-dir": directory,
             "stats": {"enabled": "no"},
             "logging": _logging(directory),
-            "outputs": _outputs(directory),
+            "outputs": _outputs(events),
             "af-packet": [_capture(0), _capture(1)],
             "host-mode": "sniffer-only",
             "exception-policy": "drop-flow",
@@ -87,10 +90,13 @@ def _logging(directory: str) -> dict[str, Any]:
     return {"default-log-level": "notice", "outputs": [{"console": {"enabled": "no"}}, {"file": file}]}
 
 
-def _outputs(directory: str) -> list[dict[str, Any]]:
-    """Only verdicts are written: what passes unseen would be the tenant's to fill a disk with."""
-    events = {"enabled": "yes", "filetype": "regular", "filename": f"{directory}/eve.json"}
-    return [{"eve-log": {**events, "types": [{"alert": {"enabled": "yes"}}]}}]
+def _outputs(events: str) -> list[dict[str, Any]]:
+    """Verdicts alone: requests that pass would let a tenant fill a disk.
+
+    Without a reader they are lost, and no packet is delayed.
+    """
+    settings = {"enabled": "yes", "filetype": "unix_stream", "filename": events}
+    return [{"eve-log": {**settings, "types": [{"alert": {"enabled": "yes"}}]}}]
 
 
 def _capture(number: int) -> dict[str, Any]:

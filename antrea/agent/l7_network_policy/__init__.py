@@ -1,0 +1,1 @@
+"""Effects of L7NetworkPolicy in the agent."""

@@ -1,0 +1,113 @@
+"""Log of the L7 engine's verdicts, each with its policy and rule, rotated by size.
+
+The engine writes JSON lines to a Unix socket; without a reader they are lost. They contain texts of requests, which a client
+chooses: these stay within the JSON, and a line that is too long is counted and left out.
+parity: pkg/agent/controller/networkpolicy/l7engine/reconciler.go (place and name of its eve-log)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from antrea.features.network_policy.agent.deciding_rule import reference
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.rule import StatedRule
+from antrea.outside.log import klog
+from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.log.rotated_file import RotatedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from antrea.config.agent_sections import AuditLogging
+    from antrea.engine import Facts
+
+log = klog.logger(__name__)
+FILE: Final = Path("/var/log/antrea/networkpolicy/l7engine/eve-verdicts.json")
+LONGEST: Final = 1 << 16
+"""Octets of one line."""
+LOST = Metric(
+    "antrea_agent_l7_verdicts_lost_count",
+    "counter",
+    "ALPHA",
+    "Number of verdicts of the L7 engine that could not be logged.",
+)
+
+
+class VerdictLog:
+    """Listens at `socket`."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        rule_of: Callable[[int], str],
+        socket: Path,
+        limits: AuditLogging,
+        path: Path = FILE,
+    ) -> None:
+        """`rule_of` gives the name of the rule that has a VLAN; empty: none."""
+        self._facts, self._rule_of, self._socket = facts, rule_of, socket
+        self._file = RotatedFile(path, limits)
+        self._lost = 0
+
+    def text(self) -> str:
+        """Metrics, in Prometheus' format."""
+        return LOST.text([Sample(self._lost)])
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._socket.parent.mkdir(parents=True, exist_ok=True)
+        self._socket.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(self._read, self._socket, limit=LONGEST)
+        try:
+            async with server:
+                await server.serve_forever()
+        finally:
+            self._file.close()
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                try:
+                    line = await reader.readuntil(b"\n")
+                except asyncio.LimitOverrunError as long:
+                    await reader.readexactly(long.consumed)
+                    self._lost += 1
+                    continue
+                await self._write(line)
+        except (EOFError, OSError):
+            return
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _write(self, line: bytes) -> None:
+        try:
+            event: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            self._lost += 1
+            return
+        try:
+            if self._file.write(msgspec.json.encode({**event, **self._origin(event)}) + b"\n"):
+                await asyncio.to_thread(self._file.tidy)
+        except OSError as no:
+            self._lost += 1
+            log.v(2).info("Failed to log a verdict of the L7 engine", err=str(no))
+
+    def _origin(self, event: dict[str, Any]) -> dict[str, str]:
+        """Policy and rule of the tenant; none if it is gone."""
+        vlans = event.get("vlan")
+        vlan = vlans[-1] if isinstance(vlans, list) and vlans else None
+        rule = self._rule_of(vlan) if isinstance(vlan, int) else ""
+        for stated in self._facts.by(StatedRule, "rule", rule) if rule else ():
+            policy = self._facts.get(SentPolicy, stated.policy)
+            if policy is not None and stated.number < len(policy.found.rules):
+                name = policy.found.rules[stated.number].name
+                return {"policy": reference(policy.found.source_ref), "rule": name}
+        return {}

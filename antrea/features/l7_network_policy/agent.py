@@ -1,0 +1,169 @@
+"""L7NetworkPolicy in the agent: tenants of the engine, and flows that send connections through it.
+
+A connection has one VLAN, so that one rule on the same Node can judge it: one that an egress and an ingress rule with application
+protocols both allow is dropped. Upstream judges it by the rule of its receiver alone.
+parity: pkg/agent/openflow/network_policy.go l7NPTrafficControlFlows
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.engine import Unit
+from antrea.errors import Invalid
+from antrea.facts.node import ThisNode
+from antrea.facts.ovs import OvsPort
+from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
+from antrea.features.network_policy.agent.rule import L7, PolicyRule
+from antrea.features.network_policy.l7.configuration import LAST_TENANT, TAPS
+from antrea.features.network_policy.l7.rules import signatures
+from antrea.features.network_policy.l7.tenant import (
+    GATE,
+    POOL,
+    LoadedTenant,
+    RejectedSignatures,
+    Tenant,
+    is_inspectable,
+    vlan_of,
+)
+from antrea.host.link import Link
+from antrea.host.ovs_port import TYPE_KEY, Port
+from antrea.openflow.action import DROP, POP_VLAN, PUSH_VLAN, goto, move, output
+from antrea.openflow.cookie import Category
+from antrea.openflow.ct import NAT, ct
+from antrea.openflow.fields import (
+    CT_STATE_NOT_RESTORED_REG_MARK,
+    CT_STATE_RESTORED_REG_MARK,
+    FROM_L7_NP_RETURN_REG_MARK,
+    HAIRPIN_CT_MARK,
+    L7_NP_EGRESS_CT_LABEL,
+    L7_NP_INGRESS_CT_LABEL,
+    L7_NP_REDIRECT_CT_MARK,
+    L7_NP_RULE_VLAN_ID_CT_LABEL,
+    NOT_L7_NP_EGRESS_CT_LABEL,
+    NOT_L7_NP_INGRESS_CT_LABEL,
+    OUTPUT_TO_OF_PORT_REG_MARK,
+    TARGET_OF_PORT,
+    Zone,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import ct_state, in_port, ip, ipv6, tagged
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import Stage
+from antrea.openflow.tables import CLASSIFIER, CONNTRACK_ZONE, L3_FORWARDING, OUTPUT, SNAT, TRAFFIC_CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+PORT_TYPE = "l7-network-policy"
+"""antrea-type of the taps."""
+REPLY, REQUEST = ct_state("+rpl-rel+trk"), ct_state("-rpl-rel+trk")
+"""Packets of a connection; what is related to it, as an error of ICMP, has no request and goes by."""
+flow = flows_of(Category.NETWORK_POLICY)
+
+
+def inspecting(facts: Facts) -> bool:
+    """Whether any rule on Pods of this Node has application protocols: without, packets are tracked once."""
+    return bool(facts.by(PolicyRule, "l7", L7))
+
+
+# units
+
+
+def taps(_: Facts, _node: ThisNode) -> Iterator[Port | Link]:
+    """The ports by which packets go to the engine and come back."""
+    for name in TAPS:
+        yield Port(
+            name=name,
+            type="internal",
+            options=(),
+            external_ids=((TYPE_KEY, PORT_TYPE),),
+            no_flood=True,
+            category=int(Category.NETWORK_POLICY),
+        )
+        yield Link(name, 0, category=int(Category.NETWORK_POLICY))
+
+
+def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatures]:
+    """The tenant of a rule with application protocols."""
+    if not rule.l7_protocols or not is_inspectable(facts, rule):
+        return
+    try:
+        text = signatures(rule.l7_protocols, logs=rule.logging)
+    except Invalid as no:
+        yield RejectedSignatures(rule.name, str(no))
+        return
+    yield Tenant(rule=rule.name, vlan=vlan_of(facts, rule), signatures=text)
+
+
+def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """The way to the engine and back, while any rule needs it."""
+    config, realised = facts.get(AgentConfig), facts.get(RealisedPipeline)
+    ports = [facts.get(OvsPort, name) for name in TAPS]
+    if config is None or realised is None or not inspecting(facts):
+        return
+    for port in ports:
+        if port is not None:
+            came = [POP_VLAN, FROM_L7_NP_RETURN_REG_MARK.load, goto(Stage.CONNTRACK_STATE)]
+            yield flow(CLASSIFIER, Priority.NORMAL, in_port(port.ofport), tagged, then=came)
+    yield from _output_flows(ports[0])
+    for v6 in sorted(node.families):
+        yield from _tracking_flows(v6=v6)
+        if realised.pipeline.has(SNAT):
+            # in the zone of sources a connection has no mark of the engine
+            both = (HAIRPIN_CT_MARK.match, L7_NP_REDIRECT_CT_MARK.match)
+            yield flow(SNAT, Priority.HIGH, ipv6 if v6 else ip, REQUEST, *both, then=DROP)
+
+
+def _output_flows(tap: OvsPort | None) -> Iterator[Flow]:
+    """Packets to the engine; those that come from it go on, and pass no policy again."""
+    back = FROM_L7_NP_RETURN_REG_MARK.match
+    yield flow(TRAFFIC_CONTROL, Priority.HIGH, back, then=[goto(Stage.OUTPUT)])
+    sent = (OUTPUT_TO_OF_PORT_REG_MARK.match, back)
+    yield flow(OUTPUT, Priority.HIGH + 3, *sent, then=[output(TARGET_OF_PORT)])
+    vlan = move(L7_NP_RULE_VLAN_ID_CT_LABEL, "OXM_OF_VLAN_VID[0..11]")
+    to_engine = [PUSH_VLAN, vlan, output(tap.ofport)] if tap else DROP
+    only_egress = (L7_NP_EGRESS_CT_LABEL.match, NOT_L7_NP_INGRESS_CT_LABEL.match)
+    only_ingress = (NOT_L7_NP_EGRESS_CT_LABEL.match, L7_NP_INGRESS_CT_LABEL.match)
+    both = (L7_NP_EGRESS_CT_LABEL.match, L7_NP_INGRESS_CT_LABEL.match)
+    for state in (REPLY, REQUEST):
+        own = (OUTPUT_TO_OF_PORT_REG_MARK.match, state, L7_NP_REDIRECT_CT_MARK.match)
+        for directions, then in ((only_egress, to_engine), (only_ingress, to_engine), (both, DROP)):
+            yield flow(OUTPUT, Priority.HIGH + 2, *own, *directions, then=then)
+
+
+def _tracking_flows(*, v6: bool) -> Iterator[Flow]:
+    """The engine gets both directions with the same addresses: requests after they are translated to the Endpoint of a Service, and
+    replies before they are translated back."""
+    family, zone = ipv6 if v6 else ip, Zone.CT_ZONE_V6 if v6 else Zone.CT_ZONE
+    back, looked_at = FROM_L7_NP_RETURN_REG_MARK.match, L7_NP_REDIRECT_CT_MARK.match
+    seen = [CT_STATE_RESTORED_REG_MARK.load, ct(zone, table=CONNTRACK_ZONE)]
+    yield flow(CONNTRACK_ZONE, Priority.HIGH + 2, family, CT_STATE_NOT_RESTORED_REG_MARK.match, then=seen)
+    untranslated = [ct(zone, table=L3_FORWARDING, nat=NAT)]
+    yield flow(CONNTRACK_ZONE, Priority.HIGH + 1, family, back, ct_state("+rpl+trk"), then=untranslated)
+    onward = [goto(L3_FORWARDING)]
+    yield flow(CONNTRACK_ZONE, Priority.HIGH + 1, family, back, ct_state("-rpl+trk"), then=onward)
+    to_engine = [OUTPUT_TO_OF_PORT_REG_MARK.load, goto(OUTPUT)]
+    yield flow(CONNTRACK_ZONE, Priority.HIGH, family, REPLY, looked_at, then=to_engine)
+
+
+FEATURE = AgentFeature(
+    name=GATE,
+    gate=GATE,
+    within="AntreaPolicy",
+    tables=(TRAFFIC_CONTROL,),
+    units=(
+        Unit(ThisNode, taps),
+        Unit(ThisNode, engine_flows),
+        Unit(PolicyRule, tenants, yields=(RejectedSignatures,)),
+    ),
+    limits=((POOL, LAST_TENANT),),
+    category=Category.NETWORK_POLICY,
+    sweep_after=(LoadedTenant,),
+    replay_after=(LoadedTenant,),
+    own_ports=frozenset({PORT_TYPE}),
+)
+FEATURES = (FEATURE,)

@@ -1,0 +1,116 @@
+"""Tenants of the L7 engine: a rule with application protocols, the VLAN that its connections have, and whether they are judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import msgspec
+
+from antrea.facts.fact import Fact
+from antrea.features.framework.gate import EnabledGates
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    L7_NP_EGRESS_CT_LABEL,
+    L7_NP_INGRESS_CT_LABEL,
+    L7_NP_REDIRECT_CT_MARK,
+    L7_NP_RULE_VLAN_ID_CT_LABEL,
+)
+from antrea.rank import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.features.network_policy.agent.rule import PolicyRule
+    from antrea.openflow.field import Mark
+
+GATE: Final = "L7NetworkPolicy"
+POOL: Final = "l7-vlan"
+"""Of VLANs; a rule keeps its own over restarts."""
+DROPPED: Final = "all that the rule names is dropped"
+CLOSED: Final = f"its requests are not judged, so {DROPPED}"
+
+
+class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry: the engine judges connections with this VLAN by these signatures, before flows send them there."""
+
+    rule: str
+    """Name of its PolicyRule."""
+    vlan: int
+    """1 to 4094."""
+    signatures: str
+    """The rule file."""
+
+    rank: ClassVar[int] = Rank.RECEIVES
+    category: ClassVar[int] = Category.NETWORK_POLICY
+
+    @property
+    def key(self) -> int:
+        return self.vlan
+
+
+class LoadedTenant(Fact, frozen=True):
+    """That the engine judges connections with this VLAN; written by the effects of L7NetworkPolicy."""
+
+    vlan: int
+    outdated: str = ""
+    """Why it judges them by signatures of before; empty: it does not."""
+
+    @property
+    def key(self) -> str:
+        return str(self.vlan)
+
+
+class RejectedSignatures(Fact, frozen=True):
+    """Why a rule has no signatures; derived."""
+
+    rule: str
+    why: str
+
+    @property
+    def key(self) -> str:
+        return self.rule
+
+
+class L7Engine(Fact, frozen=True):
+    """The state of the engine on this Node; there is one row, once that is known."""
+
+    why_not: str = ""
+    """Why it judges nothing; empty: it runs."""
+
+
+def vlan_of(facts: Facts, rule: PolicyRule) -> int:
+    """The VLAN of a rule's tenant. Raises Unavailable if all are taken."""
+    return facts.id(POOL, rule.name)
+
+
+def is_inspectable(facts: Facts, rule: PolicyRule) -> bool:
+    """Whether the rule can have a tenant: its gate is on, and its packets do not leave the switch before they are routed."""
+    gates = facts.get(EnabledGates)
+    return gates is not None and GATE in gates and not rule.pre_dnat
+
+
+def why_not_inspected(facts: Facts, rule: PolicyRule) -> str:
+    """Why no request of the rule's connections is judged; empty if each is."""
+    if not is_inspectable(facts, rule):
+        why = "toServices needs AntreaProxy" if rule.pre_dnat else f"feature gate {GATE} is off"
+        return f"{why}: {DROPPED}"
+    if rejected := facts.get(RejectedSignatures, rule.name):
+        return f"{rejected.why}: {DROPPED}"
+    if facts.get(LoadedTenant, str(vlan_of(facts, rule))) is None:
+        engine = facts.get(L7Engine)
+        return f"{(engine and engine.why_not) or 'the L7 engine has not loaded the rule yet'}: {CLOSED}"
+    return ""
+
+
+def outdated(facts: Facts, rule: PolicyRule) -> str:
+    """Why requests are judged by what the rule was before; empty if they are not."""
+    loaded = facts.get(LoadedTenant, str(vlan_of(facts, rule)))
+    return loaded.outdated if loaded else ""
+
+
+def inspection_marks(facts: Facts, rule: PolicyRule) -> Iterator[Mark]:
+    """What a connection of the rule remembers."""
+    vlan = vlan_of(facts, rule)
+    direction = L7_NP_EGRESS_CT_LABEL if rule.egress else L7_NP_INGRESS_CT_LABEL
+    yield from (L7_NP_REDIRECT_CT_MARK, L7_NP_RULE_VLAN_ID_CT_LABEL(vlan), direction)

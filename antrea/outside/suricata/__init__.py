@@ -1,0 +1,1 @@
+"""Suricata: orders by its command socket."""

@@ -1,0 +1,249 @@
+"""The agent's side of the L7 engine: orders that follow rules, facts that follow the engine, and a log of its verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from antrea.agent.l7_network_policy.connections import forget_connections
+from antrea.agent.l7_network_policy.engine import L7EngineControl
+from antrea.agent.l7_network_policy.files import EngineFiles
+from antrea.agent.l7_network_policy.verdict_log import VerdictLog
+from antrea.apis import controlplane as cp
+from antrea.apis.meta import ObjectMetadata
+from antrea.config.agent_sections import AuditLogging
+from antrea.engine import Facts
+from antrea.errors import Unavailable
+from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.network_policy.agent.rule import StatedRule
+from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
+from antrea.outside.suricata.command import CommandSocket
+from antrea.outside.vswitch.conntrack import tracked
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+ONE, TWO = (Tenant(rule=f"r{vlan}", vlan=vlan, signatures=f"rules of {vlan}\n") for vlan in (1, 2))
+FIRST = Tenant(rule="r1", vlan=1, signatures="other rules\n")
+
+
+class FakeSuricata:
+    """Speaks its protocol, with the files that its container would have copied."""
+
+    def __init__(self, files: EngineFiles) -> None:
+        self._files = files
+        self.orders: list[dict[str, Any]] = []
+        self.refuses = False
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> Self:
+        shutil.rmtree(self._files.active, ignore_errors=True)
+        shutil.copytree(self._files.wanted, self._files.active)
+        self._files.log.write_text("Notice: threads: Engine started.\n")
+        self._server = await asyncio.start_unix_server(self._serve, self._files.socket)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        self._files.socket.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        while line := await reader.readline():
+            order = json.loads(line)
+            if "command" in order:
+                self.orders.append(order)
+            refused = self.refuses and "command" in order
+            answer = {"return": "NOK", "message": "bad rule"} if refused else {"return": "OK"}
+            writer.write(json.dumps(answer).encode() + b"\n")
+
+    @property
+    def commands(self) -> list[tuple[str, int]]:
+        return [(one["command"], one.get("arguments", {}).get("id", 0)) for one in self.orders]
+
+
+class Agent:
+    def __init__(self, folder: Path) -> None:
+        self.facts, self.files = Facts(), EngineFiles(folder)
+        self.forgotten: list[int] = []
+        self.control = L7EngineControl(self.facts, self.files, self._forget)
+
+    async def _forget(self, vlan: int) -> None:
+        self.forgotten.append(vlan)
+
+    def loaded(self) -> dict[int, str]:
+        drained(self.facts)
+        return {row.vlan: row.outdated for row in self.facts.all(LoadedTenant)}
+
+    def why_not(self) -> str | None:
+        drained(self.facts)
+        row = self.facts.get(L7Engine, "self")
+        return row.why_not if row else None
+
+
+def drained(facts: Facts) -> None:
+    """As a pass of the engine takes in what feeds wrote."""
+    for _ in facts.drain():
+        pass
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 (files have no event)
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
+    found = Agent(tmp_path)
+    task = asyncio.create_task(found.control.run(found.facts))
+    yield found
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_tenants_of_the_files_are_loaded_by_the_start_and_others_by_orders(agent: Agent) -> None:
+    await agent.control.resync([ONE])
+    await until(lambda: "not running" in (agent.why_not() or ""))
+    assert agent.loaded() == {}
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: agent.loaded() == {1: ""})
+        assert (engine.commands, agent.why_not()) == ([], "")
+        await agent.control.apply([TWO], [])
+        await until(lambda: agent.loaded() == {1: "", 2: ""})
+        assert engine.commands == [("register-tenant", 2), ("register-tenant-handler", 2)]
+        await agent.control.apply([FIRST], [TWO])
+        await until(lambda: agent.loaded() == {1: ""} and agent.forgotten == [2])
+        await until(lambda: len(engine.orders) == 5)
+        assert engine.commands[2:] == [
+            ("reload-tenant", 1),
+            ("unregister-tenant-handler", 2),
+            ("unregister-tenant", 2),
+        ]
+        assert agent.files.loaded() == {1: FIRST.signatures}
+    await until(lambda: agent.loaded() == {})
+    assert "not running" in (agent.why_not() or "")
+
+
+async def test_signatures_that_the_engine_refuses_leave_those_of_before_and_are_not_tried_again(
+    agent: Agent,
+) -> None:
+    await agent.control.resync([ONE])
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: agent.loaded() == {1: ""})
+        engine.refuses = True
+        await agent.control.apply([FIRST, TWO], [])
+        await until(lambda: "judged as before" in agent.loaded().get(1, "") and len(engine.orders) == 2)
+        assert set(agent.loaded()) == {1}
+        engine.refuses = False
+        await agent.control.apply([ONE], [])
+        await until(lambda: agent.loaded() == {1: ""})
+
+
+async def test_an_engine_without_tenants_is_stopped_and_not_started_again(agent: Agent) -> None:
+    await agent.control.resync([ONE])
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: agent.loaded() == {1: ""})
+        await agent.control.apply([], [ONE])
+        await until(lambda: ("shutdown", 0) in engine.commands)
+        assert not (agent.files.wanted / "suricata.yaml").exists()
+
+
+async def test_an_agent_that_starts_again_adopts_the_engine_and_removes_the_rest_with_the_sweep(
+    agent: Agent, tmp_path: Path
+) -> None:
+    await agent.control.resync([ONE, TWO])
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: agent.loaded() == {1: "", 2: ""})
+        second = Agent(tmp_path)
+        task = asyncio.create_task(second.control.run(second.facts))
+        try:
+            await until(lambda: second.loaded() == {1: "", 2: ""})
+            await second.control.resync([ONE])
+            assert not engine.orders
+            await second.control.sweep(Tenant.category)
+            await until(lambda: second.forgotten == [2] and ("unregister-tenant", 2) in engine.commands)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_engine_that_answers_nonsense_is_no_engine(tmp_path: Path) -> None:
+    async def nonsense(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"[1]\n")
+        writer.close()
+
+    server = await asyncio.start_unix_server(nonsense, path := tmp_path / "s")
+    with pytest.raises(Unavailable):
+        await CommandSocket.connect(path)
+    server.close()
+    with pytest.raises(Unavailable):
+        await CommandSocket.connect(tmp_path / "nobody")
+
+
+async def test_connections_of_a_vlan_are_forgotten() -> None:
+    line = "tcp,orig=(src=10.0.0.1,dst=10.0.0.2,sport=1,dport=80),reply=(src=10.0.0.2,dst=10.0.0.1,sport=80,dport=1)"
+    mine, other = (
+        tracked(65520, f"{line},zone=65520,mark=131,labels={label:#x},protoinfo=(state=ESTABLISHED)")
+        for label in (7 << 64 | 5, 8 << 64 | 5)
+    )
+
+    class Connections:
+        forgotten: list[Any] = []  # noqa: RUF012
+
+        async def connections(self, zone: int) -> list[Any]:
+            return [mine, other] if zone == 65520 else []
+
+        async def forget(self, found: list[Any]) -> None:
+            self.forgotten += found
+
+    conntrack: Any = Connections()
+    await forget_connections(conntrack, 7)
+    assert conntrack.forgotten == [mine]
+
+
+async def test_verdicts_are_logged_with_their_policy_and_long_or_broken_lines_are_counted(
+    tmp_path: Path,
+) -> None:
+    facts = Facts()
+    source = cp.NetworkPolicyReference(type="AntreaClusterNetworkPolicy", name="p", uid="p")
+    nobody = cp.NetworkPolicyPeer()
+    rule = cp.NetworkPolicyRule(
+        direction="In", from_=nobody, to=nobody, services=(), enable_logging=False, name="no-secret"
+    )
+    facts.put(
+        SentPolicy(cp.NetworkPolicy(metadata=ObjectMetadata(name="p"), rules=(rule,), source_ref=source))
+    )
+    facts.put(StatedRule("p", 0, "r1"))
+    drained(facts)
+    log = VerdictLog(
+        facts,
+        lambda vlan: "r1" if vlan == 3 else "",
+        tmp_path / "s",
+        AuditLogging(),
+        file := tmp_path / "eve-verdicts.json",
+    )
+    task = asyncio.create_task(log.run())
+    await until((tmp_path / "s").exists)
+    _, writer = await asyncio.open_unix_connection(tmp_path / "s")
+    event = {"event_type": "alert", "vlan": [3], "http": {"url": '/"\n'}}
+    writer.write(json.dumps(event).encode() + b"\nno JSON\n" + b"x" * (1 << 17) + b"\n")
+    writer.write(json.dumps({**event, "vlan": [9]}).encode() + b"\n")
+    await until(lambda: file.exists() and len(file.read_bytes().splitlines()) == 2)
+    first, second = map(json.loads, file.read_text().splitlines())
+    assert first == {**event, "policy": "AntreaClusterNetworkPolicy:p", "rule": "no-secret"}
+    assert "policy" not in second
+    assert "lost_count 0" not in log.text()
+    writer.close()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

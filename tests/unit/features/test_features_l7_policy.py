@@ -1,0 +1,132 @@
+"""Flows of rules with application protocols: closed without an engine, through it with one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from policy_world import ANY, CONFIG, NODE, applied, interface, member, native, rule
+
+from antrea.apis import controlplane as cp
+from antrea.engine import Engine, Facts
+from antrea.facts.ovs import OvsPort
+from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.l7_network_policy.agent import FEATURE as L7
+from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.rule import PolicyRule
+from antrea.features.network_policy.agent.unrealized import missing, why_not
+from antrea.features.network_policy.l7.configuration import TAPS
+from antrea.features.network_policy.l7.tenant import GATE, L7Engine, LoadedTenant, Tenant
+from antrea.features.pod_connectivity.agent import FEATURE as CONNECTIVITY
+from antrea.openflow.flow import Flow
+from antrea.openflow.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from antrea.facts.fact import Fact
+
+FEATURES = (CONNECTIVITY, POLICY, L7)
+PIPELINE = Pipeline.realise(
+    table for one in FEATURES for table in one.tables_of(CONFIG, Families(ipv4=True, ipv6=True))
+)
+GATES = EnabledGates("agent", frozenset({GATE}))
+PUBLIC = (cp.L7Protocol(http=cp.HTTPProtocol(path="/public")),)
+PORTS = [
+    OvsPort(name, "l7-network-policy", number, "0a:00:00:00:00:01") for number, name in enumerate(TAPS, 40)
+]
+RULE = rule("In", ANY, action="Allow", l7_protocols=PUBLIC, name="r")
+ROWS: tuple[Fact, ...] = (
+    NODE, CONFIG, RealisedPipeline(PIPELINE), *PORTS, interface("web", 5), *applied("g", member("web")),
+)  # fmt: skip
+
+
+class Agent:
+    def __init__(self, *rows: Fact) -> None:
+        self.facts = Facts()
+        for feature in FEATURES:
+            for pool, low, high in feature.ranks:
+                self.facts.ids.between(pool, low, high)
+            for pool, most in feature.limits:
+                self.facts.ids.limit(pool, most)
+        for row in (*ROWS, *rows):
+            self.facts.put(row)
+        self.engine = Engine(self.facts, [unit for one in (POLICY, L7) for unit in one.units])
+        self.engine.plan()
+
+    def put(self, *rows: Fact) -> None:
+        for row in rows:
+            self.facts.put(row)
+        self.engine.plan()
+
+    def flows(self, *words: str) -> list[str]:
+        """Those with all of these words, without what every Node has."""
+        found = [one.named(PIPELINE) for one in self.engine.standing().values() if isinstance(one, Flow)]
+        return sorted(line for line in found if all(word in line for word in words))
+
+    def tenants(self) -> list[Tenant]:
+        return [one for one in self.engine.standing().values() if isinstance(one, Tenant)]
+
+    def why_not(self) -> str:
+        (found,) = self.facts.all(PolicyRule)
+        return why_not(self.facts, missing(self.facts), found)
+
+
+def test_a_rule_is_closed_until_its_tenant_is_loaded_and_again_when_the_engine_ends() -> None:
+    agent = Agent(GATES, native("p", "g", RULE))
+    (tenant,) = agent.tenants()
+    assert (tenant.vlan, "http" in tenant.signatures) == (1, True)
+    assert agent.flows("conj_id=", "ct(commit") == []
+    assert "has not loaded the rule yet" in agent.why_not()
+    agent.put(L7Engine("no container"))
+    assert agent.why_not().startswith("no container: its requests are not judged")
+    agent.put(L7Engine(), LoadedTenant(1))
+    (v4, v6) = agent.flows("conj_id=", "ct(commit")
+    for line in (v4, v6):
+        assert "set_field:0x80/0x80->ct_mark" in line
+        assert "set_field:0x10000000000000000/0xfff0000000000000000->ct_label" in line
+    assert agent.why_not() == ""
+    agent.put(LoadedTenant(1, "refused: judged as before"))
+    assert agent.why_not() == "refused: judged as before"
+    agent.facts.drop(LoadedTenant, "1")
+    agent.engine.plan()
+    assert agent.flows("conj_id=", "ct(commit") == []
+
+
+def test_packets_are_tracked_twice_only_while_a_rule_needs_it() -> None:
+    agent = Agent(GATES)
+    assert agent.flows("antrea") == agent.flows("push_vlan") == agent.flows("table=ConntrackZone") == []
+    agent.put(native("p", "g", RULE))
+    to_engine = agent.flows("push_vlan")
+    assert len(to_engine) == 4
+    assert all("output:40" in line and "table=Output" in line for line in to_engine)
+    assert len(agent.flows("pop_vlan")) == 2
+    assert len(agent.flows("table=ConntrackZone")) == 8
+
+
+def test_an_edited_rule_keeps_its_tenant_and_another_one_gets_its_own() -> None:
+    agent = Agent(GATES, native("p", "g", RULE))
+    other = (cp.L7Protocol(tls=cp.TLSProtocol(sni="a.example")),)
+    agent.put(native("p", "g", msgspec.structs.replace(RULE, l7_protocols=other)))
+    (tenant,) = agent.tenants()
+    assert (tenant.vlan, "tls" in tenant.signatures) == (1, True)
+    agent.put(native("q", "g", RULE))
+    assert sorted(one.vlan for one in agent.tenants()) == [1, 2]
+
+
+def test_a_rule_is_closed_and_says_why_without_the_gate_and_with_too_many_protocols() -> None:
+    agent = Agent(EnabledGates("agent", frozenset()), native("p", "g", RULE))
+    assert agent.tenants() == []
+    assert agent.why_not() == f"feature gate {GATE} is off: all that the rule names is dropped"
+    many = tuple(cp.L7Protocol(http=cp.HTTPProtocol(path=f"/{number}" * 50)) for number in range(99))
+    agent = Agent(GATES, native("p", "g", msgspec.structs.replace(RULE, l7_protocols=many)))
+    assert agent.tenants() == []
+    assert "state fewer in one rule" in agent.why_not()
+    assert agent.flows("conj_id=", "ct(commit") == []
+
+
+def test_without_its_ports_nothing_passes_uninspected() -> None:
+    agent = Agent(GATES, native("p", "g", RULE), LoadedTenant(1))
+    agent.facts.drop(OvsPort, TAPS[0])
+    agent.engine.plan()
+    assert agent.flows("push_vlan") == []
+    assert len(agent.flows("table=Output", "ct_mark=0x80/0x80", "actions=drop")) == 6
