@@ -85,6 +85,13 @@ PACKET_IN_TABLE = Field(
 )
 ENDPOINT_IP = Field("EndpointIP", "reg3", 0, 31, "IPv4 address of the selected Endpoint.")
 AP_CONJ_ID = Field("APConjID", "reg3", 0, 31, "Rule that denied the packet, once the Endpoint is used up.")
+CLIENT_IP = Field(
+    "ClientIP",
+    "reg3",
+    0,
+    31,
+    "IPv4 address of the client of a NodePort that a rule allowed, for the agent's log.",
+)
 
 # reg4: Services and traffic control
 ENDPOINT_PORT = Field("EndpointPort", "reg4", 0, 15, "Port of the selected Endpoint.")
@@ -176,6 +183,7 @@ SENDER_CLASS = Field(
 ENDPOINT_IP6 = Field(
     "EndpointIP6", "xxreg3", 0, 127, "IPv6 address of the selected Endpoint; takes reg12 to reg15."
 )
+CLIENT_IP6 = Field("ClientIP6", "xxreg3", 0, 127, "The same in IPv6; takes reg12 to reg15.")
 
 # ct_mark: what a connection remembers
 CONN_SOURCE_CT_MARK = Field(

@@ -24,15 +24,8 @@ _NXM, _BASIC, _PACKET_REGISTERS = 0x0001, 0x8000, 0x8001
 """Classes of fields: registers of 32 bits, in_port among others, and pairs of registers as 64 bits."""
 _REGISTERS = 16
 TUN_DST, PKT_MARK, TUN_IPV6_DST = 32, 33, 110
-CT_MARK, CT_LABEL, CT_NW_SRC, CT_NW_DST, CT_IPV6_SRC, CT_IPV6_DST, CT_TP_DST = (
-    107,
-    108,
-    120,
-    121,
-    122,
-    123,
-    125,
-)
+CT_MARK, CT_LABEL = 107, 108
+CT_NW_SRC, CT_NW_DST, CT_IPV6_SRC, CT_IPV6_DST, CT_TP_SRC, CT_TP_DST = range(120, 126)
 """Numbers of fields in the class of registers: ends of the tunnel, the mark, and the packet's connection (NXM_NX_CT_*)."""
 _HEAD = struct.Struct("!HH")
 _FIELD = struct.Struct("!HBB")

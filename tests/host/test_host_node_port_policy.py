@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -15,20 +15,29 @@ from proxy_node import (
     PROXY_ALL,
     SERVER,
     SERVICE,
+    SHORT,
     Node,
     endpoints,
 )
 
+from antrea.agent.switch.traffic_statistics import TrafficStatistics
 from antrea.apis import controlplane as cp
+from antrea.apis.controlplane_report import NodeStatsSummary
+from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
-from tests.unit.features.policy_world import block, native, peer, rule
+from antrea.features.network_policy.agent.statistics import COUNTED
+from antrea.outside.vswitch.ofctl import Ofctl
+from tests.unit.features.policy_world import ANY, block, native, peer, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from conftest import Namespaces
 
+    from antrea.apis.stats import TrafficStats
     from antrea.facts.service import ServiceEndpoint
+    from antrea.openflow.flow_count import FlowCount
 
 GATES = ("AntreaProxy", "AntreaPolicy")
 MEMBER = SentAppliedMember("svc", cp.GroupMember(service=cp.ServiceReference(name="web", namespace="shop")))
@@ -43,6 +52,7 @@ OTHER = msgspec.structs.replace(
 )
 DROPPED = ("timeout",) * 4
 REJECTED = ("ECONNREFUSED", "ECONNREFUSED", "EHOSTUNREACH", "EACCES")
+CLOSED = native("closed", "svc", rule("In", ANY, action="Drop"), priority=6)
 AGAIN = 2.5
 """Seconds: the kernel sends the first packet of a TCP connection again after one."""
 
@@ -53,8 +63,36 @@ def node(netns: Namespaces) -> Iterator[Node]:
         yield found
 
 
-def denying(action: str = "Drop") -> SentPolicy:
-    return native("deny", "svc", rule("In", CLIENT, action=action))
+def denying(action: str = "Drop", **more: Any) -> SentPolicy:
+    deny = msgspec.structs.replace(rule("In", CLIENT, action=action), **more)
+    return native("deny", "svc", deny)
+
+
+async def reported(node: Node, keep: Path) -> dict[str, TrafficStats]:
+    """What the agent tells the controller of each policy: all since it was asked before."""
+    sums: dict[str, TrafficStats] = {}
+
+    class Controller:
+        async def ask(self, path: str, body: Any, kind: type[NodeStatsSummary]) -> NodeStatsSummary:
+            for row in msgspec.convert(body, kind).antrea_cluster_network_policies:
+                sums[row.network_policy.name] = sum(
+                    (one.traffic_stats for one in row.rule_traffic_stats), row.traffic_stats
+                )
+            return NodeStatsSummary()
+
+    async def others() -> tuple[FlowCount, ...]:
+        return ()
+
+    pipeline = node.facts.get(RealisedPipeline)
+    assert pipeline is not None
+    node.switch.appctl("revalidator/purge")
+    agent = TrafficStatistics(
+        node.facts, Ofctl(node.switch.directory / "br-int.mgmt"), Controller,  # type: ignore[arg-type]
+        (COUNTED,), node="n1", tables=pipeline.pipeline.ids, counters=others, keep=keep,
+    )  # fmt: skip
+    agent.read()
+    await agent.turn()
+    return sums
 
 
 def of_other(rows: list[ServiceEndpoint]) -> list[ServiceEndpoint]:
@@ -74,10 +112,47 @@ async def test_a_client_outside_is_denied_the_node_port_and_nothing_else(node: N
             node.facts.put(denying("Reject"))
             await engine.quiet()
             assert await node.asks("outside", NODES, 30080) == REJECTED
+            node.facts.put(CLOSED)
+            node.facts.put(denying("Allow"))
+            await engine.quiet()
+            assert await node.asks("outside", NODES, 30080) == OUTSIDE * 2
+            assert await node.asks("near", NODES, 30080, seconds=SHORT) == DROPPED
             node.facts.drop(SentPolicy, "deny")
+            node.facts.drop(SentPolicy, "closed")
             await engine.quiet()
             assert await node.asks("outside", NODES, 30080) == OUTSIDE * 2
         assert not engine.errors.counts
+
+
+async def test_what_is_denied_and_allowed_is_counted_and_logged_by_the_address_of_the_client(
+    node: Node, tmp_path: Path
+) -> None:
+    """Also where the packet has another source by the time that it is judged."""
+    keep = tmp_path / "counters"
+    denied = denying(enable_logging=True, name="no-office")
+    for row in (SERVICE, *endpoints(OUTSIDE, "n2"), denied, MEMBER):
+        node.facts.put(row)
+    async with node.agent(PROXY_ALL, *GATES) as engine:
+        with node.serving(node.outside, SERVER):
+            await reported(node, keep)
+            for ip in NODES:
+                await node.ask("outside", ip, "SOCK_DGRAM", 30080, SHORT)
+            assert (await reported(node, keep))["deny"].sessions == 2
+            allowed = denying("Allow", enable_logging=True, name="office")
+            for row in (allowed, CLOSED):
+                node.facts.put(row)
+            await engine.quiet()
+            assert await node.asks("outside", NODES, 30080) == NODES * 2
+            assert await node.asks("near", NODES, 30080, seconds=SHORT) == DROPPED
+            counted = await reported(node, keep)
+            assert counted["deny"].sessions == 4
+            assert counted["closed"].sessions >= 4
+    lines = [line.split() for line in node.log.read_text().splitlines()]
+    assert {(*tuple(line[2:7]), line[8], line[9], line[11]) for line in lines} == {
+        ("AntreaPolicyIngressRule", "AntreaClusterNetworkPolicy:deny", *words, "<nil>", source, server)
+        for source, server in zip(OUTSIDE, OUTSIDE, strict=True)
+        for words in (("no-office", "Ingress", "Drop"), ("office", "Ingress", "Allow"))
+    }
 
 
 async def test_a_client_outside_is_denied_where_the_endpoint_is_a_host(node: Node) -> None:
@@ -92,7 +167,13 @@ async def test_a_client_outside_is_denied_where_the_endpoint_is_a_host(node: Nod
             node.facts.put(denying("Reject"))
             await engine.quiet()
             assert await node.asks("outside", NODES, 30080) == REJECTED
+            node.facts.put(CLOSED)
+            node.facts.put(denying("Allow"))
+            await engine.quiet()
+            assert await node.asks("outside", NODES, 30080) == NODES * 2
+            assert await node.asks("near", NODES, 30080, seconds=SHORT) == DROPPED
             node.facts.drop(SentPolicy, "deny")
+            node.facts.drop(SentPolicy, "closed")
             await engine.quiet()
             assert await node.asks("outside", NODES, 30080) == NODES * 2
         assert not engine.errors.counts
@@ -119,7 +200,13 @@ async def test_a_client_outside_is_denied_where_the_endpoint_is_on_another_node(
             node.facts.put(denying("Reject"))
             await engine.quiet()
             assert await node.asks("outside", NODES, 30080) == REJECTED
+            node.facts.put(CLOSED)
+            node.facts.put(denying("Allow"))
+            await engine.quiet()
+            assert await node.asks("outside", NODES, 30080) == GATEWAYS * 2
+            assert await node.asks("near", NODES, 30080, seconds=SHORT) == DROPPED
             node.facts.drop(SentPolicy, "deny")
+            node.facts.drop(SentPolicy, "closed")
             await engine.quiet()
             assert await node.asks("outside", NODES, 30080) == GATEWAYS * 2
         assert not engine.errors.counts

@@ -15,7 +15,13 @@ UNIONS = {
     ("CtZoneType", "CtZone"),
     ("PeerClass", "SenderClass"),
 }
-SHARED = {("Swap", "PacketInTable"), ("EndpointIP", "APConjID")}
+SHARED = {
+    ("Swap", "PacketInTable"),
+    ("EndpointIP", "APConjID"),
+    ("EndpointIP", "ClientIP"),
+    ("APConjID", "ClientIP"),
+    ("EndpointIP6", "ClientIP6"),
+}
 
 
 @pytest.mark.parametrize(

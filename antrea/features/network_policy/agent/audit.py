@@ -6,6 +6,7 @@ a log has a line of its own, and upstream has one
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.apis.shown import one_word
@@ -23,8 +24,10 @@ from antrea.openflow.fields import (
     DISPOSITION_REJ_REG_MARK,
     L7_NP_REG,
     PACKET_IN_TABLE,
+    TO_NODE_PORT_ADDRESS,
 )
 from antrea.openflow.packet import ICMP, ICMPV6, IGMP, SCTP, TCP, UDP
+from antrea.openflow.packet_in import CT_IPV6_SRC, CT_NW_SRC, CT_TP_SRC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +83,7 @@ def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
     word = (AUDITED if found.value(AUDIT_PASS) else VERDICTS)[verdict]
     if found.value(L7_NP_REG):
         word = REDIRECTED
-    packet = (pods[0].pod if pods else NOTHING, *packet_words(read))
+    packet = (pods[0].pod if pods else NOTHING, *_ends(found, read))
     for who in _who(facts, found, here, verdict):
         words = (
             *(table, who.policy, who.rule, "Egress" if here is OUT else "Ingress", word),
@@ -91,6 +94,26 @@ def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
 
 def _tables(here: DirectionTables) -> tuple[str, ...]:
     return here.antrea.name, here.rule.name, here.default.name
+
+
+def _ends(found: PacketIn, read: Packet) -> tuple[str, str, str, str, str]:
+    """Of a connection to a NodePort, whose source may be translated by now, the client as it came to the Node."""
+    ip, source_port, *others = packet_words(read)
+    destination, port, protocol = others
+    if found.value(TO_NODE_PORT_ADDRESS):
+        tracked = found.address(CT_NW_SRC, CT_IPV6_SRC)
+        ip = (
+            tracked or (_noted_client(found, ipv6=read.ipv6) if not found.value(AP_DISPOSITION) else "") or ip
+        )
+        if tracked and source_port != NOTHING:
+            source_port = str(int.from_bytes(found.fields.get(CT_TP_SRC, b"")))
+    return ip, source_port, destination, port, protocol
+
+
+def _noted_client(found: PacketIn, *, ipv6: bool) -> str:
+    """Of a packet that a rule allowed, which is not tracked any more; empty if a register has none."""
+    words = [found.registers.get(number, 0) for number in (range(12, 16) if ipv6 else (3,))]
+    return str(ip_address(b"".join(word.to_bytes(4) for word in words))) if any(words) else ""
 
 
 def packet_words(read: Packet) -> tuple[str, str, str, str, str]:

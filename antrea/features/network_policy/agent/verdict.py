@@ -15,17 +15,21 @@ from antrea.features.network_policy.agent.packet_in import copied, noted, told_a
 from antrea.features.network_policy.agent.priority import is_baseline, place, side, tier_table
 from antrea.features.network_policy.l7.tenant import inspection_marks, why_not_inspected
 from antrea.features.proxy.agent import handed_over
-from antrea.openflow.action import DROP, goto, resubmit
+from antrea.openflow.action import DROP, goto, move, resubmit
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import ct
 from antrea.openflow.fields import (
     AP_CONJ_ID,
     AP_DENY_REG_MARK,
     AUDIT_PASS_REG_MARK,
+    CLIENT_IP,
+    CLIENT_IP6,
+    CONN_SNAT_CT_MARK,
     DISPOSITION_DROP_REG_MARK,
     DISPOSITION_PASS_REG_MARK,
     DISPOSITION_REJ_REG_MARK,
     L7_NP_REDIRECT_REG_MARK,
+    NOT_CONN_SNAT_CT_MARK,
     SERVICE_RULES_PASSED_REG_MARK,
     Zone,
 )
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.features.network_policy.agent.priority import DirectionTables
     from antrea.features.network_policy.agent.rule import PolicyRule
-    from antrea.openflow.field import Action
+    from antrea.openflow.field import Action, Match
     from antrea.openflow.table import Table
 
 REJECT, PASS = "Reject", "Pass"
@@ -128,6 +132,27 @@ def _denied(facts: Facts, rule: PolicyRule, number: int) -> Iterator[Flow]:
     yield flow(here.metric, Priority.NORMAL, AP_DENY_REG_MARK.match, who.match, then=DROP)
 
 
+def _zones(rule: PolicyRule, *, v6: bool) -> Iterator[tuple[Zone, tuple[Match, ...]]]:
+    """Where connections are tracked that a rule allows, and how they are known.
+
+    To a NodePort, one whose source is translated is in the zone of sources by now. In the other zone it would be a second
+    connection, without the marks by which it leaves the switch (upstream commits it there).
+    """
+    zone, new = Zone.CT_ZONE_V6 if v6 else Zone.CT_ZONE, ct_state("+new")
+    if not rule.on_node_ports:
+        yield zone, ()
+        return
+    yield zone, (new, NOT_CONN_SNAT_CT_MARK.match)
+    yield (Zone.SNAT_CT_ZONE_V6 if v6 else Zone.SNAT_CT_ZONE), (new, CONN_SNAT_CT_MARK.match)
+
+
+def _noted_client(rule: PolicyRule, *, v6: bool) -> tuple[Action, ...]:
+    """The copy for the agent's log is one that is not tracked: a register has the address by which the rule judged."""
+    if not (rule.logging and rule.on_node_ports):
+        return ()
+    return (move("NXM_NX_CT_IPV6_SRC[]", CLIENT_IP6) if v6 else move("NXM_NX_CT_NW_SRC[]", CLIENT_IP),)
+
+
 def _allowed(facts: Facts, rule: PolicyRule, number: int, *, v6: bool) -> Iterator[Flow]:
     """The connection is committed with the rule's number, by which its packets are counted and let pass.
 
@@ -135,15 +160,15 @@ def _allowed(facts: Facts, rule: PolicyRule, number: int, *, v6: bool) -> Iterat
     """
     here, found, family = side(rule), place(facts, rule), ipv6 if v6 else ip
     label = here.label(number)
-    zone = Zone.CT_ZONE_V6 if v6 else Zone.CT_ZONE
     marks = [label, *inspection_marks(facts, rule)] if rule.l7_protocols else [label]
-    remember = ct(zone, commit=True, table=here.metric, then=[mark.load for mark in marks])
-    then = [here.register(number).load, remember]
-    if rule.logging and rule.l7_protocols:
-        then.append(L7_NP_REDIRECT_REG_MARK.load)
-    if rule.logging:
-        then += told_allow(facts, tier_table(rule))
-    yield flow(found.table, found.verdict, family, conj_id(number), then=then)
+    for zone, match in _zones(rule, v6=v6):
+        remember = ct(zone, commit=True, table=here.metric, then=[mark.load for mark in marks])
+        then = [here.register(number).load, *_noted_client(rule, v6=v6), remember]
+        if rule.logging and rule.l7_protocols:
+            then.append(L7_NP_REDIRECT_REG_MARK.load)
+        if rule.logging:
+            then += told_allow(facts, tier_table(rule))
+        yield flow(found.table, found.verdict, family, conj_id(number), *match, then=then)
     for state in ("+new", "-new"):
         yield flow(here.metric, Priority.NORMAL, family, ct_state(state), label.match, then=[goto(NEXT)])
     node = facts.get(ThisNode) if rule.pre_dnat else None

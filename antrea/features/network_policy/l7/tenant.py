@@ -85,15 +85,16 @@ def vlan_of(facts: Facts, rule: PolicyRule) -> int:
 
 
 def is_inspectable(facts: Facts, rule: PolicyRule) -> bool:
-    """Whether the rule can have a tenant: its gate is on, and its packets do not leave the switch before they are routed."""
+    """Whether the rule can have a tenant: its gate is on, and its connections are those of a Pod by the time of the verdict."""
     gates = facts.get(EnabledGates)
-    return gates is not None and GATE in gates and not rule.pre_dnat
+    return gates is not None and GATE in gates and not (rule.pre_dnat or rule.on_node_ports)
 
 
 def why_not_inspected(facts: Facts, rule: PolicyRule) -> str:
     """Why no request of the rule's connections is judged; empty if each is."""
     if not is_inspectable(facts, rule):
         why = "toServices needs AntreaProxy" if rule.pre_dnat else f"feature gate {GATE} is off"
+        why = "l7Protocols are not for NodePorts" if rule.on_node_ports else why
         return f"{why}: {DROPPED}"
     if rejected := facts.get(RejectedSignatures, rule.name):
         return f"{rejected.why}: {DROPPED}"
