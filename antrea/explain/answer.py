@@ -59,7 +59,9 @@ class Through(Printed, frozen=True):
     """Whether a client stays with the Endpoint of its first connection: sessionAffinity ClientIP."""
     endpoints: tuple[AtEndpoint, ...]
     refused: bool = False
-    """Whether the packet is dropped: its sender is in none of loadBalancerSourceRanges."""
+    """Whether the packet is dropped: by loadBalancerSourceRanges, or by externalTrafficPolicy Local."""
+    node_port: str = ""
+    """The Node at whose NodePort the Service is asked; empty: it is asked by an address of its own."""
 
 
 class Audited(Printed, frozen=True):
@@ -155,7 +157,9 @@ def _balanced(world: World, packet: Packet, asked: AskedPacket, balance: Balance
     shown = next((number for number, one in enumerate(found) if one.verdict != "Allow"), 0)
     first = found[shown]
     same = {one.verdict for one in found} == {first.verdict}
-    shown_packet = translated(world, packet, balance.name, balance.endpoints[shown])
+    shown_packet = translated(
+        world, packet, balance.name, balance.endpoints[shown], node_port=balance.node_port
+    )
     return Answer(
         asked,
         first.verdict if same else "Depends",
@@ -171,9 +175,10 @@ def _balanced(world: World, packet: Packet, asked: AskedPacket, balance: Balance
 
 def through_service(world: World, packet: Packet, balance: Balanced) -> Through:
     """The choice, and what becomes of the packet at each Endpoint."""
-    packets = (translated(world, packet, balance.name, one) for one in balance.endpoints)
+    at = balance.node_port
+    packets = (translated(world, packet, balance.name, one, node_port=at) for one in balance.endpoints)
     endpoints = tuple(_at_endpoint(world, one) for one in packets)
-    return Through(balance.name, balance.why, balance.sticky, endpoints, balance.refused)
+    return Through(balance.name, balance.why, balance.sticky, endpoints, balance.refused, at)
 
 
 def _at_endpoint(world: World, packet: Packet) -> AtEndpoint:

@@ -46,6 +46,8 @@ class Packet(msgspec.Struct, frozen=True):
     icmp_code: int | None = None
     service: str = ""
     """namespace/name of the Service for which AntreaProxy has chosen this destination."""
+    node_port: str = ""
+    """The Node at whose NodePort the Service was asked; empty: it was asked by an address of its own."""
 
     @property
     def what(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from antrea.apis.networking import NetworkPolicyEgressRule
 from antrea.explain.rule import (
     CLUSTER,
@@ -25,7 +27,7 @@ from antrea.explain.rule import (
     weigh,
 )
 from antrea.explain.selector import fits
-from antrea.explain.world import Chosen
+from antrea.explain.world import Chosen, Member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +36,13 @@ if TYPE_CHECKING:
     from antrea.apis.crd import network_policy as crd
     from antrea.explain.packet import End, Packet
     from antrea.explain.rule import Names
-    from antrea.explain.world import Member, World
+    from antrea.explain.world import World
 
     Native = crd.ClusterNetworkPolicy | crd.NetworkPolicy
     KubeRule = networking.NetworkPolicyIngressRule | networking.NetworkPolicyEgressRule
+
+
+L7_ON_NODE_PORTS = "l7Protocols are not for NodePorts: all that the rule names is dropped"
 
 
 class Isolating(NamedTuple):
@@ -139,34 +144,67 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
             yield found._replace(unbuilt=tuple(unbuilt(world, rule)), services=services)
 
 
-def unheld_rules(world: World, end: End, direction: str) -> Iterator[Silent]:
+def node_port_rules(world: World, packet: Packet) -> Iterator[Weighed]:
+    """Rules for the Service whose NodePort the packet was sent to: their peers are blocks of addresses."""
+    space, _, name = packet.service.partition("/")
+    own = Member("service", space, name, {}, frozenset(), ())
+    for policy in world.objects.cluster_policies:
+        spec = policy.spec
+        for number, rule in enumerate(spec.ingress):
+            wanted = (one.service for one in rule.applied_to or spec.applied_to)
+            if not any(one is not None and (one.namespace, one.name) == (space, name) for one in wanted):
+                continue
+            if world.is_absent(policy.metadata.annotations, "", rule.name):
+                continue
+            blocks = tuple(peer.ip_block for peer in rule.from_ if peer.ip_block is not None)
+            peers = list(ways(Chosen(blocks=blocks), packet.source)) if rule.from_ else [()]
+            ref, lacks = native_ref(world, policy, INGRESS, number), tuple(unbuilt(world, rule))
+            if rule.l7_protocols:
+                ref, lacks = msgspec.structs.replace(ref, action="Drop"), (L7_ON_NODE_PORTS,)
+            yield weigh(ref, packet, own, native_traffic(rule), peers)._replace(unbuilt=lacks)
+
+
+def unheld_rules(world: World, packet: Packet, direction: str) -> Iterator[Silent]:
     """Rules for an end that is no Pod: those for Services judge NodePorts, those for ExternalEntities are enforced elsewhere."""
     policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
     for policy in policies:
         home, spec = policy.metadata.namespace, policy.spec
         for number, rule in enumerate(spec.ingress if direction == INGRESS else spec.egress):
-            whats = (_no_pod(world, home, one, end) for one in rule.applied_to or spec.applied_to)
+            whats = (
+                _no_pod(world, home, one, packet, direction) for one in rule.applied_to or spec.applied_to
+            )
             if what := next(filter(None, whats), ""):
-                why = "is for connections to its NodePorts: the rule does not hold for its other addresses"
-                if what.startswith("Node "):
-                    why = "has no effect: the feature gate NodeNetworkPolicy is off"
-                if what.startswith("ExternalEntity "):
-                    why = "is left to the agent of its ExternalNode: this explanation does not weigh the rule there"
-                why = f"appliedTo {what} {why}"
-                yield Silent(native_ref(world, policy, direction, number), why)
+                yield Silent(native_ref(world, policy, direction, number), f"appliedTo {what}")
 
 
-def _no_pod(world: World, home: str, applied: crd.AppliedTo, end: End) -> str:
-    """What the end is by this entry; empty if nothing."""
+def _no_pod(world: World, home: str, applied: crd.AppliedTo, packet: Packet, direction: str) -> str:
+    """What the end is by this entry, and why the rule is not weighed; empty if it is nothing."""
+    end = _other(packet, EGRESS if direction == INGRESS else INGRESS)
     if (service := applied.service) is not None:
-        name = f"{service.namespace}/{service.name}"
-        return f"Service {name}" if name == end.service else ""
+        return _no_node_port(world, f"{service.namespace}/{service.name}", packet, end)
     for member in world.targets(home, (applied,)):
         if member.kind == "node" and member.name == end.host:
-            return f"Node {member.name}"
+            return f"Node {member.name} has no effect: the feature gate NodeNetworkPolicy is off"
         if member.kind == "entity" and end.ip in member.ips:
-            return f"ExternalEntity {member.namespace}/{member.name}"
+            where = "the agent of its ExternalNode: this explanation does not weigh the rule there"
+            return f"ExternalEntity {member.namespace}/{member.name} is left to {where}"
     return ""
+
+
+def _no_node_port(world: World, name: str, packet: Packet, end: End) -> str:
+    if name == end.service:
+        return f"Service {name} is for connections to its NodePorts: the rule does not hold for its other addresses"
+    space, _, own = name.partition("/")
+    service = world.services.get((space, own))
+    asked = (packet.protocol, packet.port)
+    ports = [(one.protocol, one.node_port) for one in service.spec.ports if one.node_port] if service else []
+    if service is None or not end.host or packet.service or asked not in ports:
+        return ""
+    if world.proxy is None or not world.proxy.all_addresses or not world.proxied(service):
+        return f"Service {name} is not enforced: AntreaProxy does not serve its NodePorts"
+    if packet.source.pod is not None:
+        return f"Service {name} judges by the address with which the packet leaves the Node of its Pod: ask from that"
+    return f"Service {name} is not for what a Node sends to itself"
 
 
 def native_ref(world: World, policy: Native, direction: str, number: int) -> RuleRef:

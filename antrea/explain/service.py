@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from antrea.errors import Invalid
-from antrea.explain.address import balanced_ips, has_addresses, readable_ips
+from antrea.explain.address import balanced_ips, has_addresses, internal_ips, readable_ips
 from antrea.explain.packet import PORTED, End, family, pod_name
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class Balanced(NamedTuple):
     why: str
     """Which Endpoints these are, as a noun phrase."""
     refused: bool = False
-    """Whether the packet is dropped instead: its sender is in none of loadBalancerSourceRanges."""
+    """Whether the packet is dropped instead: by loadBalancerSourceRanges, or by externalTrafficPolicy Local."""
+    node_port: str = ""
+    """The Node at whose NodePort the Service is asked; empty: it is asked by an address of its own."""
 
     @property
     def name(self) -> str:
@@ -75,6 +77,8 @@ class _Candidate(NamedTuple):
 
 def balanced(world: World, packet: Packet) -> Balanced | None:
     """None: AntreaProxy leaves the packet as it is."""
+    if (found := asked_by_node_port(world, packet)) is not None:
+        return _at_node_port(world, packet, *found)
     pod = packet.source.pod
     found = _asked(world, packet)
     if pod is None or found is None:
@@ -96,10 +100,33 @@ def balanced(world: World, packet: Packet) -> Balanced | None:
     return Balanced(service, tuple(sorted({one.endpoint for one in chosen})), why)
 
 
-def translated(world: World, packet: Packet, service: str, endpoint: Endpoint) -> Packet:
-    """The packet after the choice of an Endpoint of Service `service` (namespace/name)."""
+def _at_node_port(world: World, packet: Packet, service: Service, port: ServicePort) -> Balanced:
+    """What Pods send does not ask for its source to be kept: externalTrafficPolicy is not for them."""
+    node, version = packet.destination.host, family(packet.destination.ip)
+    candidates = [
+        one for one in _candidates(world, service, port, node) if family(one.endpoint.ip) == version
+    ]
+    chosen, why = _chosen(candidates, node, hinted=True)
+    refused = False
+    if packet.source.pod is None and service.spec.external_traffic_policy == "Local":
+        somewhere = bool(chosen)
+        chosen, why = _chosen([one for one in candidates if one.is_local], node, hinted=False)
+        why += f" on Node {node} (externalTrafficPolicy Local)"
+        refused = somewhere and not chosen
+    found = tuple(sorted({one.endpoint for one in chosen}))
+    return Balanced(service, found, why, refused=refused, node_port=node)
+
+
+def translated(
+    world: World, packet: Packet, service: str, endpoint: Endpoint, *, node_port: str = ""
+) -> Packet:
+    """The packet after the choice of an Endpoint of Service `service` (namespace/name), asked at `node_port`."""
     return msgspec.structs.replace(
-        packet, destination=world.owner(endpoint.ip), port=endpoint.port, service=service
+        packet,
+        destination=world.owner(endpoint.ip),
+        port=endpoint.port,
+        service=service,
+        node_port=node_port,
     )
 
 
@@ -147,6 +174,24 @@ def _asked(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
         and packet.destination.ip in world.proxied(service)
     ]
     return min(found, key=_age, default=None)
+
+
+def asked_by_node_port(world: World, packet: Packet) -> tuple[Service, ServicePort] | None:
+    """The Service whose NodePort is asked, by a host outside the Node, or a Pod of it, if AntreaProxy serves it there."""
+    source, there = packet.source, packet.destination
+    known = world.proxy is not None and world.proxy.all_addresses and packet.protocol in PORTED
+    if not known or packet.service or not there.host or there.ip not in internal_ips(world.nodes[there.host]):
+        return None
+    if source.host == there.host or (source.pod is not None and source.pod.spec.node_name != there.host):
+        return None
+    for service in world.services.values():
+        families = {family(ip) for ip in readable_ips(service.spec.cluster_ips)}
+        if family(there.ip) not in families or not world.proxied(service):
+            continue
+        for port in service.spec.ports:
+            if (port.protocol, port.node_port) == (packet.protocol, packet.port) and packet.port:
+                return service, port
+    return None
 
 
 def _age(found: tuple[Service, ServicePort]) -> tuple[str, str]:

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from antrea.explain.address import internal_ips
 from antrea.explain.admin import admin_rules
 from antrea.explain.node import as_received, kept, node_rules
-from antrea.explain.packet import pod_name
-from antrea.explain.policy import Silent, kube_policies, native_rules, unheld_rules
+from antrea.explain.packet import End, family, pod_name
+from antrea.explain.policy import Silent, kube_policies, native_rules, node_port_rules, unheld_rules
 from antrea.explain.rule import BASELINE, EGRESS, INGRESS, RuleRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from antrea.apis.core import Pod
     from antrea.explain.packet import Packet
     from antrea.explain.policy import Isolating
     from antrea.explain.rule import Weighed
@@ -34,6 +36,8 @@ Verdict = Literal["Allow", "Drop", "Reject"]
 Reason = Literal["rule", "isolation", "nothing", "exempt", "no Endpoint"]
 ISOLATED = "the Pod is isolated by Kubernetes NetworkPolicies before the baseline tier is asked"
 AFTER_BASELINE = "its action Pass leaves the packet to what comes after the baseline tier, and nothing does"
+NODE_PORTS = "NodePorts of Service"
+AT_NODE_PORT = "it lets the packet in by the NodePort, and the Node of the Endpoint judges it after that"
 AFTER_PROXY = "it is asked of what kube-proxy makes of the packet: name a Pod behind the Service"
 
 
@@ -92,24 +96,31 @@ def judged(world: World, packet: Packet) -> Judged:
 
 def half(world: World, packet: Packet, direction: str) -> Half:
     """One direction of the packet."""
+    if packet.node_port and direction == INGRESS:
+        return _node_port_half(world, packet)
     end = packet.source if direction == EGRESS else packet.destination
     if world.node_policies and end.host:
         return _node_half(world, packet, direction)
     world = world.near(packet)
     if exempt := _exemption(packet, direction):
         name = pod_name(end.pod) if end.pod else ""
-        elsewhere = () if end.pod else unheld_rules(world, end, direction)
+        elsewhere = () if end.pod else unheld_rules(world, packet, direction)
         silent = tuple(LosingRule(one.ref, one.why) for one in elsewhere)
         return Half(
             direction=direction, pod=name, verdict="Allow", reason="exempt", sentence=exempt, silent=silent
         )
     assert end.pod is not None  # noqa: S101 (an exemption otherwise)
-    own = world.member(end.pod)
+    return _pod_half(world, packet, direction, end.pod)
+
+
+def _pod_half(world: World, packet: Packet, direction: str, pod: Pod, others: Sequence[Weighed] = ()) -> Half:
+    """That of a Pod; `others` are rules that are asked among those for it."""
+    own = world.member(pod)
     native = [
         *native_rules(world, packet, own, direction),
         *admin_rules(world, packet, own, direction),
     ]
-    weighed = [one for one in native if not isinstance(one, Silent)]
+    weighed = [*others, *(one for one in native if not isinstance(one, Silent))]
     silent = tuple(
         LosingRule(one.ref, text)
         for one in native
@@ -123,6 +134,35 @@ def half(world: World, packet: Packet, direction: str) -> Half:
         else _before_kube_proxy(packet, weighed, kube, made)
     )
     return msgspec.structs.replace(found, silent=silent)
+
+
+def _node_port_half(world: World, packet: Packet) -> Half:
+    """What comes in by a NodePort: judged there, and at the Endpoint if that is not on the Node that was asked."""
+    pod, by_service = packet.destination.pod, list(node_port_rules(world, packet))
+    silent = tuple(LosingRule(one.ref, text) for one in by_service for text in one.unbuilt)
+    if pod is not None and pod.spec.node_name == packet.node_port:
+        there = _pod_half(world.near(packet), packet, INGRESS, pod, by_service)
+        return msgspec.structs.replace(there, silent=(*silent, *there.silent))
+    made = _Making(INGRESS, f"{NODE_PORTS} {packet.service}", ())
+    first = msgspec.structs.replace(_decided(by_service, (), made), pod="")
+    then = half(world, _sent_on(world, packet), INGRESS) if first.verdict == "Allow" else None
+    if then is None or (then.verdict == "Allow" and then.reason != "rule"):
+        return msgspec.structs.replace(first, silent=(*silent, *(then.silent if then else ())))
+    passed = (LosingRule(first.rule, AT_NODE_PORT),) if first.rule is not None else ()
+    return msgspec.structs.replace(
+        then, silent=(*silent, *then.silent), lost=(*first.lost, *passed, *then.lost)
+    )
+
+
+def _sent_on(world: World, packet: Packet) -> Packet:
+    """As an Endpoint elsewhere sees it: of a host outside, with an address of the Node that was asked."""
+    asked, source = packet.node_port, packet.source
+    if source.pod is None:
+        v = family(source.ip)
+        own = (one for one in sorted(internal_ips(world.nodes[asked])) if family(one) == v)
+        gateway = world.gateway(asked, v) if packet.destination.pod else ""
+        source = End(gateway or next(own, source.ip), host=asked)
+    return msgspec.structs.replace(packet, source=source, node_port="")
 
 
 def _node_half(world: World, packet: Packet, direction: str) -> Half:
@@ -250,7 +290,9 @@ class _Making(msgspec.Struct, frozen=True):
         passed = any(one.why == AFTER_BASELINE for one in lost)
         last = "the rule of the baseline tier that matches passes the packet" if passed else "no rule matches"
         text = f"No policy isolates Pod {self.pod} for {self.direction.lower()}, and {last}."
-        if self.pod.startswith("Node "):
+        if self.pod.startswith(NODE_PORTS):
+            text = f"No rule for {self.pod} matches."
+        elif self.pod.startswith("Node "):
             text = f"No rule on {self.pod} matches for {self.direction.lower()}."
         return self._half("Allow", "nothing", text, lost)
 

@@ -102,9 +102,12 @@ def compared(trace: Trace, packet: Packet, egress: Half | None, ingress: Half) -
 
 
 def chosen(trace: Trace, world: World, packet: Packet, through: Through) -> list[SwitchVerdict]:
-    """The answer of each Node about a packet to a Service: which Endpoint its sender's has chosen, and of the directions for that one."""
+    """The answer of each Node about a packet to a Service: which Endpoint its sender's has chosen, and of the directions for that one.
+
+    None about one to a NodePort, which comes from the host.
+    """
     pod = packet.source.pod
-    if pod is None:
+    if pod is None or through.node_port:
         return []
     node = pod.spec.node_name
     try:

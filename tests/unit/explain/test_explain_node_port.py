@@ -1,0 +1,113 @@
+"""What an explanation says of packets to NodePorts: rules for the Service, then those for the Pod that is chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from explain_world import Object, ask, kube, native, rule, world
+from test_explain_balanced import BOTH, DB, WEB, end, endpoints, service
+
+from antrea.explain.world import Proxy
+
+if TYPE_CHECKING:
+    from antrea.explain.answer import Answer
+
+ALL, OFF = Proxy(all_addresses=True), Proxy()
+OUTSIDE, N1, PORT = "203.0.113.7", "192.0.2.1", "30080/tcp"
+NODE_PORT: Object = {
+    "ports": [{"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080}],
+    "type": "NodePort",
+}
+APPLIED = [{"service": {"name": "svc", "namespace": "a"}}]
+CLIENT = [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
+
+
+def asked(
+    *policies: Object,
+    slices: list[Object] = BOTH,
+    source: str = OUTSIDE,
+    proxy: Proxy = ALL,
+    kube_policies: tuple[Object, ...] = (),
+    **more: str,
+) -> Answer:
+    there = world(
+        proxy,
+        services=[service(**NODE_PORT, **more)],
+        endpoint_slices=slices,
+        cluster_policies=list(policies),
+        kube_policies=list(kube_policies),
+    )
+    return ask(there, source, N1, PORT)
+
+
+def verdicts(found: Answer) -> list[tuple[str, str]]:
+    assert found.through is not None
+    return [(one.endpoint, one.verdict) for one in found.through.endpoints]
+
+
+def test_a_rule_for_the_service_decides_wherever_the_endpoint_is() -> None:
+    drop = native("p", rule("Drop", **{"from": CLIENT}), appliedTo=APPLIED)
+    hosts = [endpoints(WEB, DB, end("192.0.2.2", "n2"))]
+    found = asked(drop, slices=hosts)
+    assert verdicts(found) == [("a/web", "Drop"), ("b/db", "Drop"), ("192.0.2.2", "Drop")]
+    assert found.sentence == (
+        "Ingress rule 0 (drop) of AntreaClusterNetworkPolicy p in tier application (250), priority 5 drops the packet."
+    )
+    assert found.through is not None
+    assert found.through.node_port == "n1"
+    assert asked(drop, slices=hosts, source="198.51.100.1").verdict == "Allow"
+
+
+@pytest.mark.parametrize("source", ["a/client", "b/host"])
+def test_a_pod_of_the_node_is_judged_by_its_address_and_a_process_of_it_is_not(source: str) -> None:
+    drop = native("p", rule("Drop", **{"from": [{"ipBlock": {"cidr": "10.0.0.0/16"}}]}), appliedTo=APPLIED)
+    assert asked(drop, source=source).verdict == ("Drop" if source == "a/client" else "Allow")
+
+
+def test_rules_for_the_pod_and_for_the_service_have_one_order_on_the_node_that_is_asked() -> None:
+    closed = kube("closed", podSelector={}, policyTypes=["Ingress"])
+    allow = native("p", rule("Allow", **{"from": CLIENT}), appliedTo=APPLIED)
+    web = [endpoints(WEB)]
+    assert asked(slices=web, kube_policies=(closed,)).verdict == "Drop"
+    assert asked(allow, slices=web, kube_policies=(closed,)).verdict == "Allow"
+    first = native("first", rule("Drop"), priority=1)
+    assert asked(allow, first, slices=web).verdict == "Drop"
+    ports = native("p", rule("Drop", ports=[{"port": 8080}]), appliedTo=APPLIED)
+    assert asked(ports, slices=web).verdict == "Drop"
+
+
+def test_the_node_of_another_endpoint_judges_what_comes_from_the_first() -> None:
+    closed = kube("closed", space="b", podSelector={}, policyTypes=["Ingress"])
+    allow = native("p", rule("Allow", **{"from": CLIENT}), appliedTo=APPLIED)
+    found = asked(allow, slices=[endpoints(DB)], kube_policies=(closed,))
+    assert found.verdict == "Drop"
+    assert (
+        found.sentence == "Pod b/db is isolated for ingress by NetworkPolicy b/closed, and no rule allows it."
+    )
+    assert [(one.rule.policy, one.why) for one in found.ingress.lost] == [
+        ("p", "it lets the packet in by the NodePort, and the Node of the Endpoint judges it after that")
+    ]
+    by_gateway = native("q", rule("Drop", **{"from": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}))
+    by_gateway["spec"]["appliedTo"] = [{"podSelector": {"matchLabels": {"app": "db"}}}]
+    assert asked(by_gateway, slices=[endpoints(DB)]).verdict == "Drop"
+
+
+def test_without_proxy_all_or_for_a_service_left_to_others_nothing_is_claimed() -> None:
+    drop = native("p", rule("Drop"), appliedTo=APPLIED)
+    for proxy in (OFF, Proxy(all_addresses=True, skipped=frozenset({"a/svc"}))):
+        found = asked(drop, proxy=proxy)
+        assert (found.verdict, found.through) == ("Allow", None)
+        assert [(one.rule.policy, one.why) for one in found.ingress.silent] == [
+            ("p", "appliedTo Service a/svc is not enforced: AntreaProxy does not serve its NodePorts")
+        ]
+
+
+def test_with_policy_local_a_node_without_an_endpoint_drops_what_comes_from_outside() -> None:
+    found = asked(slices=[endpoints(DB)], externalTrafficPolicy="Local")
+    assert (found.verdict, found.sentence) == (
+        "Drop",
+        "Service a/svc has no ready Endpoints on Node n1 (externalTrafficPolicy Local): AntreaProxy drops the packet before any policy is asked.",
+    )
+    assert verdicts(asked(externalTrafficPolicy="Local")) == [("a/web", "Allow")]
+    assert asked(slices=[], externalTrafficPolicy="Local").verdict == "Reject"
