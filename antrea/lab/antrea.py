@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from antrea.errors import Unavailable
-from antrea.lab import cgroup, control_plane
+from antrea.lab import artifacts, cgroup, control_plane
 from antrea.lab.node_files import SOURCE
 from antrea.lab.record import PROGRAM
 
 if TYPE_CHECKING:
     from antrea.lab.cluster import Lab
     from antrea.lab.record import Record
+    from antrea.lab.settings import Settings
 
 MANIFEST = Path(__file__).parents[2] / "build/yamls/antrea.yml"
+CHART = MANIFEST.parents[1] / "charts/antrea"
+FIRST_TEMPLATE = "---\n# Source: antrea/templates/"
+ENGINE_GATES = ("L7NetworkPolicy",)
+"""Those that have a container and an image of their own."""
 CONFIG_MAP = "antrea-config"
 PROGRAMS = ("antrea-agent", "antrea-controller")
 
@@ -85,7 +91,23 @@ def install(lab: Lab) -> None:
         text = MANIFEST.read_text()
     except FileNotFoundError as e:
         raise Unavailable(f"{MANIFEST}: run `make manifests`, or use `--cni reference`") from e
+    if sets := containers(lab.settings):
+        # definitions of kinds are not among what Helm prints
+        text = text[: text.index(FIRST_TEMPLATE)] + _rendered(sets)
     lab.api.apply(manifest(lab, text))
+
+
+def containers(settings: Settings) -> list[str]:
+    """Values of the chart that add containers to the manifest, for the gates of agents that need these."""
+    gates = settings.agent.get("featureGates") or {}
+    return [f"featureGates.{name}=true" for name in ENGINE_GATES if gates.get(name)]
+
+
+def _rendered(sets: list[str]) -> str:
+    values = [word for one in sets for word in ("--set", one)]
+    program = artifacts.helm(lambda _: None)
+    command = [str(program), "template", "antrea", str(CHART), "--namespace", "kube-system", *values]
+    return subprocess.check_output(command, text=True)
 
 
 def reload(lab: Lab) -> list[str]:

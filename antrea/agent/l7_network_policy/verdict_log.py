@@ -94,11 +94,20 @@ class VerdictLog:
             self._lost += 1
             return
         try:
-            if self._file.write(msgspec.json.encode({**event, **self._origin(event)}) + b"\n"):
+            if self._file.write(msgspec.json.encode(self._named(event)) + b"\n"):
                 await asyncio.to_thread(self._file.tidy)
         except OSError as no:
             self._lost += 1
             log.v(2).info("Failed to log a verdict of the L7 engine", err=str(no))
+
+    def _named(self, event: dict[str, Any]) -> dict[str, Any]:
+        """With its policy, in the signature as upstream's, whose own text becomes the category."""
+        origin, alert = self._origin(event), event.get("alert")
+        if not origin or not isinstance(alert, dict):
+            return event
+        verb = "Reject" if alert.get("action") == "blocked" else "Allow"
+        named = {**alert, "category": alert.get("signature"), "signature": f"{verb} by {origin['policy']}"}
+        return {**event, "alert": named, **origin}
 
     def _origin(self, event: dict[str, Any]) -> dict[str, str]:
         """Policy and rule of the tenant; none if it is gone."""

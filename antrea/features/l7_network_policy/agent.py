@@ -44,6 +44,7 @@ from antrea.openflow.fields import (
     NOT_L7_NP_EGRESS_CT_LABEL,
     NOT_L7_NP_INGRESS_CT_LABEL,
     OUTPUT_TO_OF_PORT_REG_MARK,
+    REWRITE_MAC_REG_MARK,
     TARGET_OF_PORT,
     Zone,
 )
@@ -105,9 +106,10 @@ def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     ports = [facts.get(OvsPort, name) for name in TAPS]
     if config is None or realised is None or not inspecting(facts):
         return
-    for port in ports:
+    # resets of the engine come by the first, with the MAC addresses of a packet that may have been routed
+    for port, marks in zip(ports, ([REWRITE_MAC_REG_MARK.load], []), strict=True):
         if port is not None:
-            came = [POP_VLAN, FROM_L7_NP_RETURN_REG_MARK.load, goto(Stage.CONNTRACK_STATE)]
+            came = [POP_VLAN, FROM_L7_NP_RETURN_REG_MARK.load, *marks, goto(Stage.CONNTRACK_STATE)]
             yield flow(CLASSIFIER, Priority.NORMAL, in_port(port.ofport), tagged, then=came)
     yield from _output_flows(ports[0])
     for v6 in sorted(node.families):

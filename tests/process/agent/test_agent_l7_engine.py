@@ -235,12 +235,15 @@ async def test_verdicts_are_logged_with_their_policy_and_long_or_broken_lines_ar
     task = asyncio.create_task(log.run())
     await until((tmp_path / "s").exists)
     _, writer = await asyncio.open_unix_connection(tmp_path / "s")
-    event = {"event_type": "alert", "vlan": [3], "http": {"url": '/"\n'}}
+    alert = {"action": "blocked", "signature": "Reject request"}
+    event = {"event_type": "alert", "vlan": [3], "alert": alert, "http": {"url": '/"\n'}}
     writer.write(json.dumps(event).encode() + b"\nno JSON\n" + b"x" * (1 << 17) + b"\n")
     writer.write(json.dumps({**event, "vlan": [9]}).encode() + b"\n")
     await until(lambda: file.exists() and len(file.read_bytes().splitlines()) == 2)
     first, second = map(json.loads, file.read_text().splitlines())
-    assert first == {**event, "policy": "AntreaClusterNetworkPolicy:p", "rule": "no-secret"}
+    policy = "AntreaClusterNetworkPolicy:p"
+    named = {"action": "blocked", "signature": f"Reject by {policy}", "category": "Reject request"}
+    assert first == {**event, "alert": named, "policy": policy, "rule": "no-secret"}
     assert "policy" not in second
     assert "lost_count 0" not in log.text()
     writer.close()
