@@ -222,7 +222,9 @@ def native_ref(world: World, policy: Native, direction: str, number: int) -> Rul
         direction=direction,
         index=number,
         name=rule.name,
-        action="Drop" if rule.l7_protocols and not world.l7_policies else rule.action,
+        action="Drop"
+        if rule.l7_protocols and not (world.l7_policies and rule.action == "Allow")
+        else rule.action,
         created=meta.creation_timestamp,
         uid=meta.uid,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from policy_world import ANY, CONFIG, NODE, applied, interface, member, native, rule
+import pytest
+from policy_world import ANY, CONFIG, NODE, applied, interface, member, native, port, rule
 
 from antrea.apis import controlplane as cp
 from antrea.engine import Engine, Facts
@@ -130,3 +131,22 @@ def test_without_its_ports_nothing_passes_uninspected() -> None:
     agent.engine.plan()
     assert agent.flows("push_vlan") == []
     assert len(agent.flows("table=Output", "ct_mark=0x80/0x80", "actions=drop")) == 6
+
+
+def test_a_rule_that_is_sent_as_several_has_a_tenant_for_each() -> None:
+    """As one with peers in relation to Namespaces is: all of them have its name."""
+    tls = msgspec.structs.replace(RULE, l7_protocols=(cp.L7Protocol(tls=cp.TLSProtocol(sni="a.example")),))
+    agent = Agent(GATES, native("p", "g", RULE, tls))
+    assert not agent.engine.errors.standing
+    assert sorted(one.vlan for one in agent.tenants()) == [1, 2]
+
+
+@pytest.mark.parametrize("action", ["Drop", "Reject", "Pass"])
+def test_with_another_action_than_allow_what_the_rule_names_is_dropped_and_nothing_else(action: str) -> None:
+    """Admission refuses such rules; without it, the Pod is not closed to what they do not name."""
+    drop = msgspec.structs.replace(RULE, action=action, services=(port(80),))
+    agent = Agent(GATES, native("p", "g", drop))
+    assert (agent.tenants(), agent.why_not()) == ([], "")
+    assert not agent.flows("table=AntreaPolicyIngressRule", "priority=64989")
+    (verdict,) = agent.flows("table=AntreaPolicyIngressRule", "conj_id=")
+    assert "set_field:0x400/0x400->reg0" in verdict

@@ -253,6 +253,9 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]
         flags = {"cuts": cuts, "exceeds": exceeds, "audit": audit}
         pre_dnat = bool(rule.to.to_services) and pipeline is not None and pipeline.has(DNAT)
         for groups, on_node_ports in _targets_of(facts, found, rule):
+            # with another action, which admission refuses, all that the rule names is dropped
+            can_look = not on_node_ports and (rule.action or ALLOW) == ALLOW
+            looked_into = rule.l7_protocols if can_look else ()
             if audit and (pre_dnat or rule.to.fqdns or on_node_ports):
                 continue  # absent, as an audited rule is; nothing judges a copy by it
             content = (
@@ -260,15 +263,16 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]
                 groups,
                 rule.to if rule.direction == EGRESS else rule.from_,
                 rule.services,
-                enforced_action(rule) if on_node_ports else rule.action or ALLOW,
+                ALLOW if looked_into else enforced_action(rule),
                 rule_order(found, rule),
                 rule.enable_logging,
             )
             name = digest(*content, *(flag for flag, is_set in flags.items() if is_set))
-            looked_into = () if on_node_ports else rule.l7_protocols
             if looked_into:
                 # one of its own, which it keeps when it is edited: connections that it let in stay with its tenant of the engine
-                name = digest(L7, policy.key, rule.direction, rule.name or number)
+                name = digest(
+                    L7, policy.key, rule.direction, rule.name or number, _count_before(found, number)
+                )
             yield PolicyRule(
                 *(name, *content),
                 flush_on_deny=cuts,
@@ -279,6 +283,14 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]
                 l7_protocols=looked_into,
             )
             yield StatedRule(policy.key, number, name)
+
+
+def _count_before(policy: cp.NetworkPolicy, number: int) -> int:
+    """Rules of the same direction and name before this one: a rule on related Namespaces is sent as one for each set of these."""
+    own = policy.rules[number]
+    return sum(
+        one.direction == own.direction and one.name == own.name for one in policy.rules[:number] if own.name
+    )
 
 
 def _targets_of(
