@@ -10,11 +10,15 @@ import dns.exception
 import dns.message
 import dns.rcode
 import dns.rdatatype
+import dns.resolver
 
 from antrea.errors import Unavailable
 
 SECONDS = 10.0
 """To wait for an answer."""
+PORT = 53
+RESOLV_CONF = "/etc/resolv.conf"
+"""Of a Pod with `hostNetwork`, whose `dnsPolicy` is not another: that of the Node."""
 ANSWERS = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
 """Response codes of a conclusive answer, NXDOMAIN included."""
 
@@ -38,3 +42,15 @@ async def ask(
     if read.rcode() not in ANSWERS:
         raise Unavailable(f"{name} of {address}:{port}: it answers {dns.rcode.to_text(read.rcode())}")
     return read
+
+
+def configured_servers(path: str = RESOLV_CONF) -> list[tuple[str, int]]:
+    """Address and port of each name server in the file, in its order; none where it cannot be read.
+
+    Source: resolv.conf(5)
+    """
+    try:
+        found = dns.resolver.Resolver(path).nameservers
+    except (OSError, dns.exception.DNSException):
+        return []
+    return [(one, PORT) for one in found if isinstance(one, str)]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dns.message
 import dns.rrset
@@ -14,7 +14,8 @@ import pytest
 from counted_traffic import receive
 from policy_oracle import LOCAL, ports
 
-from antrea.agent.network_policy.fqdn import FqdnController
+from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, pod_scope
+from antrea.agent.network_policy.metrics import name_metrics
 from antrea.apis import controlplane as cp
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
@@ -95,7 +96,7 @@ def delivered(ovs: OvsBridge) -> int:
 
 
 @contextlib.asynccontextmanager
-async def node(ovs: OvsBridge, keep: Path) -> AsyncIterator[tuple[Engine, FqdnController]]:
+async def node(ovs: OvsBridge, keep: Path) -> AsyncIterator[tuple[Engine, FqdnController, Packets]]:
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
@@ -111,14 +112,15 @@ async def node(ovs: OvsBridge, keep: Path) -> AsyncIterator[tuple[Engine, FqdnCo
     async def settled(row: FqdnAddress) -> None:
         await engine.settled(FqdnAddress, row.key)
 
-    names = FqdnController(facts, CONFIG, settled, packets.resume, keep)
-    packets.deliver(PacketIn.DNS, names.handle)
+    names = FqdnController(facts, pod_scope(facts, CONFIG, keep), settled)
+    handle = packet_in_handler(names, lambda found: packets.resume(found))  # noqa: PLW0108 (a test replaces it)
+    packets.deliver(PacketIn.DNS, handle)
     running = [asyncio.create_task(one.run()) for one in (engine, packets, names)]
     try:
         async with asyncio.timeout(60):
             await packets.connected.wait()
             await engine.quiet()
-        yield engine, names
+        yield engine, names, packets
     finally:
         for task in running:
             task.cancel()
@@ -152,15 +154,15 @@ async def test_an_answer_reaches_the_pod_once_its_address_is_in_the_switch(
     bridge: OvsBridge, version: int, tmp_path: Path
 ) -> None:
     kind = ("nw_dst", "ipv6_dst")[version]
-    async with node(bridge, tmp_path / "names") as (_, names):
+    async with node(bridge, tmp_path / "names") as (_, names, packets):
         before, when = delivered(bridge), []
-        resume = names._resume
+        resume = packets.resume
 
-        def resumed(found: object) -> None:
+        def resumed(found: Any) -> None:
             when.append(f"{kind}={ALLOWED[version]}" in "\n".join(bridge.dump()))
-            resume(found)  # type: ignore[arg-type]
+            resume(found)
 
-        names._resume = resumed
+        packets.resume = resumed  # type: ignore[method-assign,assignment]
         await asyncio.to_thread(ask, bridge, version, 4000)
         await asyncio.to_thread(send, bridge, version, "api.example.com.", ALLOWED[version], 4000)
         await until(lambda: delivered(bridge) == before + 1)
@@ -175,7 +177,7 @@ async def test_an_answer_reaches_the_pod_once_its_address_is_in_the_switch(
 async def test_an_answer_whose_addresses_do_not_get_into_the_switch_is_dropped(
     bridge: OvsBridge, tmp_path: Path
 ) -> None:
-    async with node(bridge, tmp_path / "names") as (_, names):
+    async with node(bridge, tmp_path / "names") as (_, names, _):
 
         async def never(row: FqdnAddress) -> None:
             raise Unavailable(row.key)
@@ -187,7 +189,7 @@ async def test_an_answer_whose_addresses_do_not_get_into_the_switch_is_dropped(
         # what is held comes in order: the next one passes alone
         await asyncio.to_thread(send, bridge, 0, "other.test.", ALLOWED[0], 4001)
         await until(lambda: delivered(bridge) == before + 1)
-        assert 'antrea_agent_fqdn_answer_dropped_count{reason="not realized"} 1' in names.text()
+        assert 'antrea_agent_fqdn_answer_dropped_count{reason="not realized"} 1' in name_metrics([names])
 
 
 async def test_names_outlive_the_agent(bridge: OvsBridge, tmp_path: Path) -> None:
@@ -197,6 +199,6 @@ async def test_names_outlive_the_agent(bridge: OvsBridge, tmp_path: Path) -> Non
         await asyncio.to_thread(send, bridge, 0, "api.example.com.", ALLOWED[0], 4002)
         await until(keep.exists)
         await until(lambda: b"203.0.113.7" in keep.read_bytes())
-    async with node(bridge, keep) as (engine, _):
+    async with node(bridge, keep) as (engine, *_):
         assert f"nw_dst={ALLOWED[0]}" in "\n".join(bridge.dump())
         assert engine.facts.all(FqdnAddress) == [FqdnAddress("*.example.com", ALLOWED[0])]

@@ -1,4 +1,7 @@
-"""Rules on domain names: DNS responses are held until their addresses are in the switch, and names are kept up to date.
+"""Rules on domain names: DNS responses are held until their addresses are enforced, and names are kept up to date.
+
+Policies on Pods and those on the Node have a `FqdnController` each: an address that a server of a Pod's choice has given to a name
+must not open the Node's rules on that name.
 
 parity: pkg/agent/controller/networkpolicy/fqdn.go
 """
@@ -8,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -27,7 +31,6 @@ from antrea.outside.disk.atomic_file import exchange
 from antrea.outside.disk.state_file import read_octets, sealed, set_aside, unsealed
 from antrea.outside.kube.clock import stamp_in
 from antrea.outside.log import klog
-from antrea.outside.log.metrics import Metric, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,11 +43,12 @@ if TYPE_CHECKING:
     from antrea.openflow.packet_in import PacketIn
 
     Settled = Callable[[FqdnAddress], Awaitable[None]]
+    Verdict = Callable[[bool], None]
 
 log = klog.logger(__name__)
 
 HELD_SECONDS = 2.0
-"""How long an answer waits for its addresses to be in the switch; then it is dropped, and the Pod asks again."""
+"""How long an answer waits for its addresses to be enforced; then it is dropped, and the client asks again."""
 MOST_HELD = 1000
 """Answers that wait at the same time; more are dropped."""
 MOST_QUESTIONS = 16
@@ -57,20 +61,6 @@ KUBE_DNS = "kube-system/kube-dns"
 FORMAT = b"antrea fqdn cache 1\n"
 _UDP_HEADER = 8
 
-SIZE = Metric(
-    "antrea_agent_fqdn_cache_size", "gauge", "ALPHA",
-    "Number of domain names that the Antrea Agent has addresses of, for rules on names of the policies on its Pods.",
-)  # fmt: skip
-EVICTED = Metric(
-    "antrea_agent_fqdn_cache_eviction_count", "counter", "ALPHA",
-    "Number of domain names that the Antrea Agent forgot to stay below a limit. The limit is used as a label:"
-    " selector_limit or total_limit.",
-)  # fmt: skip
-DROPPED = Metric(
-    "antrea_agent_fqdn_answer_dropped_count", "counter", "ALPHA",
-    "Number of DNS answers that the Antrea Agent did not let through to a Pod. The reason is used as a label.",
-)  # fmt: skip
-
 
 class Kept(msgspec.Struct, array_like=True):
     """What is in the file."""
@@ -79,26 +69,42 @@ class Kept(msgspec.Struct, array_like=True):
     names: dict[str, tuple[str, ...]]
 
 
-class FqdnController:
-    """The cache of DNS answers of this Node, its packet-ins, its questions and its file.
+class NameScope(NamedTuple):
+    """Whose names a cache keeps."""
 
-    `settled` waits until what follows from a row is in the switch, `resume` lets a held packet go on. What an earlier agent kept
-    in `keep` is in `facts` at once.
+    patterns: type[FqdnPattern]
+    """Rows of what rules name."""
+    addresses: type[FqdnAddress]
+    """Rows that are written."""
+    keep: Path
+    """File of the addresses."""
+    servers: Callable[[], list[tuple[str, int]]]
+    """Those that the agent asks, in their order."""
+
+
+def pod_scope(facts: Facts, config: AgentConfig, keep: Path) -> NameScope:
+    """Names in policies on Pods."""
+    return NameScope(FqdnPattern, FqdnAddress, keep, partial(cluster_servers, facts, config))
+
+
+class FqdnController:
+    """A cache of DNS answers, the packets that are held for it, its questions and its file.
+
+    `settled` waits until what follows from a row is enforced. What an earlier agent kept in the file is in `facts` at once.
     """
 
     def __init__(
         self,
         facts: Facts,
-        config: AgentConfig,
+        scope: NameScope,
         settled: Settled,
-        resume: Callable[[PacketIn], None],
-        keep: Path,
+        *,
+        min_ttl: float = 0,
         retry: float = RETRY_SECONDS,
     ) -> None:
-        self._facts, self._settled, self._resume, self._keep = facts, settled, resume, keep
+        self._facts, self._scope, self._settled, self._keep = facts, scope, settled, scope.keep
         self._retry = retry
-        self._server = config.dns_server_override
-        self.cache = FqdnCache(min_ttl=config.fqdn_cache_min_ttl)
+        self.cache = FqdnCache(min_ttl=min_ttl, row=scope.addresses)
         self._streams = DnsStreams()
         self._tasks: asyncio.TaskGroup | None = None
         self._held = 0
@@ -111,35 +117,39 @@ class FqdnController:
         """Answers, by the reason."""
         self._read()
 
-    def handle(self, found: PacketIn) -> None:
-        """One DNS answer."""
+    def handle(self, frame: bytes, verdict: Verdict) -> None:
+        """One DNS answer; `verdict` is called once, with whether the client may have it."""
         if self._tasks is None or self._held >= MOST_HELD:
-            self.dropped["too many at once"] += 1
+            self._drop("too many at once", verdict)
             return
         try:
-            rows = [row for answer in self._answers(packet(found.frame)) for row in self._learned(answer)]
+            rows = [row for answer in self._answers(packet(frame)) for row in self._learned(answer)]
         except Invalid as no:
             log.v(2).info("A DNS answer cannot be read", err=str(no))
-            self.dropped["unreadable"] += 1
+            self._drop("unreadable", verdict)
             return
         if rows:
             self._held += 1
-            self._tasks.create_task(self._hold(found, rows), name="DNS answer")
+            self._tasks.create_task(self._hold(rows, verdict), name="DNS answer")
         else:
-            self._resume(found)
+            verdict(True)
 
-    async def _hold(self, found: PacketIn, rows: list[FqdnAddress]) -> None:
+    def _drop(self, why: str, verdict: Verdict) -> None:
+        self.dropped[why] += 1
+        verdict(False)
+
+    async def _hold(self, rows: list[FqdnAddress], verdict: Verdict) -> None:
         try:
             async with asyncio.timeout(HELD_SECONDS):
                 for row in rows:
                     await self._settled(row)
         except (TimeoutError, AntreaError) as why:
-            self.dropped["not realized"] += 1
+            self._drop("not realized", verdict)
             log.warning(
-                "A DNS answer was dropped: its addresses are not in the switch", row=rows[0].key, err=str(why)
+                "A DNS answer was dropped: its addresses are not enforced", row=rows[0].key, err=str(why)
             )
         else:
-            self._resume(found)
+            verdict(True)
         finally:
             self._held -= 1
 
@@ -166,7 +176,7 @@ class FqdnController:
             if present:
                 self._facts.put(row, urgent=True)
             else:
-                self._facts.drop(FqdnAddress, row.key)
+                self._facts.drop(self._scope.addresses, row.key)
             self._changed.set()
 
     async def run(self) -> None:
@@ -179,10 +189,10 @@ class FqdnController:
 
     async def _follow(self) -> None:
         """Keep the patterns those of the rules."""
-        with self._facts.watch(FqdnPattern, SentPolicy) as changed:
+        with self._facts.watch(self._scope.patterns, SentPolicy) as changed:
             while True:
                 changed.clear()
-                patterns = {row.pattern for row in self._facts.all(FqdnPattern)}
+                patterns = {row.pattern for row in self._facts.all(self._scope.patterns)}
                 # before all policies are there, what an earlier agent knew is kept
                 if patterns or self._facts.feeds.has(SentPolicy):
                     for name in self.cache.set_patterns(patterns):
@@ -224,7 +234,7 @@ class FqdnController:
         from antrea.outside.name_server import ask  # noqa: PLC0415
 
         trouble: AntreaError = Unavailable(f"{name}: no DNS server is known: set dnsServerOverride")
-        for server in self._servers():
+        for server in self._scope.servers():
             try:
                 said = [answer_in(await ask(name, v6=v6, server=server)) for v6 in self._families()]
             except Unavailable as no:
@@ -240,32 +250,12 @@ class FqdnController:
             self._unanswered[name] = at
 
     def _families(self) -> list[bool]:
-        node = self._facts.get(ThisNode)
-        return sorted(node.families) if node else [False]
-
-    def _servers(self) -> list[tuple[str, int]]:
-        if self._server:
-            return [host_and_port(self._server, 53)]
-        service = self._facts.get(Service, KUBE_DNS)
-        if service is None:
-            return []
-        families = self._families()
-        return [(ip, 53) for ip in service.ips if ip not in service.external_ips and is_ipv6(ip) in families]
+        return _families(self._facts)
 
     def answers(self) -> list[FqdnAnswer]:
         """What `antctl get fqdncache` shows."""
         now = time.monotonic()
         return [FqdnAnswer(row.name, row.address, stamp_in(row.expires - now)) for row in self.cache.rows()]
-
-    def text(self) -> str:
-        """Metrics."""
-        return (
-            SIZE.text([Sample(len(self.cache))])
-            + EVICTED.text(
-                Sample(count, {"reason": why}) for why, count in sorted(self.cache.evicted.items())
-            )
-            + DROPPED.text(Sample(count, {"reason": why}) for why, count in sorted(self.dropped.items()))
-        )
 
     def _read(self) -> None:
         try:
@@ -299,3 +289,30 @@ class FqdnController:
                         "Could not keep the addresses of names in rules", path=self._keep, err=str(why)
                     )
             await asyncio.sleep(max(EVERY_SECONDS, SHARE * (time.monotonic() - began)))
+
+
+def packet_in_handler(
+    names: FqdnController, resume: Callable[[PacketIn], None]
+) -> Callable[[PacketIn], None]:
+    """Handles answers that the switch holds; those that are not resumed are dropped."""
+
+    def handle(found: PacketIn) -> None:
+        names.handle(found.frame, lambda goes_on: resume(found) if goes_on else None)
+
+    return handle
+
+
+def cluster_servers(facts: Facts, config: AgentConfig) -> list[tuple[str, int]]:
+    """Address and port of `dnsServerOverride`, else of the cluster's DNS Service."""
+    if config.dns_server_override:
+        return [host_and_port(config.dns_server_override, 53)]
+    service = facts.get(Service, KUBE_DNS)
+    if service is None:
+        return []
+    families = _families(facts)
+    return [(ip, 53) for ip in service.ips if ip not in service.external_ips and is_ipv6(ip) in families]
+
+
+def _families(facts: Facts) -> list[bool]:
+    node = facts.get(ThisNode)
+    return sorted(node.families) if node else [False]

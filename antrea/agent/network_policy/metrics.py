@@ -11,6 +11,9 @@ from antrea.features.network_policy.agent.unrealized import missing, why_not
 from antrea.outside.log.metrics import Metric, Sample
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from antrea.agent.network_policy.fqdn import FqdnController
     from antrea.engine import Facts
 
 POLICIES = Metric(
@@ -37,14 +40,48 @@ UNENFORCED = Metric(
     "ALPHA",
     "Number of NetworkPolicy rules on local Node which are not enforced as they are written, for want of room.",
 )
-
-
 AUDITED = Metric(
     "antrea_agent_audited_rule_count",
     "gauge",
     "ALPHA",
     "Number of NetworkPolicy rules on local Node which are audited, so that they drop nothing.",
 )
+NAMES = Metric(
+    "antrea_agent_fqdn_cache_size",
+    "gauge",
+    "ALPHA",
+    "Number of domain names that the Antrea Agent has addresses of, for rules on names of the policies on its Pods and its Node.",
+)
+NAMES_EVICTED = Metric(
+    "antrea_agent_fqdn_cache_eviction_count",
+    "counter",
+    "ALPHA",
+    "Number of domain names that the Antrea Agent forgot to stay below a limit. The limit is used as a label:"
+    " selector_limit or total_limit.",
+)
+ANSWERS_DROPPED = Metric(
+    "antrea_agent_fqdn_answer_dropped_count",
+    "counter",
+    "ALPHA",
+    "Number of DNS answers that the Antrea Agent did not let through. The reason is used as a label.",
+)
+
+
+def name_metrics(caches: Sequence[FqdnController]) -> str:
+    """Of all caches of names together."""
+    evicted, dropped = Counter[str](), Counter[str]()
+    for one in caches:
+        evicted.update(one.cache.evicted)
+        dropped.update(one.dropped)
+    return (
+        NAMES.text([Sample(sum(len(one.cache) for one in caches))])
+        + NAMES_EVICTED.text(_by_reason(evicted))
+        + ANSWERS_DROPPED.text(_by_reason(dropped))
+    )
+
+
+def _by_reason(counts: Mapping[str, int]) -> list[Sample]:
+    return [Sample(count, {"reason": why}) for why, count in sorted(counts.items())]
 
 
 def policy_metrics(facts: Facts) -> str:

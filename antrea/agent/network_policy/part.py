@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.agent.network_policy.confirmation import Deadlines
 from antrea.agent.network_policy.connection_flush import ConnectionFlusher
-from antrea.agent.network_policy.fqdn import FqdnController
-from antrea.agent.network_policy.metrics import policy_metrics
+from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, pod_scope
+from antrea.agent.network_policy.metrics import name_metrics, policy_metrics
 from antrea.agent.network_policy.packet_in import PolicyPackets
 from antrea.agent.network_policy.policies import (
     address_groups,
@@ -22,7 +22,6 @@ from antrea.agent.network_policy.policies import (
 from antrea.agent.part import Part
 from antrea.apis.policy_report import PolicyReport
 from antrea.features.network_policy.agent.connection_flush import InspectConnections
-from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.service import SaveState
 from antrea.openflow.fields import PacketIn as Category
 from antrea.outside.controlplane.report_sink import PolicyReportSink
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from antrea.agent.part import AgentContext, Handler, Route
+    from antrea.apis.agent_api import FqdnAnswer
     from antrea.engine import Act, Sink
+    from antrea.features.network_policy.agent.fqdn import FqdnAddress
     from antrea.openflow.packet_in import PacketIn
 
 AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
@@ -63,7 +64,10 @@ class PolicyPart(Part):
             Tracer(switch, config.ovs_bridge),
             agent.run_dir / SEVERED,
         )
-        self._names = FqdnController(agent.facts, config, self._settled, agent.resume, agent.run_dir / NAMES)
+        scope = pod_scope(agent.facts, config, agent.run_dir / NAMES)
+        self._names = FqdnController(agent.facts, scope, self.settled, min_ttl=config.fqdn_cache_min_ttl)
+        self.names = [self._names]
+        """Caches of names, those of other features too."""
 
     def acts(self) -> Mapping[type[Act], Handler]:
         return {InspectConnections: self._look, SaveState: self._keep}
@@ -72,7 +76,8 @@ class PolicyPart(Part):
         return {PolicyReport: self._reports}
 
     def packet_ins(self) -> Mapping[Category, Callable[[PacketIn], None]]:
-        return {Category.NETWORK_POLICY: self.packets.handle, Category.DNS: self._names.handle}
+        answers = packet_in_handler(self._names, self._agent.resume)
+        return {Category.NETWORK_POLICY: self.packets.handle, Category.DNS: answers}
 
     async def run(self) -> None:
         self._agent.controlplane.on_connect.append(lambda: self._agent.engine().resync(self._reports))
@@ -87,11 +92,11 @@ class PolicyPart(Part):
             "/networkpolicies": lambda query: network_policies(received(facts), query),
             "/addressgroups": lambda query: address_groups(received(facts), query),
             "/appliedtogroups": lambda query: applied_to_groups(received(facts), query),
-            "/fqdncache": lambda query: fqdn_cache(self._names.answers(), query),
+            "/fqdncache": lambda query: fqdn_cache(self._answers(), query),
         }
 
     def metrics(self) -> str:
-        return policy_metrics(self._agent.facts) + self.audit.text() + self._names.text()
+        return policy_metrics(self._agent.facts) + self.audit.text() + name_metrics(self.names)
 
     def agent_info(self) -> Mapping[str, Any]:
         return {"network_policy_controller_info": counts(self._agent.facts)}
@@ -102,11 +107,16 @@ class PolicyPart(Part):
             "networkpolicies": found.policies,
             "addressgroups": found.address_groups,
             "appliedtogroups": found.applied_to_groups,
-            "fqdncache": fqdn_cache(self._names.answers(), {}),
+            "fqdncache": fqdn_cache(self._answers(), {}),
         }
 
-    async def _settled(self, row: FqdnAddress) -> None:
-        await self._agent.engine().settled(FqdnAddress, row.key)
+    async def settled(self, row: FqdnAddress) -> None:
+        """Return once what follows from an address of a name is enforced. Raises as `Engine.settled`."""
+        await self._agent.engine().settled(type(row), row.key)
+
+    def _answers(self) -> list[FqdnAnswer]:
+        """Of all caches, each once."""
+        return list(dict.fromkeys(answer for cache in self.names for answer in cache.answers()))
 
     async def _look(self, act: InspectConnections) -> None:
         await self._cutting.look(self._agent.engine(), act)

@@ -50,6 +50,11 @@ def group_set(group: str, *, ipv6: bool) -> str:
     return f"np-{name}-{6 if ipv6 else 4}"
 
 
+def name_set(pattern: str, *, ipv6: bool) -> str:
+    """The name of the set with the addresses of a domain name or wildcard."""
+    return f"np-fqdn-{blake2b(pattern.encode(), digest_size=16).hexdigest()}-{6 if ipv6 else 4}"
+
+
 def block_set(rule: NodeRule, *, ipv6: bool) -> str:
     """The name of the set with the networks of a rule."""
     return f"np-{rule.policy}-{rule.number}-net{6 if ipv6 else 4}"
@@ -78,6 +83,8 @@ def sources(rule: NodeRule) -> Iterator[Source]:
             continue
         for group in rule.peer.address_groups:
             yield Source(f"{family} {field} @{group_set(group, ipv6=ipv6)}", ipv6)
+        for pattern in rule.fqdns:
+            yield Source(f"{family} {field} @{name_set(pattern, ipv6=ipv6)}", ipv6)
         if len(found) == 1:
             yield Source(f"{family} {field} {_network_text(found[0])}", ipv6)
         elif found:

@@ -12,7 +12,7 @@ from antrea.apis import controlplane as cp
 from antrea.facts.fact import Fact
 from antrea.features.network_policy.agent.node_target import of_node
 from antrea.features.network_policy.agent.priority import BASELINE_TIERS
-from antrea.features.network_policy.agent.rule import EGRESS, RuleOrder, enforced_action, rule_order
+from antrea.features.network_policy.agent.rule import EGRESS, RuleOrder, enforced_action, patterns, rule_order
 from antrea.features.network_policy.audit_mode import audit_mode
 from antrea.features.network_policy.confirmation import taken_back
 from antrea.features.network_policy.hole import Budget
@@ -40,7 +40,9 @@ class NodeRule(Fact, frozen=True):
     audit: bool = False
     """Whether it drops nothing, and what it would deny is counted and logged."""
     indexes: ClassVar[Mapping[str, Callable[[NodeRule], Iterable[Hashable]]]] = {
-        "policy": lambda row: (row.policy,)
+        "policy": lambda row: (row.policy,),
+        "fqdn": lambda row: row.fqdns,
+        "dns": lambda row: ("dns",) if row.fqdns else (),
     }
 
     def __hash__(self) -> int:
@@ -64,6 +66,11 @@ class NodeRule(Fact, frozen=True):
     def peer(self) -> cp.NetworkPolicyPeer:
         """Senders of an ingress rule, receivers of an egress rule."""
         return self.rule.to if self.egress else self.rule.from_
+
+    @property
+    def fqdns(self) -> tuple[str, ...]:
+        """Domain names and wildcards that it names."""
+        return patterns(self.peer)
 
     @property
     def baseline(self) -> bool:

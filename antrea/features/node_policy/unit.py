@@ -15,6 +15,7 @@ from antrea.features.node_policy.chain import (
     group_sets,
     rule_entries,
 )
+from antrea.features.node_policy.fqdn import UNITS as NAMES
 from antrea.features.node_policy.guard import (
     guard_entries,
     guarded_nodes,
@@ -46,6 +47,7 @@ UNITS = (
     SETS,
     ELEMENTS,
     GUARD,
+    *NAMES,
     Unit(AgentNode, guarded_nodes),
     Unit(ApiServerEndpoint, guarded_servers),
     Unit(Service, guarded_service),

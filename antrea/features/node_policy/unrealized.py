@@ -9,6 +9,13 @@ from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.node_target import GATE, GATE_OFF, of_node
 from antrea.features.network_policy.agent.received import SentAddressMember
 from antrea.features.network_policy.hole import EXCESS
+from antrea.features.node_policy.fqdn import (
+    ANSWERS,
+    NAME_ELEMENTS,
+    NAME_SETS,
+    AnswerQueue,
+    NodeFqdnAddress,
+)
 from antrea.features.node_policy.rule import NodeRule
 from antrea.features.node_policy.unit import BASE, ELEMENTS, GUARD, RULES, SETS
 
@@ -19,6 +26,9 @@ if TYPE_CHECKING:
     from antrea.features.network_policy.agent.received import SentPolicy
 
 UNKNOWN = "no address of kube-apiserver is known yet, and without the Node could be cut off from it"
+UNREAD = "DNS answers to this Node are not read, so that its rules on names have the addresses alone that the agent asks for"
+
+NOT_YET = "the agent has not begun to"
 
 
 def node_failures(facts: Facts, policy: SentPolicy) -> Iterator[tuple[str, str]]:
@@ -39,7 +49,25 @@ def node_failures(facts: Facts, policy: SentPolicy) -> Iterator[tuple[str, str]]
     for row in facts.refusals(ELEMENTS):
         if (member := facts.get(SentAddressMember, row.row)) is not None:
             groups[member.group] = row.why
+    names = _names(facts)
     for rule in facts.by(NodeRule, "policy", policy.key):
-        lacks = (rules.get(rule.key), *map(groups.get, rule.peer.address_groups))
+        peers = (*map(groups.get, rule.peer.address_groups), *map(names.get, rule.fqdns))
+        lacks = (rules.get(rule.key), *peers, _unread(facts) if rule.fqdns else "")
         if why := base or (EXCESS if rule.exceeds else next(filter(None, lacks), "")):
             yield rule.rule.name, why
+
+
+def _names(facts: Facts) -> dict[str, str]:
+    """Patterns whose addresses are not all there, and why."""
+    found = {row.row: row.why for row in facts.refusals(NAME_SETS)}
+    for row in facts.refusals(NAME_ELEMENTS):
+        if (address := facts.get(NodeFqdnAddress, row.row)) is not None:
+            found[address.pattern] = row.why
+    return found
+
+
+def _unread(facts: Facts) -> str:
+    """Why the agent does not get the DNS answers that this Node receives; empty if it does."""
+    row = facts.get(AnswerQueue, "")
+    lacks = next((refused.why for refused in facts.refusals(ANSWERS)), row.why_not if row else NOT_YET)
+    return f"{UNREAD}: {lacks}" if lacks else ""

@@ -11,9 +11,9 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Final
 
-from antrea.errors import Refused
 from antrea.outside.log import klog
 from antrea.outside.nftables.libnftables import NETFILTER
+from antrea.outside.nftables.nfnetlink import acknowledge, attribute, messages, request
 from antrea.outside.nftables.watch import own_port
 
 if TYPE_CHECKING:
@@ -21,13 +21,10 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
-_PACKET, _CONFIG, _ERROR = 4 << 8, 4 << 8 | 1, 2
+_PACKET, _CONFIG = 4 << 8, 4 << 8 | 1
 _CMD, _MODE, _TIMEOUT, _THRESHOLD = 1, 2, 4, 5
 _BIND, _COPY_PACKET = 1, 2
 _PAYLOAD, _PREFIX = 9, 10
-_HEADER: Final = struct.Struct("=IHHII")
-_BODY: Final = _HEADER.size + 4
-_REQUEST, _ACK = 1, 4
 _ROOM: Final = 1 << 18
 SLICE: Final = 50
 """Packets that are handled before others have their turn."""
@@ -49,7 +46,7 @@ class PacketLog:
         with socket.socket(socket.AF_NETLINK, kind, NETFILTER) as news:
             news.bind((own_port(), 0))
             await loop.sock_sendall(news, self._request())
-            self._acknowledged(await loop.sock_recv(news, _ROOM))
+            acknowledge(await loop.sock_recv(news, _ROOM), f"log group {self._group} of nftables")
             self.listening.set()
             while True:
                 try:
@@ -65,35 +62,16 @@ class PacketLog:
 
     def _request(self) -> bytes:
         """Bind the group; each packet at once, its first octets alone."""
-        body = struct.pack("=BBH", socket.AF_UNSPEC, 0, socket.htons(self._group))
-        body += _attribute(_CMD, struct.pack("=B", _BIND))
-        body += _attribute(_MODE, struct.pack(">IBB", self._octets, _COPY_PACKET, 0))
-        body += _attribute(_TIMEOUT, struct.pack(">I", 1)) + _attribute(_THRESHOLD, struct.pack(">I", 1))
-        return _HEADER.pack(_HEADER.size + len(body), _CONFIG, _REQUEST | _ACK, 1, 0) + body
-
-    def _acknowledged(self, octets: bytes) -> None:
-        number = struct.unpack_from("=i", octets, _HEADER.size)[0] if len(octets) >= _BODY else -errno.EPROTO
-        if number:
-            raise Refused([], f"log group {self._group} of nftables: {errno.errorcode.get(-number, number)}")
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+        wanted = (
+            attribute(_CMD, struct.pack("=B", _BIND)),
+            attribute(_MODE, struct.pack(">IBB", self._octets, _COPY_PACKET, 0)),
+            attribute(_TIMEOUT, struct.pack(">I", 1)),
+            attribute(_THRESHOLD, struct.pack(">I", 1)),
+        )
+        return request(_CONFIG, self._group, *wanted, acknowledged=True)
 
 
 def _packets(octets: bytes) -> Iterator[tuple[str, bytes]]:
-    at = 0
-    while at + _BODY <= len(octets):
-        length, kind, *_ = _HEADER.unpack_from(octets, at)
-        if kind == _PACKET:
-            found = dict(_attributes(octets[at + _BODY : at + length]))
-            yield found.get(_PREFIX, b"").rstrip(b"\0").decode(errors="replace"), found.get(_PAYLOAD, b"")
-        at += max(_HEADER.size, (length + 3) & ~3)
-
-
-def _attributes(octets: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + 4 <= len(octets):
-        length, kind = struct.unpack_from("=HH", octets, at)
-        yield kind, octets[at + 4 : at + length]
-        at += max(4, (length + 3) & ~3)
+    for found in messages(octets, _PACKET):
+        prefix = found.get(_PREFIX, b"").rstrip(b"\0").decode(errors="replace")
+        yield prefix, found.get(_PAYLOAD, b"")

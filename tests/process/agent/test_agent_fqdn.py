@@ -12,7 +12,7 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from antrea.agent.network_policy.fqdn import FqdnController
+from antrea.agent.network_policy.fqdn import FqdnController, pod_scope
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
@@ -95,7 +95,8 @@ class Node:
             self.facts.put(row)
         self.facts.synced(SentPolicy)
         config = AgentConfig(dns_server_override=f"127.0.0.1:{server.port}")
-        self.names = FqdnController(self.facts, config, _settled, lambda _: None, keep, retry=0.2)
+        scope = pod_scope(self.facts, config, keep)
+        self.names = FqdnController(self.facts, scope, _settled, retry=0.2)
         self._engine = Engine(self.facts, (), {})
 
     def addresses(self) -> set[str]:

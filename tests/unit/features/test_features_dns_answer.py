@@ -124,7 +124,28 @@ def test_messages_of_a_stream_are_put_together() -> None:
     streams, whole = DnsStreams(), framed(b"first", b"second one", b"third")
     found = [streams.messages(segment(whole[at : at + 7], 0xFFFFFFFA + at)) for at in range(0, len(whole), 7)]
     assert [one for some in found for one in some] == [b"first", b"second one", b"third"]
-    assert len(streams) == 0
+
+
+def test_a_segment_that_comes_once_more_gives_its_messages_once_more() -> None:
+    streams, whole = DnsStreams(), framed(b"first", b"second one", b"third")
+    start = 0xFFFFFFFA
+    for at in range(0, len(whole), 7):
+        streams.messages(segment(whole[at : at + 7], start + at))
+    last = len(whole) - len(whole) % 7
+    assert streams.messages(segment(whole[last:], start + last)) == [b"third"]
+    # all that was not confirmed in one segment, and a part of what came before
+    assert streams.messages(segment(whole[14:], start + 14)) == [b"second one", b"third"]
+    assert streams.messages(segment(whole[:7], start)) == [b"first"]
+    assert streams.messages(segment(framed(b"next"), start + len(whole))) == [b"next"]
+
+
+def test_no_more_is_kept_of_a_stream_than_its_latest_messages() -> None:
+    streams, one = DnsStreams(), framed(bytes(30_000))
+    for number in range(8):
+        assert streams.messages(segment(one, 9 + number * len(one))) == [bytes(30_000)]
+    (kept,) = streams._streams.values()
+    assert len(kept.data) == 2 * len(one)
+    assert streams.messages(segment(one, 9 + 7 * len(one))) == [bytes(30_000)]
 
 
 def test_a_segment_out_of_order_begins_anew() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from antrea.features.network_policy.agent.fqdn_cache import (
 A, B = "192.0.2.1", "192.0.2.2"
 
 
-def cache(*patterns: str, **limits: int) -> FqdnCache:
+def cache(*patterns: str, **limits: Any) -> FqdnCache:
     made = FqdnCache(**limits)
     made.set_patterns(patterns)
     return made

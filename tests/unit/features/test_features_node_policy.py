@@ -35,11 +35,15 @@ from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.grouping.member import packed
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.confirmation import TakenBack
 from antrea.features.node_policy.agent import FEATURE
 from antrea.features.node_policy.chain import LOG_GROUP, LOG_OCTETS
+from antrea.features.node_policy.fqdn import QUEUE, AnswerQueue, NodeFqdnAddress
+from antrea.features.node_policy.match import name_set
 from antrea.features.node_policy.statistics import COUNTED
+from antrea.features.node_policy.unrealized import NOT_YET, UNREAD
 from antrea.host.nft import NftChain, NftCounter, NftElement, NftRule, NftSet
 
 if TYPE_CHECKING:
@@ -288,6 +292,64 @@ def test_a_node_without_the_gate_reports_that_it_does_not_enforce_the_policy() -
     reports = [one for one in engine.standing().values() if isinstance(one, PolicyReport)]
     why = "the feature gate NodeNetworkPolicy is off in antrea-agent.conf of this Node"
     assert reports == [PolicyReport("p", "n1", 0, why)]
+
+
+TOLD = AnswerQueue()
+NAMES = cp.NetworkPolicyPeer(fqdns=("*.Example.com.", "a.test"))
+ALLOWED = rule("Out", NAMES, port(443), action="Allow", name="r")
+
+
+def failures(*rows: Fact) -> str:
+    (report,) = [one for one in entries(*rows) if isinstance(one, PolicyReport)]
+    return report.failure
+
+
+def of_names(kind: type[NftSet | NftElement], *rows: Fact) -> list[Any]:
+    """Sets, or elements, of names."""
+    found = [one for one in entries(*rows) if isinstance(one, kind)]
+    return [one for one in found if (one.name if isinstance(one, NftSet) else one.set).startswith("np-fqdn-")]
+
+
+def test_names_are_sets_that_rules_share_and_what_dns_gives_is_in_them() -> None:
+    two = only(ALLOWED, rule("Out", NAMES, action="Drop", priority=1))
+    rows = (*NODES, two, TOLD, NodeFqdnAddress("*.example.com", "198.51.100.7"))
+    texts = lines(*rows)
+    sets = {one.name for one in of_names(NftSet, *rows)}
+    assert sets == {
+        name_set(name, ipv6=ipv6) for name in ("*.example.com", "a.test") for ipv6 in (False, True)
+    }
+    first = name_set("*.example.com", ipv6=False)
+    assert texts["node-egress-250-5"][0] == f'ip daddr @{first} tcp dport 443 counter name "np-p-0" accept'
+    assert len(texts["node-egress-250-5"]) == 2 * len(sets)
+    assert of_names(NftElement, *rows) == [NftElement(set=first, value="198.51.100.7", category=2)]
+    # an address of a name that no rule has any more is in no set
+    assert of_names(NftElement, *NODES, *rows[-2:]) == []
+
+
+def test_answers_to_the_node_are_held_while_a_rule_has_names_and_the_agent_takes_them() -> None:
+    assert [text.partition(" queue ")[2] for text in lines(*NODES, only(ALLOWED), TOLD)["node-dns"]] == [
+        f"flags bypass to {QUEUE}"
+    ] * 4
+    block = rule("Out", ANY, action="Drop")
+    for rows in ((only(block), TOLD), (only(ALLOWED),), (only(ALLOWED), AnswerQueue("no"))):
+        assert "node-dns" not in lines(*NODES, *rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ((TOLD,), ""),
+        ((AnswerQueue("no module"),), f"r: {UNREAD}: no module"),
+        ((), f"r: {UNREAD}: {NOT_YET}"),
+    ],
+)
+def test_rules_on_names_without_answers_are_reported(rows: tuple[Fact, ...], why: str) -> None:
+    assert failures(*NODES, only(ALLOWED), *rows) == why
+
+
+def test_names_of_pods_give_nothing_to_the_node() -> None:
+    asked = (*NODES, only(ALLOWED), TOLD, FqdnAddress("a.test", "198.51.100.7"))
+    assert of_names(NftElement, *asked) == []
 
 
 def test_a_rule_with_too_many_exceptions_is_reported_and_has_no_line() -> None:

@@ -263,10 +263,6 @@ ON_NODES: Spec = {"appliedTo": [{"nodeSelector": {}}]}
             f"spec.egress[0].toServices is not built for Nodes yet: {NOTHING_YET}",
         ),
         (
-            egress(to=[{"fqdn": "a.org"}]),
-            f"spec.egress[0].to[0].fqdn is not built for Nodes yet: {NOTHING_YET}",
-        ),
-        (
             ingress(ports=[{"port": "http"}]),
             f"spec.ingress[0].ports[0].port is a name, and ports of Nodes have none: {NOTHING_YET}",
         ),

@@ -1,6 +1,8 @@
 """DNS answers in TCP: the messages of streams, put together from the segments that the switch holds back.
 
-What does not come in order is left out: the Pod gets it, and its addresses are not learned.
+A segment that comes once more gives its messages once more: a server that waits for the confirmation of a segment which is held
+sends it again (RFC 8985, 7: after two round trips), and that one must not overtake. What does not follow on what came before is
+left out: the client gets it, and its addresses are not learned.
 Source: RFC 9293, 3.1 (header), RFC 7766, 8 (length before each message)
 """
 
@@ -15,21 +17,20 @@ if TYPE_CHECKING:
     Key = tuple[str, str, int, int]
 
 MOST_STREAMS = 256
-"""With a part of a message; those that were used least recently are forgotten."""
+"""Those that were used least recently are forgotten."""
 MOST_OCTETS = (1 << 16) + 2
-"""Of one message with its length."""
-_SYN, _HEADER = 0x02, 20
+"""Kept of a stream: one message with its length at most, and as many before it as there is room for."""
+_SYN, _HEADER, _LENGTH, _SEQUENCES = 0x02, 20, 2, 1 << 32
 
 
 class _Stream(NamedTuple):
-    expected: int
-    """Sequence number of what comes next."""
+    start: int
+    """Sequence number of the first octet, with which a message begins."""
     data: bytes
-    """The beginning of a message."""
 
 
 class DnsStreams:
-    """The streams whose last segment ended within a message."""
+    """The latest octets of streams."""
 
     def __init__(self) -> None:
         self._streams: OrderedDict[Key, _Stream] = OrderedDict()
@@ -38,36 +39,59 @@ class DnsStreams:
         return len(self._streams)
 
     def messages(self, segment: Packet) -> list[bytes]:
-        """The messages that end in this segment."""
+        """The whole messages of which this segment has a part."""
         ports, header = segment.ports, segment.payload[:_HEADER]
         if ports is None or len(header) < _HEADER:
             return []
         key = (segment.source, segment.destination, *ports)
         before = self._streams.pop(key, None)
         data = segment.payload[(header[12] >> 4) * 4 :]
-        sequence = int.from_bytes(header[4:8])
         if header[13] & _SYN:
             return []
         if not data:
             if before is not None:
                 self._streams[key] = before
             return []
-        whole = before.data + data if before is not None and before.expected == sequence else data
-        found, rest = _messages(whole)
-        if rest and len(rest) <= MOST_OCTETS:
-            self._streams[key] = _Stream((sequence + len(data)) & 0xFFFFFFFF, rest)
+        sequence = int.from_bytes(header[4:8])
+        stream = _extended(before, sequence, data)
+        spans = _spans(stream.data)
+        self._keep(key, _shortened(stream, spans))
+        at = (sequence - stream.start) % _SEQUENCES
+        return [
+            stream.data[begin + _LENGTH : end] for begin, end in spans if begin < at + len(data) and end > at
+        ]
+
+    def _keep(self, key: Key, stream: _Stream) -> None:
+        if len(stream.data) <= MOST_OCTETS:
+            self._streams[key] = stream
             if len(self._streams) > MOST_STREAMS:
                 self._streams.popitem(last=False)
-        return found
 
 
-def _messages(stream: bytes) -> tuple[list[bytes], bytes]:
-    """The whole messages at the beginning, and what is left."""
+def _extended(before: _Stream | None, sequence: int, data: bytes) -> _Stream:
+    """With the octets of a segment, where they follow on what there is or replace some of it; else these alone."""
+    if before is None or (at := (sequence - before.start) % _SEQUENCES) > len(before.data):
+        return _Stream(sequence, data)
+    return _Stream(before.start, before.data[:at] + data + before.data[at + len(data) :])
+
+
+def _shortened(stream: _Stream, spans: list[tuple[int, int]]) -> _Stream:
+    """Without the first messages, as far as it is too long."""
+    cut = next((end for _, end in spans if len(stream.data) - end <= MOST_OCTETS), 0)
+    return (
+        stream
+        if len(stream.data) <= MOST_OCTETS
+        else _Stream((stream.start + cut) % _SEQUENCES, stream.data[cut:])
+    )
+
+
+def _spans(stream: bytes) -> list[tuple[int, int]]:
+    """Where each whole message begins, with its length, and ends."""
     found, at = [], 0
-    while len(stream) - at >= 2:
-        end = at + 2 + int.from_bytes(stream[at : at + 2])
+    while len(stream) - at >= _LENGTH:
+        end = at + _LENGTH + int.from_bytes(stream[at : at + _LENGTH])
         if end > len(stream):
             break
-        found.append(stream[at + 2 : end])
+        found.append((at, end))
         at = end
-    return found, stream[at:]
+    return found

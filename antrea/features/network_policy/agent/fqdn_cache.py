@@ -62,9 +62,15 @@ class FqdnCache:
     """Names that match patterns of rules, and their addresses."""
 
     def __init__(
-        self, *, min_ttl: float = 0, names: int = MOST_NAMES, per_wildcard: int = MOST_PER_WILDCARD
+        self,
+        *,
+        min_ttl: float = 0,
+        names: int = MOST_NAMES,
+        per_wildcard: int = MOST_PER_WILDCARD,
+        row: type[FqdnAddress] = FqdnAddress,
     ) -> None:
-        """`min_ttl` is the least number of seconds that an address is kept."""
+        """`min_ttl` is the least number of seconds that an address is kept, `row` the kind of what is yielded."""
+        self._row = row
         self.min_ttl = min_ttl
         self.evicted: Counter[str] = Counter()
         """How many names went since there were too many, by the limit."""
@@ -101,7 +107,7 @@ class FqdnCache:
     def wanted(self, answer: DnsAnswer) -> list[FqdnAddress]:
         """The rows that an answer stands for."""
         patterns = self.matching(answer.name)
-        return [FqdnAddress(pattern, address) for pattern in patterns for address, _ in answer.addresses]
+        return [self._row(pattern, address) for pattern in patterns for address, _ in answer.addresses]
 
     def changes(self) -> dict[FqdnAddress, bool]:
         """What has changed since the last call: rows that there are now, and rows that are gone."""
@@ -187,8 +193,8 @@ class FqdnCache:
         """Set the addresses of a name, and its patterns anew; without either it is forgotten."""
         matching = self.matching(name) if expires else ()
         patterns = tuple(one for one in matching if one not in known.given_up)
-        before = {FqdnAddress(pattern, one) for pattern in known.patterns for one in known.expires}
-        after = {FqdnAddress(pattern, one) for pattern in patterns for one in expires}
+        before = {self._row(pattern, one) for pattern in known.patterns for one in known.expires}
+        after = {self._row(pattern, one) for pattern in patterns for one in expires}
         for row in sorted(after - before, key=_key):
             self._count(row, 1)
         for row in sorted(before - after, key=_key):

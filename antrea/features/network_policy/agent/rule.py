@@ -119,8 +119,8 @@ class PolicyRule(Fact, frozen=True):
 
     @property
     def fqdns(self) -> tuple[str, ...]:
-        """Domain names and wildcards that it names, each once, in lower case and without the dot of the root."""
-        return tuple(dict.fromkeys(name.lower().rstrip(".") for name in self.peer.fqdns))
+        """Domain names and wildcards that it names."""
+        return patterns(self.peer)
 
     @property
     def to_services(self) -> tuple[str, ...]:
@@ -173,6 +173,11 @@ class Conjunction(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.name
+
+
+def patterns(peer: cp.NetworkPolicyPeer) -> tuple[str, ...]:
+    """Domain names and wildcards, each once, in lower case and without the dot of the root."""
+    return tuple(dict.fromkeys(name.lower().rstrip(".") for name in peer.fqdns))
 
 
 def digest(*content: object) -> str:

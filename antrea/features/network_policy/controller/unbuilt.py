@@ -118,9 +118,6 @@ def _node_rule(path: str, rule: Rule) -> Iterator[str]:
         yield f"{path}.l7Protocols is not built for Nodes yet: {ALL_DROPPED}"
     if rule.to_services:
         yield f"{path}.toServices is not built for Nodes yet: {NOTHING}"
-    for number, peer in enumerate(rule.to):
-        if peer.fqdn:
-            yield f"{path}.to[{number}].fqdn is not built for Nodes yet: {NOTHING}"
     for number, port in enumerate(rule.ports):
         if isinstance(port.port, str):
             yield f"{path}.ports[{number}].port is a name, and ports of Nodes have none: {NOTHING}"
