@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +40,7 @@ from antrea.outside.apiserver.server import Server
 from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
 from antrea.outside.http.handlers import HEALTH, health, json_answer, listen, loglevel, metrics_of
 from antrea.outside.http.loopback_token import TOKEN_FILE, write_token
+from antrea.outside.http.static_files import static_files
 from antrea.outside.kube.client import Kube
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
@@ -61,6 +63,8 @@ log = klog.logger(__name__)
 
 TICK: Final = 0.5
 """Seconds between looks at what is due."""
+UI: Final = "/ui"
+"""Where the web page is."""
 MOST: Final = 1000
 """Records that are passed on before others have their turn."""
 
@@ -120,10 +124,13 @@ class Aggregator:
     async def _answer(self, listening: socket.socket, kube: Kube | None) -> None:
         """Until cancelled; `kube` judges users, and None leaves the token of this Pod alone."""
         pair = await asyncio.to_thread(self_signed, ("localhost",), ("127.0.0.1", "::1"))
-        authorization = Authorization((f"/{name}" for name in HEALTH), kube)
+        page = static_files(files("antrea.flow_aggregator") / "ui", UI)
+        # the page is everybody's, since it is the same for all: what it asks for needs a token
+        authorization = Authorization((*(f"/{name}" for name in HEALTH), *page), kube)
+        own = {("GET", path): handler for path, handler in page.items()}
         server = Server(
             Authentication(self._token, kube), authorization, Objects((), _NoResources()),
-            handlers=self._handlers(authorization), openapi={},
+            handlers={**self._handlers(authorization), **own}, openapi={},
         )  # fmt: skip
         await server.run(listening, server_tls(pair, min_version="VersionTLS12", cipher_suites=""))
 

@@ -41,8 +41,9 @@ class Running:
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         self.folder, self.port, self.api = folder, free_port(), free_port()
-        ports = {"collectorPort": self.port, "apiServer": {"apiPort": self.api}}
-        self.config = {"aggregatorTransportProtocol": "tcp", **ports, **config}
+        api = {"apiPort": self.api, **config.get("apiServer", {})}
+        own = {"aggregatorTransportProtocol": "tcp", "collectorPort": self.port}
+        self.config = {**own, **config, "apiServer": api}
         self.process: asyncio.subprocess.Process
 
     def get(self, path: str) -> Any:
@@ -72,9 +73,12 @@ async def until(true: Callable[[], Any], what: str) -> None:
 
 @contextlib.asynccontextmanager
 async def running(folder: Path, **config: Any) -> AsyncIterator[Running]:
+    """The program with these keys; on the cluster of the kubeconfig in `folder`, if there is one."""
     found = Running(folder, config)
     (folder / "conf").write_text(json.dumps(found.config))
     words = [sys.executable, "-m", "antrea.flow_aggregator.main", "--config", str(folder / "conf")]
+    if (kubeconfig := folder / "kubeconfig").exists():
+        words += ["--kubeconfig", str(kubeconfig)]
     with (folder / "log").open("w") as log:
         found.process = await asyncio.create_subprocess_exec(
             *words, "--token-file", str(folder / "token"), stderr=log, stdout=log

@@ -1,0 +1,93 @@
+// Who talks to whom: a drawing, and the same links as a table.
+
+import { html, useMemo, useRef } from "./vendor/htm-preact.js";
+import { useAnswer } from "./api.js";
+import { State, Table } from "./parts.js";
+import { FILTERS, only, to } from "./place.js";
+import { bytes, protocol, shown } from "./text.js";
+
+const LIVE = 10000;
+// nodes from which on the layout takes fewer steps
+const MANY = 150;
+// least size of the drawing, and most characters of a label
+const WIDTH = 1000, HEIGHT = 440, LABEL = 36;
+const KINDS = ["namespace", "workload", "service"];
+const CHOICES = { namespace: "Namespaces", workload: "Workloads", service: "Services" };
+
+function label(node) {
+  return shown(node.kind === "workload" ? `${node.namespace}/${node.name}` : node.name);
+}
+
+/** Nodes with places, and one line for all links of a pair; nodes keep the places that they had. */
+function layout(answer, places) {
+  const nodes = answer.nodes.map(one => ({ ...one, ...places.get(one.id) }));
+  const pairs = new Map();
+  for (const one of answer.links) {
+    if (one.source === one.target) continue;
+    const key = JSON.stringify([one.source, one.target]);
+    const pair = pairs.get(key) ?? { source: one.source, target: one.target, octets: 0, denied: 0 };
+    pair.octets += one.octets;
+    pair.denied += one.denied;
+    pairs.set(key, pair);
+  }
+  const links = [...pairs.values()];
+  const force = d3.forceSimulation(nodes).stop()
+    .force("charge", d3.forceManyBody().strength(-450))
+    .force("link", d3.forceLink(links).id(one => one.id).distance(130))
+    .force("x", d3.forceX().strength(0.05)).force("y", d3.forceY().strength(0.09));
+  force.tick(nodes.length > MANY ? 60 : 250);
+  places.clear();
+  for (const one of nodes) places.set(one.id, { x: one.x, y: one.y });
+  return { nodes, links };
+}
+
+/** The part of the plane that is drawn: all nodes with their labels, and no less than WIDTH x HEIGHT around them. */
+function box(nodes) {
+  const xs = nodes.map(one => one.x), ys = nodes.map(one => one.y);
+  const [left, top] = [Math.min(...xs) - 40, Math.min(...ys) - 30];
+  const [width, height] = [Math.max(...xs) - left + 40 + 7 * LABEL, Math.max(...ys) - top + 30];
+  const [more, higher] = [Math.max(0, WIDTH - width), Math.max(0, HEIGHT - height)];
+  return [left - more / 2, top - higher / 2, width + more, height + higher].map(Math.round).join(" ");
+}
+
+function short(text) {
+  return text.length > LABEL ? `${text.slice(0, LABEL - 1)}\u2026` : text;
+}
+
+function Drawing({ answer, parameters }) {
+  const places = useRef(new Map());
+  const { nodes, links } = useMemo(() => layout(answer, places.current), [answer]);
+  if (!nodes.length) return html`<p>No connection was seen.</p>`;
+  const lines = links.map(one => html`<line class=${one.denied ? "denied" : ""} x1=${one.source.x} y1=${one.source.y}
+    x2=${one.target.x} y2=${one.target.y} stroke-width=${1 + Math.min(6, Math.log10(1 + one.octets) / 2)} />`);
+  const circles = nodes.map(one => html`<a key=${one.id} href=${to("flows", { ...parameters, namespace: one.namespace })}
+    class=${one.namespace ? "" : "outside"} aria-label=${`${one.kind} ${label(one)}: its Namespace's connections`}>
+    <circle cx=${one.x} cy=${one.y} r="9" /><text x=${one.x + 13} y=${one.y + 4}>${short(label(one))}</text></a>`);
+  return html`<svg class="map" viewBox=${box(nodes)} role="group" aria-label="Map of connections; the table below has the same">
+    ${lines}${circles}</svg>`;
+}
+
+export function ServiceMap({ parameters }) {
+  const by = KINDS.includes(parameters.by) ? parameters.by : "workload";
+  const given = only(parameters, FILTERS);
+  const state = useAnswer("flows/map", { ...given, by }, parameters.live ? LIVE : 0);
+  const names = new Map((state.answer?.nodes ?? []).map(one => [one.id, label(one)]));
+  const columns = [
+    { title: "Source", cell: link => names.get(link.source) },
+    { title: "Target", cell: link => names.get(link.target) },
+    { title: "Port", number: true, cell: link => link.port || "" },
+    { title: "Protocol", cell: link => protocol(link.protocol) },
+    { title: "Bytes", number: true, cell: link => bytes(link.octets) },
+    { title: "Connections", number: true, cell: link => link.connections },
+    { title: "Denied", number: true, cell: link => html`<span class=${link.denied ? "denied-text" : ""}>${link.denied}</span>` },
+  ];
+  const choose = event => { location.hash = to("map", { ...parameters, by: event.target.value }); };
+  return html`<div>
+    <div class="bar"><label>Nodes <select value=${by} onChange=${choose}>${KINDS.map(one =>
+      html`<option value=${one}>${CHOICES[one]}</option>`)}</select></label>
+      <span>A dashed red line has denied connections; width is by bytes.</span></div>
+    <${State} state=${state} />
+    ${state.answer && html`<${Drawing} answer=${state.answer} parameters=${given} />
+      <${Table} name="map" caption="Links" columns=${columns} rows=${state.answer.links} mark=${one => one.denied > 0} />`}
+  </div>`;
+}

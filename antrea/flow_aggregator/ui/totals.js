@@ -1,0 +1,89 @@
+// Top talkers, and what policies let pass and denied over time.
+
+import { html, useEffect, useRef } from "./vendor/htm-preact.js";
+import { useAnswer } from "./api.js";
+import { State, Table } from "./parts.js";
+import { FILTERS, only, to } from "./place.js";
+import { bytes, shown } from "./text.js";
+
+const LIVE = 10000;
+const CHOICES = { source: "Sources", destination: "Destinations", policy: "Policies", egress: "Egress IPs", namespace: "Namespaces" };
+const TYPES = { 1: "NetworkPolicy", 2: "Antrea NetworkPolicy", 3: "Antrea ClusterNetworkPolicy" };
+
+function name(row) {
+  const path = [row.namespace, row.name].filter(Boolean).join("/");
+  const parts = [path, row.ip, row.service && `Service ${row.service}`, row.node && `on ${row.node}`, row.direction];
+  return shown(parts.filter(Boolean).join(", ")) || "outside";
+}
+
+export function Top({ parameters }) {
+  const by = CHOICES[parameters.by] ? parameters.by : "source";
+  const given = only(parameters, [...FILTERS, "limit"]);
+  const state = useAnswer("flows/top", { ...given, by }, parameters.live ? LIVE : 0);
+  const rows = state.answer?.rows ?? [];
+  const most = Math.max(1, ...rows.map(row => row.octets));
+  const columns = [
+    { title: CHOICES[by], cell: name },
+    { title: "Bytes", number: true, cell: row => bytes(row.octets) },
+    { title: "Share of the most", cell: row => html`<meter min="0" max=${most} value=${row.octets} aria-label=${bytes(row.octets)} />` },
+    { title: "Connections", number: true, cell: row => row.connections },
+    { title: "Denied", number: true, cell: row => html`<span class=${row.denied ? "denied-text" : ""}>${row.denied}</span>` },
+  ];
+  const choose = event => { location.hash = to("top", { ...parameters, by: event.target.value }); };
+  return html`<div>
+    <div class="bar"><label>By <select value=${by} onChange=${choose}>${Object.entries(CHOICES).map(([key, text]) =>
+      html`<option value=${key}>${text}</option>`)}</select></label></div>
+    <${State} state=${state} />
+    ${state.answer && html`<${Table} name="top" caption="Most bytes first" columns=${columns} rows=${rows} />`}
+  </div>`;
+}
+
+/** [times, allowed, denied] of all `policies` together, with 0 for steps without connections, one before and one after. */
+function series(policies, step) {
+  const sums = new Map();
+  for (const point of policies.flatMap(one => one.points)) {
+    const sum = sums.get(point.time) ?? [0, 0];
+    sums.set(point.time, [sum[0] + point.allowed, sum[1] + point.dropped]);
+  }
+  const times = [];
+  const known = [...sums.keys()].sort((one, other) => one - other);
+  for (let at = known[0] - step; at <= known.at(-1) + step && times.length < 2000; at += step) times.push(at);
+  return [times, times.map(at => sums.get(at)?.[0] ?? 0), times.map(at => sums.get(at)?.[1] ?? 0)];
+}
+
+function Chart({ data }) {
+  const place = useRef();
+  useEffect(() => {
+    const color = of => getComputedStyle(document.documentElement).getPropertyValue(of).trim();
+    const axis = { stroke: color("--ink"), grid: { stroke: color("--line") } };
+    const line = (label, of) => ({ label, stroke: color(of), width: 2, points: { show: true } });
+    const shape = { width: 900, height: 260, axes: [axis, axis], series: [{}, line("allowed", "--allowed"), line("denied", "--denied")] };
+    const plot = new uPlot(shape, data, place.current);
+    return () => plot.destroy();
+  }, [data]);
+  return html`<div class="chart" role="img" aria-label="Connections allowed and denied over time; the table below has the sums" ref=${place}></div>`;
+}
+
+export function Policies({ parameters }) {
+  const given = only(parameters, FILTERS);
+  const state = useAnswer("flows/policies", given, parameters.live ? LIVE : 0);
+  const found = state.answer?.policies ?? [];
+  const sum = (one, key) => one.points.reduce((total, point) => total + point[key], 0);
+  const rows = found.map(one => ({
+    direction: one.direction, type: TYPES[one.type] ?? "", namespace: one.namespace, name: one.name,
+    allowed: sum(one, "allowed"), denied: sum(one, "dropped"),
+  }));
+  const path = row => [row.namespace, row.name].filter(Boolean).join("/");
+  const columns = [
+    { title: "Policy", cell: row => row.name
+      ? html`<a href=${to("flows", { ...given, policy: path(row) })}>${shown(path(row))}</a>` : "isolation by NetworkPolicies" },
+    { title: "Type", cell: row => row.type },
+    { title: "Direction", cell: row => row.direction },
+    { title: "Allowed", number: true, cell: row => row.allowed },
+    { title: "Denied", number: true, cell: row => html`<span class=${row.denied ? "denied-text" : ""}>${row.denied}</span>` },
+  ];
+  return html`<div><${State} state=${state} />
+    ${found.length > 0 && html`<${Chart} data=${series(found, state.answer.step)} />`}
+    ${state.answer && html`<${Table} name="policies" caption="Connections by policy" columns=${columns} rows=${rows} mark=${row => row.denied > 0} />`}
+  </div>`;
+}

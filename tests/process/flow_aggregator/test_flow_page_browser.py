@@ -1,0 +1,166 @@
+"""The web page in a real browser, with the real store: a user signs in, sees records, and no value of them becomes markup."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser import Page, browser
+from clickhouse_engine import engine_folder
+from loopback import answering
+from test_flow_aggregator_process import halves, running, sent, until
+from test_flow_visibility import ClusterRights
+
+from antrea.apis.flow import FlowRecord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.wide
+SCRIPT = "<img src=x onerror=window.broken=1><script>window.broken=1</script>\"'`${broken=1}"
+REVERSED = "db\u202e0"
+HOSTILE: dict[str, Any] = {
+    "source_ip": "2001:db8::6", "destination_ip": "2001:db8::7", "source_transport_port": 4001,
+    "destination_transport_port": 81, "protocol_identifier": 6, "flow_type": 1, "flow_start_seconds": 101,
+    "flow_end_seconds": 111, "source_pod_name": SCRIPT, "source_pod_namespace": "shop", "source_node_name": SCRIPT,
+    "destination_pod_name": REVERSED, "destination_pod_namespace": "shop", "destination_node_name": "n1",
+    "destination_service_port_name": SCRIPT, "ingress_network_policy_name": SCRIPT, "ingress_network_policy_type": 1,
+    "ingress_network_policy_namespace": "shop", "ingress_network_policy_rule_action": 2, "egress_name": SCRIPT,
+    "octet_delta_count": 5000, "octet_total_count": 5000, "tcp_state": SCRIPT,
+}  # fmt: skip
+TEXT = "document.body.innerText"
+ROWS = "document.querySelectorAll('tbody tr').length"
+NO_MARKUP = "window.broken === undefined && document.querySelectorAll('#app img, #app script, #app style').length === 0"
+
+INJECTED = (
+    "const one = document.createElement('script'); one.append('window.broken = 1'); document.body.append(one)",
+    "document.body.setAttribute('onclick', 'window.broken = 1'); document.body.click()",
+    "document.getElementById('app').innerHTML = '<img src=x onerror=\"window.broken = 1\">'",
+)
+"""What a fault of the page would do with a value."""
+
+
+class OwnRights(ClusterRights):
+    """Users may GET all queries."""
+
+    @staticmethod
+    def _may(spec: Any) -> bool:
+        if path := spec.get("nonResourceAttributes"):
+            return bool(path["verb"] == "get" and path["path"].startswith("/flows"))
+        return ClusterRights._may(spec)
+
+
+@pytest.fixture(autouse=True)
+def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(engine_folder()), *sys.path)))
+
+
+@contextlib.asynccontextmanager
+async def page_of(folder: Path) -> AsyncIterator[tuple[Page, str]]:
+    """The page of an aggregator with two connections in its store, and its URL."""
+    store = {"enable": True, "directory": str(folder / "store"), "commitInterval": "1s"}
+    async with answering(OwnRights().answer) as cluster:
+        text = {
+            "clusters": [{"name": "c", "cluster": {"server": cluster}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+            "current-context": "x",
+        }
+        (folder / "kubeconfig").write_text(json.dumps(text))
+        users = {"apiServer": {"authorizeUsers": True}}
+        async with running(folder, store=store, **users) as aggregator:
+            first, second = halves()
+            for node, *records in (("n1", first, FlowRecord(**HOSTILE)), ("n2", second)):
+                await (await sent(aggregator.port, node, "tcp", *records)).close()
+            url = f"https://127.0.0.1:{aggregator.api}"
+
+            def stored() -> bool:
+                return bool(aggregator.get("/recordmetrics")["numRecordsExported"] == 2)
+
+            await until((folder / "token").exists, "its token")
+            async with browser(folder) as page:
+                async with asyncio.timeout(60):
+                    while not await asyncio.to_thread(stored):  # noqa: ASYNC110 (another process)
+                        await asyncio.sleep(0.1)
+                yield page, url
+
+
+async def sign_in(page: Page, url: str, token: str, namespaces: str = "") -> None:
+    await page.send("Page.navigate", url=f"{url}/ui")
+    await page.until("document.querySelector('form.sign-in input[name=token]')")
+    await page.type("input[name=token]", token)
+    if namespaces:
+        await page.type("input[name=namespaces]", namespaces)
+    await page.press("Enter", 13)
+
+
+async def test_a_user_signs_in_and_sees_connections_of_which_nothing_is_executed(tmp_path: Path) -> None:
+    async with page_of(tmp_path) as (page, url):
+        await sign_in(page, url, "root")
+        await page.until(f"{ROWS} === 2")
+        shown = await page.value(TEXT)
+        assert "shop/web" in shown
+        assert SCRIPT in shown
+        assert "\u202e" not in shown
+        assert "shop/db\\u{202e}0" in shown
+        (tmp_path / "flows.png").write_bytes(await page.picture())
+        for view, there in (("map?by=workload", "svg.map circle"), ("top", "meter"), ("policies", "canvas")):
+            await page.value(f"location.hash = '#/{view}'")
+            await page.until(f"document.querySelector('{there}')")
+            await page.until("!document.querySelector('[role=alert]')")
+            assert await page.value(NO_MARKUP)
+            (tmp_path / f"{view.partition('?')[0]}.png").write_bytes(await page.picture())
+        await page.value("location.hash = '#/flows?action=denied'")
+        await page.until(f"{ROWS} === 1 && document.querySelector('tr.denied time')")
+        await page.value("document.querySelector('tr.denied a').focus()")
+        await page.press("Enter", 13)
+        await page.until("document.querySelector('dl.ends')")
+        assert "[2001:db8::7]:81" in await page.value(TEXT)
+        assert await page.value(NO_MARKUP)
+        (tmp_path / "connection.png").write_bytes(await page.picture())
+        assert await page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        await page.send(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}]
+        )
+        assert await page.value("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
+        (tmp_path / "dark.png").write_bytes(await page.picture())
+        assert page.errors == []
+
+
+async def test_a_script_in_the_page_would_not_run(tmp_path: Path) -> None:
+    """The policy alone, as if the page had a fault."""
+    async with page_of(tmp_path) as (page, url):
+        await sign_in(page, url, "root")
+        await page.until(f"{ROWS} === 2")
+        for code in INJECTED:
+            await page.value(f"{{ try {{ {code} }} catch {{}} }}")
+        assert await page.value(NO_MARKUP)
+        assert len(page.errors) >= len(INJECTED) - 1  # the last is an exception, which is caught
+        assert all(json.loads(one)["source"] == "security" for one in page.errors), page.errors
+
+
+async def test_who_may_see_one_namespace_names_it_and_a_wrong_token_is_told(tmp_path: Path) -> None:
+    async with page_of(tmp_path) as (page, url):
+        await sign_in(page, url, "mallory")
+        await page.until("document.querySelector('form.sign-in [role=alert]')")
+        assert "not, or no longer" in await page.value(TEXT)
+        await page.value("document.querySelector('form.sign-in').reset()")
+        await page.type("input[name=token]", "ann")
+        await page.press("Enter", 13)
+        await page.until("document.querySelector('main [role=alert]')")
+        assert "namespaces=NAME" in await page.value(TEXT)
+        await page.type("input[name=namespaces]", "shop")
+        await page.press("Enter", 13)
+        await page.until(f"{ROWS} === 2")
+        assert await page.value("location.hash") == "#/flows?namespaces=shop"
+        # the link alone, in the same tab, is enough
+        await page.send("Page.reload")
+        await page.until(f"{ROWS} === 2")
+        await page.value("[...document.querySelectorAll('header button')].at(-1).click()")
+        await page.until("document.querySelector('form.sign-in')")
+        assert await page.value("sessionStorage.length") == 0
