@@ -16,6 +16,21 @@ function name(row) {
   return shown(parts.filter(Boolean).join(", ")) || "outside";
 }
 
+/** The filter that has the connections of a row; none of what is outside. */
+function filter(by, row) {
+  const path = [row.namespace, row.name].filter(Boolean).join("/");
+  if (by === "egress") return { egress: row.name };
+  if (by === "namespace") return { namespace: row.namespace };
+  if (by === "policy") return { policy: row.name && path };
+  if (row.name) return { pod: path };
+  return by === "source" ? { srcip: row.ip } : { dstip: row.ip };
+}
+
+function link(by, row, given) {
+  const own = filter(by, row);
+  return Object.values(own)[0] ? html`<a href=${to("flows", { ...given, ...own })}>${name(row)}</a>` : name(row);
+}
+
 export function Top({ parameters }) {
   const by = CHOICES[parameters.by] ? parameters.by : "source";
   const given = only(parameters, [...FILTERS, "limit"]);
@@ -23,7 +38,7 @@ export function Top({ parameters }) {
   const rows = state.answer?.rows ?? [];
   const most = Math.max(1, ...rows.map(row => row.octets));
   const columns = [
-    { title: CHOICES[by], cell: name },
+    { title: CHOICES[by], cell: row => link(by, row, only(given, FILTERS)) },
     { title: "Bytes", number: true, cell: row => bytes(row.octets) },
     { title: "Share of the most", cell: row => html`<meter min="0" max=${most} value=${row.octets} aria-label=${bytes(row.octets)} />` },
     { title: "Connections", number: true, cell: row => row.connections },

@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import json
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import Page, browser
-from clickhouse_engine import engine_folder
+from clickhouse_engine import ROOT, engine_folder
 from loopback import answering
 from test_flow_aggregator_process import halves, running, sent, until
 from test_flow_visibility import ClusterRights
 
 from antrea.apis.flow import FlowRecord
+from antrea.lab import cache
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,12 +40,28 @@ TEXT = "document.body.innerText"
 ROWS = "document.querySelectorAll('tbody tr').length"
 NO_MARKUP = "window.broken === undefined && document.querySelectorAll('#app img, #app script, #app style').length === 0"
 
+CONNECTION = "connection?srcip=2001:db8::6&dstip=2001:db8::7&port=81&protocol=6&source=4001&start=101"
 INJECTED = (
     "const one = document.createElement('script'); one.append('window.broken = 1'); document.body.append(one)",
     "document.body.setAttribute('onclick', 'window.broken = 1'); document.body.click()",
     "document.getElementById('app').innerHTML = '<img src=x onerror=\"window.broken = 1\">'",
 )
 """What a fault of the page would do with a value."""
+
+
+VIEWS = ("flows", "map?by=workload", "top?by=policy", "policies", CONNECTION)
+LOCK = ROOT / "requirements/page-judge.txt"
+
+
+def axe() -> str:
+    """The source of axe, as requirements/page-judge.txt locks it, installed once on this machine."""
+
+    def install(part: Path) -> None:
+        words = ("install", "-q", "--no-deps", "--require-hashes", "--only-binary=:all:", "-r", str(LOCK))
+        subprocess.run([sys.executable, "-m", "pip", *words, "--target", str(part)], check=True, timeout=600)
+
+    folder = cache.made("page-judge", cache.digest(LOCK), install)
+    return (folder / "axe_playwright_python/axe.min.js").read_text()
 
 
 class OwnRights(ClusterRights):
@@ -164,3 +182,37 @@ async def test_who_may_see_one_namespace_names_it_and_a_wrong_token_is_told(tmp_
         await page.value("[...document.querySelectorAll('header button')].at(-1).click()")
         await page.until("document.querySelector('form.sign-in')")
         assert await page.value("sessionStorage.length") == 0
+
+
+async def test_every_view_is_accessible_in_light_and_dark(tmp_path: Path) -> None:
+    judge = await asyncio.to_thread(axe)
+    async with page_of(tmp_path) as (page, url):
+        await sign_in(page, url, "mallory")
+        await page.until("document.querySelector('form.sign-in [role=alert]')")
+        found = {"sign-in": await findings(page, judge)}
+        await page.value("document.querySelector('form.sign-in').reset()")
+        await page.type("input[name=token]", "root")
+        await page.press("Enter", 13)
+        for scheme in ("light", "dark"):
+            await page.send(
+                "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+            )
+            for view in VIEWS:
+                await page.value(f"location.hash = '#/{view}'")
+                await page.until(
+                    f"{ROWS} > 0 && document.title.length && !document.querySelector('[role=status]')"
+                )
+                found[f"{view} {scheme}"] = await findings(page, judge)
+        assert {view: rules for view, rules in found.items() if rules} == {}
+
+
+async def findings(page: Page, judge: str) -> list[str]:
+    """Rules of axe that the page breaks, of every severity, each with the first element."""
+    await page.value(f"{judge}; 1")
+    await page.value("axe.run().then(found => { window.judged = found }); 1")
+    await page.until("window.judged")
+    shown = "one => [one.impact, one.id, one.nodes[0].html.slice(0, 200), one.nodes[0].failureSummary].join(' | ')"
+    found: list[str] = await page.value(f"window.judged.violations.map({shown})")
+    assert await page.value("window.judged.passes.length") > 10
+    await page.value("window.judged = undefined")
+    return found
