@@ -153,3 +153,49 @@ def test_pods_reach_a_service_by_its_name(lab: Lab) -> None:
     said: list[str] = []
     demo.show(lab, said.append)
     assert said.count("server") == len(lab.topology.versions) + 1
+
+
+def denying(lab: Lab, asked: Asked, action: str) -> None:
+    """A policy for the Service: what becomes of the host outside; nobody else is let in where it is allowed."""
+    blocks = [{"ipBlock": {"cidr": f"{ip}/{128 if ':' in ip else 32}"}} for ip in asked.outside]
+    rest = [{"action": "Drop"}] if action == "Allow" else []
+    spec = {
+        "priority": 5,
+        "appliedTo": [{"service": {"name": "web", "namespace": "default"}}],
+        "ingress": [{"action": action, "from": blocks}, *rest],
+    }
+    kind = {"apiVersion": "crd.antrea.io/v1beta1", "kind": "ClusterNetworkPolicy"}
+    lab.api.apply(json.dumps({**kind, "metadata": {"name": "node-port"}, "spec": spec}))
+
+
+def realized(lab: Lab) -> bool:
+    """Whether both Nodes have the policy as it is now."""
+    found = json.loads(lab.api.kubectl("get", "acnp", "node-port", "-o", "json"))
+    status, generation = found.get("status", {}), found["metadata"]["generation"]
+    nodes = (status.get("currentNodesRealized"), status.get("desiredNodesRealized"))
+    return (status.get("phase"), status.get("observedGeneration"), nodes) == (
+        "Realized",
+        generation,
+        (2, 2),
+    )
+
+
+def says(lab: Lab, machine: str, place: str, text: str) -> bool:
+    return text in fetch(lab, machine, place)
+
+
+def test_a_policy_for_the_service_decides_who_reaches_its_node_ports(lab: Lab, asked: Asked) -> None:
+    """By the Node of the Endpoint and by the other one, whose packets go through the tunnel."""
+    places = [place for name in ("node-1", "node-2") for place in asked.node_ports[name]]
+    for place in places:
+        wait_for(f"{place} from outside", partial(answers, lab, "outside", place), seconds=60)
+    # curl's words for no answer, and for a connection that is refused
+    for action, text in (("Drop", "curl: (28)"), ("Reject", "curl: (7)"), ("Allow", "web")):
+        denying(lab, asked, action)
+        wait_for(f"{action} on both Nodes", partial(realized, lab), seconds=60)
+        for place in places:
+            wait_for(f"{action} at {place}", partial(says, lab, "outside", place, text), seconds=60)
+        for place in asked.balanced:
+            wait_for(f"{place} beside {action}", partial(answers, lab, "outside", place), seconds=60)
+        assert answers(lab, "node-1", asked.cluster[0])
+    lab.api.kubectl("delete", "acnp", "node-port")
