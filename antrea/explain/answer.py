@@ -16,6 +16,7 @@ from antrea.explain.verdict import Half, Printed, Verdict, judged
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from antrea.explain.l7 import Request
     from antrea.explain.packet import End
     from antrea.explain.service import Balanced
     from antrea.explain.world import World
@@ -100,6 +101,7 @@ def packet_of(
     v: int,
     source_port: int,
     names: Iterable[str] = (),
+    request: Request | None = None,
 ) -> Packet:
     """The packet that is meant; `v` is 4 or 6, 0 for what both ends have; `names` are those of the destination. Raises Invalid."""
     protocol, number, code = port_of(port)
@@ -116,7 +118,7 @@ def packet_of(
         first = msgspec.structs.replace(first, ip=world.gateway(first.host, v) or first.ip)
     ends = first, msgspec.structs.replace(last, names=tuple(name.lower().rstrip(".") for name in names))
     if protocol in PORTED:
-        return Packet(*ends, protocol, number, source_port or ANY_PORT)
+        return Packet(*ends, protocol, number, source_port or ANY_PORT, request=request)
     return Packet(*ends, protocol, icmp_type=PING[v] if number is None else number, icmp_code=code or 0)
 
 

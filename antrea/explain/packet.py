@@ -8,6 +8,7 @@ import msgspec
 
 from antrea.apis.core import Pod
 from antrea.errors import Invalid
+from antrea.explain.l7 import Request
 
 PORTED = ("TCP", "UDP", "SCTP")
 ANY_PORT = 40000
@@ -48,6 +49,8 @@ class Packet(msgspec.Struct, frozen=True):
     """namespace/name of the Service for which AntreaProxy has chosen this destination."""
     node_port: str = ""
     """The Node at whose NodePort the Service was asked; empty: it was asked by an address of its own."""
+    request: Request | None = None
+    """What the connection is for; None: not given."""
 
     @property
     def what(self) -> str:

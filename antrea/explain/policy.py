@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from antrea.apis.networking import NetworkPolicyEgressRule
+from antrea.explain.l7 import lets_pass
 from antrea.explain.rule import (
     CLUSTER,
     EGRESS,
@@ -130,6 +131,8 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
             if world.is_absent(policy.metadata.annotations, home, rule.name):
                 continue
             ref = native_ref(world, policy, direction, number)
+            if _is_reset(world, packet, rule):
+                ref = msgspec.structs.replace(ref, action="Reject")
             if strange:
                 why = f"Group {strange} selects Pods of other Namespaces, so that the policy holds nowhere"
                 yield Silent(ref, why)
@@ -141,7 +144,7 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
                 else _native_ways(world, home, rule, own, other, direction)
             )
             found = weigh(ref, packet, own, native_traffic(rule), ways_there)
-            yield found._replace(unbuilt=tuple(unbuilt(world, rule)), services=services)
+            yield found._replace(unbuilt=tuple(unbuilt(world, rule, packet.request)), services=services)
 
 
 def node_port_rules(world: World, packet: Packet) -> Iterator[Weighed]:
@@ -162,6 +165,13 @@ def node_port_rules(world: World, packet: Packet) -> Iterator[Weighed]:
             if rule.l7_protocols:
                 ref, lacks = msgspec.structs.replace(ref, action="Drop"), (L7_ON_NODE_PORTS,)
             yield weigh(ref, packet, own, native_traffic(rule), peers)._replace(unbuilt=lacks)
+
+
+def _is_reset(world: World, packet: Packet, rule: crd.Rule) -> bool:
+    """Whether the L7 engine ends a connection with this request."""
+    if not (world.l7_policies and rule.l7_protocols and rule.action == "Allow" and packet.request):
+        return False
+    return not lets_pass(rule.l7_protocols, packet.request)
 
 
 def unheld_rules(world: World, packet: Packet, direction: str) -> Iterator[Silent]:

@@ -9,6 +9,7 @@ import msgspec
 
 from antrea.apis.shown import one_line
 from antrea.explain.address import in_block, readable
+from antrea.explain.l7 import lets_pass
 from antrea.explain.packet import PORTED
 from antrea.explain.world import STRETCHED
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from antrea.apis import networking
     from antrea.apis.crd import network_policy as crd
+    from antrea.explain.l7 import Request
     from antrea.explain.packet import End, Packet
     from antrea.explain.world import Chosen, Member, World
 
@@ -187,9 +189,12 @@ def native_traffic(rule: crd.Rule) -> tuple[Traffic, ...]:
     return tuple(found)
 
 
-def unbuilt(world: World, rule: crd.Rule) -> Iterator[str]:
+def unbuilt(world: World, rule: crd.Rule, request: Request | None = None) -> Iterator[str]:
     """What the rule contains that packets alone do not decide, or that no switch supports yet."""
-    if rule.l7_protocols and world.l7_policies:
+    if rule.l7_protocols and world.l7_policies and request:
+        verb = "allow" if lets_pass(rule.l7_protocols, request) else "do not allow"
+        yield f"l7Protocols {verb} {one_line(request.what)}; while the L7 engine is not running, nothing passes"
+    elif rule.l7_protocols and world.l7_policies:
         yield "l7Protocols let single requests pass: the L7 engine resets connections with others, and all while it is not running"
     elif rule.l7_protocols:
         yield "l7Protocols: the feature gate L7NetworkPolicy is off: all that the rule names is dropped"

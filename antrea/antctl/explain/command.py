@@ -20,6 +20,7 @@ from antrea.antctl.group import HELP
 from antrea.antctl.output import render
 from antrea.errors import Invalid
 from antrea.explain.answer import answer, packet_of
+from antrea.explain.l7 import request_of
 
 if TYPE_CHECKING:
     from antrea.antctl.main import Target
@@ -40,6 +41,7 @@ Examples:
   antctl explain --from shop/web-0 --to 192.0.2.53 --port icmp
   antctl explain --from shop/web-0 --to data/db --port 5432/tcp    # a Service
   antctl explain --from shop/web-0 --to 203.0.113.7 --name api.example.com --port 443/tcp
+  antctl explain --from shop/web-0 --to data/api-0 --port 8080/tcp --request "GET /items"
   antctl explain --bundle support-bundles_20260102T030405Z --from shop/web-0 --to data/db-0 --port 53/udp"""
 
 
@@ -53,6 +55,8 @@ def command() -> click.Command:
         click.Option(["--source-port"], type=click.IntRange(0, 65535), default=0, help="port that the packet comes from  [default: 40000]"),
         click.Option(["-F", "--family"], type=click.Choice(["4", "6"]), help="by default IPv4 where both ends have it"),
         click.Option(["-n", "--name", "names"], multiple=True, help="domain name by which DNS gives the address of the destination, for rules on names (fqdn); may be repeated"),
+        click.Option(["--request"], default="", help="what the connection is for, for rules with l7Protocols: 'GET /cart' or 'GET http://shop.example/cart'"),
+        click.Option(["--server-name"], default="", help="server name of a TLS handshake, for the same rules"),
         click.Option(["-b", "--bundle"], type=click.Path(path_type=Path), help="directory of a support bundle, or its file clusterinfo, instead of the cluster"),
         click.Option(["--no-switches"], help="do not ask agents what their switches do", **flag),
         click.Option(["--insecure"], help="skip TLS verification of agents", **flag),
@@ -82,12 +86,14 @@ def _callback(**given: Any) -> None:
             v=int(given["family"] or 0),
             source_port=given["source_port"],
             names=given["names"],
+            request=request_of(given["request"], given["server_name"]),
         )
     except Invalid as why:
         raise Failure(str(why)) from why
     found = answer(world, packet)
     says: list[SwitchVerdict] = []
-    if not bundle and not given["no_switches"]:
+    # packets alone do not show a switch what the request is
+    if not bundle and not given["no_switches"] and packet.request is None:
         says = switches(target.find(), world, packet, found, insecure=given["insecure"])
     click.echo(_printed(found, says, source, given["output"]), nl=False)
     if any(one.agrees is False for one in says):
