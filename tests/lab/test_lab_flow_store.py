@@ -87,8 +87,9 @@ def aggregator(lab: Lab) -> Iterator[None]:
     lab.api.kubectl("-n", "flow-aggregator", *rollout, seconds=190)
     yield
     config.write(config.text)
-    lab.api.kubectl("delete", "namespace", "flow-aggregator", "--wait=false")
     wait_value(lab, "featureGates", {})
+    # to its end: the next test makes it again
+    lab.api.kubectl("delete", "namespace", "flow-aggregator", "--timeout=120s", seconds=130)
 
 
 def flows(lab: Lab, *words: str) -> list[dict[str, Any]]:
