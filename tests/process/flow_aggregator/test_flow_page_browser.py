@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import csv
 import json
 import os
 import subprocess
@@ -34,7 +35,7 @@ HOSTILE: dict[str, Any] = {
     "destination_pod_name": REVERSED, "destination_pod_namespace": "shop", "destination_node_name": "n1",
     "destination_service_port_name": SCRIPT, "ingress_network_policy_name": SCRIPT, "ingress_network_policy_type": 1,
     "ingress_network_policy_namespace": "shop", "ingress_network_policy_rule_action": 2, "egress_name": SCRIPT,
-    "octet_delta_count": 5000, "octet_total_count": 5000, "tcp_state": SCRIPT,
+    "egress_node_name": "=1+1", "octet_delta_count": 5000, "octet_total_count": 5000, "tcp_state": SCRIPT,
 }  # fmt: skip
 TEXT = "document.body.innerText"
 ROWS = "document.querySelectorAll('tbody tr').length"
@@ -204,6 +205,24 @@ async def test_every_view_is_accessible_in_light_and_dark(tmp_path: Path) -> Non
                 )
                 found[f"{view} {scheme}"] = await findings(page, judge)
         assert {view: rules for view, rules in found.items() if rules} == {}
+
+
+async def test_a_table_is_saved_as_csv_and_json_and_no_value_is_a_formula(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    async with page_of(tmp_path) as (page, url):
+        await page.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+        await sign_in(page, url, "root")
+        await page.until(f"{ROWS} === 2")
+        for kind in ("csv", "json"):
+            button = f"[...document.querySelectorAll('main button')].find(one => one.textContent === '{kind.upper()}')"
+            await page.value(f"{button}.click()")
+            await until((folder / f"flows.{kind}").exists, f"a file of {kind}")
+    with (folder / "flows.csv").open(newline="") as saved:
+        rows = {row["sourcePodName"]: row for row in csv.DictReader(saved)}
+    assert rows.keys() == {"web", SCRIPT}
+    assert (rows[SCRIPT]["destinationPodName"], rows[SCRIPT]["egressNodeName"]) == (REVERSED, "'=1+1")
+    exact = {row["sourcePodName"]: row for row in json.loads((folder / "flows.json").read_text())}
+    assert (exact[SCRIPT]["egressNodeName"], exact[SCRIPT]["octetTotalCount"]) == ("=1+1", 5000)
 
 
 async def findings(page: Page, judge: str) -> list[str]:
