@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from antrea.lab.cluster import Lab
 
+HERE = Path(__file__).parent
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
 CHART = Path(__file__).parents[2] / "build/charts/antrea"
 VALUES = {
@@ -32,6 +35,8 @@ VALUES = {
     "flowAggregator.resources.requests.cpu": "10m",
     "flowAggregator.nodeSelector.kubernetes\\.io/hostname": "node-1",
 }
+OURS = ("flow-aggregator", "antrea-flow-")
+"""What names of the aggregator's objects without a Namespace begin with."""
 CLOSED = """
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -74,7 +79,7 @@ def aggregator(lab: Lab) -> Iterator[None]:
     objects = [one for one in yaml.safe_load_all(subprocess.check_output(words, text=True)) if one]
     ours = [
         one for one in objects
-        if one["metadata"].get("namespace") == "flow-aggregator" or one["metadata"]["name"] == "flow-aggregator"
+        if one["metadata"].get("namespace") == "flow-aggregator" or one["metadata"]["name"].startswith(OURS)
     ]  # fmt: skip
     lab.api.apply(yaml.safe_dump_all(ours))
     (rendered,) = (one["data"] for one in objects if one["metadata"]["name"] == "antrea-config")
@@ -174,3 +179,51 @@ def test_recommended_policies_let_pass_what_was_seen_and_close_the_rest(lab: Lab
         finally:
             names = [one["metadata"]["name"] for one in yaml.safe_load_all(policies)]
             lab.api.kubectl("-n", "default", "delete", "networkpolicies", *names)
+
+
+@contextlib.contextmanager
+def forwarded(lab: Lab) -> Iterator[str]:
+    """The URL of the aggregator's API on the workstation's loopback, by kubectl port-forward."""
+    words = lab.api.command(("-n", "flow-aggregator", "port-forward", "deploy/flow-aggregator", ":10348"))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as forwarding:
+        try:
+            assert forwarding.stdout
+            line = forwarding.stdout.readline()
+            yield f"https://{line.split()[2]}"
+        finally:
+            forwarding.terminate()
+
+
+@pytest.mark.usefixtures("aggregator")
+def test_a_user_of_one_namespace_sees_its_connections_on_the_web_page(lab: Lab, tmp_path: Path) -> None:
+    """A token of the cluster, a RoleBinding, port-forward, and a real browser."""
+    binding = ("rolebinding", "page-sees-flows", "-n", "default")
+    role = ("--clusterrole=antrea-flow-viewer", "--serviceaccount=default:default")
+    lab.api.kubectl("create", *binding, *role)
+    with quiet_pods(lab, {"page-asks": "node-1", "page-serves": "node-2"}, SERVING) as ips:
+        lab.api.kubectl("label", "pod", "page-serves", "store=serves")
+        lab.api.apply(CLOSED)
+        from_pod = pod_namespace(lab, "node-1", ips["page-asks"])
+
+        def denied() -> list[dict[str, Any]]:
+            for port in (8080, 8081):
+                url = f"http://{ips['page-serves']}:{port}/"
+                fetched = [*from_pod, "curl", "-s", "-o", "/dev/null", "--max-time", "2", url]
+                subprocess.run(fetched, check=False)
+            return flows(lab, "--pod", "default/page-asks", "--action", "denied")
+
+        wait_for("the denied connection in the store", denied, seconds=90)
+        token = lab.api.kubectl("-n", "default", "create", "token", "default").strip()
+        with forwarded(lab) as url:
+            words = [sys.executable, str(HERE / "page_visit.py"), str(tmp_path), url, token, "default"]
+            paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+            visited = cluster.enter(lab, "control", [*words, "default/page-serves"])
+            shown = json.loads(
+                subprocess.check_output(visited, text=True, timeout=120, env=os.environ | paths)
+            )
+        assert "default/page-asks" in shown["flows"]
+        assert "Drop" in shown["flows"]
+        assert "default/page-asks" in shown["map"]
+        assert "default/store-in" in shown["policies"]
+        lab.api.kubectl("delete", "networkpolicy", "store-in")
+    lab.api.kubectl("delete", *binding)
