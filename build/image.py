@@ -90,9 +90,10 @@ def image(progress: Progress, *, with_store: bool = False) -> Image:
 
 
 def l7_engine_image(progress: Progress) -> Image:
-    """What the container antrea-l7-engine runs; raises `Unavailable` for what cannot be built now."""
+    """What the containers antrea-l7-engine and antrea-l7-flow-engine run; raises `Unavailable` for what cannot be built now."""
     tree = Tree()
-    tree.file("usr/local/bin/run_l7_engine", HOOKS / "run_l7_engine", 0o755)
+    for script in ("run_l7_engine", "run_l7_flow_engine"):
+        tree.file(f"usr/local/bin/{script}", HOOKS / script, 0o755)
     layers = (debian(progress, ENGINE_PACKAGES, "trim_l7_engine"), oci.layer(tree.key(), tree.write))
     return Image((f"{IMAGE}-l7-engine:v{VERSION}",), (*layers, contents(layers)))
 

@@ -66,6 +66,9 @@ PORT_LOCAL_ENABLED = "nodeportlocal.antrea.io/enabled"
 PORT_LOCAL = "nodeportlocal.antrea.io"
 """On a Pod: its ports of its Node, as JSON; the agent writes it."""
 
+L7_EXPORT = "visibility.antrea.io/l7-export"
+"""On a Pod or a Namespace: whose HTTP requests are exported: connections to the Pod, from it, or both: "ingress", "egress", "both"."""
+
 
 class NodeAnnotation(msgspec.Struct, frozen=True):
     """`name: value` on Node `node`; an empty value means that the annotation is absent."""

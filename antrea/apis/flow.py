@@ -7,8 +7,12 @@ parity: pkg/agent/flowexporter/exporter/ipfix.go, pkg/flowaggregator/infoelement
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 import msgspec
+
+LONGEST_REQUESTS: Final = 4096
+"""Octets of the requests of one record, as JSON."""
 
 
 class FlowType(IntEnum):
@@ -83,6 +87,10 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     flow_type: int = 0
     egress_name: str = ""
     egress_ip: str = msgspec.field(default="", name="egressIP")
+    app_protocol_name: str = ""
+    """`http`, if there are requests."""
+    http_vals: str = ""
+    """Requests since the record before as JSON, by number of the request in its connection."""
     egress_node_name: str = ""
     proxy_snat_port: int = 0
     destination_cluster_ip: str = msgspec.field(default="", name="destinationClusterIP")

@@ -35,6 +35,7 @@ FEATURES: tuple[str, ...] = (
     "flow_export",
     "support_bundle",
     "traffic_control",
+    "l7_flow_export",
     "packet_capture",
     "traceflow",
     "node_latency",

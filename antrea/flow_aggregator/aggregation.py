@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from antrea.apis.flow import FlowEndReason, FlowRecord, FlowType, RuleAction
+from antrea.apis.flow import LONGEST_REQUESTS, FlowEndReason, FlowRecord, FlowType, RuleAction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +49,7 @@ class JoinedFlow:
 
     __slots__ = (
         "active_at",
+        "exported_requests",
         "gone",
         "inactive_at",
         "is_complete",
@@ -64,6 +65,8 @@ class JoinedFlow:
         self.is_complete = self.gone = False
         self.news = True
         """Whether a record has come since it was exported."""
+        self.exported_requests = False
+        """Whether the HTTP requests of its record were exported."""
         self.tries = 0
         self.active_at = self.inactive_at = 0.0
         self.queued = math.inf
@@ -153,6 +156,10 @@ class Aggregation:
             one.is_complete = True
             one.active_at = now
         add_counts(one.record, record, sides)
+        if record.http_vals:
+            before = "" if one.exported_requests else one.record.http_vals
+            one.record.http_vals = united(before, record.http_vals)
+            one.record.app_protocol_name, one.exported_requests = record.app_protocol_name, False
         one.news = True
 
     def _push(self, one: JoinedFlow) -> None:
@@ -177,9 +184,10 @@ class Aggregation:
                 self._wait(one, now)
                 continue
             if one.news:
-                found.append(msgspec.structs.replace(one.record))
+                requests = "" if one.exported_requests else one.record.http_vals
+                found.append(msgspec.structs.replace(one.record, http_vals=requests))
                 reset_deltas(one.record)
-                one.news = False
+                one.news, one.exported_requests = False, True
             if one.inactive_at <= now:
                 self._forget(one)
             else:
@@ -251,6 +259,16 @@ def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> 
             mine = getattr(into, f"{name}_{sides[-1]}")
             setattr(into, name, mine if "delta" in name else max(mine, getattr(into, name)))
     _set_rates(into, sides, octets, back, record.flow_end_seconds - before, newest=newest)
+
+
+def united(one: str, other: str) -> str:
+    """The requests of both; only the first ones if they are too long together, and what is no JSON is left out."""
+    try:
+        found = [msgspec.json.decode(text, type=dict[str, msgspec.Raw]) for text in (one, other) if text]
+    except msgspec.DecodeError:
+        return one
+    text = msgspec.json.encode({key: value for each in found for key, value in each.items()}).decode()
+    return text if len(text.encode()) <= LONGEST_REQUESTS else one
 
 
 def _add_side(into: FlowRecord, record: FlowRecord, side: str) -> None:

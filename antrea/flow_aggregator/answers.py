@@ -80,7 +80,10 @@ def flow_records(records: Iterable[FlowRecord], query: Mapping[str, str]) -> lis
     for record in records:
         if all(getattr(record, field) == value for field, value in wanted):
             elements = aggregated_elements(ipv6=record.is_ipv6)
-            found.append({one.name: getattr(record, one.field) for one in elements})
+            found.append(
+                {one.name: getattr(record, one.field) for one in elements}
+                | {"appProtocolName": record.app_protocol_name, "httpVals": record.http_vals}
+            )
             if len(found) == MOST:
                 break
     return found

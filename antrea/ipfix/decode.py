@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from antrea.apis.flow import FlowRecord
+from antrea.apis.flow import LONGEST_REQUESTS, FlowRecord
 from antrea.errors import Invalid
 from antrea.ipfix.element import BY_NUMBER, VARIABLE
 from antrea.ipfix.message import HEADER, SET, TEMPLATE_SET, VERSION
@@ -158,6 +158,8 @@ def _field(enterprise: int, number: int, size: int) -> TemplateField:
         # shorter than it could be is allowed (RFC 7011, 6.2)
         fits = 0 < size <= known.size
         return TemplateField(known.field if fits else "", size, _number)
+    if known.field == "http_vals":
+        return TemplateField(known.field, size, _requests)
     fits = size == known.size or known.kind == "string"
     return TemplateField(known.field if fits else "", size, _READERS[known.kind])
 
@@ -191,6 +193,11 @@ def _number(octets: bytes) -> int:
 
 def _text(octets: bytes) -> str:
     return octets[:LONGEST_TEXT].decode(errors="replace").rstrip("\0")
+
+
+def _requests(octets: bytes) -> str:
+    """Longer ones are left out: a part of them is no JSON."""
+    return octets.decode(errors="replace") if len(octets) <= LONGEST_REQUESTS else ""
 
 
 def _ipv4(octets: bytes) -> str:

@@ -105,7 +105,8 @@ ELEMENTS: Final = (
         throughputFromSourceNode:147:u64 throughputFromDestinationNode:148:u64
         reverseThroughputFromSourceNode:149:u64 reverseThroughputFromDestinationNode:150:u64
         flowEndSecondsFromSourceNode:151:seconds flowEndSecondsFromDestinationNode:152:seconds
-        egressName:153:string egressIP:154:string egressNodeName:157:string clusterId:158:string
+        egressName:153:string egressIP:154:string appProtocolName:155:string httpVals:156:string
+        egressNodeName:157:string clusterId:158:string
         destinationServiceIPv4:168:ipv4 destinationServiceIPv6:169:ipv6
         proxySnatIPv4:170:ipv4 proxySnatIPv6:171:ipv6 proxySnatPort:172:u16""",
     ),

@@ -14,6 +14,7 @@ from antrea.ipfix.template import (
     aggregated_elements,
     encoder,
     proxied_elements,
+    request_elements,
     template_record,
 )
 
@@ -44,9 +45,12 @@ def domain_of(name: str) -> int:
 class MessageWriter:
     """Writes messages of one transport session, with its templates and its sequence number."""
 
-    def __init__(self, domain: int, *, aggregated: bool = False, proxied: bool = False) -> None:
-        """`aggregated`, `proxied`: with the elements that the aggregator adds in its modes."""
-        elements = aggregated_elements if aggregated else proxied_elements if proxied else agent_elements
+    def __init__(
+        self, domain: int, *, aggregated: bool = False, proxied: bool = False, requests: bool = False
+    ) -> None:
+        """`aggregated`, `proxied`: with the elements that the aggregator adds in its modes; `requests`: with those of HTTP."""
+        plain = request_elements if requests else agent_elements
+        elements = aggregated_elements if aggregated else proxied_elements if proxied else plain
         families = {ipv6: elements(ipv6=ipv6) for ipv6 in (False, True)}
         self._domain = domain
         self._sequence = 0

@@ -36,6 +36,7 @@ _ANTREA = (
     + " tcpState flowType egressName egressIP egressNodeName proxySnatPort"
     " destinationClusterIPv{0} proxySnatIPv{0} destinationServiceIPv{0}"
 )
+_REQUESTS = ("appProtocolName", "httpVals")
 _COUNTS = "packetTotalCount octetTotalCount packetDeltaCount octetDeltaCount " + _REVERSE
 _SIDES = ("SourceNode", "DestinationNode")
 
@@ -43,6 +44,13 @@ _SIDES = ("SourceNode", "DestinationNode")
 def agent_elements(*, ipv6: bool) -> tuple[Element, ...]:
     """Of records that agents export."""
     return _named(f"{_IANA} {_REVERSE} {_ANTREA}".format(6 if ipv6 else 4).split())
+
+
+def request_elements(*, ipv6: bool) -> tuple[Element, ...]:
+    """Of records that agents export with L7FlowExporter: those of requests are where upstream v2.3.2 has them."""
+    found = list(agent_elements(ipv6=ipv6))
+    at = found.index(BY_NAME["egressNodeName"])
+    return (*found[:at], *_named(_REQUESTS), *found[at:])
 
 
 def aggregated_elements(*, ipv6: bool) -> tuple[Element, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MANIFEST = Path(__file__).parents[2] / "build/yamls/antrea.yml"
 CHART = MANIFEST.parents[1] / "charts/antrea"
 FIRST_TEMPLATE = "---\n# Source: antrea/templates/"
-ENGINE_GATES = ("L7NetworkPolicy",)
+ENGINE_GATES = ("L7NetworkPolicy", "L7FlowExporter")
 """Those that have a container and an image of their own."""
 CONFIG_MAP = "antrea-config"
 PROGRAMS = ("antrea-agent", "antrea-controller")

@@ -27,6 +27,13 @@ ARP_THA = "NXM_NX_ARP_THA[]"
 ARP_SPA = "NXM_OF_ARP_SPA[]"
 ARP_TPA = "NXM_OF_ARP_TPA[]"
 VLAN_VID = "OXM_OF_VLAN_VID[0..11]"
+IP_DST = "NXM_OF_IP_DST[]"
+IPV6_DST = "NXM_NX_IPV6_DST[]"
+TCP_DST = "NXM_OF_TCP_DST[]"
+CT_NW_DST = "NXM_NX_CT_NW_DST[]"
+"""Where a connection's first packet was sent to, before any translation; the next two likewise."""
+CT_IPV6_DST = "NXM_NX_CT_IPV6_DST[]"
+CT_TP_DST = "NXM_NX_CT_TP_DST[]"
 
 CONTROLLER_ID = 32776
 """Connection that receives packet-ins: the agent's own (pkg/ovs/openflow/ofctrl_action.go)."""

@@ -122,6 +122,7 @@ TRAFFIC_CONTROL_ACTION = Field(
 )
 TRAFFIC_CONTROL_MIRROR_REG_MARK = TRAFFIC_CONTROL_ACTION(1, "mirror")
 TRAFFIC_CONTROL_REDIRECT_REG_MARK = TRAFFIC_CONTROL_ACTION(2, "redirect")
+TRAFFIC_CONTROL_L7_EXPORT_REG_MARK = TRAFFIC_CONTROL_ACTION(3, "copy for L7FlowExporter")
 NESTED_SERVICE = Field("NestedService", "reg4", 24, 24, "The Endpoints of the Service are Services.")
 NESTED_SERVICE_REG_MARK = NESTED_SERVICE(1)
 DSR_SERVICE = Field("DSRService", "reg4", 25, 25, "The Endpoint answers the client directly.")
@@ -199,7 +200,7 @@ CONN_SNAT = Field("ConnSNAT", "ct_mark", 5, 5, "The source was translated for a 
 CONN_SNAT_CT_MARK = CONN_SNAT(1)
 NOT_CONN_SNAT_CT_MARK = CONN_SNAT(0)
 HAIRPIN = Field("Hairpin", "ct_mark", 6, 6, "The connection leaves where it came from.")
-HAIRPIN_CT_MARK = HAIRPIN(1)
+HAIRPIN_CT_MARK, NOT_HAIRPIN_CT_MARK = HAIRPIN(1), HAIRPIN(0)
 L7_NP_REDIRECT = Field("L7NPRedirect", "ct_mark", 7, 7, "The L7 engine inspects the connection.")
 L7_NP_REDIRECT_CT_MARK = L7_NP_REDIRECT(1)
 

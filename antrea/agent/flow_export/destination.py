@@ -49,8 +49,14 @@ class Destination:
         trust: Trust,
         node: str,
         due: Callable[[float, int], list[FlowRecord]],
+        *,
+        requests: bool = False,
     ) -> None:
-        """`node` names the exporter, `due` gives at most so many records that are due at a monotonic time."""
+        """`node` names the exporter, `due` gives at most so many records that are due at a monotonic time.
+
+        `requests`: with the elements of HTTP requests.
+        """
+        self._requests = requests
         self._facts, self._kube, self._node, self._due = facts, kube, node, due
         self._collector, self._trust = collector, trust
         self._session: CollectorSession | None = None
@@ -86,7 +92,7 @@ class Destination:
         if self._session is not None:
             self._session.expect_open()
             return
-        session = CollectorSession(MessageWriter(domain_of(self._node)))
+        session = CollectorSession(MessageWriter(domain_of(self._node), requests=self._requests))
         _, port, protocol = self._collector
         tls = await self._tls() if protocol == "tls" else None
         await session.open(self._host(), port, protocol, tls, self._trust.server_name if tls else "")

@@ -10,11 +10,12 @@ from antrea.agent.flow_export.destination import Destination
 from antrea.features.flow_export.connection import ConnectionStore, DeniedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from antrea.agent.part import AgentContext
     from antrea.apis.flow import FlowRecord
     from antrea.features.flow_export.settings import ExportSettings
+    from antrea.features.l7_flow_export.requests import Ends
     from antrea.openflow.tracked_connection import TrackedConnection
 
 LOOK_SECONDS: Final = 1.0
@@ -30,8 +31,9 @@ class Export:
         self.tracked = ConnectionStore(settings.active, settings.idle, settings.stale)
         self.denied = DeniedStore(settings.active, settings.idle)
         self.destination = Destination(
-            agent.facts, agent.kube, settings.collector, settings.trust, agent.node, self._due
-        )
+            agent.facts, agent.kube, settings.collector, settings.trust, agent.node, self._due,
+            requests="L7FlowExporter" in agent.gates,
+        )  # fmt: skip
 
     def takes(self, protocol: int) -> bool:
         """Whether connections of this protocol are exported."""
@@ -43,10 +45,11 @@ class Export:
         now: float,
         wall: float,
         record: Callable[[TrackedConnection], FlowRecord | None],
+        requests: Mapping[Ends, str],
     ) -> Iterator[None]:
-        """Take in all connections that there are, in slices."""
+        """Take in all connections that there are, in slices, and HTTP requests of theirs."""
         return self.tracked.update(
-            entries, now, wall, lambda found: record(found) if self.takes(found.key[0]) else None
+            entries, now, wall, lambda found: record(found) if self.takes(found.key[0]) else None, requests
         )
 
     def _due(self, now: float, most: int) -> list[FlowRecord]:

@@ -19,6 +19,7 @@ from antrea.features.flow_export.agent import FlowExport
 from antrea.features.flow_export.denied import connection_key, denied_record
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
 from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
+from antrea.features.l7_flow_export.requests import Ends
 from antrea.openflow.fields import Zone
 from antrea.openflow.tracked_connection import tracked_connections
 from antrea.outside.ipfix.exporter import record_time
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
     from antrea.engine import Sink
     from antrea.facts.flow_destination import FlowDestination
+    from antrea.features.l7_flow_export.requests import RequestStore
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
     from antrea.openflow.tracked_connection import TrackedConnection
@@ -98,6 +100,8 @@ class FlowExportPart(Part):
         """Counted of exports that have ended."""
         self._trouble = self._uncounted = ""
         agent.part(PolicyPart).packets.denied = self._deny
+        self.requests: RequestStore | None = None
+        """HTTP requests that wait for their connections; set by the feature that gets them."""
 
     @property
     def _exports(self) -> list[Export]:
@@ -223,10 +227,14 @@ class FlowExportPart(Part):
         if self._counters:
             found = chain.from_iterable(map(tracked_connections, dumps))
             counted = await asyncio.to_thread(self._counters.apply, found, local)
+        requests, joined = self.requests.texts() if self.requests else {}, set[Ends]()
         for export in self._exports:
             entries = chain.from_iterable(map(tracked_connections, dumps)) if counted is None else counted
-            for _ in export.update(entries, now, wall, record):
+            for _ in export.update(entries, now, wall, record, requests):
                 await asyncio.sleep(0)
+            joined |= export.tracked.joined
+        if self.requests:
+            self.requests.taken(joined, now)
 
     async def _count(self) -> set[str]:
         """Read what is counted at the interfaces of Pods, and give the Pods' addresses.

@@ -7,19 +7,22 @@ parity: pkg/agent/flowexporter/connections, pkg/agent/flowexporter/priorityqueue
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from antrea.apis.flow import FlowEndReason, FlowRecord
+from antrea.features.l7_flow_export.requests import PROTOCOL, Ends, spliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from antrea.openflow.tracked_connection import TrackedConnection
 
+NO_REQUESTS: Final[Mapping[Ends, str]] = MappingProxyType({})
 ENDED: Final = ("TIME_WAIT", "CLOSE")
 """States of TCP in which nothing more is to come."""
 SLICE: Final = 200
@@ -32,7 +35,8 @@ class Connection:
     """One connection; `record` has who it is of, and what was exported last."""
 
     __slots__ = (
-        "active_at", "changed", "counts", "ended", "exported", "idle_at", "is_new", "queued", "record", "seen", "state",
+        "active_at", "changed", "counts", "ended", "exported", "idle_at", "is_new", "queued", "record", "requests",
+        "seen", "state",
     )  # fmt: skip
 
     def __init__(self, record: FlowRecord, now: float, wall: float) -> None:
@@ -50,6 +54,8 @@ class Connection:
         self.ended = self.queued = False
         self.is_new = True
         self.active_at = self.idle_at = 0.0
+        self.requests = ""
+        """HTTP requests since it was exported, as JSON."""
 
     def written(self) -> FlowRecord:
         """The record that is due now; what it counts from now on is of the next one."""
@@ -69,8 +75,10 @@ class Connection:
             reverse_packet_delta_count=max(back - record.reverse_packet_total_count, 0),
             reverse_octet_delta_count=max(back_octets - record.reverse_octet_total_count, 0),
             tcp_state=self.state,
+            app_protocol_name=PROTOCOL if self.requests else record.app_protocol_name,
+            http_vals=self.requests,
         )
-        self.record, self.is_new = made, False
+        self.record, self.is_new, self.requests = made, False, ""
         return made
 
 
@@ -123,6 +131,8 @@ class ConnectionStore:
         self._queue = _Queue(active, idle)
         self._stale = stale
         self._found: dict[Hashable, Connection | None] = {}
+        self.joined: set[Ends] = set()
+        """Ends of connections that have got requests in the last update."""
 
     def __len__(self) -> int:
         return sum(1 for one in self._found.values() if one is not None)
@@ -133,8 +143,13 @@ class ConnectionStore:
         now: float,
         wall: float,
         record_of: Callable[[TrackedConnection], FlowRecord | None],
+        requests: Mapping[Ends, str] = NO_REQUESTS,
     ) -> Iterator[None]:
-        """Take in everything that there is, in slices; what is not there any more has ended."""
+        """Take in everything that there is, in slices; what is not there any more has ended.
+
+        `requests` are those that wait for connections.
+        """
+        self.joined = set()
         known, seen = self._found, set[Hashable]()
         for entry in dump:
             key: Hashable = (entry.key, entry.start)
@@ -148,6 +163,8 @@ class ConnectionStore:
                 one = known[key] = Connection(record, now, wall) if record else None
             if one is not None and not one.ended:
                 self._take(one, entry, now, wall)
+            if requests and one is not None:
+                self._join(one, entry, requests, now)
         for gone in known.keys() - seen:
             self._lost(gone, now)
 
@@ -160,6 +177,19 @@ class ConnectionStore:
         if entry.state in ENDED:
             one.ended = True
         self._queue.put(one, now)
+
+    def _join(
+        self, one: Connection, entry: TrackedConnection, requests: Mapping[Ends, str], now: float
+    ) -> None:
+        ends = Ends(entry.key[1], entry.key[2], entry.destination, entry.port)
+        if not (text := requests.get(ends)):
+            return
+        one.changed = True
+        if (both := spliced(one.requests, text)) is not None:
+            one.requests = both
+            self.joined.add(ends)
+        # requests that come after the last record, or find no room in the next one, have a record of their own
+        self._queue.put(one, now, at_once=one.ended or both is None)
 
     def _lost(self, key: Hashable, now: float) -> None:
         one = self._found[key]

@@ -183,6 +183,7 @@ GATES: tuple[Gate, ...] = (
         False,
         "alpha v1.15",
         "Add HTTP requests to the records of connections (upstream removed it in v2.6).",
+        built=True,
     ),
     Gate(
         "L7NetworkPolicy",

@@ -23,10 +23,7 @@ class UnbuiltAnnotation(NamedTuple):
 
 
 _NO_IPAM = "addresses come from the Node's Pod CIDRs"
-_NO_EXPORT = "nothing of the application layer is exported"
 ANNOTATIONS = (
-    UnbuiltAnnotation("Pod", "visibility.antrea.io/l7-export", "L7FlowExporter", _NO_EXPORT),
-    UnbuiltAnnotation("Namespace", "visibility.antrea.io/l7-export", "L7FlowExporter", _NO_EXPORT),
     UnbuiltAnnotation("Pod", "ipam.antrea.io/ippools", "AntreaIPAM", _NO_IPAM),
     UnbuiltAnnotation("Pod", "ipam.antrea.io/pod-ips", "AntreaIPAM", _NO_IPAM),
     UnbuiltAnnotation("Namespace", "ipam.antrea.io/ippools", "AntreaIPAM", _NO_IPAM),

@@ -7,11 +7,10 @@ from antrea.features.framework.unbuilt import ANNOTATIONS, unbuilt
 
 
 def test_each_annotation_of_a_feature_that_is_not_built_has_a_sentence_on_its_kind_alone() -> None:
-    annotations = {"ipam.antrea.io/ippools": "p", "visibility.antrea.io/l7-export": "both", "x": "y"}
-    assert unbuilt("Namespace", annotations) == (
-        "annotation visibility.antrea.io/l7-export: the feature L7FlowExporter is not built yet: nothing of the application "
-        "layer is exported; annotation ipam.antrea.io/ippools: the feature AntreaIPAM is not built yet: addresses come from "
-        "the Node's Pod CIDRs"
+    annotations = {"ipam.antrea.io/ippools": "p", "ipam.antrea.io/pod-ips": "10.0.0.1", "x": "y"}
+    assert unbuilt("Pod", annotations) == (
+        "annotation ipam.antrea.io/ippools: the feature AntreaIPAM is not built yet: addresses come from the Node's Pod CIDRs; "
+        "annotation ipam.antrea.io/pod-ips: the feature AntreaIPAM is not built yet: addresses come from the Node's Pod CIDRs"
     )
     assert unbuilt("Service", annotations) == ""
     assert unbuilt("Service", {"service.antrea.io/external-ip-pool": "p"}) == ""

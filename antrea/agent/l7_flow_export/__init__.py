@@ -1,0 +1,1 @@
+"""The part of the agent that gets HTTP requests from the engine."""

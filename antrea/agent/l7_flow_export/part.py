@@ -1,0 +1,124 @@
+"""Gets HTTP requests of annotated Pods from the engine, and keeps them until records of connections take them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from antrea.agent.flow_export.part import FlowExportPart
+from antrea.agent.part import Part
+from antrea.apis import core
+from antrea.apis.annotation import L7_EXPORT
+from antrea.errors import Refused, Unavailable
+from antrea.features.l7_flow_export.agent import TAP, RecordWrongDirection, RequestEngine
+from antrea.features.l7_flow_export.configuration import engine_file
+from antrea.features.l7_flow_export.requests import RequestStore, parsed
+from antrea.features.l7_flow_export.row import RequestedPod, requested_pod
+from antrea.outside.kube.resource_feed import ResourceFeed
+from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.request_engine.session import EVENTS, EngineSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from antrea.agent.part import AgentContext, Connected, Handler
+    from antrea.engine import Act, Feed, Sink
+    from antrea.outside.http.handlers import Check
+
+FOLDER: Final = "l7-flow-export"
+"""Below the agent's directory of its Node; the engine's container has it under the same path."""
+CONDITION: Final = "L7FlowEngineMissing"
+RECEIVED = Metric(
+    "antrea_agent_l7_request_count",
+    "counter",
+    "ALPHA",
+    "Number of HTTP requests of annotated Pods that were seen.",
+)
+LOST = Metric(
+    "antrea_agent_l7_request_lost_count",
+    "counter",
+    "ALPHA",
+    "Number of HTTP requests that no record has: there were too many, or they were malformed or of no exported connection.",
+)
+
+
+class L7FlowExportPart(Part):
+    """Sink of RequestEngine."""
+
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+        self._requests = agent.part(FlowExportPart).requests = RequestStore()
+        self._malformed = 0
+        folder = agent.run_dir / FOLDER
+        self._engine = EngineSession(folder, engine_file(TAP, str(folder), str(folder / EVENTS)), self._take)
+
+    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+        here = {"fieldSelector": f"spec.nodeName={self._agent.node}"}
+        feed = ResourceFeed(
+            self._agent.kube, "/api/v1/pods", core.Pod, fact=RequestedPod, row=requested_pod, query=here
+        )
+        return {"Pods with exported requests": feed}
+
+    def sinks(self) -> Mapping[type, Sink]:
+        return {RequestEngine: self}
+
+    def acts(self) -> Mapping[type[Act], Handler]:
+        return {RecordWrongDirection: self._record}
+
+    def conditions(self) -> Mapping[str, Check]:
+        return {CONDITION: self._missing}
+
+    def metrics(self) -> str:
+        rows = ((RECEIVED, self._requests.received), (LOST, self._requests.lost + self._malformed))
+        return "".join(metric.text([Sample(count)]) for metric, count in rows)
+
+    async def apply(self, put: Sequence[RequestEngine], drop: Sequence[RequestEngine]) -> None:
+        """Start the engine, or stop it. Raises Refused."""
+        if drop:
+            await self._engine.end()
+        if put:
+            try:
+                await self._engine.begin()
+            except Unavailable as why:
+                raise Refused(put, str(why)) from why
+
+    async def resync(self, entries: Sequence[RequestEngine]) -> None:
+        """As `apply`."""
+        await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None:
+        """Nothing to sweep: the engine ends with the agent."""
+
+    async def close(self) -> None:
+        """Stop the engine."""
+        await self._engine.end()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            found = parsed(line)
+        except ValueError:
+            self._malformed += 1
+            return
+        if found:
+            self._requests.add(*found, time.monotonic())
+
+    def _missing(self) -> str:
+        why = self._engine.trouble
+        return (
+            f"HTTP requests of annotated Pods are not exported, as the L7 flow engine is missing: {why}"
+            if why
+            else ""
+        )
+
+    async def _record(self, act: RecordWrongDirection) -> None:
+        about = core.ObjectReference(
+            api_version="v1", kind="Pod", namespace=act.namespace, name=act.name, uid=act.uid
+        )
+        message = (
+            f"annotation {L7_EXPORT}: {act.value!r} has no effect, no HTTP requests are exported: "
+            "write ingress, egress or both"
+        )
+        self._agent.record("L7ExportInvalid", message, warning=True, about=about)
+
+
+PART = L7FlowExportPart

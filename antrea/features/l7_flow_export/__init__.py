@@ -1,0 +1,1 @@
+"""HTTP requests of annotated Pods in the records of their connections."""

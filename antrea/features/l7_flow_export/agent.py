@@ -1,0 +1,166 @@
+"""HTTP requests in records: connections of annotated Pods are copied to a port of the switch, by which an engine reads them.
+
+The copies of one connection have the same two ends in both directions, also of a Service, whose address the client has sent to:
+the engine finds no requests in a connection of which it sees the half.
+Upstream copies what goes to a Pod (ingress) or comes from it (egress), which is half of each connection; here these are the
+connections that others open to the Pod, and those that it opens.
+parity: pkg/agent/controller/l7flowexporter, pkg/agent/openflow/pod_connectivity.go trafficControlMarkFlows (priority)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import msgspec
+
+from antrea.apis import core
+from antrea.engine import Act, Unit
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.framework.admission import Watched
+from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.l7_flow_export.row import (
+    DIRECTIONS,
+    RequestedNamespace,
+    RequestedPod,
+    direction,
+    requested_namespace,
+)
+from antrea.host.link import Link
+from antrea.host.ovs_port import TYPE_KEY, Port
+from antrea.openflow.action import (
+    CT_IPV6_DST,
+    CT_NW_DST,
+    CT_TP_DST,
+    IP_DST,
+    IPV6_DST,
+    TCP_DST,
+    goto,
+    move,
+    output,
+)
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    NOT_HAIRPIN_CT_MARK,
+    OUTPUT_TO_OF_PORT_REG_MARK,
+    TARGET_OF_PORT,
+    TRAFFIC_CONTROL_L7_EXPORT_REG_MARK,
+    TRAFFIC_CONTROL_TARGET_OF_PORT,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import ct_state, in_port, tcp, tcp6
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import NEXT
+from antrea.openflow.tables import OUTPUT, TRAFFIC_CONTROL
+from antrea.rank import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.openflow.field import Match
+
+GATE: Final = "L7FlowExporter"
+TAP: Final = "antrea-l7-flow0"
+"""The port: another one than those of L7NetworkPolicy, whose engine sends on what comes to it."""
+PORT_TYPE: Final = "l7-flow-export"
+"""antrea-type of the port."""
+FIRST, ANSWER = ct_state("-rpl-inv+trk"), ct_state("+rpl-inv+trk")
+"""Packets of the end that has opened a connection, and of the other one. OVS reads the address that the client has sent to of
+valid connections alone, and a match has to state that."""
+flow = flows_of(Category.POD_CONNECTIVITY)
+
+
+class RequestEngine(msgspec.Struct, frozen=True):
+    """An entry: the engine runs while it stands."""
+
+    rank: ClassVar[int] = Rank.REPORT
+    category: ClassVar[int] = 0
+    key: ClassVar[str] = "engine"
+
+
+class RecordWrongDirection(Act, frozen=True):
+    """Write an Event on a Pod whose annotation has no effect."""
+
+    namespace: str
+    name: str
+    uid: str
+    value: str
+
+
+def export_port(facts: Facts, pod: PodInterface) -> Iterator[Port | Link | RequestEngine]:
+    """What all such Pods share, while there is one."""
+    if direction(facts, pod.pod):
+        category = int(Category.POD_CONNECTIVITY)
+        yield Port(
+            name=TAP, type="internal", external_ids=((TYPE_KEY, PORT_TYPE),), no_flood=True, category=category
+        )
+        yield Link(TAP, 0, category=category)
+        yield RequestEngine()
+
+
+def copy_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
+    """Mark packets of its connections, and send copies of marked packets to the port.
+
+    Below those of TrafficControls, and what L7NetworkPolicy judges goes to its engine alone.
+    """
+    asked = direction(facts, pod.pod)
+    target = facts.get(OvsPort, TAP) if asked else None
+    if target is None or target.type != PORT_TYPE:
+        return
+    then = [
+        TRAFFIC_CONTROL_TARGET_OF_PORT(target.ofport).load,
+        TRAFFIC_CONTROL_L7_EXPORT_REG_MARK.load,
+        goto(NEXT),
+    ]
+    for match in packets(pod, asked):
+        for protocol in (tcp, tcp6):
+            yield flow(TRAFFIC_CONTROL, Priority.LOW, *match, protocol, NOT_HAIRPIN_CT_MARK.match, then=then)
+    marked = (OUTPUT_TO_OF_PORT_REG_MARK.match, TRAFFIC_CONTROL_L7_EXPORT_REG_MARK.match)
+    out, copied = output(TARGET_OF_PORT), output(TRAFFIC_CONTROL_TARGET_OF_PORT)
+    for protocol, asked_for, address in ((tcp, CT_NW_DST, IP_DST), (tcp6, CT_IPV6_DST, IPV6_DST)):
+        back = [move(asked_for, address), move(CT_TP_DST, TCP_DST)]
+        yield flow(OUTPUT, Priority.HIGH + 1, *marked, protocol, FIRST, then=[out, *back, copied])
+        yield flow(OUTPUT, Priority.HIGH + 1, *marked, protocol, ANSWER, then=[out, copied])
+
+
+def packets(pod: PodInterface, asked: str) -> Iterator[tuple[Match, ...]]:
+    """Of connections to the Pod, from it, or both."""
+    to, by = TARGET_OF_PORT(pod.ofport).match, in_port(pod.ofport)
+    if asked == "both":
+        yield from ((to,), (by,))
+    else:
+        first, answer = (to, by) if asked == "ingress" else (by, to)
+        yield from ((first, FIRST), (answer, ANSWER))
+
+
+def wrong_direction(_: Facts, pod: RequestedPod) -> Iterator[RecordWrongDirection]:
+    """An Event if the value is none of the three."""
+    if pod.value.lower() not in DIRECTIONS:
+        yield RecordWrongDirection(
+            pod.key,
+            (pod.uid, pod.value),
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            value=pod.value,
+        )
+
+
+FEATURES = (
+    AgentFeature(
+        name=GATE,
+        gate=GATE,
+        within="FlowExporter",
+        tables=(TRAFFIC_CONTROL,),
+        watched=(Watched("/api/v1/namespaces", core.Namespace, RequestedNamespace, requested_namespace),),
+        units=(
+            Unit(PodInterface, export_port),
+            Unit(PodInterface, copy_flows),
+            Unit(RequestedPod, wrong_direction),
+        ),
+        category=Category.POD_CONNECTIVITY,
+        sweep_after=(RequestedPod, RequestedNamespace),
+        replay_after=(RequestedPod, RequestedNamespace),
+        own_ports=frozenset({PORT_TYPE}),
+    ),
+)

@@ -1,0 +1,77 @@
+"""What the engine starts with: it reads one port, has no signatures, and writes HTTP requests to a socket.
+
+Source: docs.suricata.io/en/suricata-7.0.10/configuration
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADER = "%YAML 1.1\n---\n"
+"""The engine asks for it; JSON is YAML."""
+
+
+def engine_file(port: str, folder: str, events: str) -> str:
+    """The configuration of an engine that reads `port`, keeps files in `folder` and sends events to the socket `events`."""
+    values: Mapping[str, Any] = {
+        "default-log-dir": folder,
+        "stats": {"enabled": "no"},
+        "logging": {"default-log-level": "notice", "outputs": [{"console": {"enabled": "yes"}}]},
+        "outputs": [{"eve-log": _events(events)}],
+        "af-packet": [_capture(port)],
+        "host-mode": "sniffer-only",
+        "unix-command": {"enabled": "no"},
+        "rule-files": [],
+        "app-layer": {"protocols": {"http": _http()}},
+        "stream": _stream(),
+        "flow": {"memcap": "32mb", "hash-size": 8192, "prealloc": 512, "managers": 1, "recyclers": 1},
+        "defrag": {
+            "memcap": "4mb",
+            "hash-size": 1024,
+            "trackers": 1024,
+            "max-frags": 2048,
+            "prealloc": "yes",
+        },
+        "ippair": {"memcap": "1mb", "hash-size": 256, "prealloc": 16},
+        "host": {"memcap": "1mb", "hash-size": 256, "prealloc": 16},
+        "vlan": {"use-for-tracking": "yes"},
+        "runmode": "workers",
+        "max-pending-packets": 256,
+        "detect": {"profile": "low"},
+    }
+    return HEADER + msgspec.json.format(msgspec.json.encode(values)).decode() + "\n"
+
+
+def _events(path: str) -> dict[str, Any]:
+    return {
+        "enabled": "yes",
+        "filetype": "unix_stream",
+        "filename": path,
+        "types": [{"http": {"extended": "yes"}}],
+    }
+
+
+def _capture(port: str) -> dict[str, Any]:
+    """Checksums are not looked at: those of local senders may be left to their device. A frame may have 64 KiB until it is cut."""
+    return {
+        "interface": port, "threads": 1, "cluster-id": 90, "cluster-type": "cluster_flow", "defrag": "no", "use-mmap": "yes",
+        "tpacket-v3": "yes", "ring-size": 2048, "block-size": 131072, "checksum-checks": "no",
+    }  # fmt: skip
+
+
+def _http() -> dict[str, Any]:
+    body = {"request-body-limit": "4kb", "response-body-limit": "4kb"}
+    return {"enabled": "yes", "libhtp": {"default-config": {"personality": "IDS", **body}}}
+
+
+def _stream() -> dict[str, Any]:
+    """`midstream`: connections that are there already are read from here on."""
+    return {
+        "memcap": "16mb", "prealloc-sessions": 256, "checksum-validation": "no", "midstream": "true", "async-oneside": "false",
+        "reassembly": {"memcap": "32mb", "depth": "1mb", "segment-prealloc": 256},
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""The engine that reads HTTP requests, in a container of its own."""

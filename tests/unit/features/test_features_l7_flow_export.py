@@ -1,0 +1,264 @@
+"""HTTP requests in records: which packets are copied, what is kept of hostile requests, and which record has them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from policy_world import CONFIG, NODE, interface
+
+from antrea.apis import core
+from antrea.apis.annotation import L7_EXPORT
+from antrea.apis.flow import FlowRecord
+from antrea.engine import Engine, Facts
+from antrea.facts.ovs import OvsPort
+from antrea.features.flow_export.connection import ConnectionStore
+from antrea.features.framework.agent_feature import Families, RealisedPipeline
+from antrea.features.l7_flow_export import requests
+from antrea.features.l7_flow_export.agent import FEATURES, PORT_TYPE, TAP, RequestEngine
+from antrea.features.l7_flow_export.configuration import HEADER, engine_file
+from antrea.features.l7_flow_export.requests import (
+    Ends,
+    HttpRequest,
+    RequestStore,
+    json_text,
+    parsed,
+    spliced,
+)
+from antrea.features.l7_flow_export.row import (
+    RequestedNamespace,
+    RequestedPod,
+    requested_namespace,
+    requested_pod,
+)
+from antrea.features.pod_connectivity.agent import FEATURE as CONNECTIVITY
+from antrea.flow_aggregator.aggregation import Aggregation
+from antrea.openflow.flow import Flow
+from antrea.openflow.pipeline import Pipeline
+from antrea.openflow.tracked_connection import TrackedConnection, tracked_connections
+
+PIPELINE = Pipeline.realise(
+    table
+    for one in (CONNECTIVITY, *FEATURES)
+    for table in one.tables_of(CONFIG, Families(ipv4=True, ipv6=True))
+)
+ENDS = Ends("10.0.0.1", 40000, "10.96.0.1", 80)
+SEED = (
+    '{"0":{"hostname":"www.vg.no","url":"/","http_user_agent":"curl/7.68.0","http_content_type":"",'
+    '"http_method":"GET","protocol":"HTTP/1.1","status":301,"length":0}}'
+)
+LINE = (
+    "tcp,orig=(src=10.0.0.1,dst=10.96.0.1,sport=40000,dport=80),"
+    "reply=(src=10.0.0.2,dst=10.0.0.1,sport=8080,dport=40000),zone=65520,mark=19,protoinfo=(state={})\n"
+)
+
+
+def event(**http: Any) -> bytes:
+    ends = dict(zip(("src_ip", "src_port", "dest_ip", "dest_port"), ENDS, strict=True))
+    return json.dumps({"event_type": "http", "proto": "TCP", "tx_id": 0, **ends, "http": http}).encode()
+
+
+def world(pod: str | None, namespace: str | None = None) -> Facts:
+    facts = Facts()
+    tap = OvsPort(TAP, PORT_TYPE, 40, "0a:00:00:00:00:01")
+    for row in (NODE, CONFIG, RealisedPipeline(PIPELINE), tap, interface("web", 5)):
+        facts.put(row)
+    if pod is not None:
+        facts.put(RequestedPod("a", "web", "u", pod))
+    if namespace is not None:
+        facts.put(RequestedNamespace("a", namespace))
+    return facts
+
+
+def wanted(facts: Facts) -> tuple[list[str], bool, bool]:
+    """Matches in TrafficControl, whether copies are sent, and whether the engine runs."""
+    plan = Engine(facts, [unit for one in FEATURES for unit in one.units]).plan()
+    lines = [one.named(PIPELINE) for one in plan.put if isinstance(one, Flow)]
+    marks = sorted(line.split(" actions=")[0] for line in lines if line.startswith("table=TrafficControl"))
+    sends = [line for line in lines if line.startswith("table=Output")]
+    return marks, len(sends) == 4, any(isinstance(one, RequestEngine) for one in plan.put)
+
+
+def marks(*matches: str) -> list[str]:
+    return sorted(f"table=TrafficControl,priority=190,{one}" for one in matches)
+
+
+def test_packets_of_both_directions_of_the_connections_that_are_asked_for_are_copied() -> None:
+    first, answer, own = "ct_state=-rpl-inv+trk,", "ct_state=+rpl-inv+trk,", "ct_mark=0x0/0x40,"
+    to, by = ",reg1=0x5", ",in_port=5"
+    families = ("tcp", "tcp6")
+    ingress = marks(
+        *(f"{first}{own}{one}{to}" for one in families), *(f"{answer}{own}{one}{by}" for one in families)
+    )
+    egress = marks(
+        *(f"{first}{own}{one}{by}" for one in families), *(f"{answer}{own}{one}{to}" for one in families)
+    )
+    both = marks(*(f"{own}{one}{way}" for one in families for way in (to, by)))
+    assert wanted(world("ingress")) == (ingress, True, True)
+    assert wanted(world("Egress")) == (egress, True, True)
+    assert wanted(world("BOTH", "ingress")) == (both, True, True)
+    assert wanted(world(None, "both")) == (both, True, True)
+
+
+@pytest.mark.parametrize(("pod", "namespace"), [(None, None), ("no", None), ("", "both"), (None, "x")])
+def test_nothing_is_there_without_a_pod_that_asks(pod: str | None, namespace: str | None) -> None:
+    assert wanted(world(pod, namespace)) == ([], False, False)
+
+
+def test_annotations_are_read_of_pods_with_a_port_and_of_namespaces() -> None:
+    meta = core.ObjectMeta(name="web", namespace="shop", uid="u", annotations={L7_EXPORT: "x" * 1000})
+    assert requested_pod(core.Pod(metadata=meta)) == RequestedPod("shop", "web", "u", "x" * 64)
+    assert requested_pod(core.Pod(metadata=meta, spec=core.PodSpec(host_network=True))) is None
+    assert requested_pod(core.Pod()) is None
+    assert requested_namespace(core.Namespace(metadata=meta)) == RequestedNamespace("web", "x" * 64)
+    assert requested_namespace(core.Namespace()) == RequestedNamespace("", "")
+
+
+def test_a_request_has_the_form_of_upstream() -> None:
+    found = parsed(
+        event(hostname="www.vg.no", url="/", http_user_agent="curl/7.68.0", http_method="GET",
+              protocol="HTTP/1.1", status=301, length=0, extra={"x": [1]})
+    )  # fmt: skip
+    assert found is not None
+    assert found[:2] == (ENDS, 0)
+    assert json_text({0: found[2]}) == (SEED, [0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"}};drop',
+        "\n\r\t\0\x1b[2J",
+        "<script>alert(1)</script>&",
+        "\u2028\x9b\u202e",
+        "é" * 5000,
+        "\\",
+    ],
+)
+def test_text_of_strangers_stays_text_and_is_bounded(text: str) -> None:
+    found = parsed(
+        event(hostname=text, url=text, http_user_agent=text, http_method=text, status=1 << 40, length=-1)
+    )
+    assert found is not None
+    written, numbers = json_text({0: found[2]})
+    assert numbers == [0]
+    assert not any(ord(one) < 32 or one in "<>&\u2028\x9b" for one in written)
+    back = json.loads(written)["0"]
+    assert (back["status"], back["length"], len(back["url"]) <= 1024) == ((1 << 31) - 1, 0, True)
+    if text.isascii():
+        assert back["hostname"] == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{", b"[]", b"\xff\xfe", event(status="x"), event(url=["a"]), event().replace(b"10.0.0.1", b"nobody"),
+     event().replace(b"40000", b"70000"),
+        event(url="\ud800"), b"[" * 100_000, b'{"x":' * 100_000],
+)  # fmt: skip
+def test_what_is_no_event_is_malformed(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parsed(line)
+
+
+def test_events_about_something_else_are_left_out() -> None:
+    assert parsed(b'{"event_type": "flow"}') is None
+    assert parsed(b'{"event_type": "http"}') is None
+
+
+def request(url: str = "/") -> HttpRequest:
+    return HttpRequest("h", url, "", "", "GET", "HTTP/1.1", 200, 1)
+
+
+def test_what_a_record_has_no_room_for_waits_for_the_next_one() -> None:
+    store = RequestStore()
+    for number in range(12):
+        store.add(ENDS, number, request("/" + "x" * 1000), 0)
+    rounds = []
+    while texts := store.texts():
+        assert len(texts[ENDS]) <= requests.LONGEST
+        rounds.append(list(json.loads(texts[ENDS])))
+        store.taken([ENDS], 1)
+    assert sorted((one for numbers in rounds for one in numbers), key=int) == [
+        str(number) for number in range(12)
+    ]
+    assert (len(rounds), store.lost, len(store)) == (4, 0, 0)
+
+
+def test_requests_that_wait_are_bounded_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RequestStore()
+    for number in range(requests.MOST_REQUESTS + 5):
+        store.add(ENDS, number, request(), 0)
+    for port in range(requests.MOST_CONNECTIONS + 5):
+        store.add(ENDS._replace(source_port=port), 0, request(), 0)
+    assert store.lost == 5 + 6
+    store.taken([], requests.PATIENCE + 1)
+    assert len(store) == 0
+    assert store.lost == store.received
+    monkeypatch.setattr(requests, "MOST_OCTETS", 1000)
+    for number in range(10):
+        store.add(ENDS, number, request(), 0)
+    assert len(store) == 3
+
+
+def test_texts_are_joined_as_long_as_a_record_has_room() -> None:
+    one, other = json_text({0: request()})[0], json_text({1: request()})[0]
+    both = spliced(one, other)
+    assert both is not None
+    assert json.loads(both) == json.loads(one) | json.loads(other)
+    assert (spliced("", one), spliced(one, "")) == (one, one)
+    assert spliced(one, json_text({1: request("/" + "x" * 4000)})[0] or "{" + "x" * 4096 + "}") is None
+
+
+def record_of(found: TrackedConnection) -> FlowRecord:
+    return FlowRecord(source_ip=found.key[1], destination_ip=found.key[3])
+
+
+def update(store: ConnectionStore, state: str, now: float, waiting: dict[Ends, str]) -> None:
+    dump = tracked_connections(LINE.format(state))
+    for _ in store.update(dump, now, now, record_of, waiting):
+        pass
+
+
+def test_a_connection_takes_requests_also_after_its_last_record() -> None:
+    store, text = ConnectionStore(5, 5, 300), json_text({0: request()})[0]
+    update(store, "ESTABLISHED", 0, {})
+    update(store, "ESTABLISHED", 1, {ENDS: text, ENDS._replace(source_port=1): text})
+    assert store.joined == {ENDS}
+    [record] = store.due(5, 10)
+    assert (record.app_protocol_name, record.http_vals) == ("http", text)
+    update(store, "TIME_WAIT", 6, {})
+    [record] = store.due(20, 10)
+    assert (record.app_protocol_name, record.http_vals, record.flow_end_reason) == ("http", "", 3)
+    update(store, "TIME_WAIT", 21, {ENDS: text})
+    [record] = store.due(21, 10)
+    assert record.http_vals == text
+    assert store.due(100, 10) == []
+
+
+def test_the_aggregator_joins_requests_and_sends_each_once() -> None:
+    one, other = json_text({0: request()})[0], json_text({1: request()})[0]
+    flow = FlowRecord(
+        source_ip="10.0.0.1", destination_ip="10.0.0.2", flow_type=1, flow_end_seconds=1,
+        source_pod_name="a", destination_pod_name="b", app_protocol_name="http", http_vals=one,
+    )  # fmt: skip
+    joined = Aggregation(10, 100)
+    joined.add(flow, 0)
+    joined.add(msgspec.structs.replace(flow, http_vals=other, flow_end_seconds=2), 1)
+    joined.add(msgspec.structs.replace(flow, http_vals="no JSON", flow_end_seconds=3), 1)
+    [sent] = joined.due(10, 10)
+    assert json.loads(sent.http_vals) == json.loads(one) | json.loads(other)
+    assert next(joined.records()).http_vals == sent.http_vals
+    joined.add(msgspec.structs.replace(flow, http_vals="", flow_end_seconds=9), 11)
+    [sent] = joined.due(25, 10)
+    assert (sent.app_protocol_name, sent.http_vals) == ("http", "")
+
+
+def test_the_engine_reads_one_port_and_writes_requests_alone() -> None:
+    text = engine_file(TAP, "/run/x", "/run/x/events.sock")
+    found = json.loads(text.removeprefix(HEADER))
+    assert [one["interface"] for one in found["af-packet"]] == [TAP]
+    [output] = found["outputs"]
+    assert output["eve-log"]["types"] == [{"http": {"extended": "yes"}}]
+    assert output["eve-log"]["filename"] == "/run/x/events.sock"
