@@ -77,7 +77,7 @@ function Page({ view, parameters }) {
     <header><h1>Flow visibility</h1><nav aria-label="Views">${tabs.map(tab)}</nav>
       <button type="button" onClick=${() => signOut()}>Sign out</button></header>
     <main id="main" tabindex="-1">
-      ${view !== "connection" && html`<${Filters} key=${location.hash} view=${view} parameters=${parameters} />`}
+      ${view !== "connection" && html`<${Filters} key=${to(view, parameters)} view=${view} parameters=${parameters} />`}
       <${VIEWS[view]} key=${view} parameters=${parameters} />
     </main>`;
 }
@@ -91,7 +91,8 @@ function App() {
     addEventListener("signed-out", event => { setWhy(event.detail ?? ""); setSignedIn(false); });
   }, []);
   useEffect(() => { document.title = `${TITLES[at.view]} - flow visibility`; }, [at.view]);
-  if (!signedIn) return html`<${SignIn} why=${why} done=${() => setSignedIn(true)} />`;
+  const enter = () => { setAt(place()); setSignedIn(true); };
+  if (!signedIn) return html`<${SignIn} why=${why} done=${enter} />`;
   return html`<${Page} ...${at} />`;
 }
 

@@ -11,8 +11,9 @@ const LIVE = 10000;
 const MANY = 150;
 // least size of the drawing, and most characters of a label
 const WIDTH = 1000, HEIGHT = 440, LABEL = 36;
-const KINDS = ["namespace", "workload", "service"];
-const CHOICES = { namespace: "Namespaces", workload: "Workloads", service: "Services" };
+const CHOICES = {
+  namespace: "Namespaces", workload: "Workloads", service: "Workloads and Services", endpoint: "Workloads and addresses",
+};
 
 function label(node) {
   return shown(node.kind === "workload" ? `${node.namespace}/${node.name}` : node.name);
@@ -33,7 +34,7 @@ function layout(answer, places) {
   const links = [...pairs.values()];
   const force = d3.forceSimulation(nodes).stop()
     .force("charge", d3.forceManyBody().strength(-450))
-    .force("link", d3.forceLink(links).id(one => one.id).distance(130))
+    .force("link", d3.forceLink(links).id(one => one.id).distance(160))
     .force("x", d3.forceX().strength(0.05)).force("y", d3.forceY().strength(0.09));
   force.tick(nodes.length > MANY ? 60 : 250);
   places.clear();
@@ -44,8 +45,8 @@ function layout(answer, places) {
 /** The part of the plane that is drawn: all nodes with their labels, and no less than WIDTH x HEIGHT around them. */
 function box(nodes) {
   const xs = nodes.map(one => one.x), ys = nodes.map(one => one.y);
-  const [left, top] = [Math.min(...xs) - 40, Math.min(...ys) - 30];
-  const [width, height] = [Math.max(...xs) - left + 40 + 7 * LABEL, Math.max(...ys) - top + 30];
+  const [left, top] = [Math.min(...xs) - 3.5 * LABEL, Math.min(...ys) - 30];
+  const [width, height] = [Math.max(...xs) - left + 3.5 * LABEL, Math.max(...ys) - top + 40];
   const [more, higher] = [Math.max(0, WIDTH - width), Math.max(0, HEIGHT - height)];
   return [left - more / 2, top - higher / 2, width + more, height + higher].map(Math.round).join(" ");
 }
@@ -54,21 +55,27 @@ function short(text) {
   return text.length > LABEL ? `${text.slice(0, LABEL - 1)}\u2026` : text;
 }
 
+/** A node, which leads to the connections of its Namespace, if it has one. */
+function Circle({ node, parameters }) {
+  const drawn = html`<circle cx=${node.x} cy=${node.y} r="9" /><text x=${node.x} y=${node.y + 24}>${short(label(node))}</text>`;
+  if (!node.namespace) return html`<g class="outside">${drawn}</g>`;
+  const name = `${node.kind} ${label(node)}: connections of its Namespace`;
+  return html`<a href=${to("flows", { ...parameters, namespace: node.namespace })} aria-label=${name}>${drawn}</a>`;
+}
+
 function Drawing({ answer, parameters }) {
   const places = useRef(new Map());
   const { nodes, links } = useMemo(() => layout(answer, places.current), [answer]);
   if (!nodes.length) return html`<p>No connection was seen.</p>`;
   const lines = links.map(one => html`<line class=${one.denied ? "denied" : ""} x1=${one.source.x} y1=${one.source.y}
     x2=${one.target.x} y2=${one.target.y} stroke-width=${1 + Math.min(6, Math.log10(1 + one.octets) / 2)} />`);
-  const circles = nodes.map(one => html`<a key=${one.id} href=${to("flows", { ...parameters, namespace: one.namespace })}
-    class=${one.namespace ? "" : "outside"} aria-label=${`${one.kind} ${label(one)}: its Namespace's connections`}>
-    <circle cx=${one.x} cy=${one.y} r="9" /><text x=${one.x + 13} y=${one.y + 4}>${short(label(one))}</text></a>`);
+  const circles = nodes.map(one => html`<${Circle} key=${one.id} node=${one} parameters=${parameters} />`);
   return html`<svg class="map" viewBox=${box(nodes)} role="group" aria-label="Map of connections; the table below has the same">
     ${lines}${circles}</svg>`;
 }
 
 export function ServiceMap({ parameters }) {
-  const by = KINDS.includes(parameters.by) ? parameters.by : "workload";
+  const by = Object.hasOwn(CHOICES, parameters.by ?? "") ? parameters.by : "workload";
   const given = only(parameters, FILTERS);
   const state = useAnswer("flows/map", { ...given, by }, parameters.live ? LIVE : 0);
   const names = new Map((state.answer?.nodes ?? []).map(one => [one.id, label(one)]));
@@ -83,8 +90,8 @@ export function ServiceMap({ parameters }) {
   ];
   const choose = event => { location.hash = to("map", { ...parameters, by: event.target.value }); };
   return html`<div>
-    <div class="bar"><label>Nodes <select value=${by} onChange=${choose}>${KINDS.map(one =>
-      html`<option value=${one}>${CHOICES[one]}</option>`)}</select></label>
+    <div class="bar"><label>Show <select value=${by} onChange=${choose}>${Object.entries(CHOICES).map(([key, text]) =>
+      html`<option value=${key}>${text}</option>`)}</select></label>
       <span>A dashed red line has denied connections; width is by bytes.</span></div>
     <${State} state=${state} />
     ${state.answer && html`<${Drawing} answer=${state.answer} parameters=${given} />

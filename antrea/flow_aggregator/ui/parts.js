@@ -17,7 +17,7 @@ export function Table({ name, caption, columns, rows, mark }) {
   const head = columns.map(one => html`<th scope="col" class=${one.number ? "number" : ""}>${one.title}</th>`);
   const line = row => columns.map(one => html`<td class=${one.number ? "number" : ""}>${one.cell(row)}</td>`);
   return html`<section>
-    <div class="bar"><span>${rows.length} rows</span><${Files} name=${name} rows=${rows} /></div>
+    <div class="bar"><span>Rows: ${rows.length}</span><${Files} name=${name} rows=${rows} /></div>
     <div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
       <caption>${caption}</caption>
       <thead><tr>${head}</tr></thead>

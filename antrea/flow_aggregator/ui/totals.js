@@ -32,7 +32,7 @@ function link(by, row, given) {
 }
 
 export function Top({ parameters }) {
-  const by = CHOICES[parameters.by] ? parameters.by : "source";
+  const by = Object.hasOwn(CHOICES, parameters.by ?? "") ? parameters.by : "source";
   const given = only(parameters, [...FILTERS, "limit"]);
   const state = useAnswer("flows/top", { ...given, by }, parameters.live ? LIVE : 0);
   const rows = state.answer?.rows ?? [];
@@ -71,8 +71,10 @@ function Chart({ data }) {
   useEffect(() => {
     const color = of => getComputedStyle(document.documentElement).getPropertyValue(of).trim();
     const axis = { stroke: color("--ink"), grid: { stroke: color("--line") } };
-    const line = (label, of) => ({ label, stroke: color(of), width: 2, points: { show: true } });
-    const shape = { width: 900, height: 260, axes: [axis, axis], series: [{}, line("allowed", "--allowed"), line("denied", "--denied")] };
+    const line = (label, of, width) => ({ label, stroke: color(of), width, points: { show: true } });
+    const tzDate = at => uPlot.tzDate(new Date(at * 1000), "Etc/UTC");
+    const lines = [{ label: "UTC" }, line("allowed", "--allowed", 5), line("denied", "--denied", 2)];
+    const shape = { width: 900, height: 260, axes: [axis, axis], series: lines, tzDate };
     const plot = new uPlot(shape, data, place.current);
     return () => plot.destroy();
   }, [data]);

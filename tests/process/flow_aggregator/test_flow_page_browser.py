@@ -50,7 +50,7 @@ INJECTED = (
 """What a fault of the page would do with a value."""
 
 
-VIEWS = ("flows", "map?by=workload", "top?by=policy", "policies", CONNECTION)
+VIEWS = ("flows", "map?by=workload", "map?by=endpoint", "top?by=policy", "policies", CONNECTION)
 LOCK = ROOT / "requirements/page-judge.txt"
 
 
@@ -183,6 +183,10 @@ async def test_who_may_see_one_namespace_names_it_and_a_wrong_token_is_told(tmp_
         await page.value("[...document.querySelectorAll('header button')].at(-1).click()")
         await page.until("document.querySelector('form.sign-in')")
         assert await page.value("sessionStorage.length") == 0
+        await page.value("location.hash = ''")
+        await sign_in(page, url, "ann", "db,shop")
+        await page.until(f"{ROWS} === 2")
+        assert await page.value("document.querySelector('input[name=namespaces]').value") == "db,shop"
 
 
 async def test_every_view_is_accessible_in_light_and_dark(tmp_path: Path) -> None:
