@@ -210,3 +210,22 @@ async def test_a_client_outside_is_denied_where_the_endpoint_is_on_another_node(
             await engine.quiet()
             assert await node.asks("outside", NODES, 30080) == GATEWAYS * 2
         assert not engine.errors.counts
+
+
+async def test_with_policy_local_all_who_ask_for_the_node_port_are_judged(node: Node) -> None:
+    """Another group chooses the Endpoint then; on the userspace datapath also processes of the Node itself are judged."""
+    local = msgspec.structs.replace(SERVICE, external_local=True)
+    for row in (local, *endpoints(WEB), CLOSED, MEMBER):
+        node.facts.put(row)
+    async with node.agent(PROXY_ALL, *GATES) as engine:
+        with node.serving(node.pods["web"], SERVER):
+            assert await node.asks("outside", NODES, 30080, seconds=SHORT) == DROPPED
+            assert await node.asks("near", NODES, 30080, seconds=SHORT) == DROPPED
+            # on this datapath the mark of what the Node itself sends is a source MAC, which is another by then
+            assert await node.asks("node", NODES, 30080, seconds=SHORT) == DROPPED
+            assert await node.asks("node", CLUSTER) == GATEWAYS * 2
+            assert await node.asks("near", CLUSTER) == NEAR * 2
+            node.facts.put(denying("Allow"))
+            await engine.quiet()
+            assert await node.asks("outside", NODES, 30080) == OUTSIDE * 2
+        assert not engine.errors.counts

@@ -11,6 +11,9 @@ from policy_world import CONFIG as BASE
 from policy_world import NODE, block, native, peer, port, rule
 
 from antrea.apis import controlplane as cp
+from antrea.apis.annotation import AUDIT, ENFORCEMENT
+from antrea.apis.crd.network_policy import AppliedTo, ClusterNetworkPolicySpec, Rule
+from antrea.apis.crd.part import NamespacedName
 from antrea.apis.policy_report import PolicyReport
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts, Unit
@@ -22,6 +25,8 @@ from antrea.features.network_policy.agent.feature import FEATURE
 from antrea.features.network_policy.agent.node_port import NODE_PORTS
 from antrea.features.network_policy.agent.received import SentAppliedMember
 from antrea.features.network_policy.agent.service_target import PROXY_ALL_OFF
+from antrea.features.network_policy.audit_mode import AuditMode
+from antrea.features.network_policy.controller.unbuilt import unjudged_parts
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE as PROXY
 from antrea.features.proxy.service import service_ports
@@ -128,3 +133,18 @@ def test_a_rule_follows_the_service() -> None:
     assert len([line for line in texts(facts, engine) if "reg7=" in line]) == 4
     facts.drop(Service, WEB.key)
     assert not [line for line in texts(facts, engine) if "reg7=" in line]
+
+
+def test_an_audited_rule_for_a_service_is_absent() -> None:
+    audited = msgspec.structs.replace(DROP.found.metadata, annotations={ENFORCEMENT: AUDIT})
+    found = msgspec.structs.replace(DROP, found=msgspec.structs.replace(DROP.found, metadata=audited))
+    facts, engine = world(WEB, MEMBER, found)
+    assert not [line for line in texts(facts, engine) if "reg7=" in line or "conj_id=" in line]
+    spec = ClusterNetworkPolicySpec(
+        priority=5,
+        applied_to=(AppliedTo(service=NamespacedName(name="web", namespace="shop")),),
+        ingress=(Rule(action="Drop", name="deny"),),
+    )
+    assert list(unjudged_parts(spec, AuditMode(whole=True))) == [
+        "spec.ingress[0] is for a Service: the rule is neither enforced nor audited"
+    ]
