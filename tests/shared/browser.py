@@ -83,7 +83,7 @@ class Page:
 
     async def press(self, key: str, code: int) -> None:
         """`code` is that of Windows' virtual keys."""
-        text = {"text": "\r"} if key == "Enter" else {}
+        text = {"text": {"Enter": "\r"}.get(key, key)} if key in ("Enter", " ") else {}
         for kind in ("keyDown", "keyUp"):
             await self.send(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text

@@ -56,9 +56,11 @@ function Field({ name, title, hint, value, change }) {
 
 function Filters({ view, parameters }) {
   const [draft, setDraft] = useState(parameters);
+  // a link or the back button changes the fields; Live leaves what is being typed, and the focus
+  useEffect(() => setDraft(parameters), [to(view, { ...parameters, live: "" })]);
   const fields = FIELDS.filter(([name]) => name !== "limit" || view === "flows" || view === "top");
   const change = (name, value) => setDraft(before => ({ ...before, [name]: value }));
-  const submit = event => { event.preventDefault(); location.hash = to(view, draft); };
+  const submit = event => { event.preventDefault(); location.hash = to(view, { ...draft, live: parameters.live }); };
   const live = event => { location.hash = to(view, { ...parameters, live: event.target.checked ? "1" : "" }); };
   return html`<form class="filters" role="search" onSubmit=${submit}>
     ${fields.map(([name, title, hint]) => html`<${Field} name=${name} title=${title} hint=${hint} value=${draft[name] ?? ""} change=${change} />`)}
@@ -77,7 +79,7 @@ function Page({ view, parameters }) {
     <header><h1>Flow visibility</h1><nav aria-label="Views">${tabs.map(tab)}</nav>
       <button type="button" onClick=${() => signOut()}>Sign out</button></header>
     <main id="main" tabindex="-1">
-      ${view !== "connection" && html`<${Filters} key=${to(view, parameters)} view=${view} parameters=${parameters} />`}
+      ${view !== "connection" && html`<${Filters} view=${view} parameters=${parameters} />`}
       <${VIEWS[view]} key=${view} parameters=${parameters} />
     </main>`;
 }

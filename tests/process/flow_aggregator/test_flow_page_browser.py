@@ -81,8 +81,8 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def page_of(folder: Path) -> AsyncIterator[tuple[Page, str]]:
-    """The page of an aggregator with two connections in its store, and its URL."""
+async def page_of(folder: Path) -> AsyncIterator[tuple[Page, str, int]]:
+    """The page of an aggregator with two connections in its store, its URL, and the port that takes records."""
     store = {"enable": True, "directory": str(folder / "store"), "commitInterval": "1s"}
     async with answering(OwnRights().answer) as cluster:
         text = {
@@ -106,7 +106,7 @@ async def page_of(folder: Path) -> AsyncIterator[tuple[Page, str]]:
                 async with asyncio.timeout(60):
                     while not await asyncio.to_thread(stored):  # noqa: ASYNC110 (another process)
                         await asyncio.sleep(0.1)
-                yield page, url
+                yield page, url, aggregator.port
 
 
 async def sign_in(page: Page, url: str, token: str, namespaces: str = "") -> None:
@@ -119,7 +119,7 @@ async def sign_in(page: Page, url: str, token: str, namespaces: str = "") -> Non
 
 
 async def test_a_user_signs_in_and_sees_connections_of_which_nothing_is_executed(tmp_path: Path) -> None:
-    async with page_of(tmp_path) as (page, url):
+    async with page_of(tmp_path) as (page, url, _):
         await sign_in(page, url, "root")
         await page.until(f"{ROWS} === 2")
         shown = await page.value(TEXT)
@@ -153,7 +153,7 @@ async def test_a_user_signs_in_and_sees_connections_of_which_nothing_is_executed
 
 async def test_a_script_in_the_page_would_not_run(tmp_path: Path) -> None:
     """The policy alone, as if the page had a fault."""
-    async with page_of(tmp_path) as (page, url):
+    async with page_of(tmp_path) as (page, url, _):
         await sign_in(page, url, "root")
         await page.until(f"{ROWS} === 2")
         for code in INJECTED:
@@ -164,7 +164,7 @@ async def test_a_script_in_the_page_would_not_run(tmp_path: Path) -> None:
 
 
 async def test_who_may_see_one_namespace_names_it_and_a_wrong_token_is_told(tmp_path: Path) -> None:
-    async with page_of(tmp_path) as (page, url):
+    async with page_of(tmp_path) as (page, url, _):
         await sign_in(page, url, "mallory")
         await page.until("document.querySelector('form.sign-in [role=alert]')")
         assert "not, or no longer" in await page.value(TEXT)
@@ -191,7 +191,7 @@ async def test_who_may_see_one_namespace_names_it_and_a_wrong_token_is_told(tmp_
 
 async def test_every_view_is_accessible_in_light_and_dark(tmp_path: Path) -> None:
     judge = await asyncio.to_thread(axe)
-    async with page_of(tmp_path) as (page, url):
+    async with page_of(tmp_path) as (page, url, _):
         await sign_in(page, url, "mallory")
         await page.until("document.querySelector('form.sign-in [role=alert]')")
         found = {"sign-in": await findings(page, judge)}
@@ -211,9 +211,34 @@ async def test_every_view_is_accessible_in_light_and_dark(tmp_path: Path) -> Non
         assert {view: rules for view, rules in found.items() if rules} == {}
 
 
+async def test_live_shows_a_connection_as_it_comes_and_all_is_done_by_keyboard(tmp_path: Path) -> None:
+    async with page_of(tmp_path) as (page, url, port):
+        await sign_in(page, url, "root")
+        await page.until(f"{ROWS} === 2")
+        await page.press("Tab", 9)
+        assert await page.value("document.activeElement.textContent") == "Skip to the content"
+        await page.press("Enter", 13)
+        assert await page.value("document.activeElement.id") == "main"
+        for _ in range(40):
+            if await page.value("document.activeElement.name") == "live":
+                break
+            await page.press("Tab", 9)
+        await page.press(" ", 32)
+        await page.until(
+            "location.hash === '#/flows?live=1' && document.querySelector('[name=live]').checked"
+        )
+        await page.until(f"{ROWS} === 2")
+        assert await page.value("document.activeElement.name") == "live"
+        await page.type("[name=pod]", "half a na")
+        later = FlowRecord(**HOSTILE | {"source_transport_port": 4002, "source_pod_name": "later"})
+        await (await sent(port, "n1", "tcp", later)).close()
+        await page.until(f"{ROWS} === 3 && {TEXT}.includes('shop/later')")
+        assert await page.value("document.querySelector('[name=pod]').value") == "half a na"
+
+
 async def test_a_table_is_saved_as_csv_and_json_and_no_value_is_a_formula(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
-    async with page_of(tmp_path) as (page, url):
+    async with page_of(tmp_path) as (page, url, _):
         await page.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
         await sign_in(page, url, "root")
         await page.until(f"{ROWS} === 2")
