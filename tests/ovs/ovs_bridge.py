@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING
 
-from ovs_process import OvsProcess, until
+from ovs_process import OvsProcess, listens, until
 
 from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
@@ -33,7 +33,7 @@ class OvsBridge:
         self.mgmt = f"unix:{process.directory}/br-int.mgmt"
         settings = ("datapath_type=dummy", "fail_mode=secure", "protocols=OpenFlow10,OpenFlow15")
         process.vsctl("add-br", "br-int", "--", "set", "bridge", "br-int", *settings)
-        until((process.directory / "br-int.mgmt").exists, "management socket of br-int")
+        until(lambda: listens(process.directory / "br-int.mgmt"), "management socket of br-int")
 
     def ofctl(self, command: str, *arguments: str, lines: Iterable[str] = ()) -> str:
         """One run of ovs-ofctl; `lines` are its standard input. A complaint is an AssertionError."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _QUIET = ("-vconsole:off", "-vsyslog:off", "-vfile:off")
+
+
+def listens(path: Path) -> bool:
+    """Whether a connection to this Unix socket is taken: a daemon makes it some time before."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        return peer.connect_ex(str(path)) == 0
 
 
 def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ovs_process import until
+from ovs_process import listens, until
 from policy_oracle import LOCAL
 
 from antrea.engine import Engine, Facts
@@ -58,7 +58,7 @@ async def test_groups_and_meters_are_there_again_before_the_flows_that_name_them
         ovs.process.kill("ovs-vswitchd")
         (ovs.process.directory / "br-int.mgmt").unlink()
         ovs.process.start_switch()
-        until((ovs.process.directory / "br-int.mgmt").exists, "management socket")
+        until(lambda: listens(ovs.process.directory / "br-int.mgmt"), "management socket")
         assert standing(ovs) == (0, 0, 0)
         for sink in (flows, meters):
             engine.resync(sink)
