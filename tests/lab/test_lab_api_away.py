@@ -135,7 +135,8 @@ def test_an_api_server_that_was_away_is_met_again_without_a_storm_and_no_packet_
     after = [r for r in requests(lab) if r.at > back]
     for who, number in Counter(who for who, _ in followed(lab).elements()).items():
         times = sorted(r.at for r in after if r.who == who)
+        most = Counter((r.verb, r.what) for r in after if r.who == who).most_common(9)
         # each watch: one to resume, one list, one to go on; besides them what the program says of itself
         besides = own(lab, who[0])
-        assert len(times) <= 3 * number + besides, (who, len(times), number)
+        assert len(times) <= 3 * number + besides, (who, len(times), number, most)
         assert most_in_a_second(times) <= besides + number, (who, times)
