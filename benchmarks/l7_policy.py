@@ -1,0 +1,21 @@
+"""What does it cost that each request is judged, and how soon are rules with l7Protocols enforced?
+
+Two Pods of a userspace switch: requests on one connection and one large response, through Suricata and without it, in turn; a
+rule that changes while requests come; fifty rules after a start of the engine, and of the agent. The parts are those of
+tests/host/test_host_l7_figures.py, whose namespaces they need. Needs root.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def main() -> int:
+    """Status of the run."""
+    test = ("tests/host/test_host_l7_figures.py", "-m", "wide", "-q", "-s", "-p", "no:cacheprovider")
+    return subprocess.run([sys.executable, "-m", "pytest", *test], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
