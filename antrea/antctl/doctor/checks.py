@@ -263,6 +263,17 @@ def strict_arp(node: NodeState) -> Iterator[FindingText]:
         yield FindingText("error", message, STRICT_ARP)
 
 
+def l7_engine(node: NodeState) -> Iterator[FindingText]:
+    """Engines that judge requests, or read them for records of connections."""
+    for condition, container, severity in (
+        ("L7EngineDown", "antrea-l7-engine", "error"),
+        ("L7FlowEngineMissing", "antrea-l7-flow-engine", "warning"),
+    ):
+        if message := (node.conditions or {}).get(condition):
+            space, _, pod = node.pod.partition("/")
+            yield FindingText(severity, message, f"kubectl -n {space} logs {pod} -c {container}")
+
+
 def clock(node: NodeState) -> Iterator[FindingText]:
     """Tokens, certificates and leases are judged by the clock."""
     skew = node.skew or 0.0
@@ -290,6 +301,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "flow-collector": (configured("FlowCollectorUnreachable", "warning"), ("conditions",)),
     "traffic-control": (traffic_control, ("conditions",)),
     "strict-arp": (strict_arp, ("conditions",)),
+    "l7-engine": (l7_engine, ("conditions",)),
     "time-skew": (clock, ("skew",)),
 }
 """Each check with the fields that it cannot do without."""
