@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-PROGRAM = "chromium-headless-shell"
+PACKAGE = "chromium-headless-shell"
+PROGRAM = "/usr/lib/chromium/chromium-headless-shell"
+"""Of that package; the one in PATH is a shell that stays before it, and would die alone."""
 PATIENCE = 30.0
 OPTIONS = (
     "--no-sandbox", "--remote-debugging-port=0", "--ignore-certificate-errors", "--disable-background-networking",
@@ -98,12 +100,12 @@ class Page:
 @contextlib.asynccontextmanager
 async def browser(folder: Path) -> AsyncIterator[Page]:
     """A page of a fresh profile below `folder`; the test fails where the browser is not installed."""
-    if not (program := shutil.which(PROGRAM)):
-        pytest.fail(f"{PROGRAM} is not on this machine: apt-get install --no-install-recommends {PROGRAM}")
+    if not shutil.which(PROGRAM):
+        pytest.fail(f"{PROGRAM} is not on this machine: apt-get install --no-install-recommends {PACKAGE}")
     profile = folder / "browser"
     with (folder / "browser.log").open("w") as log:
         process = await asyncio.create_subprocess_exec(
-            program, f"--user-data-dir={profile}", *OPTIONS, stdout=log, stderr=log
+            PROGRAM, f"--user-data-dir={profile}", *OPTIONS, stdout=log, stderr=log
         )
         try:
             port = await _port(profile / "DevToolsActivePort", process)
