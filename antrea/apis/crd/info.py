@@ -31,6 +31,8 @@ class AgentCondition(CrdStruct, frozen=True):
             "TrafficControlPortsMissing",
             "InterfaceNotConnected",
             "FlowCollectorUnreachable",
+            "L7EngineDown",
+            "L7FlowEngineMissing",
             "StrictARPMissing",
             "PodsUnreachable",
             "ServicesUnserved",
