@@ -11,6 +11,7 @@ _NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
 _VALUE = f"({_NAME})?"
+_OBJECT_NAME = re.compile(_SUBDOMAIN)
 _NAME_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.',"
     " and must start and end with an alphanumeric character"
@@ -29,7 +30,7 @@ _VALUE_RULE = (
 
 def is_object_name(name: str) -> bool:
     """Whether an object can have this name (RFC 1123 subdomain); names of Namespaces are among these."""
-    return len(name) <= 253 and re.fullmatch(_SUBDOMAIN, name) is not None
+    return len(name) <= 253 and _OBJECT_NAME.fullmatch(name) is not None
 
 
 def key_faults(key: str) -> list[str]:

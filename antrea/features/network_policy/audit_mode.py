@@ -30,7 +30,7 @@ class AuditMode(NamedTuple):
 
     def within(self, *, namespace_audits: bool) -> AuditMode:
         """The same in a Namespace that audits its policies, or does not."""
-        return AuditMode(whole=True) if namespace_audits and not self.enforced else self
+        return AUDITED if namespace_audits and not self.enforced else self
 
     def has(self, rule: str) -> bool:
         """Whether a rule of this name is audited."""
@@ -38,6 +38,7 @@ class AuditMode(NamedTuple):
 
 
 ENFORCED = AuditMode()
+AUDITED = AuditMode(whole=True)
 
 
 def audits(annotations: Mapping[str, str]) -> bool:

@@ -26,7 +26,13 @@ from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
 from antrea.features.grouping.selector import group_selector, requirements, selector_of
-from antrea.features.network_policy.audit_mode import ENFORCED, AuditMode, audit_mode, enforcement_doubt
+from antrea.features.network_policy.audit_mode import (
+    AUDITED,
+    ENFORCED,
+    AuditMode,
+    audit_mode,
+    enforcement_doubt,
+)
 from antrea.features.network_policy.controller.peer import (
     ALL,
     group,
@@ -287,7 +293,7 @@ def _internal_policy(
     for found, *groups in used.values():
         yield found.with_parts(tuple(groups) if len(groups) == 1 else tuple(sorted(groups)))
     internal = cp.NetworkPolicy(
-        metadata=_metadata(policy, whole=is_audited(facts, policy)),
+        metadata=_metadata(policy, whole=_audits(policy, home)),
         rules=tuple(told),
         applied_to_groups=(target,),
         source_ref=reference(policy),
@@ -299,12 +305,15 @@ def _internal_policy(
 
 def is_audited(facts: Facts, policy: KubePolicy) -> bool:
     """Whether it drops nothing, by its own word or by that of its Namespace."""
-    home = facts.get(Namespace, policy.namespace)
+    return _audits(policy, facts.get(Namespace, policy.namespace))
+
+
+def _audits(policy: KubePolicy, home: Namespace | None) -> bool:
     return policy.audit.within(namespace_audits=home is not None and home.audits_policies).whole
 
 
 def _metadata(policy: KubePolicy, *, whole: bool) -> ObjectMetadata:
-    annotations = told_annotations(flush_on_deny=policy.flush_on_deny, audit=AuditMode(whole=whole))
+    annotations = told_annotations(flush_on_deny=policy.flush_on_deny, audit=AUDITED if whole else ENFORCED)
     uid = policy.uid
     return ObjectMetadata(
         name=uid, uid=uid, generation=policy.generation, labels=NOTHING, annotations=annotations

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 UUIDS = uuid.UUID("e4f24a48-ca1f-4d5b-819c-ea7632b22115").bytes
 """Upstream's name space of what is named after its content."""
+VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""The 17th digit of a UUID, whose two highest bits are 10 (RFC 9562), from that of a digest."""
 RECENT = 1024
 MOST_SHOWN = 60
 """Characters of a text that stands in place of a CIDR."""
@@ -52,10 +54,8 @@ def group(resource: str, selector: GroupSelector) -> PublishedGroup:
 @lru_cache(maxsize=RECENT)
 def uuid_of(content: str) -> str:
     """As upstream names what has this content (a UUID of version 5); policies in a row often need the same."""
-    digest = bytearray(hashlib.sha1(UUIDS + content.encode(), usedforsecurity=False).digest()[:16])
-    digest[6], digest[8] = digest[6] & 0x0F | 0x50, digest[8] & 0x3F | 0x80
-    text = digest.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = hashlib.sha1(UUIDS + content.encode(), usedforsecurity=False).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{VARIANTS[text[16]]}{text[17:20]}-{text[20:32]}"
 
 
 def network(cidr: str) -> IPNet:
