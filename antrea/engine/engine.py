@@ -82,7 +82,7 @@ class Engine:
 
         Puts come by rank, drops in reverse.
         """
-        SLICE.end = float("inf")
+        SLICE.begin(float("inf"))
         retry = [*self._evaluator.failed, *self._ledger.held]
         while self._pending or retry:
             for _ in self._evaluator.run(bulk=bool(retry), retry=retry):

@@ -31,10 +31,10 @@ class Pace(msgspec.Struct, frozen=True):
 
     async def drive(self, steps: Iterable[object]) -> None:
         """Run `steps` to the end; whenever they yield, as they do after every slice, the event loop runs."""
-        SLICE.end = time.perf_counter() + self.slice
+        SLICE.begin(time.perf_counter() + self.slice)
         for _ in steps:
             await asyncio.sleep(0)
-            SLICE.end = time.perf_counter() + self.slice
+            SLICE.begin(time.perf_counter() + self.slice)
 
 
 async def wait(event: asyncio.Event, seconds: float | None) -> None:

@@ -103,7 +103,7 @@ class Evaluator:
         for job in self._ran:
             job.flags &= ~OPEN
             ledger.settle(job)
-            if clock() >= SLICE.end:
+            if SLICE.over():
                 yield
         self._ran.clear()
         facts.busy = ledger.busy = False
@@ -130,7 +130,7 @@ class Evaluator:
             place.flags &= ~(TOUCHED | URGENT | APPEARED)
             if isinstance(place, Row) and place.value is None:
                 discard_if_empty(place)
-            if clock() >= SLICE.end:
+            if SLICE.over():
                 yield
         for kind, key, why in rejected:
             self._errors.note(f"index {kind.__name__}", (kind, key), why)
@@ -327,7 +327,7 @@ class Evaluator:
             todo, ledger.touched_rows = ledger.touched_rows, []
             for cell in todo:
                 self._write(cell, queue)
-                if clock() >= SLICE.end:
+                if SLICE.over():
                     yield
 
     def _write(self, cell: Cell, queue: JobQueue) -> None:

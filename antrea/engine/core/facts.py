@@ -10,7 +10,7 @@ from antrea.engine.core.job import Job
 from antrea.engine.core.place import TOUCHED, URGENT, Row, Table, discard_if_empty
 from antrea.engine.core.reader import Absent, Reader
 from antrea.engine.core.store import facts_in, sorted_facts, values_of, write
-from antrea.engine.core.time_slice import SLICE, clock
+from antrea.engine.core.time_slice import SLICE
 from antrea.engine.feeds import Feeds
 from antrea.engine.ids import IdRef, Ids, Journal
 from antrea.facts.unrealized import Unrealized
@@ -234,7 +234,7 @@ class Facts:
             for key in list(rows):
                 row, urgent = rows.pop(key)
                 self._store(table, key, row, urgent)
-                if clock() >= SLICE.end:
+                if SLICE.over():
                     yield
             del self._draining[kind]
         self.feeds.settle(marks)

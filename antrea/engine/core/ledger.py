@@ -11,7 +11,7 @@ from antrea.engine.core.order import Order, Slot
 from antrea.engine.core.place import ORPHANED, TOUCHED, Cell, Table, discard_if_empty
 from antrea.engine.core.reader import stop_reading
 from antrea.engine.core.sink_queue import SinkQueue
-from antrea.engine.core.time_slice import SLICE, clock
+from antrea.engine.core.time_slice import SLICE
 from antrea.engine.entry import REPORT
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Ledger:
                 if cell.flags & TOUCHED:
                     cell.flags &= ~(TOUCHED | ORPHANED)
                     self._review(cell, number, bulk, slots)
-                if clock() >= SLICE.end:
+                if SLICE.over():
                     yield
         self.order.close()
 

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.engine.core.order import BY_ORDER, BY_ORDER_IN_ONE_CALL, Order, Slot
 from antrea.engine.core.place import IN_FLIGHT, TOUCHED, Cell, Table, discard_if_empty
-from antrea.engine.core.time_slice import SLICE, clock
+from antrea.engine.core.time_slice import SLICE
 from antrea.engine.entry import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from antrea.engine.core.ledger import Ledger
-
-STRETCH = 256
-"""Changes that a replay takes before it looks at the clock."""
 
 
 class Retry:
@@ -144,7 +141,7 @@ class SinkQueue:
                 if row.value is not None:
                     assert isinstance(row, Cell)
                     confirmed.setdefault(row.value.rank, []).append(row)
-                if clock() >= SLICE.end:
+                if SLICE.over():
                     yield
         for rank in sorted(ranks | confirmed.keys()):
             yield from self._replay_fresh(batch, rank)
@@ -155,13 +152,16 @@ class SinkQueue:
         closed = self._order.closed
         for slot in [slot for slot in self.fresh if not slot.drop and slot.rank == rank and closed(slot)]:
             while (rows := self.fresh.get(slot)) is not None:
-                some = [*islice((cell for cell in rows if not cell.flags & IN_FLIGHT), STRETCH)]
+                some = [cell for cell in rows if not cell.flags & IN_FLIGHT]
                 if not some:
                     break
                 for cell in some:
-                    self._fly(batch, cell, slot, self._take(slot, cell))
-                if clock() >= SLICE.end:
-                    yield
+                    if (
+                        cell.pending is slot and not cell.flags & IN_FLIGHT
+                    ):  # else a pass has placed it anew meanwhile
+                        self._fly(batch, cell, slot, self._take(slot, cell))
+                    if SLICE.over():
+                        yield
 
     def _replay_retries(self, batch: Batch, rank: int) -> Iterator[None]:
         for retry in [retry for retry in self.retries if retry.refused is None]:
@@ -171,7 +171,7 @@ class SinkQueue:
                     slot = found[0]
                     if not slot.drop and slot.rank == rank and self._order.closed(slot):
                         self._lift(batch, cell)
-                if clock() >= SLICE.end:
+                if SLICE.over():
                     yield
 
     def _replay_confirmed(self, batch: Batch, cells: list[Cell]) -> Iterator[None]:
@@ -181,7 +181,7 @@ class SinkQueue:
                 slot = self._order.replay(value.rank)
                 self._order.add(slot)
                 self._fly(batch, cell, slot, value)
-            if clock() >= SLICE.end:
+            if SLICE.over():
                 yield
 
     def lowest_rank(self) -> int:
@@ -214,7 +214,7 @@ class SinkQueue:
                 order.done(slot)
             if not cell.flags and cell.pending is None:
                 ledger.resolve(cell)
-            if clock() >= SLICE.end:
+            if SLICE.over():
                 yield
         self.in_flight = None
 
@@ -228,7 +228,7 @@ class SinkQueue:
                 discard_if_empty(cell)
             else:
                 self._later(retry, cell, slot, value)
-            if clock() >= SLICE.end:
+            if SLICE.over():
                 yield
         self.in_flight = None
         if retry.changes:
@@ -333,7 +333,7 @@ class SinkQueue:
                 if cell.pending is slot:  # else a pass has placed it anew meanwhile
                     taken[slot] = taken.get(slot, 0) + 1
                     self._lift(batch, cell)
-                if clock() >= SLICE.end:
+                if SLICE.over():
                     yield
 
     def _take_all(self, batch: Batch, slots: list[Slot]) -> None:
@@ -353,7 +353,7 @@ class SinkQueue:
         for _, cell in due[:most]:
             if isinstance(cell.pending, Retry):
                 self._lift(batch, cell)
-            if clock() >= SLICE.end:
+            if SLICE.over():
                 yield
         batch.retry = bool(batch.cells)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from engine_world import Flow, Member, Pod, Policy, Route, Setting, Snat, Status
 
 from antrea.engine import Engine, Facts, Unit
 from antrea.engine.core.desired import change
+from antrea.engine.core.time_slice import SLICE
 from antrea.errors import Refused
 
 if TYPE_CHECKING:
@@ -125,6 +127,7 @@ def test_the_cost_of_one_refusal_does_not_grow_with_the_jobs_that_stand(
         assert cell is not None
         refused = Refused([entry], "no")
         refuse = partial(engine._ledger.refuse, cell, entry, refused, lambda tries, nth: 0.0)
+        SLICE.begin(math.inf)  # so that the clock is read at the same steps
         costs.append(cost(refuse))
         assert len(engine.unrealized()) == owners
         assert entry not in engine.standing().values()

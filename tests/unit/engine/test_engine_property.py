@@ -288,10 +288,10 @@ class UnevenPace(Pace, frozen=True):
     """Slices of any length, as on a machine that others use as well."""
 
     async def drive(self, steps: Iterable[object]) -> None:
-        SLICE.end = perf_counter() + random.choice(LENGTHS)
+        SLICE.begin(perf_counter() + random.choice(LENGTHS))
         for _ in steps:
             await asyncio.sleep(0)
-            SLICE.end = perf_counter() + random.choice(LENGTHS)
+            SLICE.begin(perf_counter() + random.choice(LENGTHS))
 
 
 LENGTHS = (0.0, 0.00002, 0.0001, 1.0)

@@ -36,7 +36,8 @@ def replay(queue: SinkQueue, batch: Batch) -> Iterator[None]:
 def test_an_entry_that_a_pass_changes_while_its_batch_is_filled_is_in_that_once(
     monkeypatch: pytest.MonkeyPatch, fill: Fill, drop: bool, rank: int
 ) -> None:
-    monkeypatch.setattr(SLICE, "end", 0.0)  # every step pauses
+    monkeypatch.setattr(SLICE, "end", SLICE.end)
+    SLICE.begin(0.0)  # every step pauses
     order = Order(lambda: None)
     queue, table = SinkQueue(order, None), Table(Flow)
     queue.tables.append(table)
@@ -57,6 +58,31 @@ def test_an_entry_that_a_pass_changes_while_its_batch_is_filled_is_in_that_once(
     keys: list[Any] = [cell.key for cell in batch.cells]
     assert sorted(set(keys)) == sorted(keys)
     assert queue.fresh[second][table.cell("a")] == Flow("a", ("new",), rank=rank)
+
+
+class CountedRows(dict[Any, Any]):
+    """Changes of a slot; what was taken from the front of a dict is passed over again by each iteration."""
+
+    iterations = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.iterations += 1
+        return super().__iter__()
+
+
+def test_a_replay_passes_over_the_changes_of_a_slot_once_however_many_there_are() -> None:
+    order = Order(lambda: None)
+    queue, table = SinkQueue(order, None), Table(Flow)
+    queue.tables.append(table)
+    slot = Slot(True, order.open(), False, 50)
+    for number in range(3000):
+        queue.place(table.cell(str(number)), Flow(str(number)), slot)
+    order.close()
+    rows = queue.fresh[slot] = CountedRows(queue.fresh[slot])
+    batch = Batch()
+    for _ in queue.fill_replay(batch):
+        pass
+    assert (len(batch.put), rows.iterations) == (3000, 1)
 
 
 @pytest.mark.parametrize("answer", [Refused([Status("a", "1")], "no"), TimeoutError()], ids=["no", "timeout"])
