@@ -8,30 +8,30 @@ parity: pkg/agent/openflow/pipeline.go flowsToTrace
 from __future__ import annotations
 
 import zlib
+from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from antrea.config.agent import AgentConfig
-from antrea.facts.family import is_ipv6
-from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.network_policy.agent.conjunction import target_matches
 from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
-from antrea.host.pod_cidr import gateway_ip
+from antrea.features.traffic_control.agent import closed_ways
 from antrea.openflow import packet
-from antrea.openflow.action import DROP, IN_PORT, controller, goto, meter, output, set_dscp
+from antrea.openflow.action import DROP, controller, goto, meter, output, resubmit, set_dscp
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import NAT, ct
 from antrea.openflow.fields import (
     AP_DENY_REG_MARK,
     AUDIT_PASS,
     FROM_POD_REG_MARK,
-    HAIRPIN_CT_MARK,
+    L7_NP_REDIRECT_CT_MARK,
     NOT_TRACE_INJECTED_REG_MARK,
     OUTPUT_TO_OF_PORT_REG_MARK,
     TARGET_OF_PORT,
+    TRAFFIC_CONTROL_REDIRECT_REG_MARK,
+    TRAFFIC_CONTROL_TARGET_OF_PORT,
     PacketIn,
     Zone,
 )
@@ -58,7 +58,13 @@ from antrea.openflow.match import (
 from antrea.openflow.meter import PacketInMeter
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
-from antrea.openflow.tables import CONNTRACK_STATE, CONNTRACK_ZONE, L2_FORWARDING_CALC, OUTPUT
+from antrea.openflow.tables import (
+    CONNTRACK_STATE,
+    CONNTRACK_ZONE,
+    L2_FORWARDING_CALC,
+    OUTPUT,
+    TRAFFIC_CONTROL,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -81,6 +87,15 @@ NAMED: dict[int, tuple[Match, Match]] = {
     packet.ICMPV6: (icmp, icmp6),
 }
 """Protocols with a name: matches over IPv4 and over IPv6."""
+
+
+class Leaving(IntEnum):
+    """Priorities in the table Output: above those of TrafficControl, of hairpins and of L7NetworkPolicy."""
+
+    OTHER = Priority.HIGH + 4
+    TUNNEL = Priority.HIGH + 5
+    REDIRECTED = Priority.HIGH + 6
+    ENGINE = Priority.HIGH + 7
 
 
 class _Maker(Protocol):
@@ -152,39 +167,35 @@ def _protocol(trace: RunningTrace, found: PreparedTrace) -> Iterator[Match]:
 
 
 def output_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
-    """Where a packet leaves: a copy goes to the agent. What is injected ends at Pods and at the gateway."""
-    node = facts.need(ThisNode)
-    gateway = facts.need(OvsPort, facts.need(AgentConfig).host_gateway)
+    """Where a packet leaves: a copy goes to the agent, above all flows by which packets leave.
+
+    What is injected ends at Pods, at the gateway and before the engine of L7NetworkPolicy, and no copy of it is mirrored. A packet
+    of live traffic loses its tag, and then leaves as any packet does.
+    """
     flow, told = maker(trace), () if trace.dropped_only else TO_AGENT
     live = trace.spec.live_traffic
-    onward = (*told, *((set_dscp(0), output(TARGET_OF_PORT)) if live else ()))
+    onward: tuple[Action, ...] = (set_dscp(0), resubmit(OUTPUT)) if live else ()
     leaves = (*tagged(trace), OUTPUT_TO_OF_PORT_REG_MARK.match)
+    yield flow(OUTPUT, Leaving.ENGINE, *leaves, L7_NP_REDIRECT_CT_MARK.match, then=[*told, *onward])
+    aside = onward or (output(TRAFFIC_CONTROL_TARGET_OF_PORT),)
+    redirected = TRAFFIC_CONTROL_REDIRECT_REG_MARK.match
+    yield flow(OUTPUT, Leaving.REDIRECTED, *leaves, redirected, then=[*told, *aside])
     if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
-        to_tunnel = TARGET_OF_PORT(tunnel.ofport).match
-        yield flow(
-            OUTPUT,
-            Priority.NORMAL + 3,
-            *leaves,
-            to_tunnel,
-            then=[*told[:1], output(TARGET_OF_PORT), *told[1:]],
-        )
-    to_gateway = TARGET_OF_PORT(gateway.ofport).match
-    for cidr in node.pod_cidrs:
-        if is_ipv6(cidr) == trace.ipv6:
-            own = dst(gateway_ip(cidr))
-            yield flow(OUTPUT, Priority.NORMAL + 3, *leaves, to_gateway, own, then=onward)
-    yield flow(OUTPUT, Priority.NORMAL + 2, *leaves, to_gateway, then=onward)
-    yield flow(OUTPUT, Priority.NORMAL + 1, *leaves, then=onward)
-    back = (*told, *((set_dscp(0), IN_PORT) if live else ()))
-    yield flow(OUTPUT, Priority.HIGH + 2, *leaves, HAIRPIN_CT_MARK.match, then=back)
+        # with its tag by the tunnel; resubmitted with no port to leave by, it leaves by those of its copies
+        copies = (set_dscp(0), TARGET_OF_PORT(0).load, resubmit(OUTPUT)) if live else ()
+        then = [*told[:1], output(TARGET_OF_PORT), *told[1:], *copies]
+        yield flow(OUTPUT, Leaving.TUNNEL, *leaves, TARGET_OF_PORT(tunnel.ofport).match, then=then)
+    yield flow(OUTPUT, Leaving.OTHER, *leaves, then=[*told, *onward])
 
 
 def drop_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
-    """Where a policy drops a packet: it goes to the agent instead; not a copy that audited policies judge.
+    """Where a policy or a TrafficControl drops a packet: it goes to the agent instead; not a copy that audited policies judge.
 
     All rules that deny drop in the tables of counters, where copies end before these flows.
     """
     flow, mine = maker(trace), tagged(trace)
+    for way in closed_ways(facts):
+        yield flow(TRAFFIC_CONTROL, Priority.NORMAL + 1, way, *mine, then=TO_AGENT)
     for here in (OUT, IN):
         yield flow(here.metric, Priority.NORMAL + ABOVE, *mine, AP_DENY_REG_MARK.match, then=TO_AGENT)
     for pod in facts.all(PodInterface):

@@ -27,17 +27,31 @@ from antrea.features.framework.packet_mark import mark_of
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
+from antrea.features.traffic_control.agent import steering_of, usable
 from antrea.host.pod_cidr import gateway_ip, held
 from antrea.openflow.fields import (
     AP_CONJ_ID,
     FROM_POD_REG_MARK,
+    L7_NP_REDIRECT_CT_MARK,
     PKT_SOURCE,
     REMOTE_SNAT,
     TARGET_OF_PORT,
+    TRAFFIC_CONTROL_ACTION,
+    TRAFFIC_CONTROL_MIRROR_REG_MARK,
+    TRAFFIC_CONTROL_REDIRECT_REG_MARK,
+    TRAFFIC_CONTROL_TARGET_OF_PORT,
 )
 from antrea.openflow.packet import ICMP, ICMPV6, TCP, UDP
-from antrea.openflow.packet_in import CT_IPV6_DST, CT_IPV6_SRC, CT_NW_DST, CT_NW_SRC, TUN_DST, TUN_IPV6_DST
-from antrea.openflow.tables import OUTPUT
+from antrea.openflow.packet_in import (
+    CT_IPV6_DST,
+    CT_IPV6_SRC,
+    CT_MARK,
+    CT_NW_DST,
+    CT_NW_SRC,
+    TUN_DST,
+    TUN_IPV6_DST,
+)
+from antrea.openflow.tables import OUTPUT, TRAFFIC_CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,12 +59,15 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.features.network_policy.agent.priority import DirectionTables
     from antrea.features.traceflow.trace import RunningTrace
+    from antrea.features.traffic_control.row import Steering
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
 
 FORWARDED, DELIVERED, RECEIVED, DROPPED = "Forwarded", "Delivered", "Received", "Dropped"
 REJECTED, LEFT = "Rejected", "ForwardedOutOfNetwork"
-POLICY, FORWARDING = "NetworkPolicy", "Forwarding"
+MIRRORED, REDIRECTED = "Mirrored", "Redirected"
+POLICY, FORWARDING, STEERING = "NetworkPolicy", "Forwarding", "TrafficControl"
+ENGINE = "L7NetworkPolicy"
 
 
 class TracedPacket(NamedTuple):
@@ -104,6 +121,8 @@ def _observed(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
             yield _denied(facts, packet, here)
         elif table in (here.default.name, here.antrea.name, here.rule.name):
             yield Observation(component=POLICY, component_info=table, action=DROPPED)
+    if table == TRAFFIC_CONTROL.name:
+        yield Observation(component=STEERING, component_info=steered_by(facts, packet), action=DROPPED)
     if table == OUTPUT.name:
         yield from _output(facts, packet)
 
@@ -145,6 +164,31 @@ def _denied(facts: Facts, packet: TracedPacket, here: DirectionTables) -> Observ
     )
 
 
+def steering_at(facts: Facts, packet: TracedPacket) -> Steering | None:
+    """The TrafficControl that has marked or dropped the packet: that of the Pod which it comes from, or goes to."""
+    found = packet.found
+    ways = {"Egress": found.in_port, "Ingress": found.value(TARGET_OF_PORT)}
+    target, wanted = found.value(TRAFFIC_CONTROL_TARGET_OF_PORT), found.value(TRAFFIC_CONTROL_ACTION)
+    for pod in facts.all(PodInterface):
+        if pod.ofport not in ways.values() or (row := steering_of(facts, pod)) is None:
+            continue
+        port = usable(facts, row.target)
+        fits = any(pod.ofport == at and row.direction in (way, "Both") for way, at in ways.items())
+        is_it = row.redirects == (wanted != TRAFFIC_CONTROL_MIRROR_REG_MARK.value)
+        if fits and is_it and (port.ofport if port else 0) == target:
+            return row
+    return None
+
+
+def steered_by(facts: Facts, packet: TracedPacket) -> str:
+    """Its name; empty if it is not known."""
+    return row.name if (row := steering_at(facts, packet)) else ""
+
+
+def _steered(facts: Facts, packet: TracedPacket, action: str) -> Observation:
+    return Observation(component=STEERING, component_info=steered_by(facts, packet), action=action)
+
+
 def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
     """Where the packet leaves this Node's switch."""
     found, read = packet.found, packet.read
@@ -152,6 +196,9 @@ def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     tunnel = facts.get(OvsPort, TUNNEL_PORT)
     port, action, end = found.value(TARGET_OF_PORT), DELIVERED, ""
+    if aside := _aside(facts, packet):
+        yield from aside
+        return
     if tunnel is not None and port == tunnel.ofport:
         end = found.address(TUN_DST, TUN_IPV6_DST)
         action = FORWARDED
@@ -161,6 +208,8 @@ def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
         if number := mark_of(config.ovs_datapath_type, found, read):
             yield _marked(facts, packet, number)
         action = FORWARDED if _of_a_node(facts, read.destination) else LEFT
+    if found.value(TRAFFIC_CONTROL_ACTION) == TRAFFIC_CONTROL_MIRROR_REG_MARK.value:
+        yield _steered(facts, packet, MIRRORED)
     yield Observation(
         component=FORWARDING,
         component_info=OUTPUT.name,
@@ -169,6 +218,30 @@ def _output(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
         dst_mac=read.destination_mac.hex(":"),
         ttl=read.hops,
     )
+
+
+def _aside(facts: Facts, packet: TracedPacket) -> tuple[Observation, ...]:
+    """What is not on its way to its destination: it goes to an inspection first, by a TrafficControl or a rule with application protocols.
+
+    An injected packet is traced on where it comes back from there.
+    """
+    marks = int.from_bytes(packet.found.fields.get(CT_MARK, b""))
+    to_engine = marks >> L7_NP_REDIRECT_CT_MARK.field.lo & 1
+    redirected = packet.found.value(TRAFFIC_CONTROL_ACTION) == TRAFFIC_CONTROL_REDIRECT_REG_MARK.value
+    if not (to_engine or redirected):
+        return ()
+    row = None if to_engine else steering_at(facts, packet)
+    returns = row is not None and row.returned is not None and not packet.trace.spec.live_traffic
+    out = Observation(
+        component=FORWARDING,
+        component_info=OUTPUT.name,
+        action=FORWARDED if returns else REDIRECTED,
+        dst_mac=packet.read.destination_mac.hex(":"),
+        ttl=packet.read.hops,
+    )
+    if to_engine:
+        return (Observation(component=POLICY, component_info=ENGINE, action=REDIRECTED), out)
+    return (_steered(facts, packet, REDIRECTED), out)
 
 
 def _to_gateway(facts: Facts, read: Packet) -> bool:

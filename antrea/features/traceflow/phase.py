@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from antrea.apis.crd.traceflow import TraceflowStatus
 
-ENDS: Final = ("Delivered", "Dropped", "Rejected", "ForwardedOutOfNetwork")
+ENDS: Final = ("Delivered", "Dropped", "Rejected", "ForwardedOutOfNetwork", "Redirected")
 """Actions after which no other Node sees the packet."""
 REST: Final = 1.0
 """Seconds that a tag is not used after a trace had it: its packets may be under way."""

@@ -125,23 +125,37 @@ def control_flows(facts: Facts, row: Steering) -> Iterator[Flow]:
 
 def mark_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """What happens to packets of one Pod: that which the oldest TrafficControl wants that selects it."""
-    if not is_known(facts, pod.pod):
-        if any(row.redirects for row in facts.all(Steering)):
-            yield from (flow(TRAFFIC_CONTROL, Priority.NORMAL, match, then=DROP) for match in ways(pod))
+    closed = tuple(closed_of(facts, pod))
+    yield from (flow(TRAFFIC_CONTROL, Priority.NORMAL, match, then=DROP) for match in closed)
+    row = steering_of(facts, pod)
+    target = usable(facts, row.target) if row else None
+    if row is None or target is None:
         return
-    row = next(iter(steerings_of(facts, pod.pod)), None)
-    if row is None:
-        return
-    target = usable(facts, row.target)
-    if target is not None:
-        mark = TRAFFIC_CONTROL_REDIRECT_REG_MARK if row.redirects else TRAFFIC_CONTROL_MIRROR_REG_MARK
-        then: Sequence[Action] = [TRAFFIC_CONTROL_TARGET_OF_PORT(target.ofport).load, mark.load, goto(NEXT)]
-    elif row.redirects:
-        then = DROP
-    else:
-        return
+    mark = TRAFFIC_CONTROL_REDIRECT_REG_MARK if row.redirects else TRAFFIC_CONTROL_MIRROR_REG_MARK
+    then: Sequence[Action] = [TRAFFIC_CONTROL_TARGET_OF_PORT(target.ofport).load, mark.load, goto(NEXT)]
     for match in ways(pod, row.direction):
         yield flow(TRAFFIC_CONTROL, Priority.NORMAL, match, then=then)
+
+
+def steering_of(facts: Facts, pod: PodInterface) -> Steering | None:
+    """The TrafficControl that counts for a Pod; None while it is not known which does."""
+    return next(iter(steerings_of(facts, pod.pod)), None) if is_known(facts, pod.pod) else None
+
+
+def closed_of(facts: Facts, pod: PodInterface) -> Iterator[Match]:
+    """Packets of a Pod that would bypass an inspection: its target is not there, or the Pod's labels are not known."""
+    if not is_known(facts, pod.pod):
+        if any(row.redirects for row in facts.all(Steering)):
+            yield from ways(pod)
+    elif (row := steering_of(facts, pod)) and row.redirects and usable(facts, row.target) is None:
+        yield from ways(pod, row.direction)
+
+
+def closed_ways(facts: Facts) -> Iterator[Match]:
+    """The same of all Pods."""
+    if facts.all(Steering):
+        for pod in facts.all(PodInterface):
+            yield from closed_of(facts, pod)
 
 
 def ways(pod: PodInterface, direction: str = "Both") -> Iterator[Match]:

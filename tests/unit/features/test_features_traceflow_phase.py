@@ -88,7 +88,7 @@ def test_a_tag_rests_before_the_next_trace_has_it_and_the_longest_unused_comes_f
     assert step.again == pytest.approx(REST - 0.25)
 
 
-@pytest.mark.parametrize("end", ["Delivered", "Dropped", "Rejected", "ForwardedOutOfNetwork"])
+@pytest.mark.parametrize("end", ["Delivered", "Dropped", "Rejected", "ForwardedOutOfNetwork", "Redirected"])
 def test_it_succeeds_when_both_ends_have_reported(end: str) -> None:
     last = Observation(component="x", action=end)
     assert told(next_step([running("x", 7, SENT)], {}, NOW)) == []
