@@ -88,7 +88,7 @@ def flows(agent: AgentProcess, *words: str) -> list[str]:
 
 
 def marked(agent: AgentProcess) -> list[str]:
-    return [line for line in flows(agent, "priority=200") if "->reg9" in line]
+    return [line for line in flows(agent, "table=TrafficControl") if "->reg9" in line]
 
 
 def ports(agent: AgentProcess) -> list[str]:
@@ -179,9 +179,7 @@ async def test_redirected_packets_pass_a_forwarder_or_are_dropped(netns: Namespa
         pods = await connected(netns, agent)
         target, back = {"device": {"name": "target1"}}, {"device": {"name": "return1"}}
         control(agent.api, "redirect", action="Redirect", targetPort=target, returnPort=back)
-        await agent.until(
-            lambda agent: len(flows(agent, "TrafficControl", "priority=200", "drop")) == 2, "closed"
-        )
+        await agent.until(lambda agent: len(flows(agent, "TrafficControl", "actions=drop")) == 2, "closed")
         for six in (0, 1):
             assert not ping(netns, pods["b"], ADDRESSES["a"][six])
         # the forwarder: a cable from the target to the return port
@@ -227,9 +225,7 @@ async def test_packets_of_a_pod_that_is_not_known_yet_do_not_bypass_the_inspecti
     async with agent_process(netns, tmp_path, dict(os.environ), CONFIG, server) as agent:
         pods = await connected(netns, agent)
         control(agent.api, "redirect", action="Redirect", targetPort={"device": {"name": "target1"}})
-        await agent.until(
-            lambda agent: len(flows(agent, "TrafficControl", "priority=200", "drop")) == 2, "closed"
-        )
+        await agent.until(lambda agent: len(flows(agent, "TrafficControl", "actions=drop")) == 2, "closed")
         for six in (0, 1):
             assert not ping(netns, pods["b"], ADDRESSES["a"][six])
         meta = {"namespace": "shop", "uid": "u-a", "labels": {"app": "other"}}

@@ -175,3 +175,17 @@ async def test_a_packet_that_an_engine_judges_is_traced_until_it_goes_there(
     # live traffic goes on by flows of other features: here those of its mirror, and no engine's
     await arrived(node, before, **({DB.name: 1, "tap0": 1} if live else {}))
     assert await node.stop() == 0
+
+
+@pytest.mark.parametrize("six", [False, True])
+@pytest.mark.parametrize("theirs", [False, True], ids=["both mirror", "the receiver's redirects"])
+async def test_of_two_for_the_ends_of_a_packet_redirect_comes_first_then_the_senders(
+    node: Node, six: bool, theirs: bool
+) -> None:
+    steer(node, redirects=False)
+    selected = (("app", "=", ("db",)),)
+    node.facts.put(Steering("other", "v", "2025", selected, None, "Both", theirs, Port(name=BACK.name)))
+    found = trace(six=six, protocol="tcp", destination={"ip": DB.ips[six]})
+    seen = brief(node.observed(found, await inject(node, found)))
+    assert seen[1] == (("TrafficControl", "Redirected", "other") if theirs else steered("Mirrored"))
+    assert await node.stop() == 0

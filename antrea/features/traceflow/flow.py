@@ -17,7 +17,7 @@ from antrea.features.network_policy.agent.conjunction import target_matches
 from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
-from antrea.features.traffic_control.agent import closed_ways
+from antrea.features.traffic_control.agent import CLOSED, closed_ways
 from antrea.openflow import packet
 from antrea.openflow.action import DROP, controller, goto, meter, output, resubmit, set_dscp
 from antrea.openflow.cookie import Category
@@ -195,7 +195,7 @@ def drop_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
     """
     flow, mine = maker(trace), tagged(trace)
     for way in closed_ways(facts):
-        yield flow(TRAFFIC_CONTROL, Priority.NORMAL + 1, way, *mine, then=TO_AGENT)
+        yield flow(TRAFFIC_CONTROL, CLOSED + 1, way, *mine, then=TO_AGENT)
     for here in (OUT, IN):
         yield flow(here.metric, Priority.NORMAL + ABOVE, *mine, AP_DENY_REG_MARK.match, then=TO_AGENT)
     for pod in facts.all(PodInterface):

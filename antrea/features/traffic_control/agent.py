@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 GATE = "TrafficControl"
 DEVICE_NAME_MAX = 15
 """Octets (linux/if.h IFNAMSIZ, without its end)."""
+REDIRECTED, CLOSED = Priority.NORMAL + 2, Priority.NORMAL + 4
+"""Where the two ends of a packet are Pods of one Node: Redirect before Mirror, and then what its sender's TrafficControl wants."""
 flow = flows_of(Category.POD_CONNECTIVITY)
 
 
@@ -126,15 +128,16 @@ def control_flows(facts: Facts, row: Steering) -> Iterator[Flow]:
 def mark_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
     """What happens to packets of one Pod: that which the oldest TrafficControl wants that selects it."""
     closed = tuple(closed_of(facts, pod))
-    yield from (flow(TRAFFIC_CONTROL, Priority.NORMAL, match, then=DROP) for match in closed)
+    yield from (flow(TRAFFIC_CONTROL, CLOSED, match, then=DROP) for match in closed)
     row = steering_of(facts, pod)
     target = usable(facts, row.target) if row else None
     if row is None or target is None:
         return
     mark = TRAFFIC_CONTROL_REDIRECT_REG_MARK if row.redirects else TRAFFIC_CONTROL_MIRROR_REG_MARK
     then: Sequence[Action] = [TRAFFIC_CONTROL_TARGET_OF_PORT(target.ofport).load, mark.load, goto(NEXT)]
+    priority = REDIRECTED if row.redirects else Priority.NORMAL
     for match in ways(pod, row.direction):
-        yield flow(TRAFFIC_CONTROL, Priority.NORMAL, match, then=then)
+        yield flow(TRAFFIC_CONTROL, priority + (match == in_port(pod.ofport)), match, then=then)
 
 
 def steering_of(facts: Facts, pod: PodInterface) -> Steering | None:
