@@ -11,6 +11,7 @@ from antrea.explain.change import changes
 from antrea.explain.packet import ANY_PORT, PORTED, Packet, pod_name, port_of
 from antrea.explain.rule import EGRESS, INGRESS
 from antrea.explain.service import balanced, end_name, service_end, service_families, translated
+from antrea.explain.steering import SteeredPacket, steered
 from antrea.explain.verdict import Half, Printed, Verdict, judged
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Answer(Printed, frozen=True):
     """Not None: AntreaProxy chooses an Endpoint before any policy is asked."""
     audit: Audited | None = None
     """Not None: with audited policies enforced it would be otherwise."""
+    traffic_controls: tuple[SteeredPacket, ...] = ()
+    """Those that copy it or take it out of its way, if it passes all policies."""
 
 
 def packet_of(
@@ -138,6 +141,7 @@ def answer(world: World, packet: Packet) -> Answer:
         found.ingress,
         changes(world, packet),
         audit=audited(world, packet),
+        traffic_controls=steered(world, packet),
     )
 
 
@@ -172,6 +176,7 @@ def _balanced(world: World, packet: Packet, asked: AskedPacket, balance: Balance
         changes(world, shown_packet),
         through,
         audited(world, shown_packet),
+        steered(world, shown_packet),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from antrea.apis import core, networking
-from antrea.apis.crd import external, group, network_policy, tier
+from antrea.apis.crd import external, group, network_policy, tier, traffic_control
 from antrea.apis.discovery import EndpointSlice
 from antrea.apis.network_policy_api import v1alpha1, v1alpha2
 from antrea.apis.network_policy_api.part import GROUP
@@ -38,6 +38,7 @@ class Objects(msgspec.Struct, frozen=True):
     baseline_policies: tuple[v1alpha1.BaselineAdminNetworkPolicy, ...] = ()
     tiered_policies: tuple[v1alpha2.ClusterNetworkPolicy, ...] = ()
     """Of policy.networking.k8s.io."""
+    traffic_controls: tuple[traffic_control.TrafficControl, ...] = ()
 
 
 class Kind(NamedTuple):
@@ -113,6 +114,13 @@ KINDS: tuple[Kind, ...] = (
         "clusternetworkpolicies",
         v1alpha2.ClusterNetworkPolicy,
     ),
+    Kind(
+        "traffic_controls",
+        "crd.antrea.io/v1alpha2",
+        "TrafficControl",
+        "trafficcontrols",
+        traffic_control.TrafficControl,
+    ),
 )
 GATES = {
     "admin_policies": "AdminNetworkPolicy",
@@ -120,6 +128,10 @@ GATES = {
     "tiered_policies": "ClusterNetworkPolicy",
 }
 """Feature gates of the controller by field: without, objects of a kind are stored and not enforced."""
+
+
+AGENT_GATES = {"traffic_controls": "TrafficControl"}
+"""The same of agents."""
 
 
 def objects(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> Objects:

@@ -97,6 +97,7 @@ class World:
         """Without `proxy`, packets to Services are left to kube-proxy; `gates` are those that are on in agents."""
         self.objects = objects
         self.proxy = proxy
+        self.traffic_controls = objects.traffic_controls if "TrafficControl" in gates else ()
         self.node_policies, self.l7_policies = "NodeNetworkPolicy" in gates, "L7NetworkPolicy" in gates
         self.spaces = {one.metadata.name: one.metadata.labels for one in objects.namespaces}
         self.pods = {pod_name(pod): pod for pod in objects.pods if pod.status.phase not in ENDED}

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from antrea.agent.part import Part
 from antrea.apis import core
-from antrea.facts.ovs import OvsPort
-from antrea.features.traffic_control.agent import GATE, RecordOverlap
+from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.features.network_policy.agent.rule import L7, PolicyRule
+from antrea.features.traffic_control.agent import GATE, RecordOverlap, steering_of
 from antrea.features.traffic_control.port import PORT_TYPE
 from antrea.features.traffic_control.row import SteeredPod, Steering, steered_pod
 from antrea.outside.kube.resource_feed import ResourceFeed
@@ -41,7 +42,25 @@ class TrafficControlPart(Part):
         return {RecordOverlap: self._record}
 
     def conditions(self) -> Mapping[str, Check]:
-        return {"TrafficControlPortsMissing": self._lacking}
+        return {
+            "TrafficControlPortsMissing": self._lacking,
+            "TrafficControlBypassed": self._bypassed,
+        }
+
+    def _bypassed(self) -> str:
+        facts = self._agent.facts
+        if not facts.by(PolicyRule, "l7", L7):
+            return ""
+        counting = (steering_of(facts, pod) for pod in facts.all(PodInterface))
+        found = sorted({row.name for row in counting if row})
+        if not found:
+            return ""
+        named = ", ".join(found[:MOST_NAMED])
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        return (
+            f"connections that rules with l7Protocols judge are neither copied nor redirected by TrafficControls "
+            f"{named}{more}: their packets go to the L7 engine alone"
+        )
 
     def _lacking(self) -> str:
         facts = self._agent.facts

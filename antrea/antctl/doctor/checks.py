@@ -255,6 +255,8 @@ def traffic_control(node: NodeState) -> Iterator[FindingText]:
     """Ports without which TrafficControls mirror nothing, and drop what they redirect."""
     if message := (node.conditions or {}).get("TrafficControlPortsMissing"):
         yield FindingText("error", message, "ip link show")
+    if message := (node.conditions or {}).get("TrafficControlBypassed"):
+        yield FindingText("warning", message, "kubectl get trafficcontrols,acnp,annp -A")
 
 
 def strict_arp(node: NodeState) -> Iterator[FindingText]:

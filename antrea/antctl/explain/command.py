@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from antrea.antctl.explain.realised import realised
 from antrea.antctl.explain.source import Source, of_bundle, of_cluster
 from antrea.antctl.explain.switch import SwitchVerdict, switches
 from antrea.antctl.explain.text import text
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 REFUSED, DISAGREES = 3, 4
 """Exit codes, beside 0 for a packet that is allowed and 1 for a question without an answer."""
 TEXT = """Explain what network policies do with a packet: the verdict, the rule that decides, each rule that matches and
-does not decide, and why, the smallest change that would turn the verdict over, and what the switches of the Nodes say.
+does not decide, and why, the TrafficControls that copy or redirect it, the smallest change that would turn the verdict over,
+and what the switches of the Nodes say.
 
 It asks the cluster of the kubeconfig, or with --bundle a support bundle.
 
@@ -92,6 +94,8 @@ def _callback(**given: Any) -> None:
         raise Failure(str(why)) from why
     found = answer(world, packet)
     says: list[SwitchVerdict] = []
+    if not bundle and not given["no_switches"]:
+        found = realised(target.find(), found)
     # packets alone do not show a switch what the request is
     if not bundle and not given["no_switches"] and packet.request is None:
         says = switches(target.find(), world, packet, found, insecure=given["insecure"])

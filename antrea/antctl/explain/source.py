@@ -9,7 +9,7 @@ from antrea.antctl.remote import antrea_namespace
 from antrea.antctl.request import ErrorResponse, ask
 from antrea.antctl.supportbundle.cluster import listed
 from antrea.errors import Invalid
-from antrea.explain.objects import GATES, KINDS, Objects, objects
+from antrea.explain.objects import AGENT_GATES, GATES, KINDS, Objects, objects
 from antrea.explain.world import Proxy, World
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ def of_cluster(kubernetes: Server) -> Source:
         try:
             found[kind.field] = list(listed(kubernetes, kind.path))
         except ErrorResponse as why:
+            if kind.field in AGENT_GATES and why.status in (401, 403):
+                lacks.append(f"{kind.title}: {why.message}: none is taken into account")
+                continue
             if why.status != 404 or kind.title in NEEDED:
                 raise Failure(f"{kind.title}: {why.message}") from why
             lacks.append(f"the cluster does not know {kind.title}: none is taken into account")
@@ -70,13 +73,15 @@ def _source(
     """`lacks` begin with the title of a kind; of kinds whose gate is off nothing is lacking, and nothing counts."""
     proxy, on, said = _settings(config, lack)
     gates = _controller_gates(config)
-    unenforced = frozenset(field for field, gate in GATES.items() if gate not in gates)
+    off = {field: f"{gate} is off in {CONTROLLER_FILE}" for field, gate in GATES.items() if gate not in gates}
+    unenforced = frozenset(off)
+    off |= {field: f"{gate} is off in {CONFIG_FILE}" for field, gate in AGENT_GATES.items() if gate not in on}
     for kind in KINDS:
-        if kind.field in unenforced:
+        if kind.field in off:
             lacks = [one for one in lacks if kind.title not in one]
             if found.pop(kind.field, None):
-                off = f"the feature gate {GATES[kind.field]} is off in {CONTROLLER_FILE}"
-                lacks.append(f"{kind.title}: {off}: none is taken into account")
+                why = f"the feature gate {off[kind.field]}"
+                lacks.append(f"{kind.title}: {why}: none is taken into account")
     return Source(objects(found), (*lacks, *said), proxy, on, unenforced)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from antrea.antctl.explain.source import Source
     from antrea.antctl.explain.switch import SwitchVerdict
     from antrea.explain.answer import Answer, Through
+    from antrea.explain.steering import SteeredPacket
     from antrea.explain.verdict import Half
 
 
@@ -46,6 +47,8 @@ def _lines(found: Answer, says: Sequence[SwitchVerdict], source: Source) -> Iter
     if silent:
         yield from ("", "Without effect:")
         yield from (f"- {lost.rule.title}: {lost.why}" for lost in silent)
+    for at in found.traffic_controls:
+        yield from _steered(at)
     yield ""
     yield from _turning(found)
     for one in says:
@@ -113,6 +116,19 @@ def _turning(found: Answer) -> Iterator[str]:
     else:
         yield f"The smallest changes that together would {other} it:"
         yield from (f"- {one}" for one in found.changes)
+
+
+def _steered(one: SteeredPacket) -> Iterator[str]:
+    """Before the switches: what they do with a packet that policies let pass."""
+    does = "a copy goes to" if one.action == "Mirror" else "it goes to"
+    back = f", and comes back by {one.returned}" if one.returned else ""
+    end = back or (", and does not come back" if one.action == "Redirect" else "")
+    way = "sent" if one.direction == "Egress" else "received"
+    yield ""
+    yield f"TrafficControl {one.traffic_control} of Pod {one.pod}, {way} on Node {one.node}: {does} {one.target}{end}."
+    if one.missing:
+        yield f"- Not realised: {one.missing}"
+    yield from (f"- Without effect: {lost}" for lost in one.without_effect)
 
 
 def _switch(one: SwitchVerdict) -> Iterator[str]:

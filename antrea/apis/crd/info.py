@@ -29,6 +29,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "ConfigRejected",
             "NodePortLocalPortsExhausted",
             "TrafficControlPortsMissing",
+            "TrafficControlBypassed",
             "InterfaceNotConnected",
             "FlowCollectorUnreachable",
             "L7EngineDown",

@@ -391,3 +391,38 @@ async def test_antctl_explain_names_what_it_lacks(shop: Shop) -> None:
         assert why in result.stderr
     del shop.lists["/api/v1/pods"]
     assert "pods: request to server failed: not found" in (await shop.explain(*ENDS)).stderr
+
+
+STEERED = """\
+
+TrafficControl old of Pod shop/web, received on Node n1: it goes to device ids0, and does not come back.
+"""
+
+
+async def test_antctl_explain_names_trafficcontrols_and_what_their_node_lacks(shop: Shop) -> None:
+    spec = {
+        "appliedTo": {"podSelector": {"matchLabels": {"app": "web"}}},
+        "direction": "Both",
+        "action": "Redirect",
+        "targetPort": {"device": {"name": "ids0"}},
+    }
+    shop.lists["/apis/crd.antrea.io/v1alpha2/trafficcontrols"] = [
+        {"metadata": {"name": name, "creationTimestamp": f"202{year}-01-01T00:00:00Z"}, "spec": spec}
+        for year, name in enumerate(("old", "new"), 5)
+    ]
+    off = (await shop.explain(*ENDS)).stdout
+    assert "TrafficControl old" not in off
+    assert "trafficcontrols.crd.antrea.io: the feature gate TrafficControl is off in antrea-agent.conf" in off
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    shop.lists[maps][0]["data"]["antrea-agent.conf"] = "featureGates: {TrafficControl: true}"
+    found = (await shop.explain(*ENDS)).stdout
+    assert STEERED in found
+    assert "- Without effect: new: an older one selects the Pod too, old" in found
+    assert "Not realised" not in found
+    message = "ports of TrafficControls are not on the bridge: 'ids0' of old: create the device"
+    missing = {"type": "TrafficControlPortsMissing", "status": "True", "message": message}
+    info = shop.lists[f"{CRD}/antreaagentinfos"][0]
+    info["agentConditions"] = [missing]
+    assert f"{STEERED}- Not realised: {message}" in (await shop.explain(*ENDS)).stdout
+    info["agentConditions"] = [missing | {"message": message.replace("old", "older")}]
+    assert "Not realised" not in (await shop.explain(*ENDS)).stdout
