@@ -101,11 +101,16 @@ async def agent_process(
     env: Mapping[str, str],
     config: Mapping[str, Any] | None = None,
     api: ApiServer | None = None,
+    cable: str = "",
 ) -> AsyncIterator[AgentProcess]:
-    """Runs with `env` as long as the block lasts; its files are in `folder`, what it logs too."""
+    """Runs with `env` as long as the block lasts; its files are in `folder`, what it logs too.
+
+    `cable` is what the shell does with eth0 and far0, the other end of its cable, before the agent starts.
+    """
     netns.sh(
         f"ip link add eth0 type veth peer name far0; ip addr add {NODE_IP}/24 dev eth0; ip link set eth0 up; ip link set far0 up"
     )
+    netns.sh(cable or "true")
     api, switch = api or ApiServer(OBJECTS), NetdevSwitch()
     async with contextlib.AsyncExitStack() as last:
         last.callback(switch.stop)

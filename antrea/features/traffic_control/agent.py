@@ -33,6 +33,7 @@ from antrea.features.traffic_control.row import (
 )
 from antrea.host.link import Link
 from antrea.host.ovs_port import INDEX_KEY
+from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
 from antrea.openflow.action import DROP, goto, output
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
@@ -90,7 +91,7 @@ def usable(facts: Facts, port: Port | None) -> OvsPort | None:
 # units
 
 
-def control_ports(facts: Facts, row: Steering) -> Iterator[Port | Link]:
+def control_ports(facts: Facts, row: Steering) -> Iterator[Port | Link | TunnelNeighbour]:
     """Target and return port; those of several TrafficControls that are the same are one."""
     facts.need(OvsPort, facts.need(AgentConfig).host_gateway)  # the ports of the bridge are known
     for port in (row.target, row.returned):
@@ -101,6 +102,14 @@ def control_ports(facts: Facts, row: Steering) -> Iterator[Port | Link]:
             yield port
             if port.type == "internal":
                 yield Link(port.name, 0, category=int(Category.POD_CONNECTIVITY))
+            yield from remote_end(facts, port)
+
+
+def remote_end(facts: Facts, port: Port) -> Iterator[TunnelNeighbour]:
+    """OVS in user space sends to the remote end of a tunnel what it has the MAC address for."""
+    link, remote = facts.need(Transport), dict(port.options).get("remote_ip")
+    if remote and link.device != link.interface and (hop := next_hop(link, remote)):
+        yield TunnelNeighbour(link.device, hop)
 
 
 def device_port(facts: Facts, port: Port) -> Iterator[Port]:
