@@ -382,6 +382,7 @@ def _flat(made: dict[Cell, Any]) -> tuple[Any, ...]:
     if len(made) == 1:
         return next(iter(made.items()))
     flat: list[Any] = []
-    for pair in made.items():
-        flat += pair
+    for cell, value in made.items():
+        flat.append(cell)
+        flat.append(value)
     return tuple(flat)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import socket
 from typing import TYPE_CHECKING
 
 from antrea.apis.controlplane import (
@@ -19,12 +20,12 @@ from antrea.apis.controlplane import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from antrea.facts.cluster import ClusterNode, Entity, Pod
 
-OCTETS = {str(number): bytes(10) + b"\xff\xff" + bytes((number,)) for number in range(256)}
-"""The first of an IPv4 address, in 16 bytes."""
+MAPPED = bytes(10) + b"\xff\xff"
+"""What IPv4 addresses begin with in 16 bytes."""
 ADDRESS, APPLIED, EGRESS = "addressgroups", "appliedtogroups", "egressgroups"
 
 
@@ -81,25 +82,27 @@ def _ports(found: Pod | Entity) -> tuple[NamedPort, ...]:
     )
 
 
-def _packed(texts: Iterable[str]) -> tuple[bytes, ...]:
+def _packed(texts: Sequence[str]) -> tuple[bytes, ...]:
     """Those that are addresses: a member is in its groups also where one of them cannot be read."""
-    found: list[bytes] = []
+    try:
+        return tuple([packed(text) for text in texts])
+    except ValueError:
+        return tuple(_readable(texts))
+
+
+def _readable(texts: Sequence[str]) -> Iterator[bytes]:
     for text in texts:
         with contextlib.suppress(ValueError):
-            found.append(packed(text))
-    return tuple(found)
+            yield packed(text)
 
 
 def packed(text: str) -> bytes:
     """An address in 16 bytes, also one of IPv4. Raises ValueError."""
-    if ":" not in text:
-        a, _, rest = text.partition(".")
-        b, _, rest = rest.partition(".")
-        c, _, d = rest.partition(".")
-        if a in OCTETS and b in OCTETS and c in OCTETS and d in OCTETS:
-            return OCTETS[a] + OCTETS[b][-1:] + OCTETS[c][-1:] + OCTETS[d][-1:]
-    found = ipaddress.ip_address(text)
-    return found.packed if found.version == 6 else bytes(10) + b"\xff\xff" + found.packed
+    try:
+        return MAPPED + socket.inet_pton(socket.AF_INET, text)
+    except OSError:
+        found = ipaddress.ip_address(text)
+    return found.packed if found.version == 6 else MAPPED + found.packed
 
 
 MEMBERS: Mapping[str, Callable[[Pod], GroupMember | None]] = {
