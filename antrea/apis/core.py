@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 
-class CoreStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Unknown fields of the API server are not looked at."""
+class CoreStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Unknown fields of the API server are not looked at. The garbage collector does not visit what is decoded, a tree."""
 
 
 class OwnerReference(CoreStruct, frozen=True):

@@ -23,8 +23,11 @@ def as_number(found: float) -> Number:
     return int(found) if float(found).is_integer() else found
 
 
-class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A field with a default is left out while it has it; one without a default is always on the wire."""
+class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """A field with a default is left out while it has it; one without a default is always on the wire.
+
+    The garbage collector does not visit these objects, which saves 16 bytes in each: they are trees.
+    """
 
 
 class OwnerReference(Wire, frozen=True, kw_only=True):
