@@ -1,4 +1,4 @@
-"""A Node for benchmarks of the agent program: Open vSwitch, an API server, Pods, in a network namespace of its own.
+"""A Node for benchmarks of the agent program: Open vSwitch, Pods, an API server and the controller, in a network namespace of its own.
 
 The agent runs as in its Pod: own /var/run/antrea and /var/lib/cni, everything else as on the Node. Needs root, Open
 vSwitch and the programs of Kubernetes (ANTREA_LAB_KUBE_BIN, or the lab's cache).
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks.cni_add import ROOT, namespaces, processes, sh, until
+from benchmarks.controller_process import PORT, controller, define, wait_ready
 from benchmarks.kube_api import NODE_IP, KubeApi
 
 if TYPE_CHECKING:
@@ -82,13 +83,14 @@ class AgentNode:
         for end in ("uplink", "underlay"):
             sh("ip", "link", "set", end, "up")
         self._start_switch()
+        self._start_controller()
         config = {
             "ovsDatapathType": "netdev",
             "ovsRunDir": str(directory),
             "cniSocket": str(directory / "antrea" / "cni.sock"),
             "hostProcPathPrefix": "/",
             "policyFailOpen": True,
-            "clientConnection": {"kubeconfig": str(self.api.kubeconfig)},
+            "clientConnection": {"kubeconfig": str(self.api.add_account("kube-system", "antrea-agent"))},
         }
         (directory / "agent.conf").write_bytes(msgspec.yaml.encode(config))
         sh("make", "-s", "-C", str(ROOT / "cni"))
@@ -158,6 +160,21 @@ class AgentNode:
             name = f"web-{number}"
             self.api.add_pod(name, "node-1", f"10.244.1.{number + 2}")
             self.call("ADD", name, space)
+
+    def _start_controller(self) -> None:
+        """And tell agents where it is."""
+        define(self.api)
+        with (self.directory / "controller.log").open("wb") as log:
+            self._start(*controller(self.directory, self.api.kubeconfig), cwd=ROOT, stderr=log)
+        wait_ready()
+        found = {
+            "metadata": {"name": "antrea-1", "labels": {"kubernetes.io/service-name": "antrea"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [NODE_IP.format(1)], "conditions": {"ready": True}}],
+            "ports": [{"port": PORT, "protocol": "TCP"}],
+        }
+        path = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
+        self.api.request("POST", path, found)
 
     def _start_switch(self) -> None:
         directory = self.directory

@@ -6,52 +6,22 @@ a network namespace of its own. Memory that several processes share is counted o
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import http.client
-import ssl
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
-
-import msgspec
 
 from benchmarks.agent_memory import settle
 from benchmarks.agent_node import Memory
 from benchmarks.cni_add import ROOT, processes, sh
+from benchmarks.controller_process import controller, define, wait_ready
 from benchmarks.figure import show
 from benchmarks.kube_api import NODE_IP, KubeApi
 
-STARTS, PORT = 3, 10349
+STARTS = 3
 CLONE_NEWNET = 0x40000000
 """Source: unshare(2)."""
 TARGET = 90.0
-READY_SECONDS = 60.0
-
-
-def controller(directory: Path, kubeconfig: Path) -> list[str]:
-    config = {"apiPort": PORT, "clientConnection": {"kubeconfig": str(kubeconfig)}}
-    (directory / "antrea-controller.conf").write_bytes(msgspec.yaml.encode(config))
-    command = [sys.executable, "-m", "antrea.controller.main"]
-    command += [f"--config={directory}/antrea-controller.conf", f"--token-file={directory}/token"]
-    return [*command, f"--certificate-dir={directory}/certificates"]
-
-
-def wait_ready() -> None:
-    """Until its /readyz says ok."""
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    deadline = time.monotonic() + READY_SECONDS
-    while time.monotonic() < deadline:
-        probe = http.client.HTTPSConnection("127.0.0.1", PORT, context=tls, timeout=5)
-        with contextlib.closing(probe), contextlib.suppress(OSError, http.client.HTTPException):
-            probe.request("GET", "/readyz")
-            if probe.getresponse().status == 200:
-                return
-        time.sleep(0.1)
-    sys.exit("the controller is not ready")
 
 
 def descendants(pid: int) -> list[int]:
@@ -69,9 +39,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, processes() as start:
         directory = Path(place)
         api = KubeApi(directory / "kube", start)
-        for file in sorted((ROOT / "build/charts/antrea/crds").glob("*.yaml")):
-            definition = msgspec.yaml.decode(file.read_bytes())
-            api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        define(api)
         for _ in range(STARTS):
             with (directory / "log").open("wb") as log:
                 running = subprocess.Popen(controller(directory, api.kubeconfig), cwd=ROOT, stderr=log)

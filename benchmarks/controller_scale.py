@@ -38,7 +38,8 @@ from antrea.apis.networking import NetworkPolicy
 from antrea.engine.core import IMPLEMENTATION
 from benchmarks.agent_node import Memory
 from benchmarks.cni_add import ROOT, processes, sh
-from benchmarks.controller_memory import CLONE_NEWNET, PORT, controller, descendants
+from benchmarks.controller_memory import CLONE_NEWNET, descendants
+from benchmarks.controller_process import PORT, controller, define
 from benchmarks.figure import show
 from benchmarks.known_loop import name_starved_now
 from benchmarks.kube_api import ETCD, NODE_IP, KubeApi, pod
@@ -262,9 +263,7 @@ def main(shape: str, part: float, agents: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as place, processes() as process:
         directory = Path(place)
         api = KubeApi(directory / "kube", process)
-        for file in sorted((ROOT / "build/charts/antrea/crds").glob("*.yaml")):
-            definition = msgspec.yaml.decode(file.read_bytes())
-            api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        define(api)
         count, size = fill(shape, part)
         print(
             f"{count} objects, {size:.0f} MB; load average {os.getloadavg()[0]:.1f};"

@@ -50,8 +50,8 @@ class KubeApi:
                 sys.exit((directory / "log").read_text()[-2000:])
             time.sleep(0.2)
 
-    def request(self, method: str, path: str, body: object = None, content: str = "application/json") -> None:
-        """One request that has to succeed."""
+    def request(self, method: str, path: str, body: object = None, content: str = "application/json") -> Any:
+        """Return the answer of one request, which has to succeed."""
         data = None if body is None else msgspec.json.encode(body)
         try:
             self._connection.request(method, path, data, {"Content-Type": content})
@@ -63,6 +63,23 @@ class KubeApi:
         text = answer.read()
         if answer.status >= 300:
             sys.exit(f"{method} {path}: {answer.status} {text.decode()}")
+        return msgspec.json.decode(text)
+
+    def add_account(self, namespace: str, name: str) -> Path:
+        """The kubeconfig of a new ServiceAccount that may do everything, with a token that a controller can judge."""
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        self.request("POST", accounts, {"metadata": {"name": name}})
+        subject = {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+        binding = {"metadata": {"name": name}, "subjects": [subject], "roleRef": role}
+        self.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        issued = self.request("POST", f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 86400}})
+        config = msgspec.yaml.decode(self.kubeconfig.read_bytes())
+        config["users"][0]["user"] = {"token": issued["status"]["token"]}
+        path = self.kubeconfig.with_name(name)
+        path.touch(mode=0o600)
+        path.write_bytes(msgspec.yaml.encode(config))
+        return path
 
     def watch(self, path: str) -> Iterator[dict[str, Any]]:
         """Events of a watch, by a connection of its own, until the server ends it."""
