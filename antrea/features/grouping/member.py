@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import socket
 from typing import TYPE_CHECKING
 
 from antrea.apis.controlplane import (
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from antrea.facts.cluster import ClusterNode, Entity, Pod
 
+OCTETS = {str(number): bytes((number,)) for number in range(256)}
 MAPPED = bytes(10) + b"\xff\xff"
 """What IPv4 addresses begin with in 16 bytes."""
 ADDRESS, APPLIED, EGRESS = "addressgroups", "appliedtogroups", "egressgroups"
@@ -99,8 +99,9 @@ def _readable(texts: Sequence[str]) -> Iterator[bytes]:
 def packed(text: str) -> bytes:
     """An address in 16 bytes, also one of IPv4. Raises ValueError."""
     try:
-        return MAPPED + socket.inet_pton(socket.AF_INET, text)
-    except OSError:
+        a, b, c, d = text.split(".")
+        return b"".join((MAPPED, OCTETS[a], OCTETS[b], OCTETS[c], OCTETS[d]))
+    except (ValueError, KeyError):
         found = ipaddress.ip_address(text)
     return found.packed if found.version == 6 else MAPPED + found.packed
 
