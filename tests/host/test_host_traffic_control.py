@@ -99,6 +99,12 @@ def ping(netns: Namespaces, space: str, address: str) -> bool:
     return netns.run(f"ping -c 1 -W 1 {address}", space).returncode == 0
 
 
+def messages(agent: AgentProcess, name: str) -> list[str]:
+    """Of Events on a TrafficControl."""
+    events = [one for path, one in agent.api.objects.items() if "/events/" in path]
+    return [one["message"] for one in events if one["involvedObject"]["name"] == name]
+
+
 def reaches(netns: Namespaces, space: str, address: str, _: AgentProcess) -> bool:
     return ping(netns, space, address)
 
@@ -182,6 +188,8 @@ async def test_redirected_packets_pass_a_forwarder_or_are_dropped(netns: Namespa
         await agent.until(lambda agent: len(flows(agent, "TrafficControl", "actions=drop")) == 2, "closed")
         for six in (0, 1):
             assert not ping(netns, pods["b"], ADDRESSES["a"][six])
+        missing = "Port 'target1': there is no such device: packets of its Pods are dropped"
+        await agent.until(lambda agent: missing in messages(agent, "redirect"), "an Event names the device")
         # the forwarder: a cable from the target to the return port
         netns.sh(CABLE)
         await agent.until(lambda agent: len(marked(agent)) == 2, "packets are redirected")

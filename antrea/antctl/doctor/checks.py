@@ -252,11 +252,12 @@ def configured(kind: str, severity: str) -> Callable[[NodeState], Iterator[Findi
 
 
 def traffic_control(node: NodeState) -> Iterator[FindingText]:
-    """Ports without which TrafficControls mirror nothing, and drop what they redirect."""
+    """Ports without which TrafficControls mirror nothing, and drop what they redirect; Pods that do not follow them."""
     if message := (node.conditions or {}).get("TrafficControlPortsMissing"):
         yield FindingText("error", message, "ip link show")
-    if message := (node.conditions or {}).get("TrafficControlBypassed"):
-        yield FindingText("warning", message, "kubectl get trafficcontrols,acnp,annp -A")
+    for condition in ("TrafficControlBypassed", "TrafficControlOverlapped"):
+        if message := (node.conditions or {}).get(condition):
+            yield FindingText("warning", message, "kubectl get trafficcontrols,acnp,annp -A")
 
 
 def strict_arp(node: NodeState) -> Iterator[FindingText]:

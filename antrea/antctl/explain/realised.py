@@ -45,5 +45,5 @@ def _messages(condition: dict[str, str], name: str) -> Iterator[str]:
     if condition.get("type") not in CONDITIONS or condition.get("status") != "True":
         return
     message = condition.get("message", "")
-    if re.search(rf" {re.escape(name)}(?=[:;,]| and |$)", message) or MORE.search(message):
+    if re.search(rf" {re.escape(name)}(?=[:;,]| and | \(|$)", message) or MORE.search(message):
         yield message

@@ -30,6 +30,7 @@ class AgentCondition(CrdStruct, frozen=True):
             "NodePortLocalPortsExhausted",
             "TrafficControlPortsMissing",
             "TrafficControlBypassed",
+            "TrafficControlOverlapped",
             "InterfaceNotConnected",
             "FlowCollectorUnreachable",
             "L7EngineDown",

@@ -27,7 +27,8 @@ from antrea.features.framework.packet_mark import mark_of
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule
 from antrea.features.network_policy.agent.priority import IN, OUT
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
-from antrea.features.traffic_control.agent import steering_of, usable
+from antrea.features.traffic_control.agent import steering_of
+from antrea.features.traffic_control.switch_port import usable
 from antrea.host.pod_cidr import gateway_ip, held
 from antrea.openflow.fields import (
     AP_CONJ_ID,

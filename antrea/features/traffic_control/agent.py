@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from antrea.apis import core
 from antrea.apis.crd.traffic_control import TrafficControl
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Unit
-from antrea.facts.node import LocalLink, Transport
+from antrea.facts.node import LocalLink
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature
-from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.features.traffic_control.port import PORT_TYPE
 from antrea.features.traffic_control.row import (
     PATH,
@@ -31,9 +28,7 @@ from antrea.features.traffic_control.row import (
     steering,
     steerings_of,
 )
-from antrea.host.link import Link
-from antrea.host.ovs_port import INDEX_KEY
-from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
+from antrea.features.traffic_control.switch_port import CONTROL_PORTS, obstacle, usable
 from antrea.openflow.action import DROP, goto, output
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
@@ -54,69 +49,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from antrea.engine import Facts
-    from antrea.host.ovs_port import Port
     from antrea.openflow.field import Action, Match
 
 GATE = "TrafficControl"
-DEVICE_NAME_MAX = 15
-"""Octets (linux/if.h IFNAMSIZ, without its end)."""
 REDIRECTED, CLOSED = Priority.NORMAL + 2, Priority.NORMAL + 4
 """Where the two ends of a packet are Pods of one Node: Redirect before Mirror, and then what its sender's TrafficControl wants."""
 flow = flows_of(Category.POD_CONNECTIVITY)
 
 
-class RecordOverlap(Act, frozen=True):
-    """Write an Event on a TrafficControl that a Pod does not follow because of an older one."""
+class RecordTrouble(Act, frozen=True):
+    """Write an Event on a TrafficControl that this Node does not realise as it stands."""
 
-    name: str
-    uid: str
+    about: Steering
+    reason: str
     message: str
 
 
-def taken(facts: Facts, port: Port) -> bool:
-    """Whether the name cannot be that of a TrafficControl's port: it is the Node's, the agent's or a Pod's."""
-    config, link = facts.need(AgentConfig), facts.need(Transport)
-    found = facts.get(OvsPort, port.name)
-    own = {config.host_gateway, config.ovs_bridge, TUNNEL_PORT, link.interface, link.device, "lo"}
-    other = found is not None and found.type != PORT_TYPE
-    return port.name in own or other or bool(facts.get(PodInterface, port.name))
-
-
-def usable(facts: Facts, port: Port | None) -> OvsPort | None:
-    """The port as it stands on the bridge; None while it does not."""
-    found = facts.get(OvsPort, port.name) if port else None
-    return found if found is not None and found.type == PORT_TYPE else None
-
-
 # units
-
-
-def control_ports(facts: Facts, row: Steering) -> Iterator[Port | Link | TunnelNeighbour]:
-    """Target and return port; those of several TrafficControls that are the same are one."""
-    facts.need(OvsPort, facts.need(AgentConfig).host_gateway)  # the ports of the bridge are known
-    for port in (row.target, row.returned):
-        if port and 0 < len(port.name.encode()) <= DEVICE_NAME_MAX and not taken(facts, port):
-            if port.type == "":
-                yield from device_port(facts, port)
-                continue
-            yield port
-            if port.type == "internal":
-                yield Link(port.name, 0, category=int(Category.POD_CONNECTIVITY))
-            yield from remote_end(facts, port)
-
-
-def remote_end(facts: Facts, port: Port) -> Iterator[TunnelNeighbour]:
-    """OVS in user space sends to the remote end of a tunnel what it has the MAC address for."""
-    link, remote = facts.need(Transport), dict(port.options).get("remote_ip")
-    if remote and link.device != link.interface and (hop := next_hop(link, remote)):
-        yield TunnelNeighbour(link.device, hop)
-
-
-def device_port(facts: Facts, port: Port) -> Iterator[Port]:
-    """While the device exists: on the userspace datapath a port outlives its device, and does not see the next one of that name."""
-    if link := facts.get(LocalLink, port.name):
-        ids = (*port.external_ids, (INDEX_KEY, str(link.index)))
-        yield msgspec.structs.replace(port, external_ids=ids)
 
 
 def control_flows(facts: Facts, row: Steering) -> Iterator[Flow]:
@@ -178,15 +127,32 @@ def ways(pod: PodInterface, direction: str = "Both") -> Iterator[Match]:
         yield in_port(pod.ofport)
 
 
-def overlaps(facts: Facts, pod: PodInterface) -> Iterator[RecordOverlap]:
+def overlaps(facts: Facts, pod: PodInterface) -> Iterator[RecordTrouble]:
     """An Event for each TrafficControl that the Pod does not follow."""
     first, *others = steerings_of(facts, pod.pod) or (None,)
     for row in others:
         if first is not None and row is not None:
             message = f"Pod {pod.pod} follows the older TrafficControl {first.name}: change appliedTo of one of them"
-            yield RecordOverlap(
-                f"{row.name}/{pod.pod}", first.name, name=row.name, uid=row.uid, message=message
-            )
+            yield RecordTrouble(f"{row.name}/{pod.pod}", first.name, row, "TrafficControlOverlapped", message)
+
+
+def missing_ports(facts: Facts, row: Steering) -> Iterator[RecordTrouble]:
+    """An Event for each port that cannot be on the bridge, where Pods follow the TrafficControl."""
+    facts.need(OvsPort, facts.need(AgentConfig).host_gateway)
+    found = [
+        (port, why) for port in (row.target, row.returned) if port and (why := obstacle(facts, row, port))
+    ]
+    if not found or row not in (steering_of(facts, pod) for pod in facts.all(PodInterface)):
+        return
+    for port, why in found:
+        lost = "dropped" if row.redirects else "not copied"
+        outcome = (
+            f"packets of its Pods are {lost}" if port == row.target else "redirected packets do not come back"
+        )
+        message = f"Port {port.name!r}: {why}: {outcome}"
+        yield RecordTrouble(
+            f"{row.name}/port/{port.name}", (row.uid, why), row, "TrafficControlPortMissing", message
+        )
 
 
 FEATURE = AgentFeature(
@@ -198,10 +164,11 @@ FEATURE = AgentFeature(
         Watched("/api/v1/namespaces", core.Namespace, SteeredNamespace, steered_namespace),
     ),
     units=(
-        Unit(Steering, control_ports),
+        CONTROL_PORTS,
         Unit(Steering, control_flows),
         Unit(PodInterface, mark_flows),
         Unit(PodInterface, overlaps),
+        Unit(Steering, missing_ports),
     ),
     category=Category.POD_CONNECTIVITY,
     sweep_after=(Steering, SteeredPod, SteeredNamespace, LocalLink),

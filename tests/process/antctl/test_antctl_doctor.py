@@ -144,6 +144,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ({"conditions": {"FlowCollectorUnreachable": "no answer"}}, [("flow-collector", "warning", EDIT)]),
         ({"conditions": {"TrafficControlPortsMissing": "'tap1' of mirror"}}, [("traffic-control", "error", "ip link show")]),
         ({"conditions": {"TrafficControlBypassed": "a"}}, [("traffic-control", "warning", "kubectl get trafficcontrols,acnp,annp -A")]),
+        ({"conditions": {"TrafficControlOverlapped": "a"}}, [("traffic-control", "warning", "kubectl get trafficcontrols,acnp,annp -A")]),
         ({"conditions": {"L7EngineDown": "not running"}}, [("l7-engine", "error", "kubectl -n kube-system logs antrea-agent-x -c antrea-l7-engine")]),
         ({"conditions": {"StrictARPMissing": "every Node answers"}}, [("strict-arp", "error", STRICT_ARP)]),
         ({"skew": 30.0}, [("time-skew", "warning", "timedatectl set-ntp true")]),
