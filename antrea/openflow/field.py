@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NewType
 
 import msgspec
@@ -17,6 +18,7 @@ _WIDTHS = {"reg": 32, "xxreg": 128, "ct_mark": 32, "ct_label": 128, "pkt_mark": 
 _COUNTS = {"reg": 16, "xxreg": 4}
 
 
+@cache
 def register_width(register: str) -> int:
     """Bits of `register`; raises ValueError if OVS has no such register."""
     found = _REGISTER.fullmatch(register)

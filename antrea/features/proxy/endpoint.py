@@ -5,6 +5,7 @@ parity: pkg/agent/openflow/pipeline.go serviceEndpointGroup, endpointDNATFlow, p
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ GROUPS = "group"
 """Pool of the numbers of groups, of all features."""
 BUCKETS = "endpoint"
 """Pool of the numbers of buckets: an Endpoint has the same one in every group, but another one as a remote one."""
+RECENT = 1024
+"""Addresses whose mark is kept."""
 WEIGHT = 100
 SAME_NODE_GATE = "PreferSameTrafficDistribution"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -102,8 +105,13 @@ def scopes(port: ServicePort, *, ipv6: bool) -> tuple[bool, ...]:
 
 def endpoint_marks(endpoint: ServiceEndpoint) -> tuple[Mark, Mark]:
     """Address and port of the chosen Endpoint, as registers carry them."""
-    field = ENDPOINT_IP6 if is_ipv6(endpoint.ip) else ENDPOINT_IP
-    return field(int(ip_address(endpoint.ip))), ENDPOINT_PORT(endpoint.port)
+    return _address_mark(endpoint.ip), ENDPOINT_PORT(endpoint.port)
+
+
+@lru_cache(RECENT)
+def _address_mark(ip: str) -> Mark:
+    """A bucket and a translation need the same one after the other."""
+    return (ENDPOINT_IP6 if is_ipv6(ip) else ENDPOINT_IP)(int(ip_address(ip)))
 
 
 def is_remote(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> bool:
@@ -121,12 +129,12 @@ def is_used(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode, *, local: b
 
 def state_of(facts: Facts, endpoint: ServiceEndpoint, node: ThisNode) -> EndpointState:
     """As this Node sees it."""
-    zone, gates = zone_of(facts, node), facts.get(EnabledGates)
+    gates = facts.get(EnabledGates) if endpoint.nodes else None
     by_node = endpoint.nodes if gates is not None and SAME_NODE_GATE in gates else ()
     return EndpointState(
         endpoint.state,
         endpoint.node == node.name,
-        (zone in endpoint.zones) if endpoint.zones else None,
+        (zone_of(facts, node) in endpoint.zones) if endpoint.zones else None,
         (node.name in by_node) if by_node else None,
     )
 
