@@ -1,7 +1,7 @@
-"""What is wrong with one of several addresses: its Node reports it in the address's entry, and one Node in conditions of the Egress.
+"""What is wrong with an address: a condition of its Egress, or of several the address's own entry in the status.
 
 Several Nodes may have addresses of an Egress, and a condition is one for all of them. So each Node writes what it has found where
-no other writes, and the reporting Node gathers it.
+no other writes, and the reporting Node gathers it in conditions.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.part import Condition
-from antrea.features.egress.duplicate_address import CONFLICT
-from antrea.features.egress.gateway_reachability import ANSWERS, silence
+from antrea.facts.egress import EgressOwner
+from antrea.facts.member import GossipMember
+from antrea.features.egress.duplicate_address import CONFLICT, conflict_conditions
+from antrea.features.egress.failback import failback_conditions, failback_word
+from antrea.features.egress.gateway_reachability import ANSWERS, gateway_conditions, silence
+from antrea.features.egress.handover import assigned_here
 from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from antrea.apis.crd.egress import AddressStatus
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
+    from antrea.facts.node import ThisNode
+    from antrea.features.egress.address_report import AddressReport
 
 Words = tuple[tuple[str, str], ...]
 """Fields of an entry with their values."""
@@ -31,7 +37,46 @@ def words_of(entry: AddressStatus) -> Words:
     return _words(entry.conflict, entry.unanswered)
 
 
-def troubles(facts: Facts, egress: Egress, node: str) -> Words:
+def address_conditions(facts: Facts, report: AddressReport, node: ThisNode) -> tuple[Condition, ...]:
+    """Of an Egress of one address, by the Node that has it and translates it, or cannot take it."""
+    row = report.row
+    if not report.is_told or (report.here and report.why):
+        return ()
+    if not row.pool:
+        return (conflict_conditions(facts, row) or _of_dead_holder(facts, row)) if report.here else ()
+    owner = facts.get(EgressOwner, row.key)
+    if owner is None or owner.node != node.name:
+        return ()
+    conflict = conflict_conditions(facts, row)
+    if not report.here:
+        return conflict
+    return (
+        *conflict,
+        *gateway_conditions(facts, row, node.name),
+        *failback_conditions(facts, row, owner),
+    )
+
+
+def _of_dead_holder(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
+    """Of an address that this Node has while the status names one that died: with this the status is written anew."""
+    member = facts.get(GossipMember, egress.node) if egress.node else None
+    return () if member is None or member.alive else (Condition(CONFLICT),)
+
+
+def address_entry(facts: Facts, report: AddressReport, node: ThisNode) -> Words:
+    """The entry of one of several addresses, which is here or nowhere."""
+    row = report.row
+    failback = failback_word(facts, row) if report.here else ""
+    ours = report.here or assigned_here(facts, row, node)
+    return (
+        ("egressIP", row.ip),
+        ("egressNode", node.name if report.here else ""),
+        *((("failback", failback),) if failback else ()),
+        *(_troubles(facts, row, node.name) if ours else ()),
+    )
+
+
+def _troubles(facts: Facts, egress: Egress, node: str) -> Words:
     """What the Node that has the address, or is to hold it, reports of it."""
     mac = other_host(facts, egress.key, egress.ip)
     return _words(sentence(egress.ip, mac) if mac else "", silence(facts, egress, node))

@@ -41,7 +41,6 @@ from antrea.features.egress.hash_ring import MOST_SUBNETS
 from antrea.features.egress.lost_connection import lost_elements, lost_rule, resets
 from antrea.features.egress.missing import report_missing
 from antrea.features.egress.multi_address import listed
-from antrea.features.egress.multi_address_status import list_status
 from antrea.features.egress.owner import FEATURE as PLACEMENT
 from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
 from antrea.features.egress.reply_relay import accepted_answers, relayed_answers, silent_address
@@ -151,7 +150,6 @@ FEATURE = AgentFeature(
         Unit(Egress, silent_address),
         Unit(Egress, report_missing),
         Unit(Egress, egress_status),
-        Unit(Egress, list_status),
     ),
     numbers=NUMBERS,
     rule_numbers=rule_numbers,

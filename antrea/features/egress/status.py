@@ -1,5 +1,7 @@
-"""What this Node reports of Egresses: that it has their address, or that none has.
+"""What this Node reports of an Egress: which of its addresses it has, and which of them no Node has or translates.
 
+One address is a list of one. The first stands where upstream has the only one, for `kubectl get egress` and clients that
+read upstream's fields alone; those of an Egress with lists have entries of their own beside it.
 parity: pkg/agent/controller/egress/egress_controller.go updateEgressStatus
 """
 
@@ -8,37 +10,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis.crd.part import Condition
-from antrea.apis.status import Status
+from antrea.apis.egress_address import EGRESSES
+from antrea.apis.status import Items, Status
 from antrea.engine import Act
-from antrea.facts.egress import EgressMark, EgressOwner
-from antrea.facts.member import GossipMember
-from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.address import HELD_ADDRESSES
+from antrea.facts.egress import Egress
+from antrea.facts.node import ThisNode
+from antrea.features.egress.address_condition import (
+    address_conditions,
+    address_entry,
+    shared_conditions,
+)
+from antrea.features.egress.address_report import report_of, reports_lost, why_nowhere
 from antrea.features.egress.allocated import why_unallocated
 from antrea.features.egress.bandwidth import limit_conditions
-from antrea.features.egress.duplicate_address import CONFLICT, conflict_conditions
-from antrea.features.egress.failback import failback_conditions
-from antrea.features.egress.gateway_reachability import gateway_conditions
-from antrea.features.egress.handover import assigned_here, awaits_announcement
-from antrea.features.egress.missing import reported_missing, reporting_node
-from antrea.features.egress.snat_mark import MOST
-from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from antrea.engine import Facts
-    from antrea.facts.egress import Egress
+    from antrea.features.egress.address_report import AddressReport
 
-EGRESSES: Final = "/apis/crd.antrea.io/v1beta1/egresses"
 IP_ASSIGNED: Final = "IPAssigned"
 ASSIGNED: Final = Condition(
     IP_ASSIGNED, "True", reason="Assigned", message="EgressIP is successfully assigned to EgressNode"
 )
-
 STALE: Final = Condition("Stale")
 """There is none of this type: an entry with it differs from the one before, and so is written once more."""
-FULL: Final = f"translates {MOST} Egress IPs already, as many as there are marks: its Pods get no packet out"
 
 
 class RecordAssignmentFailed(Act, frozen=True):
@@ -50,64 +47,87 @@ class RecordAssignmentFailed(Act, frozen=True):
     message: str
 
 
-def egress_status(facts: Facts, egress: Egress) -> Iterator[Status | RecordAssignmentFailed]:
-    """Of an Egress of one address, only if that is on this Node; with a pool, only if this Node is to hold it, or if none can."""
+def egress_status(facts: Facts, first: Egress) -> Iterator[Status | RecordAssignmentFailed]:
+    """Of all addresses with the first one; only if one is on this Node, or this Node reports that one is nowhere."""
     node = facts.get(ThisNode)
-    if node is None or egress.of:
+    if node is None or first.slot:
         return
-    if why := reported_missing(facts, egress, node):
-        yield from nowhere(egress, node.name, why)
-    elif egress.ip and not why_unallocated(facts, egress):
-        yield from _address_status(facts, egress, node)
-
-
-def _address_status(
-    facts: Facts, egress: Egress, node: ThisNode
-) -> Iterator[Status | RecordAssignmentFailed]:
-    here = facts.get(LocalAddress, egress.ip) is not None
-    limits = limit_conditions(facts, egress, node.name) if here else ()
-    if here and facts.get(EgressMark, egress.ip) is None:
-        if not egress.pool or assigned_here(facts, egress, node):
-            yield said(egress, node.name, node.name, failed(why := f"Node {node.name} {FULL}"), *limits)
-            yield from failure_event(egress, node.name, why)
+    rows = sorted(facts.by(Egress, "name", first.name), key=lambda row: row.slot) if first.of else [first]
+    reports = [report_of(facts, first, row, node) for row in rows]
+    conditions = _conditions(facts, reports, node)
+    if not conditions and not any(one.is_told for one in reports):
         return
-    if not egress.pool:
-        if here:
-            again = (Condition(IP_ASSIGNED),) if egress.failed else ()
-            conflict = conflict_conditions(facts, egress) or _of_the_dead(facts, egress)
-            yield said(egress, node.name, node.name, *again, *conflict, *limits)
-        return
-    owner = facts.get(EgressOwner, egress.key)
-    if owner is None:
-        return
-    conflict = conflict_conditions(facts, egress) if owner.node == node.name else ()
-    if owner.node == node.name and here and not awaits_announcement(facts, egress, node):
-        waits = failback_conditions(facts, egress, owner)
-        router = gateway_conditions(facts, egress, node.name)
-        stale = (STALE,) if egress.failed else ()
-        yield said(egress, node.name, node.name, ASSIGNED, *conflict, *router, *waits, *limits, *stale)
-    elif not here and (why := not_taken(facts, egress, node)):
-        yield said(egress, node.name, "", failed(why), *conflict)
-        yield from failure_event(egress, node.name, why)
-    elif not owner.node and reporting_node(facts, egress, node.name) == node.name:
-        yield said(egress, node.name, "", failed(owner.why))
-        yield from failure_event(egress, node.name, owner.why)
-
-
-def nowhere(egress: Egress, node: str, why: str) -> Iterator[Status | RecordAssignmentFailed]:
-    """No Node has its address, or may use it. A late write of another holder is answered with one more entry."""
+    if why := _why_failed(reports):
+        yield from _failure_event(first, node.name, why)
     yield Status(
-        path=f"{EGRESSES}/{egress.name}",
+        path=f"{EGRESSES}/{first.name}",
         kind="Egress",
-        manager=f"antrea-agent-{node}",
-        fields=holder_fields("", "") if egress.node or egress.held else (),
-        conditions=(failed(why),),
+        manager=f"antrea-agent-{node.name}",
+        fields=_fields(reports[0], node.name),
+        conditions=conditions,
         ahead=True,
+        items=_items(facts, reports, node) if first.of else None,
     )
-    yield from failure_event(egress, node, why)
 
 
-def failure_event(egress: Egress, node: str, why: str) -> Iterator[RecordAssignmentFailed]:
+def _fields(report: AddressReport, node: str) -> tuple[tuple[str, str], ...]:
+    """Of the first address, as upstream's status has them; none of one that others report, or that no status names."""
+    row = report.row
+    if not report.is_told or (report.missing and not (row.of or row.node or row.held)):
+        return ()
+    return (
+        (("egressNode", node), ("egressIP", row.ip))
+        if report.here
+        else (("egressNode", ""), ("egressIP", ""))
+    )
+
+
+def _items(facts: Facts, reports: Sequence[AddressReport], node: ThisNode) -> Items:
+    """The entries of addresses that are here or nowhere, beside those of other Nodes."""
+    told = {one.row.ip: address_entry(facts, one, node) for one in reports if one.row.ip and one.is_told}
+    known = tuple(one.row.ip for one in reports if one.row.ip)
+    return Items("addresses", "egressIP", tuple(told.values()), known)
+
+
+def _conditions(facts: Facts, reports: Sequence[AddressReport], node: ThisNode) -> tuple[Condition, ...]:
+    """Conditions of this Node, before those of the controller, as upstream."""
+    first, rows = reports[0], [one.row for one in reports]
+    why = _why_failed(reports)
+    assigned = (failed(why),) if why else _assigned(facts, reports)
+    limits = limit_conditions(facts, first.row, node.name) if first.here else ()
+    if not first.row.of:
+        return (*assigned, *address_conditions(facts, first, node), *limits)
+    shared = shared_conditions(rows) if reports_lost(facts, first.row, node) else ()
+    return (*assigned, *limits, *shared)
+
+
+def _assigned(facts: Facts, reports: Sequence[AddressReport]) -> tuple[Condition, ...]:
+    """The holder of the first address reports that all is well."""
+    first = reports[0]
+    if not first.here:
+        return ()
+    pooled = [one.row for one in reports if one.row.pool]
+    if first.row.failed and not all(one.here or one.row.node for one in reports):
+        return ()  # another Node may have found that it cannot have its own
+    if any(why_nowhere(facts, row) or why_unallocated(facts, row) for row in pooled):
+        return ()
+    if pooled:
+        return (ASSIGNED, STALE) if first.row.failed else (ASSIGNED,)
+    return (Condition(IP_ASSIGNED),) if first.row.failed else ()
+
+
+def _why_failed(reports: Sequence[AddressReport]) -> str:
+    """Why it is not true that all addresses are assigned; empty: it is true of all that are this Node's."""
+    if not reports[0].row.of:
+        return reports[0].why
+    return ", ".join(
+        f"{one.row.ip or one.row.invalid or one.row.pool}: {one.why}"
+        for one in sorted(reports, key=lambda one: one.here)
+        if one.why
+    )
+
+
+def _failure_event(egress: Egress, node: str, why: str) -> Iterator[RecordAssignmentFailed]:
     """Unless the status has it already: an agent that starts anew does not repeat it."""
     message = failed(why).message
     if egress.failed != message:
@@ -116,43 +136,10 @@ def failure_event(egress: Egress, node: str, why: str) -> Iterator[RecordAssignm
         )
 
 
-def not_taken(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """Why an address is not here that this Node is to hold; empty: nothing is known against it."""
-    if not assigned_here(facts, egress, node):
-        return ""
-    if mac := other_host(facts, egress.key, egress.ip):
-        return sentence(egress.ip, mac)
-    why = facts.refusal(HELD_ADDRESSES, egress.key)
-    return f"Node {node.name} cannot take {egress.ip}: {why}" if why else ""
-
-
-def _of_the_dead(facts: Facts, egress: Egress) -> tuple[Condition, ...]:
-    """Of an address that this Node has while the status names one that died: with this the status is written anew."""
-    member = facts.get(GossipMember, egress.node) if egress.node else None
-    return () if member is None or member.alive else (Condition(CONFLICT),)
-
-
 def failed(why: str) -> Condition:
     """That no Node can hold an address, or translate it."""
     message = f"Failed to assign the IP to EgressNode: {why}"
     return Condition(IP_ASSIGNED, "False", reason="AssignmentError", message=message)
-
-
-def said(egress: Egress, node: str, holder: str, *conditions: Condition) -> Status:
-    """Conditions of `node`, before those of the controller, as upstream: `holder` has the address; empty: none has."""
-    return Status(
-        path=f"{EGRESSES}/{egress.name}",
-        kind="Egress",
-        manager=f"antrea-agent-{node}",
-        fields=holder_fields(egress.ip, holder),
-        conditions=conditions,
-        ahead=True,
-    )
-
-
-def holder_fields(ip: str, node: str) -> tuple[tuple[str, str], ...]:
-    """As upstream's status has them."""
-    return (("egressNode", node), ("egressIP", ip if node else ""))
 
 
 def failure(conditions: Iterable[Condition]) -> str:

@@ -13,6 +13,7 @@ from wide_pool import wide_pool
 from antrea.apis.annotation import FAILBACK
 from antrea.apis.crd import egress as crd
 from antrea.apis.crd.part import AppliedToPods, Metadata
+from antrea.apis.egress_address import EGRESSES
 from antrea.apis.status import Items, Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
@@ -26,9 +27,8 @@ from antrea.features.egress.agent import egress_rows
 from antrea.features.egress.anti_affinity import homes_of
 from antrea.features.egress.hash_ring import Ring, RingRequest, place
 from antrea.features.egress.multi_address import egresses_of
-from antrea.features.egress.multi_address_status import list_status
 from antrea.features.egress.owner import NO_MAJORITY, NO_ROOM
-from antrea.features.egress.status import EGRESSES
+from antrea.features.egress.status import RecordAssignmentFailed, egress_status
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def test_an_agent_derives_an_owner_for_each_address() -> None:
 def stated(*rows: object) -> list[Status]:
     marks = [EgressMark(row.ip, 7) for row in rows if isinstance(row, LocalAddress)]
     facts = told(known(*rows, *marks))
-    told_of = (said for row in facts.all(Egress) for said in list_status(facts, row))
+    told_of = (said for row in facts.all(Egress) for said in egress_status(facts, row))
     return [said for said in told_of if isinstance(said, Status)]
 
 
@@ -255,7 +255,7 @@ def test_an_address_of_several_waits_at_its_node_while_it_is_in_use_and_goes_hom
     (away,) = (row for row in rows if owners[row.key].home)
     assert owners[away.key].home == "n2"
     waits = (("egressIP", away.ip), ("egressNode", "n1"), ("failback", "waits"))
-    (said,) = (said for row in rows for said in list_status(facts, row) if isinstance(said, Status))
+    (said,) = (said for row in rows for said in egress_status(facts, row) if isinstance(said, Status))
     assert said.items
     assert waits in said.items.items
     assert [len(item) for item in said.items.items if item != waits] == [2]
@@ -267,7 +267,7 @@ def test_an_address_of_several_waits_at_its_node_while_it_is_in_use_and_goes_hom
         assert found.node == node
     facts, rows = agent()
     facts.put(UnusedAddress(away.ip))
-    (said,) = (said for row in rows for said in list_status(told(facts), row) if isinstance(said, Status))
+    (said,) = (said for row in rows for said in egress_status(told(facts), row) if isinstance(said, Status))
     assert said.items
     assert (*waits[:2], ("failback", "idle")) in said.items.items
 
@@ -295,6 +295,38 @@ def test_a_node_says_which_of_several_addresses_its_host_does_not_take() -> None
     assert condition.message == (
         f"Failed to assign the IP to EgressNode: {FOURS[1]}: Node n1 cannot take {FOURS[1]}: no"
     )
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (EgressOwner("web", "n1"), LocalAddress(FOURS[0], "antrea-egress0"), EgressMark(FOURS[0], 7)),
+        (EgressOwner("web", "n1"), LocalAddress(FOURS[0], "antrea-egress0")),
+        (EgressOwner("web", "n1"), Unrealized(HELD_ADDRESSES.name, "web", "no")),
+        (EgressOwner("web", "", NO_ROOM), Quorum(has=True, alive=1, of=1)),
+        (EgressOwner("web", "n2"), LocalAddress(FOURS[0], "antrea-egress0"), EgressMark(FOURS[0], 7)),
+        (),
+    ],
+    ids=["here", "without a mark", "refused", "nowhere", "elsewhere", "not placed"],
+)
+def test_the_status_of_one_address_is_that_of_a_list_of_one_but_for_the_entry(
+    rows: tuple[object, ...],
+) -> None:
+    def reported(spec: crd.EgressSpec) -> tuple[list[Status], list[RecordAssignmentFailed]]:
+        (row,) = egress_rows(crd.Egress(spec, Metadata(name="web", uid="u1", creation_timestamp="1")))
+        found = list(egress_status(told(known(row, *rows)), row))
+        acts = [one for one in found if isinstance(one, RecordAssignmentFailed)]
+        return [one for one in found if isinstance(one, Status)], acts
+
+    who = AppliedToPods()
+    one, acts = reported(crd.EgressSpec(who, egress_ip=FOURS[0], external_ip_pool="four"))
+    many, more = reported(crd.EgressSpec(who, egress_ips=FOURS[:1], external_ip_pools=("four",)))
+    assert all(status.items is None for status in one)
+    without_entry = [msgspec.structs.replace(status, items=None) for status in many]
+    text = msgspec.json.encode(without_entry).decode().replace(f"EgressNode: {FOURS[0]}: ", "EgressNode: ")
+    assert text == msgspec.json.encode(one).decode()
+    named = [(act.egress, act.message.replace(f"EgressNode: {FOURS[0]}: ", "EgressNode: ")) for act in more]
+    assert named == [(act.egress, act.message) for act in acts]
 
 
 def test_rows_of_an_egress_without_lists_are_what_they_were() -> None:

@@ -19,7 +19,7 @@ from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress import controller, gateway_reachability
 from antrea.features.egress.agent import egress_rows
-from antrea.features.egress.multi_address_status import list_status
+from antrea.features.egress.status import egress_status
 from antrea.features.external_ip_pool.pool import PoolRow, pool_row
 
 IPS = ("203.0.113.1", "198.51.100.1")
@@ -65,7 +65,7 @@ def said(node: str, found: dict[str, Any], *rows: object, alone: bool = False) -
     ):
         facts.put(row)  # type: ignore[arg-type]
     Engine(facts, ()).plan()
-    told = (one for row in egress for one in list_status(facts, row))
+    told = (one for row in egress for one in egress_status(facts, row))
     return next((one for one in told if isinstance(one, Status)), None)
 
 
