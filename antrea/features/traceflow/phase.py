@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from antrea.features.traceflow.trace import DEFAULT_TIMEOUT, FAILED, RUNNING, SUCCEEDED, TAGS, TraceRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from antrea.apis.crd.traceflow import TraceflowStatus
+    from antrea.apis.crd.traceflow import Observation, TraceflowStatus
 
 ENDS: Final = ("Delivered", "Dropped", "Rejected", "ForwardedOutOfNetwork", "Redirected")
 """Actions after which no other Node sees the packet."""
@@ -96,7 +96,12 @@ def _sent(status: TraceflowStatus) -> bool:
 
 
 def _arrived(status: TraceflowStatus) -> bool:
-    return any(one.action in ENDS for result in status.results for one in result.observations)
+    return any(_ends(one) for result in status.results for one in result.observations)
+
+
+def _ends(one: Observation) -> bool:
+    """What a TrafficControl redirects may come back: then it leaves the switch as `Forwarded`."""
+    return one.action in ENDS and (one.action != "Redirected" or one.component == "Forwarding")
 
 
 def _missing(row: TraceRow) -> str:
@@ -106,7 +111,16 @@ def _missing(row: TraceRow) -> str:
     source = row.spec.source
     if not _sent(row.status):
         return f": the Node of Pod {source.namespace or 'default'}/{source.pod} has not reported the packet"
+    for one in _redirected(row.status):
+        return f": TrafficControl {one.component_info} has redirected the packet, and it has not come back"
     return ": the packet has left its Node, and no other Node has reported it"
+
+
+def _redirected(status: TraceflowStatus) -> Iterator[Observation]:
+    for result in status.results:
+        for one in result.observations:
+            if (one.component, one.action) == ("TrafficControl", "Redirected"):
+                yield one
 
 
 def deadline(row: TraceRow) -> float:

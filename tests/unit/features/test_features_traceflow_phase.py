@@ -90,10 +90,20 @@ def test_a_tag_rests_before_the_next_trace_has_it_and_the_longest_unused_comes_f
 
 @pytest.mark.parametrize("end", ["Delivered", "Dropped", "Rejected", "ForwardedOutOfNetwork", "Redirected"])
 def test_it_succeeds_when_both_ends_have_reported(end: str) -> None:
-    last = Observation(component="x", action=end)
+    last = Observation(component="Forwarding", action=end)
     assert told(next_step([running("x", 7, SENT)], {}, NOW)) == []
     assert told(next_step([running("x", 7, last)], {}, NOW)) == []
     assert told(next_step([running("x", 7, SENT, last)], {}, NOW)) == [("x", "Succeeded", 0, "")]
+
+
+def test_a_packet_that_is_redirected_and_may_come_back_has_not_arrived() -> None:
+    aside = Observation(component="TrafficControl", component_info="ips", action="Redirected")
+    onward = Observation(component="Forwarding", action="Forwarded")
+    assert told(next_step([running("x", 7, SENT, aside, onward)], {}, NOW)) == []
+    assert told(next_step([running("x", 7, SENT, aside, onward, ARRIVED)], {}, NOW))[0][1] == "Succeeded"
+    why = "Traceflow timeout: TrafficControl ips has redirected the packet, and it has not come back"
+    late = next_step([running("x", 7, SENT, aside, onward)], {}, NOW + 20)
+    assert told(late) == [("x", "Failed", 0, why)]
 
 
 def test_the_receiver_alone_counts_where_no_source_pod_is_named_and_any_result_where_drops_are_asked_for() -> (
