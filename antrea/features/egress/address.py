@@ -13,13 +13,13 @@ from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.egress.duplicate_address import may_use, probes
-from antrea.features.egress.handover import (
-    ConfirmAnnounced,
+from antrea.features.egress.handover import ConfirmAnnounced, release
+from antrea.features.egress.handover_state import (
+    STILL_HELD,
+    HandoverState,
     assigned_here,
-    awaits_announcement,
     previous_holder,
-    release,
-    still_held,
+    state_of,
 )
 from antrea.features.egress.snat_mark import CATEGORY
 from antrea.features.egress.subnet import mac_of, route_entries, subnet_of, vlan_device
@@ -89,7 +89,7 @@ def held_address(
         return
     yield from release(facts, egress, node)
     ours = assigned_here(facts, egress, node)
-    if not ours and not still_held(facts, egress, node):
+    if not ours and state_of(facts, egress, node) not in STILL_HELD:
         return
     subnet = subnet_of(facts, egress)
     device = subnet.device if subnet else ""
@@ -150,7 +150,7 @@ def taken_address(
             egress.key, egress.ip, row=egress.key, egress=egress.name, uid=egress.uid, ip=egress.ip,
             node=node.name, recorded=recorded,
         )  # fmt: skip
-    elif awaits_announcement(facts, egress, node):
+    elif state_of(facts, egress, node) is HandoverState.TAKING:
         yield ConfirmAnnounced(
             egress.key, (egress.ip, before), egress=egress.key, ip=egress.ip, before=before
         )

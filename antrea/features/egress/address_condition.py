@@ -14,7 +14,7 @@ from antrea.facts.member import GossipMember
 from antrea.features.egress.duplicate_address import CONFLICT, conflict_conditions
 from antrea.features.egress.failback import failback_conditions, failback_word
 from antrea.features.egress.gateway_reachability import ANSWERS, gateway_conditions, silence
-from antrea.features.egress.handover import assigned_here
+from antrea.features.egress.handover_state import assigned_here
 from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from antrea.facts.egress import Egress, EgressMark, EgressOwner
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.address import HELD_ADDRESSES
-from antrea.features.egress.handover import assigned_here, awaits_announcement
+from antrea.features.egress.handover_state import USABLE, assigned_here, state_of
 from antrea.features.egress.missing import reported_missing, reporting_node
 from antrea.features.egress.snat_mark import MOST
 from antrea.features.external_ip_pool.duplicate import other_host, sentence
@@ -63,7 +63,7 @@ def why_nowhere(facts: Facts, row: Egress) -> str:
 def _is_here(facts: Facts, row: Egress, node: ThisNode) -> bool:
     if not row.ip or facts.get(LocalAddress, row.ip) is None:
         return False
-    return not row.pool or (assigned_here(facts, row, node) and not awaits_announcement(facts, row, node))
+    return not row.pool or state_of(facts, row, node) in USABLE
 
 
 def _why_not_taken(facts: Facts, row: Egress, node: ThisNode) -> str:

@@ -15,7 +15,7 @@ from antrea.facts.ovs import OvsPort
 from antrea.facts.service import ServicePort
 from antrea.features.egress.allocated import why_unallocated
 from antrea.features.egress.bandwidth import limited
-from antrea.features.egress.handover import previous_holder, taken_over
+from antrea.features.egress.handover_state import PASSED_ON, previous_holder, state_of
 from antrea.features.egress.multi_address import egresses_of
 from antrea.features.egress.snat_mark import POOL
 from antrea.features.framework import packet_mark
@@ -193,7 +193,8 @@ def pod_flow(facts: Facts, egress: Egress, mine: tuple[Match, ...]) -> Iterator[
     if why_unallocated(facts, egress):
         yield flow(EGRESS_MARK, Priority.NORMAL, *mine, ct_state("+trk"), then=DROP)
         return
-    elsewhere = taken_over(facts, egress, node) or previous_holder(facts, egress, node) not in ("", node.name)
+    moves = state_of(facts, egress, node) in PASSED_ON
+    elsewhere = moves or previous_holder(facts, egress, node) not in ("", node.name)
     here = facts.get(LocalAddress, ip) and not elsewhere
     if here and facts.get(EgressMark, ip):
         mark = facts.id(POOL, ip)

@@ -4,19 +4,19 @@ The next Node takes the address and announces it to its neighbours, then writes 
 packets to it, one after the other, and when all have the Node before drops the address. Until then both translate, and
 what answers come to the wrong one go on to the other (reply_relay.py). Of a Node that is dead nothing is awaited.
 
-What holds on the two Nodes of a move from n1 to n2, moment by moment; `*` is an address that is on the Node:
+Which state the address is in on the two Nodes of a move from n1 to n2 (handover_state.py), moment by moment; `*` is an
+address that is on the Node:
 
 | Moment | EgressOwner | Status | n1 | n2 |
 |---|---|---|---|---|
-| before | n1 | n1 | * `assigned_here` | |
-| placed anew | n2 | n1 | * `next_holder`, `still_held`, `previous_holder` | `assigned_here`, `previous_holder`, `awaits_announcement` |
-| taken | n2 | n1 | * `next_holder`, `still_held`, `previous_holder` | * `assigned_here`, `previous_holder`, `awaits_announcement` |
-| announced | n2 | n1 | * `next_holder`, `still_held`, `previous_holder` | * `assigned_here`, `previous_holder` |
-| written | n2 | n2 | * `next_holder`, `still_held`, `taken_over`, `release` | * `assigned_here` |
-| released | n2 | n2 | * `next_holder`, `taken_over` | * `assigned_here` |
-| after | n2 | n2 | | * `assigned_here` |
+| before | n1 | n1 | * ASSIGNED | ELSEWHERE |
+| placed anew | n2 | n1 | * KEEPING | TAKING |
+| taken | n2 | n1 | * KEEPING | * TAKING |
+| announced | n2 | n1 | * KEEPING | * ANNOUNCED |
+| written | n2 | n2 | * TAKEN_OVER | * ASSIGNED |
+| released | n2 | n2 | * RELEASED | * ASSIGNED |
+| after | n2 | n2 | ELSEWHERE | * ASSIGNED |
 
-`next_holder` is n2 and `previous_holder` n1 wherever they are; `awaits_announcement` is for the next Node to ask.
 `AnnouncedAddress` on n2 begins the moment "announced", `ReleasedAddress` on n1 the moment "released".
 """
 
@@ -25,9 +25,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.engine import Act
-from antrea.facts.egress import AnnouncedAddress, AssignedAddress, Egress, EgressOwner, ReleasedAddress
-from antrea.facts.member import GossipMember, Quorum
+from antrea.facts.egress import AssignedAddress, Egress
 from antrea.facts.node import LocalAddress, ThisNode
+from antrea.features.egress.handover_state import HandoverState, assigned_here, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,54 +62,10 @@ class RecordUnassigned(Act, frozen=True):
     node: str
 
 
-def assigned_here(facts: Facts, egress: Egress, node: ThisNode) -> bool:
-    """Whether this Node is to hold its address."""
-    owner = facts.get(EgressOwner, egress.key) if egress.ip and egress.pool else None
-    return owner is not None and owner.node == node.name
-
-
-def holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """The Node that has the address by its status, and can; empty: none, as far as `node` has received."""
-    if not egress.node or egress.held != egress.ip:
-        return ""
-    if egress.node == node.name:
-        return egress.node if facts.get(LocalAddress, egress.ip) else ""
-    member = facts.get(GossipMember, egress.node)
-    return egress.node if member and (member.alive or member.left) else ""
-
-
-def previous_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """The Node that still answers for an address which another is to take; empty: there is none."""
-    owner = facts.get(EgressOwner, egress.key) if egress.pool else None
-    now = holder(facts, egress, node) if owner and owner.node else ""
-    return now if owner and now != owner.node else ""
-
-
-def awaits_announcement(facts: Facts, egress: Egress, node: ThisNode) -> bool:
-    """Whether the announcement of an address, which another Node hands over, may not have reached our neighbours yet."""
-    before = previous_holder(facts, egress, node)
-    return before != "" and facts.get(AnnouncedAddress, egress.key) != AnnouncedAddress(
-        egress.key, egress.ip, before
-    )
-
-
-def still_held(facts: Facts, egress: Egress, node: ThisNode) -> bool:
-    """Whether this Node still has an address that another is to take."""
-    taker = next_holder(facts, egress, node)
-    if not taker:
-        return False
-    return egress.node == node.name or not _is_released(facts, egress, taker)
-
-
-def taken_over(facts: Facts, egress: Egress, node: ThisNode) -> bool:
-    """Whether another Node has it already, though it still is here, too: our own Pods turn there as all others do."""
-    return bool(next_holder(facts, egress, node)) and egress.node != node.name
-
-
 def release(facts: Facts, egress: Egress, node: ThisNode) -> Iterator[ReleaseAddress]:
     """Once the other one has it."""
-    taker = next_holder(facts, egress, node)
-    if taker and egress.node == taker and not _is_released(facts, egress, taker):
+    if state_of(facts, egress, node) is HandoverState.TAKEN_OVER:
+        taker = egress.node
         yield ReleaseAddress(egress.key, (egress.ip, taker), egress=egress.key, ip=egress.ip, to=taker)
 
 
@@ -123,17 +79,3 @@ def unassigned_address(facts: Facts, row: AssignedAddress) -> Iterator[RecordUna
     yield RecordUnassigned(
         row.key, row.uid, address=row.key, egress=row.name, uid=row.uid, ip=row.ip, node=node.name
     )
-
-
-def next_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
-    """The Node that takes over what this Node has; without a majority it gives up at once, and none does."""
-    owner = facts.get(EgressOwner, egress.key) if egress.ip and egress.pool else None
-    if owner is None or owner.node in ("", node.name) or egress.held != egress.ip:
-        return ""
-    quorum, here = facts.get(Quorum), facts.get(LocalAddress, egress.ip)
-    names = egress.node in (node.name, owner.node)
-    return owner.node if here and names and quorum and quorum.has else ""
-
-
-def _is_released(facts: Facts, egress: Egress, taker: str) -> bool:
-    return facts.get(ReleasedAddress, egress.key) == ReleasedAddress(egress.key, egress.ip, taker)

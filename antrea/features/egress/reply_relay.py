@@ -14,13 +14,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.member import GossipMember
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
-from antrea.features.egress.handover import (
-    assigned_here,
-    next_holder,
-    previous_holder,
-    still_held,
-    taken_over,
-)
+from antrea.features.egress.handover_state import HandoverState, assigned_here, previous_holder, state_of
 from antrea.features.egress.snat_mark import CATEGORY
 from antrea.features.node_route.agent import tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
@@ -55,9 +49,7 @@ def partner(facts: Facts, egress: Egress, node: ThisNode) -> str:
     """The Node that has the address, too, and tracks the other connections; empty: there is none."""
     if assigned_here(facts, egress, node):
         return previous_holder(facts, egress, node) or _giver_before(facts, egress, node)
-    if taken_over(facts, egress, node) and still_held(facts, egress, node):
-        return next_holder(facts, egress, node)
-    return ""
+    return egress.node if state_of(facts, egress, node) is HandoverState.TAKEN_OVER else ""
 
 
 def _giver_before(facts: Facts, egress: Egress, node: ThisNode) -> str:
@@ -130,5 +122,5 @@ def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl]:
 def silent_address(facts: Facts, egress: Egress) -> Iterator[NftSilence]:
     """Neighbours that ask who has the address are answered by the Node that took it alone."""
     node = facts.get(ThisNode)
-    if node and taken_over(facts, egress, node) and still_held(facts, egress, node):
+    if node and state_of(facts, egress, node) is HandoverState.TAKEN_OVER:
         yield NftSilence(egress.ip, CATEGORY)

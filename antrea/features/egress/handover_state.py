@@ -1,0 +1,129 @@
+"""The states of an Egress IP of a pool on one Node, and how it passes from one to the other when it moves (handover.py).
+
+`docs/egress.md` has the table of transitions for readers; a test holds both against `state_of`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, ReleasedAddress
+from antrea.facts.member import GossipMember, Quorum
+from antrea.facts.node import LocalAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.facts.fact import Fact
+    from antrea.facts.node import ThisNode
+
+
+class HandoverState(Enum):
+    """What an address is to this Node."""
+
+    ELSEWHERE = "another Node is to hold it, or none, and this one has nothing to hand over"
+    TAKING = "this Node is to hold it; another one has it, and keeps it until ours is announced"
+    ANNOUNCED = "as `TAKING`, and neighbours have received the announcement: Pods' packets may turn here"
+    ASSIGNED = "this Node is to hold it, and no other one that lives has it"
+    KEEPING = "another Node is to hold it, and this one keeps it until that has it"
+    TAKEN_OVER = "another Node has it; this one still translates what packets come to it"
+    RELEASED = "another Node has it; this one drops it"
+
+
+class Transition(NamedTuple):
+    """How an address passes from one state to another."""
+
+    before: HandoverState
+    after: HandoverState
+    by: type[Fact]
+    """The kind of fact that changes."""
+    when: str
+
+
+def _transitions() -> Iterator[Transition]:
+    state = HandoverState
+    yield Transition(
+        state.ELSEWHERE, state.ASSIGNED, EgressOwner, "placed here, and no Node that lives has it"
+    )
+    yield Transition(state.ELSEWHERE, state.TAKING, EgressOwner, "placed here while a Node that lives has it")
+    yield Transition(
+        state.TAKING, state.ANNOUNCED, AnnouncedAddress, "neighbours had time for the announcement"
+    )
+    yield Transition(state.ANNOUNCED, state.ASSIGNED, Egress, "the status names this Node")
+    for before in (state.TAKING, state.ANNOUNCED):
+        yield Transition(before, state.ASSIGNED, GossipMember, "the Node that has it dies")
+    yield Transition(state.ASSIGNED, state.KEEPING, EgressOwner, "placed on another Node")
+    yield Transition(state.ASSIGNED, state.ELSEWHERE, EgressOwner, "no Node is to hold it, or it is not here")
+    yield Transition(state.KEEPING, state.TAKEN_OVER, Egress, "the status names the other Node")
+    yield Transition(state.TAKEN_OVER, state.RELEASED, ReleasedAddress, "late packets had time to arrive")
+    yield Transition(state.KEEPING, state.ASSIGNED, EgressOwner, "placed here again")
+    for before in (state.TAKEN_OVER, state.RELEASED):
+        yield Transition(before, state.TAKING, EgressOwner, "placed here again")
+    for before in (state.KEEPING, state.TAKEN_OVER, state.RELEASED):
+        yield Transition(before, state.ELSEWHERE, LocalAddress, "the address is removed")
+        yield Transition(
+            before, state.ELSEWHERE, Quorum, "the majority is lost, and the address given up at once"
+        )
+
+
+TRANSITIONS: Final = tuple(_transitions())
+
+USABLE: Final = (HandoverState.ASSIGNED, HandoverState.ANNOUNCED)
+"""Pods' packets may be sent here, once the address is."""
+STILL_HELD: Final = (HandoverState.KEEPING, HandoverState.TAKEN_OVER)
+"""The address stays, though another Node is to hold it."""
+PASSED_ON: Final = (HandoverState.TAKEN_OVER, HandoverState.RELEASED)
+"""Our own Pods turn to the other Node as all others do, though the address may be here, too."""
+
+
+def state_of(facts: Facts, egress: Egress, node: ThisNode) -> HandoverState:
+    """The state of an address on this Node; of one without a pool always `ELSEWHERE`."""
+    if assigned_here(facts, egress, node):
+        before = previous_holder(facts, egress, node)
+        if not before:
+            return HandoverState.ASSIGNED
+        announced = AnnouncedAddress(egress.key, egress.ip, before)
+        is_announced = facts.get(AnnouncedAddress, egress.key) == announced
+        return HandoverState.ANNOUNCED if is_announced else HandoverState.TAKING
+    taker = _next_holder(facts, egress, node)
+    if not taker:
+        return HandoverState.ELSEWHERE
+    if egress.node == node.name:
+        return HandoverState.KEEPING
+    is_released = facts.get(ReleasedAddress, egress.key) == ReleasedAddress(egress.key, egress.ip, taker)
+    return HandoverState.RELEASED if is_released else HandoverState.TAKEN_OVER
+
+
+def assigned_here(facts: Facts, egress: Egress, node: ThisNode) -> bool:
+    """Whether this Node is to hold its address: `TAKING`, `ANNOUNCED` or `ASSIGNED`."""
+    owner = facts.get(EgressOwner, egress.key) if egress.ip and egress.pool else None
+    return owner is not None and owner.node == node.name
+
+
+def previous_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
+    """The Node that still answers for an address which another is to take, whichever these are; empty: there is none."""
+    owner = facts.get(EgressOwner, egress.key) if egress.pool else None
+    now = _holder(facts, egress, node) if owner and owner.node else ""
+    return now if owner and now != owner.node else ""
+
+
+def _holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
+    """The Node that has the address by its status, and can; empty: none, as far as `node` has received."""
+    if not egress.node or egress.held != egress.ip:
+        return ""
+    if egress.node == node.name:
+        return egress.node if facts.get(LocalAddress, egress.ip) else ""
+    member = facts.get(GossipMember, egress.node)
+    return egress.node if member and (member.alive or member.left) else ""
+
+
+def _next_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
+    """The Node that takes over what this Node has; without a majority it gives up at once, and none does."""
+    owner = facts.get(EgressOwner, egress.key) if egress.ip and egress.pool else None
+    if owner is None or owner.node in ("", node.name) or egress.held != egress.ip:
+        return ""
+    quorum, here = facts.get(Quorum), facts.get(LocalAddress, egress.ip)
+    names = egress.node in (node.name, owner.node)
+    return owner.node if here and names and quorum and quorum.has else ""
