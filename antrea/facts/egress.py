@@ -7,13 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
-from antrea.facts.fact import Fact
+from antrea.facts.fact import Fact, precedence
 from antrea.facts.group import GroupSelector
-
-
-def precedence(created: str, name: str, slot: int) -> tuple[str, str, int]:
-    """Of Egresses that compete for a Pod or share an address, the lowest counts: the oldest, then the first by name."""
-    return (created, name, slot)
 
 
 def slot_key(egress: str, slot: int) -> str:

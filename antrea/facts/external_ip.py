@@ -51,7 +51,7 @@ class NamedAddress(Fact, frozen=True):
     promised: bool = False
     shares: bool = False
     """Its owner has it together with others that share it, too."""
-    precedence: int = 1
+    claim: int = 1
     """Before the age: 0 has it already and keeps it, 2 asks for one that another may have."""
     indexes: ClassVar[Mapping[str, Callable[[NamedAddress], Iterable[Hashable]]]] = {
         "address": lambda row: (row.address,),

@@ -30,3 +30,11 @@ Rows = Fact | tuple[Fact, ...] | None
 def each(rows: Rows) -> tuple[Fact, ...]:
     """All of them."""
     return () if rows is None else rows if isinstance(rows, tuple) else (rows,)
+
+
+def precedence(created: str, name: str, slot: int = 0) -> tuple[str, str, int]:
+    """Sort key of rows that compete for a Pod or an address, of which the lowest counts: the oldest, then the first by name.
+
+    `created` is as Kubernetes writes it, RFC 3339; `slot` is for those that have several addresses.
+    """
+    return (created, name, slot)

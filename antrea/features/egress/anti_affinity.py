@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from antrea.features.egress.hash_ring import AntiAffinityPlace, ring
+from antrea.features.egress.hash_ring import AntiAffinityPlace, RingRequest, ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from antrea.features.egress.hash_ring import RingRequest
 
 
 def homes_of(
@@ -22,7 +20,7 @@ def homes_of(
 ) -> dict[str, AntiAffinityPlace]:
     """By name of each Wish that is to be apart from another; `selected` are the Nodes of each pool."""
     groups: dict[str, list[RingRequest]] = defaultdict(list)
-    for wish in sorted(wishes):
+    for wish in sorted(wishes, key=RingRequest.precedence):
         if wish.apart and wish.pool in selected:
             groups[wish.apart].append(wish)
     pools = {pool: frozenset(nodes) for pool, nodes in selected.items()} if groups else {}

@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from antrea.facts.fact import precedence
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -25,7 +27,7 @@ MOST_SUBNETS = 20
 
 
 class RingRequest(NamedTuple):
-    """An address that needs a Node. In the order of its fields the older one comes first."""
+    """An address that needs a Node."""
 
     created: str
     """RFC 3339"""
@@ -41,6 +43,10 @@ class RingRequest(NamedTuple):
     """Of these each is to have a Node of its own; empty: it does not matter."""
     subnet: str = ""
     """Where it lives; empty: in the Nodes' own."""
+
+    def precedence(self) -> tuple[str, str, int]:
+        """Sort key: the lowest is placed first."""
+        return precedence(self.created, self.name)
 
 
 class AntiAffinityPlace(NamedTuple):
@@ -111,7 +117,7 @@ def place(
     subnets: dict[str, set[str]] = defaultdict(set)
     at: dict[tuple[str, str], str] = {}
     known = {pool: [frozenset(nodes) for nodes in groups if nodes] for pool, groups in pools.items()}
-    order = [wish for wish in sorted(wishes) if wish.pool in known]
+    order = [wish for wish in sorted(wishes, key=RingRequest.precedence) if wish.pool in known]
 
     def has_room(wish: RingRequest, node: str) -> bool:
         known = subnets[node]

@@ -21,6 +21,7 @@ from antrea.facts.external_ip import (
     TakenAddresses,
     UsedAddresses,
 )
+from antrea.facts.fact import precedence
 from antrea.features.external_ip_pool.address import BLOCK, free, total, usable
 from antrea.features.external_ip_pool.pool import GATES, POOLS, WATCHED, PoolRow
 from antrea.features.framework.address import read
@@ -63,10 +64,10 @@ def holders(facts: Facts, pool: str, address: str) -> list[str]:
     rows = facts.by(NamedAddress, "address", address)
     rivals = sorted(
         (row for row in rows if row.pool == pool and not row.promised),
-        key=lambda row: (row.precedence, row.since, row.owner),
+        key=lambda row: (row.claim, precedence(row.since, row.owner)),
     )
-    kept = [row for row in rivals if row.precedence == KEPT] or rivals[:1]
-    if any(row.precedence == ASKED for row in kept) and any(
+    kept = [row for row in rivals if row.claim == KEPT] or rivals[:1]
+    if any(row.claim == ASKED for row in kept) and any(
         row.promised or row.pool != pool for row in rows if row.owner != kept[0].owner
     ):
         return []  # it may be another's within a moment, or is still announced for another
@@ -86,7 +87,7 @@ def offers(facts: Facts, pool: PoolRow) -> Iterator[AddressOffer]:
         return frozenset(row.parts if row else ())
 
     left = _Left(pool, block)
-    for seeker in sorted(seekers, key=lambda row: (row.since, row.owner)):
+    for seeker in sorted(seekers, key=lambda row: precedence(row.since, row.owner)):
         promised = facts.by(NamedAddress, "promised", seeker.owner)
         address = promised[0].address if promised else left.next(seeker.families)
         yield AddressOffer(seeker.owner, pool.name, address)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act
+from antrea.facts.fact import precedence
 from antrea.facts.member import AgentNode
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service, ServicePort
@@ -53,7 +54,7 @@ def _networks(ip: str) -> tuple[str, ...]:
 def owner(facts: Facts, port: ServicePort, ip: str) -> ServicePort:
     """Who has this address with the protocol and number of `port`: the oldest of all that claim it."""
     claims = facts.by(ServicePort, "external", (ip, port.protocol, port.port))
-    return min(claims, key=lambda claim: (claim.created, claim.key), default=port)
+    return min(claims, key=lambda claim: precedence(claim.created, claim.key), default=port)
 
 
 # units

@@ -54,9 +54,9 @@ def service_claim(facts: Facts, service: PooledService) -> Iterator[NamedAddress
     stays = service.address and service.wants in ("", service.address) and _is_in(pool, service.address)
     if service.address:
         where = service.pool if stays else ""
-        yield NamedAddress(owner, service.address, where, since, shares=shares, precedence=KEPT)
+        yield NamedAddress(owner, service.address, where, since, shares=shares, claim=KEPT)
     if not stays and _is_in(pool, service.wants) and service.wants != service.address:
-        yield NamedAddress(owner, service.wants, service.pool, since, shares=shares, precedence=ASKED)
+        yield NamedAddress(owner, service.wants, service.pool, since, shares=shares, claim=ASKED)
     promise = facts.get(PendingAllocation, owner)
     if promise and promise.stands(service.uid, service.generation) and promise.address != service.address:
         yield NamedAddress(owner, promise.address, service.pool if pool else "", since, promised=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes, nodes_key
+from antrea.facts.fact import precedence
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolMembers, Quorum
 from antrea.facts.node import ThisNode
@@ -76,7 +77,7 @@ def _preferred(facts: Facts, service: Service, ip: str) -> tuple[str, ...]:
 
 def _sharing(facts: Facts, service: Service, ip: str) -> list[Service]:
     rows = (row for row in facts.by(Service, "pooled", ip) if row.pool == service.pool)
-    return sorted(rows, key=lambda row: (row.created, row.key))
+    return sorted(rows, key=lambda row: precedence(row.created, row.key))
 
 
 def _nodes(facts: Facts, service: Service, ip: str) -> frozenset[str]:

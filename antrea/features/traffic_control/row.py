@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from antrea.facts.fact import Fact
+from antrea.facts.fact import Fact, precedence
 from antrea.facts.group import Requirement
 from antrea.features.grouping.selector import meets, requirements
 from antrea.features.traffic_control.port import switch_port
@@ -107,7 +107,7 @@ def steerings_of(facts: Facts, pod: str) -> list[Steering]:
         return []
     home = facts.get(SteeredNamespace, found.namespace)
     return sorted(
-        (row for row in rows if _selects(row, found, home)), key=lambda row: (row.created, row.name)
+        (row for row in rows if _selects(row, found, home)), key=lambda row: precedence(row.created, row.name)
     )
 
 
