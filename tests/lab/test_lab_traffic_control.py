@@ -179,3 +179,37 @@ def test_a_missing_device_is_named_by_explain_doctor_and_an_event(two: Lab, urls
     assert messages == ["Port 'nodev0': there is no such device: packets of its Pods are dropped"]
     assert ("TrafficControl", "Dropped", "lost") in traced(two, "dropped", "far", "web")
     two.api.kubectl("delete", "trafficcontrol", "lost")
+
+
+JUDGED = """
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {name: judged, namespace: default}
+spec:
+  priority: 5
+  tier: application
+  appliedTo: [{podSelector: {matchLabels: {app: web}}}]
+  ingress:
+    - name: requests
+      action: Allow
+      from: [{podSelector: {}}]
+      l7Protocols: [{http: {method: GET, path: "/host*"}}]
+"""
+
+
+def test_what_an_l7_engine_judges_is_traced_and_told_to_be_no_copy(two: Lab, urls: list[str]) -> None:
+    two.api.apply((EXAMPLES / "mirror.yaml").read_text())
+    two.api.apply(JUDGED)
+
+    def judges() -> bool:
+        return asked(two, "far", f"{urls[0]}/hostname") and not asked(two, "far", f"{urls[0]}/clientip")
+
+    wait_for("requests are judged", judges, seconds=60)
+    for source in ("far", "near"):
+        steps = traced(two, f"judged-{source}", source, "web")
+        assert ("NetworkPolicy", "Redirected", "L7NetworkPolicy") in steps
+        assert ("Forwarding", "Redirected", "Output") in steps
+    told = "rules with l7Protocols judge are neither copied nor redirected by TrafficControls ids: "
+    wait_for("the condition", lambda: told in explained(two), seconds=120)
+    two.api.kubectl("delete", "networkpolicies.crd.antrea.io", "judged")
+    two.api.kubectl("delete", "trafficcontrol", "ids")
