@@ -143,6 +143,11 @@ class Machine:
             found.get("desiredNodesRealized", 0),
         )
 
+    def conditions(self, kind: str) -> list[dict[str, Any]]:
+        """Of the AntreaAgentInfo."""
+        info = self.api.objects.get(f"/apis/crd.antrea.io/v1beta1/antreaagentinfos/{NODE}", {})
+        return [one for one in info.get("agentConditions", []) if one["type"] == kind]
+
     def events(self, words: str) -> list[str]:
         """Messages of Events on the ExternalNode."""
         return [

@@ -165,7 +165,7 @@ async def test_an_external_node_that_is_deleted_while_no_agent_runs(
 async def test_an_address_that_has_changed_is_reported_and_policies_hold(
     netns: Namespaces, tmp_path: Path
 ) -> None:
-    """The interface is known from before; a name that no interface has leaves what is connected."""
+    """The interface is known from before; one that the ExternalNode does not list is given back."""
     async with machine(netns, tmp_path) as one:
         one.api.put(f"{NODES}/{NODE}", external_node())
         await one.connected()
@@ -173,15 +173,37 @@ async def test_an_address_that_has_changed_is_reported_and_policies_hold(
         await one.until(lambda: not one.reaches(ADDRESSES[0], from_peer=True), "it is dropped")
         new = "192.0.2.3"
         netns.sh(
-            f"ip addr add {new}/24 dev eth0; ip addr del {ADDRESSES[0]}/24 dev eth0; ip addr del {ADDRESSES[1]}/64 dev eth0"
+            f"ip addr del {ADDRESSES[0]}/24 dev eth0; ip addr del {ADDRESSES[1]}/64 dev eth0; ip addr add {new}/24 dev eth0"
         )
-        await one.until(lambda: one.events("has none of the addresses"), "an Event")
+        await one.until(lambda: one.events("has one of the addresses"), "an Event")
+        assert one.reaches(PEERS[0])
         assert not one.reaches(new, from_peer=True)
-        one.api.put(f"{NODES}/{NODE}", external_node("eth7", "192.0.2.77"))
-        await one.until(lambda: one.events("no interface of this machine is named eth7"), "another Event")
-        await one.until(lambda: one.status("p") == ("Realized", 1, 1), "the policy is realized")
         assert one.is_connected()
-        assert not one.reaches(new, from_peer=True)
+        one.api.put(f"{NODES}/{NODE}", external_node("eth7", "192.0.2.77"))
+        await one.until(lambda: one.events("interface eth7 is not protected"), "another Event")
+        await one.until(lambda: not one.is_connected(), "eth0 is not eth7")
+        await one.until(lambda: one.reaches(new, from_peer=True), "no policy is on it")
+        (condition,) = one.conditions("InterfaceNotConnected")
+        assert condition["status"] == "True"
+
+
+async def test_a_card_that_the_external_node_does_not_list_is_not_taken(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    """Nor one that OVSDB has from a boot before, when names were others."""
+    async with machine(netns, tmp_path) as one:
+        before = one.settings()
+        ids = f"external_ids:antrea-type=host external_ids:entity-name={NODE} external_ids:entity-namespace={SPACE}"
+        one.agent.switch.vsctl(
+            "--no-wait", "add-port", "br-int", "eth0", "--", "set", "port", "eth0", *ids.split(),
+            'external_ids:uplink-name="eth0~"',
+        )  # fmt: skip
+        one.api.put(f"{NODES}/{NODE}", external_node("", "203.0.113.77", "2001:db8:77::1"))
+        await one.until(lambda: one.events("is not protected"), "an Event")
+        await one.until(lambda: "eth0" not in one.agent.switch.ports("br-int"), "the port is gone")
+        assert one.settings() == before
+        assert not one.is_connected()
+        assert all(one.reaches(address, from_peer=True) for address in ADDRESSES)
 
 
 async def test_the_interface_has_its_addresses_again_when_ovs_vswitchd_comes_back(

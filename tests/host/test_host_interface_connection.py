@@ -140,6 +140,20 @@ async def test_what_was_changed_while_it_was_connected_stays(
     await db.close()
 
 
+async def test_a_route_that_has_outlived_its_address_does_not_keep_the_interface(
+    netns: Namespaces, switch: NetdevSwitch, tmp_path: Path
+) -> None:
+    """The kernel keeps a route of IPv6 when the address goes that is in one subnet with its router."""
+    db = await Ovsdb.connect(switch.socket)
+    one = InterfaceConnector(db, "br-int", InterfaceJournal(tmp_path / "journal"), tx_off=True)
+    for change in (one.connect("eth0", PORT), one.disconnect("eth0")):
+        netns.run("ip addr del 2001:db8:7::1/64 dev eth0")
+        await change
+        assert "default via 2001:db8:7::fe" in netns.sh("ip -6 route show dev eth0")
+    assert one.known() == ()
+    await db.close()
+
+
 @pytest.mark.parametrize("what", ["transactions", "journal"])
 async def test_an_agent_that_is_killed_between_steps_is_followed_by_one_that_finishes(
     netns: Namespaces, switch: NetdevSwitch, tmp_path: Path, what: str

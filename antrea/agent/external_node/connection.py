@@ -52,6 +52,17 @@ class InterfaceConnector:
         standing = {row["name"] for row in rows if MachinePort.read(row["external_ids"]) is not None}
         return tuple(sorted(standing | {*self._journal.names()}))
 
+    def entities(self) -> dict[str, str]:
+        """Names of interfaces whose cards are behind the switch, by their ExternalEntities."""
+        rows = self._db.rows("Port").values()
+        ports = {row["name"]: MachinePort.read(row["external_ids"]) for row in rows}
+        ports |= {name: record.port for name in self._journal.names() if (record := self._journal.get(name))}
+        return {
+            port.entity: name
+            for name, port in ports.items()
+            if port is not None and netlink.device(card_name(name)) is not None
+        }
+
     async def resume(self, name: str) -> None:
         """Go on with what is half done: finish it in the direction of the last step. Raises Refused, Unavailable."""
         record = self._journal.get(name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.agent.external_node.connection import MARK, InterfaceConnector, card_name
 from antrea.agent.external_node.journal import InterfaceJournal
+from antrea.agent.external_node.selection import Cards, selected
 from antrea.agent.part import Part
 from antrea.apis.core import ObjectReference
 from antrea.apis.crd import external
@@ -17,7 +18,7 @@ from antrea.apis.generated_entity import OWNER_API, OWNER_KIND
 from antrea.errors import Refused, Unavailable
 from antrea.facts.external_node import ExternalNode
 from antrea.facts.ovs import PodInterface
-from antrea.features.external_node.machine import PATH, entity_name, external_node_row
+from antrea.features.external_node.machine import PATH, external_node_row
 from antrea.host.ovs_port import MachinePort
 from antrea.outside.kube.odd_object import OddObjects
 from antrea.outside.kube.resource_feed import ResourceFeed
@@ -25,11 +26,10 @@ from antrea.outside.log import klog
 from antrea.outside.netlink import interface_settings as netlink
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from antrea.agent.part import AgentContext, Connected
     from antrea.engine import Feed
-    from antrea.facts.external_node import MachineInterface
     from antrea.outside.http.handlers import Check
 
 log = klog.logger(__name__)
@@ -98,29 +98,15 @@ class ExternalNodePart(Part):
             for name in connector.known():
                 await connector.disconnect(name)
             return f"there is no ExternalNode {self._namespace}/{self._name}: no policy protects this machine"
-        wanted: dict[str, MachinePort] = {}
-        troubles: list[str] = []
-        for interface in node.interfaces:
-            if name := self._found(connector, interface):
-                entity = entity_name(node.name, interface.name)
-                wanted[name] = MachinePort(entity, node.namespace, interface.ips, card_name(name))
-                await connector.connect(name, wanted[name])
-            troubles += _mismatches(name, interface)
+        found = selected(node, Cards(netlink.held_addresses(MARK), connector.entities()))
+        troubles = list(found.troubles)
+        for name, (entity, interface) in found.interfaces.items():
+            port = MachinePort(entity, node.namespace, interface.ips, card_name(name))
+            troubles += await _failure(connector.connect(name, port))
         for name in connector.known():
-            if name not in wanted:
-                await connector.disconnect(name)
+            if name not in found.interfaces:
+                troubles += await _failure(connector.disconnect(name))
         return "; ".join(troubles)
-
-    def _found(self, connector: InterfaceConnector, interface: MachineInterface) -> str:
-        """Name of the interface; empty: there is none.
-
-        An address or a name that no interface has is no reason to drop policies: they stay with what is connected.
-        """
-        for name in (interface.name, card_name(interface.name)) if interface.name else ():
-            if netlink.device(name) is not None:
-                return interface.name
-        held = netlink.holder(interface.ips).removesuffix(MARK)
-        return held or next(iter(connector.known()), "")
 
     def _reference(self) -> ObjectReference | None:
         """The ExternalNode with its UID, by which `kubectl describe` finds Events; None: there is none."""
@@ -141,17 +127,13 @@ class ExternalNodePart(Part):
         self._trouble = trouble
 
 
-def _mismatches(name: str, interface: MachineInterface) -> Iterator[str]:
-    """What is not as the ExternalNode lists it of the interface that was found."""
-    listed = ", ".join(interface.ips)
-    if not name:
-        named = f"is named {interface.name} or " if interface.name else ""
-        yield f"no interface of this machine {named}has one of the addresses {listed}"
-        return
-    if interface.name not in ("", name):
-        yield f"no interface of this machine is named {interface.name}: policies are enforced on {name}"
-    if not netlink.holder(interface.ips):
-        yield f"interface {name} has none of the addresses {listed}: rules of others name these"
+async def _failure(work: Coroutine[Any, Any, None]) -> tuple[str, ...]:
+    """Why one interface is not as it should be; the others do not wait for it."""
+    try:
+        await work
+    except (Refused, Unavailable, OSError) as why:
+        return (f"{why} (trying again)",)
+    return ()
 
 
 PART = ExternalNodePart

@@ -20,7 +20,7 @@ from antrea.outside.netlink.host_message import address_of, device_of, get_devic
 from antrea.outside.netlink.socket import Rtnl
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from antrea.outside.netlink.host_message import Device
     from antrea.outside.netlink.message import Reply
@@ -51,13 +51,18 @@ def device(name: str) -> Device | None:
         return _device(kernel, name)
 
 
-def holder(ips: Collection[str]) -> str:
-    """Name of the interface that has one of these addresses; empty: none has."""
+def held_addresses(mark: str = "") -> dict[str, set[str]]:
+    """Addresses of all interfaces by name; of one whose name ends with `mark`, by the name before it."""
     with Rtnl() as kernel:
-        names = {found.index: found.name for found in map(device_of, kernel.ask(get_devices()))}
+        names = {
+            found.index: found.name.removesuffix(mark) for found in map(device_of, kernel.ask(get_devices()))
+        }
         rows = [address_of(reply) for reply in kernel.ask(wire.get_addresses())]
-    held = {str(ipaddress.ip_interface(row.cidr).ip): names.get(row.index, "") for row in rows}
-    return next((held[ip] for ip in ips if held.get(ip)), "")
+    held: dict[str, set[str]] = {name: set() for name in names.values()}
+    for row in rows:
+        if row.index in names:
+            held[names[row.index]].add(str(ipaddress.ip_interface(row.cidr).ip))
+    return held
 
 
 def read_settings(name: str) -> InterfaceSettings | None:
@@ -84,8 +89,7 @@ def give_settings(name: str, settings: InterfaceSettings) -> None:
             for body in settings.addresses:
                 kernel.ask(wire.Request(wire.NEW_ADDRESS, wire.PUT, _address_on(body, found.index)))
             for body in settings.routes:
-                own = body + wire.number(wire.RTA_OIF, found.index)
-                kernel.ask(wire.Request(wire.NEW_ROUTE, wire.PUT, own))
+                _put_route(kernel, body + wire.number(wire.RTA_OIF, found.index))
         except OSError as why:
             raise Refused([name], f"addresses and routes of {name}: {why.strerror}") from why
 
@@ -171,6 +175,18 @@ def _routes(replies: list[Reply], index: int) -> Iterator[bytes]:
         yield head + b"".join(
             wire.attribute(kind, value) for kind, value in found.items() if kind not in dropped
         )
+
+
+def _put_route(kernel: Rtnl, body: bytes) -> None:
+    """A route of IPv6 outlives the address by which its router was a neighbour: it is a neighbour without one then."""
+    try:
+        kernel.ask(wire.Request(wire.NEW_ROUTE, wire.PUT, body))
+    except OSError as why:
+        if why.errno not in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+            raise
+        *fields, flags = wire.ROUTE.unpack_from(body)
+        head = wire.ROUTE.pack(*fields, flags | wire.ONLINK)
+        kernel.ask(wire.Request(wire.NEW_ROUTE, wire.PUT, head + body[wire.ROUTE.size :]))
 
 
 def _enable_ipv6(name: str, *, enabled: bool) -> None:
