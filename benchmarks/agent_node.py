@@ -111,6 +111,12 @@ class AgentNode:
         self._agent.terminate()
         self._agent.wait()
 
+    def dump_groups(self) -> str:
+        """All groups of br-int, as ovs-ofctl shows them."""
+        target = f"unix:{self.directory}/br-int.mgmt"
+        command = ("ovs-ofctl", "-O", "OpenFlow15", "dump-groups", target)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
     def wait_ready(self) -> None:
         """Until the agent's /readyz says ok; asks every 5 ms on one connection."""
         deadline = time.monotonic() + READY_SECONDS

@@ -15,7 +15,6 @@ processors, so seconds are upper bounds on a small machine; "cpu" is what the co
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import ctypes
 import http.client
@@ -42,15 +41,13 @@ from benchmarks.controller_memory import CLONE_NEWNET, descendants
 from benchmarks.controller_process import PORT, controller, define
 from benchmarks.figure import show
 from benchmarks.known_loop import name_starved_now
-from benchmarks.kube_api import ETCD, NODE_IP, KubeApi, pod
+from benchmarks.kube_api import NODE_IP, KubeApi, pod, store
 from benchmarks.policy_compute import SHAPES, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NODES = 1000
-IN_ONE = 100
-"""Objects in one transaction of etcd, which takes 128."""
 CLIENTS = 2
 START_SECONDS, WATCH_SECONDS, ROUND_SECONDS = 400.0, 300.0, 60.0
 START_TARGET, CHANGE_TARGET = 25.0, 1.0
@@ -78,28 +75,6 @@ def stored(shape: str, part: float) -> Iterator[tuple[str, dict[str, Any]]]:
         else:
             kind = {"apiVersion": "v1", "kind": "Namespace"}
             yield f"namespaces/{meta['name']}", {**kind, **found, "status": {"phase": "Active"}}
-
-
-def fill(shape: str, part: float) -> tuple[int, float]:
-    """Write all objects into etcd; how many, and how many MB."""
-    client = http.client.HTTPConnection(ETCD.removeprefix("http://"), timeout=60)
-    puts: list[dict[str, Any]] = []
-    count = size = 0
-    for key, found in [*stored(shape, part), ("", {})]:
-        if key:
-            value = msgspec.json.encode(found)
-            count, size = count + 1, size + len(value)
-            texts = (base64.b64encode(one).decode() for one in (f"/registry/{key}".encode(), value))
-            puts.append({"requestPut": dict(zip(("key", "value"), texts, strict=True))})
-        if puts and (not key or len(puts) == IN_ONE):
-            client.request("POST", "/v3/kv/txn", msgspec.json.encode({"success": puts}))
-            answer = client.getresponse()
-            text = answer.read()
-            if answer.status != 200:
-                sys.exit(f"etcd: {answer.status} {text.decode()}")
-            puts = []
-    client.close()
-    return count, size / 1e6
 
 
 class Controller:
@@ -264,7 +239,7 @@ def main(shape: str, part: float, agents: int, rounds: int) -> None:
         directory = Path(place)
         api = KubeApi(directory / "kube", process)
         define(api)
-        count, size = fill(shape, part)
+        count, size = store(stored(shape, part))
         print(
             f"{count} objects, {size:.0f} MB; load average {os.getloadavg()[0]:.1f};"
             f" the engine's core runs {IMPLEMENTATION}",

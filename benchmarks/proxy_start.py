@@ -1,0 +1,141 @@
+"""How long does an agent take from its start until 10,000 Services are in the switch, and kube-proxy until they are in its rules?
+
+`python -m benchmarks.proxy_start [SERVICES [ROUNDS [MODE...]]]`: the real agent, Open vSwitch (userspace datapath) and controller of `agent_node`, and
+the real kube-proxy in modes nftables and, if they are named, others, by turns, with the same kube-apiserver and Services of 5 Endpoints each; needs root. Each has
+run before, so that each start finds what it left: "restart". The agent's time ends when it is ready, which it says after
+all flows and groups are in the switch; kube-proxy's when its metrics tell its first synchronisation, as both have read all lists.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antrea.lab import artifacts
+from benchmarks.agent_node import AgentNode, agent_node
+from benchmarks.figure import Against, alternate, show
+from benchmarks.known_loop import name_starved_now
+from benchmarks.kube_api import store
+from benchmarks.proxy_scale import ENDPOINTS, SECONDS, SERVICES, lists
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROUNDS = 3
+MODES = ("nftables",)
+METRICS = ("127.0.0.1", 10249)
+SYNCHRONISED = b"kubeproxy_sync_proxy_rules_last_timestamp_seconds"
+WAIT_SECONDS = 300.0
+COUNTS = {
+    "nftables": ("nft", "list", "map", "ip", "kube-proxy", "service-ips"),
+    "iptables": ("iptables-save", "-t", "nat"),
+}
+"""Commands whose output has each Service."""
+MARKS = {"nftables": "goto service-", "iptables": "-A KUBE-SERVICES "}
+
+
+def stored(services: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Services and EndpointSlices by their keys in etcd."""
+    found, slices = (json.loads(one) for one in lists(services, ENDPOINTS))
+    for number, one in enumerate([*found, *slices]):
+        is_slice = "endpoints" in one
+        group = "discovery.k8s.io/v1" if is_slice else "v1"
+        one |= {"apiVersion": group, "kind": "EndpointSlice" if is_slice else "Service"}
+        meta = one["metadata"]
+        meta |= {"uid": f"00000000-0000-4000-8000-{number:012x}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        if not is_slice:
+            address = f"10.{96 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
+            families = {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
+            one["spec"] |= {
+                "clusterIP": address,
+                "clusterIPs": [address],
+                **families,
+                "sessionAffinity": "None",
+            }
+        yield f"{'endpointslices' if is_slice else 'services/specs'}/shop/{meta['name']}", one
+
+
+def agent_started(node: AgentNode, services: int) -> float:
+    """Seconds until it is ready."""
+    began = time.monotonic()
+    node.start_agent()
+    node.wait_ready()
+    took = time.monotonic() - began
+    groups = node.dump_groups()
+    if groups.count("type=select") < services:
+        sys.exit(f"the switch has {groups.count('type=select')} groups of {services} Services")
+    node.end_agent()
+    return took
+
+
+def kube_proxy_started(node: AgentNode, services: int, mode: str) -> float:
+    """Seconds until all is in its rules."""
+    program = artifacts.binaries(lambda _: None).kube_proxy
+    config = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": mode,
+        "hostnameOverride": "node-1",
+        "clusterCIDR": "10.244.0.0/16",
+        "clientConnection": {"kubeconfig": str(node.api.kubeconfig)},
+        "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+    }
+    path = node.directory / "kube-proxy.conf"
+    path.write_bytes(msgspec.yaml.encode(config))
+    began = time.monotonic()
+    with (node.directory / "kube-proxy.log").open("wb") as log:
+        running = subprocess.Popen([program, f"--config={path}"], stdout=log, stderr=log)
+    try:
+        while not synchronised():
+            if running.poll() is not None or time.monotonic() - began > WAIT_SECONDS:
+                sys.exit((node.directory / "kube-proxy.log").read_text()[-2000:])
+            time.sleep(0.1)
+        took = time.monotonic() - began
+    finally:
+        running.terminate()
+        running.wait()
+    listed = subprocess.run(COUNTS[mode], capture_output=True, text=True, check=True).stdout
+    if listed.count(MARKS[mode]) < services:
+        sys.exit(f"kube-proxy has rules of {listed.count(MARKS[mode])} Services of {services}")
+    return took
+
+
+def synchronised() -> bool:
+    """Whether kube-proxy's first synchronisation is over, by its metrics."""
+    probe = http.client.HTTPConnection(*METRICS, timeout=30)
+    try:
+        probe.request("GET", "/metrics")
+        lines = probe.getresponse().read().splitlines()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        probe.close()
+    found = [float(line.split()[-1]) for line in lines if line.startswith(SYNCHRONISED)]
+    return bool(found) and all(found)
+
+
+def main(services: int, rounds: int, modes: Sequence[str]) -> None:
+    with agent_node(0) as node:
+        name_starved_now()
+        store(stored(services))
+        measures = {"agent": partial(agent_started, node, services)}
+        for mode in modes:
+            measures[mode] = partial(kube_proxy_started, node, services, mode)
+        for measure in measures.values():
+            measure()
+        values = alternate(measures, rounds)
+    sides = [Against(f"kube_proxy_{mode}", tuple(values[mode])) for mode in modes]
+    for side in sides:
+        show(f"proxy_start_{services}", "s", values["agent"], against=side, target=SECONDS)
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    main(int(words[0]) if words else SERVICES, int(words[1]) if words[1:] else ROUNDS, words[2:] or MODES)
