@@ -10,6 +10,9 @@ from typing import Annotated, Literal
 from antrea.apis.crd.part import Address, CrdStruct, Metadata
 from antrea.apis.schema import doc
 
+MOST_INTERFACES = 16
+"""Of one ExternalNode; upstream's CRD allows one."""
+
 
 class Endpoint(CrdStruct, frozen=True):
     """One address of the entity."""
@@ -52,7 +55,8 @@ class ExternalNodeSpec(CrdStruct, frozen=True):
     """What policies can be applied to."""
 
     interfaces: Annotated[
-        tuple[NetworkInterface, ...], doc("Interfaces; exactly one for now.", minItems=1, maxItems=1)
+        tuple[NetworkInterface, ...],
+        doc("Interfaces; of several, all but one need a name.", minItems=1, maxItems=MOST_INTERFACES),
     ]
 
 
