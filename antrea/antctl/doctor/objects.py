@@ -132,6 +132,15 @@ def support_bundle_collection(item: Mapping[str, Any]) -> Iterator[FindingText]:
         yield FindingText("warning", f"cannot begin: {_message(begun)}", "")
 
 
+def agent_info(item: Mapping[str, Any]) -> Iterator[FindingText]:
+    """An interface of an ExternalNode that no policy protects, or another than the one that is listed."""
+    for one in item.get("agentConditions", ()):
+        if one.get("type") == "InterfaceNotConnected" and one.get("status") == "True":
+            node = item.get("nodeRef", {})
+            describe = f"kubectl -n {node.get('namespace')} describe externalnodes {node.get('name')}"
+            yield FindingText("error", _message(one), describe)
+
+
 KINDS = {
     "egresses": ObjectKind(f"{CRD}/v1beta1/egresses", "Egress", "egresses", egress),
     "external-ips": ObjectKind(
@@ -144,6 +153,9 @@ KINDS = {
     "support-bundles": ObjectKind(
         f"{CRD}/v1alpha1/supportbundlecollections",
         *("SupportBundleCollection", "supportbundlecollections", support_bundle_collection),
+    ),
+    "external-nodes": ObjectKind(
+        f"{CRD}/v1beta1/antreaagentinfos", "AntreaAgentInfo", "antreaagentinfos", agent_info
     ),
 }
 """Each check with the kind that it reads."""

@@ -149,3 +149,25 @@ async def test_what_cannot_be_listed_is_a_finding_and_many_are_cut() -> None:
     many = await found({"captures": [{"metadata": {"name": f"c{number}"}} for number in range(MOST + 5)]})
     assert len(many) == MOST + 1
     assert many[-1].finding == f"there are more than {MOST} of them"
+
+
+async def test_an_interface_of_an_external_node_that_is_not_connected_is_an_error() -> None:
+    def info(status: str) -> dict[str, Any]:
+        return {
+            "metadata": {"name": "vm1"},
+            "nodeRef": {"kind": "ExternalNode", "namespace": "vms", "name": "vm1"},
+            "agentConditions": [
+                {"type": "AgentHealthy", "status": "True"},
+                {
+                    "type": "InterfaceNotConnected",
+                    "status": status,
+                    "message": "interface eth7 is not protected",
+                },
+            ],
+        }
+
+    assert await found({"external-nodes": [info("False")]}) == []
+    (row,) = await found({"external-nodes": [info("True")]})
+    assert (row.severity, row.check) == ("error", "external-nodes")
+    assert row.finding == "AntreaAgentInfo vm1: interface eth7 is not protected"
+    assert row.repair == "kubectl -n vms describe externalnodes vm1"
