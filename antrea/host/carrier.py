@@ -55,17 +55,16 @@ def crosses(datapath: str) -> bool:
     return datapath != "netdev"
 
 
-def reading_entries(datapath: str, gateway: str, category: int) -> Iterator[NftChain | NftSet | NftRule]:
+def reading_entries(datapath: str, gateway: str) -> Iterator[NftChain | NftSet | NftRule]:
     """What the host needs to read marks on `gateway`: nothing where they cross."""
     if crosses(datapath):
         return
     yield CHAIN
-    yield NftSet(name=MARK_SET, type="ether_addr", data="mark", category=category)
+    yield NftSet(name=MARK_SET, type="ether_addr", data="mark")
     yield NftRule(
         chain=CHAIN.name,
         name="marks from OVS",
         text=f'iifname "{gateway}" meta mark set ether saddr map @{MARK_SET}',
-        category=category,
     )
     # the switch may go on for a moment with a mark that has just been taken back
     yield NftRule(
@@ -73,14 +72,13 @@ def reading_entries(datapath: str, gateway: str, category: int) -> Iterator[NftC
         name="no mark that is not known",
         text=f'iifname "{gateway}" ether saddr {mark_mac(1)}-{mark_mac(MOST_MARKS)} meta mark 0x00000000 drop',
         order=101,
-        category=category,
     )
 
 
-def mark_entry(datapath: str, mark: int, category: int) -> Iterator[NftElement]:
+def mark_entry(datapath: str, mark: int) -> Iterator[NftElement]:
     """What the host needs to read this mark."""
     if not crosses(datapath):
-        yield NftElement(set=MARK_SET, value=mark_mac(mark), data=f"{mark:#010x}", category=category)
+        yield NftElement(set=MARK_SET, value=mark_mac(mark), data=f"{mark:#010x}")
 
 
 def telling_entry(datapath: str, gateway: str, mask: int) -> Iterator[NftTag]:
@@ -92,10 +90,16 @@ def telling_entry(datapath: str, gateway: str, mask: int) -> Iterator[NftTag]:
 def vlan_device(datapath: str, name: str, link: Transport, vlan: int, mac: str, category: int) -> Port | Vlan:
     """A device on the Node's card, in one VLAN: the kernel's, or of OVS where that has the card."""
     if crosses(datapath):
-        return Vlan(name=name, card=link.interface, vlan=vlan, mac=mac, category=category)
+        return Vlan(name=name, card=link.interface, vlan=vlan, mac=mac)
     ids = ((TYPE_KEY, HOLDER_TYPE),)
     return Port(
-        name=name, type="internal", external_ids=ids, mac=mac, tag=vlan, bridge=link.device, category=category
+        name=name,
+        type="internal",
+        external_ids=ids,
+        mac=mac,
+        tag=vlan,
+        bridge=link.device,
+        category=int(category),
     )
 
 
@@ -104,10 +108,10 @@ def own_mac(node: str, name: str) -> str:
     return _digest_mac(_DEVICE_PREFIX, f"{node}/{name}")
 
 
-def kernel_holder(datapath: str, name: str, category: int) -> Iterator[Dummy]:
+def kernel_holder(datapath: str, name: str) -> Iterator[Dummy]:
     """A device that goes nowhere and has addresses: the kernel's, unless that may have none (`switch_holder`)."""
     if crosses(datapath):
-        yield Dummy(name, category=category)
+        yield Dummy(name)
 
 
 def switch_holder(datapath: str, name: str, category: int) -> Iterator[Port | Link]:
@@ -115,8 +119,8 @@ def switch_holder(datapath: str, name: str, category: int) -> Iterator[Port | Li
     if crosses(datapath):
         return
     ids = ((TYPE_KEY, HOLDER_TYPE),)
-    yield Port(name=name, type="internal", external_ids=ids, no_flood=True, category=category)
-    yield Link(name, 0, category=category)
+    yield Port(name=name, type="internal", external_ids=ids, no_flood=True, category=int(category))
+    yield Link(name, 0)
 
 
 def _digest_mac(prefix: str, text: str) -> str:

@@ -21,7 +21,6 @@ from antrea.features.egress.handover_state import (
     previous_holder,
     state_of,
 )
-from antrea.features.egress.snat_mark import CATEGORY
 from antrea.features.egress.subnet import mac_of, route_entries, subnet_of, vlan_device
 from antrea.features.egress.takeover_event import RecordTakeover, took_over
 from antrea.features.external_ip_pool.link import DEVICE, neighbours_of
@@ -29,6 +28,7 @@ from antrea.host import carrier
 from antrea.host.address import Address
 from antrea.host.route import ProxyNeighbour
 from antrea.host.sysctl import Sysctl
+from antrea.openflow.cookie import Category
 from antrea.rank import Rank
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def node_device(facts: Facts, node: ThisNode) -> Iterator[Dummy]:
     """The kernel's is there from the beginning, and down as upstream's: its addresses are reached all the same."""
     config = facts.get(AgentConfig)
     if config is not None:
-        yield from carrier.kernel_holder(config.ovs_datapath_type, DEVICE, CATEGORY)
+        yield from carrier.kernel_holder(config.ovs_datapath_type, DEVICE)
 
 
 def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Link]:
@@ -77,7 +77,7 @@ def egress_device(facts: Facts, egress: Egress) -> Iterator[Port | Link]:
     subnet = subnet_of(facts, egress)
     if not egress.pool or config is None or node is None or (subnet and subnet.device):
         return
-    yield from carrier.switch_holder(config.ovs_datapath_type, DEVICE, CATEGORY)
+    yield from carrier.switch_holder(config.ovs_datapath_type, DEVICE, Category.EGRESS)
 
 
 def held_address(
@@ -103,7 +103,7 @@ def held_address(
     if subnet:
         yield from route_entries(facts, subnet, device or link.device)
     if subnet and device:
-        yield Address(device, f"{egress.ip}/{subnet.prefix}", CATEGORY)
+        yield Address(device, f"{egress.ip}/{subnet.prefix}")
     else:
         yield from plain_entries(egress, near)
 
@@ -117,12 +117,12 @@ def own_address(facts: Facts, egress: Egress) -> Iterator[ProbeAddress | RecordC
 
 def plain_entries(egress: Egress, device: str) -> Iterator[Entry]:
     """On a device that goes nowhere: neighbours reach the address by `device`."""
-    yield Address(DEVICE, f"{egress.ip}/{128 if is_ipv6(egress.ip) else 32}", category=CATEGORY)
+    yield Address(DEVICE, f"{egress.ip}/{128 if is_ipv6(egress.ip) else 32}")
     if is_ipv6(egress.ip):
         # IPv4 answers on any interface; IPv6 only on that which has the address, or is told to
-        yield Sysctl(f"net/ipv6/conf/{device}/proxy_ndp", "1", category=CATEGORY)
-        yield Sysctl(f"net/ipv6/neigh/{device}/proxy_delay", "0", category=CATEGORY)
-        yield ProxyNeighbour(dev=device, ip=egress.ip, rank=Rank.RECEIVES, category=CATEGORY)
+        yield Sysctl(f"net/ipv6/conf/{device}/proxy_ndp", "1")
+        yield Sysctl(f"net/ipv6/neigh/{device}/proxy_delay", "0")
+        yield ProxyNeighbour(dev=device, ip=egress.ip, rank=Rank.RECEIVES)
 
 
 def taken_address(

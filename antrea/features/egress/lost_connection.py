@@ -12,7 +12,7 @@ from antrea.apis.annotation import LOST_CONNECTIONS
 from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress
 from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.snat_mark import CATEGORY, POOL
+from antrea.features.egress.snat_mark import POOL
 from antrea.host.nft import NftElement, NftRule, NftSet
 from antrea.openflow.fields import SNAT_PKT_MARK
 
@@ -40,7 +40,7 @@ def lost_rule(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
     if config is None:
         return
     gateway, mask = f'"{config.host_gateway}"', f"{SNAT_PKT_MARK.mask:#010x}"
-    yield NftSet(name=SET, type="mark", category=CATEGORY)
+    yield NftSet(name=SET, type="mark")
     yield NftRule(
         chain="forward",
         name="an end to connections through a lost gateway",
@@ -49,7 +49,6 @@ def lost_rule(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
             f" meta mark & {mask} @{SET} reject with tcp reset"
         ),
         order=BEFORE_FORWARD,
-        category=CATEGORY,
     )
 
 
@@ -58,4 +57,4 @@ def lost_elements(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
     rows = (row for row in facts.by(Egress, "ip", mark.ip) if not why_unallocated(facts, row))
     oldest = min(rows, key=lambda row: row.precedence, default=None)
     if oldest and oldest.resets:
-        yield NftElement(set=SET, value=f"{facts.id(POOL, mark.ip):#010x}", category=CATEGORY)
+        yield NftElement(set=SET, value=f"{facts.id(POOL, mark.ip):#010x}")

@@ -15,7 +15,6 @@ from antrea.facts.member import GossipMember
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features.egress.handover_state import HandoverState, assigned_here, previous_holder, state_of
-from antrea.features.egress.snat_mark import CATEGORY
 from antrea.features.node_route.agent import tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.host.carrier import RELAYED_MAC
@@ -77,7 +76,6 @@ def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
             mark=HOST_LOCAL_SOURCE_PKT_MARK.field.mask,
             # who gives up does not keep its Pods waiting for it
             rank=Rank.DIVERTS if assigned_here(facts, egress, node) else Rank.SENDS,
-            category=CATEGORY,
         )
         yield flow(
             CLASSIFIER,
@@ -103,7 +101,7 @@ def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl]:
         return
     if not is_ipv6(mark.ip):
         # the way back to who answers is another
-        yield Sysctl(f"net/ipv4/conf/{gateway.name}/rp_filter", "2", CATEGORY)
+        yield Sysctl(f"net/ipv4/conf/{gateway.name}/rp_filter", "2")
     yield flow(
         CLASSIFIER,
         Priority.HIGH,
@@ -123,4 +121,4 @@ def silent_address(facts: Facts, egress: Egress) -> Iterator[NftSilence]:
     """Neighbours that ask who has the address are answered by the Node that took it alone."""
     node = facts.get(ThisNode)
     if node and state_of(facts, egress, node) is HandoverState.TAKEN_OVER:
-        yield NftSilence(egress.ip, CATEGORY)
+        yield NftSilence(egress.ip)

@@ -11,7 +11,6 @@ from antrea.facts.family import is_ipv6
 from antrea.features.framework.agent_feature import NumberPattern
 from antrea.host import carrier
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
-from antrea.openflow.cookie import Category
 from antrea.openflow.fields import SNAT_PKT_MARK
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ NUMBERS: Final = (
         POOL, re.compile(rf"\b{_MAC}([0-9a-f]{{2}})->eth_src|\bmod_dl_src:{_MAC}([0-9a-f]{{2}})\b"), base=16
     ),
 )
-CATEGORY: Final = int(Category.EGRESS)
 BEFORE_MASQUERADE: Final = 50
 
 
@@ -52,7 +50,7 @@ def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | Nft
     config = facts.get(AgentConfig)
     if config is None:
         return
-    yield from carrier.reading_entries(config.ovs_datapath_type, config.host_gateway, CATEGORY)
+    yield from carrier.reading_entries(config.ovs_datapath_type, config.host_gateway)
     fully = config.egress.snat_fully_random_ports
     random = " fully-random" if (config.snat_fully_random_ports if fully is None else fully) else ""
     # whose Egress IP was here a moment ago does not leave with the Node's address
@@ -61,11 +59,10 @@ def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | Nft
         name="no Pods to outside without the Egress IP asked for",
         text=f'iifname "{config.host_gateway}" oifname != "{config.host_gateway}" meta mark & {SNAT_PKT_MARK.mask:#010x} != 0x00000000 drop',
         order=BEFORE_MASQUERADE + 1,
-        category=CATEGORY,
     )
     for version6 in sorted(node.families):
         name, nat, proto = MAPS[version6], "ip6" if version6 else "ip", "ipv6" if version6 else "ipv4"
-        yield NftSet(name=name, type="mark", data=f"{proto}_addr", category=CATEGORY)
+        yield NftSet(name=name, type="mark", data=f"{proto}_addr")
         yield NftRule(
             chain="postrouting",
             name=f"Pods to outside with an Egress IP, {nat}",
@@ -74,7 +71,6 @@ def host_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | Nft
                 f" snat {nat} to meta mark & {SNAT_PKT_MARK.mask:#010x} map @{name}{random}"
             ),
             order=BEFORE_MASQUERADE,
-            category=CATEGORY,
         )
 
 
@@ -84,5 +80,5 @@ def mark_elements(facts: Facts, mark: EgressMark) -> Iterator[NftElement]:
     if config is None:
         return
     number = facts.id(POOL, mark.ip)
-    yield NftElement(set=MAPS[is_ipv6(mark.ip)], value=f"{number:#010x}", data=mark.ip, category=CATEGORY)
-    yield from carrier.mark_entry(config.ovs_datapath_type, number, CATEGORY)
+    yield NftElement(set=MAPS[is_ipv6(mark.ip)], value=f"{number:#010x}", data=mark.ip)
+    yield from carrier.mark_entry(config.ovs_datapath_type, number)

@@ -16,13 +16,14 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.snat_mark import CATEGORY, POOL
+from antrea.features.egress.snat_mark import POOL
 from antrea.features.external_ip_pool.link import PREFIX
 from antrea.features.framework.gate import EnabledGates
 from antrea.host import carrier
 from antrea.host.link import Link, Vlan
 from antrea.host.route import Route, RoutingRule
 from antrea.host.sysctl import Sysctl
+from antrea.openflow.cookie import Category
 from antrea.openflow.fields import SNAT_PKT_MARK
 from antrea.rank import Rank
 
@@ -99,22 +100,18 @@ def vlan_device(facts: Facts, subnet: Subnet) -> Iterator[Port | Vlan | Link | S
     if config is None or node is None or link is None:
         return
     device, mac = subnet.device, mac_of(facts, node, link, subnet.device)
-    yield carrier.vlan_device(config.ovs_datapath_type, device, link, subnet.vlan, mac, CATEGORY)
-    yield Link(device, 0, mac=mac, category=CATEGORY)
+    yield carrier.vlan_device(config.ovs_datapath_type, device, link, subnet.vlan, mac, Category.EGRESS)
+    yield Link(device, 0, mac=mac)
     # replies come in here, though the way back to their sender may be another
-    yield Sysctl(f"net/ipv4/conf/{device}/rp_filter", "2", CATEGORY)
+    yield Sysctl(f"net/ipv4/conf/{device}/rp_filter", "2")
 
 
 def route_entries(facts: Facts, subnet: Subnet, device: str) -> Iterator[Route]:
     """The table of the subnet: itself on the link, all else by its gateway."""
     table = table_of(facts, subnet)
     default = "::/0" if is_ipv6(subnet.network) else "0.0.0.0/0"
-    yield Route(
-        dst=subnet.network, dev=device, scope="link", table=table, rank=Rank.RECEIVES, category=CATEGORY
-    )
-    yield Route(
-        dst=default, dev=device, via=subnet.gateway, table=table, rank=Rank.RECEIVES, category=CATEGORY
-    )
+    yield Route(dst=subnet.network, dev=device, scope="link", table=table, rank=Rank.RECEIVES)
+    yield Route(dst=default, dev=device, via=subnet.gateway, table=table, rank=Rank.RECEIVES)
 
 
 def table_of(facts: Facts, subnet: Subnet) -> int:
@@ -136,5 +133,4 @@ def mark_rule(facts: Facts, mark: EgressMark) -> Iterator[RoutingRule]:
         table=table_of(facts, subnet),
         priority=RULE_PRIORITY,
         rank=Rank.RECEIVES,
-        category=CATEGORY,
     )

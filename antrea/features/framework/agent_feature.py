@@ -14,6 +14,7 @@ from antrea.facts.fact import Fact
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controlplane_watch import GroupKind, ObjectKind
 from antrea.features.framework.gate import Gates
+from antrea.features.framework.stamp import stamped
 from antrea.features.framework.traffic import Counted
 from antrea.host.route import RoutingRule
 from antrea.openflow.cookie import Category
@@ -89,7 +90,8 @@ class AgentFeature(msgspec.Struct, frozen=True):
     rule_numbers: Callable[[RoutingRule], Iterable[tuple[str, int]]] | None = None
     """The same for the kernel's routing rules: pools and numbers of one rule."""
     category: Category | None = None
-    """Category of its entries. Entries of this category that an earlier start left are removed once `sweep_after` is synced."""
+    """Category of its entries, stamped on those without one. What an earlier start left of it is removed once `sweep_after`
+    is synced."""
     sweep_after: tuple[type[Fact], ...] = ()
     """Kinds of facts that entries of `category` depend on, beside ports and Nodes, which every category waits for."""
     replay_after: tuple[type[Fact], ...] = ()
@@ -104,6 +106,12 @@ class AgentFeature(msgspec.Struct, frozen=True):
     """`nodeType`s of agents that have it."""
     counted: Counted | None = None
     """How to read the counters of its flows for the statistics API."""
+
+    def __post_init__(self) -> None:
+        """Stamp the category on what its units yield."""
+        if self.category is not None:
+            units = tuple(stamped(unit, self.category) for unit in self.units)
+            msgspec.structs.force_setattr(self, "units", units)
 
     def tables_of(self, config: AgentConfig, families: Families) -> tuple[Table, ...]:
         """Tables that must be realised with this configuration, for Pods of these families."""

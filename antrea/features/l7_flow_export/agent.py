@@ -90,11 +90,8 @@ class RecordWrongDirection(Act, frozen=True):
 def export_port(facts: Facts, pod: PodInterface) -> Iterator[Port | Link | RequestEngine]:
     """What all such Pods share, while there is one."""
     if direction(facts, pod.pod):
-        category = int(Category.POD_CONNECTIVITY)
-        yield Port(
-            name=TAP, type="internal", external_ids=((TYPE_KEY, PORT_TYPE),), no_flood=True, category=category
-        )
-        yield Link(TAP, 0, category=category)
+        yield Port(name=TAP, type="internal", external_ids=((TYPE_KEY, PORT_TYPE),), no_flood=True)
+        yield Link(TAP, 0)
         yield RequestEngine()
 
 

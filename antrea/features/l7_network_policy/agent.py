@@ -85,7 +85,7 @@ def taps(_: Facts, _node: ThisNode) -> Iterator[Port | Link]:
             no_flood=True,
             category=int(Category.NETWORK_POLICY),
         )
-        yield Link(name, 0, category=int(Category.NETWORK_POLICY))
+        yield Link(name, 0)
 
 
 def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatures]:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from antrea.features.network_policy.agent.received import SentAddressMember
     from antrea.features.node_policy.rule import NodeRule
 
-CATEGORY = int(Category.NETWORK_POLICY)
 HOOKS = {"ingress": "input", "egress": "output"}
 """Where the packets of a direction are judged."""
 ACCEPTED, LOOPBACK, NEIGHBOURS, GUARD, ASKED, BASELINE = 0, 10, 20, 30, 100, 200
@@ -100,7 +99,7 @@ def rule_entries(
     """A rule in the chain of its Tier and priority, with its networks and its counter."""
     if rule.exceeds:
         return
-    yield NftCounter(name=counter_name(rule), category=CATEGORY)
+    yield NftCounter(name=counter_name(rule))
     yield from _network_sets(rule)
     if not rule.audit:
         yield from _placed(facts, rule, audit=False)
@@ -124,7 +123,7 @@ def _placed(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[NftChain |
 def group_sets(_: Facts, group: NodePeerGroup) -> Iterator[NftSet]:
     """A set for each family of a group of peers, which all rules share that name the group."""
     for ipv6, kind in ADDRESS_TYPES.items():
-        yield NftSet(name=group_set(group.group, ipv6=ipv6), type=kind, category=CATEGORY)
+        yield NftSet(name=group_set(group.group, ipv6=ipv6), type=kind)
 
 
 def group_elements(facts: Facts, row: SentAddressMember) -> Iterator[NftElement]:
@@ -132,7 +131,7 @@ def group_elements(facts: Facts, row: SentAddressMember) -> Iterator[NftElement]
     if facts.get(NodePeerGroup, row.group) is not None:
         for text in map(address_text, row.member.ips):
             name = group_set(row.group, ipv6=is_ipv6(text))
-            yield NftElement(set=name, value=text, category=CATEGORY)
+            yield NftElement(set=name, value=text)
 
 
 def counter_name(rule: NodeRule) -> str:
@@ -187,14 +186,14 @@ def _network_sets(rule: NodeRule) -> Iterator[NftSet | NftElement]:
         name = block_set(rule, ipv6=ipv6)
         elements = list(block_elements(found))
         if elements:
-            yield NftSet(name=name, type=ADDRESS_TYPES[ipv6], flags=("interval",), category=CATEGORY)
+            yield NftSet(name=name, type=ADDRESS_TYPES[ipv6], flags=("interval",))
         for value in elements:
-            yield NftElement(set=name, value=value, category=CATEGORY)
+            yield NftElement(set=name, value=value)
 
 
 def _chain(name: str, hook: str = "") -> NftChain:
-    return NftChain(name=name, hook=hook, category=CATEGORY)
+    return NftChain(name=name, hook=hook, category=int(Category.NETWORK_POLICY))
 
 
 def _rule(chain: str, name: str, text: str, order: int) -> NftRule:
-    return NftRule(chain=chain, name=name, text=text, order=order, category=CATEGORY)
+    return NftRule(chain=chain, name=name, text=text, order=order)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
 
-CATEGORY = int(Category.NETWORK_POLICY)
 CHAIN = "node-dns"
 QUEUE = 10350
 """Number under which the kernel hands answers to the agent."""
@@ -58,14 +57,14 @@ def node_patterns(facts: Facts, pattern: str) -> Iterator[NodeFqdnPattern]:
 def name_sets(_: Facts, row: NodeFqdnPattern) -> Iterator[NftSet]:
     """A set for each family, which all rules share that have the pattern."""
     for ipv6, kind in ADDRESS_TYPES.items():
-        yield NftSet(name=name_set(row.pattern, ipv6=ipv6), type=kind, category=CATEGORY)
+        yield NftSet(name=name_set(row.pattern, ipv6=ipv6), type=kind)
 
 
 def name_elements(facts: Facts, row: NodeFqdnAddress) -> Iterator[NftElement]:
     """An address of a name that a rule has."""
     if facts.get(NodeFqdnPattern, row.pattern) is not None:
         name = name_set(row.pattern, ipv6=is_ipv6(row.address))
-        yield NftElement(set=name, value=row.address, category=CATEGORY)
+        yield NftElement(set=name, value=row.address)
 
 
 def answer_entries(facts: Facts, _: str) -> Iterator[NftChain | NftRule]:
@@ -77,7 +76,9 @@ def answer_entries(facts: Facts, _: str) -> Iterator[NftChain | NftRule]:
     if facts.need(AnswerQueue, "").why_not:
         return
     yield NftChain(
-        name=CHAIN, hook="type filter hook input priority filter - 10; policy accept;", category=CATEGORY
+        name=CHAIN,
+        hook="type filter hook input priority filter - 10; policy accept;",
+        category=int(Category.NETWORK_POLICY),
     )
     held = f"queue flags bypass to {QUEUE}"
     for protocol in ("udp", "tcp"):
@@ -88,7 +89,7 @@ def answer_entries(facts: Facts, _: str) -> Iterator[NftChain | NftRule]:
 
 
 def _rule(name: str, text: str) -> NftRule:
-    return NftRule(chain=CHAIN, name=name, text=text, category=CATEGORY)
+    return NftRule(chain=CHAIN, name=name, text=text)
 
 
 ANSWERS = Unit(NodeRule, answer_entries, by="dns")

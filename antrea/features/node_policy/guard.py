@@ -18,7 +18,6 @@ from antrea.features.node_network.agent import TUNNEL_PORTS
 from antrea.features.node_policy.chain import guard_chain
 from antrea.features.node_policy.match import ADDRESS_TYPES, FAMILIES
 from antrea.host.nft import NftElement, NftRule, NftSet
-from antrea.openflow.cookie import Category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from antrea.facts.node import ThisNode
     from antrea.facts.service import Service
 
-CATEGORY = int(Category.NETWORK_POLICY)
 KUBERNETES, SERVICE_LABEL = "default/kubernetes", "kubernetes.io/service-name"
 NODES, SERVERS, PORTS = "node-guard-nodes", "node-guard-servers", "node-guard-ports"
 """Sets: addresses of Nodes, addresses of API servers, and these with their ports; each with its family behind."""
@@ -70,19 +68,14 @@ def guard_entries(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule]:
     """Sets and rules of the guard."""
     for ipv6, kind in ADDRESS_TYPES.items():
         for name, type_ in ((NODES, kind), (SERVERS, kind), (PORTS, f"{kind} . inet_service")):
-            yield NftSet(name=set_name(name, ipv6=ipv6), type=type_, category=CATEGORY)
+            yield NftSet(name=set_name(name, ipv6=ipv6), type=type_)
     for direction, peer in (("ingress", "saddr"), ("egress", "daddr")):
         texts = list(_servers(direction))
         for one in kept(facts, node.name):
             if direction in one.directions:
                 texts += [(one.name, text) for text in _texts(one, peer)]
         for number, (name, text) in enumerate(texts):
-            yield NftRule(
-                chain=guard_chain(direction),
-                name=f"{number:03} {name}",
-                text=f"{text} accept",
-                category=CATEGORY,
-            )
+            yield NftRule(chain=guard_chain(direction), name=f"{number:03} {name}", text=f"{text} accept")
 
 
 def _servers(direction: str) -> Iterator[tuple[str, str]]:
@@ -112,12 +105,12 @@ def set_name(name: str, *, ipv6: bool) -> str:
 def guarded_nodes(_: Facts, node: AgentNode) -> Iterator[NftElement]:
     """The addresses of a Node."""
     for ip in dict.fromkeys((*node.ips, *node.transport_ips)):
-        yield NftElement(set=set_name(NODES, ipv6=is_ipv6(ip)), value=ip, category=CATEGORY)
+        yield NftElement(set=set_name(NODES, ipv6=is_ipv6(ip)), value=ip)
 
 
 def guarded_servers(_: Facts, row: ApiServerEndpoint) -> Iterator[NftElement]:
     """An address of an API server."""
-    yield NftElement(set=set_name(SERVERS, ipv6=is_ipv6(row.ip)), value=row.ip, category=CATEGORY)
+    yield NftElement(set=set_name(SERVERS, ipv6=is_ipv6(row.ip)), value=row.ip)
     yield _server_port(row.ip, row.port)
 
 
@@ -130,7 +123,7 @@ def guarded_service(_: Facts, row: Service) -> Iterator[NftElement]:
 
 
 def _server_port(ip: str, port: int) -> NftElement:
-    return NftElement(set=set_name(PORTS, ipv6=is_ipv6(ip)), value=f"{ip} . {port}", category=CATEGORY)
+    return NftElement(set=set_name(PORTS, ipv6=is_ipv6(ip)), value=f"{ip} . {port}")
 
 
 def endpoint_rows(found: EndpointSlice) -> tuple[ApiServerEndpoint, ...]:

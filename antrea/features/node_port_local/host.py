@@ -12,7 +12,6 @@ from antrea.config.agent import AgentConfig
 from antrea.features.node_port_local.row import HeldPort
 from antrea.features.proxy.host import CHAINS
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
-from antrea.openflow.cookie import Category
 from antrea.rank import Rank
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from antrea.facts.node import ThisNode
     from antrea.features.node_port_local.row import PortRequest
 
-CATEGORY = int(Category.SERVICE)
 PORTS = ("node-port-local", "node-port-local6")
 """Maps, in IPv4 and IPv6: a protocol and a port of the Node lead to an address and a port of a Pod."""
 OWN = ("node-port-local-own", "node-port-local-own6")
@@ -39,18 +37,18 @@ def port_local_tables(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSe
     for ipv6 in sorted(node.families):
         ip, kind = ("ip6", "ipv6_addr") if ipv6 else ("ip", "ipv4_addr")
         data = f"{kind} . inet_service"
-        yield NftSet(name=PORTS[ipv6], type="inet_proto . inet_service", data=data, category=CATEGORY)
-        yield NftSet(name=OWN[ipv6], type=f"{kind} . {kind}", category=CATEGORY)
+        yield NftSet(name=PORTS[ipv6], type="inet_proto . inet_service", data=data)
+        yield NftSet(name=OWN[ipv6], type=f"{kind} . {kind}")
         text = (
             f"meta nfproto ipv{6 if ipv6 else 4} fib daddr type local"
             f" dnat {ip} to meta l4proto . th dport map @{PORTS[ipv6]}"
         )
         for chain in CHAINS:
-            yield NftRule(chain=chain, name=f"NodePortLocal, {ip}", text=text, category=CATEGORY)
+            yield NftRule(chain=chain, name=f"NodePortLocal, {ip}", text=text)
         own = (
             f'oifname "{config.host_gateway}" ct status dnat {ip} saddr . {ip} daddr @{OWN[ipv6]} masquerade'
         )
-        yield NftRule(chain="postrouting", name=f"own NodePortLocal, {ip}", text=own, category=CATEGORY)
+        yield NftRule(chain="postrouting", name=f"own NodePortLocal, {ip}", text=own)
 
 
 def port_local_elements(facts: Facts, request: PortRequest) -> Iterator[NftElement]:
@@ -63,7 +61,6 @@ def port_local_elements(facts: Facts, request: PortRequest) -> Iterator[NftEleme
         value=f"{request.protocol} . {held.node_port}",
         data=f"{request.ip} . {request.port}",
         rank=Rank.SENDS,
-        category=CATEGORY,
     )
     value = f"{request.ip} . {request.ip}"
-    yield NftElement(set=OWN[request.ipv6], value=value, rank=Rank.RECEIVES, category=CATEGORY)
+    yield NftElement(set=OWN[request.ipv6], value=value, rank=Rank.RECEIVES)

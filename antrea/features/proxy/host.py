@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.service import ServicePort
 
-CATEGORY = int(Category.SERVICE)
 NODE_PORT_IPS = ("169.254.0.252", "fc01::aabb:ccdd:eefe")
 """Destination of packets to NodePorts between host and switch, in IPv4 and IPv6.
 
@@ -83,23 +82,18 @@ def virtual_routes(
     service, dev = VIRTUAL_IPS[ipv6], config.host_gateway
     own = next((ip for ip in node.node_ips if is_ipv6(ip) == ipv6 and facts.get(LocalAddress, ip)), "")
     yield Route(
-        dst=host_network(service),
-        dev=dev,
-        src=own,
-        scope="global" if ipv6 else "link",
-        rank=Rank.RECEIVES,
-        category=CATEGORY,
+        dst=host_network(service), dev=dev, src=own, scope="global" if ipv6 else "link", rank=Rank.RECEIVES
     )
-    yield Neighbour(dev=dev, ip=service, mac=GLOBAL_VIRTUAL_MAC, rank=Rank.RECEIVES, category=CATEGORY)
+    yield Neighbour(dev=dev, ip=service, mac=GLOBAL_VIRTUAL_MAC, rank=Rank.RECEIVES)
     yield service_route(config, NODE_PORT_IPS[ipv6])
 
 
 def family_sets(*, ipv6: bool) -> Iterator[NftSet]:
     """Addresses and ports of NodePorts, and external addresses."""
     kind = "ipv6_addr" if ipv6 else "ipv4_addr"
-    yield NftSet(name=NODE_PORT_ADDRESSES[ipv6], type=kind, category=CATEGORY)
-    yield NftSet(name=NODE_PORTS[ipv6], type="inet_proto . inet_service", category=CATEGORY)
-    yield NftSet(name=EXTERNAL_IPS[ipv6], type=kind, category=CATEGORY)
+    yield NftSet(name=NODE_PORT_ADDRESSES[ipv6], type=kind)
+    yield NftSet(name=NODE_PORTS[ipv6], type="inet_proto . inet_service")
+    yield NftSet(name=EXTERNAL_IPS[ipv6], type=kind)
 
 
 def family_rules(config: AgentConfig, *, ipv6: bool) -> Iterator[NftRule]:
@@ -108,17 +102,16 @@ def family_rules(config: AgentConfig, *, ipv6: bool) -> Iterator[NftRule]:
     asked = f"{ip} daddr @{NODE_PORT_ADDRESSES[ipv6]} meta l4proto . th dport @{NODE_PORTS[ipv6]}"
     for chain in CHAINS:
         text = f"{asked} dnat {ip} to {NODE_PORT_IPS[ipv6]}"
-        yield NftRule(chain=chain, name=f"NodePorts, {ip}", text=text, category=CATEGORY)
+        yield NftRule(chain=chain, name=f"NodePorts, {ip}", text=text)
     for chain, way in (("prerouting-raw", "daddr"), ("prerouting-raw", "saddr"), ("output-raw", "daddr")):
         name = f"{'to' if way == 'daddr' else 'from'} external IPs, {ip}"
         text = f"{ip} {way} @{EXTERNAL_IPS[ipv6]} notrack"
-        yield NftRule(chain=chain, name=name, text=text, category=CATEGORY)
+        yield NftRule(chain=chain, name=name, text=text)
     random = " fully-random" if config.snat_fully_random_ports else ""
     yield NftRule(
         chain="postrouting",
         name=f"Services to outside, {ip}",
         text=f"{ip} saddr {VIRTUAL_IPS[ipv6]} masquerade{random}",
-        category=CATEGORY,
     )
 
 
@@ -130,7 +123,7 @@ def node_port_address(facts: Facts, address: LocalAddress) -> Iterator[NftElemen
     if not serves_node_ports(config, address):
         return
     name = NODE_PORT_ADDRESSES[is_ipv6(address.ip)]
-    yield NftElement(set=name, value=address.ip, rank=Rank.SENDS, category=CATEGORY)
+    yield NftElement(set=name, value=address.ip, rank=Rank.SENDS)
     yield marked(address.ip)
 
 
@@ -148,7 +141,7 @@ def node_port_element(facts: Facts, port: ServicePort) -> Iterator[NftElement]:
         return
     for ipv6 in sorted(node.families & port.families):
         value = f"{port.protocol.lower()} . {port.node_port}"
-        yield NftElement(set=NODE_PORTS[ipv6], value=value, rank=Rank.SENDS, category=CATEGORY)
+        yield NftElement(set=NODE_PORTS[ipv6], value=value, rank=Rank.SENDS)
 
 
 def service_routes(facts: Facts, port: ServicePort) -> Iterator[Route | NftElement]:
@@ -161,13 +154,13 @@ def service_routes(facts: Facts, port: ServicePort) -> Iterator[Route | NftEleme
             yield service_route(config, ip)
     for ip in port.external_ips:
         if is_ipv6(ip) in node.families:
-            yield NftElement(set=EXTERNAL_IPS[is_ipv6(ip)], value=ip, rank=Rank.SENDS, category=CATEGORY)
+            yield NftElement(set=EXTERNAL_IPS[is_ipv6(ip)], value=ip, rank=Rank.SENDS)
 
 
 def service_route(config: AgentConfig, ip: str) -> Route:
     """Through the gateway to the switch, whichever address it is."""
     via = VIRTUAL_IPS[is_ipv6(ip)]
-    return Route(dst=host_network(ip), dev=config.host_gateway, via=via, onlink=True, category=CATEGORY)
+    return Route(dst=host_network(ip), dev=config.host_gateway, via=via, onlink=True)
 
 
 def host_network(ip: str) -> str:

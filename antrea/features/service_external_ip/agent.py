@@ -20,6 +20,7 @@ from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
 from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
 from antrea.features.service_external_ip.subnet import has_subnets, owner_subnet, subnet_entries, subnet_rules
 from antrea.host.neighbour_response import NeighbourResponse
+from antrea.openflow.cookie import Category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +136,7 @@ FEATURE = AgentFeature(
         Unit(ExternalIPOwner, answered_address),
         Unit(ThisNode, subnet_rules),
     ),
+    category=Category.EGRESS,
 )
 SHOWN = AgentFeature(name="ServiceExternalIPView")
 """Always on, so that /serviceexternalip explains why it has nothing to show."""

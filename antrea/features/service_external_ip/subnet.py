@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolSelector
-from antrea.features.egress.snat_mark import CATEGORY
 from antrea.features.egress.subnet import (
     FIRST_TABLE,
     RULE_PRIORITY,
@@ -75,18 +74,16 @@ def subnet_rules(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | N
     yield OUTPUT
     for chain in (carrier.CHAIN.name, OUTPUT.name):
         yield NftRule(
-            chain=chain, name="replies of Services by their subnet", text=BY_CONNECTION, order=110, category=CATEGORY
+            chain=chain, name="replies of Services by their subnet", text=BY_CONNECTION, order=110
         )  # fmt: skip
     for ipv6 in sorted(node.families):
         ip, name = "ip6" if ipv6 else "ip", MAPS[ipv6]
-        yield NftSet(name=name, type="ipv6_addr" if ipv6 else "ipv4_addr", data="mark", category=CATEGORY)
+        yield NftSet(name=name, type="ipv6_addr" if ipv6 else "ipv4_addr", data="mark")
         for what, text in (
             ("connections to Services by their subnet", f"ct direction original ct mark set {ip} daddr map @{name}"),
             ("replies of the switch by their subnet", f"meta mark set {ip} saddr map @{name}"),
         ):  # fmt: skip
-            yield NftRule(
-                chain=carrier.CHAIN.name, name=f"{what}, {ip}", text=text, order=110, category=CATEGORY
-            )
+            yield NftRule(chain=carrier.CHAIN.name, name=f"{what}, {ip}", text=text, order=110)
 
 
 def subnet_entries(facts: Facts, owner: ExternalIPOwner, subnet: Subnet, link: Transport) -> Iterator[Entry]:
@@ -96,11 +93,11 @@ def subnet_entries(facts: Facts, owner: ExternalIPOwner, subnet: Subnet, link: T
     if device:
         yield from vlan_device(facts, subnet)
         if not ipv6:
-            yield Address(device, f"{own_address(subnet.vlan)}/32", CATEGORY)
-            yield NftArpSource(owner.ip, device, CATEGORY)
+            yield Address(device, f"{own_address(subnet.vlan)}/32")
+            yield NftArpSource(owner.ip, device)
     yield from route_entries(facts, subnet, device or link.device)
     yield RoutingRule(
         family=6 if ipv6 else 4, mark=number, mask=MASK, table=table, priority=RULE_PRIORITY,
-        rank=Rank.RECEIVES, category=CATEGORY,
+        rank=Rank.RECEIVES
     )  # fmt: skip
-    yield NftElement(set=MAPS[ipv6], value=owner.ip, data=f"{number:#010x}", category=CATEGORY)
+    yield NftElement(set=MAPS[ipv6], value=owner.ip, data=f"{number:#010x}")

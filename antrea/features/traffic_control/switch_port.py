@@ -16,7 +16,6 @@ from antrea.features.traffic_control.row import Steering
 from antrea.host.link import Link
 from antrea.host.ovs_port import INDEX_KEY
 from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
-from antrea.openflow.cookie import Category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +52,7 @@ def control_ports(facts: Facts, row: Steering) -> Iterator[Port | Link | TunnelN
                 continue
             yield port
             if port.type == "internal":
-                yield Link(port.name, 0, category=int(Category.POD_CONNECTIVITY))
+                yield Link(port.name, 0)
             yield from remote_end(facts, port)
 
 

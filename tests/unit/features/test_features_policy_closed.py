@@ -167,7 +167,7 @@ def test_a_rule_for_every_port_of_anybody_is_closed_as_well() -> None:
 
 def refused(engine: Engine, facts: Facts, unit: Unit, part: str = "") -> None:
     """Say that the switch refused what this unit wants for a row whose key has this part."""
-    keys = [job.key for job in engine.jobs() if job.unit == unit]
+    keys = [job.key for job in engine.jobs() if job.unit.name == unit.name]
     facts.put(Unrealized(unit.name, next(key for key in keys if part in key), "too long"))
     engine.plan()
 

@@ -195,8 +195,8 @@ def test_the_first_endpoint_that_is_not_ready_is_looked_at_alone() -> None:
         computed.append(row.ip)
         yield from endpoint_entries(facts, row)
 
-    counted = Unit(ServiceEndpoint, counted_entries)
-    units = [counted if one.entries is endpoint_entries else one for one in FEATURE.units]
+    counted, looked_at = Unit(ServiceEndpoint, counted_entries), Unit(ServiceEndpoint, endpoint_entries)
+    units = [counted if one.name == looked_at.name else one for one in FEATURE.units]
     rows = (endpoint(f"10.10.1.{number}", "n2") for number in range(2, 100))
     facts, engine = world(WEB, *rows, units=units)
     engine.plan()
