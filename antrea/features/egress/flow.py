@@ -37,7 +37,8 @@ from antrea.openflow.fields import (
     TO_TUNNEL_REG_MARK,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, dst, family, in_port, src
+from antrea.openflow.match import ct_state, dst, family, in_port, ipv6, src
+from antrea.openflow.match import ip as ipv4
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
 from antrea.openflow.tables import EGRESS_MARK, L3_FORWARDING
@@ -66,9 +67,9 @@ def egress_node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     gateway = facts.get(OvsPort, config.host_gateway) if config else None
     if config is None or gateway is None:
         return
-    families = {is_ipv6(cidr): cidr for cidr in node.pod_cidrs}
-    for cidr in families.values():
-        outwards = (family(cidr), ct_state("-rpl+trk"))
+    for version6 in sorted(node.families):
+        packets = ipv6 if version6 else ipv4
+        outwards = (packets, ct_state("-rpl+trk"))
         sources = (
             (FROM_POD_REG_MARK, FROM_L7_NP_RETURN_REG_MARK) if _inspects(facts) else (FROM_POD_REG_MARK,)
         )
@@ -92,7 +93,7 @@ def egress_node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
         yield flow(
             EGRESS_MARK,
             Priority.LOW,
-            family(cidr),
+            packets,
             ct_state("+new+trk"),
             FROM_TUNNEL_REG_MARK.match,
             then=DROP,
@@ -101,7 +102,7 @@ def egress_node_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     # with AntreaProxy serviceCIDR has no meaning: what has its default may be an address outside
     services = () if _has_proxy(facts) else (cidr for cidr, _ in handed_over(facts, node))
     for place in (*node.node_ips, *config.egress.except_cidrs, *services):
-        if is_ipv6(place) in families:
+        if is_ipv6(place) in node.families:
             yield unmarked(place)
     yield flow(EGRESS_MARK, Priority.MISS, then=LEAVE)
 
@@ -111,9 +112,8 @@ def unserved_flows(facts: Facts, service: Service) -> Iterator[Flow]:
     node = facts.get(ThisNode)
     if node is None or not _has_proxy(facts) or facts.by(ServicePort, "service", service.key):
         return
-    families = node.families
     for ip in service.ips:
-        if is_ipv6(ip) in families and ip not in service.external_ips:
+        if is_ipv6(ip) in node.families and ip not in service.external_ips:
             yield unmarked(ip)
 
 
@@ -145,9 +145,8 @@ def egress_peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
     node = facts.get(ThisNode)
     if node is None:
         return
-    families = node.families
     for ip in peer.node_ips:
-        if is_ipv6(ip) in families:
+        if is_ipv6(ip) in node.families:
             yield unmarked(ip)
 
 
