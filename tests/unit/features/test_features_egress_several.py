@@ -17,7 +17,7 @@ from antrea.apis.egress_address import EGRESSES
 from antrea.apis.status import Items, Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
-from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod, UnusedAddress
+from antrea.facts.egress import Egress, EgressLimit, EgressMark, EgressOwner, EgressPod, UnusedAddress
 from antrea.facts.member import AgentNode, GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.unrealized import Unrealized
@@ -327,6 +327,17 @@ def test_the_status_of_one_address_is_that_of_a_list_of_one_but_for_the_entry(
     assert text == msgspec.json.encode(one).decode()
     named = [(act.egress, act.message.replace(f"EgressNode: {FOURS[0]}: ", "EgressNode: ")) for act in more]
     assert named == [(act.egress, act.message) for act in acts]
+
+
+def test_the_bandwidth_of_a_list_is_reported_also_while_one_of_its_addresses_is_missing() -> None:
+    rows = [msgspec.structs.replace(row, limit=EgressLimit(1, 1)) for row in described(FOURS[:2], POOLS[:2])]
+    owners = EgressOwner("web", "n1"), EgressOwner("web 1", "n1")
+    refused = Unrealized(HELD_ADDRESSES.name, "web 1", "no")
+    (said,) = stated(*rows, *owners, LocalAddress(FOURS[0], "antrea-egress0"), refused)
+    assert [(one.type, one.status) for one in said.conditions] == [
+        ("IPAssigned", "False"),
+        ("BandwidthLimited", "False"),
+    ]
 
 
 def test_rows_of_an_egress_without_lists_are_what_they_were() -> None:
