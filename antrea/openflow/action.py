@@ -21,6 +21,8 @@ POP_VLAN = Action("pop_vlan")
 PUSH_VLAN = Action("push_vlan:0x8100")
 
 ETH_SRC = "NXM_OF_ETH_SRC[]"
+ETH_SRC_END = "NXM_OF_ETH_SRC[0..11]"
+"""As many bits as a VLAN has."""
 ETH_DST = "NXM_OF_ETH_DST[]"
 ARP_SHA = "NXM_NX_ARP_SHA[]"
 ARP_THA = "NXM_NX_ARP_THA[]"
@@ -133,6 +135,11 @@ def set_tun_id(vni: int) -> Action:
 def set_vlan(vlan_id: int) -> Action:
     """The id of the tag that `PUSH_VLAN` made; bit 12 is set if there is a tag."""
     return Action(f"set_field:{0x1000 | vlan_id}->vlan_vid")
+
+
+def set_vlan_priority(priority: int) -> Action:
+    """Of the tag that `PUSH_VLAN` made."""
+    return Action(f"set_field:{priority}->vlan_pcp")
 
 
 def set_dscp(value: int) -> Action:

@@ -218,6 +218,13 @@ L7_NP_EGRESS = Field("L7NPEgress", "ct_label", 76, 76, "The L7 engine inspects i
 L7_NP_EGRESS_CT_LABEL, NOT_L7_NP_EGRESS_CT_LABEL = L7_NP_EGRESS(1), L7_NP_EGRESS(0)
 L7_NP_INGRESS = Field("L7NPIngress", "ct_label", 77, 77, "The L7 engine inspects it by an ingress rule.")
 L7_NP_INGRESS_CT_LABEL, NOT_L7_NP_INGRESS_CT_LABEL = L7_NP_INGRESS(1), L7_NP_INGRESS(0)
+L7_NP_EGRESS_VLAN_ID_CT_LABEL = Field(
+    "L7NPEgressVlanIDCTLabel",
+    "ct_label",
+    78,
+    89,
+    "VLAN of its egress rule, which L7NPRuleVlanID has no more where an ingress rule has one, too.",
+)
 NODE_PORT_CT_LABEL = Field(
     "NodePortCTLabel",
     "ct_label",

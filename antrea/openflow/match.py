@@ -58,6 +58,11 @@ tagged = Match("vlan_tci=0x1000/0x1000")
 """Packets that carry a VLAN tag."""
 
 
+def dl_vlan_pcp(priority: int) -> Match:
+    """Packets whose tag has this priority."""
+    return Match(f"dl_vlan_pcp={priority}")
+
+
 @lru_cache(1024)
 def _parsed(net: str) -> tuple[int, str]:
     """IP version, and the normal form: no host bits, no /32 or /128; "" for every address of the family."""

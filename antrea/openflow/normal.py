@@ -16,8 +16,8 @@ _ORDER = (
     "pkt_mark conj_id ct_state ct_zone ct_mark ct_label ct_nw_src ct_ipv6_src ct_nw_dst ct_ipv6_dst ct_nw_proto "
     "ct_tp_src ct_tp_dst PROTOCOL "
     + " ".join(f"reg{n}" for n in range(16))
-    + " xxreg0 xxreg1 xxreg2 xxreg3 tun_id tun_src tun_dst tun_ipv6_src tun_ipv6_dst in_port dl_vlan vlan_tci "
-    "dl_src dl_dst nw_src nw_dst ipv6_src ipv6_dst nw_proto arp_spa arp_tpa arp_op arp_sha arp_tha nw_tos "
+    + " xxreg0 xxreg1 xxreg2 xxreg3 tun_id tun_src tun_dst tun_ipv6_src tun_ipv6_dst in_port dl_vlan dl_vlan_pcp "
+    "vlan_tci dl_src dl_dst nw_src nw_dst ipv6_src ipv6_dst nw_proto arp_spa arp_tpa arp_op arp_sha arp_tha nw_tos "
     "icmp_type icmp_code tp_src tp_dst tcp_flags"
 ).split()
 _RANK = {name: rank for rank, name in enumerate(_ORDER)}

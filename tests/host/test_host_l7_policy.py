@@ -30,7 +30,7 @@ from antrea.features.l7_network_policy.agent import PORT_TYPE
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent.rule import L7, PolicyRule
 from antrea.features.network_policy.l7.configuration import TAPS
-from antrea.features.network_policy.l7.tenant import LoadedTenant, Tenant, why_not_inspected
+from antrea.features.network_policy.l7.tenant import LoadedTenant, Tenant, outdated, why_not_inspected
 from antrea.host.ovs_port import Port
 from antrea.outside.vswitch.conntrack import Conntrack
 from tests.unit.features.policy_world import native, rule
@@ -141,8 +141,14 @@ async def running(node: L7Node, files: EngineFiles, tmp_path: Path) -> AsyncIter
 
 
 def why(node: L7Node) -> str:
-    (found,) = node.facts.by(PolicyRule, "l7", L7)
-    return why_not_inspected(node.facts, found)
+    (found,) = why_all(node)
+    return found
+
+
+def why_all(node: L7Node) -> set[str]:
+    """Why requests of rules are not judged, or as before a change."""
+    rules = node.facts.by(PolicyRule, "l7", L7)
+    return {why_not_inspected(node.facts, one) or outdated(node.facts, one) for one in rules}
 
 
 @pytest.mark.parametrize("direction", ["In", pytest.param("Out", marks=pytest.mark.wide)])
@@ -172,15 +178,28 @@ async def test_requests_are_judged_and_nothing_passes_without_an_engine(
                 await asyncio.to_thread(node.becomes, (1, "open"), 0, exchanges)
 
 
-async def test_a_connection_that_two_rules_want_judged_is_dropped(
+ALL = (cp.L7Protocol(http=cp.HTTPProtocol(method="GET", path="/*")),)
+
+
+async def test_a_connection_that_two_rules_allow_is_judged_by_both(
     node: L7Node, files: EngineFiles, tmp_path: Path
 ) -> None:
     async with running(node, files, tmp_path):
         with EngineContainer(files.wanted.parent):
-            for direction in ("In", "Out"):
-                node.facts.put(stated(direction, PUBLIC))
+            node.facts.put(stated("In", PUBLIC))
+            node.facts.put(stated("Out", ALL))
             await node.until(lambda: len(node.facts.all(LoadedTenant)) == len(("In", "Out")))
-            await asyncio.to_thread(node.becomes, (0, "silent"), 0, PUBLIC_GET)
-            node.facts.drop(SentPolicy, "p-Out")
+            for narrow, wide in (("In", "Out"), ("Out", "In")):
+                node.facts.put(stated(narrow, PUBLIC))
+                node.facts.put(stated(wide, ALL))
+                await asyncio.to_thread(node.becomes, (0, "reset"), 0, SECRET_GET)
+                await node.until(lambda: why_all(node) == {""})
+                for family in (0, 1):
+                    assert await asyncio.to_thread(node.asked, family, PUBLIC_GET) == (1, "open")
+                    assert await asyncio.to_thread(node.asked, family, BOTH) == (1, "reset")
+            node.facts.put(stated("In", SECRET))
+            await asyncio.to_thread(node.becomes, (0, "reset"), 0, PUBLIC_GET)
+            assert await asyncio.to_thread(node.asked, 0, SECRET_GET) == (0, "reset")
+            node.facts.drop(SentPolicy, "p-In")
             await asyncio.to_thread(node.becomes, (1, "open"), 0, PUBLIC_GET)
             assert await asyncio.to_thread(node.asked, 0, SECRET_GET) == (0, "reset")

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antrea.openflow.fields import L7_NP_REDIRECT_CT_MARK, L7_NP_RULE_VLAN_ID_CT_LABEL, Zone
+from antrea.openflow.fields import (
+    L7_NP_EGRESS_VLAN_ID_CT_LABEL,
+    L7_NP_REDIRECT_CT_MARK,
+    L7_NP_RULE_VLAN_ID_CT_LABEL,
+    Zone,
+)
 
 if TYPE_CHECKING:
-    from antrea.outside.vswitch.conntrack import Conntrack
+    from antrea.outside.vswitch.conntrack import Conntrack, Tracked
 
 ZONES = (Zone.CT_ZONE, Zone.CT_ZONE_V6)
+VLANS = (L7_NP_RULE_VLAN_ID_CT_LABEL, L7_NP_EGRESS_VLAN_ID_CT_LABEL)
 
 
 async def forget_connections(conntrack: Conntrack, vlan: int) -> None:
     """End those that have this VLAN. Raises Unavailable."""
-    mark, field = L7_NP_REDIRECT_CT_MARK, L7_NP_RULE_VLAN_ID_CT_LABEL
     for zone in ZONES:
-        found = [
-            one
-            for one in await conntrack.connections(zone.value)
-            if one.mark & mark.field.mask and (one.label & field.mask) >> field.lo == vlan
-        ]
+        found = [one for one in await conntrack.connections(zone.value) if _has(one, vlan)]
         if found:
             await conntrack.forget(found)
+
+
+def _has(one: Tracked, vlan: int) -> bool:
+    if not one.mark & L7_NP_REDIRECT_CT_MARK.field.mask:
+        return False
+    return any((one.label & field.mask) >> field.lo == vlan for field in VLANS)

@@ -1,7 +1,7 @@
 """L7NetworkPolicy in the agent: tenants of the engine, and flows that send connections through it.
 
-A connection has one VLAN, so that one rule on the same Node can judge it: one that an egress and an ingress rule with application
-protocols both allow is dropped. Upstream judges it by the rule of its receiver alone.
+A connection that an egress and an ingress rule on the same Node both allow goes through it twice, as what each of them judges:
+first with the VLAN of the egress rule, and from there with that of the ingress rule. Upstream judges it by the latter alone.
 parity: pkg/agent/openflow/network_policy.go l7NPTrafficControlFlows
 """
 
@@ -29,7 +29,17 @@ from antrea.features.network_policy.l7.tenant import (
 )
 from antrea.host.link import Link
 from antrea.host.ovs_port import TYPE_KEY, Port
-from antrea.openflow.action import DROP, POP_VLAN, PUSH_VLAN, goto, move, output
+from antrea.openflow.action import (
+    DROP,
+    ETH_SRC_END,
+    POP_VLAN,
+    PUSH_VLAN,
+    VLAN_VID,
+    goto,
+    move,
+    output,
+    set_vlan_priority,
+)
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import NAT, ct
 from antrea.openflow.fields import (
@@ -38,6 +48,7 @@ from antrea.openflow.fields import (
     FROM_L7_NP_RETURN_REG_MARK,
     HAIRPIN_CT_MARK,
     L7_NP_EGRESS_CT_LABEL,
+    L7_NP_EGRESS_VLAN_ID_CT_LABEL,
     L7_NP_INGRESS_CT_LABEL,
     L7_NP_REDIRECT_CT_MARK,
     L7_NP_RULE_VLAN_ID_CT_LABEL,
@@ -49,7 +60,7 @@ from antrea.openflow.fields import (
     Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, in_port, ip, ipv6, tagged
+from antrea.openflow.match import ct_state, dl_vlan_pcp, in_port, ip, ipv6, tagged
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
 from antrea.openflow.tables import CLASSIFIER, CONNTRACK_ZONE, L3_FORWARDING, OUTPUT, SNAT, TRAFFIC_CONTROL
@@ -58,11 +69,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
+    from antrea.openflow.field import Action
 
 PORT_TYPE = "l7-network-policy"
 """antrea-type of the taps."""
 REPLY, REQUEST = ct_state("+rpl-rel+trk"), ct_state("-rpl-rel+trk")
 """Packets of a connection; what is related to it, as an error of ICMP, has no request and goes by."""
+FIRST, SECOND = 1, 2
+"""Priorities in the tag of a packet that goes to the engine twice. On the first way the end of its source MAC is the VLAN of the
+second; on its way out it is routed, which gives it a MAC again. Resets of the engine have none of them."""
 flow = flows_of(Category.NETWORK_POLICY)
 
 
@@ -109,8 +124,11 @@ def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     # resets of the engine come by the first, with the MAC addresses of a packet that may have been routed
     for port, marks in zip(ports, ([REWRITE_MAC_REG_MARK.load], []), strict=True):
         if port is not None:
-            came = [POP_VLAN, FROM_L7_NP_RETURN_REG_MARK.load, *marks, goto(Stage.CONNTRACK_STATE)]
+            came = _came(*marks)
             yield flow(CLASSIFIER, Priority.NORMAL, in_port(port.ofport), tagged, then=came)
+    to, back = ports
+    if to is not None and back is not None:
+        yield from _second_way(to, back)
     yield from _output_flows(ports[0])
     for v6 in sorted(node.families):
         yield from _tracking_flows(v6=v6)
@@ -120,20 +138,38 @@ def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
             yield flow(SNAT, Priority.HIGH, ipv6 if v6 else ip, REQUEST, *both, then=DROP)
 
 
+def _came(*marks: Action) -> list[Action]:
+    """A packet or a reset of the engine goes on."""
+    return [POP_VLAN, FROM_L7_NP_RETURN_REG_MARK.load, *marks, goto(Stage.CONNTRACK_STATE)]
+
+
+def _second_way(to: OvsPort, back: OvsPort) -> Iterator[Flow]:
+    """What the egress rule lets pass goes to the engine once more, for the ingress rule."""
+    again = [move(ETH_SRC_END, VLAN_VID), set_vlan_priority(SECOND), output(to.ofport)]
+    yield flow(CLASSIFIER, Priority.HIGH, in_port(back.ofport), dl_vlan_pcp(FIRST), then=again)
+    came = _came(REWRITE_MAC_REG_MARK.load)
+    yield flow(CLASSIFIER, Priority.HIGH, in_port(back.ofport), dl_vlan_pcp(SECOND), then=came)
+
+
 def _output_flows(tap: OvsPort | None) -> Iterator[Flow]:
     """Packets to the engine; those that come from it go on, and pass no policy again."""
     back = FROM_L7_NP_RETURN_REG_MARK.match
     yield flow(TRAFFIC_CONTROL, Priority.HIGH, back, then=[goto(Stage.OUTPUT)])
     sent = (OUTPUT_TO_OF_PORT_REG_MARK.match, back)
     yield flow(OUTPUT, Priority.HIGH + 3, *sent, then=[output(TARGET_OF_PORT)])
-    vlan = move(L7_NP_RULE_VLAN_ID_CT_LABEL, "OXM_OF_VLAN_VID[0..11]")
-    to_engine = [PUSH_VLAN, vlan, output(tap.ofport)] if tap else DROP
+    once: list[Action] | tuple[Action, ...] = DROP
+    twice = once
+    if tap is not None:
+        once = [PUSH_VLAN, move(L7_NP_RULE_VLAN_ID_CT_LABEL, VLAN_VID), output(tap.ofport)]
+        second = move(L7_NP_RULE_VLAN_ID_CT_LABEL, ETH_SRC_END)
+        first = [PUSH_VLAN, move(L7_NP_EGRESS_VLAN_ID_CT_LABEL, VLAN_VID), set_vlan_priority(FIRST)]
+        twice = [second, *first, output(tap.ofport)]
     only_egress = (L7_NP_EGRESS_CT_LABEL.match, NOT_L7_NP_INGRESS_CT_LABEL.match)
     only_ingress = (NOT_L7_NP_EGRESS_CT_LABEL.match, L7_NP_INGRESS_CT_LABEL.match)
     both = (L7_NP_EGRESS_CT_LABEL.match, L7_NP_INGRESS_CT_LABEL.match)
     for state in (REPLY, REQUEST):
         own = (OUTPUT_TO_OF_PORT_REG_MARK.match, state, L7_NP_REDIRECT_CT_MARK.match)
-        for directions, then in ((only_egress, to_engine), (only_ingress, to_engine), (both, DROP)):
+        for directions, then in ((only_egress, once), (only_ingress, once), (both, twice)):
             yield flow(OUTPUT, Priority.HIGH + 2, *own, *directions, then=then)
 
 

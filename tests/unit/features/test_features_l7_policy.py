@@ -98,9 +98,12 @@ def test_packets_are_tracked_twice_only_while_a_rule_needs_it() -> None:
     assert agent.flows("antrea") == agent.flows("push_vlan") == agent.flows("table=ConntrackZone") == []
     agent.put(native("p", "g", RULE))
     to_engine = agent.flows("push_vlan")
-    assert len(to_engine) == 4
+    assert len(to_engine) == 6
     assert all("output:40" in line and "table=Output" in line for line in to_engine)
-    assert len(agent.flows("pop_vlan")) == 2
+    assert len(agent.flows("pop_vlan")) == 3
+    (again,) = agent.flows("dl_vlan_pcp=1")
+    assert "in_port=41" in again, "what came back by the second port goes to the first once more"
+    assert "output:40" in again
     assert len(agent.flows("table=ConntrackZone")) == 8
 
 

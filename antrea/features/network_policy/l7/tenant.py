@@ -11,6 +11,7 @@ from antrea.features.framework.gate import EnabledGates
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
     L7_NP_EGRESS_CT_LABEL,
+    L7_NP_EGRESS_VLAN_ID_CT_LABEL,
     L7_NP_INGRESS_CT_LABEL,
     L7_NP_REDIRECT_CT_MARK,
     L7_NP_RULE_VLAN_ID_CT_LABEL,
@@ -111,7 +112,13 @@ def outdated(facts: Facts, rule: PolicyRule) -> str:
 
 
 def inspection_marks(facts: Facts, rule: PolicyRule) -> Iterator[Mark]:
-    """What a connection of the rule remembers."""
+    """What a connection of the rule remembers.
+
+    An ingress rule comes after an egress rule, whose VLAN has a place of its own beside upstream's.
+    """
     vlan = vlan_of(facts, rule)
-    direction = L7_NP_EGRESS_CT_LABEL if rule.egress else L7_NP_INGRESS_CT_LABEL
-    yield from (L7_NP_REDIRECT_CT_MARK, L7_NP_RULE_VLAN_ID_CT_LABEL(vlan), direction)
+    yield from (L7_NP_REDIRECT_CT_MARK, L7_NP_RULE_VLAN_ID_CT_LABEL(vlan))
+    if rule.egress:
+        yield from (L7_NP_EGRESS_CT_LABEL, L7_NP_EGRESS_VLAN_ID_CT_LABEL(vlan))
+    else:
+        yield L7_NP_INGRESS_CT_LABEL
