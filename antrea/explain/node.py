@@ -8,16 +8,17 @@ import msgspec
 
 from antrea.explain.address import node_ips
 from antrea.explain.packet import PORTED, family
-from antrea.explain.policy import Silent, native_rules
-from antrea.explain.rule import EGRESS, Weighed
+from antrea.explain.policy import native_rules
+from antrea.explain.rule import EGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.explain.packet import Packet
+    from antrea.explain.policy import Silent
+    from antrea.explain.rule import Weighed
     from antrea.explain.world import World
 
-SERVICES = "toServices is not built for Nodes yet: the rule matches nothing by it"
 NEIGHBOURS = range(133, 137)
 """Types of ICMPv6 by which neighbours and routers are found."""
 
@@ -50,8 +51,4 @@ def as_received(world: World, packet: Packet, direction: str) -> Packet:
 def node_rules(world: World, packet: Packet, node: str, direction: str) -> Iterator[Weighed | Silent]:
     """Rules for this Node, in no order; and those without effect there."""
     own = next(one for one in world.whole_members if one.kind == "node" and one.name == node)
-    for one in native_rules(world, packet, own, direction):
-        if isinstance(one, Weighed) and one.services:
-            yield Silent(one.ref, SERVICES)
-        else:
-            yield one
+    yield from native_rules(world, packet, own, direction)

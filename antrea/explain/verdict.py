@@ -176,7 +176,11 @@ def _node_half(world: World, packet: Packet, direction: str) -> Half:
     weighed = [one for one in found if not isinstance(one, Silent)]
     silent += [LosingRule(one.ref, text) for one in weighed for text in one.unbuilt]
     made = _Making(direction, f"Node {node}", ())
-    return msgspec.structs.replace(_decided(weighed, (), made), pod="", silent=tuple(silent))
+    decided = _decided(weighed, (), made)
+    service, proxy = packet.destination.service, world.proxy
+    if direction == EGRESS and service and decided.rule is None and not (proxy and proxy.all_addresses):
+        decided = made.translated(service, decided.lost)
+    return msgspec.structs.replace(decided, pod="", silent=tuple(silent))
 
 
 def _before_kube_proxy(

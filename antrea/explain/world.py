@@ -341,7 +341,9 @@ class World:
         if packet.service == f"{space}/{wanted.name}":
             return True
         found = any((port.protocol, port.port) == (packet.protocol, packet.port) for port in one.spec.ports)
-        return found and packet.destination.ip in service_ips(one) - self.proxied(one)
+        # rules on a Node know where its connections were opened to, whoever translates them
+        chosen: set[str] = set() if packet.source.host else self.proxied(one)
+        return found and packet.destination.ip in service_ips(one) - chosen
 
     def proxied(self, service: Service) -> set[str]:
         """Addresses at which AntreaProxy serves it, unless an older Service has the same."""

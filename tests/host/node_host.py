@@ -110,11 +110,18 @@ class Host:
         return self.netns.serving(space, SERVER)
 
     async def sees(
-        self, space: str, source: str, target: str, kind: str = "SOCK_STREAM", *, seconds: float = PATIENT
+        self,
+        space: str,
+        source: str,
+        target: str,
+        kind: str = "SOCK_STREAM",
+        *,
+        seconds: float = PATIENT,
+        port: int = PORT,
     ) -> str:
         """What a client of `space` with address `source` finds at `target`."""
         bound = CLIENT.replace("client.connect(", "client.bind((sys.argv[5], 0)); client.connect(")
-        words = ["ip", "netns", "exec", space, sys.executable, "-c", bound, target, kind, str(PORT)]
+        words = ["ip", "netns", "exec", space, sys.executable, "-c", bound, target, kind, str(port)]
         run = await asyncio.create_subprocess_exec(
             *words, str(seconds), source, stdout=asyncio.subprocess.PIPE
         )
@@ -127,9 +134,15 @@ class Host:
         return await self.sees(self.beside, source, HOME[family], kind, seconds=seconds)
 
     async def out(
-        self, target: str, family: str, kind: str = "SOCK_STREAM", *, seconds: float = PATIENT
+        self,
+        target: str,
+        family: str,
+        kind: str = "SOCK_STREAM",
+        *,
+        seconds: float = PATIENT,
+        port: int = PORT,
     ) -> str:
-        return await self.sees(self.netns.home, HOME[family], target, kind, seconds=seconds)
+        return await self.sees(self.netns.home, HOME[family], target, kind, seconds=seconds, port=port)
 
     def counted(self, name: str) -> int:
         """Packets of a counter."""

@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from netdev_switch import until
 from node_host import (
@@ -32,6 +33,7 @@ from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT
 from antrea.config.agent import AgentConfig
 from antrea.facts.member import AgentNode
+from antrea.facts.service import Service
 from antrea.features.grouping.member import packed
 from antrea.features.network_policy.agent.received import SentAddressMember, SentPolicy
 from antrea.features.node_policy.audit import line
@@ -292,3 +294,63 @@ async def test_an_audited_policy_drops_nothing_and_tells_what_it_would_drop(host
         "AntreaClusterNetworkPolicy:p <nil> Ingress AuditDrop",
         "AntreaClusterNetworkPolicy:p <nil> Egress AuditReject",
     ]
+
+
+KUBE_PROXY = """
+table inet kube-proxy {
+  chain output {
+    type nat hook output priority -100; policy accept;
+    ip daddr 10.96.0.10 tcp dport 80 dnat ip to 192.0.2.20:%(port)d
+    ip6 daddr fd00:96::10 tcp dport 80 dnat ip6 to [2001:db8:2::20]:%(port)d
+  }
+}
+"""
+SHOP_IPS = {"ip": "10.96.0.10", "ip6": "fd00:96::10"}
+
+
+@FAMILIES
+@pytest.mark.parametrize("translated", [True, False])
+async def test_a_service_is_refused_by_its_own_address_and_its_endpoint_is_not(
+    host: Host, family: str, *, translated: bool
+) -> None:
+    """Whether the Node translates the packet, as kube-proxy does, or another machine, or AntreaProxy, will."""
+    services = (cp.ServiceReference(namespace="a", name="shop"),)
+    drop = rule("Out", cp.NetworkPolicyPeer(to_services=services), "Drop")
+    shop = Service("a", "shop", tuple(SHOP_IPS.values()), (("TCP", 80),))
+    target = STRANGER[family]
+    if translated:
+        host.netns.sh(f"nft -f - <<EOF\n{KUBE_PROXY % {'port': PORT}}\nEOF")
+        host.netns.sh("ip route add 10.96.0.0/24 dev eth0; ip route add fd00:96::/64 dev eth0")
+    else:
+        host.netns.sh(
+            f"ip addr add {SHOP_IPS[family]} dev lo {'nodad' if family == 'ip6' else ''}", host.beside
+        )
+        host.netns.sh(f"ip route add {SHOP_IPS[family]} via {FRIEND[family]}")
+    with host.serving(host.beside):
+        number = 80 if translated else PORT
+        async with host.enforced(
+            policy("p", drop), msgspec.structs.replace(shop, ports=(("TCP", number),))
+        ) as engine:
+            ask = partial(host.out, SHOP_IPS[family], family, port=number)
+            assert await ask(seconds=BRIEF) == DROPPED
+            assert host.counted("np-p-0") >= 1
+            assert await host.out(target, family) == ANSWERED
+            host.put(msgspec.structs.replace(shop, ports=(("TCP", 7),)))
+            await engine.quiet()
+            assert await ask() == ANSWERED
+
+
+@FAMILIES
+async def test_a_port_by_name_is_the_number_that_the_receiver_gives_it(host: Host, family: str) -> None:
+    def pod(number: int, who: dict[str, str]) -> SentAddressMember:
+        ports = (cp.NamedPort(name="web", port=number, protocol="TCP"),)
+        ips = (packed(who["ip"]), packed(who["ip6"]))
+        one = cp.GroupMember(pod=cp.PodReference(namespace="a", name=str(number)), ips=ips, ports=ports)
+        return SentAddressMember("web", one)
+
+    named = (cp.Service(protocol="TCP", port="web"),)
+    drop = rule("Out", peer(groups=("web",)), "Reject", services=named)
+    with host.serving(host.beside):
+        async with host.enforced(policy("p", drop), pod(PORT, STRANGER), pod(PORT + 1, FRIEND)):
+            assert await host.out(STRANGER[family], family) == REFUSED
+            assert await host.out(FRIEND[family], family) == ANSWERED

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.apis import controlplane as cp
 from antrea.config.agent import AgentConfig
 from antrea.facts.api_server import ApiServerEndpoint
 from antrea.facts.family import is_ipv6
 from antrea.features.network_policy.agent.match import address_text
+from antrea.features.network_policy.agent.rule import resolved
 from antrea.features.network_policy.agent.verdict import DENIES, PASS, REJECT
 from antrea.features.node_policy.match import (
     ADDRESS_TYPES,
@@ -23,10 +25,13 @@ from antrea.features.node_policy.match import (
     block_set,
     blocks,
     group_set,
+    named_port_sources,
     port_matches,
+    port_set,
+    service_sources,
     sources,
 )
-from antrea.features.node_policy.rule import AuditedDirection, NodePeerGroup
+from antrea.features.node_policy.rule import AuditedDirection, NodePeerGroup, NodePeerPort
 from antrea.host.nft import NftChain, NftCounter, NftElement, NftRule, NftSet
 from antrea.openflow.cookie import Category
 
@@ -134,6 +139,23 @@ def group_elements(facts: Facts, row: SentAddressMember) -> Iterator[NftElement]
             yield NftElement(set=name, value=text)
 
 
+def port_sets(_: Facts, port: NodePeerPort) -> Iterator[NftSet]:
+    """A set for each family of a group of peers with the numbers that they give to a port by name."""
+    for ipv6, kind in ADDRESS_TYPES.items():
+        name = port_set(port.group, port.name, port.protocol, ipv6=ipv6)
+        yield NftSet(name=name, type=f"{kind} . inet_service")
+
+
+def port_elements(facts: Facts, row: SentAddressMember) -> Iterator[NftElement]:
+    """The addresses of a member with the numbers that it gives to ports by name."""
+    for port in facts.by(NodePeerPort, "group", row.group):
+        wanted = cp.Service(protocol=port.protocol, port=port.name)
+        for found in resolved((wanted,), row.member.ports) or ():
+            for text in map(address_text, row.member.ips):
+                name = port_set(port.group, port.name, port.protocol, ipv6=is_ipv6(text))
+                yield NftElement(set=name, value=f"{text} . {found.port}")
+
+
 def counter_name(rule: NodeRule) -> str:
     """The counter of a rule, which counts what all its lines match."""
     return f"np-{rule.policy}-{rule.number}"
@@ -145,19 +167,21 @@ def _texts(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[str]:
     denies = rule.audit and rule.action in DENIES
     counted = f'counter name "{name}" ' if denies or not audit else ""
     logged = denies or (rule.rule.enable_logging and not audit)
-    for match, verdict in _lines(rule, audit=audit):
+    for match, verdict in _lines(facts, rule, audit=audit):
         if logged and config is not None:
             group = f'log prefix "{name}" group {LOG_GROUP} snaplen {LOG_OCTETS}'
             yield f"{match} limit rate {config.packet_in_rate}/second {group}"
         yield f"{match} {counted}{verdict}"
 
 
-def _lines(rule: NodeRule, *, audit: bool) -> Iterator[tuple[str, str]]:
+def _lines(facts: Facts, rule: NodeRule, *, audit: bool) -> Iterator[tuple[str, str]]:
     """Match and verdict of each line that the rule takes."""
+    for by_port, protocol in named_port_sources(rule):
+        yield by_port.text, _verdict(rule, PortMatch("", protocol), audit=audit)
     ports = list(port_matches(rule.rule.services))
     if not audit:
         ports = [one for port in ports for one in _split(rule, port)]
-    for source in sources(rule):
+    for source in (*sources(rule), *service_sources(facts, rule)):
         for port in ports:
             if None in (source.ipv6, port.ipv6) or source.ipv6 == port.ipv6:
                 yield " ".join(filter(None, (source.text, port.text))), _verdict(rule, port, audit=audit)

@@ -7,12 +7,15 @@ from hashlib import blake2b
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import TYPE_CHECKING, NamedTuple
 
+from antrea.facts.family import is_ipv6
+from antrea.facts.service import Service
 from antrea.features.network_policy.agent.match import networks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from antrea.apis import controlplane as cp
+    from antrea.engine import Facts
     from antrea.features.node_policy.rule import NodeRule
 
     Network = IPv4Network | IPv6Network
@@ -48,6 +51,12 @@ def group_set(group: str, *, ipv6: bool) -> str:
     """The name of the set with the addresses of a group."""
     name = group if _NAME.fullmatch(group) else blake2b(group.encode(), digest_size=16).hexdigest()
     return f"np-{name}-{6 if ipv6 else 4}"
+
+
+def port_set(group: str, name: str, protocol: str, *, ipv6: bool) -> str:
+    """The name of the set with the addresses of a group, each with the number that it gives to a port by name."""
+    found = blake2b(f"{group} {name} {protocol}".encode(), digest_size=16).hexdigest()
+    return f"np-port-{found}-{6 if ipv6 else 4}"
 
 
 def name_set(pattern: str, *, ipv6: bool) -> str:
@@ -91,6 +100,46 @@ def sources(rule: NodeRule) -> Iterator[Source]:
             yield Source(f"{family} {field} @{block_set(rule, ipv6=ipv6)}", ipv6)
 
 
+def service_sources(facts: Facts, rule: NodeRule) -> Iterator[Source]:
+    """The Services that a rule names, by the address and port that the connection was opened to.
+
+    Connection tracking keeps these, also where kube-proxy has translated the packet by then.
+    """
+    rows = (facts.get(Service, f"{one.namespace}/{one.name}") for one in rule.peer.to_services)
+    for service in filter(None, rows):
+        for ipv6, family in FAMILIES.items():
+            ips = [ip for ip in service.ips if is_ipv6(ip) == ipv6]
+            for protocol in _NUMBERED if ips else ():
+                ports = merged((port, port) for name, port in service.ports if name == protocol)
+                if ports:
+                    to = f"ct original {family} daddr {_one_of(sorted(ips))}"
+                    port = f"ct original proto-dst {_one_of([_range(*one) for one in ports])}"
+                    yield Source(f"{to} meta l4proto {protocol.lower()} {port}", ipv6)
+
+
+def named_port_sources(rule: NodeRule) -> Iterator[tuple[Source, str]]:
+    """Peers with the numbers that they give to ports by name, and the protocol of these."""
+    for group, service in named_ports(rule):
+        protocol = service.protocol or "TCP"
+        name, source = protocol.lower(), _ports(service.src_port, service.src_end_port)
+        more = f" {name} sport {_range(*source)}" if source else ""
+        for ipv6, family in FAMILIES.items():
+            there = port_set(group, str(service.port), protocol, ipv6=ipv6)
+            yield Source(f"{family} daddr . {name} dport @{there}{more}", ipv6), protocol
+
+
+def named_ports(rule: NodeRule) -> Iterator[tuple[str, cp.Service]]:
+    """Groups of receivers, and ports of the rule by name: Pods give these numbers, the Node itself gives none."""
+    for service in rule.rule.services if rule.egress else ():
+        if isinstance(service.port, str) and (service.protocol or "TCP") in _NUMBERED:
+            for group in rule.peer.address_groups:
+                yield group, service
+
+
+def _one_of(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{{ {', '.join(texts)} }}"
+
+
 def _network_text(found: Network) -> str:
     """As nft prints it: an address alone without a length."""
     return str(found.network_address) if found.prefixlen == found.max_prefixlen else str(found)
@@ -127,9 +176,7 @@ def _destination(protocol: str, found: list[tuple[int, int]]) -> PortMatch:
     name = protocol.lower()
     if found == [(0, LAST_PORT)]:
         return PortMatch(f"meta l4proto {name}", protocol)
-    texts = [_range(*one) for one in found]
-    text = texts[0] if len(texts) == 1 else f"{{ {', '.join(texts)} }}"
-    return PortMatch(f"{name} dport {text}", protocol)
+    return PortMatch(f"{name} dport {_one_of([_range(*one) for one in found])}", protocol)
 
 
 def _icmp(service: cp.Service) -> Iterator[PortMatch]:

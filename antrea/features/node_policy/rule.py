@@ -16,6 +16,7 @@ from antrea.features.network_policy.agent.rule import EGRESS, RuleOrder, enforce
 from antrea.features.network_policy.audit_mode import audit_mode
 from antrea.features.network_policy.confirmation import taken_back
 from antrea.features.network_policy.hole import Budget
+from antrea.features.node_policy.match import named_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,21 @@ class NodePeerGroup(Fact, frozen=True):
         return self.group
 
 
+class NodePeerPort(Fact, frozen=True):
+    """A port by name of the members of an AddressGroup, which a `NodeRule` on what the Node sends names; derived."""
+
+    group: str
+    name: str
+    protocol: str
+    indexes: ClassVar[Mapping[str, Callable[[NodePeerPort], Iterable[Hashable]]]] = {
+        "group": lambda row: (row.group,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.group} {self.name} {self.protocol}"
+
+
 class AuditedDirection(Fact, frozen=True):
     """A direction in which some rule is audited; derived."""
 
@@ -124,3 +140,9 @@ def peer_groups(_: Facts, rule: NodeRule) -> Iterator[NodePeerGroup]:
     """Groups whose addresses are needed as sets."""
     for group in rule.peer.address_groups:
         yield NodePeerGroup(group)
+
+
+def peer_ports(_: Facts, rule: NodeRule) -> Iterator[NodePeerPort]:
+    """Ports by name whose numbers are needed as sets."""
+    for group, service in named_ports(rule):
+        yield NodePeerPort(group, str(service.port), service.protocol or "TCP")

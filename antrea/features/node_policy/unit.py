@@ -13,6 +13,8 @@ from antrea.features.node_policy.chain import (
     base_entries,
     group_elements,
     group_sets,
+    port_elements,
+    port_sets,
     rule_entries,
 )
 from antrea.features.node_policy.fqdn import UNITS as NAMES
@@ -26,10 +28,12 @@ from antrea.features.node_policy.guard_report import GuardedPeer, guarded_peers
 from antrea.features.node_policy.rule import (
     AuditedDirection,
     NodePeerGroup,
+    NodePeerPort,
     NodeRule,
     audited_directions,
     node_rules,
     peer_groups,
+    peer_ports,
 )
 
 BASE = Unit(ThisNode, base_entries)
@@ -37,15 +41,20 @@ RULES = Unit(NodeRule, rule_entries)
 SETS = Unit(NodePeerGroup, group_sets)
 GUARD = Unit(ThisNode, guard_entries)
 ELEMENTS = Unit(SentAddressMember, group_elements)
+PORT_SETS = Unit(NodePeerPort, port_sets)
+PORT_ELEMENTS = Unit(SentAddressMember, port_elements)
 UNITS = (
     BASE,
     Unit(SentPolicy, node_rules, yields=(NodeRule,)),
     Unit(NodeRule, peer_groups, yields=(NodePeerGroup,)),
+    Unit(NodeRule, peer_ports, yields=(NodePeerPort,)),
     Unit(NodeRule, audited_directions, yields=(AuditedDirection,)),
     Unit(AuditedDirection, audit_entries),
     RULES,
     SETS,
     ELEMENTS,
+    PORT_SETS,
+    PORT_ELEMENTS,
     GUARD,
     *NAMES,
     Unit(AgentNode, guarded_nodes),

@@ -16,8 +16,8 @@ from antrea.features.node_policy.fqdn import (
     AnswerQueue,
     NodeFqdnAddress,
 )
-from antrea.features.node_policy.rule import NodeRule
-from antrea.features.node_policy.unit import BASE, ELEMENTS, GUARD, RULES, SETS
+from antrea.features.node_policy.rule import NodePeerPort, NodeRule
+from antrea.features.node_policy.unit import BASE, ELEMENTS, GUARD, PORT_ELEMENTS, PORT_SETS, RULES, SETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,10 @@ def node_failures(facts: Facts, policy: SentPolicy) -> Iterator[tuple[str, str]]
     base = next((row.why for unit in (BASE, GUARD) for row in facts.refusals(unit)), "")
     rules = {row.row: row.why for row in facts.refusals(RULES)}
     groups = {row.row: row.why for row in facts.refusals(SETS)}
-    for row in facts.refusals(ELEMENTS):
+    for row in facts.refusals(PORT_SETS):
+        if (port := facts.get(NodePeerPort, row.row)) is not None:
+            groups[port.group] = row.why
+    for row in (*facts.refusals(ELEMENTS), *facts.refusals(PORT_ELEMENTS)):
         if (member := facts.get(SentAddressMember, row.row)) is not None:
             groups[member.group] = row.why
     names = _names(facts)

@@ -8,7 +8,7 @@ import pytest
 from explain_world import NAMESPACES, NODES, PODS, ask, native, rule
 
 from antrea.explain.objects import objects
-from antrea.explain.world import World
+from antrea.explain.world import Proxy, World
 
 Object = dict[str, Any]
 BLOCK = {"from": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}
@@ -64,13 +64,24 @@ def test_what_a_node_sends_is_decided_where_it_leaves() -> None:
     assert found.egress.sentence == DROP.replace("Ingress", "Egress")
 
 
-def test_services_are_no_peers_of_nodes_yet() -> None:
+SERVICE: Object = {
+    "metadata": {"namespace": "a", "name": "s"},
+    "spec": {"clusterIPs": ["10.96.0.10"], "ports": [{"port": 80}], "selector": {"app": "web"}},
+}
+TRANSLATED = "No rule on Services refuses it; kube-proxy makes a packet to a Pod of Service a/s, which all others judge."
+
+
+@pytest.mark.parametrize("proxy", [None, Proxy(), Proxy(all_addresses=True)])
+def test_what_a_node_sends_to_a_service_is_decided_whoever_serves_it(proxy: Proxy | None) -> None:
     out = native(
         "p",
         appliedTo=[{"nodeSelector": {}}],
         egress=[rule("Drop", toServices=[{"name": "s", "namespace": "a"}])],
     )
-    found = ask(world(out), "192.0.2.1", "192.0.2.2", "22/tcp")
-    assert [one.why for one in found.egress.silent] == [
-        "toServices is not built for Nodes yet: the rule matches nothing by it"
-    ]
+    found = {"pods": PODS, "nodes": NODES, "namespaces": NAMESPACES, "services": [SERVICE]}
+    there = World(objects({**found, "cluster_policies": [out]}), proxy, ("NodeNetworkPolicy",))
+    assert ask(there, "192.0.2.1", "10.96.0.10", "80/tcp").egress.sentence == DROP.replace("In", "E", 1)
+    last = ask(there, "192.0.2.1", "10.96.0.10", "81/tcp").egress
+    free = proxy is not None and proxy.all_addresses
+    assert last.sentence == ("No rule on Node n1 matches for egress." if free else TRANSLATED)
+    assert ask(there, "192.0.2.1", "10.0.0.12", "80/tcp").egress.verdict == "Allow"

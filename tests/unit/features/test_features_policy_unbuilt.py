@@ -256,12 +256,20 @@ ON_NODES: Spec = {"appliedTo": [{"nodeSelector": {}}]}
 
 
 @pytest.mark.parametrize(
+    "spec",
+    [
+        egress(toServices=[{"name": "s", "namespace": "ns"}]),
+        egress(ports=[{"port": "http"}], to=[{"podSelector": WEB}]),
+    ],
+)
+def test_services_and_ports_by_name_of_receivers_hold_for_nodes(spec: Spec) -> None:
+    *_, realizable = status(world({**ON_NODES, **spec}))
+    assert realizable == Condition("Realizable", "True")
+
+
+@pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (
-            egress(toServices=[{"name": "s", "namespace": "ns"}]),
-            f"spec.egress[0].toServices is not built for Nodes yet: {NOTHING_YET}",
-        ),
         (
             ingress(ports=[{"port": "http"}]),
             f"spec.ingress[0].ports[0].port is a name, and ports of Nodes have none: {NOTHING_YET}",

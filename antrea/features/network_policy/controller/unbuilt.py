@@ -48,7 +48,7 @@ def unbuilt_parts(spec: Spec) -> Iterator[str | None]:
             yield from _rule(path, rule)
             own = (*spec.applied_to, *rule.applied_to)
             if any(one.node_selector is not None for one in own):
-                yield from _node_rule(path, rule)
+                yield from _node_rule(path, direction, rule)
             if any(one.external_entity_selector is not None for one in own):
                 yield from _machine_rule(path, rule)
             if rule.l7_protocols and any(one.service is not None for one in own):
@@ -76,7 +76,7 @@ def unheld_parts(facts: Facts, namespace: str, spec: Spec) -> Iterator[str | Non
             elif any(one.service is not None for one in (*spec.applied_to, *rule.applied_to)):
                 yield from _on_services(path, direction, rule)
             if NODE in kinds:
-                yield from _node_rule(path, rule)
+                yield from _node_rule(path, direction, rule)
             if ENTITY in kinds:
                 yield from _machine_rule(path, rule)
             for field, ends in (("appliedTo", rule.applied_to), ("from", rule.from_), ("to", rule.to)):
@@ -112,13 +112,11 @@ def _rule(path: str, rule: Rule) -> Iterator[str]:
             yield _unbuilt(f"{path}.protocols[{number}].igmp", NOTHING)
 
 
-def _node_rule(path: str, rule: Rule) -> Iterator[str]:
-    """What a rule on Pods can have and one on Nodes can not."""
+def _node_rule(path: str, direction: str, rule: Rule) -> Iterator[str]:
+    """What a rule on Pods can have and one on Nodes can not: what a Node sends goes to Pods, whose ports have names."""
     if rule.l7_protocols:
         yield f"{path}.l7Protocols is not built for Nodes yet: {ALL_DROPPED}"
-    if rule.to_services:
-        yield f"{path}.toServices is not built for Nodes yet: {NOTHING}"
-    for number, port in enumerate(rule.ports):
+    for number, port in enumerate(rule.ports if direction == "ingress" else ()):
         if isinstance(port.port, str):
             yield f"{path}.ports[{number}].port is a name, and ports of Nodes have none: {NOTHING}"
 
