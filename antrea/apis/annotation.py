@@ -28,6 +28,10 @@ ALLOW_SHARED_IP = "service.antrea.io/allow-shared-load-balancer-ip"
 
 PREFERRED_FOR_SERVICE = "service.antrea.io/preferred-nodes"
 """On such a Service: which Nodes are to answer for its address, the first one that can: "n1,n2"."""
+FAILBACK_FOR_SERVICE = "service.antrea.io/failback"
+"""On such a Service: when its address leaves a Node that lives for a better one: "immediate", "when-idle" or "never"."""
+KEPT_EXTERNAL_IPS = "service.antrea.io/kept-external-ips"
+"""On a Node, by its agent: addresses of such Services that it keeps from better Nodes: "192.0.2.40=1,192.0.2.41=3:idle"."""
 
 CONSISTENT_CHOICE = "service.antrea.io/consistent-endpoint-choice"
 """On a Service: "true" if Endpoints that come and go are to leave the choice of the others for each connection as it is."""

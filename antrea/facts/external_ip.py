@@ -161,6 +161,8 @@ class PooledService(Fact, frozen=True):
     """4 or 6: those of its ClusterIPs, in their order."""
     told: tuple[str, str, str] | None = None
     """Status, reason and message of our condition, which marks an address as ours to take away; None: there is none."""
+    doubt: str = ""
+    """What an annotation asks for in vain, in a sentence; empty: nothing."""
     indexes: ClassVar[Mapping[str, Callable[[PooledService], Iterable[Hashable]]]] = {
         "address": lambda row: {row.address, row.wants} - {""}
     }
@@ -219,6 +221,10 @@ class ExternalIPOwner(Fact, frozen=True):
     """Empty: none can."""
     why: str = ""
     """Why none can."""
+    keeps: bool = False
+    """Whether the Node goes on to answer while better ones live."""
+    home: str = ""
+    """A better Node, to which it goes when no connection uses the address; empty: there is none, or it does not wait."""
     indexes: ClassVar[Mapping[str, Callable[[ExternalIPOwner], Iterable[Hashable]]]] = {
         "ip": lambda row: (row.ip,)
     }

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Final, NamedTuple
 
 from antrea.facts.fact import Fact
 from antrea.facts.group import Requirement
+
+MOST_KEPT: Final = 4096
+"""Addresses of one Node: with these its annotation has 200 kB, of 256 kB that the API allows."""
+HIGHEST_NUMBER: Final = 999_999_999
+
+
+class KeptAddress(NamedTuple):
+    """An external IP of Services for which a Node answers, and goes on to do so while better Nodes live."""
+
+    ip: str
+    number: int
+    """Of the Nodes that keep one address the one with the highest number was the last to take it."""
+    idle: bool = False
+    """No connection has used it for a while: it goes to a better Node."""
 
 
 class AgentNode(Fact, frozen=True):
@@ -33,11 +47,14 @@ class AgentNode(Fact, frozen=True):
     """From annotation node.antrea.io/keep-ssh: ports that no policy closes."""
     external_ips: tuple[str, ...] = ()
     """ExternalIPs, at most one per family, IPv4 first."""
+    kept: tuple[KeptAddress, ...] = ()
+    """From annotation service.antrea.io/kept-external-ips."""
 
     indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {
         "ip": lambda row: row.ips,
         "address": lambda row: {*row.ips, *row.transport_ips, *row.external_ips},
         "pod_cidr": lambda row: row.pod_cidrs,
+        "kept": lambda row: {one.ip for one in row.kept},
     }
 
     @property

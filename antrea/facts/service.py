@@ -49,6 +49,8 @@ class Service(Fact, frozen=True):
     """ExternalIPPool of its external IP; empty: none."""
     preferred: tuple[str, ...] = ()
     """Nodes that are to answer for its external IP before others, in this order."""
+    failback: str = ""
+    """never or when-idle: a Node that lives keeps its external IP from better ones; empty: it does not."""
     consistent: bool = False
     """Annotation service.antrea.io/consistent-endpoint-choice."""
 

@@ -15,7 +15,7 @@ from egress_node import EGRESS, FAR, GATEWAYS, NODES, OUTSIDE, SERVER, Node
 from netdev_switch import until
 from wide_pool import wide_pool
 
-from antrea.agent.egress.idle_detector import IdleFeed
+from antrea.agent.external_ip_pool.idle_detector import IdleFeed
 from antrea.apis.status import Status
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.facts.egress import Egress, EgressLimit, EgressOwner, EgressPod, ProbedAddress, UnusedAddress

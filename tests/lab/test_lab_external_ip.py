@@ -11,6 +11,7 @@ from admission_object import crd
 from agent_node import antctl
 from quiet_pod import SERVING, quiet_pods
 
+from antrea.errors import Unavailable
 from antrea.lab import cluster, node
 from antrea.lab.process import wait_for
 
@@ -92,3 +93,36 @@ def test_a_service_gets_an_address_that_hosts_outside_reach_by_the_node_that_ant
     wait_for("an end of the address", lambda: not fetch(lab, "gateway"), seconds=60)
     status = json.loads(lab.api.kubectl("get", "service", "balanced", "-o", "json"))["status"]
     assert status == {"loadBalancer": {}}
+
+
+def test_an_address_that_is_never_to_go_back_stays_with_the_node_that_took_it(
+    lab: Lab, service: None
+) -> None:
+    lab.api.kubectl("annotate", "service", "balanced", "service.antrea.io/failback=never")
+    wait_for("a Node for the address", lambda: len(assigned(lab)) == 5, seconds=60)
+    home = assigned(lab)[4]
+    away = next(name for name in NODES if name != home)
+    wait_for("the claim of the Node", lambda: kept(lab, home) == f"{IP}=1", seconds=60)
+    lab.api.kubectl("cordon", home)
+    try:
+        wait_for("the next Node", lambda: is_at(lab, away), seconds=60)
+        wait_for("its claim", lambda: kept(lab, away) == f"{IP}=2" and not kept(lab, home), seconds=60)
+    finally:
+        lab.api.kubectl("uncordon", home)
+    with pytest.raises(Unavailable):
+        wait_for("the address back", lambda: not is_at(lab, away), seconds=4)
+    wait_for("an answer", lambda: fetch(lab, "gateway"), seconds=60)
+    assert neighbour(lab, "gateway") == mac(lab, away)
+    lab.api.kubectl("annotate", "service", "balanced", "service.antrea.io/failback-")
+    wait_for("the address back", lambda: is_at(lab, home), seconds=60)
+    wait_for("no claim", lambda: not kept(lab, away), seconds=60)
+
+
+def is_at(lab: Lab, name: str) -> bool:
+    """Both agents agree."""
+    return all(assigned(lab, where)[4:] == [name] for where in NODES)
+
+
+def kept(lab: Lab, name: str) -> str:
+    notes = json.loads(lab.api.kubectl("get", "node", name, "-o", "json"))["metadata"]["annotations"]
+    return str(notes.get("service.antrea.io/kept-external-ips", ""))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from antrea.agent.change_times import ChangeTimes
 from antrea.agent.egress.gateway_prober import GatewayFeed
 from antrea.agent.egress.graceful_handover import TIMED_KINDS, GracefulHandover, takeover_message
-from antrea.agent.egress.idle_detector import IdleFeed
 from antrea.agent.egress.missing_address import MissingAddresses
 from antrea.agent.membership.part import MembershipPart
 from antrea.agent.part import Part
@@ -37,7 +36,7 @@ log = klog.logger(__name__)
 
 
 class EgressPart(Part):
-    """Does the acts of Egress, and feeds who lives, whose the addresses are, which are idle and which gateways answer."""
+    """Does the acts of Egress, and feeds who lives, whose the addresses are and which gateways answer."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent, self._facts, self._node = agent, agent.facts, agent.node
@@ -67,7 +66,6 @@ class EgressPart(Part):
         self._handover.gossip = gossip
         return {
             "BFD": BfdFeed(connected.db, gossip.saw),
-            "idle Egress IPs": IdleFeed(self._node),
             "gateways of VLANs": GatewayFeed(),
         }
 

@@ -1,12 +1,15 @@
-"""Effects of pools: neighbours are asked whether another host has an address that this Node is to use."""
+"""Effects of pools: neighbours are asked for addresses that this Node is to use, the kernel for those that no connection uses."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antrea.agent.external_ip_pool.duplicate_prober import DuplicateProber
+from antrea.agent.external_ip_pool.idle_detector import IdleFeed
 from antrea.agent.part import Part
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
+from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,16 +19,19 @@ if TYPE_CHECKING:
 
 
 class ExternalIPPoolPart(Part):
-    """Probes addresses of Egresses and Services."""
+    """Probes addresses of Egresses and Services, and feeds which are idle."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._facts, self._prober = agent.facts, DuplicateProber(agent.node)
+        proxy = agent.config.antrea_proxy
+        switch = Conntrack(Path(agent.config.ovs_run_dir)) if proxy.enable and proxy.proxy_all else None
+        self._idle = IdleFeed(agent.node, switch=switch)
 
     def acts(self) -> Mapping[type[Act], Handler]:
         return {ProbeAddress: lambda act: self._prober.probe(self._facts, act)}
 
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
-        return {"neighbours of pool addresses": self._prober}
+        return {"neighbours of pool addresses": self._prober, "idle pool addresses": self._idle}
 
 
 PART = ExternalIPPoolPart

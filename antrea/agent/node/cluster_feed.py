@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from antrea.agent.node.bootstrap import node_addresses
-from antrea.apis.annotation import KEEP_SSH, TRANSPORT_ADDRESSES
+from antrea.apis.annotation import KEEP_SSH, KEPT_EXTERNAL_IPS, TRANSPORT_ADDRESSES
 from antrea.apis.core import Node
 from antrea.facts.family import one_per_family
-from antrea.facts.member import AgentNode
+from antrea.facts.member import MOST_KEPT, AgentNode, KeptAddress
 from antrea.features.framework.address import canonical
 from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.log import klog
@@ -25,6 +26,7 @@ TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """Key of the taint of a Node that the cluster autoscaler is about to delete."""
 SSH = 22
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_KEPT = re.compile(r"([0-9a-f.:]{2,45})=([0-9]{1,9})(:idle)?")
 
 
 def cluster_node(node: Node) -> AgentNode | None:
@@ -52,6 +54,15 @@ def cluster_node(node: Node) -> AgentNode | None:
         being_removed=bool(meta.deletion_timestamp) or any(t.key == TO_BE_DELETED for t in node.spec.taints),
         ssh_ports=ssh_ports(meta.name, meta.annotations.get(KEEP_SSH, "")),
         external_ips=node_addresses(node, "ExternalIP"),
+        kept=kept_addresses(meta.annotations.get(KEPT_EXTERNAL_IPS, "")),
+    )
+
+
+def kept_addresses(text: str) -> tuple[KeptAddress, ...]:
+    """Of the annotation that an agent writes; a Node may write any text there, and what is none of these counts for nothing."""
+    found = (_KEPT.fullmatch(part) for part in islice(text.split(","), MOST_KEPT) if part)
+    return tuple(
+        KeptAddress(ip, int(one[2]), bool(one[3])) for one in found if one and (ip := canonical(one[1]))
     )
 
 

@@ -26,6 +26,7 @@ from antrea.features.service_external_ip.agent import (
     RecordExternalIPConflict,
     RecordSubnetIgnored,
 )
+from antrea.features.service_external_ip.failback import RecordFailbackWaits
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.outside.log import klog
 from antrea.outside.neighbour.announcement import NodeAnnouncer
@@ -71,6 +72,7 @@ class ServiceExternalIPPart(Part):
             AnnounceExternalIP: self._announce,
             RecordAnswered: self._answered,
             RecordExternalIPConflict: self._conflict,
+            RecordFailbackWaits: self._waits,
             RecordSubnetIgnored: self._subnet_ignored,
         }
 
@@ -136,6 +138,9 @@ class ServiceExternalIPPart(Part):
         self._agent.record(
             "ExternalIPConflict", act.message, warning=True, about=_reference(act.service, act.uid)
         )
+
+    async def _waits(self, act: RecordFailbackWaits) -> None:
+        self._agent.record("ExternalIPFailbackWaits", act.message, about=_reference(act.service, act.uid))
 
     async def _subnet_ignored(self, act: RecordSubnetIgnored) -> None:
         self._agent.record(

@@ -19,7 +19,7 @@ from antrea.features.framework.admission import Watched
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.dsr import GATE as DSR_GATE
 from antrea.features.proxy.external_address import whose
-from antrea.features.service_external_ip.service import TRUE, pool_of, preferred_of
+from antrea.features.service_external_ip.service import TRUE, failback_of, pool_of, preferred_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -75,6 +75,7 @@ def service_row(found: core.Service) -> Service | None:
         uid=meta.uid,
         pool=pool_of(found),
         preferred=preferred_of(found),
+        failback=failback_of(found),
         consistent=meta.annotations.get(CONSISTENT_CHOICE, "") in TRUE,
     )
 

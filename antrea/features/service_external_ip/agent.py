@@ -17,6 +17,7 @@ from antrea.features.external_ip_pool.duplicate import ProbeAddress, is_free, ot
 from antrea.features.external_ip_pool.link import neighbours_of
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
+from antrea.features.service_external_ip.failback import RecordFailbackWaits, failback_waits, kept_addresses
 from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
 from antrea.features.service_external_ip.subnet import has_subnets, owner_subnet, subnet_entries, subnet_rules
 from antrea.host.neighbour_response import NeighbourResponse
@@ -77,6 +78,7 @@ def answered_address(
     | ProbeAddress
     | RecordAnswered
     | RecordExternalIPConflict
+    | RecordFailbackWaits
     | RecordSubnetIgnored
 ]:
     """On the Node that is to answer; after the flows of the same pass, and withdrawn before them.
@@ -107,6 +109,7 @@ def answered_address(
     if is_new and not is_free(facts, owner.service, owner.ip):
         return
     yield from _subnet_ignored(facts, owner, service, dev)
+    yield from failback_waits(facts, owner, service)
     yield NeighbourResponse(dev=dev, ip=owner.ip)
     yield AnnounceExternalIP(
         (owner.service, owner.ip), dev, service=owner.service, uid=service.uid, pool=owner.pool, ip=owner.ip, dev=dev
@@ -135,6 +138,7 @@ FEATURE = AgentFeature(
         Unit(Service, external_ip_owner, yields=(ExternalIPOwner,)),
         Unit(ExternalIPOwner, answered_address),
         Unit(ThisNode, subnet_rules),
+        Unit(ThisNode, kept_addresses),
     ),
     category=Category.EGRESS,
 )

@@ -51,7 +51,9 @@ def service_claim(facts: Facts, service: PooledService) -> Iterator[NamedAddress
     """The address of its status, what it asks for and is promised is not given to others; without any of these it seeks an address."""
     pool = facts.get(PoolRow, service.pool) if service.pool else None
     owner, since, shares = service.owner, service.since, service.shares
-    stays = service.address and service.wants in ("", service.address) and _is_in(pool, service.address)
+    stays = _is_in(pool, service.address) and service.wants in ("", service.address)
+    if pool and stays and not service.wants:
+        stays = _is_of_use(pool, service)
     if service.address:
         where = service.pool if stays else ""
         yield NamedAddress(owner, service.address, where, since, shares=shares, claim=KEPT)
@@ -72,6 +74,11 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
         if service.told:
             yield _written(facts, service, Verdict(""), None)
         return
+    if service.doubt:
+        yield RecordEvent(
+            f"{service.owner} annotation", service.doubt, "v1", "Service", service.name, service.uid, "AnnotationIgnored",
+            service.doubt, warning=True, namespace=service.namespace,
+        )  # fmt: skip
     verdict = _verdict(facts, service)
     if verdict is None:
         return
@@ -113,6 +120,13 @@ def _given(service: PooledService) -> str:
 def _is_in(pool: PoolRow | None, text: str) -> bool:
     address = read(text) if text else None
     return pool is not None and address is not None and usable(pool.spans, address)
+
+
+def _is_of_use(pool: PoolRow, service: PooledService) -> bool:
+    """Whether the address that it has is of a family of the Service, unless the pool has no such ones."""
+    families = {span.family for span in pool.spans}.intersection(service.families)
+    address = read(service.address)
+    return not families or (address is not None and address.version in families)
 
 
 def _verdict(facts: Facts, service: PooledService) -> Verdict | None:

@@ -1,7 +1,8 @@
 """Which Node answers for the external IP of each Service: derived alike on every Node, from living members, as for Egress.
 
 With externalTrafficPolicy Local only a Node with an Endpoint of the address's family does. Of Services that share an
-address all need one there if that can be, else the oldest of them. Preferred Nodes come first, as long as they can answer.
+address all need one there if that can be, else the oldest of them. Preferred Nodes come first, as long as they can answer, and
+before these who keeps the address (antrea/features/service_external_ip/failback.py).
 parity: pkg/agent/controller/serviceexternalip/controller.go syncService, nodesHasHealthyServiceEndpoint
 """
 
@@ -17,6 +18,8 @@ from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
 from antrea.features.egress.hash_ring import choose
 from antrea.features.egress.owner import NO_MAJORITY
+from antrea.features.egress.preference import WHEN_IDLE
+from antrea.features.service_external_ip.failback import keeper_of
 from antrea.features.service_external_ip.service import shown
 
 if TYPE_CHECKING:
@@ -49,8 +52,15 @@ def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwne
         yield ExternalIPOwner(service.key, ip, pool, "", NO_POOL.format(shown(pool)))
         return
     may, better = _may_answer(facts, service, ip), _preferred(facts, service, ip)
-    picks = (choose(ip, frozenset(tier), may, better) for tier in members.tiers if tier)
-    node = next(filter(None, picks), "")
+
+    def pick(*first: str) -> str:
+        picks = (choose(ip, frozenset(tier), may, (*first, *better)) for tier in members.tiers if tier)
+        return next(filter(None, picks), "")
+
+    failback = _failback(facts, service, ip)
+    keeper = keeper_of(facts, ip, members.nodes) if failback else None
+    stays = keeper.node if keeper and not (keeper.idle and failback == WHEN_IDLE) else ""
+    node = pick(stays)
     if not node:
         why = NO_ENDPOINT if any(members.tiers) else NO_NODE
         yield ExternalIPOwner(service.key, ip, pool, "", why)
@@ -59,7 +69,10 @@ def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwne
     if node == this.name and (quorum is None or not quorum.has):
         yield ExternalIPOwner(service.key, ip, pool, "", NO_MAJORITY)
         return
-    yield ExternalIPOwner(service.key, ip, pool, node)
+    home = pick() if failback == WHEN_IDLE and stays else ""
+    yield ExternalIPOwner(
+        service.key, ip, pool, node, keeps=bool(failback), home=home if home != node else ""
+    )
 
 
 def _may_answer(facts: Facts, service: Service, ip: str) -> Callable[[str], bool]:
@@ -73,6 +86,11 @@ def _may_answer(facts: Facts, service: Service, ip: str) -> Callable[[str], bool
 def _preferred(facts: Facts, service: Service, ip: str) -> tuple[str, ...]:
     """Of Services that share an address, the oldest that names Nodes decides."""
     return next((row.preferred for row in _sharing(facts, service, ip) if row.preferred), ())
+
+
+def _failback(facts: Facts, service: Service, ip: str) -> str:
+    """The same."""
+    return next((row.failback for row in _sharing(facts, service, ip) if row.failback), "")
 
 
 def _sharing(facts: Facts, service: Service, ip: str) -> list[Service]:

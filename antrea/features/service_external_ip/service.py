@@ -9,11 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antrea.apis import core
-from antrea.apis.annotation import ALLOW_SHARED_IP, EXTERNAL_IP_POOL, PREFERRED_FOR_SERVICE
+from antrea.apis.annotation import (
+    ALLOW_SHARED_IP,
+    EXTERNAL_IP_POOL,
+    FAILBACK_FOR_SERVICE,
+    PREFERRED_FOR_SERVICE,
+)
 from antrea.apis.service_address import ALLOCATED, SERVICES
 from antrea.apis.shown import one_line
 from antrea.facts.external_ip import PooledService
-from antrea.features.egress.preference import preferred_nodes
+from antrea.features.egress.preference import IMMEDIATE, NEVER, WHEN_IDLE, preferred_nodes
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 
@@ -50,6 +55,21 @@ def preferred_of(found: core.Service) -> tuple[str, ...]:
     )
 
 
+def failback_of(found: core.Service) -> str:
+    """never or when-idle; empty: its external IP goes to a better Node at once, as it does with a value that is not known."""
+    value = found.metadata.annotations.get(FAILBACK_FOR_SERVICE, "").strip()
+    return value if value in (NEVER, WHEN_IDLE) and pool_of(found) else ""
+
+
+def _doubt(found: core.Service) -> str:
+    """A value of the annotation without effect, in a sentence; empty: there is none."""
+    value = found.metadata.annotations.get(FAILBACK_FOR_SERVICE, IMMEDIATE).strip()
+    if value in (IMMEDIATE, WHEN_IDLE, NEVER):
+        return ""
+    known = f"{IMMEDIATE}, {WHEN_IDLE} or {NEVER}"
+    return f"annotation {FAILBACK_FOR_SERVICE}: {shown(value)!r} is not {known}, it counts as {IMMEDIATE}"
+
+
 def shown(text: str) -> str:
     """What a user wrote, for a message: one line, of limited length."""
     return one_line(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
@@ -77,6 +97,7 @@ def pooled_service(found: core.Service) -> PooledService | None:
         meta.annotations.get(ALLOW_SHARED_IP, "") in TRUE,
         tuple(FAMILIES[name] for name in spec.ip_families if name in FAMILIES),
         (told.status, told.reason, told.message) if told else None,
+        _doubt(found) if pool else "",
     )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NETFILTER: Final = 12
 _GET: Final = 1 << 8 | 1
 """Subsystem of connection tracking, IPCTNL_MSG_CT_GET."""
-_TUPLE_REPLY, _STATUS, _PROTOCOL_INFO, _FILTER = 2, 3, 4, 25
+_TUPLE_ORIGINAL, _TUPLE_REPLY, _STATUS, _PROTOCOL_INFO, _FILTER = 1, 2, 3, 4, 25
 _TUPLE_IP, _IP_DESTINATION = 1, {4: 2, 6: 4}
 _ORIGINAL_FLAGS, _REPLY_FLAGS, _BY_DESTINATION = 1, 2, 1 << 1
 _TCP, _TCP_STATE = 1, 1
@@ -30,13 +30,17 @@ _FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 _SEEN_REPLY: Final = 1 << 1
 _OPEN: Final = {2, 3, 4, 5}
 """States of TCP in which data can come: SYN_RECV, ESTABLISHED, FIN_WAIT, CLOSE_WAIT."""
+OPEN_STATES: Final = frozenset(("SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT"))
+"""The same by their names."""
 _BUFFER: Final = 1 << 18
 _PATIENCE: Final = 5.0
 """Seconds for a part of the answer."""
 
 
-def connected(addresses: Collection[str]) -> set[str]:
-    """Those that a connection with an answer uses, as the source that others see. Blocks; raises Unavailable.
+def connected(addresses: Collection[str], *, to: bool = False) -> set[str]:
+    """Those that a connection with an answer uses, as the source that others see, or, with `to`, as where its first packet was sent.
+
+    Blocks; raises Unavailable.
 
     Of one address of IPv4 the kernel is asked for its connections alone, which those before 5.8 do not know to do; by one
     of IPv6 they give all others' (seen of 6.18: it takes addresses that are equal for different ones).
@@ -48,7 +52,7 @@ def connected(addresses: Collection[str]) -> set[str]:
         if not family:
             continue
         only = next(iter(family)) if len(family) == 1 and version == 4 else None
-        for ip in _destinations(version, only):
+        for ip in _destinations(version, only, to=to):
             if ip in family:
                 found.add(ip)
                 if family <= found:
@@ -56,44 +60,46 @@ def connected(addresses: Collection[str]) -> set[str]:
     return {text for text in addresses if ip_address(text) in found}
 
 
-def question(version: int, only: IPv4Address | IPv6Address | None) -> Request:
+def question(version: int, only: IPv4Address | IPv6Address | None, *, to: bool = False) -> Request:
     """For the connections of a family, or of one address of it."""
     body = struct.pack("=BBH", _FAMILY[version], 0, 0)
     if only is not None:
-        flags = number(_ORIGINAL_FLAGS, 0) + number(_REPLY_FLAGS, _BY_DESTINATION)
-        to = attribute(_IP_DESTINATION[version], only.packed)
+        by = (_BY_DESTINATION, 0) if to else (0, _BY_DESTINATION)
+        flags = number(_ORIGINAL_FLAGS, by[0]) + number(_REPLY_FLAGS, by[1])
+        end = attribute(_NESTED | _TUPLE_IP, attribute(_IP_DESTINATION[version], only.packed))
         body += attribute(_NESTED | _FILTER, flags)
-        body += attribute(_NESTED | _TUPLE_REPLY, attribute(_NESTED | _TUPLE_IP, to))
+        body += attribute(_NESTED | (_TUPLE_ORIGINAL if to else _TUPLE_REPLY), end)
     return Request(_GET, ASK_ALL, body)
 
 
-def destination(body: bytes, version: int) -> IPv4Address | IPv6Address | None:
-    """Where answers of a connection go to; None: nothing more is to come of it, or it has no answer yet."""
+def destination(body: bytes, version: int, *, to: bool = False) -> IPv4Address | IPv6Address | None:
+    """Where answers of a connection go to, or its first packet; None: nothing more is to come of it, or it has no answer yet."""
     found = attributes(body[4:])
     if not int.from_bytes(found.get(_STATUS, b""), "big") & _SEEN_REPLY:
         return None
     tcp = attributes(attributes(found.get(_PROTOCOL_INFO, b"")).get(_TCP, b""))
     if _TCP_STATE in tcp and tcp[_TCP_STATE][0] not in _OPEN:
         return None
-    ips = attributes(attributes(found.get(_TUPLE_REPLY, b"")).get(_TUPLE_IP, b""))
+    end = found.get(_TUPLE_ORIGINAL if to else _TUPLE_REPLY, b"")
+    ips = attributes(attributes(end).get(_TUPLE_IP, b""))
     octets = ips.get(_IP_DESTINATION[version])
     return ip_address(octets) if octets else None
 
 
 def _destinations(
-    version: int, only: IPv4Address | IPv6Address | None
+    version: int, only: IPv4Address | IPv6Address | None, *, to: bool
 ) -> Iterator[IPv4Address | IPv6Address]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
         kernel.settimeout(_PATIENCE)
         try:
-            kernel.send(question(version, only).octets(1))
+            kernel.send(question(version, only, to=to).octets(1))
             while True:
                 for reply in replies(kernel.recv(_BUFFER)):
                     if reply.errno:
                         raise Unavailable(f"connections of the kernel: error {reply.errno}")
                     if reply.ends:
                         return
-                    if ip := destination(reply.body, version):
+                    if ip := destination(reply.body, version, to=to):
                         yield ip
         except OSError as why:
             raise Unavailable(f"connections of the kernel: {why}") from why

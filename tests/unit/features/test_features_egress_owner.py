@@ -18,7 +18,7 @@ from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import Egress as EgressSection
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner
-from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, PoolSelector, Quorum
+from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, KeptAddress, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
 from antrea.features.egress.agent import egress_row
 from antrea.features.egress.hash_ring import Ring
@@ -240,6 +240,7 @@ def test_a_node_is_a_member_if_it_runs_linux_and_has_addresses_for_pods() -> Non
     annotations = {
         "node.antrea.io/transport-addresses": "198.51.100.1, fd00::1",
         "node.antrea.io/max-egress-ips": "7",
+        "service.antrea.io/kept-external-ips": "192.0.2.40=3:idle",
     }
     assert cluster_node(kubernetes_node(labels, annotations, cidrs)) == AgentNode(
         "n1",
@@ -248,6 +249,7 @@ def test_a_node_is_a_member_if_it_runs_linux_and_has_addresses_for_pods() -> Non
         (("egress", "yes"), ("kubernetes.io/os", "linux")),
         7,
         cidrs,
+        kept=(KeptAddress("192.0.2.40", 3, idle=True),),
     )
     plain = cluster_node(kubernetes_node({}, {"node.antrea.io/max-egress-ips": "many"}, cidrs))
     assert plain == AgentNode("n1", ("192.0.2.1",), ("192.0.2.1",), pod_cidrs=cidrs)

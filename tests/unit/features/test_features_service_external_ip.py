@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from antrea.apis import core
+from antrea.apis.annotation import FAILBACK_FOR_SERVICE
 from antrea.apis.crd.egress import Egress
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.apis.service_address import ALLOCATED, ServiceAddress
@@ -376,3 +377,51 @@ def test_a_range_that_no_longer_has_the_address_gives_another(cluster: Cluster) 
     assert cluster.ip("a") == "1.2.3.4"
     cluster.pool("p", "1.2.3.8", "1.2.3.9")
     assert (cluster.ip("a"), cluster.used("p")) == ("1.2.3.8", 1)
+
+
+def test_an_annotation_that_goes_and_comes_back_within_one_list_changes_nothing(cluster: Cluster) -> None:
+    cluster.pool("p", "1.2.3.4", "1.2.3.5")
+    cluster.service("a", "p")
+    cluster.service("b", "p")
+    assert (cluster.ip("a"), cluster.ip("b")) == ("1.2.3.4", "1.2.3.5")
+    writes = cluster.writes
+    for _ in range(3):
+        cluster.change("a", notes={POOL: None})
+        cluster.change("a", notes={POOL: "p"})
+    assert (cluster.ip("a"), cluster.writes, cluster.used("p")) == ("1.2.3.4", writes, 2)
+    for _ in range(3):
+        cluster.change("a", notes={POOL: None})
+        assert cluster.ip("a") == ""
+        cluster.change("a", notes={POOL: "p"})
+        assert (cluster.ip("a"), cluster.used("p")) == ("1.2.3.4", 2)
+
+
+def test_a_service_that_changes_its_family_gets_an_address_of_the_new_one(cluster: Cluster) -> None:
+    both = [{"start": "1.2.3.4", "end": "1.2.3.5"}, {"start": "fd00::4", "end": "fd00::5"}]
+    cluster.pool("p", "1.2.3.4", "1.2.3.5", ipRanges=both)
+    cluster.pool("four", "1.2.4.4", "1.2.4.5")
+    cluster.service("a", "p")
+    cluster.service("b", "four")
+    assert (cluster.ip("a"), cluster.ip("b")) == ("1.2.3.4", "1.2.4.4")
+    for name in ("a", "b"):
+        cluster.change(name, ipFamilies=["IPv6"])
+    assert cluster.ip("a") == "fd00::4"
+    assert cluster.ip("b") == "1.2.4.4"  # its pool has no other
+    cluster.change("a", ipFamilies=["IPv4"])
+    assert (cluster.ip("a"), cluster.used("p")) == ("1.2.3.4", 1)
+
+
+def test_a_value_of_an_annotation_without_effect_is_named_once(cluster: Cluster) -> None:
+    cluster.pool("p", "1.2.3.4", "1.2.3.5")
+    cluster.service("a", "p")
+    assert (cluster.ip("a"), cluster.events) == ("1.2.3.4", [])
+    cluster.change("a", notes={FAILBACK_FOR_SERVICE: " later "})
+    cluster.settle()
+    cluster.change("a", notes={"other": "change"})
+    cluster.settle()
+    why = "annotation service.antrea.io/failback: 'later' is not immediate, when-idle or never, it counts as immediate"
+    assert cluster.events == [("a", why, True)]
+    for value in ("never", "when-idle", "immediate"):
+        cluster.change("a", notes={FAILBACK_FOR_SERVICE: value})
+        cluster.settle()
+    assert len(cluster.events) == 1

@@ -39,3 +39,11 @@ def test_the_kernel_is_asked_for_one_address_alone_or_for_all_of_a_family() -> N
     assert one[:4] == bytes([2, 0, 0, 0])
     assert one.count(ip_address("203.0.113.9").packed) == 1
     assert destination(one + attribute(3, bytes([0, 0, 0, SEEN])), 4) == ip_address("203.0.113.9")
+
+
+def test_where_a_first_packet_went_is_told_apart_from_where_answers_go() -> None:
+    asked = question(4, ip_address("203.0.113.9"), to=True).body
+    seen = attribute(3, bytes([0, 0, 0, SEEN]))
+    assert destination(asked + seen, 4, to=True) == ip_address("203.0.113.9")
+    assert destination(asked + seen, 4) is None
+    assert destination(question(4, ip_address("203.0.113.9")).body + seen, 4, to=True) is None
