@@ -110,7 +110,8 @@ def _weighed(world: World, packet: Packet, own: Member, ref: RuleRef, rule: Rule
         ]
     weighed = weigh(ref, packet, own, traffic, found)
     doubts = [CLOSED] if parts.odd_peers or parts.odd_ports else []
-    if any(isinstance(peer, EgressPeer) and peer.domain_names for peer in parts.known):
+    by_name = any(isinstance(peer, EgressPeer) and peer.domain_names for peer in parts.known)
+    if by_name and not packet.destination.names_of:
         doubts.append(NAMES)
     return weighed._replace(unbuilt=tuple(doubts))
 

@@ -34,6 +34,10 @@ class AskedPacket(Printed, frozen=True):
     destination: str
     destination_ip: str
     what: str
+    names: tuple[str, ...] = ()
+    """Domain names of the destination, for rules on names."""
+    names_of: str = ""
+    """The Node whose agent has these names, or none; empty: it was not asked."""
 
 
 class AtEndpoint(Printed, frozen=True):
@@ -127,7 +131,8 @@ def packet_of(
 
 def answer(world: World, packet: Packet) -> Answer:
     """What becomes of it and why."""
-    asked = AskedPacket(*_end(packet.source), *_end(packet.destination), packet.what)
+    there = packet.destination
+    asked = AskedPacket(*_end(packet.source), *_end(there), packet.what, there.names, there.names_of)
     if (balance := balanced(world, packet)) is not None:
         return _balanced(world, packet, asked, balance)
     found = judged(world, packet)

@@ -28,6 +28,8 @@ class End(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...] = ()
     """Domain names by which the address was found, in lower case."""
+    names_of: str = ""
+    """The Node whose agent has these names, or none, for the address; empty: it was not asked."""
 
     @property
     def name(self) -> str:

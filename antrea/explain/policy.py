@@ -144,7 +144,9 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
                 else _native_ways(world, home, rule, own, other, direction)
             )
             found = weigh(ref, packet, own, native_traffic(rule), ways_there)
-            yield found._replace(unbuilt=tuple(unbuilt(world, rule, packet.request)), services=services)
+            known = bool(packet.destination.names_of)
+            lacks = tuple(unbuilt(world, rule, packet.request, names_are_known=known))
+            yield found._replace(unbuilt=lacks, services=services)
 
 
 def node_port_rules(world: World, packet: Packet) -> Iterator[Weighed]:

@@ -189,7 +189,9 @@ def native_traffic(rule: crd.Rule) -> tuple[Traffic, ...]:
     return tuple(found)
 
 
-def unbuilt(world: World, rule: crd.Rule, request: Request | None = None) -> Iterator[str]:
+def unbuilt(
+    world: World, rule: crd.Rule, request: Request | None = None, *, names_are_known: bool = False
+) -> Iterator[str]:
     """What the rule contains that packets alone do not decide, or that no switch supports yet."""
     if rule.l7_protocols and world.l7_policies and request:
         verb = "allow" if lets_pass(rule.l7_protocols, request) else "do not allow"
@@ -200,7 +202,7 @@ def unbuilt(world: World, rule: crd.Rule, request: Request | None = None) -> Ite
         yield "l7Protocols: the feature gate L7NetworkPolicy is off: all that the rule names is dropped"
     if any(one.scope == STRETCHED for one in rule.to_services):
         yield "toServices of scope ClusterSet is not built yet: the rule matches nothing by it"
-    if any(peer.fqdn for peer in rule.to):
+    if any(peer.fqdn for peer in rule.to) and not names_are_known:
         yield "fqdn matches by the names of --name alone: which names DNS gave this address to is not asked"
     if any(peer.scope == STRETCHED for peer in (*rule.from_, *rule.to)):
         yield "scope ClusterSet is not built yet: the rule matches Pods of this cluster alone"

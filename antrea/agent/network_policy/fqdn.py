@@ -80,6 +80,8 @@ class NameScope(NamedTuple):
     """File of the addresses."""
     servers: Callable[[], list[tuple[str, int]]]
     """Those that the agent asks, in their order."""
+    name: str = "pods"
+    """By which its addresses are asked for: `pods` or `node`."""
 
 
 def pod_scope(facts: Facts, config: AgentConfig, keep: Path) -> NameScope:
@@ -251,6 +253,11 @@ class FqdnController:
 
     def _families(self) -> list[bool]:
         return _families(self._facts)
+
+    @property
+    def scope(self) -> str:
+        """Whose names it has: `pods` or `node`."""
+        return self._scope.name
 
     def answers(self) -> list[FqdnAnswer]:
         """What `antctl get fqdncache` shows."""

@@ -92,7 +92,7 @@ class PolicyPart(Part):
             "/networkpolicies": lambda query: network_policies(received(facts), query),
             "/addressgroups": lambda query: address_groups(received(facts), query),
             "/appliedtogroups": lambda query: applied_to_groups(received(facts), query),
-            "/fqdncache": lambda query: fqdn_cache(self._answers(), query),
+            "/fqdncache": lambda query: fqdn_cache(self._answers(query.get("scope", "")), query),
         }
 
     def metrics(self) -> str:
@@ -114,9 +114,10 @@ class PolicyPart(Part):
         """Return once what follows from an address of a name is enforced. Raises as `Engine.settled`."""
         await self._agent.engine().settled(type(row), row.key)
 
-    def _answers(self) -> list[FqdnAnswer]:
-        """Of all caches, each once."""
-        return list(dict.fromkeys(answer for cache in self.names for answer in cache.answers()))
+    def _answers(self, scope: str = "") -> list[FqdnAnswer]:
+        """Of all caches, or of the one for `pods` or `node`, each once."""
+        caches = [cache for cache in self.names if scope in ("", cache.scope)]
+        return list(dict.fromkeys(answer for cache in caches for answer in cache.answers()))
 
     async def _look(self, act: InspectConnections) -> None:
         await self._cutting.look(self._agent.engine(), act)

@@ -46,7 +46,7 @@ def node_scope(config: AgentConfig, keep: Path) -> NameScope:
 
         return configured_servers()
 
-    return NameScope(NodeFqdnPattern, NodeFqdnAddress, keep, servers)
+    return NameScope(NodeFqdnPattern, NodeFqdnAddress, keep, servers, "node")
 
 
 def framed(octets: bytes) -> bytes:

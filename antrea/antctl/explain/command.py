@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from antrea.antctl.explain.names import named
 from antrea.antctl.explain.realised import realised
 from antrea.antctl.explain.source import Source, of_bundle, of_cluster
 from antrea.antctl.explain.switch import SwitchVerdict, switches
@@ -56,11 +57,11 @@ def command() -> click.Command:
         click.Option(["-p", "--port"], default="80/tcp", show_default=True, help="such as 80/tcp, 53/udp, 80/sctp, icmp, icmp/8 or icmp/3/1 (type, code)"),
         click.Option(["--source-port"], type=click.IntRange(0, 65535), default=0, help="port that the packet comes from  [default: 40000]"),
         click.Option(["-F", "--family"], type=click.Choice(["4", "6"]), help="by default IPv4 where both ends have it"),
-        click.Option(["-n", "--name", "names"], multiple=True, help="domain name by which DNS gives the address of the destination, for rules on names (fqdn); may be repeated"),
+        click.Option(["-n", "--name", "names"], multiple=True, help="domain name by which DNS gives the address of the destination, for rules on names (fqdn), in place of those that the sender's agent has; may be repeated"),
         click.Option(["--request"], default="", help="what the connection is for, for rules with l7Protocols: 'GET /cart' or 'GET http://shop.example/cart'"),
         click.Option(["--server-name"], default="", help="server name of a TLS handshake, for the same rules"),
         click.Option(["-b", "--bundle"], type=click.Path(path_type=Path), help="directory of a support bundle, or its file clusterinfo, instead of the cluster"),
-        click.Option(["--no-switches"], help="do not ask agents what their switches do", **flag),
+        click.Option(["--no-switches"], help="do not ask agents what their switches do, and which names they have", **flag),
         click.Option(["--insecure"], help="skip TLS verification of agents", **flag),
         click.Option(["-o", "--output"], default="table", show_default=True, type=click.Choice(["table", "json", "yaml"]), help="output format"),
     ]  # fmt: skip
@@ -92,6 +93,9 @@ def _callback(**given: Any) -> None:
         )
     except Invalid as why:
         raise Failure(str(why)) from why
+    if not bundle and not given["no_switches"]:
+        packet, lack = named(target.find(), source, packet, insecure=given["insecure"])
+        source = source._replace(lacks=(*source.lacks, *filter(None, [lack])))
     found = answer(world, packet)
     says: list[SwitchVerdict] = []
     if not bundle and not given["no_switches"]:

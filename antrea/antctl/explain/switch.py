@@ -19,6 +19,8 @@ from antrea.explain.verdict import Printed, Verdict
 from antrea.openflow.audit_trace import enforced_part
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from antrea.explain.answer import Answer, AtEndpoint, Through
     from antrea.explain.packet import Packet
     from antrea.explain.verdict import Half
@@ -166,13 +168,15 @@ def read(trace: str, node: str, half: Half) -> SwitchVerdict:
 
 def _trace(kubernetes: Server, node: str, packet: Packet, *, insecure: bool) -> str:
     """Raises Failure."""
+    return str(ask_agent(kubernetes, node, "/ovstracing", question(packet), insecure=insecure)["result"])
+
+
+def ask_agent(kubernetes: Server, node: str, path: str, query: Mapping[str, str], *, insecure: bool) -> Any:
+    """What the agent of a Node answers. Raises Failure."""
     server = agent(kubernetes, node, insecure=insecure)
     token = Identity(kubernetes, server).headers()["Authorization"].removeprefix("Bearer ")
     access: Any = server.access
-    told = ask(
-        server._replace(access=msgspec.structs.replace(access, token=token)), "/ovstracing", question(packet)
-    )
-    return str(told["result"])
+    return ask(server._replace(access=msgspec.structs.replace(access, token=token)), path, query)
 
 
 def question(packet: Packet) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.antctl.output import table
+from antrea.apis.shown import one_line
 from antrea.explain.service import Endpoint
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def _lines(found: Answer, says: Sequence[SwitchVerdict], source: Source) -> Iter
     ends = (_end(packet.source, packet.source_ip), _end(packet.destination, packet.destination_ip))
     yield f"{found.verdict}: {packet.what} from {ends[0]} to {ends[1]}"
     yield f"Because: {found.sentence}"
+    if packet.names_of:
+        names = ", ".join(map(one_line, packet.names)) or "none"
+        yield f"Names: {names}, by DNS answers that the agent of Node {packet.names_of} has."
     if found.audit is not None:
         yield f"Audit: {found.audit.verdict} if audited policies were enforced: {found.audit.sentence}"
     yield ""

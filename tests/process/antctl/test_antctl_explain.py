@@ -89,6 +89,10 @@ class Shop:
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
         self.trace = PASSES
+        self.gates = ""
+        self.names: dict[str, list[dict[str, str]] | None] = {}
+        """What agents have of names, by scope."""
+        self.names_status = 200
         self.asked: list[dict[str, str]] = []
         """Of agents."""
         self.lists: dict[str, list[dict[str, Any]]] = {
@@ -104,7 +108,7 @@ class Shop:
 
     def proxied(self, on: bool) -> None:
         """Have AntreaProxy on or off."""
-        conf = f"featureGates: {{AntreaProxy: {json.dumps(on)}}}"
+        conf = f"featureGates: {{AntreaProxy: {json.dumps(on)}, {self.gates}}}"
         found = {"metadata": {"name": "antrea-config"}, "data": {"antrea-agent.conf": conf}}
         self.lists["/api/v1/namespaces/kube-system/configmaps"] = [found]
 
@@ -137,7 +141,10 @@ class Shop:
         return web.json_response({"kind": "Status", "message": "not found"}, status=404)
 
     async def agent(self, request: web.Request) -> web.StreamResponse:
-        assert (request.path, request.headers["Authorization"]) == ("/ovstracing", "Bearer of-antctl")
+        assert request.headers["Authorization"] == "Bearer of-antctl"
+        if request.path == "/fqdncache":
+            return web.json_response(self.names.get(request.query["scope"]), status=self.names_status)
+        assert request.path == "/ovstracing"
         self.asked.append(dict(request.query))
         return web.json_response({"result": self.trace})
 
@@ -426,3 +433,56 @@ async def test_antctl_explain_names_trafficcontrols_and_what_their_node_lacks(sh
     assert f"{STEERED}- Not realised: {message}" in (await shop.explain(*ENDS)).stdout
     info["agentConditions"] = [missing | {"message": message.replace("old", "older")}]
     assert "Not realised" not in (await shop.explain(*ENDS)).stdout
+
+
+def named(name: str, address: str) -> dict[str, str]:
+    return {"fqdnName": name, "ipAddress": address, "expirationTime": "2026-01-02T03:04:05Z"}
+
+
+NO_DEBIAN = {
+    "metadata": {"name": "no-debian", "uid": "3"},
+    "spec": {
+        "priority": 5,
+        "appliedTo": [{"podSelector": {}, "namespaceSelector": {}}, {"nodeSelector": {}}],
+        "egress": [{"action": "Drop", "to": [{"fqdn": "*.debian.org"}]}],
+    },
+}
+OUTSIDE = ("--to", "203.0.113.7", "--port", "443/tcp")
+
+
+@pytest.mark.parametrize(("source", "scope"), [("shop/client", "pods"), ("127.0.0.1", "node")])
+async def test_antctl_explain_asks_the_agent_of_the_sender_for_names_of_the_address(
+    shop: Shop, source: str, scope: str
+) -> None:
+    """Of what DNS answered to Pods, or to the Node itself."""
+    shop.gates = "NodeNetworkPolicy: true"
+    shop.proxied(False)
+    shop.lists[f"{CRD}/clusternetworkpolicies"] = [NO_DEBIAN]
+    shop.trace = " 7. AntreaPolicyEgressRule: conj_id=2, cookie 0x1\n 9. EgressMetric: reg3=0x2\n    drop\n"
+    asks = ("--from", source, *OUTSIDE)
+    rows = [
+        named("deb.debian.org", "203.0.113.7"),
+        named("www.debian.org", "203.0.113.8"),
+        named("a.example", "203.0.113.7"),
+    ]
+    shop.names = {scope: rows}
+    found = await shop.explain(*asks)
+    assert found.exit_code == 3, found.stdout
+    assert "Names: a.example, deb.debian.org, by DNS answers that the agent of Node n1 has." in found.stdout
+    assert "Without effect" not in found.stdout
+    shop.names = {scope: None}
+    shop.trace = PASSES
+    nameless = await shop.explain(*asks, "-o", "json")
+    answer = json.loads(nameless.stdout)
+    assert (nameless.exit_code, answer["packet"]["namesOf"]) == (0, "n1")
+    assert "names" not in answer["packet"]
+    given = await shop.explain(*asks, "--name", "ftp.debian.org", "--no-switches")
+    assert given.exit_code == 3
+
+
+async def test_antctl_explain_says_that_names_could_not_be_had(shop: Shop) -> None:
+    shop.lists[f"{CRD}/clusternetworkpolicies"] = [NO_DEBIAN]
+    shop.names_status = 403
+    found = await shop.explain("--from", "shop/client", *OUTSIDE)
+    assert "- domain names, by which rules match: Node n1 could not be asked: " in found.stdout
+    assert "fqdn matches by the names of --name alone" in found.stdout

@@ -1,0 +1,57 @@
+"""The domain names by which an agent lets rules match the destination of a packet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.antctl.explain.switch import SECONDS, ask_agent
+from antrea.antctl.failure import Failure
+from antrea.apis.shown import one_line
+from antrea.explain.address import ip
+
+if TYPE_CHECKING:
+    from antrea.antctl.explain.source import Source
+    from antrea.antctl.request import Server
+    from antrea.apis.network_policy_api.v1alpha1 import AdminNetworkPolicy
+    from antrea.apis.network_policy_api.v1alpha2 import ClusterNetworkPolicy
+    from antrea.explain.packet import Packet
+    from antrea.explain.policy import Native
+
+    Admin = AdminNetworkPolicy | ClusterNetworkPolicy
+
+PODS, NODE = "pods", "node"
+"""Whose names are asked for: what DNS answered to Pods, or to the Node itself."""
+
+
+def named(kubernetes: Server, source: Source, packet: Packet, *, insecure: bool) -> tuple[Packet, str]:
+    """The packet with those names if any rule is on names, and why they could not be had; given ones are left."""
+    sender = packet.source
+    node = sender.pod.spec.node_name if sender.pod else sender.host
+    if packet.destination.names or not node or not _has_names(source):
+        return packet, ""
+    kubernetes = kubernetes._replace(seconds=kubernetes.seconds or SECONDS)
+    try:
+        query = {"scope": PODS if sender.pod else NODE}
+        rows = ask_agent(kubernetes, node, "/fqdncache", query, insecure=insecure) or ()
+        names = sorted(
+            {str(one["fqdnName"]) for one in rows if ip(one["ipAddress"]) == packet.destination.ip}
+        )
+    except (Failure, ValueError, LookupError, TypeError) as why:
+        lack = why.message if isinstance(why, Failure) else f"its answer cannot be read: {why}"
+        return packet, f"domain names, by which rules match: Node {node} could not be asked: {one_line(lack)}"
+    there = msgspec.structs.replace(packet.destination, names=tuple(names), names_of=node)
+    return msgspec.structs.replace(packet, destination=there), ""
+
+
+def _has_names(source: Source) -> bool:
+    """Whether any policy has a rule on names."""
+    found = source.objects
+    policies: tuple[Native, ...] = (*found.cluster_policies, *found.policies)
+    own = (rule for one in policies for rule in one.spec.egress)
+    if any(peer.fqdn for rule in own for peer in rule.to):
+        return True
+    admins: tuple[Admin, ...] = (*found.admin_policies, *found.tiered_policies)
+    admin = (rule for one in admins for rule in one.spec.egress)
+    return any(getattr(peer, "domain_names", ()) for rule in admin for peer in rule.to)
