@@ -16,12 +16,14 @@ from antrea.lab.images import (
     POLICY_AGNHOST,
     UPSTREAM_AGNHOST,
     UPSTREAM_NGINX,
+    UPSTREAM_SFTP,
     UPSTREAM_TOOLBOX,
 )
-from antrea.lab.oci import Image
+from antrea.lab.oci import Image, Layer
 from antrea.lab.rootfs import Tree, machine_program, static_program
 
 SCTP_SOURCE = Path(__file__).with_name("agnhost_sctp.c")
+SFTP_SCRIPT = Path(__file__).with_name("sftp_server.sh")
 PROGRAM = "usr/local/bin/agnhost"  # named in agnhost_sctp.c, too
 # place in the images -> the machine's program and the Debian package that has it
 TOOLS = {
@@ -58,6 +60,17 @@ GROUP = b"""root:x:0:
 nobody:x:65534:
 user-defined-in-image:x:1000:
 group-defined-in-image:x:50000:user-defined-in-image
+"""
+
+SSHD_CONFIG = b"""HostKey /etc/ssh/ssh_host_ed25519_key
+HostKey /etc/ssh/ssh_host_rsa_key
+UsePAM no
+UseDNS no
+PidFile none
+Subsystem sftp internal-sftp
+ForceCommand internal-sftp
+ChrootDirectory %h
+AllowTcpForwarding no
 """
 
 WEB = ("/agnhost", "netexec", "--http-port=80", "--udp-port=-1")
@@ -105,7 +118,20 @@ def upstream(image: Image) -> list[Image]:
         msgspec.structs.replace(image, names=(UPSTREAM_AGNHOST, POLICY_AGNHOST), layers=layers),
         Image((UPSTREAM_TOOLBOX,), layers, ("sleep", "infinity")),
         Image((UPSTREAM_NGINX,), layers, WEB),
+        Image((UPSTREAM_SFTP,), (*image.layers, sftp_layer()), ("/usr/local/bin/sftp-server",)),
     ]
+
+
+def sftp_layer() -> Layer:
+    """OpenSSH's server, started as the image of that name is: its argument is the user."""
+    tree = Tree()
+    tree.program("usr/sbin/sshd", machine_program("sshd", "openssh-server"))
+    tree.file("etc/ssh/sshd_config", SSHD_CONFIG)
+    tree.file("etc/passwd", PASSWD + b"sshd:x:74:74::/run/sshd:/bin/false\n")
+    tree.file("etc/shadow", b"root:*:19000:0:99999:7:::\n", 0o600)
+    tree.folder("run/sshd")
+    tree.file("usr/local/bin/sftp-server", SFTP_SCRIPT, 0o755)
+    return oci.layer(tree.key(), tree.write)
 
 
 def _tools(tree: Tree) -> None:
