@@ -17,7 +17,7 @@ from loopback import answering
 from netdev_switch import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from agent_process import AgentProcess
@@ -28,7 +28,6 @@ NODES = f"/apis/crd.antrea.io/v1alpha1/namespaces/{SPACE}/externalnodes"
 ENTITIES = f"/apis/crd.antrea.io/v1alpha2/namespaces/{SPACE}/externalentities"
 POLICIES = f"/apis/crd.antrea.io/v1beta1/namespaces/{SPACE}/networkpolicies"
 ADDRESSES, PEERS = (NODE_IP, "2001:db8:7::1"), ("192.0.2.9", "2001:db8:7::9")
-GATES = {"featureGates": {"ExternalNode": True}}
 
 
 def external_node(name: str = "", *ips: str, uid: str = "u1") -> dict[str, Any]:
@@ -57,7 +56,9 @@ def kubeconfig(path: Path, server: str, token: str = "") -> str:
 
 
 @contextlib.asynccontextmanager
-async def controller_process(folder: Path, api: ApiServer) -> AsyncIterator[tuple[str, str]]:
+async def controller_process(
+    folder: Path, api: ApiServer, gates: Mapping[str, bool]
+) -> AsyncIterator[tuple[str, str]]:
     """Runs antrea-controller; gives its address, and a token that it takes."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -67,7 +68,8 @@ async def controller_process(folder: Path, api: ApiServer) -> AsyncIterator[tupl
             server = await last.enter_async_context(answering(api.serve))
             connection = {"kubeconfig": kubeconfig(folder / "controller.kubeconfig", server)}
             config = folder / "antrea-controller.conf"
-            config.write_text(json.dumps({"apiPort": port, "clientConnection": connection, **GATES}))
+            written = {"apiPort": port, "clientConnection": connection, "featureGates": gates}
+            config.write_text(json.dumps(written))
             token = folder / "token"
             words = [sys.executable, "-m", "antrea.controller.main", "--config", str(config)]
             words += ["--certificate-dir", f"{folder}/certificates", "--token-file", str(token)]
@@ -169,17 +171,18 @@ class Machine:
 
 @contextlib.asynccontextmanager
 async def machine(
-    netns: Namespaces, folder: Path, api: ApiServer | None = None, **config: Any
+    netns: Namespaces, folder: Path, api: ApiServer | None = None, gates: tuple[str, ...] = (), **config: Any
 ) -> AsyncIterator[Machine]:
-    """A machine with one interface, routes by the peer, and an agent that is ready."""
+    """A machine with one interface, routes by the peer, and an agent that is ready; `gates` are on beside its own."""
+    on = {"ExternalNode": True, **dict.fromkeys(gates, True)}
     api, peer = api or ApiServer({}), netns.make()
     async with contextlib.AsyncExitStack() as last:
         own = folder / "controller"
         own.mkdir()
-        controller = await last.enter_async_context(controller_process(own, api))
+        controller = await last.enter_async_context(controller_process(own, api, on))
         way = kubeconfig(own / "antrea.kubeconfig", *controller)
         settings = {
-            **GATES, "nodeType": "externalNode", "antreaClientConnection": {"kubeconfig": way},
+            "featureGates": on, "nodeType": "externalNode", "antreaClientConnection": {"kubeconfig": way},
             "externalNode": {"externalNodeNamespace": SPACE}, **config,
         }  # fmt: skip
         agent = await last.enter_async_context(agent_process(netns, folder, dict(os.environ), settings, api))

@@ -130,7 +130,7 @@ class CollectionPart(Part):
             made = await make_bundle(self._agent.bundle, target, since, TOKEN_FILE, task.secrets)
             if made.why:
                 return f"failed to generate support bundle: {made.why}"
-            name = f"{self._agent.node}_{task.name}{SUFFIX}"
+            name = f"{self._agent.node.rpartition('/')[2]}_{task.name}{SUFFIX}"
             await uploaded(UploadOrder(task.url, name, str(target), _credentials(task), task.host_key))
         except UploadFailed as no:
             self._warn(task, f"{task.url}: {no.why}")

@@ -15,10 +15,12 @@ from antrea.controller.part import ControllerPart
 from antrea.errors import AntreaError, Invalid
 from antrea.features.framework.label import is_object_name
 from antrea.features.support_bundle.collection import (
+    CollectedMachine,
     CollectedNode,
     CollectionTerms,
     NodeBundle,
     OpenCollection,
+    is_listed,
 )
 from antrea.outside.kube.secret import secret_texts
 from antrea.outside.log import klog
@@ -56,8 +58,8 @@ class BundlePart(ControllerPart):
         """By UID."""
 
     async def run(self) -> None:
-        with self._facts.watch(OpenCollection, CollectedNode) as changed:
-            while not (self._facts.feeds.has(OpenCollection) and self._facts.feeds.has(CollectedNode)):
+        with self._facts.watch(OpenCollection, CollectedNode, CollectedMachine) as changed:
+            while not is_listed(self._facts):
                 changed.clear()
                 await changed.wait()
         with self._facts.watch(OpenCollection) as changed:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from antrea.config.controller import ControllerConfig
 
 
-MACHINE_GATES = frozenset({"AntreaPolicy", "ExternalNode", "NetworkPolicyStats"})
+MACHINE_GATES = frozenset({"AntreaPolicy", "ExternalNode", "NetworkPolicyStats", "SupportBundleCollection"})
 """Those that an agent with `nodeType: externalNode` can have."""
 
 

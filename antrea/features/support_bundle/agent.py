@@ -1,4 +1,4 @@
-"""SupportBundleCollection in the agent: a collection of this Node is a bundle to send, and then a report.
+"""SupportBundleCollection in the agent: a collection of this Node or machine is a bundle to send, and then a report.
 
 parity: pkg/agent/supportbundlecollection/support_bundle_controller.go
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from antrea.apis import controlplane as cp
 from antrea.engine import Unit
 from antrea.facts.node import ThisNode
-from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.framework.agent_feature import EVERYWHERE, AgentFeature
 from antrea.features.framework.controlplane_watch import ObjectKind
 from antrea.features.support_bundle.collection import GATE, PLURAL
 from antrea.features.support_bundle.task import (
@@ -41,5 +41,6 @@ FEATURES = (
         gate=GATE,
         watches=(ObjectKind(PLURAL, BundleTask, cp.SupportBundleCollection, bundle_task, saved=False),),
         units=(Unit(BundleTask, bundle),),
+        runs_on=EVERYWHERE,
     ),
 )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from antrea.apis import controlplane as cp
 from antrea.apis import core
+from antrea.apis.crd import external
 from antrea.apis.crd.support_bundle import SupportBundleCollection, SupportBundleCollectionSpec
 from antrea.facts.fact import Fact
 from antrea.features.framework.admission import Watched
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
 
 GATE = "SupportBundleCollection"
 PATH = "/apis/crd.antrea.io/v1alpha1/supportbundlecollections"
@@ -62,8 +66,24 @@ class CollectedNode(Fact, frozen=True):
         return self.name
 
 
+class CollectedMachine(Fact, frozen=True):
+    """An ExternalNode with its labels, sorted."""
+
+    namespace: str
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+    indexes: ClassVar[Mapping[str, Callable[[CollectedMachine], Iterable[Hashable]]]] = {
+        "namespace": lambda row: (row.namespace,)
+    }
+
+    @property
+    def key(self) -> str:
+        """Also the name under which its agent asks for collections."""
+        return f"{self.namespace}/{self.name}"
+
+
 class CollectionTerms(Fact, frozen=True):
-    """What the controller found out about a collection; its part writes this after all Nodes were listed."""
+    """What the controller found out about a collection; its part writes this after all Nodes and ExternalNodes were listed."""
 
     name: str
     uid: str
@@ -78,11 +98,12 @@ class CollectionTerms(Fact, frozen=True):
 
 
 class NodeBundle(Fact, frozen=True):
-    """What the agent of a Node reported of a collection."""
+    """What the agent of a Node or an ExternalNode reported of a collection."""
 
     collection: str
     """UID."""
     node: str
+    """Of an ExternalNode its Namespace and name."""
     completed: bool
     error: str = ""
     indexes: ClassVar[Mapping[str, Callable[[NodeBundle], Iterable[Hashable]]]] = {
@@ -108,6 +129,24 @@ def collected_node(found: core.Node) -> CollectedNode:
     return CollectedNode(found.metadata.name, tuple(sorted(found.metadata.labels.items())))
 
 
+def collected_machine(found: external.ExternalNode) -> CollectedMachine:
+    """The row of an object."""
+    meta = found.metadata
+    return CollectedMachine(meta.namespace, meta.name, tuple(sorted(meta.labels.items())))
+
+
+def is_listed(facts: Facts) -> bool:
+    """Whether the collections, and all that they can be of, are known."""
+    return all(facts.feeds.has(kind) for kind in (OpenCollection, CollectedNode, CollectedMachine))
+
+
 NODES = Watched("/api/v1/nodes", core.Node, CollectedNode, collected_node)
 COLLECTIONS = Watched(PATH, SupportBundleCollection, OpenCollection, open_collection, optional=True)
-"""An installation of before may lack the CRD: that must not keep policies from agents."""
+MACHINES = Watched(
+    "/apis/crd.antrea.io/v1alpha1/externalnodes",
+    external.ExternalNode,
+    CollectedMachine,
+    collected_machine,
+    optional=True,
+)
+"""An installation of before may lack these CRDs: that must not keep policies from agents."""

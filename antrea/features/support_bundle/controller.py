@@ -17,15 +17,15 @@ from antrea.features.grouping.publication import PublishedObject
 from antrea.features.support_bundle.collection import (
     COLLECTIONS,
     GATE,
+    MACHINES,
     NODES,
     PLURAL,
-    CollectedNode,
     NodeBundle,
     OpenCollection,
+    is_listed,
 )
-from antrea.features.support_bundle.span import chosen_nodes, first, terms_of, unknown_nodes
+from antrea.features.support_bundle.span import chosen_nodes, first, terms_of, unknown_machines, unknown_nodes
 from antrea.features.support_bundle.status import (
-    EXTERNAL,
     LONGEST_ERROR,
     NO_NODE,
     Outcome,
@@ -55,21 +55,22 @@ def collection(facts: Facts, row: OpenCollection) -> Iterator[PublishedObject | 
         if terms.credentials is not None and not terms.expired:
             yield _published(row, nodes, terms.credentials)
         reports = facts.by(NodeBundle, "collection", row.uid)
-        lacks = lacking(row, unknown_nodes(facts, row))
+        lacks = _lacks(facts, row)
         outcome = running(nodes, reports, lacks, expired=terms.expired)
     yield outcome.status(row)
     yield from _event(row, outcome)
+
+
+def _lacks(facts: Facts, row: OpenCollection) -> tuple[str, ...]:
+    return lacking(unknown_nodes(facts, row), unknown_machines(facts, row))
 
 
 def _not_begun(
     facts: Facts, row: OpenCollection, terms: CollectionTerms, nodes: tuple[str, ...]
 ) -> Outcome | None:
     """None: it runs, or ran until it expired."""
-    if row.spec.nodes is None:
-        return never_begun("NotSupported", EXTERNAL)
     if not nodes:
-        lacks = lacking(row, unknown_nodes(facts, row))
-        return never_begun("NodeNotFound", "; ".join([NO_NODE, *lacks]))
+        return never_begun("NodeNotFound", "; ".join([NO_NODE, *_lacks(facts, row)]))
     if terms.expired:
         if row.started:
             return None
@@ -78,7 +79,7 @@ def _not_begun(
     if terms.credentials is None:
         return waiting("SecretUnavailable", f"{terms.failure}; trying again", len(nodes))
     if other := first(facts, row):
-        why = f"SupportBundleCollection {other} is processed on Nodes; this one begins after it"
+        why = f"SupportBundleCollection {other} is processed on the same Nodes; this one begins after it"
         return waiting("Conflict", why, len(nodes))
     return None
 
@@ -114,21 +115,23 @@ def _event(row: OpenCollection, outcome: Outcome) -> Iterator[RecordEvent]:
 
 
 def noted(facts: Facts, asked: Asked) -> meta.Status:
-    """Keep what an agent reports, if the collection is for its Node; that of one that is gone is not kept.
+    """Keep what an agent reports, if the collection is for its Node or ExternalNode; that of one that is gone is not kept.
 
-    A Node that has sent its bundle stays so: an agent that restarts makes another one, which may fail. Raises Unavailable
+    One that has sent its bundle stays so: an agent that restarts makes another one, which may fail. Raises Unavailable
     before everything was listed: agents that were connected to a controller before this one report at once.
     """
-    if not (facts.feeds.has(OpenCollection) and facts.feeds.has(CollectedNode)):
-        raise Unavailable("the list of SupportBundleCollections or of Nodes is not complete yet")
+    if not is_listed(facts):
+        raise Unavailable("the list of SupportBundleCollections, Nodes or ExternalNodes is not complete yet")
     row = facts.get(OpenCollection, asked.name)
     nodes = frozenset(chosen_nodes(facts, row)) if row is not None else frozenset()
     for one in asked.found.nodes:
-        if row is None or one.node_name not in nodes or one.node_type == "ExternalNode":
+        is_machine = one.node_type == "ExternalNode"
+        node = f"{one.node_namespace}/{one.node_name}" if is_machine else one.node_name
+        if row is None or node not in nodes:
             continue
         if asked.found.metadata.uid not in ("", row.uid):
             continue
-        report = NodeBundle(row.uid, one.node_name, one.completed, one.error[:LONGEST_ERROR])
+        report = NodeBundle(row.uid, node, one.completed, one.error[:LONGEST_ERROR])
         before = facts.get(NodeBundle, report.key)
         if before is None or not before.completed:
             facts.put(report)
@@ -137,7 +140,7 @@ def noted(facts: Facts, asked: Asked) -> meta.Status:
 
 FEATURE = ControllerFeature(
     name="SupportBundleCollection",
-    watched=(COLLECTIONS, NODES),
+    watched=(COLLECTIONS, NODES, MACHINES),
     units=(Unit(OpenCollection, collection),),
     publishes=(PLURAL,),
     gate=GATE,

@@ -1,41 +1,80 @@
-"""Nodes of a SupportBundleCollection, and which of several collections goes first.
+"""Nodes and ExternalNodes of a SupportBundleCollection, and which of several collections goes first.
 
-parity: pkg/controller/supportbundlecollection/controller.go getBundleNodes, isCollectionAvailable. Nodes that come and go
+parity: pkg/controller/supportbundlecollection/controller.go getBundleNodes, getBundleExternalNodes,
+isCollectionAvailable. Nodes that come and go
 while a collection runs join and leave it; upstream's list is made once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from antrea.features.grouping.selector import meets, requirements
-from antrea.features.support_bundle.collection import CollectedNode, CollectionTerms, OpenCollection
+from antrea.features.support_bundle.collection import (
+    CollectedMachine,
+    CollectedNode,
+    CollectionTerms,
+    OpenCollection,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from antrea.apis.crd.part import LabelSelector
     from antrea.engine import Facts
 
 
+class _Labelled(Protocol):
+    """A Node or an ExternalNode."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]: ...
+
+
+class _Wanted(Protocol):
+    """Which of them a collection is of."""
+
+    @property
+    def node_names(self) -> tuple[str, ...]: ...
+    @property
+    def node_selector(self) -> LabelSelector | None: ...
+
+
 def chosen_nodes(facts: Facts, row: OpenCollection) -> tuple[str, ...]:
-    """Names, sorted: of all Nodes if neither names nor a selector are given, else of those that one of them means."""
-    wanted = row.spec.nodes
-    if wanted is None:
-        return ()
-    nodes = facts.all(CollectedNode)
-    if not wanted.node_names and wanted.node_selector is None:
-        return tuple(node.name for node in nodes)
+    """Names, sorted: of all Nodes if neither names nor a selector are given, else of those that one of them means; the same of the
+    ExternalNodes of a Namespace, which have it before their names."""
+    nodes, machines = row.spec.nodes, row.spec.external_nodes
+    found = [] if nodes is None else [*_meant(nodes, facts.all(CollectedNode))]
+    if machines is not None:
+        found += _meant(machines, facts.by(CollectedMachine, "namespace", machines.namespace))
+    return tuple(sorted(found))
+
+
+def _meant(wanted: _Wanted, rows: Iterable[_Labelled]) -> Iterator[str]:
     names = frozenset(wanted.node_names)
     conditions = None if wanted.node_selector is None else requirements(wanted.node_selector)
-    return tuple(
-        node.name
-        for node in nodes
-        if node.name in names or (conditions is not None and meets(dict(node.labels), conditions))
-    )
+    takes_all = not names and conditions is None
+    for row in rows:
+        is_selected = conditions is not None and meets(dict(row.labels), conditions)
+        if takes_all or row.name in names or is_selected:
+            yield row.key
 
 
 def unknown_nodes(facts: Facts, row: OpenCollection) -> tuple[str, ...]:
     """Names that the collection lists and no Node has, sorted."""
     names = row.spec.nodes.node_names if row.spec.nodes else ()
     return tuple(sorted(name for name in {*names} if facts.get(CollectedNode, name) is None))
+
+
+def unknown_machines(facts: Facts, row: OpenCollection) -> tuple[str, ...]:
+    """The same of ExternalNodes, with their Namespace."""
+    wanted = row.spec.external_nodes
+    names = () if wanted is None else {f"{wanted.namespace}/{name}" for name in wanted.node_names}
+    return tuple(sorted(name for name in names if facts.get(CollectedMachine, name) is None))
 
 
 def terms_of(facts: Facts, row: OpenCollection) -> CollectionTerms | None:
@@ -45,10 +84,19 @@ def terms_of(facts: Facts, row: OpenCollection) -> CollectionTerms | None:
 
 
 def first(facts: Facts, row: OpenCollection) -> str:
-    """Name of the collection that Nodes work on before this one; empty if it is this one's turn."""
+    """Name of the collection that Nodes, or machines of its Namespace, work on before this one; empty if it is this one's turn."""
     ours = _order(row)
-    ahead = sorted((one for one in facts.all(OpenCollection) if _order(one) < ours), key=_order)
+    meet = (one for one in facts.all(OpenCollection) if _order(one) < ours and _meet(one, row))
+    ahead = sorted(meet, key=_order)
     return next((one.name for one in ahead if _may_run(facts, one)), "")
+
+
+def _meet(one: OpenCollection, other: OpenCollection) -> bool:
+    """Whether both are of Nodes, or both of ExternalNodes of one Namespace."""
+    if one.spec.nodes is not None and other.spec.nodes is not None:
+        return True
+    mine, theirs = one.spec.external_nodes, other.spec.external_nodes
+    return mine is not None and theirs is not None and mine.namespace == theirs.namespace
 
 
 def _order(row: OpenCollection) -> tuple[bool, str, str]:

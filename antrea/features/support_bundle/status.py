@@ -27,8 +27,7 @@ UNREPORTED = (
     "no report before the collection expired: is antrea-agent running, with the feature gate"
     " SupportBundleCollection, and connected to antrea-controller?"
 )
-EXTERNAL = "externalNodes are not collected: bundles of ExternalNodes are not built yet"
-NO_NODE = "no Node matches spec.nodes"
+NO_NODE = "no Node matches spec.nodes, and no ExternalNode spec.externalNodes"
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -125,7 +124,9 @@ def _names(nodes: Sequence[str]) -> str:
     return ", ".join([*sorted(nodes)[:MOST_NODES], *more])
 
 
-def lacking(row: OpenCollection, unknown: Sequence[str]) -> tuple[str, ...]:
-    """What of its specification no Node can do."""
-    named = (f"spec.nodes.nodeNames: no such Node: {_names(unknown)}",) if unknown else ()
-    return (*named, EXTERNAL) if row.spec.external_nodes is not None else named
+def lacking(unknown: Sequence[str], machines: Sequence[str]) -> tuple[str, ...]:
+    """Names in its specification that no Node, and no ExternalNode, has."""
+    nodes = (f"spec.nodes.nodeNames: no such Node: {_names(unknown)}",) if unknown else ()
+    if not machines:
+        return nodes
+    return (*nodes, f"spec.externalNodes.nodeNames: no such ExternalNode: {_names(machines)}")

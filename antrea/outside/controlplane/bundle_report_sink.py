@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from antrea.outside.controlplane.report_sink import ReportClient
 
 
+def _who(node: str) -> dict[str, str]:
+    """An ExternalNode has its Namespace before its name."""
+    namespace, _, name = node.rpartition("/")
+    if namespace:
+        return {"nodeName": name, "nodeNamespace": namespace, "nodeType": "ExternalNode"}
+    return {"nodeName": name, "nodeType": "Node"}
+
+
 class BundleReportSink:
     """Sink of BundleReport. The controller forgets when it starts: replay it then."""
 
@@ -33,14 +41,7 @@ class BundleReportSink:
                 "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": "SupportBundleCollectionStatus",
                 "metadata": {"name": entry.name, "uid": entry.uid},
-                "nodes": [
-                    {
-                        "nodeName": entry.node,
-                        "nodeType": "Node",
-                        "completed": not entry.error,
-                        "error": entry.error,
-                    }
-                ],
+                "nodes": [{**_who(entry.node), "completed": not entry.error, "error": entry.error}],
             }
             try:
                 await controller.create(

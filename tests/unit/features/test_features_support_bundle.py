@@ -23,6 +23,7 @@ from antrea.features.framework.query import Asked
 from antrea.features.grouping.publication import PublishedObject
 from antrea.features.support_bundle import agent, controller
 from antrea.features.support_bundle.collection import (
+    CollectedMachine,
     CollectedNode,
     CollectionTerms,
     NodeBundle,
@@ -30,6 +31,7 @@ from antrea.features.support_bundle.collection import (
     open_collection,
 )
 from antrea.features.support_bundle.disabled import disabled_collection, stopped_collection
+from antrea.features.support_bundle.status import NO_NODE
 from antrea.features.support_bundle.task import BundleReport, BundleResult, BundleUpload, bundle_task
 
 PASSWORD = "correct-horse-battery"
@@ -63,7 +65,7 @@ def row_of(
 def world(*rows: OpenCollection, **terms: Any) -> Facts:
     """With three Nodes; `terms` of all collections."""
     facts = Facts()
-    for kind in (OpenCollection, CollectedNode):
+    for kind in (OpenCollection, CollectedNode, CollectedMachine):
         facts.synced(kind)
     for name, labels in NODES.items():
         facts.put(CollectedNode(name, tuple(sorted(labels.items()))))
@@ -220,25 +222,65 @@ def test_one_after_the_other_the_one_that_runs_first() -> None:
 
 
 def test_what_cannot_be_collected_is_never_called_collected() -> None:
-    external = row_of(externalNodes={"namespace": "vms"})
-    facts = world(external)
-    for node in NODES:
-        report(facts, "c", node)
-    failed = conditions(made(facts, external)[0])[2]
-    assert failed[:2] == ("True", "NotCollected")
-    assert "bundles of ExternalNodes are not built yet" in failed[2]
     alone = row_of(externalNodes={"namespace": "vms"}, nodes=None)
     status, published, _ = made(world(alone), alone)
     assert [one[:2] for one in conditions(status)][::2] == [
-        ("False", "NotSupported"),
-        ("True", "NotSupported"),
+        ("False", "NodeNotFound"),
+        ("True", "NodeNotFound"),
     ]
     assert published is None
     nobody = row_of(nodes={"nodeNames": ["gone"]})
     status, published, _ = made(world(nobody), nobody)
-    words = "no Node matches spec.nodes; spec.nodes.nodeNames: no such Node: gone"
+    words = f"{NO_NODE}; spec.nodes.nodeNames: no such Node: gone"
     assert conditions(status)[2] == ("True", "NodeNotFound", words)
     assert published is None
+
+
+@pytest.mark.parametrize(
+    ("machines", "chosen"),
+    [
+        ({}, ("vms/a", "vms/b")),
+        ({"nodeNames": ["b", "gone"]}, ("vms/b",)),
+        ({"nodeSelector": {"matchLabels": {"role": "db"}}}, ("vms/a",)),
+    ],
+)
+def test_external_nodes_of_a_namespace_are_chosen_by_name_and_by_label(
+    machines: dict[str, Any], chosen: tuple[str, ...]
+) -> None:
+    row = row_of(nodes=None, externalNodes={"namespace": "vms", **machines})
+    facts = world(row)
+    for namespace, name, role in (("vms", "a", "db"), ("vms", "b", "web"), ("other", "a", "db")):
+        facts.put(CollectedMachine(namespace, name, (("role", role),)))
+    _, published, _ = made(facts, row)
+    assert published is not None
+    assert published.nodes == chosen
+    named = "; ".join(why for *_, why in conditions(made(facts, row)[0]))
+    assert ("no such ExternalNode: vms/gone" in named) is ("nodeNames" in machines)
+
+
+def test_the_report_of_a_machine_is_not_that_of_a_node_of_its_name() -> None:
+    row = row_of(nodes={"nodeNames": ["n1"]}, externalNodes={"namespace": "vms"})
+    facts = world(row)
+    facts.put(CollectedMachine("vms", "n1"))
+    one = SupportBundleCollectionNodeStatus(
+        node_name="n1", node_namespace="vms", node_type="ExternalNode", completed=True, error=""
+    )
+    found = SupportBundleCollectionStatus(metadata=ObjectMetadata(name="c"), nodes=(one,))
+    controller.noted(facts, Asked("", "c", found=found))
+    assert [row.node for row in facts.all(NodeBundle)] == ["vms/n1"]
+    report(facts, "c", "n1")
+    status, _, _ = made(facts, row)
+    assert [one[0] for one in conditions(status)] == ["True", "True", "False", "True"]
+
+
+def test_a_collection_of_machines_waits_for_none_of_nodes() -> None:
+    nodes = row_of("a", started=True)
+    machines = row_of("b", nodes=None, externalNodes={"namespace": "vms"})
+    later = row_of("c", created="2026-01-02T00:00:00Z", nodes=None, externalNodes={"namespace": "vms"})
+    facts = world(nodes, machines, later)
+    facts.put(CollectedMachine("vms", "a"))
+    assert made(facts, machines)[1] is not None
+    assert conditions(made(facts, later)[0])[0][:2] == ("False", "Conflict")
 
 
 def test_reports_of_others_count_for_nothing_and_success_is_final() -> None:
