@@ -41,7 +41,26 @@ nft add table ip kube-proxy && nft add chain ip kube-proxy services
 nft add chain ip kube-proxy in '{ type filter hook input priority 0; policy accept; }'
 nft add rule ip kube-proxy in jump services
 """
-NONE = {"runs": False, "tables": [], "chains": 0, "held": [], "ipvs": False, "proxyAll": True, "trouble": ""}
+IPVS = """
+ip link add kube-ipvs0 type veth peer name other &&
+ip address add 10.96.0.1/32 dev kube-ipvs0 && ip address add fd00:10:96::1/128 dev kube-ipvs0 nodad &&
+ipset create KUBE-CLUSTER-IP hash:ip,port && ipset add KUBE-CLUSTER-IP 10.96.0.1,tcp:443 &&
+ipset create KUBE-6-CLUSTER-IP hash:ip,port family inet6 && ipset create KUBE-NODE-PORT-TCP bitmap:port range 0-65535 &&
+ipset add KUBE-NODE-PORT-TCP 30080 && ipset create MINE hash:ip && ipset create KUBE-MINE hash:ip &&
+for tool in iptables; do
+    for chain in KUBE-SERVICES KUBE-NODE-PORT KUBE-LOAD-BALANCER KUBE-MARK-MASQ KUBE-POSTROUTING; do
+        $tool -t nat -N $chain || exit 1
+    done
+    $tool -t nat -A PREROUTING -j KUBE-SERVICES &&
+    $tool -t nat -A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT &&
+    $tool -t filter -N KUBE-IPVS-FILTER && $tool -t filter -A INPUT -j KUBE-IPVS-FILTER &&
+    $tool -t filter -A INPUT -m set --match-set MINE src -j ACCEPT || exit 1
+done
+"""
+NONE = {
+    "runs": False, "tables": [], "chains": 0, "held": [], "ipvs": False, "ipvsAddresses": 0, "virtualServers": 0,
+    "ipSets": 0, "proxyAll": True, "trouble": "",
+}  # fmt: skip
 CONFIG = {"antreaProxy.proxyAll": True}
 
 
@@ -81,6 +100,25 @@ def test_chains_that_another_program_uses_stay_with_all_they_lead_to(
     chains = {line[1:].split()[0] for line in saved.splitlines() if line.startswith(":KUBE")}
     assert chains == {"KUBE-SVC-ABCDEFGHIJKLMNOP", "KUBE-SEP-ABCDEFGHIJKLMNOP", "KUBE-MARK-MASQ"}
     assert "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000" in saved
+
+
+def test_what_mode_ipvs_leaves_goes_and_nothing_else(netns: Namespaces, tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    netns.sh(IPVS)
+    assert seen(host) == {**NONE, "chains": 6, "ipvs": True, "ipvsAddresses": 2, "ipSets": 3}
+    remove(host)
+    assert seen(host) == NONE
+    assert sorted(netns.sh("ipset list -name").split()) == ["KUBE-MINE", "MINE"]
+    assert "--match-set MINE src -j ACCEPT" in netns.sh("iptables-save")
+
+
+def test_an_ipset_that_another_program_uses_is_named_and_the_others_go(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    netns.sh(IPVS + "iptables -A INPUT -m set --match-set KUBE-NODE-PORT-TCP dst -j ACCEPT")
+    with pytest.raises(OSError, match="a rule of another program uses an ipset"):
+        remove(Host(tmp_path))
+    assert sorted(netns.sh("ipset list -name").split()) == ["KUBE-MINE", "KUBE-NODE-PORT-TCP", "MINE"]
 
 
 def test_nothing_goes_while_kube_proxy_runs(netns: Namespaces, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,8 @@ from antrea.antctl.mode import REMOTE
 from antrea.antctl.output import table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from antrea.antctl.kube_proxy.plan import ClusterView
     from antrea.antctl.main import Target
     from antrea.antctl.output import Column
@@ -23,12 +25,23 @@ TAKEOVER = """Hand all Services over from kube-proxy to AntreaProxy, Node by Nod
 --apply stops at the first Node whose probe fails. --rollback gives kube-proxy back what was changed.
 --verify says whether every Node is free of kube-proxy and reaches Services (exit code 1 if not)."""
 ACTS = ("plan", "apply", "verify", "rollback")
+
+
+def _ipvs(row: Mapping[str, Any]) -> str:
+    counts = (
+        (f"{row.get('ipvsAddresses', 0)} addresses", row.get("ipvs")),
+        (f"{row.get('virtualServers')} servers", row.get("virtualServers")),
+        (f"{row.get('ipSets')} sets", row.get("ipSets")),
+    )
+    return ", ".join(text for text, there in counts if there) or "no"
+
+
 COLUMNS: tuple[Column, ...] = (
     ("NODE", lambda row: str(row["node"])),
     ("KUBE-PROXY", lambda row: "runs" if row.get("runs") else "no"),
     ("CHAINS", lambda row: str(row.get("chains", "unknown"))),
     ("TABLES", lambda row: ", ".join(row.get("tables", ()))),
-    ("IPVS", lambda row: "kube-ipvs0" if row.get("ipvs") else "no"),
+    ("IPVS", _ipvs),
     ("PROXYALL", lambda row: str(bool(row.get("proxyAll"))).lower()),
     ("SERVICES", lambda row: row["why"] or "served"),
 )

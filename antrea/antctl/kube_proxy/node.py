@@ -12,6 +12,7 @@ import click
 
 from antrea.antctl.doctor.gather import Host, service_trouble
 from antrea.antctl.failure import Failure
+from antrea.antctl.kube_proxy import ipvs
 from antrea.antctl.kube_proxy.ruleset import commands, leftover, ruleset
 from antrea.antctl.mode import AGENT
 from antrea.antctl.request import ask
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from antrea.antctl.kube_proxy.ruleset import Leftover
     from antrea.antctl.main import Target
 
-PROXY_DEVICE = "kube-ipvs0"
 PROCESS = "kube-proxy"
 COMMAND_SECONDS = 60
 
@@ -52,18 +52,19 @@ def look(host: Host, config: Mapping[str, Any], environ: Mapping[str, str]) -> d
         "chains": len(found.chains),
         "held": sorted({f"{' '.join(one.place)} {one.chain} -> {one.target}" for one in found.held}),
         "legacy": _legacy_tables(),
-        "ipvs": PROXY_DEVICE in host.mtus(),
+        **ipvs.counts(ipvs.left()),
         "proxyAll": bool(config.get("antreaProxy.proxyAll")),
         "trouble": service_trouble(environ),
     }
 
 
 def remove(host: Host) -> None:
-    """All that is kube-proxy's in nftables, in one transaction, while it does not run. Raises as `look`, Failure."""
+    """All that is kube-proxy's in nftables, in one transaction, and of IPVS, while it does not run. Raises as `look`, Failure."""
     if PROCESS in host.processes():
         raise Failure("kube-proxy runs on this Node and would make its rules again")
     if script := commands(_listed()):
         _run("nft", "-f", "-", given=script)
+    ipvs.remove(ipvs.left())
 
 
 def _listed() -> Leftover:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 AGENT_CONF, CONTROLLER_CONF = "antrea-agent.conf", "antrea-controller.conf"
 OVERRIDE = "kubeAPIServerOverride"
-MODES = ("iptables", "nftables")
-"""Whose rules we can remove."""
+MODES = ("iptables", "nftables", "ipvs")
+"""Whose state we can remove."""
 
 
 class NodeView(NamedTuple):
@@ -30,8 +30,8 @@ class NodeView(NamedTuple):
     @property
     def is_free(self) -> bool:
         """Whether nothing is left of kube-proxy."""
-        left = ("runs", "tables", "chains", "ipvs")
-        return not self.unseen and not any(self.told[key] for key in left)
+        left = ("runs", "tables", "chains", "ipvs", "virtualServers", "ipSets")
+        return not self.unseen and not any(self.told.get(key) for key in left)
 
     @property
     def serves(self) -> str:
@@ -73,7 +73,7 @@ def blockers(view: ClusterView) -> Iterator[str]:
     if view.daemon_set is None:
         yield "there is no DaemonSet of kube-proxy in kube-system (label k8s-app=kube-proxy): if something else starts it, stop that and see docs/take-over.md"
     if view.mode not in MODES:
-        yield f"kube-proxy runs in mode {view.mode}, whose state this command cannot remove: set mode nftables in ConfigMap kube-proxy and restart it first"
+        yield f"kube-proxy runs in mode {view.mode}, whose state this command cannot remove: set another mode in ConfigMap kube-proxy and restart it first"
     if not view.override:
         known = ", ".join(view.endpoints) or "unknown"
         yield f"{OVERRIDE} is empty, so that no agent would find kube-apiserver when it starts: name it by --api-server (endpoints: {known})"
@@ -127,6 +127,12 @@ def _node_changes(node: NodeView) -> Iterator[str]:
         yield f"{node.told['chains']} chains of kube-proxy and the rules that lead to them go"
     for table in node.told["tables"]:
         yield f"nftables table {table} goes"
+    if node.told["ipvs"]:
+        yield f"kube-ipvs0 goes, with {node.told.get('ipvsAddresses', 0)} addresses of Services"
+    if servers := node.told.get("virtualServers"):
+        yield f"{servers} virtual servers of IPVS go, and with them the connections through them, of Nodes and of hosts outside"
+    if sets := node.told.get("ipSets"):
+        yield f"{sets} ipsets of kube-proxy go"
 
 
 def _values(files: Mapping[str, str], file: str) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 CHAIN = re.compile(
     r"KUBE-(?:SERVICES|NODEPORTS|EXTERNAL-SERVICES|FORWARD|PROXY-FIREWALL|PROXY-CANARY|POSTROUTING|MARK-MASQ"
+    r"|NODE-PORT|LOAD-BALANCER|SOURCE-RANGES-FIREWALL|IPVS-FILTER|IPVS-OUT-FILTER"
     r"|(?:SVC|SVL|SEP|FW|EXT|XLB)-[A-Z0-9]{16})"
 )
 BUILT_IN = frozenset(("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"))
@@ -39,7 +40,7 @@ class Leftover(NamedTuple):
     tables: tuple[Place, ...] = ()
     """Its own, of mode nftables."""
     chains: tuple[tuple[Place, str], ...] = ()
-    """Of mode iptables, which can go."""
+    """Of modes iptables and ipvs, which can go."""
     jumps: tuple[Rule, ...] = ()
     """Rules of built-in chains that lead to these."""
     held: tuple[Rule, ...] = ()

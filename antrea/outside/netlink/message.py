@@ -104,13 +104,16 @@ def attribute(number: int, value: bytes) -> bytes:
 
 def attributes(octets: bytes) -> dict[int, bytes]:
     """number -> value; of a number that comes twice, the last."""
-    found: dict[int, bytes] = {}
+    return dict(attribute_rows(octets))
+
+
+def attribute_rows(octets: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and value of each, in order."""
     at = 0
     while at + _ATTRIBUTE.size <= len(octets):
         length, number = _ATTRIBUTE.unpack_from(octets, at)
-        found[number & _NUMBER_BITS] = octets[at + _ATTRIBUTE.size : at + length]
+        yield number & _NUMBER_BITS, octets[at + _ATTRIBUTE.size : at + length]
         at += max(_aligned(length), _ATTRIBUTE.size)
-    return found
 
 
 def own_address(address: IPv4Interface | IPv6Interface) -> bytes:

@@ -1,4 +1,4 @@
-"""A route netlink socket: requests in one system call, answers checked. Messages are in `rtnl_message`."""
+"""A netlink socket, of routes by default: requests in one system call, answers checked. Messages are in `message`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ _PATIENCE = 10.0
 class Rtnl:
     """Of the network namespace that its thread is in when it is made. To be used in a `with`."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(
-            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
-        )
+    def __init__(self, protocol: int = socket.NETLINK_ROUTE) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._socket.setsockopt(_SOL_NETLINK, _CAP_ACK, 1)
         self._socket.settimeout(_PATIENCE)
         self._number = 0

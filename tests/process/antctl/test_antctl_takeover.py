@@ -187,10 +187,10 @@ async def test_it_stops_at_the_first_node_that_is_not_served_and_goes_back(world
 
 
 async def test_nothing_is_changed_while_something_is_in_the_way(world: World) -> None:
-    world.maps["kube-proxy"] = {"config.conf": "mode: ipvs"}
+    world.maps["kube-proxy"] = {"config.conf": "mode: kernelspace"}
     async with work(world) as (takeover_, cluster, _said):
         assert len(list(blockers(await asyncio.to_thread(cluster.view, "")))) == 2
-        with pytest.raises(Failure, match="nothing was changed:\n- kube-proxy runs in mode ipvs"):
+        with pytest.raises(Failure, match="nothing was changed:\n- kube-proxy runs in mode kernelspace"):
             await asyncio.to_thread(takeover_.apply, API)
         with pytest.raises(Failure, match="no take-over was applied"):
             await asyncio.to_thread(takeover_.roll_back)

@@ -84,11 +84,20 @@ def test_a_plan_names_every_change_in_order() -> None:
     assert "this command leaves it" in list(changes(addresses))[-1]
 
 
+def test_a_plan_counts_what_mode_ipvs_has_and_names_the_connections_that_end() -> None:
+    told = TOLD | {"ipvs": True, "ipvsAddresses": 9, "virtualServers": 12, "ipSets": 17}
+    view = VIEW._replace(proxy_config={"mode": "ipvs"}, nodes=(NodeView("n1", told),))
+    assert list(blockers(view)) == []
+    last = list(changes(view))[-1]
+    assert "kube-ipvs0 goes, with 9 addresses of Services; 12 virtual servers of IPVS go" in last
+    assert "the connections through them, of Nodes and of hosts outside; 17 ipsets" in last
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
         ({"daemon_set": None}, "there is no DaemonSet of kube-proxy"),
-        ({"proxy_config": {"mode": "ipvs"}}, "runs in mode ipvs"),
+        ({"proxy_config": {"mode": "kernelspace"}}, "runs in mode kernelspace"),
         ({"api_server": ""}, "endpoints: 192.0.2.1:6443"),
         ({"files": {"antrea-agent.conf": "antreaProxy: {enable: false}"}}, "AntreaProxy is off"),
         ({"files": {"antrea-agent.conf": "tunnelType: none"}}, "antrea-agent.conf is refused: "),
@@ -110,6 +119,8 @@ def test_what_is_in_the_way_is_said_before_anything_changes(change: dict[str, An
         ({"runs": False, "chains": 0, "proxyAll": True, "trouble": "no answer"}, True, "no answer"),
         ({"runs": False, "chains": 0, "proxyAll": True, "tables": ["ip kube-proxy"]}, False, ""),
         ({"runs": False, "chains": 0, "proxyAll": True, "ipvs": True}, False, ""),
+        ({"runs": False, "chains": 0, "proxyAll": True, "virtualServers": 1}, False, ""),
+        ({"runs": False, "chains": 0, "proxyAll": True, "ipSets": 1}, False, ""),
     ],
 )
 def test_a_node_is_free_of_kube_proxy_and_served(change: dict[str, Any], free: bool, serves: str) -> None:

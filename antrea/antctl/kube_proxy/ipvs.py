@@ -1,0 +1,87 @@
+"""What kube-proxy of mode ipvs has on a Node beside chains: a device with addresses of Services, virtual servers, ipsets.
+
+Names: kube-proxy v1.34 pkg/proxy/ipvs/ipset.go. A virtual server is kube-proxy's if its address is on kube-ipvs0, or if its
+port is in kube-proxy's set of NodePorts; those of other programs stay.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import NamedTuple
+
+from antrea.outside.netlink.ip_set import destroy_sets, set_names, set_ports
+from antrea.outside.netlink.ipvs import VirtualServer, delete_virtual_servers, virtual_servers
+
+DEVICE = "kube-ipvs0"
+SETS = re.compile(
+    r"KUBE-(?:6-)?(?:LOOP-BACK|CLUSTER-IP|EXTERNAL-IP(?:-LOCAL)?|LOAD-BALANCER(?:-LOCAL|-FW|-SOURCE-IP|-SOURCE-CIDR)?"
+    r"|NODE-PORT-(?:LOCAL-)?(?:TCP|UDP|SCTP-HASH)|HEALTH-CHECK-NODE-PORT|IPVS-IPS)"
+)
+NODE_PORTS = re.compile(r"KUBE-(?:6-)?NODE-PORT-(TCP|UDP|SCTP)(?:-HASH)?")
+COMMAND_SECONDS = 60
+
+
+class IpvsState(NamedTuple):
+    """Of kube-proxy alone."""
+
+    addresses: tuple[str, ...] | None = None
+    """On kube-ipvs0; None: there is no such device."""
+    servers: tuple[VirtualServer, ...] = ()
+    sets: tuple[str, ...] = ()
+
+
+def left() -> IpvsState:
+    """What there is in this network namespace. Raises OSError, SubprocessError, ValueError."""
+    addresses, sets = _addresses(), tuple(name for name in set_names() if SETS.fullmatch(name))
+    return IpvsState(addresses, tuple(_servers(frozenset(addresses or ()), sets)), sets)
+
+
+def counts(found: IpvsState) -> dict[str, int]:
+    """As `antctl kube-proxy node` prints them."""
+    return {
+        "ipvs": found.addresses is not None,
+        "ipvsAddresses": len(found.addresses or ()),
+        "virtualServers": len(found.servers),
+        "ipSets": len(found.sets),
+    }
+
+
+def remove(found: IpvsState) -> None:
+    """Chains that use the sets are gone before. Raises OSError, SubprocessError.
+
+    Addresses go first: while the Node has them, packets that no virtual server takes would be answered with a reset.
+    """
+    if found.addresses is not None:
+        _ip("link", "delete", DEVICE)
+    delete_virtual_servers(found.servers)
+    destroy_sets(found.sets)
+
+
+def _servers(addresses: frozenset[str], sets: tuple[str, ...]) -> list[VirtualServer]:
+    listed = virtual_servers()
+    if not listed:
+        return []
+    ports = {
+        (named[1], port)
+        for name in sets
+        if (named := NODE_PORTS.fullmatch(name)) is not None
+        for port in set_ports(name)
+    }
+    return [one for one in listed if one.ip in addresses or (one.protocol, one.port) in ports]
+
+
+def _addresses() -> tuple[str, ...] | None:
+    listed = json.loads(_ip("-json", "address", "show") or "[]")
+    rows = [row for row in listed if row.get("ifname") == DEVICE]
+    return (
+        tuple(one["local"] for one in rows[0].get("addr_info", ()) if one["scope"] != "link")
+        if rows
+        else None
+    )
+
+
+def _ip(*words: str) -> str:
+    done = subprocess.run(("ip", *words), capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS)
+    return done.stdout

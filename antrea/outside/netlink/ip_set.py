@@ -1,0 +1,84 @@
+"""Sets of the kernel's ipset: their names, the ports in one of them, and their removal.
+
+The image has no program ipset. Source: linux/netfilter/ipset/ip_set.h, net/netfilter/ipset/ip_set_core.c
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from typing import TYPE_CHECKING, Final
+
+from antrea.outside.netlink.message import (
+    ASK,
+    ASK_ALL,
+    Request,
+    attribute,
+    attribute_rows,
+    attributes,
+    string,
+)
+from antrea.outside.netlink.socket import Rtnl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NETFILTER: Final = 12
+_SUBSYSTEM: Final = 6 << 8
+_DESTROY, _LIST = 3, 7
+_PROTOCOL, _SET_NAME, _FLAGS, _DATA, _ELEMENTS = 1, 2, 6, 7, 8
+_PORT: Final = 4
+"""Of an element, in the network's byte order."""
+_NAMES_ONLY: Final = 1 << 1
+_VERSION: Final = 6
+"""Supported by all kernels since 2.6.39."""
+_IN_USE: Final = 4100
+"""IPSET_ERR_BUSY."""
+_UNKNOWN: Final = {errno.EINVAL, errno.EPROTONOSUPPORT}
+"""Answers of a kernel without ipset."""
+
+
+def set_names() -> list[str]:
+    """All of this network namespace; none where the kernel has no ipset. Raises OSError."""
+    names_only = attribute(_FLAGS, _NAMES_ONLY.to_bytes(4, "big"))
+    try:
+        bodies = _ask(_request(_LIST, names_only, everything=True))
+    except OSError as why:
+        if why.errno in _UNKNOWN:
+            return []
+        raise
+    return sorted({found[_SET_NAME].rstrip(b"\0").decode() for found in bodies if _SET_NAME in found})
+
+
+def set_ports(name: str) -> set[int]:
+    """The ports of the elements of a set. Raises OSError: ENOENT if there is none of that name."""
+    ports = set()
+    for found in _ask(_request(_LIST, string(_SET_NAME, name), everything=True)):
+        for kind, octets in attribute_rows(found.get(_ELEMENTS, b"")):
+            port = attributes(octets).get(_PORT) if kind == _DATA else None
+            if port:
+                ports.add(int.from_bytes(port, "big"))
+    return ports
+
+
+def destroy_sets(names: Iterable[str]) -> None:
+    """Raises OSError about the first that a rule or another set still uses, or that is not there; others go."""
+    requests = [_request(_DESTROY, string(_SET_NAME, name)) for name in names]
+    try:
+        if requests:
+            _ask(*requests)
+    except OSError as why:
+        if why.errno == _IN_USE:
+            raise OSError(errno.EBUSY, "a rule of another program uses an ipset") from why
+        raise
+
+
+def _request(command: int, attributes_: bytes, *, everything: bool = False) -> Request:
+    body = struct.pack("=BBH", socket.AF_INET, 0, 0) + attribute(_PROTOCOL, bytes([_VERSION])) + attributes_
+    return Request(_SUBSYSTEM | command, ASK_ALL if everything else ASK, body)
+
+
+def _ask(*requests: Request) -> list[dict[int, bytes]]:
+    with Rtnl(_NETFILTER) as kernel:
+        return [attributes(reply.body[4:]) for reply in kernel.ask(*requests)]
