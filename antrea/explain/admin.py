@@ -65,6 +65,8 @@ def admin_rules(world: World, packet: Packet, own: Member, direction: str) -> It
         for policy in policies:
             if own in _members(world, policy.spec.subject):
                 for number, rule in enumerate(_rules(policy.spec, direction)):
+                    if world.is_absent(policy.metadata.annotations, "", rule.name):
+                        continue
                     ref = admin_ref(kind, policy, direction, number)
                     yield _weighed(world, packet, own, ref, rule)
 

@@ -11,20 +11,30 @@ from antrea.apis import controlplane as cp
 from antrea.apis.crd.part import LabelSelector
 from antrea.apis.meta import ObjectMetadata, as_number
 from antrea.apis.network_policy_api import v1alpha1, v1alpha2
-from antrea.apis.network_policy_api.part import AdminPolicySpec, EgressPeer, Subject
+from antrea.apis.network_policy_api.part import GROUP, AdminPolicySpec, EgressPeer, Subject
 from antrea.engine import Unit
+from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.fact import Fact
 from antrea.facts.group import GroupSelector, PublishedGroup
 from antrea.features.admin_policy.closed import NOBODY, group_doubts, read_rule
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.member import ADDRESS, APPLIED
 from antrea.features.grouping.selector import group_selector
+from antrea.features.network_policy.audit_mode import (
+    ENFORCED,
+    AuditMode,
+    audit_mode,
+    enforcement_doubt,
+    unknown_text,
+)
 from antrea.features.network_policy.controller.admin_status import PLACES
-from antrea.features.network_policy.controller.antrea_internal_policy import InternalPolicy
+from antrea.features.network_policy.controller.antrea_internal_policy import InternalPolicy, audited_sentence
 from antrea.features.network_policy.controller.antrea_peer import by_selector
 from antrea.features.network_policy.controller.group import GroupUse
 from antrea.features.network_policy.controller.realization import MOST_PARTS
+from antrea.features.network_policy.controller.unbuilt import NOT_AUDITED
 from antrea.features.network_policy.internal_policy import (
     PORTION,
     flush_on_deny,
@@ -56,6 +66,9 @@ class AdminPolicy(Fact, frozen=True):
     """RFC 3339 in UTC; of policies that are equal otherwise, the older goes first."""
     flush_on_deny: bool = False
     """What it comes to forbid is cut."""
+    audit: AuditMode = ENFORCED
+    doubt: str = ""
+    """Why the value of its annotation about audit means nothing."""
 
     @property
     def key(self) -> str:
@@ -76,9 +89,24 @@ class TieredPolicy(AdminPolicy, frozen=True):
     tiers: ClassVar[dict[str, int]] = {"Admin": 220, "Baseline": 254}
 
 
-def internal_admin_policy(facts: Facts, policy: AdminPolicy) -> Iterator[Row]:
+def internal_admin_policy(_: Facts, policy: AdminPolicy) -> Iterator[Row]:
     """The policy and the groups that it names, which it shares with all policies that name the same."""
     return in_portions(_internal_policy(policy))
+
+
+def unknown_admin_enforcement(facts: Facts, policy: AdminPolicy) -> Iterator[RecordEvent]:
+    """The Event on an annotation without a meaning."""
+    if policy.doubt and facts.get(FencedLeadership) is not None:
+        yield _unknown_enforcement(policy)
+
+
+def _unknown_enforcement(policy: AdminPolicy) -> RecordEvent:
+    """An Event on an annotation that is neither audit nor enforce: no webhook of ours is asked about these kinds."""
+    place, text = PLACES[policy.source_type], unknown_text(policy.doubt)
+    return RecordEvent(
+        f"{policy.uid} enforcement", text, f"{GROUP}/{place.version}", place.kind, policy.name, policy.uid,
+        "EnforcementUnknown", text, warning=True,
+    )  # fmt: skip
 
 
 def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
@@ -107,7 +135,7 @@ def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
             uid=policy.uid,
             generation=policy.generation,
             creation_timestamp=policy.created,
-            annotations=told_annotations(flush_on_deny=policy.flush_on_deny),
+            annotations=told_annotations(flush_on_deny=policy.flush_on_deny, audit=policy.audit),
         ),
         rules=tuple(rules),
         applied_to_groups=targets,
@@ -115,7 +143,24 @@ def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
         tier_priority=policy.tiers.get(tier, policy.tiers.get("Admin")),
         source_ref=source,
     )
-    yield InternalPolicy(told, source, targets, tuple(sorted(peers)), tuple(doubts[: MOST_PARTS + 1]))
+    audited = _audited_text(policy)
+    unheld = tuple(doubts[: MOST_PARTS + 1])
+    yield InternalPolicy(told, source, targets, tuple(sorted(peers)), unheld, audited, policy.audit)
+
+
+def _audited_text(policy: AdminPolicy) -> str:
+    """The sentence of a condition; empty: all of it is enforced."""
+    rules = [
+        (f"spec.{DIRECTIONS[direction]}[{number}]", rule)
+        for direction, found in policy.spec.rules
+        for number, rule in enumerate(found)
+    ]
+    lacks = [
+        f"{path}.to has domain names: {NOT_AUDITED}"
+        for path, rule in rules
+        if policy.audit.has(rule.name) and any(getattr(one, "domain_names", ()) for one in rule.peers)
+    ]
+    return audited_sentence(policy.audit, [rule.name for _, rule in rules], lacks)
 
 
 def _rule(
@@ -171,8 +216,11 @@ def admin_row(kind: type[AdminPolicy]) -> Callable[[Any], AdminPolicy]:
 
     def row(found: Any) -> AdminPolicy:
         meta = found.metadata
-        cut = flush_on_deny(meta.annotations)
-        return kind(meta.name, meta.uid, meta.generation, found.spec, meta.creation_timestamp, cut)
+        cut, audit = flush_on_deny(meta.annotations), audit_mode(meta.annotations)
+        doubt = enforcement_doubt(meta.annotations)
+        return kind(
+            meta.name, meta.uid, meta.generation, found.spec, meta.creation_timestamp, cut, audit, doubt
+        )
 
     return row
 
@@ -195,7 +243,10 @@ def _feature(gate: str, *kinds: tuple[Any, type[AdminPolicy]]) -> ControllerFeat
             )
             for struct, fact in kinds
         ),
-        units=tuple(Unit(fact, internal_admin_policy, yields=_MADE) for _, fact in kinds),
+        units=(
+            *(Unit(fact, internal_admin_policy, yields=_MADE) for _, fact in kinds),
+            *(Unit(fact, unknown_admin_enforcement) for _, fact in kinds),
+        ),
         publishes=(ADDRESS, APPLIED, "networkpolicies"),
         gate=gate,
     )

@@ -63,6 +63,11 @@ def enforcement_doubt(annotations: Mapping[str, str]) -> str:
     return f"{one_line(text[:LONGEST])!r} is neither {AUDIT!r} nor {ENFORCE!r}"
 
 
+def unknown_text(doubt: str) -> str:
+    """Of an Event on a policy whose kind no webhook of ours checks."""
+    return f"metadata.annotations[{ENFORCEMENT}]: {doubt}: the policy is enforced"
+
+
 def check_audit(annotations: Mapping[str, str], rules: Container[str]) -> None:
     """Raises Invalid."""
     if why := enforcement_doubt(annotations):

@@ -8,11 +8,14 @@ import msgspec
 import pytest
 from native_world import Told, named, node, pod, row, space
 
+from antrea.apis.annotation import AUDIT, AUDITED_RULES, ENFORCEMENT
 from antrea.apis.status import Status
 from antrea.controller.compute.runtime import DISABLED, active
 from antrea.engine import Engine, Facts
+from antrea.facts.external_ip import FencedLeadership
 from antrea.features.admin_policy.controller import FEATURES
 from antrea.features.admin_policy.disabled import DisabledTieredPolicy
+from antrea.features.framework.event import RecordEvent
 from antrea.features.network_policy.controller.realization import NodeReport
 
 WEB = {"matchLabels": {"app": "web"}}
@@ -273,3 +276,61 @@ def test_a_gate_that_is_off_withdraws_what_the_status_said() -> None:
         ("Realizable", "False", "FeatureGateDisabled"),
         ("Realized", "False", "FeatureGateDisabled"),
     ]
+
+
+AUDITED_WHOLE = "all of its rules are audited: nothing is dropped by that"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "sent", "condition"),
+    [
+        ({}, {}, None),
+        ({ENFORCEMENT: "enforce"}, {}, None),
+        ({ENFORCEMENT: AUDIT}, {ENFORCEMENT: AUDIT}, AUDITED_WHOLE),
+        (
+            {AUDITED_RULES: "no"},
+            {AUDITED_RULES: "no"},
+            "no is audited: nothing is dropped by that",
+        ),
+        ({ENFORCEMENT: "dry"}, {}, None),
+    ],
+)
+@pytest.mark.parametrize(
+    "kind", ["AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "K8sClusterNetworkPolicy"]
+)
+def test_a_policy_or_a_rule_can_be_audited(
+    kind: str, annotations: dict[str, str], sent: dict[str, str], condition: str | None
+) -> None:
+    deny = {"name": "no", "action": "Deny", "from": [{"namespaces": {}}]}
+    spec = {"priority": 1, "tier": "Admin", "subject": {"namespaces": {}}, "ingress": [deny]}
+    policy = row(kind, "default", spec=spec, annotations=annotations)
+    assert told(policy)["metadata"].get("annotations", {}) == sent
+    wanted = None if condition is None else ("True", "NetworkPolicyAudited", condition)
+    assert conditions(policy).get("Audited") == wanted
+
+
+def test_names_are_neither_enforced_nor_audited_and_that_is_said() -> None:
+    deny = {"name": "no", "action": "Deny", "to": [{"domainNames": ["*.example.com."]}]}
+    policy = row(
+        "K8sClusterNetworkPolicy", "p", annotations={ENFORCEMENT: AUDIT},
+        spec={"priority": 1, "tier": "Admin", "subject": {"namespaces": {}}, "egress": [deny]},
+    )  # fmt: skip
+    said = "spec.egress[0].to has domain names: the rule is neither enforced nor audited"
+    assert conditions(policy)["Audited"][2] == f"{AUDITED_WHOLE}; {said}"
+
+
+def test_an_annotation_that_cannot_be_read_is_told_by_an_event_of_the_leader() -> None:
+    policy = row(
+        "K8sClusterNetworkPolicy", "p", annotations={ENFORCEMENT: "dry"},
+        spec={"priority": 1, "tier": "Admin", "subject": {"namespaces": {}}},
+    )  # fmt: skip
+    world = Told()
+    acts = []
+    for one in (space("ns"), pod("a", "ns"), policy, FencedLeadership()):
+        world.facts.put(one)
+        acts += world.engine.plan().acts
+    (found,) = [one for one in acts if isinstance(one, RecordEvent)]
+    assert (found.reason, found.kind, found.name, found.api_version) == (
+        "EnforcementUnknown", "ClusterNetworkPolicy", "p", "policy.networking.k8s.io/v1alpha2",
+    )  # fmt: skip
+    assert "'dry' is neither 'audit' nor 'enforce': the policy is enforced" in found.message

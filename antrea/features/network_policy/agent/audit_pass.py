@@ -23,6 +23,7 @@ from antrea.features.network_policy.agent.priority import (
     POOL,
     DirectionTables,
     has_place,
+    is_baseline,
     place,
     side,
     tier_table,
@@ -34,6 +35,7 @@ from antrea.features.network_policy.agent.verdict import (
     PASS,
     PASSED_METRIC,
     REJECT,
+    denies,
     told_denial,
 )
 from antrea.openflow.action import DROP, goto, group, resubmit
@@ -94,7 +96,7 @@ class _Direction(NamedTuple):
 
     @property
     def passes(self) -> bool:
-        return any(rule.action == PASS for rule, _ in self.audited)
+        return any(rule.action == PASS and not is_baseline(rule) for rule, _ in self.audited)
 
 
 def audit_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow | Group | AuditedIsolation]:
@@ -143,10 +145,10 @@ def _enforced(facts: Facts, rules: _Direction) -> Iterator[Flow]:
 
 
 def _verdict(facts: Facts, rule: PolicyRule, own: int) -> list[Action] | tuple[Action, ...]:
-    if rule.action == PASS:
+    if rule.action == PASS and not is_baseline(rule):
         return [goto(side(rule).rule)]
-    if rule.action not in DENIES:
-        return DROP
+    if not denies(facts, rule):
+        return DROP  # after a rule of the baseline that passes nothing is left
     return told_denial(facts, side(rule), tier_table(rule), own, rejects=rule.action == REJECT)
 
 

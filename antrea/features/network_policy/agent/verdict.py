@@ -54,11 +54,16 @@ AUDITED_METRIC, PASSED_METRIC = Priority.HIGH - 2, Priority.HIGH - 3
 flow = flows_of(Category.NETWORK_POLICY)
 
 
+def denies(facts: Facts, rule: PolicyRule) -> bool:
+    """Whether it refuses what it matches, as one does whose application protocols nothing looks into."""
+    return rule.action in DENIES or bool(rule.l7_protocols and why_not_inspected(facts, rule))
+
+
 def verdict_flows(facts: Facts, rule: PolicyRule, number: int, families: Iterable[bool]) -> Iterator[Flow]:
     """Of conjunction `number`; `families` are those of the Node's Pods, True for IPv6."""
     if rule.audit:
         yield from audited_flows(facts, rule, number)
-    elif rule.action in DENIES or (rule.l7_protocols and why_not_inspected(facts, rule)):
+    elif denies(facts, rule):
         yield from _denied(facts, rule, number)
     elif rule.action == PASS:
         yield _passed(facts, rule, number)
@@ -71,13 +76,13 @@ def audited_flows(facts: Facts, rule: PolicyRule, number: int) -> Iterator[Flow]
     """What an audited rule does with a copy: it ends there, or goes on; what is denied is counted, and logged."""
     here, found = side(rule), place(facts, rule)
     then: list[Action] | tuple[Action, ...] = DROP
-    if rule.action in DENIES:
+    if denies(facts, rule):
         then, who = (
             told_denial(facts, here, tier_table(rule), number, rejects=rule.action == REJECT),
             AP_CONJ_ID(number),
         )
         yield flow(here.metric, AUDITED_METRIC, AP_DENY_REG_MARK.match, who.match, then=DROP)
-    elif rule.action == PASS:
+    elif rule.action == PASS and not is_baseline(rule):
         passed = here.register(number)
         then = [passed.load, goto(here.rule)]
         yield flow(

@@ -43,7 +43,7 @@ from antrea.features.network_policy.internal_policy import (
 from antrea.features.network_policy.tier import CRD, DEFAULT, DEFAULT_TIERS, STATIC, TierRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from typing import Any
 
     from antrea.apis.crd.network_policy import AppliedTo, Rule
@@ -159,13 +159,19 @@ def _internal_policy(facts: Facts, policy: NamespacedPolicy) -> Iterator[Row | N
 
 def audited_text(spec: ClusterNetworkPolicySpec | NetworkPolicySpec, audit: AuditMode) -> str:
     """The sentence of a condition about a policy that is audited; empty: all of it is enforced."""
-    names = [rule.name for rule in (*spec.ingress, *spec.egress) if audit.has(rule.name)]
+    rules = [rule.name for rule in (*spec.ingress, *spec.egress)]
+    return audited_sentence(audit, rules, unjudged_parts(spec, audit))
+
+
+def audited_sentence(audit: AuditMode, rules: Iterable[str], unjudged: Iterable[str]) -> str:
+    """The same of a policy that has rules with these names, with what of it no copy is judged by."""
+    names = [name for name in rules if audit.has(name)]
     if not audit.whole and not names:
         return ""
     listed = ", ".join(one_line(name[:LONGEST_NAME]) for name in names[:MOST_PARTS])
     more = f" and {len(names) - MOST_PARTS} more" if len(names) > MOST_PARTS else ""
     what = "all of its rules are" if audit.whole else f"{listed}{more} {'are' if len(names) > 1 else 'is'}"
-    lacks = list(islice(unjudged_parts(spec, audit), MOST_PARTS))
+    lacks = islice(unjudged, MOST_PARTS)
     return "; ".join([f"{what} audited: nothing is dropped by that", *lacks])
 
 

@@ -13,7 +13,6 @@ import msgspec
 
 from antrea.apis import controlplane as cp
 from antrea.apis import networking
-from antrea.apis.annotation import ENFORCEMENT
 from antrea.apis.crd.part import LabelSelector
 from antrea.apis.meta import ObjectMetadata
 from antrea.engine import Unit
@@ -32,6 +31,7 @@ from antrea.features.network_policy.audit_mode import (
     AuditMode,
     audit_mode,
     enforcement_doubt,
+    unknown_text,
 )
 from antrea.features.network_policy.controller.peer import (
     ALL,
@@ -346,7 +346,7 @@ def ignored_peers(policy: KubePolicy, found: tuple[str, ...]) -> RecordEvent:
 
 def unknown_enforcement(policy: KubePolicy) -> RecordEvent:
     """An Event on an annotation that is neither audit nor enforce."""
-    message = f"metadata.annotations[{ENFORCEMENT}]: {policy.doubt}: the policy is enforced"
+    message = unknown_text(policy.doubt)
     return RecordEvent(
         f"{policy.uid} enforcement", message, "networking.k8s.io/v1", "NetworkPolicy", policy.name, policy.uid,
         "EnforcementUnknown", message, warning=True, namespace=policy.namespace,

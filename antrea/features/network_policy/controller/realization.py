@@ -101,7 +101,10 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
     failed = sorted(f'"{one.node}":"{one.message}"' for one in told if one.failure)
     current = 0 if span.unheld else len(told) - len(failed)
     if (place := PLACES.get(source.type)) is not None:
-        conditions = (_realizable(span), realized(current, len(span.nodes)), _failure(failed))
+        conditions = (
+            *(_realizable(span), realized(current, len(span.nodes))),
+            *(_failure(failed), _audited(span)),
+        )
         yield admin_status(f"{place.collection}/{source.name}", place.kind, span.generation, conditions)
         return
     phase = _phase(span, current, len(failed))
