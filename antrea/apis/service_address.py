@@ -1,8 +1,8 @@
-"""The address of a pool that the controller writes into the status of a Service."""
+"""The addresses of a pool that the controller writes into the status of a Service."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -14,8 +14,17 @@ ALLOCATED = "service.antrea.io/ExternalIPAllocated"
 """Type of our condition. A Service with it has its address from us."""
 
 
+class AddressPromise(NamedTuple):
+    """An address that one owner is about to get."""
+
+    owner: str
+    uid: str
+    generation: int
+    address: str
+
+
 class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry: the one address in `status.loadBalancer` of a Service, and our condition, in the version that was looked at.
+    """An entry: all addresses in `status.loadBalancer` of a Service, and our condition, in the version that was looked at.
 
     It is wanted until the Service has it; that it is wanted no more takes nothing away.
     """
@@ -25,16 +34,15 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     generation: int
     """Its resourceVersion: another one is judged anew."""
-    address: str
-    """Empty: it has none."""
+    addresses: tuple[str, ...]
     condition: Condition | None
     """None: our condition goes."""
     turned: bool = False
     """The condition is new, or its status another one."""
-    promised: bool = False
-    """The address was offered, and is written as a promise that no other owner gets it meanwhile."""
+    promised: tuple[tuple[str, str], ...] = ()
+    """Owners and addresses that were offered to them: these are written as promises that no other owner gets them meanwhile."""
     takes: bool = False
-    """The Service has another address, and loses it: only if its pool really is as it was looked at."""
+    """The Service has an address that it loses: only if its pool really is as it was looked at."""
     pool: str = ""
     pool_uid: str = ""
     """Empty: there is no such pool."""
@@ -50,6 +58,7 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def owner(self) -> str:
-        """Who is promised it."""
-        return f"Service/{self.key}"
+    def promises(self) -> tuple[AddressPromise, ...]:
+        return tuple(
+            AddressPromise(owner, self.uid, self.generation, address) for owner, address in self.promised
+        )

@@ -7,13 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
-from antrea.facts.fact import Fact, precedence
+from antrea.facts.fact import Fact, precedence, slot_key
 from antrea.facts.group import GroupSelector
-
-
-def slot_key(egress: str, slot: int) -> str:
-    """The first address of an Egress, often the only one, goes by its name; no name has a space."""
-    return f"{egress} {slot}" if slot else egress
 
 
 class EgressRow(Fact, frozen=True):
@@ -226,7 +221,7 @@ class ProbedAddress(Fact, frozen=True):
     """Neighbours were asked who has an address that this Node is to hold; antrea/agent/external_ip_pool/duplicate_prober.py writes it."""
 
     holder: str
-    """Key of the Egress row, or of the Service."""
+    """Key of the Egress row, or of ExternalIPOwner."""
     ip: str
     mac: str = ""
     """Of the host that has it; empty: none has."""

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
-from antrea.facts.fact import Fact
+from antrea.facts.fact import Fact, slot_key
 
 
 class FencedLeadership(Fact, frozen=True):
@@ -151,8 +151,8 @@ class PooledService(Fact, frozen=True):
     """Its ExternalIPPool; empty: it is none of ours (any more)."""
     wants: str = ""
     """spec.loadBalancerIP, as `ipaddress` writes it; what is no address is left as it is."""
-    address: str = ""
-    """The first of its status, as `ipaddress` writes it; empty: none."""
+    addresses: tuple[str, ...] = ()
+    """Those of its status, as `ipaddress` writes them."""
     count: int = 0
     """How many entries its status has: addresses and names."""
     shares: bool = False
@@ -164,7 +164,7 @@ class PooledService(Fact, frozen=True):
     doubt: str = ""
     """What an annotation asks for in vain, in a sentence; empty: nothing."""
     indexes: ClassVar[Mapping[str, Callable[[PooledService], Iterable[Hashable]]]] = {
-        "address": lambda row: {row.address, row.wants} - {""}
+        "address": lambda row: {*row.addresses, row.wants} - {""}
     }
 
     @property
@@ -173,8 +173,12 @@ class PooledService(Fact, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Of addresses of pools."""
-        return f"Service/{self.key}"
+        """Of the first of its addresses of pools."""
+        return self.slot_owner(0)
+
+    def slot_owner(self, slot: int) -> str:
+        """Of one of them."""
+        return f"Service/{slot_key(self.key, slot)}"
 
 
 class PoolAddressNodes(Fact, frozen=True):
@@ -199,19 +203,19 @@ def nodes_key(service: str, *, ipv6: bool) -> str:
 
 
 class AnsweredAddress(Fact, frozen=True):
-    """Some Node answered for the external IP of a Service while this agent ran; its part writes it."""
+    """Some Node answered for an external IP of a Service while this agent ran; its part writes it."""
 
-    service: str
-    """namespace/name"""
+    holder: str
+    """Key of the ExternalIPOwner row."""
     ip: str
 
     @property
     def key(self) -> str:
-        return self.service
+        return self.holder
 
 
 class ExternalIPOwner(Fact, frozen=True):
-    """Which Node is to answer for the external IP of a Service; every agent derives the same."""
+    """Which Node is to answer for an external IP of a Service; every agent derives the same."""
 
     service: str
     """namespace/name"""
@@ -225,10 +229,12 @@ class ExternalIPOwner(Fact, frozen=True):
     """Whether the Node goes on to answer while better ones live."""
     home: str = ""
     """A better Node, to which it goes when no connection uses the address; empty: there is none, or it does not wait."""
+    slot: int = 0
+    """Which of the addresses of the Service this is."""
     indexes: ClassVar[Mapping[str, Callable[[ExternalIPOwner], Iterable[Hashable]]]] = {
         "ip": lambda row: (row.ip,)
     }
 
     @property
     def key(self) -> str:
-        return self.service
+        return slot_key(self.service, self.slot)

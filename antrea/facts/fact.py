@@ -32,6 +32,11 @@ def each(rows: Rows) -> tuple[Fact, ...]:
     return () if rows is None else rows if isinstance(rows, tuple) else (rows,)
 
 
+def slot_key(owner: str, slot: int) -> str:
+    """Of one of several addresses: the first, often the only one, goes by its owner's name; no name has a space."""
+    return f"{owner} {slot}" if slot else owner
+
+
 def precedence(created: str, name: str, slot: int = 0) -> tuple[str, str, int]:
     """Sort key of rows that compete for a Pod or an address, of which the lowest counts: the oldest, then the first by name.
 

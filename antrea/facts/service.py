@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 import msgspec
 
 from antrea.facts.fact import Fact
-from antrea.facts.family import is_ipv6
+from antrea.facts.family import is_ipv6, one_per_family
 
 
 class Service(Fact, frozen=True):
@@ -56,13 +56,13 @@ class Service(Fact, frozen=True):
 
     indexes: ClassVar[Mapping[str, Callable[[Service], Iterable[Hashable]]]] = {
         "cluster_ip": lambda row: row.cluster_ips,
-        "pooled": lambda row: (row.pooled_ip,) if row.pooled_ip else (),
+        "pooled": lambda row: row.pooled_ips,
     }
 
     @property
-    def pooled_ip(self) -> str:
-        """Its external IP of a pool; empty: it has none (yet)."""
-        return next(iter(self.load_balancer_ips), "") if self.pool else ""
+    def pooled_ips(self) -> tuple[str, ...]:
+        """Its external IPs of a pool, at most one of each family."""
+        return one_per_family(self.load_balancer_ips) if self.pool else ()
 
     @property
     def cluster_ips(self) -> tuple[str, ...]:

@@ -225,7 +225,7 @@ class Node(SwitchNode):
 
     async def answers(self, act: AnnounceExternalIP) -> None:
         self.answered.append(act.ip)
-        self.facts.put(AnsweredAddress(act.service, act.ip))
+        self.facts.put(AnsweredAddress(act.holder, act.ip))
 
     async def fails(self, act: RecordAssignmentFailed) -> None:
         self.failed.append(act.message)

@@ -58,11 +58,11 @@ class ServiceExternalIPPart(Part):
         self._announcer = NodeAnnouncer(self._responder.answers)
         self._changes = ChangeTimes(agent.facts, TIMED_KINDS)
         self._before: dict[str, tuple[str, str]] = {}
-        """Service -> its external IP and the other Node that answered for it last, as far as this agent saw."""
+        """Key of ExternalIPOwner -> the address and the other Node that answered for it last, as far as this agent saw."""
         self._given_up = -GIVE_UP_SECONDS
         """When another Node took over what this one answered for, by the clock of `time.monotonic`."""
         self._ours: set[str] = set()
-        """Services whose external IPs this Node answers for."""
+        """Keys of those that this Node answers for."""
         agent.facts.observe(ExternalIPOwner, self._note)
         with contextlib.suppress(LookupError):  # without Egress other agents find it gone
             agent.part(EgressPart).waits_for(self._hands_over)
@@ -104,10 +104,11 @@ class ServiceExternalIPPart(Part):
         if GATE not in self._agent.gates:
             raise Unavailable(f"{GATE} is not enabled")
         name, namespace = query.get("name", ""), query.get("namespace", "")
-        owners = {row.service: row.node for row in self._facts.all(ExternalIPOwner)}
+        owners = {(row.service, row.ip): row.node for row in self._facts.all(ExternalIPOwner)}
         found = [
-            _row(service, owners.get(service.key, ""))
+            _row(service, ip, owners.get((service.key, ip), ""))
             for service in sorted(self._facts.all(Service), key=lambda service: service.key)
+            for ip in service.pooled_ips or ("",)
             if service.pool and name in ("", service.name) and namespace in ("", service.namespace)
         ]
         if name and not found:
@@ -132,7 +133,7 @@ class ServiceExternalIPPart(Part):
         return time.monotonic() - self._given_up < GIVE_UP_SECONDS
 
     async def _answered(self, act: RecordAnswered) -> None:
-        self._facts.put(AnsweredAddress(act.service, act.ip))
+        self._facts.put(AnsweredAddress(act.holder, act.ip))
 
     async def _conflict(self, act: RecordExternalIPConflict) -> None:
         self._agent.record(
@@ -149,8 +150,8 @@ class ServiceExternalIPPart(Part):
 
     async def _announce(self, act: AnnounceExternalIP) -> None:
         await self._announcer.announce(act)
-        self._facts.put(AnsweredAddress(act.service, act.ip))
-        ip, before = self._before.pop(act.service, ("", ""))
+        self._facts.put(AnsweredAddress(act.holder, act.ip))
+        ip, before = self._before.pop(act.holder, ("", ""))
         if ip != act.ip:
             return
         why = self._cause(act, before)
@@ -189,12 +190,12 @@ def _reference(service: str, uid: str) -> ObjectReference:
     return ObjectReference(kind="Service", name=name, namespace=namespace, uid=uid)
 
 
-def _row(service: Service, node: str) -> dict[str, str]:
+def _row(service: Service, ip: str, node: str) -> dict[str, str]:
     """# parity: pkg/agent/apis/types.go ServiceExternalIPInfo, whose empty fields are left out"""
     fields = {
         "serviceName": service.name,
         "namespace": service.namespace,
-        "externalIP": service.pooled_ip,
+        "externalIP": ip,
         "externalIPPool": service.pool,
         "assignedNode": node,
     }

@@ -24,7 +24,7 @@ class ProbeAddress(Act, frozen=True):
     """Ask the neighbours on the link of `dev` who has `ip`, which this Node is to hold, and write it as `ProbedAddress`."""
 
     holder: str
-    """Key of the Egress row, or of the Service."""
+    """Key of the Egress row, or of ExternalIPOwner."""
     dev: str
     ip: str
     before: bool

@@ -37,6 +37,8 @@ TAKEN = "answers for it, too, as it is in use"
 class AnnounceExternalIP(Act, frozen=True):
     """Announce to the neighbours on the link of `dev` that `ip`, of Service `service`, is at this Node."""
 
+    holder: str
+    """Key of the ExternalIPOwner row."""
     service: str
     """namespace/name"""
     uid: str
@@ -50,7 +52,8 @@ class AnnounceExternalIP(Act, frozen=True):
 class RecordAnswered(Act, frozen=True):
     """Record that another Node answers for the external IP: this one may take it over without asking neighbours first."""
 
-    service: str
+    holder: str
+    """Key of the ExternalIPOwner row."""
     ip: str
 
 
@@ -90,29 +93,29 @@ def answered_address(
         return
     if owner.node != node.name:
         if owner.node:
-            yield RecordAnswered(owner.service, (owner.ip, owner.node), service=owner.service, ip=owner.ip)
+            yield RecordAnswered(owner.key, (owner.ip, owner.node), holder=owner.key, ip=owner.ip)
         return
     subnet = owner_subnet(facts, owner)
     dev = (subnet and subnet.device) or neighbours_of(facts, owner.ip, link)
-    is_new = facts.get(AnsweredAddress, owner.service) != AnsweredAddress(owner.service, owner.ip)
+    is_new = facts.get(AnsweredAddress, owner.key) != AnsweredAddress(owner.key, owner.ip)
     yield ProbeAddress(
-        owner.service, (owner.ip, dev), holder=owner.service, dev=dev, ip=owner.ip, before=is_new,
+        owner.key, (owner.ip, dev), holder=owner.key, dev=dev, ip=owner.ip, before=is_new,
         strangers=strangers(facts, owner.ip, dev, subnet.network if subnet else ""),
     )  # fmt: skip
-    if mac := other_host(facts, owner.service, owner.ip):
+    if mac := other_host(facts, owner.key, owner.ip):
         yield RecordExternalIPConflict(
-            owner.service, (owner.ip, mac), service=owner.service, uid=service.uid,
+            owner.key, (owner.ip, mac), service=owner.service, uid=service.uid,
             message=f"{sentence(owner.ip, mac)}; Node {node.name} {NOT_TAKEN if is_new else TAKEN}",
         )  # fmt: skip
     if subnet:
         yield from subnet_entries(facts, owner, subnet, link)
-    if is_new and not is_free(facts, owner.service, owner.ip):
+    if is_new and not is_free(facts, owner.key, owner.ip):
         return
     yield from _subnet_ignored(facts, owner, service, dev)
     yield from failback_waits(facts, owner, service)
     yield NeighbourResponse(dev=dev, ip=owner.ip)
     yield AnnounceExternalIP(
-        (owner.service, owner.ip), dev, service=owner.service, uid=service.uid, pool=owner.pool, ip=owner.ip, dev=dev
+        (owner.key, owner.ip), dev, holder=owner.key, service=owner.service, uid=service.uid, pool=owner.pool, ip=owner.ip, dev=dev
     )  # fmt: skip
 
 
@@ -123,7 +126,7 @@ def _subnet_ignored(
     pool = facts.get(PoolSelector, owner.pool)
     if pool and pool.vlan and not has_subnets(facts):
         yield RecordSubnetIgnored(
-            owner.service, (owner.ip, pool.vlan, dev), service=owner.service, uid=service.uid,
+            owner.key, (owner.ip, pool.vlan, dev), service=owner.service, uid=service.uid,
             message=f"{owner.ip} is announced on {dev}, not in VLAN {pool.vlan} of ExternalIPPool {owner.pool}:"
             " gates Egress and EgressSeparateSubnet are to be on for that",
         )  # fmt: skip

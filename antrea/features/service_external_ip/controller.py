@@ -1,4 +1,4 @@
-"""ServiceExternalIP in the controller: which address of its pool each Service has, and why it has none.
+"""ServiceExternalIP in the controller: which addresses of its pool each Service has, and why it has none.
 
 Upstream reports nothing about a Service without an address; here a condition and an Event do.
 parity: pkg/controller/serviceexternalip/controller.go syncService
@@ -20,6 +20,7 @@ from antrea.facts.external_ip import (
     PendingAllocation,
     PooledService,
 )
+from antrea.facts.family import is_ipv6
 from antrea.features.external_ip_pool.address import usable
 from antrea.features.external_ip_pool.controller import ASKED, KEPT, holders
 from antrea.features.external_ip_pool.pool import PoolRow
@@ -38,8 +39,18 @@ MOST_NAMED: Final = 5
 """Services that an Event names."""
 
 
+class Slot(NamedTuple):
+    """A place for an address of a Service: it has one, or one for each of its families."""
+
+    owner: str
+    families: tuple[int, ...]
+    """4 or 6: those that it has use for, the better first."""
+    address: str
+    """That it has in its status; empty: none."""
+
+
 class Verdict(NamedTuple):
-    """What a Service is to have."""
+    """What a slot is to have."""
 
     address: str
     why: str = ""
@@ -47,23 +58,65 @@ class Verdict(NamedTuple):
     promised: bool = False
 
 
+def slots_of(pool: PoolRow | None, service: PooledService) -> tuple[Slot, ...]:
+    """Two of a dual-stack Service whose pool has both families, unless it asks for an address by name."""
+    families, wants = service.families, service.wants
+    if pool and len(families) > 1 and not wants and _families(pool).issuperset(families):
+        return tuple(
+            Slot(
+                service.slot_owner(slot),
+                (family,),
+                next((ip for ip in service.addresses if _family(ip) == family), ""),
+            )
+            for slot, family in enumerate(families)
+        )
+    fit = [ip for ip in service.addresses if not families or _family(ip) in families]
+    order = (wants, *(ip for ip in fit if _is_in(pool, ip)), *fit, *service.addresses)
+    return (Slot(service.owner, families, next((ip for ip in order if ip in service.addresses), "")),)
+
+
+def _family(ip: str) -> int:
+    return 6 if is_ipv6(ip) else 4
+
+
+def _families(pool: PoolRow) -> set[int]:
+    return {span.family for span in pool.spans}
+
+
 def service_claim(facts: Facts, service: PooledService) -> Iterator[NamedAddress | AddressRequest]:
-    """The address of its status, what it asks for and is promised is not given to others; without any of these it seeks an address."""
+    """The addresses of its status, what it asks for and is promised are not given to others; a slot without any of these seeks an address."""
     pool = facts.get(PoolRow, service.pool) if service.pool else None
-    owner, since, shares = service.owner, service.since, service.shares
-    stays = _is_in(pool, service.address) and service.wants in ("", service.address)
-    if pool and stays and not service.wants:
-        stays = _is_of_use(pool, service)
-    if service.address:
+    slots = slots_of(pool, service)
+    for slot in slots:
+        yield from _slot_claim(facts, service, pool, slot)
+    for address in set(service.addresses).difference(slot.address for slot in slots):
+        yield NamedAddress(service.owner, address, "", service.since, claim=KEPT)
+
+
+def _slot_claim(
+    facts: Facts, service: PooledService, pool: PoolRow | None, slot: Slot
+) -> Iterator[NamedAddress | AddressRequest]:
+    owner, since, shares, wants = slot.owner, service.since, service.shares, service.wants
+    stays = _stays(pool, service, slot)
+    if slot.address:
         where = service.pool if stays else ""
-        yield NamedAddress(owner, service.address, where, since, shares=shares, claim=KEPT)
-    if not stays and _is_in(pool, service.wants) and service.wants != service.address:
-        yield NamedAddress(owner, service.wants, service.pool, since, shares=shares, claim=ASKED)
+        yield NamedAddress(owner, slot.address, where, since, shares=shares, claim=KEPT)
+    if not stays and _is_in(pool, wants) and wants != slot.address:
+        yield NamedAddress(owner, wants, service.pool, since, shares=shares, claim=ASKED)
     promise = facts.get(PendingAllocation, owner)
-    if promise and promise.stands(service.uid, service.generation) and promise.address != service.address:
+    if promise and promise.stands(service.uid, service.generation) and promise.address != slot.address:
         yield NamedAddress(owner, promise.address, service.pool if pool else "", since, promised=True)
-    if pool and not stays and not service.wants:
-        yield AddressRequest(owner, service.pool, since, service.families)
+    if pool and not stays and not wants:
+        yield AddressRequest(owner, service.pool, since, slot.families)
+
+
+def _stays(pool: PoolRow | None, service: PooledService, slot: Slot) -> bool:
+    """Whether it keeps its address: the pool has it, and it is of a family of the Service, unless the pool has no such ones."""
+    if pool is None or not _is_in(pool, slot.address):
+        return False
+    families = _families(pool).intersection(slot.families)
+    of_use = not families or _family(slot.address) in families
+    return service.wants == slot.address or (not service.wants and of_use)
 
 
 def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAddress | RecordEvent]:
@@ -72,30 +125,34 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
         return
     if not service.pool:
         if service.told:
-            yield _written(facts, service, Verdict(""), None)
+            yield _written(facts, service, (), None)
         return
     if service.doubt:
         yield RecordEvent(
             f"{service.owner} annotation", service.doubt, "v1", "Service", service.name, service.uid, "AnnotationIgnored",
             service.doubt, warning=True, namespace=service.namespace,
         )  # fmt: skip
-    verdict = _verdict(facts, service)
-    if verdict is None:
+    slots = slots_of(facts.get(PoolRow, service.pool), service)
+    found = [(slot.owner, _verdict(facts, service, slot)) for slot in slots]
+    verdicts = [(owner, verdict) for owner, verdict in found if verdict]
+    if len(verdicts) < len(found):
         return
-    yield from _shared_abroad(facts, service, verdict.address)
+    addresses = tuple(verdict.address for _, verdict in verdicts if verdict.address)
+    for address in addresses:
+        yield from _shared_abroad(facts, service, address)
+    why = "; ".join(verdict.why for _, verdict in verdicts if verdict.why)
     condition = Condition(ALLOCATED, "True", reason="Allocated", message=_given(service))
-    if verdict.why:
-        condition = Condition(ALLOCATED, "False", reason="AllocationError", message=verdict.why)
+    if why:
+        condition = Condition(ALLOCATED, "False", reason="AllocationError", message=why)
     said = (condition.status, condition.reason, condition.message)
-    stands = service.address == verdict.address and service.count == bool(verdict.address)
-    if not stands or service.told != said:
-        yield _written(facts, service, verdict, condition)
+    if (service.addresses, service.count, service.told) != (addresses, len(addresses), said):
+        yield _written(facts, service, tuple(verdicts), condition)
     before = service.told[0] if service.told else ""
-    if condition.status != before and (verdict.why or before):
-        event = verdict.why or f"{verdict.address} is the external IP, of ExternalIPPool {service.pool}"
+    if condition.status != before and (why or before):
+        event = why or f"{', '.join(addresses)} is the external IP, of ExternalIPPool {service.pool}"
         yield RecordEvent(
             service.owner, event, "v1", "Service", service.name, service.uid, condition.reason, event,
-            warning=bool(verdict.why), namespace=service.namespace,
+            warning=bool(why), namespace=service.namespace,
         )  # fmt: skip
 
 
@@ -103,7 +160,7 @@ def _shared_abroad(facts: Facts, service: PooledService, address: str) -> Iterat
     """An Event on others who have its address: the annotation that shares it names no Namespace."""
     own = f"Service/{service.namespace}/"
     sharers = holders(facts, service.pool, address) if address and service.shares else ()
-    names = sorted(one.removeprefix("Service/") for one in sharers if not one.startswith(own))
+    names = sorted(_shown(one).removeprefix("Service ") for one in sharers if not one.startswith(own))
     if names:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         message = f"{address} is also the external IP of Services of other Namespaces: {', '.join(names[:MOST_NAMED])}{more}"
@@ -122,28 +179,23 @@ def _is_in(pool: PoolRow | None, text: str) -> bool:
     return pool is not None and address is not None and usable(pool.spans, address)
 
 
-def _is_of_use(pool: PoolRow, service: PooledService) -> bool:
-    """Whether the address that it has is of a family of the Service, unless the pool has no such ones."""
-    families = {span.family for span in pool.spans}.intersection(service.families)
-    address = read(service.address)
-    return not families or (address is not None and address.version in families)
-
-
-def _verdict(facts: Facts, service: PooledService) -> Verdict | None:
+def _verdict(facts: Facts, service: PooledService, slot: Slot) -> Verdict | None:
     """None: nothing changes for the moment."""
     pool, wants = facts.get(PoolRow, service.pool), service.wants
     if pool is None:
         return Verdict("", f"ExternalIPPool {shown(service.pool)} does not exist")
-    held = facts.get(HeldAddress, service.owner)
+    held = facts.get(HeldAddress, slot.owner)
     if wants:
         return Verdict(wants) if held and held.address == wants else Verdict("", _why_not(facts, service))
     if held:
         return Verdict(held.address)
-    offer = facts.get(AddressOffer, service.owner)
+    offer = facts.get(AddressOffer, slot.owner)
     if offer is None:
         return None
     if not offer.address:
-        return Verdict("", f"ExternalIPPool {service.pool} has no free address")
+        is_one_of_two = slot.families != service.families
+        kind = f"IPv{slot.families[0]} address" if is_one_of_two else "address"
+        return Verdict("", f"ExternalIPPool {service.pool} has no free {kind}")
     return Verdict(offer.address, promised=True)
 
 
@@ -156,8 +208,13 @@ def _why_not(facts: Facts, service: PooledService) -> str:
         return f"spec.loadBalancerIP {wants} is not an address of ExternalIPPool {service.pool}"
     others = [owner for owner in holders(facts, service.pool, wants) if owner != service.owner]
     others += [row.owner for row in facts.by(NamedAddress, "address", wants) if row.owner != service.owner]
-    who = others[0].replace("/", " ", 1) if others else "another owner"
+    who = _shown(others[0]) if others else "another owner"
     return f"spec.loadBalancerIP {wants} is that of {who}" + _unshared(facts, service, others)
+
+
+def _shown(owner: str) -> str:
+    """Kind and name, whichever of its addresses it is."""
+    return owner.partition(" ")[0].replace("/", " ", 1)
 
 
 def _unshared(facts: Facts, service: PooledService, others: list[str]) -> str:
@@ -169,14 +226,20 @@ def _unshared(facts: Facts, service: PooledService, others: list[str]) -> str:
 
 
 def _written(
-    facts: Facts, service: PooledService, verdict: Verdict, condition: Condition | None
+    facts: Facts,
+    service: PooledService,
+    verdicts: tuple[tuple[str, Verdict], ...],
+    condition: Condition | None,
 ) -> ServiceAddress:
+    """`verdicts` are those of its slots, each with the owner."""
     pool = facts.get(PoolRow, service.pool) if service.pool else None
     before = service.told[0] if service.told else ""
+    addresses = tuple(verdict.address for _, verdict in verdicts if verdict.address)
     return ServiceAddress(
         namespace=service.namespace, name=service.name, uid=service.uid, generation=service.generation,
-        address=verdict.address, condition=condition, turned=condition is not None and condition.status != before,
-        promised=verdict.promised, takes=bool(service.address and service.pool and service.address != verdict.address),
+        addresses=addresses, condition=condition, turned=condition is not None and condition.status != before,
+        promised=tuple((owner, verdict.address) for owner, verdict in verdicts if verdict.promised),
+        takes=bool(service.pool and not set(addresses).issuperset(service.addresses)),
         pool=service.pool, pool_uid=pool.uid if pool else "", pool_generation=pool.generation if pool else 0,
     )  # fmt: skip
 

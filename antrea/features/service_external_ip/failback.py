@@ -90,7 +90,7 @@ def failback_waits(facts: Facts, owner: ExternalIPOwner, service: Service) -> It
     """Each time that it begins, on the Node that answers."""
     if owner.home:
         yield RecordFailbackWaits(
-            owner.service, (owner.ip, owner.home), service=owner.service, uid=service.uid,
+            owner.key, (owner.ip, owner.home), service=owner.service, uid=service.uid,
             message=f"{owner.ip} stays at Node {owner.node} until no connection has used it for {IDLE_SECONDS} s;"
             f" then it goes to Node {owner.home}",
         )  # fmt: skip

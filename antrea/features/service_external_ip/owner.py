@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes, nodes_key
 from antrea.facts.fact import precedence
 from antrea.facts.family import is_ipv6
@@ -43,14 +45,18 @@ def endpoint_node(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[PoolAddre
 
 
 def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwner]:
-    """Of each Service with an external IP of a pool."""
-    ip, pool, this = service.pooled_ip, service.pool, facts.get(ThisNode)
-    if not ip or this is None:
-        return
+    """Of each external IP of a pool."""
+    this = facts.get(ThisNode)
+    if this:
+        for slot, ip in enumerate(service.pooled_ips):
+            yield msgspec.structs.replace(_owner(facts, service, ip, this.name), slot=slot)
+
+
+def _owner(facts: Facts, service: Service, ip: str, me: str) -> ExternalIPOwner:
+    pool = service.pool
     members = facts.get(PoolMembers, pool)
     if members is None:
-        yield ExternalIPOwner(service.key, ip, pool, "", NO_POOL.format(shown(pool)))
-        return
+        return ExternalIPOwner(service.key, ip, pool, "", NO_POOL.format(shown(pool)))
     may, better = _may_answer(facts, service, ip), _preferred(facts, service, ip)
 
     def pick(*first: str) -> str:
@@ -63,14 +69,12 @@ def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwne
     node = pick(stays)
     if not node:
         why = NO_ENDPOINT if any(members.tiers) else NO_NODE
-        yield ExternalIPOwner(service.key, ip, pool, "", why)
-        return
+        return ExternalIPOwner(service.key, ip, pool, "", why)
     quorum = facts.get(Quorum)
-    if node == this.name and (quorum is None or not quorum.has):
-        yield ExternalIPOwner(service.key, ip, pool, "", NO_MAJORITY)
-        return
+    if node == me and (quorum is None or not quorum.has):
+        return ExternalIPOwner(service.key, ip, pool, "", NO_MAJORITY)
     home = pick() if failback == WHEN_IDLE and stays else ""
-    yield ExternalIPOwner(
+    return ExternalIPOwner(
         service.key, ip, pool, node, keeps=bool(failback), home=home if home != node else ""
     )
 

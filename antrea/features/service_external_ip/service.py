@@ -34,6 +34,8 @@ TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 LONGEST: Final = 253
 """Characters that a message quotes of what a user wrote: those of the longest name of a pool."""
 
+MOST_READ: Final = 16
+"""Addresses that are read of a status: more than one of each family is another's work."""
 MOST_PREFERRED: Final = 16
 """Nodes that are read of an annotation."""
 
@@ -92,7 +94,7 @@ def pooled_service(found: core.Service) -> PooledService | None:
         meta.creation_timestamp,
         pool,
         (canonical(wants) or wants) if pool else "",
-        canonical(ingress[0].ip) if ingress else "",
+        tuple(filter(None, (canonical(one.ip) for one in ingress[:MOST_READ]))),
         len(ingress),
         meta.annotations.get(ALLOW_SHARED_IP, "") in TRUE,
         tuple(FAMILIES[name] for name in spec.ip_families if name in FAMILIES),

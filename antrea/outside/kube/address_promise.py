@@ -57,6 +57,10 @@ class PromisedEntry(Protocol):
     @property
     def address(self) -> str: ...
 
+
+class JudgedEntry(Protocol):
+    """An entry that takes an address away, by what a pool was."""
+
     @property
     def pool(self) -> str: ...
 
@@ -104,7 +108,7 @@ class AddressPromises:
             if egress.owner != entry.owner:
                 yield f"Egress {egress.name}"
         for service in self._facts.by(PooledService, "address", entry.address):
-            if service.owner != entry.owner:
+            if service.owner != entry.owner.partition(" ")[0]:
                 yield f"Service {service.key}"
 
     def withdraw(self, entry: PromisedEntry) -> None:
@@ -117,7 +121,7 @@ class AddressPromises:
         """The outcome of a write that began before now is unknown."""
         self._unknown_until[entry.owner] = asyncio.get_running_loop().time() + WITHIN_SECONDS
 
-    async def judged_by(self, entry: PromisedEntry) -> bool:
+    async def judged_by(self, entry: JudgedEntry) -> bool:
         """Whether the pool is in the API server as it was looked at. Raises Unavailable."""
         pool = await self._kube.get(f"{POOLS}/{entry.pool}", Head)
         uid, generation = (pool.metadata.uid, pool.metadata.generation) if pool else ("", 0)
@@ -126,7 +130,9 @@ class AddressPromises:
     def _stands(self, promise: PendingAllocation) -> bool:
         kind, _, key = promise.owner.partition("/")
         row: EgressRow | PooledService | None = (
-            self._facts.get(EgressRow, key) if kind == "Egress" else self._facts.get(PooledService, key)
+            self._facts.get(EgressRow, key)
+            if kind == "Egress"
+            else self._facts.get(PooledService, key.partition(" ")[0])
         )
         return row is not None and promise.stands(row.uid, row.generation)
 

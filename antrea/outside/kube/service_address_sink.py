@@ -1,4 +1,4 @@
-"""Writes the address of a Service into its status: never one that another owner names or is promised (`address_promise.py`)."""
+"""Writes the addresses of a Service into its status: never one that another owner names or is promised (`address_promise.py`)."""
 
 from __future__ import annotations
 
@@ -49,8 +49,13 @@ class ServiceAddressSink:
         """Nothing to sweep: an address stays until its Service gives it up."""
 
     def _promise(self, entry: ServiceAddress) -> str:
-        """What a Service asks for by name is not free for others anyway."""
-        return self._promises.promise(entry) if entry.promised else ""
+        """All or none. What a Service asks for by name is not free for others anyway."""
+        for number, one in enumerate(entry.promises):
+            if why := self._promises.promise(one):
+                for earlier in entry.promises[:number]:
+                    self._promises.withdraw(earlier)
+                return why
+        return ""
 
     async def _write(self, entry: ServiceAddress) -> str:
         """Why the server did not take it; empty as well if the Service is not what was looked at. Raises Unavailable."""
@@ -67,7 +72,8 @@ class ServiceAddressSink:
                 f"{path}/status", _patch(entry), PatchKind.STRATEGIC, within=WITHIN_SECONDS
             )
         except Unavailable:
-            self._promises.unknown(entry)
+            for one in entry.promises:
+                self._promises.unknown(one)
             raise
         except Refused as no:
             held = await self._kube.get(path, Head)
@@ -76,19 +82,24 @@ class ServiceAddressSink:
                 return ""  # its next version is on its way to us
             self._withdraw(entry)
             return no.why
-        log.info("Wrote the external IP of a Service", service=entry.key, ip=entry.address, pool=entry.pool)
+        log.info(
+            "Wrote the external IPs of a Service",
+            service=entry.key,
+            ips=",".join(entry.addresses),
+            pool=entry.pool,
+        )
         return ""
 
     def _withdraw(self, entry: ServiceAddress) -> None:
-        if entry.promised:
-            self._promises.withdraw(entry)
+        for one in entry.promises:
+            self._promises.withdraw(one)
 
 
 def _patch(entry: ServiceAddress) -> dict[str, Any]:
     return {
         "metadata": {"uid": entry.uid, "resourceVersion": str(entry.generation)},
         "status": {
-            "loadBalancer": {"ingress": [{"ip": entry.address}] if entry.address else None},
+            "loadBalancer": {"ingress": [{"ip": ip} for ip in entry.addresses] or None},
             "conditions": [_condition(entry.condition, turned=entry.turned)],
         },
     }

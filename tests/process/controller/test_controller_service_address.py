@@ -24,8 +24,8 @@ POOL = "/apis/crd.antrea.io/v1beta1/externalippools/p"
 WEB = "/api/v1/namespaces/shop/services/web"
 GIVEN = Condition(ALLOCATED, "True", reason="Allocated", message="given")
 GIVES = ServiceAddress(
-    namespace="shop", name="web", uid="u1", generation=1, address="10.0.0.1", condition=GIVEN, turned=True,
-    promised=True, pool="p", pool_uid="up", pool_generation=1,
+    namespace="shop", name="web", uid="u1", generation=1, addresses=("10.0.0.1",), condition=GIVEN, turned=True,
+    promised=(("Service/shop/web", "10.0.0.1"),), pool="p", pool_uid="up", pool_generation=1,
 )  # fmt: skip
 PROMISE = PendingAllocation("Service/shop/web", "u1", 1, "10.0.0.1")
 
@@ -92,14 +92,14 @@ async def test_an_address_that_another_names_or_is_promised_is_refused() -> None
             facts.drop(type(row), row.key)
         assert server.writes == []
         # who asked for it by name shares it, as the units found
-        await sink.apply([msgspec.structs.replace(GIVES, promised=False)], [])
+        await sink.apply([msgspec.structs.replace(GIVES, promised=())], [])
         assert server.writes == [f"{WEB}/status"]
 
 
 async def test_an_address_is_taken_away_only_if_the_pool_is_as_it_was_looked_at() -> None:
     gone = Condition(ALLOCATED, "False", reason="AllocationError", message="gone")
     takes = msgspec.structs.replace(
-        GIVES, address="", condition=gone, promised=False, takes=True, pool_uid="", pool_generation=0
+        GIVES, addresses=(), condition=gone, promised=(), takes=True, pool_uid="", pool_generation=0
     )
     async with world(service() | {"status": {"loadBalancer": {"ingress": [{"ip": "10.9.9.9"}]}}}) as (
         server,
@@ -135,3 +135,28 @@ async def test_a_replica_that_does_not_lead_any_more_writes_nothing() -> None:
         with pytest.raises(Unavailable, match="this replica does not lead"):
             await sink.apply([GIVES], [])
         assert server.writes == []
+
+
+async def test_two_addresses_are_promised_and_written_together_or_not_at_all() -> None:
+    both = msgspec.structs.replace(
+        GIVES,
+        addresses=("10.0.0.1", "fd00::1"),
+        promised=(*GIVES.promised, ("Service/shop/web 1", "fd00::1")),
+    )
+    second = PendingAllocation("Service/shop/web 1", "u1", 1, "fd00::1")
+    async with world(service()) as (server, facts, sink):
+        facts.put(PooledService("shop", "api", "u3", 1, addresses=("10.0.0.9", "fd00::1")))
+        with pytest.raises(Refused, match=r"^fd00::1 is named by Service shop/api$"):
+            await sink.apply([both], [])
+        assert (server.writes, facts.all(PendingAllocation)) == ([], [])
+        facts.drop(PooledService, "shop/api")
+        # what is named by the Service itself, in whichever order, is no other's
+        facts.put(PooledService("shop", "web", "u1", 1, addresses=("fd00::1",)))
+        await sink.apply([both], [])
+        assert server.objects[WEB]["status"]["loadBalancer"] == {
+            "ingress": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]
+        }
+        assert sorted(facts.all(PendingAllocation), key=lambda row: row.owner) == [PROMISE, second]
+        facts.drop(PooledService, "shop/web")
+        await sink.apply([], [])
+        assert facts.all(PendingAllocation) == []

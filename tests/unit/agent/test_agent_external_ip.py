@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from agent_context import agent_context
 
@@ -15,7 +16,7 @@ from antrea.agent.service_external_ip.part import ServiceExternalIPPart
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes
+from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.service import Service
 from antrea.features.service_external_ip.agent import AnnounceExternalIP
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
     from antrea.apis.core import ObjectReference
 
-IP = "192.0.2.40"
-ACT = AnnounceExternalIP(("shop/web", IP), "eth0", service="shop/web", uid="u", pool="p", ip=IP, dev="eth0")
+IP, IP6 = "192.0.2.40", "2001:db8::40"
+ACT = AnnounceExternalIP(
+    ("shop/web", IP), "eth0", holder="shop/web", service="shop/web", uid="u", pool="p", ip=IP, dev="eth0"
+)
 
 
 class Api:
@@ -69,8 +72,8 @@ class World:
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._begun.append(asyncio.create_task(work, name=name))
 
-    def owns(self, node: str, ip: str = IP) -> None:
-        self.facts.put(ExternalIPOwner("shop/web", ip, "p", node))
+    def owns(self, node: str, ip: str = IP, slot: int = 0) -> None:
+        self.facts.put(ExternalIPOwner("shop/web", ip, "p", node, slot=slot))
 
     async def told(self) -> list[str]:
         await self.node.acts()[AnnounceExternalIP](ACT)
@@ -141,6 +144,23 @@ async def test_who_has_which_address_is_shown_by_name_and_namespace(world: World
     with pytest.raises(Unavailable, match="ServiceExternalIP is not enabled"):
         off.shown({})
     assert (off.bundle(), world.node.bundle()) == ({}, {"serviceexternalips": [row]})
+
+
+async def test_each_address_of_a_dual_stack_service_has_its_own_node_and_its_own_moves(world: World) -> None:
+    ips = (IP, IP6)
+    world.facts.put(
+        msgspec.structs.replace(world.service(), ips=ips, external_ips=ips, load_balancer_ips=ips)
+    )
+    world.owns("n2")
+    world.owns("n2", IP6, 1)
+    world.owns("n1")
+    shown = [(row["externalIP"], row["assignedNode"]) for row in world.node.shown({})]
+    assert shown == [(IP, "n1"), (IP6, "n2")]
+    assert [text.split()[4] for text in await world.told()] == [IP]
+    second = msgspec.structs.replace(ACT, holder="shop/web 1", ip=IP6)
+    await world.node.acts()[AnnounceExternalIP](second)
+    assert world.facts.get(AnsweredAddress, "shop/web 1") == AnsweredAddress("shop/web 1", IP6)
+    assert world.facts.get(AnsweredAddress, "shop/web") == AnsweredAddress("shop/web", IP)
 
 
 async def test_an_agent_that_ends_waits_until_the_next_node_has_announced_what_it_answered_for(

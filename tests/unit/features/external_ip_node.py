@@ -112,7 +112,7 @@ class Node:
                 if isinstance(act, ProbeAddress):
                     self.facts.put(ProbedAddress(act.holder, act.ip, self.duplicates.get(act.ip, "")))
                 elif isinstance(act, (RecordAnswered, AnnounceExternalIP)):
-                    self.facts.put(AnsweredAddress(act.service, act.ip))
+                    self.facts.put(AnsweredAddress(act.holder, act.ip))
 
     def owner(self, name: str = "web") -> str:
         self.plan()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from external_ip_node import IP, IP6, NODES, Node, endpoints, service
 
 from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress, ProbedAddress
+from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.features.egress.allocated import why_unallocated
 from antrea.features.egress.hash_ring import ring
@@ -29,6 +31,8 @@ from antrea.host.route import RoutingRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from antrea.facts.service import Service
 
     Conditions = Mapping[str, bool | None]
 
@@ -222,3 +226,36 @@ def test_an_egress_by_hand_with_the_address_of_a_service_does_not_leave_with_it(
     assert why_unallocated(node.facts, egress) == f"Service shop/web has {IP} of ExternalIPPool p"
     node.put(service(pool="other"))
     assert why_unallocated(node.facts, egress) == ""
+
+
+def dual(**more: Any) -> Service:
+    return msgspec.structs.replace(service(**more), load_balancer_ips=(IP6, IP), external_ips=(IP6, IP))
+
+
+def test_each_address_of_a_dual_stack_service_is_answered_for_by_its_own_node() -> None:
+    homes = {ip: picked(*NODES, ip=ip) for ip in (IP, IP6)}
+    assert len({*homes.values()}) == 2
+    for me in NODES:
+        node = Node(me)
+        node.put(dual())
+        assert node.answers() == [("eth0", ip) for ip in homes if homes[ip] == me]
+        rows = {row.key: (row.ip, row.node) for row in node.facts.all(ExternalIPOwner)}
+        assert rows == {"shop/web": (IP, homes[IP]), "shop/web 1": (IP6, homes[IP6])}
+
+
+def test_an_address_of_a_dual_stack_service_that_another_host_has_leaves_the_other_alone() -> None:
+    node = Node("n1")
+    node.duplicates = {IP6: MAC}
+    node.put(dual(preferred="n1"))
+    assert node.answers() == [("eth0", IP)]
+    assert conflicts(node) == [f"{sentence(IP6, MAC)}; Node n1 {NOT_TAKEN}"]
+    node.put(ProbedAddress("shop/web 1", IP6))
+    assert node.answers() == [("eth0", IP), ("eth0", IP6)]
+
+
+def test_with_local_policy_each_address_goes_where_its_family_has_endpoints() -> None:
+    node = Node("n1")
+    node.put(dual(externalTrafficPolicy="Local"))
+    node.put(*endpoints("web", {"n2": {"ready": True}}), *endpoints("web", {"n3": {"ready": True}}, "IPv6"))
+    node.plan()
+    assert {row.ip: row.node for row in node.facts.all(ExternalIPOwner)} == {IP: "n2", IP6: "n3"}

@@ -117,9 +117,12 @@ class Cluster:
         found = self.services[entry.name]
         assert found["metadata"]["resourceVersion"] == str(entry.generation)
         self.writes += 1
-        self.facts.drop(PendingAllocation, entry.owner)
+        for owner, _ in entry.promised:
+            self.facts.drop(PendingAllocation, owner)
         condition = entry.condition
-        found["status"] = {"loadBalancer": {"ingress": [{"ip": entry.address}]} if entry.address else {}}
+        found["status"] = {
+            "loadBalancer": {"ingress": [{"ip": ip} for ip in entry.addresses]} if entry.addresses else {}
+        }
         if condition:
             found["status"]["conditions"] = [msgspec.to_builtins(condition)]
         self._put(found)
@@ -128,6 +131,10 @@ class Cluster:
         self.settle()
         ingress = self.services[name]["status"]["loadBalancer"].get("ingress", [{"ip": ""}])
         return str(ingress[0]["ip"])
+
+    def ips(self, name: str) -> list[str]:
+        self.settle()
+        return [one["ip"] for one in self.services[name]["status"]["loadBalancer"].get("ingress", ())]
 
     def used(self, pool: str) -> int:
         self.settle()
@@ -355,13 +362,74 @@ def test_egresses_and_services_of_one_pool_never_have_one_address_and_its_usage_
     assert cluster.ip("b") == "1.2.3.6"
 
 
-def test_of_a_pool_with_both_families_a_service_gets_one_of_its_own(cluster: Cluster) -> None:
-    both = [{"start": "1.2.3.4", "end": "1.2.3.5"}, {"start": "fd00::4", "end": "fd00::5"}]
-    cluster.pool("p", "1.2.3.4", "1.2.3.5", ipRanges=both)
+def both() -> dict[str, Any]:
+    return {"ipRanges": [{"start": "1.2.3.4", "end": "1.2.3.6"}, {"start": "fd00::4", "end": "fd00::5"}]}
+
+
+def test_of_a_pool_with_both_families_a_service_gets_one_of_each_of_its_own(cluster: Cluster) -> None:
+    cluster.pool("p", "", "", **both())
     cluster.service("six", "p", ipFamilies=["IPv6"])
     cluster.service("four", "p", ipFamilies=["IPv4"])
     cluster.service("dual", "p", ipFamilies=["IPv6", "IPv4"])
-    assert [cluster.ip(name) for name in cluster.services] == ["fd00::4", "1.2.3.4", "fd00::5"]
+    assert [cluster.ips(name) for name in cluster.services] == [
+        ["fd00::4"],
+        ["1.2.3.4"],
+        ["fd00::5", "1.2.3.5"],
+    ]
+    assert cluster.condition("dual") == ("True", "the external IP is of ExternalIPPool p")
+    assert cluster.used("p") == 4
+
+
+def test_a_dual_stack_service_whose_pool_has_no_free_address_of_one_family_has_the_other_and_says_so(
+    cluster: Cluster,
+) -> None:
+    cluster.pool("p", "", "", **both())
+    for name in ("a", "b", "c"):
+        cluster.service(name, "p", ipFamilies=["IPv4", "IPv6"])
+    assert [cluster.ips(name) for name in cluster.services] == [
+        ["1.2.3.4", "fd00::4"],
+        ["1.2.3.5", "fd00::5"],
+        ["1.2.3.6"],
+    ]
+    why = "ExternalIPPool p has no free IPv6 address"
+    assert cluster.condition("c") == ("False", why)
+    cluster.delete("a")
+    assert cluster.ips("c") == ["1.2.3.6", "fd00::4"]
+    assert cluster.events == [
+        ("c", why, True),
+        ("c", "1.2.3.6, fd00::4 is the external IP, of ExternalIPPool p", False),
+    ]
+
+
+def test_addresses_come_and_go_with_the_families_of_a_service_and_of_its_pool(cluster: Cluster) -> None:
+    cluster.pool("p", "", "", **both())
+    cluster.service("a", "p", ipFamilies=["IPv4"])
+    cluster.service("b", "p", ipFamilies=["IPv4"])
+    assert (cluster.ips("a"), cluster.ips("b")) == (["1.2.3.4"], ["1.2.3.5"])
+    cluster.change("b", ipFamilies=["IPv4", "IPv6"])
+    assert (cluster.ips("b"), cluster.used("p")) == (["1.2.3.5", "fd00::4"], 3)
+    cluster.change("b", ipFamilies=["IPv6"])
+    assert (cluster.ips("b"), cluster.used("p")) == (["fd00::4"], 2)
+    cluster.change("b", ipFamilies=["IPv6", "IPv4"])
+    assert (cluster.ips("b"), cluster.used("p")) == (["fd00::4", "1.2.3.5"], 3)
+    cluster.pool("p", "1.2.3.4", "1.2.3.6")
+    assert (cluster.ips("b"), cluster.used("p")) == (["1.2.3.5"], 2)
+    cluster.pool("p", "", "", **both())
+    assert cluster.ips("b") == ["fd00::4", "1.2.3.5"]
+    # an address that is asked for by name is the only one
+    cluster.change("b", loadBalancerIP="1.2.3.6")
+    assert (cluster.ips("b"), cluster.used("p")) == (["1.2.3.6"], 2)
+    cluster.change("b", loadBalancerIP="")
+    cluster.change("b", notes={POOL: None})
+    assert (cluster.ips("b"), cluster.used("p")) == ([], 1)
+
+
+def test_what_is_being_written_as_a_second_address_is_not_given_to_others(cluster: Cluster) -> None:
+    cluster.pool("p", "", "", **both())
+    cluster.service("six", "p", ipFamilies=["IPv6"])
+    cluster.service("dual", "p", ipFamilies=["IPv4", "IPv6"])
+    cluster.facts.put(PendingAllocation("Service/shop/dual 1", "u-dual", 1_000, "fd00::4"))
+    assert (cluster.ips("dual"), cluster.ips("six")) == (["1.2.3.4", "fd00::4"], ["fd00::5"])
 
 
 def test_nothing_is_written_while_another_replica_leads(cluster: Cluster) -> None:
@@ -397,8 +465,7 @@ def test_an_annotation_that_goes_and_comes_back_within_one_list_changes_nothing(
 
 
 def test_a_service_that_changes_its_family_gets_an_address_of_the_new_one(cluster: Cluster) -> None:
-    both = [{"start": "1.2.3.4", "end": "1.2.3.5"}, {"start": "fd00::4", "end": "fd00::5"}]
-    cluster.pool("p", "1.2.3.4", "1.2.3.5", ipRanges=both)
+    cluster.pool("p", "", "", **both())
     cluster.pool("four", "1.2.4.4", "1.2.4.5")
     cluster.service("a", "p")
     cluster.service("b", "four")
