@@ -55,28 +55,40 @@ def keeper_of(facts: Facts, ip: str, nodes: Collection[str]) -> Keeper | None:
 
 
 def kept_addresses(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation]:
-    """Of this Node: those for which it answers, and for which no other Node is found to."""
+    """Of this Node: those for which it answers, and those that no other Node has claimed since."""
     own = facts.get(AgentNode, node.name)
     if own is None:
         return
-    before = {one.ip: one for one in own.kept}
-    owners = facts.all(ExternalIPOwner)
-    ours = {row.ip: row for row in owners if row.keeps and row.node == node.name}
-    settled = {row.ip for row in owners if row.node}
-    named = facts.feeds.has(Service)
-    unsettled = [ip for ip in before if ip not in settled and (not named or facts.by(Service, "pooled", ip))]
-    kept = [
-        KeptAddress(ip, _number(facts, ip, node.name), _is_idle(facts, ours[ip])) for ip in ours
-    ] + [before[ip] for ip in unsettled]  # fmt: skip
+    owners = {row.ip: row for row in facts.all(ExternalIPOwner)}
+    kept = [one for one in own.kept if not _is_given_up(facts, one, node.name, owners.get(one.ip))]
+    for ip, row in owners.items():
+        if row.keeps and row.node == node.name:
+            kept = [one for one in kept if one.ip != ip]
+            kept.append(KeptAddress(ip, _number(facts, ip, node.name), _is_idle(facts, row)))
     text = ",".join(f"{one.ip}={one.number}{':idle' * one.idle}" for one in sorted(kept)[:MOST_KEPT])
     yield NodeAnnotation(node.name, KEPT_EXTERNAL_IPS, text)
 
 
-def _number(facts: Facts, ip: str, node: str) -> int:
-    """Higher than those of all others, whether they live or not."""
-    numbers = {
+def _is_given_up(facts: Facts, kept: KeptAddress, node: str, owner: ExternalIPOwner | None) -> bool:
+    """A claim stands until a higher one of the next Node is in the API: that one's number would depend on which is read first."""
+    if owner is None:
+        return facts.feeds.has(Service) and not facts.by(Service, "pooled", kept.ip)
+    if not owner.node:
+        return False
+    numbers = _numbers(facts, kept.ip)
+    return not owner.keeps or max(numbers.values(), default=0) > kept.number
+
+
+def _numbers(facts: Facts, ip: str) -> dict[str, int]:
+    """Of all Nodes that claim it, whether they live or not."""
+    return {
         row.name: one.number for row in facts.by(AgentNode, "kept", ip) for one in row.kept if one.ip == ip
     }
+
+
+def _number(facts: Facts, ip: str, node: str) -> int:
+    """Higher than those of all others."""
+    numbers = _numbers(facts, ip)
     own = numbers.pop(node, 0)
     highest = max(numbers.values(), default=0)
     return own if own > highest else min(highest + 1, HIGHEST_NUMBER)

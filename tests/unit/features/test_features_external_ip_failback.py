@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from external_ip_node import IP, NODES, Node, service
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from antrea.agent.node.cluster_feed import kept_addresses
 from antrea.apis.annotation import KEPT_EXTERNAL_IPS, NodeAnnotation
@@ -18,6 +20,9 @@ from antrea.features.service_external_ip.failback import RecordFailbackWaits
 
 HOME = ring(frozenset(NODES)).pick(IP)
 NEXT = ring(frozenset(NODES) - {HOME}).pick(IP)
+
+
+NAMES_AND_WAYS = [(name, way) for name in NODES for way in ("write", "deliver", "cordon")]
 
 
 class Cluster:
@@ -192,3 +197,77 @@ def test_of_those_that_claim_an_address_a_lost_one_does_not_count() -> None:
     assert node.owner() == NEXT
     node.put(GossipMember(NEXT, alive=False))
     assert node.owner() == other
+
+
+class Api:
+    """Node objects whose writes are read later, by each agent at its own time, and always in their order."""
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self.nodes = nodes
+        self.log: list[tuple[str, str]] = []
+        self.read = dict.fromkeys(nodes, 0)
+        self.written = dict.fromkeys(nodes, "")
+        self.cordoned: set[str] = set()
+
+    def write(self, name: str) -> bool:
+        """What the agent wants written by now; False: nothing new."""
+        ((_, text),) = _annotation(self.nodes[name])
+        if text == self.written[name]:
+            return False
+        self.written[name] = text
+        self.log.append((name, text))
+        return True
+
+    def deliver(self, name: str) -> bool:
+        """The next event of the watch; False: there is none."""
+        if self.read[name] == len(self.log):
+            return False
+        about, text = self.log[self.read[name]]
+        self.read[name] += 1
+        self.nodes[name].put(
+            AgentNode(
+                about,
+                ("192.0.2.9",),
+                ("192.0.2.9",),
+                cordoned=about in self.cordoned,
+                kept=kept_addresses(text),
+            )
+        )
+        return True
+
+    def cordon(self, name: str, *, on: bool) -> None:
+        (self.cordoned.add if on else self.cordoned.discard)(name)
+        self.log.append((name, self.written[name]))
+
+    def settle(self) -> None:
+        for _ in range(100):
+            if not any(
+                [self.deliver(name) for name in self.nodes] + [self.write(name) for name in self.nodes]
+            ):
+                return
+        raise AssertionError("never at rest")
+
+
+@settings(max_examples=60, deadline=None)
+@given(order=st.lists(st.tuples(st.sampled_from(NAMES_AND_WAYS), st.booleans()), max_size=60))
+def test_claims_come_to_rest_in_whatever_order_they_are_read(
+    order: list[tuple[tuple[str, str], bool]],
+) -> None:
+    api = Api({name: Node(name) for name in NODES})
+    for node in api.nodes.values():
+        node.put(service(failback="never"))
+    api.settle()
+    for (name, way), on in order:
+        if way == "cordon":
+            api.cordon(name, on=on)
+        else:
+            (api.write if way == "write" else api.deliver)(name)
+    for name in NODES:
+        api.cordon(name, on=name == HOME)
+    api.settle()
+    (owner,) = {node.owner() for node in api.nodes.values()}
+    assert owner != HOME
+    assert [name for name in NODES if api.written[name]] == [owner]
+    api.cordon(HOME, on=False)
+    api.settle()
+    assert {node.owner() for node in api.nodes.values()} == {owner}
