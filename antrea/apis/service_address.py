@@ -14,7 +14,7 @@ ALLOCATED = "service.antrea.io/ExternalIPAllocated"
 """Type of our condition. A Service with it has its address from us."""
 
 
-class AddressPromise(NamedTuple):
+class PendingAddress(NamedTuple):
     """An address that one owner is about to get."""
 
     owner: str
@@ -58,7 +58,7 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def promises(self) -> tuple[AddressPromise, ...]:
+    def promises(self) -> tuple[PendingAddress, ...]:
         return tuple(
-            AddressPromise(owner, self.uid, self.generation, address) for owner, address in self.promised
+            PendingAddress(owner, self.uid, self.generation, address) for owner, address in self.promised
         )
