@@ -49,6 +49,8 @@ class AgentNode(Fact, frozen=True):
     """ExternalIPs, at most one per family, IPv4 first."""
     kept: tuple[KeptAddress, ...] = ()
     """From annotation service.antrea.io/kept-external-ips."""
+    silent: tuple[str, ...] = ()
+    """From annotation node.antrea.io/silent-subnets, as `PoolSelector.subnet` names them."""
 
     indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {
         "ip": lambda row: row.ips,
@@ -106,6 +108,11 @@ class PoolSelector(Fact, frozen=True):
     """Addresses that it has to give: family (4 or 6), and the first and the last one as numbers."""
 
     @property
+    def subnet(self) -> str:
+        """Its subnet in a VLAN, whose gateway Nodes ask whether it is there; empty: none."""
+        return f"{self.gateway}/{self.prefix}@{self.vlan}" if self.gateway and self.vlan else ""
+
+    @property
     def key(self) -> str:
         return self.pool
 
@@ -116,7 +123,7 @@ class PoolMembers(Fact, frozen=True):
     pool: str
     nodes: tuple[str, ...]
     cordoned: tuple[str, ...] = ()
-    """Only if no other can."""
+    """Those, and such as the gateway of the pool's subnet does not answer: only if no other can."""
     leaving: tuple[str, ...] = ()
     """Only if no other can at all."""
     selected: tuple[str, ...] = ()

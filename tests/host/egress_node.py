@@ -19,6 +19,7 @@ from antrea.agent.egress.missing_address import MissingAddresses
 from antrea.agent.external_ip_pool.duplicate_prober import DuplicateProber
 from antrea.agent.feature_set import active, own_ports, pipeline_of
 from antrea.agent.switch.capabilities import most_meters
+from antrea.apis.annotation import NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine
 from antrea.facts.egress import AssignedAddress
@@ -28,6 +29,7 @@ from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.egress.address import AnnounceAddress, RecordAssigned
 from antrea.features.egress.duplicate_address import RecordConflict
+from antrea.features.egress.gateway_reachability import RecordSilentGateway
 from antrea.features.egress.handover import ConfirmAnnounced, RecordUnassigned, ReleaseAddress
 from antrea.features.egress.missing import ReportMissing
 from antrea.features.egress.owner import FEATURE as PLACEMENT
@@ -58,7 +60,7 @@ from antrea.outside.vswitch.ofctl import Ofctl
 from antrea.outside.vswitch.port_sink import PortSink
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from conftest import Namespaces
 
@@ -104,6 +106,22 @@ def link() -> socket.socket:
     return one
 
 
+class AnnotationList:
+    """Sink of NodeAnnotation: by name."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def apply(self, put: Sequence[NodeAnnotation], drop: Sequence[NodeAnnotation]) -> None:
+        self.values |= {one.name: one.value for one in put}
+
+    async def resync(self, entries: Sequence[NodeAnnotation]) -> None:
+        await self.apply(entries, ())
+
+    async def sweep(self, category: int) -> None:
+        """Nothing."""
+
+
 class Node(SwitchNode):
     """OVS, a host outside on eth0, Pods `web` and `plain`, and the agent's units with the sinks that it has."""
 
@@ -117,6 +135,8 @@ class Node(SwitchNode):
         self.netlink = NetlinkSink()
         self.conflict: list[str] = []
         self.failed: list[str] = []
+        self.silent: list[str] = []
+        self.annotations = AnnotationList()
         self.answered: list[str] = []
         """External IPs of Services."""
 
@@ -173,23 +193,11 @@ class Node(SwitchNode):
         sinks |= dict.fromkeys(KINDS, self.netlink) | dict.fromkeys(NFT_KINDS, NftSink())
         db = await Ovsdb.connect(self.switch.socket)
         sinks[Port] = PortSink(db, "br-int", ofctl, own_ports())
+        sinks[NodeAnnotation] = self.annotations
         sinks[NeighbourResponse] = responder = NeighbourResponder()
-        kube: Any = None  # nobody ends
         announcer = NodeAnnouncer(lambda ip: self.facts.get(LocalAddress, ip) is not None)
-        acts: dict[type[Act], Callable[[Any], Awaitable[None]]] = {
-            AnnounceAddress: announcer.announce,
-            RecordAssigned: self.told,
-            RecordUnassigned: self.untold,
-            ConfirmAnnounced: (moves := GracefulHandover(self.facts, kube, config, NODE.name)).receive,
-            ReleaseAddress: moves.part,
-            ProbeAddress: lambda act: probing.probe(self.facts, act),
-            RecordConflict: self.conflicts,
-            RecordTakeover: self.took,
-            ReportMissing: MissingAddresses(self.facts, grace=0.1).wait,
-            RecordAssignmentFailed: self.fails,
-            AnnounceExternalIP: self.answers,
-        }
         probing = DuplicateProber(NODE.name)
+        acts = self._acts(announcer, probing, config)
         units = [unit for feature in features for unit in feature.units]
         if self.peer:  # a cable is in its place
             units = [unit for unit in units if unit.entries is not tunnel_entry]
@@ -212,6 +220,26 @@ class Node(SwitchNode):
             responder.close()
             await db.close()
 
+    def _acts(
+        self, announcer: NodeAnnouncer, probing: DuplicateProber, config: AgentConfig
+    ) -> dict[type[Act], Callable[[Any], Awaitable[None]]]:
+        kube: Any = None  # nobody ends
+        moves = GracefulHandover(self.facts, kube, config, NODE.name)
+        return {
+            AnnounceAddress: announcer.announce,
+            RecordAssigned: self.told,
+            RecordUnassigned: self.untold,
+            ConfirmAnnounced: moves.receive,
+            ReleaseAddress: moves.part,
+            ProbeAddress: lambda act: probing.probe(self.facts, act),
+            RecordConflict: self.conflicts,
+            RecordTakeover: self.took,
+            ReportMissing: MissingAddresses(self.facts, grace=0.1).wait,
+            RecordAssignmentFailed: self.fails,
+            AnnounceExternalIP: self.answers,
+            RecordSilentGateway: self.silent_gateway,
+        }
+
     async def told(self, act: RecordAssigned) -> None:
         self.assigned.append(act.ip)
         self.facts.put(AssignedAddress(act.row, act.egress, act.uid, act.ip))
@@ -226,6 +254,9 @@ class Node(SwitchNode):
     async def answers(self, act: AnnounceExternalIP) -> None:
         self.answered.append(act.ip)
         self.facts.put(AnsweredAddress(act.holder, act.ip))
+
+    async def silent_gateway(self, act: RecordSilentGateway) -> None:
+        self.silent.append(act.message)
 
     async def fails(self, act: RecordAssignmentFailed) -> None:
         self.failed.append(act.message)

@@ -11,7 +11,12 @@ import pytest
 from egress_node import CLIENT, FAR, GATEWAYS, NODES, PODS, SERVER, Node
 from wide_pool import wide_pool
 
-from antrea.facts.member import AgentNode, Quorum
+from antrea.agent.egress import gateway_prober
+from antrea.agent.egress.gateway_prober import GatewayFeed
+from antrea.apis.annotation import SILENT_SUBNETS
+from antrea.facts.egress import EgressGateway
+from antrea.facts.external_ip import ExternalIPOwner
+from antrea.facts.member import AgentNode, GossipMember, Quorum
 from antrea.facts.service import Service
 
 if TYPE_CHECKING:
@@ -84,3 +89,58 @@ async def test_hosts_in_the_vlan_and_behind_its_router_reach_a_service_by_it(nod
         assert "antrea-ext.181" not in node.switch.ports("br-phy")
         assert "lookup 10" not in node.netns.sh("ip rule; ip -6 rule")
         assert "arp-source" not in node.netns.sh("nft list ruleset")
+
+
+@pytest.mark.parametrize("version", [4, 6])
+async def test_a_node_whose_switch_port_drops_the_vlan_leaves_its_addresses_to_others_until_it_carries_it(
+    node: Node, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_prober, "LOOK_SECONDS", 0.1)
+    node.plug_vlan(181)
+    ip, gateway, prefix = IPS[version], GATEWAYS[version], {4: 24, 6: 64}[version]
+    subnet = f"{gateway}/{prefix}@181"
+
+    def read_back() -> str:
+        """What all agents read in the Node object."""
+        text = node.annotations.values.get(SILENT_SUBNETS, "")
+        silent = tuple(filter(None, text.split(",")))
+        node.facts.put(AgentNode("n1", tuple(NODES.values()), (NODES[4],), silent=silent))
+        return text
+
+    async with node.agent("ServiceExternalIP"):
+        node.facts.put(Quorum(has=True, alive=2, of=2))
+        node.facts.put(AgentNode("n2", ("192.0.2.2",), ("192.0.2.2",)))
+        node.facts.put(GossipMember("n2", alive=True))
+        read_back()
+        node.facts.put(wide_pool("p", (), gateway, prefix, 181))
+        node.facts.put(Service(
+            "shop", "web", ("10.96.0.7", ip), (), external_ips=(ip,), load_balancer_ips=(ip,), pool="p", preferred=("n1",)
+        ))  # fmt: skip
+        feed = asyncio.create_task(GatewayFeed().run(node.facts))
+        await node.until(lambda: node.answered == [ip])
+        await node.until(lambda: node.facts.all(EgressGateway))
+        assert read_back() == ""
+        node.switch.vsctl("set", "port", "sw1", "trunks=182")
+        await node.until(lambda: read_back() == subnet)
+        await node.until(lambda: owner(node) == "n2")
+        await node.engine.quiet()
+        assert [text.partition(" on ")[0] for text in node.silent] == [
+            f"gateway {gateway} does not answer Node n1"
+        ]
+        assert "antrea-ext.181" in node.switch.ports("br-phy")
+        node.switch.vsctl("clear", "port", "sw1", "trunks")
+        await node.until(lambda: read_back() == "")
+        await node.until(lambda: owner(node) == "n1")
+        await node.until(lambda: node.answered == [ip, ip])
+        # if no other Node is there it goes on, whatever its port carries
+        node.facts.put(GossipMember("n2", alive=False))
+        node.switch.vsctl("set", "port", "sw1", "trunks=182")
+        await node.until(lambda: read_back() == subnet)
+        await node.engine.quiet()
+        assert owner(node) == "n1"
+        feed.cancel()
+
+
+def owner(node: Node) -> str:
+    (row,) = node.facts.all(ExternalIPOwner)
+    return row.node

@@ -16,6 +16,7 @@ from antrea.facts.egress import AssignedAddress, Egress, EgressOwner
 from antrea.facts.node import LocalAddress
 from antrea.features.egress.address import AnnounceAddress, RecordAssigned
 from antrea.features.egress.duplicate_address import RecordConflict
+from antrea.features.egress.gateway_reachability import RecordSilentGateway
 from antrea.features.egress.handover import ConfirmAnnounced, RecordUnassigned
 from antrea.features.egress.handover import ReleaseAddress as Release
 from antrea.features.egress.missing import ReportMissing
@@ -54,6 +55,7 @@ class EgressPart(Part):
             RecordConflict: self._conflict,
             RecordAssignmentFailed: self._failed,
             ReportMissing: self._missing.wait,
+            RecordSilentGateway: self._gateway_silent,
             Release: self._handover.part,
             ConfirmAnnounced: self._handover.receive,
         }
@@ -108,6 +110,9 @@ class EgressPart(Part):
 
     async def _conflict(self, act: RecordConflict) -> None:
         self._tell_of(act, "EgressIPConflict", act.message, warning=True)
+
+    async def _gateway_silent(self, act: RecordSilentGateway) -> None:
+        self._agent.record("PoolGatewaySilent", act.message, warning=True)
 
     async def _failed(self, act: RecordAssignmentFailed) -> None:
         self._tell_of(act, "AssignmentError", act.message, warning=True)

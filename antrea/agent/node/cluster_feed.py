@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from antrea.agent.node.bootstrap import node_addresses
-from antrea.apis.annotation import KEEP_SSH, KEPT_EXTERNAL_IPS, TRANSPORT_ADDRESSES
+from antrea.apis.annotation import KEEP_SSH, KEPT_EXTERNAL_IPS, SILENT_SUBNETS, TRANSPORT_ADDRESSES
 from antrea.apis.core import Node
 from antrea.facts.family import one_per_family
 from antrea.facts.member import MOST_KEPT, AgentNode, KeptAddress
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 log = klog.logger(__name__)
 
 OS, LINUX = "kubernetes.io/os", "linux"
+MOST_SUBNETS = 64
+"""That are read of an annotation; a Node has at most 20."""
 MOST_EGRESS_IPS = "node.antrea.io/max-egress-ips"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """Key of the taint of a Node that the cluster autoscaler is about to delete."""
@@ -54,6 +56,7 @@ def cluster_node(node: Node) -> AgentNode | None:
         being_removed=bool(meta.deletion_timestamp) or any(t.key == TO_BE_DELETED for t in node.spec.taints),
         ssh_ports=ssh_ports(meta.name, meta.annotations.get(KEEP_SSH, "")),
         external_ips=node_addresses(node, "ExternalIP"),
+        silent=tuple(filter(None, meta.annotations.get(SILENT_SUBNETS, "").split(",")))[:MOST_SUBNETS],
         kept=kept_addresses(meta.annotations.get(KEPT_EXTERNAL_IPS, "")),
     )
 

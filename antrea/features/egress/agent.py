@@ -35,7 +35,7 @@ from antrea.features.egress.flow import (
     local_flows,
     unserved_flows,
 )
-from antrea.features.egress.gateway_reachability import unanswered
+from antrea.features.egress.gateway_reachability import silent_subnets, unanswered
 from antrea.features.egress.handover import unassigned_address
 from antrea.features.egress.hash_ring import MOST_SUBNETS
 from antrea.features.egress.lost_connection import lost_elements, lost_rule, resets
@@ -140,6 +140,7 @@ FEATURE = AgentFeature(
         Unit(EgressMark, local_flows),
         Unit(PodInterface, egress_pod_flows),
         Unit(ThisNode, node_device),
+        Unit(ThisNode, silent_subnets),
         Unit(Egress, egress_device),
         HELD_ADDRESSES,
         Unit(Egress, own_address),

@@ -1,6 +1,8 @@
-"""Whether the router of a VLAN answers where Egress IPs of the VLAN are: if the Node's switch port drops its tag, none does.
+"""Whether the router of a VLAN answers where addresses of the VLAN are: if the Node's switch port drops its tag, none does.
 
-The Node with an address of a pool probes the pool's gateway and reports in the Egress; the controller reports in the pool.
+The Node with an address of a pool probes the pool's gateway and reports in the Egress; the controller reports in the pool. In an
+annotation of its Node object it names the subnet, so that all agents give addresses of it to other Nodes as long as there are any
+(antrea/features/external_ip_pool/agent.py). The device stays for the time, so that it sees when the gateway answers.
 Beyond upstream, where tagged frames that get lost leave no trace.
 """
 
@@ -8,19 +10,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from antrea.apis.annotation import SILENT_SUBNETS, NodeAnnotation
 from antrea.apis.crd.part import Condition
 from antrea.apis.status import Status
-from antrea.engine import Unit
+from antrea.engine import Act, Unit
 from antrea.facts.egress import Egress, EgressGateway, EgressRow
-from antrea.facts.external_ip import FencedLeadership
-from antrea.facts.member import PoolSelector
-from antrea.facts.node import LocalAddress
+from antrea.facts.external_ip import ExternalIPOwner, FencedLeadership
+from antrea.facts.member import AgentNode, PoolSelector
+from antrea.facts.node import LocalAddress, ThisNode
+from antrea.features.egress.subnet import Subnet, are_apart, vlan_device
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from antrea.engine import Facts
+    from antrea.host.link import Link, Vlan
+    from antrea.host.ovs_port import Port
+    from antrea.host.sysctl import Sysctl
 
 ANSWERS: Final = "GatewayAnswers"
 """Type of a condition of ours, of Egresses and pools: there while it does not."""
@@ -29,8 +36,14 @@ DEVICES: Final = "antrea-ext."
 """What names of devices in VLANs begin with."""
 
 
-READS: Final = (Egress, LocalAddress, PoolSelector)
+READS: Final = (Egress, ExternalIPOwner, LocalAddress, PoolSelector, AgentNode)
 """Kinds on which the gateways to ask depend."""
+
+
+class RecordSilentGateway(Act, frozen=True):
+    """Report in an Event of this Node that the gateway of a pool does not answer it."""
+
+    message: str
 
 
 def gateway_of(facts: Facts, egress: Egress) -> EgressGateway | None:
@@ -41,8 +54,41 @@ def gateway_of(facts: Facts, egress: Egress) -> EgressGateway | None:
 
 
 def wanted_gateways(facts: Facts) -> set[EgressGateway]:
-    """Of all addresses of this Node."""
-    return {found for egress in facts.all(Egress) if (found := gateway_of(facts, egress))}
+    """Of all addresses of this Node, and of subnets that it reported as silent."""
+    this = facts.get(ThisNode)
+    own = facts.get(AgentNode, this.name) if this else None
+    named = {row.pool for row in facts.all(ExternalIPOwner) if this and row.node == this.name}
+    silent = own.silent if own else ()
+    pools = [pool for pool in facts.all(PoolSelector) if pool.pool in named or pool.subnet in silent]
+    asked = {_gateway(pool) for pool in pools if pool.subnet and are_apart(facts)}
+    return asked | {found for egress in facts.all(Egress) if (found := gateway_of(facts, egress))}
+
+
+def _gateway(pool: PoolSelector) -> EgressGateway:
+    return EgressGateway(f"{DEVICES}{pool.vlan}", pool.gateway, answers=True)
+
+
+def is_silent(facts: Facts, pool: PoolSelector, own: AgentNode) -> bool:
+    """As long as it is open it is as it was."""
+    found = facts.get(EgressGateway, _gateway(pool).key)
+    return not found.answers if found else pool.subnet in own.silent
+
+
+def silent_subnets(
+    facts: Facts, node: ThisNode
+) -> Iterator[NodeAnnotation | Port | Vlan | Link | Sysctl | RecordSilentGateway]:
+    """Those that this Node reports, and the devices by which it goes on to ask."""
+    own = facts.get(AgentNode, node.name)
+    if own is None:
+        return
+    pools = {pool.subnet: pool for pool in facts.all(PoolSelector) if pool.subnet and are_apart(facts)}
+    silent = [pool for _, pool in sorted(pools.items()) if is_silent(facts, pool, own)]
+    yield NodeAnnotation(node.name, SILENT_SUBNETS, ",".join(pool.subnet for pool in silent))
+    for pool in silent:
+        subnet = Subnet("", pool.prefix, pool.gateway, pool.vlan)
+        yield from vlan_device(facts, subnet)
+        message = f"{_words(_gateway(pool), node.name)}; as long as other Nodes can, they have the addresses of ExternalIPPool {pool.pool}"
+        yield RecordSilentGateway(pool.subnet, True, message=message)
 
 
 def silence(facts: Facts, egress: Egress, node: str) -> str:
@@ -51,9 +97,13 @@ def silence(facts: Facts, egress: Egress, node: str) -> str:
     found = facts.get(EgressGateway, asked.key) if asked else None
     if found is None or found.answers:
         return ""
-    vlan = found.dev.removeprefix(DEVICES)
+    return _words(found, node)
+
+
+def _words(gateway: EgressGateway, node: str) -> str:
+    vlan = gateway.dev.removeprefix(DEVICES)
     return (
-        f"gateway {found.ip} does not answer Node {node} on {found.dev}:"
+        f"gateway {gateway.ip} does not answer Node {node} on {gateway.dev}:"
         f" the switch port of the Node has to carry VLAN {vlan}, tagged"
     )
 

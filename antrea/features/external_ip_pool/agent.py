@@ -38,18 +38,25 @@ def pool_selector(found: ExternalIPPool) -> PoolSelector:
 
 
 def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
-    """This Node counts as alive. A cordoned one is the last that keeps its addresses: a gateway may be cordoned for good."""
+    """This Node counts as alive. A cordoned one is the last that keeps its addresses: a gateway may be cordoned for good.
+
+    So is one that the router of the pool's subnet does not answer: hosts there do not reach it either.
+    """
     this, goes = facts.get(ThisNode), facts.get(AgentLeaving) is not None
     me = this.name if this else ""
     members = facts.all(GossipMember)
     living = {row.node for row in members if row.alive} | {me}
     leaving = {row.node for row in members if row.left} | ({me} if goes else set())
     nodes = [node for node in facts.all(AgentNode) if meets(dict(node.labels), pool.nodes)]
+
+    def is_last(node: AgentNode) -> bool:
+        return node.cordoned or (bool(pool.subnet) and pool.subnet in node.silent)
+
     stay = [node for node in nodes if node.name in living - leaving]
     yield PoolMembers(
         pool.pool,
-        tuple(node.name for node in stay if not node.cordoned),
-        tuple(node.name for node in stay if node.cordoned),
+        tuple(node.name for node in stay if not is_last(node)),
+        tuple(node.name for node in stay if is_last(node)),
         tuple(node.name for node in nodes if node.name in leaving),
         tuple(node.name for node in nodes),
     )

@@ -7,19 +7,24 @@ from typing import Any
 import msgspec
 from wide_pool import wide_pool
 
+from antrea.apis.annotation import NodeAnnotation
 from antrea.apis.crd.egress import Egress as EgressObject
 from antrea.apis.crd.part import Condition
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
-from antrea.engine import Engine, Facts
+from antrea.engine import Engine, Facts, Unit
 from antrea.facts.egress import Egress, EgressGateway, EgressMark, EgressOwner, EgressRow
 from antrea.facts.external_ip import FencedLeadership
+from antrea.facts.member import AgentNode, GossipMember, PoolMembers, PoolSelector
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.egress import agent, controller
-from antrea.features.egress.gateway_reachability import MANAGER, wanted_gateways
+from antrea.features.egress.gateway_reachability import MANAGER, silent_subnets, wanted_gateways
+from antrea.features.egress.takeover_event import cause
+from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.framework.gate import EnabledGates
+from antrea.host.link import Link
 from antrea.host.route import Route, RoutingRule
 
 IP, DEV, ROUTER = "203.0.113.1", "antrea-ext.181", "203.0.113.254"
@@ -127,3 +132,57 @@ def test_pools_of_one_subnet_share_its_table_unless_their_gateways_differ() -> N
     found = {marks[rule.mark]: ways[rule.table] for rule in standing if isinstance(rule, RoutingRule)}
     assert found == {ips[name]: gateways[name] for name in ips}
     assert sorted(ways) == [101, 102]
+
+
+SUBNET = f"{ROUTER}/24@181"
+
+
+def own(facts: Facts, *silent: str) -> None:
+    facts.put(AgentNode("n1", ("192.0.2.1",), ("192.0.2.1",), silent=silent))
+
+
+def reported(facts: Facts) -> tuple[str, bool]:
+    """The annotation, and whether the device of the VLAN is wanted."""
+    facts.put(EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"})))
+    engine = Engine(facts, [Unit(ThisNode, silent_subnets)])
+    engine.plan()
+    found = [*engine.standing().values()]
+    (text,) = (one.value for one in found if isinstance(one, NodeAnnotation))
+    return text, any(isinstance(one, Link) and one.name == DEV for one in found)
+
+
+def test_a_node_names_the_subnets_whose_gateway_does_not_answer_it_until_it_does() -> None:
+    facts = node(answers=False, unanswered=False)
+    own(facts)
+    assert reported(facts) == (SUBNET, True)
+    own(facts, SUBNET)
+    for row in facts.all(Egress):
+        facts.drop(Egress, row.key)
+    # the address is elsewhere by now, and it goes on to ask
+    assert wanted_gateways(facts) == {EgressGateway(DEV, ROUTER, answers=True)}
+    facts.drop(EgressGateway, f"{DEV} {ROUTER}")
+    assert reported(facts) == (SUBNET, True)
+    facts.put(EgressGateway(DEV, ROUTER, answers=True))
+    assert reported(facts) == ("", False)
+    facts.drop(PoolSelector, "p")
+    own(facts, SUBNET, "junk")
+    assert reported(facts) == ("", False)
+
+
+def test_a_node_that_the_gateway_does_not_answer_comes_last_for_pools_of_that_subnet_alone() -> None:
+    facts = Facts()
+    for row in (
+        ThisNode("n1"),
+        wide_pool("p", (), ROUTER, 24, 181), wide_pool("other", (), ROUTER, 24, 182), wide_pool("flat", (), ROUTER, 24),
+        AgentNode("n1", (), (), silent=(SUBNET,)), AgentNode("n2", (), ()), GossipMember("n2", alive=True),
+    ):  # fmt: skip
+        facts.put(row)
+    engine = Engine(facts, POOL_MEMBERS.units)
+    engine.plan()
+    found = {row.pool: (row.nodes, row.cordoned) for row in facts.all(PoolMembers)}
+    both = (("n1", "n2"), ())
+    assert found == {"p": (("n2",), ("n1",)), "other": both, "flat": both}
+    assert cause(facts, "p", (), "n2", "n1").why == "dead: never heard"
+    facts.put(GossipMember("n1", alive=True))
+    engine.plan()
+    assert cause(facts, "p", (), "n2", "n1").why == f"gateway: {ROUTER} does not answer it in VLAN 181"
