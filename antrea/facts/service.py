@@ -135,6 +135,31 @@ class HealthCheck(Fact, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
+class EarlierConnection(Fact, frozen=True):
+    """A connection of a Node or of a host outside that began with the other proxy: before `proxyAll` was turned on, or off.
+
+    The feed lists those that there are when the agent starts, and drops each when it has ended.
+    """
+
+    protocol: str
+    """tcp, udp or sctp."""
+    source: str
+    source_port: int
+    ip: str
+    """Of the Service, or what the host translates NodePorts to."""
+    port: int
+    by_switch: bool
+    """Whether the switch translates it, or the host."""
+
+    indexes: ClassVar[Mapping[str, Callable[[EarlierConnection], Iterable[Hashable]]]] = {
+        "ipv6": lambda row: (is_ipv6(row.ip),)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.protocol} {self.source} {self.source_port} {self.ip} {self.port}"
+
+
 class ServiceEndpoint(Fact, frozen=True):
     """One address and port of one EndpointSlice; the EndpointSlice feed writes it.
 

@@ -93,8 +93,14 @@ def test_services_move_to_antrea_proxy_and_back(lab: Lab, pods: dict[str, str]) 
     assert answers(outside, node_ip, node_port)
     assert lab.api.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy", "-o", "name") == ""
 
-    back = workstation.run(lab, *TAKEOVER, "--rollback", seconds=500).stdout
-    assert back.count("kube-proxy is back") == 2
+    with (
+        Conversation(node, cluster_ip) as of_node,
+        Conversation(outside, node_ip, node_port) as of_outside,
+    ):
+        before = of_node.ask(), of_outside.ask()
+        back = workstation.run(lab, *TAKEOVER, "--rollback", seconds=500).stdout
+        assert back.count("kube-proxy is back") == 2
+        assert (of_node.ask(), of_outside.ask()) == before
     wait_for("kube-proxy to serve a Node", lambda: answers(node, cluster_ip, 80), seconds=60)
     wait_for("kube-proxy to serve a NodePort", lambda: answers(outside, node_ip, node_port), seconds=60)
     assert workstation.run(lab, *TAKEOVER, "--verify", code=1).stdout.count(" runs ") == 2

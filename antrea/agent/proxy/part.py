@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from antrea.agent.api.view import NotFound
 from antrea.agent.part import Part
+from antrea.agent.proxy.earlier_connections import EarlierConnectionFeed
 from antrea.agent.proxy.health import HealthServers, ProxyHealth
 from antrea.agent.proxy.kept_affinity import KeptAffinity
 from antrea.agent.proxy.long_affinity import LongAffinity
@@ -27,9 +28,9 @@ from antrea.outside.vswitch.ofctl import Ofctl
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from antrea.agent.part import AgentContext, Handler
+    from antrea.agent.part import AgentContext, Connected, Handler
     from antrea.agent.proxy.service_flows import ServiceFlows
-    from antrea.engine import Act, Sink
+    from antrea.engine import Act, Feed, Sink
     from antrea.facts.service import HealthCheck
     from antrea.openflow.packet_in import PacketIn
 
@@ -46,6 +47,14 @@ class ProxyPart(Part):
         self._affinity = LongAffinity(agent.facts, ofctl)
         self._kept_affinity = KeptAffinity(agent.facts, ofctl, switch, agent.run_dir / "affinity")
         self._metrics = ProxyMetrics(agent.facts)
+
+    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+        if GATE not in self._agent.gates:
+            return {}
+        switch = Conntrack(Path(self._agent.config.ovs_run_dir))
+        proxy_all = self._agent.config.antrea_proxy.proxy_all
+        feed = EarlierConnectionFeed(connected.node, switch, proxy_all=proxy_all)
+        return {"connections that began earlier": feed}
 
     def sinks(self) -> Mapping[type, Sink]:
         return {UdpBinding: self._stale}

@@ -13,10 +13,18 @@ from antrea.engine import Facts, Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.facts.service import EndpointStates, HealthCheck, Service, ServiceEndpoint, ServicePort
+from antrea.facts.service import (
+    EarlierConnection,
+    EndpointStates,
+    HealthCheck,
+    Service,
+    ServiceEndpoint,
+    ServicePort,
+)
 from antrea.features.framework.agent_feature import AgentFeature, Families
 from antrea.features.proxy import udp_binding
 from antrea.features.proxy.dsr import FEATURE as DSR
+from antrea.features.proxy.earlier_connection import earlier_connection, earlier_host_entries
 from antrea.features.proxy.endpoint import GROUPS, endpoint_entries, endpoint_states, hairpin_flows
 from antrea.features.proxy.external_address import lost_claims, refused_addresses
 from antrea.features.proxy.health_check import health_check
@@ -103,6 +111,8 @@ FEATURE = AgentFeature(
         Unit(PodInterface, hairpin_flows),
         Unit(ThisNode, host_entries),
         Unit(ThisNode, virtual_address_flows),
+        Unit(ThisNode, earlier_host_entries),
+        Unit(EarlierConnection, earlier_connection),
         Unit(LocalAddress, node_port_address),
         Unit(ServicePort, node_port_element),
         Unit(ServicePort, service_routes),
@@ -113,8 +123,8 @@ FEATURE = AgentFeature(
     limits=((GROUPS, MAX_NUMBER),),
     watched=(SERVICE_WATCH, ENDPOINT_SLICE_WATCH),
     category=Category.SERVICE,
-    sweep_after=(Service, ServiceEndpoint, LocalAddress),
-    replay_after=(Service, ServiceEndpoint),
+    sweep_after=(Service, ServiceEndpoint, LocalAddress, EarlierConnection),
+    replay_after=(Service, ServiceEndpoint, EarlierConnection),
 )
 STALE_UDP = AgentFeature(
     name=udp_binding.GATE,

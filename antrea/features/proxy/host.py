@@ -14,6 +14,7 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort
+from antrea.facts.service import EarlierConnection
 from antrea.features.proxy.pipeline import VIRTUAL_IPS
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.route import Neighbour, Route
@@ -39,7 +40,8 @@ parity: pkg/agent/config/service_config.go VirtualNodePortDNATIPv4, VirtualNodeP
 NODE_PORT_ADDRESSES = ("node-port-ip", "node-port-ip6")
 NODE_PORTS = ("node-port", "node-port6")
 EXTERNAL_IPS = ("external-ip", "external-ip6")
-"""Names of sets, in IPv4 and IPv6."""
+EARLIER = ("earlier-connection", "earlier-connection6")
+"""Names of sets, in IPv4 and IPv6; the last have connections that go on with the proxy they began with."""
 CHAINS = {
     "prerouting-nat": "type nat hook prerouting priority dstnat - 1; policy accept;",
     "output-nat": "type nat hook output priority -101; policy accept;",
@@ -68,7 +70,7 @@ def host_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet | N
         yield NftChain(name=name, hook=hook)
     for ipv6 in sorted(node.families):
         yield from family_sets(ipv6=ipv6)
-        yield from family_rules(config, ipv6=ipv6)
+        yield from family_rules(config, ipv6=ipv6, earlier=bool(facts.by(EarlierConnection, "ipv6", ipv6)))
         yield from virtual_routes(facts, node, config, ipv6=ipv6)
 
 
@@ -96,8 +98,11 @@ def family_sets(*, ipv6: bool) -> Iterator[NftSet]:
     yield NftSet(name=EXTERNAL_IPS[ipv6], type=kind)
 
 
-def family_rules(config: AgentConfig, *, ipv6: bool) -> Iterator[NftRule]:
-    """NodePorts become one address; the switch alone tracks external addresses; its own source does not leave the Node."""
+def family_rules(config: AgentConfig, *, ipv6: bool, earlier: bool) -> Iterator[NftRule]:
+    """NodePorts become one address; the switch alone tracks external addresses; its own source does not leave the Node.
+
+    `earlier`: the host goes on to translate connections that began before.
+    """
     ip = "ip6" if ipv6 else "ip"
     asked = f"{ip} daddr @{NODE_PORT_ADDRESSES[ipv6]} meta l4proto . th dport @{NODE_PORTS[ipv6]}"
     for chain in CHAINS:
@@ -105,7 +110,8 @@ def family_rules(config: AgentConfig, *, ipv6: bool) -> Iterator[NftRule]:
         yield NftRule(chain=chain, name=f"NodePorts, {ip}", text=text)
     for chain, way in (("prerouting-raw", "daddr"), ("prerouting-raw", "saddr"), ("output-raw", "daddr")):
         name = f"{'to' if way == 'daddr' else 'from'} external IPs, {ip}"
-        text = f"{ip} {way} @{EXTERNAL_IPS[ipv6]} notrack"
+        but = f" {connection_ends(ipv6=ipv6)} != @{EARLIER[ipv6]}" if earlier and way == "daddr" else ""
+        text = f"{ip} {way} @{EXTERNAL_IPS[ipv6]}{but} notrack"
         yield NftRule(chain=chain, name=name, text=text)
     random = " fully-random" if config.snat_fully_random_ports else ""
     yield NftRule(
@@ -113,6 +119,13 @@ def family_rules(config: AgentConfig, *, ipv6: bool) -> Iterator[NftRule]:
         name=f"Services to outside, {ip}",
         text=f"{ip} saddr {VIRTUAL_IPS[ipv6]} masquerade{random}",
     )
+
+
+def connection_ends(*, ipv6: bool, back: bool = False) -> str:
+    """Protocol, source and destination of a connection, of its packets in one direction or `back`."""
+    ip, ends = "ip6" if ipv6 else "ip", [("saddr", "sport"), ("daddr", "dport")]
+    parts = [f"{ip} {address} . th {port}" for address, port in (reversed(ends) if back else ends)]
+    return " . ".join(("meta l4proto", *parts))
 
 
 def node_port_address(facts: Facts, address: LocalAddress) -> Iterator[NftElement | Flow]:

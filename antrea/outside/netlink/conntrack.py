@@ -14,7 +14,7 @@ from antrea.errors import Unavailable
 from antrea.outside.netlink.message import ASK_ALL, Request, attribute, attributes, number, replies
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
     from ipaddress import IPv4Address, IPv6Address
 
 _NETFILTER: Final = 12
@@ -75,10 +75,7 @@ def question(version: int, only: IPv4Address | IPv6Address | None, *, to: bool =
 def destination(body: bytes, version: int, *, to: bool = False) -> IPv4Address | IPv6Address | None:
     """Where answers of a connection go to, or its first packet; None: nothing more is to come of it, or it has no answer yet."""
     found = attributes(body[4:])
-    if not int.from_bytes(found.get(_STATUS, b""), "big") & _SEEN_REPLY:
-        return None
-    tcp = attributes(attributes(found.get(_PROTOCOL_INFO, b"")).get(_TCP, b""))
-    if _TCP_STATE in tcp and tcp[_TCP_STATE][0] not in _OPEN:
+    if not is_open(found):
         return None
     end = found.get(_TUPLE_ORIGINAL if to else _TUPLE_REPLY, b"")
     ips = attributes(attributes(end).get(_TUPLE_IP, b""))
@@ -86,20 +83,34 @@ def destination(body: bytes, version: int, *, to: bool = False) -> IPv4Address |
     return ip_address(octets) if octets else None
 
 
-def _destinations(
-    version: int, only: IPv4Address | IPv6Address | None, *, to: bool
-) -> Iterator[IPv4Address | IPv6Address]:
+def is_open(found: Mapping[int, bytes]) -> bool:
+    """Whether a connection of these attributes has an answer, and more may come."""
+    if not int.from_bytes(found.get(_STATUS, b""), "big") & _SEEN_REPLY:
+        return False
+    tcp = attributes(attributes(found.get(_PROTOCOL_INFO, b"")).get(_TCP, b""))
+    return _TCP_STATE not in tcp or tcp[_TCP_STATE][0] in _OPEN
+
+
+def bodies(request: Request) -> Iterator[bytes]:
+    """What the kernel lists. Raises Unavailable."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
         kernel.settimeout(_PATIENCE)
         try:
-            kernel.send(question(version, only, to=to).octets(1))
+            kernel.send(request.octets(1))
             while True:
                 for reply in replies(kernel.recv(_BUFFER)):
                     if reply.errno:
                         raise Unavailable(f"connections of the kernel: error {reply.errno}")
                     if reply.ends:
                         return
-                    if ip := destination(reply.body, version, to=to):
-                        yield ip
+                    yield reply.body
         except OSError as why:
             raise Unavailable(f"connections of the kernel: {why}") from why
+
+
+def _destinations(
+    version: int, only: IPv4Address | IPv6Address | None, *, to: bool
+) -> Iterator[IPv4Address | IPv6Address]:
+    for body in bodies(question(version, only, to=to)):
+        if ip := destination(body, version, to=to):
+            yield ip

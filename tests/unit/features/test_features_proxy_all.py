@@ -14,7 +14,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort
-from antrea.facts.service import HealthCheck, Service, ServiceEndpoint, ServicePort
+from antrea.facts.service import EarlierConnection, HealthCheck, Service, ServiceEndpoint, ServicePort
 from antrea.features.framework.agent_feature import Families, RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
@@ -328,3 +328,54 @@ def test_ready_endpoints_of_this_node_count_once_each() -> None:
     facts, engine = world(CHECKED, *rows)
     standing(engine)
     assert (local_endpoints(facts, "a/web"), local_endpoints(facts, "a/other")) == (2, 0)
+
+
+def earlier(ip: str, port: int = 80, *, by_switch: bool) -> EarlierConnection:
+    return EarlierConnection("tcp", "203.0.113.7", 40000, ip, port, by_switch)
+
+
+OFF = AntreaProxy()
+VIRTUAL = {"169.254.0.253/32", "169.254.0.252/32"}
+
+
+@pytest.mark.parametrize(
+    ("ip", "routes", "elements"),
+    [
+        ("10.96.0.10", {"10.96.0.10/32"}, set()),
+        ("169.254.0.252", set(), set()),
+        ("198.51.100.9", {"198.51.100.9/32"}, {"tcp . 203.0.113.7 . 40000 . 198.51.100.9 . 80"}),
+    ],
+)
+def test_a_connection_of_the_switch_keeps_its_way_and_no_other_address_has_one(
+    ip: str, routes: set[str], elements: set[str]
+) -> None:
+    _facts, engine = world(WEB, N1, earlier(ip, by_switch=True), proxy=OFF)
+    put = engine.plan().put
+    assert {one.dst for one in put if isinstance(one, Route)} == VIRTUAL | routes
+    assert {one.value for one in put if isinstance(one, NftElement)} == elements
+
+
+def test_the_way_of_a_connection_goes_with_it() -> None:
+    row = earlier("10.96.0.10", by_switch=True)
+    facts, engine = world(WEB, N1, row, proxy=OFF)
+    engine.plan()
+    facts.drop(EarlierConnection, row.key)
+    gone = {one.dst for one in engine.plan().drop if isinstance(one, Route)}
+    assert gone == VIRTUAL | {"10.96.0.10/32"}
+
+
+@pytest.mark.parametrize(
+    ("ip", "port", "kept"),
+    [("198.51.100.9", 80, True), ("198.51.100.9", 81, False), ("10.96.0.10", 80, False)],
+)
+def test_a_connection_that_the_host_translates_stays_tracked_if_its_address_is_external(
+    ip: str, port: int, kept: bool
+) -> None:
+    _facts, engine = world(WEB, N1, earlier(ip, port, by_switch=False))
+    put = engine.plan().put
+    sets = [one for one in put if isinstance(one, NftElement) and one.set == "earlier-connection"]
+    assert [one.value for one in sets] == ([f"tcp . 203.0.113.7 . 40000 . {ip} . {port}"] if kept else [])
+    texts = {one.name: one.text for one in put if isinstance(one, NftRule) and one.chain == "prerouting-raw"}
+    ends = "meta l4proto . ip saddr . th sport . ip daddr . th dport"
+    assert texts["to external IPs, ip"] == f"ip daddr @external-ip {ends} != @earlier-connection notrack"
+    assert texts["to external IPs, ip6"] == "ip6 daddr @external-ip6 notrack"

@@ -1,0 +1,57 @@
+"""Connections whose destination the host translates, by the kernel's connection tracking.
+
+Source: linux/netfilter/nfnetlink_conntrack.h, linux/netfilter/nf_conntrack_common.h
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from antrea.outside.netlink.conntrack import bodies, is_open, question
+from antrea.outside.netlink.message import attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROTOCOLS: Final = {6: "tcp", 17: "udp", 132: "sctp"}
+_ORIGINAL, _STATUS, _ZONE = 1, 3, 18
+_IP, _PROTOCOL = 1, 2
+_SOURCE, _DESTINATION = {4: 1, 6: 3}, {4: 2, 6: 4}
+_NUMBER, _SOURCE_PORT, _PORT = 1, 2, 3
+_DESTINATION_TRANSLATED: Final = 1 << 5
+
+
+class TranslatedConnection(NamedTuple):
+    """As its first packet had it."""
+
+    protocol: str
+    source: str
+    source_port: int
+    ip: str
+    port: int
+
+
+def translated_connections() -> Iterator[TranslatedConnection]:
+    """Open ones with an answer, of both families, without what a switch tracks in the same table. Blocks; raises Unavailable."""
+    for version in (4, 6):
+        for body in bodies(question(version, None)):
+            if found := parse(body, version):
+                yield found
+
+
+def parse(body: bytes, version: int) -> TranslatedConnection | None:
+    """None for any other connection."""
+    found = attributes(body[4:])
+    status = int.from_bytes(found.get(_STATUS, b""), "big")
+    if _ZONE in found or not is_open(found) or not status & _DESTINATION_TRANSLATED:
+        return None
+    ends = attributes(found.get(_ORIGINAL, b""))
+    ips, protocol = attributes(ends.get(_IP, b"")), attributes(ends.get(_PROTOCOL, b""))
+    name = PROTOCOLS.get(int.from_bytes(protocol.get(_NUMBER, b""), "big"))
+    if name is None or _SOURCE[version] not in ips or _DESTINATION[version] not in ips:
+        return None
+    ports = (int.from_bytes(protocol.get(kind, b""), "big") for kind in (_SOURCE_PORT, _PORT))
+    source, ip = (str(ip_address(ips[kind[version]])) for kind in (_SOURCE, _DESTINATION))
+    source_port, port = ports
+    return TranslatedConnection(name, source, source_port, ip, port)
