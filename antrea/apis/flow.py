@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+LONGEST_TEXT: Final = 512
+"""Octets of a text that comes from elsewhere; the rest is cut off. Names in Kubernetes have 253 at most."""
 LONGEST_REQUESTS: Final = 4096
 """Octets of the requests of one record, as JSON."""
 
@@ -132,3 +134,10 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     def is_ipv6(self) -> bool:
         """Whether its ends have addresses of IPv6."""
         return ":" in self.source_ip
+
+    def set_exporter(self, peer: str) -> None:
+        """The address from which it came."""
+        address = peer.removeprefix("::ffff:")
+        version6 = ":" in address
+        self.original_exporter_ipv4 = "" if version6 else address
+        self.original_exporter_ipv6 = address if version6 else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from antrea.apis.flow import LONGEST_REQUESTS, FlowRecord
+from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, FlowRecord
 from antrea.errors import Invalid
 from antrea.ipfix.element import BY_NUMBER, VARIABLE
 from antrea.ipfix.message import HEADER, SET, TEMPLATE_SET, VERSION
@@ -24,8 +24,6 @@ MOST_FIELDS: Final = 256
 """Of one template."""
 MOST_SESSION_FIELDS: Final = 512
 """Of all templates of one session."""
-LONGEST_TEXT: Final = 512
-"""Bytes of a text; the rest is cut off. Names in Kubernetes have 253 at most."""
 MOST_RECORDS: Final = 4096
 """Of one message."""
 _NUMBER_KINDS: Final = ("u8", "u16", "u32", "u64", "seconds")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from antrea.apis.flow import FlowRecord
+from antrea.apis.flow import LONGEST_TEXT, FlowRecord
 from antrea.errors import Invalid
-from antrea.ipfix.decode import LONGEST_TEXT, MOST_SESSION_FIELDS, MOST_TEMPLATES, Decoder
+from antrea.ipfix.decode import MOST_SESSION_FIELDS, MOST_TEMPLATES, Decoder
 from antrea.ipfix.element import ELEMENTS
 from antrea.ipfix.message import HEADER, MessageWriter, domain_of
 from antrea.ipfix.template import agent_elements, aggregated_elements

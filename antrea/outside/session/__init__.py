@@ -1,0 +1,1 @@
+"""Sessions over TCP and TLS that others open."""
