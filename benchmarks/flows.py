@@ -109,7 +109,7 @@ class Aggregator:
     def __init__(self, folder: Path, seconds: str) -> None:
         self.folder, self.port, self.api = folder, free_port(), free_port()
         config = {
-            "aggregatorTransportProtocol": "tcp", "collectorPort": self.port, "apiServer": {"apiPort": self.api},
+            "aggregatorTransportProtocol": "tcp", "collectorPort": self.port, "grpcCollector": {"enable": False}, "apiServer": {"apiPort": self.api},
             "activeFlowRecordTimeout": seconds, "recordBufferSize": 32768,
             "store": {"enable": True, "directory": str(folder / "store")},
         }  # fmt: skip

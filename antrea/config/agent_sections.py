@@ -52,7 +52,7 @@ class FlowExporter(Section, frozen=True):
 
     enable: bool = False
     """Export flow records to the collector named here."""
-    flow_collector_addr: CollectorAddress = "flow-aggregator/flow-aggregator:4739:tls"
+    flow_collector_addr: CollectorAddress = "flow-aggregator/flow-aggregator:14739:grpc"
     """host[:port][:protocol] of the collector; a Service is namespace/name; protocols grpc, tls, tcp, udp."""
     flow_poll_interval: Duration = "5s"
     """How often connections are read from conntrack; at least 1s."""

@@ -40,6 +40,15 @@ class FlowCollector(Section, frozen=True):
     """Between templates over UDP."""
 
 
+class GrpcCollector(Section, frozen=True):
+    """The keys under `grpcCollector`, which are our own: upstream's always runs, at this port."""
+
+    enable: bool = True
+    """Take records by gRPC, with the same certificates as tls."""
+    port: Port = 14739
+    """Port at which they are taken."""
+
+
 class LogFilter(Section, frozen=True):
     """Records that are written: those that both lists take; an empty one takes all."""
 
@@ -150,11 +159,13 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     inactive_flow_record_timeout: Duration = "90s"
     """A connection is forgotten this long after its last record; at least 1s."""
     aggregator_transport_protocol: Literal["tls", "tcp", "udp", "none"] = "tls"
-    """By which agents send records; with tcp and udp anybody can who reaches the port; none: no records are taken."""
+    """By which agents send records as IPFIX; with tcp and udp anybody can who reaches the port; none: not as IPFIX."""
     flow_aggregator_address: str = ""
     """With tls: a name or an address, other than that of the Service, by which agents reach the aggregator."""
     collector_port: Port = 4739
-    """Our own key: port at which records are taken."""
+    """Our own key: port at which records are taken as IPFIX."""
+    grpc_collector: GrpcCollector = GrpcCollector()
+    """Records of agents by gRPC."""
     api_server: AggregatorApi = AggregatorApi()
     """The aggregator's API."""
     flow_collector: FlowCollector = FlowCollector()

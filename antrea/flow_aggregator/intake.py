@@ -1,13 +1,15 @@
-"""What the aggregator takes in: the collector of agents' records, its certificates, and in mode Proxy the Pods of the cluster."""
+"""What the aggregator takes in: the collectors of agents' records, their certificates, and in mode Proxy the Pods of the cluster."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from antrea.flow_aggregator.certificates import Certificates
 from antrea.flow_aggregator.pod_addresses import PodAddresses
 from antrea.flow_aggregator.proxy import complete
+from antrea.outside.grpc.flow_collector import GrpcCollector
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.environment import own_namespace
@@ -15,7 +17,7 @@ from antrea.outside.log import klog
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from antrea.apis.flow import FlowRecord
     from antrea.config.flow_aggregator import FlowAggregatorConfig
@@ -33,59 +35,104 @@ class Intake:
         self._config, self._kubeconfig, self._take = config, kubeconfig, take
         self._proxies = config.mode == "Proxy"
         self._pods = PodAddresses()
-        self.collector = Collector(self._complete if self._proxies else take)
+        to = self._complete if self._proxies else take
+        self._ipfix, self._grpc = Collector(to), GrpcCollector(to)
+        wanted = {
+            config.aggregator_transport_protocol: config.aggregator_transport_protocol != "none",
+            "grpc": config.grpc_collector.enable,
+        }
+        self._wanted = [protocol for protocol, is_wanted in wanted.items() if is_wanted]
+        self.ports: dict[str, int] = {}
+        """Where records are taken, by protocol."""
         self.listens = asyncio.Event()
-        """Set once records are taken, at `port`."""
-        self.port = 0
+        """Set once they are taken wherever they should be."""
+
+    @property
+    def port(self) -> int:
+        """Where records are taken as IPFIX; 0: nowhere."""
+        return self.ports.get(self._config.aggregator_transport_protocol, 0)
 
     @property
     def trouble(self) -> str:
         """Why records are not taken though they should be; empty: they are."""
-        needed = self._config.aggregator_transport_protocol != "none"
-        return "records are not taken yet" if needed and not self.listens.is_set() else ""
+        missing = [protocol for protocol in self._wanted if protocol not in self.ports]
+        return f"records are not taken yet over {' and '.join(missing)}" if missing else ""
+
+    @property
+    def received(self) -> int:
+        """Records."""
+        return self._ipfix.received + self._grpc.received
+
+    @property
+    def sessions(self) -> int:
+        """Open ones, but for UDP, which has none."""
+        return self._ipfix.sessions + self._grpc.sessions
+
+    @property
+    def refused(self) -> int:
+        """Messages that were malformed."""
+        return self._ipfix.refused + self._grpc.refused
+
+    @property
+    def rejected(self) -> int:
+        """Connections that were no session."""
+        return self._ipfix.rejected + self._grpc.rejected
 
     async def run(self) -> None:
-        """Take records until cancelled, over TLS once there are certificates. Raises Unavailable: the port is taken."""
-        protocol = self._config.aggregator_transport_protocol
-        if protocol == "none":
+        """Take records until cancelled, once there are certificates where they are needed. Raises Unavailable: a port is taken."""
+        if not self._wanted:
             return
-        if protocol != "tls":
+        by_certificate = {"tls", "grpc"}.intersection(self._wanted)
+        for protocol in set(self._wanted) - by_certificate:
             log.warning(
                 "Taking records without certificates: any client that reaches the port can send them",
                 protocol=protocol,
             )
-        if protocol != "tls" and not self._proxies:
-            await self._serve(protocol)
+        if not by_certificate and not self._proxies:
+            await self._serve(self._wanted)
             return
         async with Kube.connect(self._kubeconfig) as kube, asyncio.TaskGroup() as tasks:
             if self._proxies:
                 tasks.create_task(self._pods.run(kube), name="Pods")
                 await self._pods.listed.wait()
-            if protocol == "tls":
+            open_ones = [protocol for protocol in self._wanted if protocol not in by_certificate]
+            tasks.create_task(self._serve(open_ones), name="records without certificates")
+            if by_certificate:
                 await self._certified(kube, tasks)
-            await self._serve(protocol)
+            await self._serve(by_certificate)
 
     async def _certified(self, kube: Kube, tasks: asyncio.TaskGroup) -> None:
         loaded = asyncio.Event()
 
         async def present(context: ssl.SSLContext) -> None:
-            self.collector.tls = context
+            context.set_alpn_protocols(["h2"])
+            self._grpc.tls = context
+            if "tls" in self._wanted:
+                self._ipfix.tls = context
             loaded.set()
-            await self.collector.end_sessions()
+            await self._grpc.end_sessions()
+            await self._ipfix.end_sessions()
 
         certificates = Certificates(kube, own_namespace(), self._config.flow_aggregator_address, present)
         tasks.create_task(certificates.run(), name="certificates")
         await loaded.wait()
 
-    async def _serve(self, protocol: str) -> None:
-        await self.collector.serve("", self._config.collector_port, protocol, self._ready)
+    async def _serve(self, protocols: Iterable[str]) -> None:
+        """Until cancelled, if there are any."""
+        async with asyncio.TaskGroup() as tasks:
+            for protocol in protocols:
+                ready = partial(self._ready, protocol)
+                if protocol == "grpc":
+                    serving = self._grpc.serve_streams("", self._config.grpc_collector.port, ready)
+                else:
+                    serving = self._ipfix.serve("", self._config.collector_port, protocol, ready)
+                tasks.create_task(serving, name=f"records over {protocol}")
 
-    def _ready(self, port: int) -> None:
-        self.port = port
-        self.listens.set()
-        log.info(
-            "Taking records of connections", port=port, protocol=self._config.aggregator_transport_protocol
-        )
+    def _ready(self, protocol: str, port: int) -> None:
+        self.ports[protocol] = port
+        if not self.trouble:
+            self.listens.set()
+        log.info("Taking records of connections", port=port, protocol=protocol)
 
     def _complete(self, record: FlowRecord) -> None:
         complete(record, self._pods)

@@ -75,7 +75,7 @@ class Aggregator:
     def __init__(self, config: FlowAggregatorConfig, token_file: Path, kubeconfig: str = "") -> None:
         """`kubeconfig` empty: as this Pod. Raises Unavailable: the token file cannot be written."""
         self._config = config
-        self._flows = Aggregation(
+        self.flows = Aggregation(
             seconds(config.active_flow_record_timeout), seconds(config.inactive_flow_record_timeout)
         )
         embedded = EmbeddedClickHouse(Path(config.store.directory)) if config.store.enable else None
@@ -98,7 +98,7 @@ class Aggregator:
             tasks.create_task(self.intake.run(), name="records of agents")
 
     def _add(self, record: FlowRecord) -> None:
-        self._flows.add(record, time.monotonic())
+        self.flows.add(record, time.monotonic())
 
     def _offer(self, record: FlowRecord) -> None:
         record.cluster_id = self._config.cluster_id
@@ -107,7 +107,7 @@ class Aggregator:
 
     async def _export(self) -> None:
         while True:
-            while found := self._flows.due(time.monotonic(), MOST):
+            while found := self.flows.due(time.monotonic(), MOST):
                 for record in found:
                     self._offer(record)
                 await asyncio.sleep(0)
@@ -141,7 +141,7 @@ class Aggregator:
             **health("readyz", {"collector": lambda: self.intake.trouble}),
             "/metrics": self._metrics_page,
             "/version": _answer(lambda _: version_info(VERSION)),
-            "/flowrecords": _answer(lambda query: flow_records(self._flows.records(), query)),
+            "/flowrecords": _answer(lambda query: flow_records(self.flows.records(), query)),
             "/recordmetrics": _answer(lambda _: self._metrics()),
             "/destinations": _answer(
                 lambda _: destination_states(self._to, self._keeper.removed if self._keeper else 0)
@@ -166,12 +166,12 @@ class Aggregator:
         return handler
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
-        taken = self.intake.collector
+        taken = self.intake
         found = metrics_text(self._metrics(), taken.refused, taken.rejected, self._to)
         return metrics_of(found + (keeper_metrics(self._keeper) if self._keeper else ""))
 
     def _metrics(self) -> RecordMetrics:
-        flows, taken = self._flows, self.intake.collector
+        flows, taken = self.flows, self.intake
         return record_metrics(taken.received, len(flows), taken.sessions, flows.dropped, self._to)
 
 

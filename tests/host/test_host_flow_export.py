@@ -156,7 +156,7 @@ async def test_several_destinations_of_objects_get_what_each_asks_for(
         await until(lambda: all(one.sessions for one in collectors.values()))
         await denied_packets_come(node, got)
         assert {one.protocol_identifier for one in got["udp"]} == {17}
-        assert "FlowExporterDestination late: spec.protocol.grpc" in part.conditions()[CONDITION]()
+        assert "FlowExporterDestination late: spec.tlsConfig" in part.conditions()[CONDITION]()
         assert events == ["Event CollectorUnreachable"]
         node.facts.drop(FlowDestination, "all")
         await until(lambda: not collectors["all"].sessions)

@@ -25,7 +25,7 @@ CHART = Path(__file__).parents[2] / "build/charts/antrea"
 TEMPLATE = "templates/flow-aggregator/flow-aggregator.yaml"
 EXPORT = {
     "enable": True,
-    "flowCollectorAddr": "flow-aggregator/flow-aggregator:4739:tls",
+    "flowCollectorAddr": "flow-aggregator/flow-aggregator:14739:grpc",
     "flowPollInterval": "1s",
     "activeFlowExportTimeout": "1s",
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from certificate_world import ApiServer, api_server
 
 from antrea.apis.flow import FlowRecord
-from antrea.config.flow_aggregator import AggregatorApi, FlowAggregatorConfig, FlowLogger
+from antrea.config.flow_aggregator import AggregatorApi, FlowAggregatorConfig, FlowLogger, GrpcCollector
 from antrea.flow_aggregator.main import Aggregator
 from antrea.ipfix.message import MessageWriter
 from antrea.outside.ipfix.exporter import CollectorSession
@@ -60,7 +60,8 @@ class World:
         (folder / "kubeconfig").write_text(json.dumps(text))
         logger = FlowLogger(enable=True, path=str(folder / "flows.log"))
         shape: dict[str, Any] = {
-            "collector_port": free_port(), "api_server": AggregatorApi(api_port=self.api), "flow_logger": logger,
+            "collector_port": free_port(), "grpc_collector": GrpcCollector(port=free_port()),
+            "api_server": AggregatorApi(api_port=self.api), "flow_logger": logger,
             **config,
         }  # fmt: skip
         self.aggregator = Aggregator(

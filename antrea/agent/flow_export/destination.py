@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from antrea.config.shape import Collector
     from antrea.engine import Facts
     from antrea.features.flow_export.settings import Trust
+    from antrea.outside.grpc.flow_export import GrpcSession
     from antrea.outside.kube.client import Kube
     from antrea.outside.tls.server_context import Certificate
 
@@ -59,7 +60,7 @@ class Destination:
         self._requests = requests
         self._facts, self._kube, self._node, self._due = facts, kube, node, due
         self._collector, self._trust = collector, trust
-        self._session: CollectorSession | None = None
+        self._session: CollectorSession | GrpcSession | None = None
         self._unsent: list[FlowRecord] = []
         self.trouble = "not connected yet"
         """Why nothing is exported now; empty: it is."""
@@ -92,13 +93,24 @@ class Destination:
         if self._session is not None:
             self._session.expect_open()
             return
-        session = CollectorSession(MessageWriter(domain_of(self._node), requests=self._requests))
         _, port, protocol = self._collector
-        tls = await self._tls() if protocol == "tls" else None
-        await session.open(self._host(), port, protocol, tls, self._trust.server_name if tls else "")
-        self._session, self.trouble = session, ""
+        self._session, self.trouble = await self._opened(self._host(), port, protocol), ""
         self.connections += 1
         log.info("Connected to the flow collector", host=self._collector.host, port=port, protocol=protocol)
+
+    async def _opened(self, host: str, port: int, protocol: str) -> CollectorSession | GrpcSession:
+        domain, name = domain_of(self._node), self._trust.server_name
+        if protocol == "grpc":
+            # HTTP/2 and protocol buffers take 8 MiB, which no other agent has to have
+            from antrea.outside.grpc.flow_export import GrpcSession  # noqa: PLC0415
+
+            by_grpc = GrpcSession(domain)
+            await by_grpc.open(host, port, await self._tls(), name)
+            return by_grpc
+        session = CollectorSession(MessageWriter(domain, requests=self._requests))
+        tls = await self._tls() if protocol == "tls" else None
+        await session.open(host, port, protocol, tls, name if tls else "")
+        return session
 
     def _host(self) -> str:
         host = self._collector.host

@@ -67,13 +67,10 @@ def poll_seconds(config: AgentConfig) -> float:
 
 def destination_settings(asked: FlowDestination, poll: float) -> ExportSettings:
     """Of a FlowExporterDestination. Raises Invalid naming the field that must change."""
-    if asked.protocol == "grpc":
+    if asked.protocol in ("tls", "grpc") and not asked.authority:
+        with_this = "transport tls" if asked.protocol == "tls" else "protocol grpc"
         raise Invalid(
-            "spec.protocol.grpc", "is not built yet; name an IPFIX collector in spec.protocol.ipfix"
-        )
-    if asked.protocol == "tls" and not asked.authority:
-        raise Invalid(
-            "spec.tlsConfig", "is required with transport tls; name a ConfigMap with the collector's ca.crt"
+            "spec.tlsConfig", f"is required with {with_this}; name a ConfigMap with the collector's ca.crt"
         )
     try:
         to = collector(f"{asked.address}:{asked.protocol}")

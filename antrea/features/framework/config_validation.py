@@ -9,7 +9,6 @@ import msgspec
 
 from antrea.config.shape import seconds
 from antrea.errors import Invalid
-from antrea.features.framework.flow_collector import collector_of
 from antrea.features.framework.gate import GATES, EnabledGates, resolve
 
 if TYPE_CHECKING:
@@ -223,10 +222,6 @@ AGENT_RULES: tuple[ConfigRule, ...] = (
 )
 
 
-def _exports_by_grpc(c: AgentConfig) -> bool:
-    return c.flow_exporter.enable and collector_of(c).protocol == "grpc"
-
-
 AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
     UnbuiltKey(
         "trafficEncapMode",
@@ -239,7 +234,6 @@ AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
         "encryption between Nodes",
         lambda c: c.traffic_encryption_mode != "none",
     ),
-    UnbuiltKey("flowExporter.flowCollectorAddr", "export by gRPC", _exports_by_grpc),
     UnbuiltKey("multicast.enable", "multicast", lambda c: c.multicast.enable),
     UnbuiltKey(
         "multicluster.enableGateway", "multi-cluster traffic", lambda c: c.multicluster.enable_gateway

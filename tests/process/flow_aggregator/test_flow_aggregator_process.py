@@ -42,7 +42,11 @@ class Running:
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         self.folder, self.port, self.api = folder, free_port(), free_port()
         api = {"apiPort": self.api, **config.get("apiServer", {})}
-        own = {"aggregatorTransportProtocol": "tcp", "collectorPort": self.port}
+        own = {
+            "aggregatorTransportProtocol": "tcp",
+            "collectorPort": self.port,
+            "grpcCollector": {"enable": False},
+        }
         self.config = {**own, **config, "apiServer": api}
         self.process: asyncio.subprocess.Process
 

@@ -13,7 +13,7 @@ from aggregator_world import World, free_port, until
 from aiohttp import web
 from loopback import client_of
 
-from antrea.config.flow_aggregator import AggregatorApi
+from antrea.config.flow_aggregator import AggregatorApi, GrpcCollector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -76,7 +76,13 @@ async def serving(folder: Path) -> AsyncIterator[tuple[str, RecordingStore, Clus
     rights, store = ClusterRights(), RecordingStore()
     async with client_of(rights.answer) as kube:
         api = AggregatorApi(api_port=free_port(), authorize_users=True)
-        here = World(folder, kube, api_server=api, aggregator_transport_protocol="tcp")
+        here = World(
+            folder,
+            kube,
+            api_server=api,
+            aggregator_transport_protocol="tcp",
+            grpc_collector=GrpcCollector(enable=False),
+        )
         here.aggregator.store = store
         running = asyncio.create_task(here.aggregator.run())
         try:

@@ -18,13 +18,15 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.config.agent import AgentConfig
 from antrea.config.shape import Collector, collector
 from antrea.engine import Facts
+from antrea.errors import Invalid
 from antrea.facts.egress import Egress, EgressPod
+from antrea.facts.flow_destination import FlowDestination
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.facts.service import Service
 from antrea.features.flow_export.connection import SLICE, ConnectionStore, DeniedStore
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
-from antrea.features.flow_export.settings import settings
+from antrea.features.flow_export.settings import destination_settings, settings
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
@@ -231,6 +233,10 @@ def test_a_connection_that_a_later_rule_denied_is_not_one_that_was_let_pass() ->
             "flow-aggregator/flow-aggregator:4739:tls",
             Collector("flow-aggregator/flow-aggregator", 4739, "tls"),
         ),
+        (
+            "flow-aggregator/flow-aggregator:14739:grpc",
+            Collector("flow-aggregator/flow-aggregator", 14739, "grpc"),
+        ),
         ("192.0.2.1", Collector("192.0.2.1", 4739, "tls")),
         ("192.0.2.1:9995:udp", Collector("192.0.2.1", 9995, "udp")),
         ("[fd00::1]::tcp", Collector("fd00::1", 4739, "tcp")),
@@ -245,6 +251,16 @@ def test_the_address_of_a_collector_is_read_as_upstream_reads_it(text: str, foun
 def test_what_is_no_address_of_a_collector_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not host"):
         collector(text)
+
+
+@pytest.mark.parametrize("protocol", ["tls", "grpc"])
+def test_a_destination_over_tls_needs_the_authority_of_its_collector(protocol: str) -> None:
+    asked = FlowDestination("siem", "u", "collectors/siem:4739", protocol)
+    with pytest.raises(Invalid, match=f"^spec.tlsConfig: is required with .*{protocol}"):
+        destination_settings(asked, 5)
+    found = destination_settings(msgspec.structs.replace(asked, authority="collectors/siem-ca"), 5)
+    assert found.collector == Collector("collectors/siem", 4739, protocol)
+    assert found.trust.server_name == "siem.collectors.svc"
 
 
 def test_timeouts_are_at_least_the_poll_interval_and_unknown_protocols_are_left_out() -> None:

@@ -120,7 +120,6 @@ def test_what_needs_a_feature_that_is_not_built_is_not_sent_to_a_gate_that_is_re
         ("trafficEncapMode: noEncap", "trafficEncapMode"),
         ("tunnelType: vxlan", "tunnelType"),
         ("trafficEncryptionMode: wireGuard", "trafficEncryptionMode"),
-        ("flowExporter: {enable: true, flowCollectorAddr: 'a:1:grpc'}", "flowExporter.flowCollectorAddr"),
         ("multicast: {enable: true}", "multicast.enable"),
         ("multicluster: {enableGateway: true}", "multicluster.enableGateway"),
         ("multicluster: {enablePodToPodConnectivity: true}", "multicluster.enablePodToPodConnectivity"),

@@ -1,0 +1,51 @@
+"""Takes the records of agents by gRPC, each in a call that goes on, and gives them as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
+
+from antrea.errors import Invalid
+from antrea.flow_protobuf.record import read
+from antrea.flow_protobuf.schema import EXPORT, ExportRequest, ExportResponse
+from antrea.outside.grpc.server import ServerConnection
+from antrea.outside.session.server import SessionServer
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from antrea.apis.flow import FlowRecord
+    from antrea.outside.grpc.server import Call
+
+
+class GrpcCollector(SessionServer):
+    """Gives each record to `take`."""
+
+    def __init__(self, take: Callable[[FlowRecord], None]) -> None:
+        super().__init__()
+        self._take = take
+        self.received = 0
+
+    async def serve_session(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str
+    ) -> None:
+        """The calls of one agent."""
+        await ServerConnection(reader, writer, peer, {EXPORT: self._export}).run()
+
+    async def _export(self, call: Call) -> None:
+        while (message := await call.receive()) is not None:
+            for flow in self._decoded(message).flows:
+                record = read(flow)
+                record.set_exporter(call.peer)
+                self.received += 1
+                self._take(record)
+        await call.send(ExportResponse().SerializeToString())
+
+    def _decoded(self, message: bytes) -> Any:
+        try:
+            return ExportRequest.FromString(message)
+        except DecodeError as no:
+            self.refused += 1
+            raise Invalid("ExportRequest", f"it is no such message: {no}") from no

@@ -1,0 +1,229 @@
+"""A gRPC server in one HTTP/2 connection: calls at a time, what each sends and what waits to be sent are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, Event, RequestReceived, StreamEnded, StreamReset
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+
+from antrea.errors import Invalid
+from antrea.outside.grpc.framing import (
+    CONTENT_TYPE,
+    INVALID_ARGUMENT,
+    OK,
+    UNIMPLEMENTED,
+    MessageSplitter,
+    framed,
+    trailers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+CHUNK: Final = 65536
+MOST_CALLS: Final = 8
+"""At a time, of one connection."""
+MOST_BEGUN: Final = 1000
+"""Calls of one connection that were reset: who begins and resets without end is sent away."""
+MOST_HEADERS: Final = 16384
+"""Octets of the headers of a call."""
+WINDOW: Final = 1 << 20
+"""Octets of a call that may be on their way."""
+REST_SECONDS: Final = 1800.0
+"""After which a connection without a call that is awaited ends."""
+WRITE_SECONDS: Final = 30.0
+"""For a peer to take what was sent."""
+
+
+class CallRefused(Exception):
+    """The call ends with this gRPC status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Call:
+    """One call, as the method that answers it sees it."""
+
+    def __init__(self, connection: ServerConnection, stream: int, headers: Mapping[str, str]) -> None:
+        self._connection, self.stream, self.headers = connection, stream, headers
+        self.peer = connection.peer
+        self._splitter = MessageSplitter()
+        self._messages: deque[tuple[bytes, int]] = deque()
+        self._news = asyncio.Event()
+        self.is_complete = False
+        """Whether the client has sent all that it has to send."""
+
+    def feed(self, octets: bytes, counted: int) -> None:
+        """What has come, which took so much of the window. Raises Invalid."""
+        found = self._splitter.feed(octets)
+        # the sender goes on once messages are taken; of a part of one, at once
+        self._messages += [(one, counted if at == 0 else 0) for at, one in enumerate(found)]
+        if not found:
+            self._connection.acknowledge(counted, self.stream)
+        self._news.set()
+
+    def complete(self) -> None:
+        """The client sends no more. Raises Invalid: it stopped within a message."""
+        self._splitter.expect_end()
+        self.is_complete = True
+        self._news.set()
+
+    async def receive(self) -> bytes | None:
+        """The next message; None: there is none any more."""
+        while not self._messages:
+            if self.is_complete:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        message, counted = self._messages.popleft()
+        if counted:
+            self._connection.acknowledge(counted, self.stream)
+            await self._connection.flush()
+        return message
+
+    async def send(self, message: bytes) -> None:
+        """Send a message, as the client has room for it. Raises OSError."""
+        await self._connection.send(self.stream, framed(message))
+
+
+class ServerConnection:
+    """Serves the calls of one connection."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        peer: str,
+        methods: Mapping[str, Callable[[Call], Awaitable[None]]],
+    ) -> None:
+        """`methods` answer calls of a path: they send what there is to send, and raise CallRefused or Invalid."""
+        self._reader, self._writer, self.peer, self._methods = reader, writer, peer, methods
+        self._http = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        self._calls: dict[int, tuple[Call, asyncio.Task[None]]] = {}
+        self._resets = 0
+        self._room = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until it ends. Raises Invalid: it is no HTTP/2 or no gRPC; OSError."""
+        try:
+            await self._begin_session()
+            while octets := await self._read():
+                for event in self._events(octets):
+                    self._take(event)
+                self._room.set()
+                await self.flush()
+        finally:
+            tasks = [task for _, task in self._calls.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _begin_session(self) -> None:
+        http = self._http
+        http.local_settings = Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: MOST_CALLS,
+                SettingCodes.INITIAL_WINDOW_SIZE: WINDOW,
+                SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEADERS,
+            },
+        )
+        http.initiate_connection()
+        http.increment_flow_control_window(WINDOW)
+        await self.flush()
+
+    async def _read(self) -> bytes:
+        if self._calls:
+            return await self._reader.read(CHUNK)
+        async with asyncio.timeout(REST_SECONDS):
+            return await self._reader.read(CHUNK)
+
+    def _events(self, octets: bytes) -> list[Event]:
+        try:
+            return self._http.receive_data(octets)
+        except ProtocolError as no:
+            raise Invalid("HTTP/2", str(no)[:200]) from no
+
+    async def flush(self) -> None:
+        """Write what waits. Raises OSError: the peer does not take it."""
+        self._writer.write(self._http.data_to_send())
+        async with asyncio.timeout(WRITE_SECONDS):
+            await self._writer.drain()
+
+    def acknowledge(self, octets: int, stream: int) -> None:
+        """Give the peer room for as much again."""
+        if octets:
+            self._http.acknowledge_received_data(octets, stream)
+
+    async def send(self, stream: int, octets: bytes) -> None:
+        """Raises OSError."""
+        rest = memoryview(octets)
+        while rest:
+            size = min(
+                self._http.local_flow_control_window(stream), self._http.max_outbound_frame_size, len(rest)
+            )
+            if size <= 0:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            self._http.send_data(stream, bytes(rest[:size]))
+            rest = rest[size:]
+            await self.flush()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case RequestReceived():
+                self._begin(event.stream_id, {str(name): str(value) for name, value in event.headers})
+            case DataReceived() if found := self._calls.get(event.stream_id):
+                found[0].feed(event.data, event.flow_controlled_length)
+            case DataReceived():
+                # the rest of a call that was answered already
+                self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            case StreamEnded() if found := self._calls.get(event.stream_id):
+                found[0].complete()
+            case StreamReset():
+                self._reset(event.stream_id)
+
+    def _begin(self, stream: int, headers: Mapping[str, str]) -> None:
+        if not headers.get("content-type", "").startswith(CONTENT_TYPE):
+            self._http.send_headers(stream, [(":status", "415")], end_stream=True)
+            return
+        call = Call(self, stream, headers)
+        task = asyncio.create_task(self._answer(call), name="gRPC call")
+        self._calls[stream] = (call, task)
+        task.add_done_callback(lambda _: self._calls.pop(stream, None))
+
+    def _reset(self, stream: int) -> None:
+        self._resets += 1
+        if self._resets > MOST_BEGUN:
+            raise Invalid("HTTP/2", f"{MOST_BEGUN} calls were begun and reset")
+        if found := self._calls.get(stream):
+            found[1].cancel()
+
+    async def _answer(self, call: Call) -> None:
+        method = self._methods.get(call.headers.get(":path", ""))
+        status, message = OK, ""
+        try:
+            self._http.send_headers(call.stream, [(":status", "200"), ("content-type", CONTENT_TYPE)])
+            if method is None:
+                raise CallRefused(UNIMPLEMENTED, "there is no such method")
+            await method(call)
+        except CallRefused as no:
+            status, message = no.status, str(no)
+        except Invalid as no:
+            status, message = INVALID_ARGUMENT, str(no)
+        except (OSError, ProtocolError):
+            return
+        try:
+            self._http.send_headers(call.stream, trailers(status, message), end_stream=True)
+            await self.flush()
+        except (OSError, ProtocolError):
+            return
