@@ -1,4 +1,4 @@
-"""Our tests on the Python of Debian 13, in a root directory of that Debian, which is made once.
+"""The Python of Debian 13, in a root directory of that Debian, which is made once: our image is compiled by it.
 
 python build/debian_root.py tests/unit    run pytest with these arguments there (root)
 """
@@ -10,17 +10,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from antrea.errors import AntreaError, Unavailable
 from antrea.lab import cache
 from antrea.lab.step import Command, Progress, run, step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = "trixie"
 VERSION = "3.13"
 """Of Python, as this Debian has it."""
 PYTHON = f"python{VERSION}"
+TOOLS = f"{PYTHON}-dev,gcc,libc6-dev"
+"""What compiles extension modules for that Python, with it."""
 OPTIONS = (
     "--mode=root",
     "--variant=essential",
@@ -30,6 +37,13 @@ OPTIONS = (
 ALONE = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child")
 """Killed with us, and its mounts go with its namespace."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+FOR_PYTHON = (
+    "--implementation=cp",
+    f"--python-version={VERSION}",
+    *(f"--platform={name}" for name in PLATFORMS),
+    "--only-binary=:all:",
+)
+"""Options of pip: what it installs is for that Python, whichever runs pip."""
 INSIDE = """
 set -e
 room=$1 lower=$2 at=$3; shift 3
@@ -41,12 +55,13 @@ shift
 exec chroot "$room/root" sh -c 'cd "$0" && exec "$@"' "$at" "$@"
 """
 """Arguments: a mount point, the root, the current directory, folders to show, --, the command."""
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
 KEPT = 4
 
 
-def root(progress: Progress, package: str = PYTHON) -> Path:
-    """A root directory with this package and what it depends on. Raises `Unavailable` if it cannot be made."""
-    options = (*OPTIONS, f"--include={package}")
+def root(progress: Progress, packages: str = TOOLS) -> Path:
+    """A root directory with these packages (`a,b`) and what they depend on. Raises `Unavailable` if it cannot be made."""
+    options = (*OPTIONS, f"--include={packages}")
 
     def make(part: Path) -> None:
         if not shutil.which("mmdebstrap"):
@@ -54,7 +69,7 @@ def root(progress: Progress, package: str = PYTHON) -> Path:
         own = {"SOURCE_DATE_EPOCH": "1", "TMPDIR": str(part), "LC_ALL": "C.UTF-8"}
         command = (*ALONE, "mmdebstrap", *options, SUITE, str(part / "root"))
         log = cache.folder() / "logs/debian-root.log"
-        with step(progress, f"Debian 13 with {package} (about a minute, once)"):
+        with step(progress, f"Debian 13 with {packages} (about a minute, once)"):
             run(Command(command, log, env={**os.environ, **own}), "mmdebstrap", progress)
 
     made = cache.made("debian-root", cache.digest(SUITE, *options), make)
@@ -68,44 +83,40 @@ def packages(progress: Progress) -> Path:
 
     def make(part: Path) -> None:
         pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
-        where = ("--target", str(part / "packages"), "--implementation=cp", f"--python-version={VERSION}")
-        platforms = [f"--platform={name}" for name in PLATFORMS]
-        what = ("--only-binary=:all:", "--require-hashes", "-r", str(lock))
+        what = ("--target", str(part / "packages"), "--require-hashes", "-r", str(lock))
         log = cache.folder() / "logs/debian-root-packages.log"
         with step(progress, f"packages of requirements/dev.txt for Python {VERSION}"):
-            run(Command((*pip, *where, *platforms, *what), log), "pip install", progress)
+            run(Command((*pip, *FOR_PYTHON, *what), log), "pip install", progress)
 
     made = cache.made("debian-root-packages", cache.digest(lock, VERSION, *PLATFORMS), make)
     cache.keep("debian-root-packages", KEPT)
     return made / "packages"
 
 
-def main() -> int:
-    """Run pytest there in our tree; the tree is all that it can write to and leave."""
-    shown = (str(ROOT), str(packages(print)))
-    own = {
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": "/root",
-        "LC_ALL": "C.UTF-8",
-        "PYTHONPATH": shown[1],
-    }
-    own |= {"PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
-    command = (PYTHON, "-m", "pytest", "-q", *sys.argv[1:])
+@contextmanager
+def inside(
+    command: Sequence[str | Path], *, at: Path, shown: Sequence[Path]
+) -> Iterator[Sequence[str | Path]]:
+    """Yield what runs `command` in the root of `TOOLS`, in the folder `at`, with `ENVIRONMENT`.
+
+    It sees the folders `shown` under their own paths, and can change nothing but these. Raises `Unavailable` if the root cannot be made.
+    """
     with tempfile.TemporaryDirectory(prefix="antrea-root-") as room:
-        words = (
-            *ALONE,
-            "sh",
-            "-c",
-            INSIDE,
-            "inside",
-            room,
-            str(root(print)),
-            shown[0],
-            *shown,
-            "--",
-            *command,
-        )
-        return subprocess.run(words, check=False, env=own).returncode
+        yield (*ALONE, "sh", "-c", INSIDE, "inside", room, root(show), at, *shown, "--", *command)
+
+
+def show(line: str) -> None:
+    """Progress, to stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Run pytest there in our tree."""
+    found = packages(show)
+    own = {"PYTHONPATH": str(found), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
+    command = (PYTHON, "-m", "pytest", "-q", *sys.argv[1:])
+    with inside(command, at=ROOT, shown=(ROOT, found)) as words:
+        return subprocess.run(words, check=False, env=ENVIRONMENT | own).returncode
 
 
 if __name__ == "__main__":

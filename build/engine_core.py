@@ -1,6 +1,8 @@
 """Compiles antrea/engine/core by mypyc, cached by content.
 
-    python build/engine_core.py    print the folder with the compiled modules, for ANTREA_ENGINE
+    python build/engine_core.py    print the folder with the compiled modules for this Python, for ANTREA_ENGINE
+
+Those of our image are compiled by its own Python, in a root of Debian 13.
 
 The modules stay beside the compiled ones and run where these do not fit (antrea/engine/core/__init__.py).
 """
@@ -11,10 +13,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from antrea.engine.core import LIBRARIES, LIBRARY, SOURCES, SUFFIX, digest_of
+import debian_root
+
+from antrea.engine.core import LIBRARIES, LIBRARY, SOURCES, digest_of
 from antrea.errors import Unavailable
 from antrea.lab import cache
 
@@ -36,34 +41,55 @@ setup(
 """
 
 
+Compiler = Callable[[Path, Sequence[str]], subprocess.CompletedProcess[str]]
+"""Runs a Python with these arguments in `ROOT`; it can write to the given folder."""
+
+
 def modules() -> list[Path]:
     """All modules of the core; the package itself chooses between them and is not compiled."""
     return sorted(path for path in CORE.glob("*.py") if path.name != "__init__.py")
 
 
 def compiled() -> Path:
-    """Return the folder of the compiled modules, made if need be. Raises Unavailable if they cannot be compiled."""
-    key = cache.digest(
-        digest_of(CORE), sys.version, version("mypy"), Path(__file__).read_text(), SETUP, *FLAGS
-    )
-    found = cache.made("engine-core", key, _compile)
+    """Return the folder of the modules compiled for this Python, made if need be. Raises Unavailable if they cannot be compiled."""
+    return _made(sys.version, _by_this_python)
+
+
+def compiled_for_debian() -> Path:
+    """Return the folder of the modules compiled for the Python of Debian 13, made if need be. Raises Unavailable if they cannot be compiled."""
+    return _made(f"{debian_root.SUITE} {debian_root.VERSION} {debian_root.TOOLS}", _by_the_python_of_debian)
+
+
+def _by_this_python(_: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def _by_the_python_of_debian(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    found = debian_root.packages(debian_root.show)
+    own = debian_root.ENVIRONMENT | {"PYTHONPATH": str(found), "PYTHONDONTWRITEBYTECODE": "1"}
+    with debian_root.inside((debian_root.PYTHON, *arguments), at=ROOT, shown=(ROOT, found, folder)) as words:
+        return subprocess.run(words, env=own, capture_output=True, text=True, check=False)
+
+
+def _made(python: str, compiler: Compiler) -> Path:
+    key = cache.digest(digest_of(CORE), python, version("mypy"), Path(__file__).read_text(), SETUP, *FLAGS)
+    found = cache.made("engine-core", key, lambda part: _compile(part, compiler))
     cache.keep("engine-core", KEPT)
     return found
 
 
-def _compile(part: Path) -> None:
+def _compile(part: Path, compiler: Compiler) -> None:
     with tempfile.TemporaryDirectory(prefix="antrea-engine-") as folder:
         paths = [str(path.relative_to(ROOT)) for path in modules()]
         flags = [*FLAGS, f"--cache-dir={folder}/mypy"]
-        command = [sys.executable, "-c", SETUP, folder, LIBRARY.removesuffix("__mypyc"), *flags, *paths]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = compiler(Path(folder), ["-c", SETUP, folder, LIBRARY.removesuffix("__mypyc"), *flags, *paths])
         if done.returncode:
             raise Unavailable(f"mypyc does not compile antrea/engine/core:\n{done.stdout}{done.stderr}")
         for library in Path(folder, "lib").rglob("*.so"):
             subprocess.run(["strip", "--strip-unneeded", library], check=True)
             shutil.copy(library, part)
     (part / SOURCES).write_text(f"{digest_of(CORE)}\n")
-    (part / LIBRARIES).write_text(f"{digest_of(part, SUFFIX)}\n")
+    (part / LIBRARIES).write_text(f"{digest_of(part, '.so')}\n")
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import IO
 
-from engine_core import compiled
+import debian_root
+from debian_root import PLATFORMS, PYTHON, show
+from engine_core import compiled_for_debian
 
 from antrea import IMAGE, VERSION
 from antrea.errors import AntreaError, Unavailable
@@ -37,10 +38,9 @@ OUT = ROOT / "build/out"
 LOCK = ROOT / "requirements/runtime.txt"
 STORE_LOCK = ROOT / "requirements/flow-store.txt"
 STORE_UNUSED = ("libpybind11nonlimitedapi_chdb_3.*.so",)  # of other versions of Python
-SUITE = "trixie"
-PYTHON = (3, 11)
-OLDER = "bookworm"  # has that Python, the one that this project is tested with; see build/image/sources
-SITE = "usr/local/lib/python3.11/dist-packages"  # where Debian's Python looks for what Debian did not install
+SUITE = debian_root.SUITE
+OLDER = "bookworm"  # has the nftables that Nodes can read; see build/image/sources
+SITE = f"usr/local/lib/{PYTHON}/dist-packages"  # where Debian's Python looks for what Debian did not install
 PACKAGES = (
     "ca-certificates",
     "conntrack",
@@ -48,10 +48,10 @@ PACKAGES = (
     "iproute2",
     "kmod",
     "libnftables1",
-    "libpython3.11-stdlib",
+    f"lib{PYTHON}-stdlib",
     "nftables",
     "openvswitch-switch",
-    "python3.11-minimal",
+    f"{PYTHON}-minimal",
     "systemd-standalone-sysusers",  # else systemd, for the sake of uuid-runtime
 )
 OPTIONS = (
@@ -79,10 +79,6 @@ exit({function}())
 
 def image(progress: Progress, *, with_store: bool = False) -> Image:
     """The one image of all programs, or the flow aggregator's; raises `Unavailable` for what cannot be built now."""
-    if sys.version_info[:2] != PYTHON:
-        raise Unavailable(
-            f"our image has Python 3.11, so it is built by Python 3.11, not {sys.version.split()[0]}"
-        )
     store = (engine(progress),) if with_store else ()
     layers = (base(progress), wheels(progress), *store, source(progress))
     name = f"{IMAGE}-flow-aggregator" if with_store else IMAGE
@@ -123,6 +119,7 @@ def debian(progress: Progress, packages: tuple[str, ...], trim: str, setup: str 
                 "LC_ALL": "C.UTF-8",
                 "SUITE": SUITE,
                 "OLDER": OLDER,
+                "PYTHON": PYTHON,
             }
             log = cache.folder() / "logs/image-base.log"
             with step(progress, f"image: Debian with {packages[-1]} (about a minute, once)"):
@@ -131,7 +128,7 @@ def debian(progress: Progress, packages: tuple[str, ...], trim: str, setup: str 
                 shutil.copyfileobj(made, out, 1 << 20)
 
     files = [HOOKS / name for name in (setup, trim) if name]
-    return oci.layer(cache.digest(SUITE, OLDER, *OPTIONS, *packages, *files), write)
+    return oci.layer(cache.digest(SUITE, OLDER, PYTHON, *OPTIONS, *packages, *files), write)
 
 
 def wheels(progress: Progress) -> Layer:
@@ -142,7 +139,7 @@ def wheels(progress: Progress) -> Layer:
             _install(Path(folder), LOCK, (), progress)
             _write(Path(folder), out)
 
-    return oci.layer(cache.digest(LOCK, MAGIC_NUMBER, *UNUSED_SUFFIXES, *UNUSED_FOLDERS), write)
+    return oci.layer(cache.digest(LOCK, PYTHON, *PLATFORMS, *UNUSED_SUFFIXES, *UNUSED_FOLDERS), write)
 
 
 def engine(progress: Progress) -> Layer:
@@ -151,20 +148,20 @@ def engine(progress: Progress) -> Layer:
     def write(out: IO[bytes]) -> None:
         with _room(out) as folder:
             _install(Path(folder), STORE_LOCK, ("--no-deps",), progress)
-            kept = f"_{PYTHON[0]}.{PYTHON[1]}.so"
+            kept = f"_{debian_root.VERSION}.so"
             for pattern in STORE_UNUSED:
                 for path in Path(folder).rglob(pattern):
                     if not path.name.endswith(kept):
                         path.unlink()
             _write(Path(folder), out)
 
-    key = cache.digest(STORE_LOCK, MAGIC_NUMBER, *UNUSED_SUFFIXES, *UNUSED_FOLDERS, *STORE_UNUSED)
+    key = cache.digest(STORE_LOCK, PYTHON, *PLATFORMS, *UNUSED_SUFFIXES, *UNUSED_FOLDERS, *STORE_UNUSED)
     return oci.layer(key, write)
 
 
 def _install(folder: Path, lock: Path, options: tuple[str, ...], progress: Progress) -> None:
     pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile")
-    what = ("--require-hashes", "--only-binary=:all:", "--target", str(folder), "-r", str(lock))
+    what = ("--require-hashes", *debian_root.FOR_PYTHON, "--target", str(folder), "-r", str(lock))
     log = cache.folder() / "logs" / f"image-{lock.stem}.log"
     with step(progress, f"image: Python packages of requirements/{lock.name}"):
         run(Command((*pip, *options, *what), log), "pip install", progress)
@@ -184,7 +181,7 @@ def source(progress: Progress) -> Layer:
         package = Path(folder) / "antrea"
         shutil.copytree(ROOT / "antrea", package, ignore=shutil.ignore_patterns("lab", "__pycache__"))
         with step(progress, "image: the engine's core, compiled by mypyc (half a minute, once)"):
-            shutil.copytree(compiled(), package / "engine/core/compiled")
+            shutil.copytree(compiled_for_debian(), package / "engine/core/compiled")
         # checked: `antrea-lab reload` changes sources in running Pods
         _compile(Path(folder), "checked-hash")
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -241,10 +238,11 @@ def _room(out: IO[bytes]) -> tempfile.TemporaryDirectory[str]:
 
 
 def _compile(folder: Path, mode: str) -> None:
-    """Byte code of everything below, the same bytes each time: a fresh interpreter with a fixed hash seed."""
-    command = [sys.executable, "-m", "compileall", "-q", "-f", "--invalidation-mode", mode]
-    where = ["-s", str(folder), "-p", f"/{SITE}", str(folder)]
-    subprocess.run([*command, *where], check=True, env={**os.environ, "PYTHONHASHSEED": "0"})
+    """Byte code of everything below, by the image's Python; the same bytes each time: a fixed hash seed."""
+    command = (PYTHON, "-m", "compileall", "-q", "-f", "--invalidation-mode", mode)
+    where = ("-s", folder, "-p", f"/{SITE}", folder)
+    with debian_root.inside((*command, *where), at=folder, shown=(folder,)) as words:
+        subprocess.run(words, check=True, env=debian_root.ENVIRONMENT | {"PYTHONHASHSEED": "0"})
 
 
 def _trim_wheels(folder: Path) -> None:
@@ -258,11 +256,6 @@ def _trim_wheels(folder: Path) -> None:
         record.unlink()
     for library in folder.rglob("*.so*"):
         subprocess.run(["strip", "--strip-unneeded", library], check=True)
-
-
-def show(line: str) -> None:
-    """Progress."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> int:

@@ -253,6 +253,16 @@ def test_our_image_brings_every_dependency_that_is_locked(node: Node) -> None:
     assert (done.stderr, done.returncode) == ("", 0)
 
 
+@pytest.mark.timeout(900)
+def test_our_image_runs_compiled_modules_and_byte_code_of_its_own_python(node: Node) -> None:
+    """Whichever Python built it; byte code of another one would be written anew in memory at each start."""
+    script = """
+    python3 -c 'import sys, antrea.engine.core as core; print(sys.version_info[:2], core.IMPLEMENTATION)'
+    python3 -v -c 'import aiohttp, antrea.agent.main' 2>&1 | grep -c 'code object from .*[.]py$'
+    """
+    assert node.run(script).stdout.splitlines() == ["(3, 13) compiled", "0"]
+
+
 WAIT = """wait_for() { n=0; while ! eval "$1"; do n=$((n + 1)); [ $n -lt 200 ] || exit 9; sleep 0.05; done; }
 """
 
