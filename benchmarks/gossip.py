@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from antrea.features.egress.hash_ring import Ring, RingRequest, place
+from antrea.features.egress.agent.hash_ring import Ring, RingRequest, place
 from antrea.outside.gossip.machine import Machine
 from benchmarks.figure import Against, show
 

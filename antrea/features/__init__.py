@@ -10,7 +10,6 @@ module `feature` is loaded then:
 | `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that runs while the gate it names is off | the controller, where it computes |
 | `x/admission.py` | `WEBHOOKS`, each a `Webhook`, and `WATCHED`, the collections that they read | the controller, where it serves |
 | `x/conversion.py` | `CONVERSIONS`, each a `Conversion` | the controller, where it serves |
-| `x/disabled.py` | `FEATURES`, each a `ControllerFeature` that is on while its gate is off | the controller, where it computes |
 
 Effects are in a part of the program: `antrea/agent/x/part.py`, `antrea/controller/x/part.py` (docs/architecture.md, "Add a feature").
 """

@@ -27,14 +27,14 @@ from antrea.facts.external_ip import AnsweredAddress
 from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
-from antrea.features.egress.address import AnnounceAddress, RecordAssigned
-from antrea.features.egress.duplicate_address import RecordConflict
-from antrea.features.egress.gateway_reachability import RecordSilentGateway
-from antrea.features.egress.handover import ConfirmAnnounced, RecordUnassigned, ReleaseAddress
-from antrea.features.egress.missing import ReportMissing
-from antrea.features.egress.owner import FEATURE as PLACEMENT
-from antrea.features.egress.status import RecordAssignmentFailed
-from antrea.features.egress.takeover_event import RecordTakeover
+from antrea.features.egress.agent.address import AnnounceAddress, RecordAssigned
+from antrea.features.egress.agent.duplicate_address import RecordConflict
+from antrea.features.egress.agent.gateway_reachability import RecordSilentGateway
+from antrea.features.egress.agent.handover import ConfirmAnnounced, RecordUnassigned, ReleaseAddress
+from antrea.features.egress.agent.missing import ReportMissing
+from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
+from antrea.features.egress.agent.status import RecordAssignmentFailed
+from antrea.features.egress.agent.takeover_event import RecordTakeover
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates

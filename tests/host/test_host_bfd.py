@@ -18,7 +18,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode, PoolSelector
 from antrea.facts.node import ThisNode
-from antrea.features.egress.bfd import UNITS
+from antrea.features.egress.agent.bfd import UNITS
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT, tunnel_port
 from antrea.host.ovs_port import Port
 from antrea.host.tunnel_neighbour import TunnelNeighbour

@@ -9,8 +9,8 @@ from egress_node import SERVER, Node
 
 from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.node import LocalAddress
-from antrea.features.egress.multi_address import first_for
-from antrea.features.egress.owner import NO_ROOM
+from antrea.features.egress.agent.multi_address import first_for
+from antrea.features.egress.agent.owner import NO_ROOM
 from antrea.host.carrier import MOST_MARKS
 
 if TYPE_CHECKING:

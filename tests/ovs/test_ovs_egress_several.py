@@ -13,9 +13,9 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.node import LocalAddress
-from antrea.features.egress.multi_address import first_for
-from antrea.features.egress.owner import FEATURE as PLACEMENT
-from antrea.features.egress.owner import NO_ROOM
+from antrea.features.egress.agent.multi_address import first_for
+from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
+from antrea.features.egress.agent.owner import NO_ROOM
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.host.carrier import ip_mac
 

@@ -12,7 +12,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.node import LocalAddress
 from antrea.facts.service import Service
-from antrea.features.egress.agent import FEATURE as EGRESS
+from antrea.features.egress.agent.feature import FEATURE as EGRESS
 from antrea.features.framework.agent_feature import Families, RealisedPipeline
 from antrea.openflow.pipeline import Pipeline
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NEW, NODE, PEER, TUNNEL, ports

@@ -18,7 +18,7 @@ import pytest
 from recorded_world import CONTROLPLANE, answered, needs_recordings
 from recording import answers, stream
 
-from antrea.features.egress.agent import FEATURE as EGRESS
+from antrea.features.egress.agent.feature import FEATURE as EGRESS
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.registry.api_resources import RESOURCES
 from antrea.features.registry.openapi_names import definition_name

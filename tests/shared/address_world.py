@@ -17,8 +17,8 @@ from antrea.engine import Engine, Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import FencedLeadership
-from antrea.features.egress.allocation import UNITS
-from antrea.features.egress.controller import egress_rows
+from antrea.features.egress.controller.allocation import UNITS
+from antrea.features.egress.controller.feature import egress_rows
 from antrea.features.external_ip_pool.address import given
 from antrea.features.external_ip_pool.controller import FEATURE
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row

@@ -7,7 +7,7 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING
 
-from antrea.features.egress.hash_ring import Ring
+from antrea.features.egress.agent.hash_ring import Ring
 from antrea.outside.gossip.machine import Machine
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from antrea.facts.egress import EgressGateway
-from antrea.features.egress.gateway_reachability import READS, wanted_gateways
+from antrea.features.egress.agent.gateway_reachability import READS, wanted_gateways
 from antrea.outside.log import klog
 from antrea.outside.neighbour.probe import who_has
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from antrea.config.agent import AgentConfig
     from antrea.engine import Facts
     from antrea.facts.fact import Fact
-    from antrea.features.egress.handover import ConfirmAnnounced, ReleaseAddress
-    from antrea.features.egress.takeover_event import RecordTakeover
+    from antrea.features.egress.agent.handover import ConfirmAnnounced, ReleaseAddress
+    from antrea.features.egress.agent.takeover_event import RecordTakeover
     from antrea.outside.gossip.feed import GossipFeed
     from antrea.outside.kube.client import Kube
 

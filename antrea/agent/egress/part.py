@@ -14,14 +14,14 @@ from antrea.apis.core import ObjectReference
 from antrea.errors import Unavailable
 from antrea.facts.egress import AssignedAddress, Egress, EgressOwner
 from antrea.facts.node import LocalAddress
-from antrea.features.egress.address import AnnounceAddress, RecordAssigned
-from antrea.features.egress.duplicate_address import RecordConflict
-from antrea.features.egress.gateway_reachability import RecordSilentGateway
-from antrea.features.egress.handover import ConfirmAnnounced, RecordUnassigned
-from antrea.features.egress.handover import ReleaseAddress as Release
-from antrea.features.egress.missing import ReportMissing
-from antrea.features.egress.status import RecordAssignmentFailed
-from antrea.features.egress.takeover_event import RecordTakeover
+from antrea.features.egress.agent.address import AnnounceAddress, RecordAssigned
+from antrea.features.egress.agent.duplicate_address import RecordConflict
+from antrea.features.egress.agent.gateway_reachability import RecordSilentGateway
+from antrea.features.egress.agent.handover import ConfirmAnnounced, RecordUnassigned
+from antrea.features.egress.agent.handover import ReleaseAddress as Release
+from antrea.features.egress.agent.missing import ReportMissing
+from antrea.features.egress.agent.status import RecordAssignmentFailed
+from antrea.features.egress.agent.takeover_event import RecordTakeover
 from antrea.features.external_ip_pool.link import DEVICE, PREFIX
 from antrea.outside.log import klog
 from antrea.outside.neighbour.announcement import NodeAnnouncer

@@ -18,7 +18,7 @@ from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddre
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.service import Service
-from antrea.features.egress.takeover_event import Cause, cause
+from antrea.features.egress.agent.takeover_event import Cause, cause
 from antrea.features.service_external_ip.agent import (
     GATE,
     AnnounceExternalIP,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.apis.annotation import FAILBACK, LOST_CONNECTIONS, PREFERRED_NODES
 from antrea.apis.core import Node
-from antrea.features.egress.lost_connection import CONTINUE, RESET
+from antrea.features.egress.agent.lost_connection import CONTINUE, RESET
 from antrea.features.framework.admission import Find, Warn
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from antrea.facts.egress import EgressOwner
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.facts.service import Service
-from antrea.features.egress.multi_address import egresses_of
+from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule

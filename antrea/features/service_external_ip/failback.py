@@ -15,7 +15,7 @@ from antrea.facts.egress import UnusedAddress
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import HIGHEST_NUMBER, MOST_KEPT, AgentNode, KeptAddress
 from antrea.facts.service import Service
-from antrea.features.egress.failback import IDLE_SECONDS
+from antrea.features.egress.agent.failback import IDLE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolSelector
-from antrea.features.egress.subnet import (
+from antrea.features.egress.agent.subnet import (
     FIRST_TABLE,
     RULE_PRIORITY,
     Subnet,

@@ -21,7 +21,7 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.egress import EgressMark
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.egress.multi_address import egresses_of
+from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.packet_mark import mark_of
 from antrea.features.network_policy.agent.deciding_rule import deciding_rule

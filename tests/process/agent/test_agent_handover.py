@@ -19,8 +19,8 @@ from antrea.errors import Unavailable
 from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, ReleasedAddress
 from antrea.facts.member import AgentLeaving, AgentNode, GossipMember
 from antrea.facts.node import LocalAddress
-from antrea.features.egress.handover import ConfirmAnnounced, ReleaseAddress
-from antrea.features.egress.takeover_event import Cause, RecordTakeover
+from antrea.features.egress.agent.handover import ConfirmAnnounced, ReleaseAddress
+from antrea.features.egress.agent.takeover_event import Cause, RecordTakeover
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from antrea.controller.leader.fencing import lead_after_fencing
 from antrea.engine import Facts
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import FencedLeadership
-from antrea.features.egress.controller import FEATURE
+from antrea.features.egress.controller.feature import FEATURE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,9 +17,9 @@ from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, ProbedAddress
 from antrea.facts.member import AgentNode, PoolSelector
 from antrea.facts.node import ThisNode, Transport
-from antrea.features.egress import owner
-from antrea.features.egress.address import HELD_ADDRESSES
-from antrea.features.egress.handover import ReleaseAddress
+from antrea.features.egress.agent import owner
+from antrea.features.egress.agent.address import HELD_ADDRESSES
+from antrea.features.egress.agent.handover import ReleaseAddress
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.host.address import Address

@@ -15,12 +15,12 @@ from antrea.engine import Act, Facts
 from antrea.facts.egress import AssignedAddress, Egress, EgressOwner, MissingAddress
 from antrea.facts.member import Quorum
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.address import RecordAssigned
-from antrea.features.egress.duplicate_address import RecordConflict
-from antrea.features.egress.handover import RecordUnassigned
-from antrea.features.egress.missing import ReportMissing
-from antrea.features.egress.status import RecordAssignmentFailed
-from antrea.features.egress.takeover_event import Cause, RecordTakeover
+from antrea.features.egress.agent.address import RecordAssigned
+from antrea.features.egress.agent.duplicate_address import RecordConflict
+from antrea.features.egress.agent.handover import RecordUnassigned
+from antrea.features.egress.agent.missing import ReportMissing
+from antrea.features.egress.agent.status import RecordAssignmentFailed
+from antrea.features.egress.agent.takeover_event import Cause, RecordTakeover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

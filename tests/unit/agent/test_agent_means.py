@@ -8,7 +8,7 @@ import pytest
 
 from antrea.agent.feature_set import active
 from antrea.agent.switch.capabilities import supported_features
-from antrea.features.egress.bandwidth import FEATURE
+from antrea.features.egress.agent.bandwidth import FEATURE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ BY_THE_CALENDAR = (ROOT / "agent/api/certificate.py", ROOT / "agent/proxy/kept_a
 """Certificates expire by the clock on the wall, and so do choices of Endpoints that outlive a reboot."""
 DECIDES = (
     *sorted(ROOT.glob("outside/gossip/*.py")),
-    *sorted(ROOT.glob("features/egress/*.py")),
+    *sorted(ROOT.glob("features/egress/**/*.py")),
     *(one for one in sorted(ROOT.glob("agent/**/*.py")) if one not in BY_THE_CALENDAR),
     *sorted(ROOT.glob("engine/**/*.py")),
     *(

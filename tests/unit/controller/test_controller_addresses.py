@@ -14,7 +14,7 @@ from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import AddressRequest, NamedAddress, PendingAllocation
-from antrea.features.egress.allocation import UNITS, egress_claim
+from antrea.features.egress.controller.allocation import UNITS, egress_claim
 from antrea.features.external_ip_pool.pool import POOLS
 from antrea.outside.kube.address_promise import AddressPromises
 from antrea.outside.kube.egress_address_sink import EgressAddressSink

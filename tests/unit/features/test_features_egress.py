@@ -21,8 +21,8 @@ from antrea.facts.egress import Egress, EgressMark, EgressOwner, EgressPod, Prob
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.egress.address import AnnounceAddress, RecordAssigned
-from antrea.features.egress.agent import FEATURE
+from antrea.features.egress.agent.address import AnnounceAddress, RecordAssigned
+from antrea.features.egress.agent.feature import FEATURE
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.framework.gate import EnabledGates

@@ -16,8 +16,8 @@ from antrea.facts.egress import Egress, EgressLimit, EgressPod
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.facts.unrealized import Unrealized
-from antrea.features.egress.agent import egress_row
-from antrea.features.egress.bandwidth import LIMITS, limit_of
+from antrea.features.egress.agent.bandwidth import LIMITS, limit_of
+from antrea.features.egress.agent.feature import egress_row
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.host.carrier import ip_mac, mark_mac

@@ -12,7 +12,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode, BfdPartner, PoolSelector
 from antrea.facts.node import ThisNode
-from antrea.features.egress.bfd import NEAR, UNITS, neighbours, vni
+from antrea.features.egress.agent.bfd import NEAR, UNITS, neighbours, vni
 from antrea.host.ovs_port import Port
 from antrea.openflow.cookie import Category
 

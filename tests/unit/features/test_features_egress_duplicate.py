@@ -16,10 +16,10 @@ from antrea.facts.egress import Egress, EgressOwner, ProbedAddress
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.facts.unrealized import Unrealized
-from antrea.features.egress.address import HELD_ADDRESSES
-from antrea.features.egress.agent import FEATURE
-from antrea.features.egress.duplicate_address import RecordConflict
-from antrea.features.egress.subnet import subnet_of
+from antrea.features.egress.agent.address import HELD_ADDRESSES
+from antrea.features.egress.agent.duplicate_address import RecordConflict
+from antrea.features.egress.agent.feature import FEATURE
+from antrea.features.egress.agent.subnet import subnet_of
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, strangers
 from antrea.features.framework.gate import EnabledGates
 from antrea.host.address import Address

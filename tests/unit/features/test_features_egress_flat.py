@@ -10,7 +10,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
-from antrea.features.egress import owner
+from antrea.features.egress.agent import owner
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 
 POOL = PoolSelector(

@@ -26,12 +26,13 @@ from antrea.facts.egress import (
 from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, Quorum
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.egress import agent, owner
-from antrea.features.egress.address import AnnounceAddress
-from antrea.features.egress.failback import waiting_of
-from antrea.features.egress.handover import ConfirmAnnounced, ReleaseAddress
-from antrea.features.egress.hash_ring import Ring
-from antrea.features.egress.takeover_event import RecordTakeover
+from antrea.features.egress.agent import feature as agent
+from antrea.features.egress.agent import owner
+from antrea.features.egress.agent.address import AnnounceAddress
+from antrea.features.egress.agent.failback import waiting_of
+from antrea.features.egress.agent.handover import ConfirmAnnounced, ReleaseAddress
+from antrea.features.egress.agent.hash_ring import Ring
+from antrea.features.egress.agent.takeover_event import RecordTakeover
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.external_ip_pool.link import DEVICE

@@ -9,7 +9,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner
 from antrea.facts.node import LocalAddress, ThisNode, Transport
-from antrea.features.egress.agent import FEATURE
+from antrea.features.egress.agent.feature import FEATURE
 from antrea.host.carrier import ip_mac
 from antrea.host.link import Dummy, Link
 from antrea.host.ovs_port import Port

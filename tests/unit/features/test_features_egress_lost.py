@@ -6,7 +6,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.agent import FEATURE
+from antrea.features.egress.agent.feature import FEATURE
 from antrea.host.nft import NftElement, NftRule, NftSet
 
 IP = "203.0.113.1"

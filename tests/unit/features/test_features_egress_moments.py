@@ -12,8 +12,8 @@ from antrea.engine import Facts
 from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, ReleasedAddress
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress import handover
-from antrea.features.egress.handover_state import (
+from antrea.features.egress.agent import handover
+from antrea.features.egress.agent.handover_state import (
     TRANSITIONS,
     HandoverState,
     Transition,

@@ -20,10 +20,10 @@ from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressOwner
 from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, KeptAddress, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
-from antrea.features.egress.agent import egress_row
-from antrea.features.egress.hash_ring import Ring
-from antrea.features.egress.owner import FEATURE, NO_MAJORITY, NO_ROOM
-from antrea.features.egress.status import failed
+from antrea.features.egress.agent.feature import egress_row
+from antrea.features.egress.agent.hash_ring import Ring
+from antrea.features.egress.agent.owner import FEATURE, NO_MAJORITY, NO_ROOM
+from antrea.features.egress.agent.status import failed
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.agent import pool_selector
 from antrea.features.framework.gate import EnabledGates

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antrea.features.egress.hash_ring import MOST_SUBNETS, Ring, RingRequest, place
+from antrea.features.egress.agent.hash_ring import MOST_SUBNETS, Ring, RingRequest, place
 
 NODES = [f"w{number}" for number in range(100)]
 ADDRESSES = [f"10.{number // 250}.7.{number % 250}" for number in range(1000)]

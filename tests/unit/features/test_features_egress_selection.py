@@ -14,8 +14,8 @@ from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Namespace, Pod
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import FencedLeadership
-from antrea.features.egress.controller import egress_row
-from antrea.features.egress.selection import MANAGER
+from antrea.features.egress.controller.feature import egress_row
+from antrea.features.egress.controller.selection import MANAGER
 from antrea.features.framework.event import RecordEvent
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service
-from antrea.features.egress.agent import FEATURE
+from antrea.features.egress.agent.feature import FEATURE
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.proxy.agent import FEATURE as PROXY
 from antrea.openflow.flow import Flow

@@ -21,14 +21,14 @@ from antrea.facts.egress import Egress, EgressLimit, EgressMark, EgressOwner, Eg
 from antrea.facts.member import AgentNode, GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.unrealized import Unrealized
-from antrea.features.egress import owner
-from antrea.features.egress.address import HELD_ADDRESSES
-from antrea.features.egress.agent import egress_rows
-from antrea.features.egress.anti_affinity import homes_of
-from antrea.features.egress.hash_ring import Ring, RingRequest, place
-from antrea.features.egress.multi_address import egresses_of
-from antrea.features.egress.owner import NO_MAJORITY, NO_ROOM
-from antrea.features.egress.status import RecordAssignmentFailed, egress_status
+from antrea.features.egress.agent import owner
+from antrea.features.egress.agent.address import HELD_ADDRESSES
+from antrea.features.egress.agent.anti_affinity import homes_of
+from antrea.features.egress.agent.feature import egress_rows
+from antrea.features.egress.agent.hash_ring import Ring, RingRequest, place
+from antrea.features.egress.agent.multi_address import egresses_of
+from antrea.features.egress.agent.owner import NO_MAJORITY, NO_ROOM
+from antrea.features.egress.agent.status import RecordAssignmentFailed, egress_status
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from antrea.engine import Engine, Facts
 from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
-from antrea.features.egress.agent import FEATURE
-from antrea.features.egress.snat_mark import MOST, POOL
-from antrea.features.egress.statistics import COUNTED
+from antrea.features.egress.agent.feature import FEATURE
+from antrea.features.egress.agent.snat_mark import MOST, POOL
+from antrea.features.egress.agent.statistics import COUNTED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,10 @@ from antrea.facts.egress import EgressGateway, EgressMark, EgressOwner, ProbedAd
 from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress import controller, gateway_reachability
-from antrea.features.egress.agent import egress_rows
-from antrea.features.egress.status import egress_status
+from antrea.features.egress.agent import gateway_reachability
+from antrea.features.egress.agent.feature import egress_rows
+from antrea.features.egress.agent.status import egress_status
+from antrea.features.egress.controller import feature as controller
 from antrea.features.external_ip_pool.pool import PoolRow, pool_row
 
 IPS = ("203.0.113.1", "198.51.100.1")

@@ -14,8 +14,8 @@ from antrea.apis.egress_address import EgressAddress
 from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
 from antrea.facts.external_ip import FencedLeadership, PendingAllocation
-from antrea.features.egress.allocation import UNITS
-from antrea.features.egress.controller import egress_row
+from antrea.features.egress.controller.allocation import UNITS
+from antrea.features.egress.controller.feature import egress_row
 from antrea.features.external_ip_pool.address import free, total
 from antrea.features.external_ip_pool.controller import FEATURE
 from antrea.features.external_ip_pool.pool import pool_row

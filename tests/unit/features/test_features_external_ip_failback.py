@@ -15,7 +15,7 @@ from antrea.facts.egress import UnusedAddress
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import HIGHEST_NUMBER, MOST_KEPT, AgentNode, GossipMember, KeptAddress
 from antrea.facts.service import Service
-from antrea.features.egress.hash_ring import ring
+from antrea.features.egress.agent.hash_ring import ring
 from antrea.features.service_external_ip.failback import RecordFailbackWaits
 
 HOME = ring(frozenset(NODES)).pick(IP)

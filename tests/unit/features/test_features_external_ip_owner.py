@@ -13,9 +13,9 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress, ProbedAddress
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
-from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.hash_ring import ring
-from antrea.features.egress.owner import NO_MAJORITY
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.hash_ring import ring
+from antrea.features.egress.agent.owner import NO_MAJORITY
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, sentence
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.service_external_ip.agent import (

@@ -16,7 +16,7 @@ from antrea.controller.compute.runtime import FEATURES, active, published
 from antrea.engine import Engine, Facts
 from antrea.facts.cluster import Namespace, Pod
 from antrea.facts.egress import EgressRow
-from antrea.features.egress.controller import egress_row
+from antrea.features.egress.controller.feature import egress_row
 from antrea.features.grouping.publication import GroupHead, Memberships
 from antrea.features.grouping.row import namespace_row, pod_row
 from antrea.features.grouping.selector import group_selector

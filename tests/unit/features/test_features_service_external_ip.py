@@ -16,8 +16,8 @@ from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import FencedLeadership, PendingAllocation, PooledService
-from antrea.features.egress.allocation import UNITS as EGRESS_UNITS
-from antrea.features.egress.controller import egress_row
+from antrea.features.egress.controller.allocation import UNITS as EGRESS_UNITS
+from antrea.features.egress.controller.feature import egress_row
 from antrea.features.external_ip_pool.controller import FEATURE as POOLS
 from antrea.features.external_ip_pool.pool import PoolRow, pool_row
 from antrea.features.framework.event import RecordEvent

@@ -12,7 +12,7 @@ import pytest
 from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import EgressPod
-from antrea.features.egress.agent import FEATURE
+from antrea.features.egress.agent.feature import FEATURE
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.support_bundle.agent import FEATURES as BUNDLE_FEATURES

@@ -20,7 +20,7 @@ from antrea.engine import Facts
 from antrea.facts.cluster import Entity
 from antrea.facts.egress import Egress
 from antrea.facts.member import AgentNode
-from antrea.features.egress.agent import egress_rows
+from antrea.features.egress.agent.feature import egress_rows
 from antrea.features.framework.admission import Watched
 from antrea.features.grouping.row import entity_row
 from antrea.features.network_policy.controller.kube_policy import KubePolicy, policy_row

@@ -15,20 +15,20 @@ from antrea.apis.status import Items, Status
 from antrea.engine import Act
 from antrea.facts.egress import Egress
 from antrea.facts.node import ThisNode
-from antrea.features.egress.address_condition import (
+from antrea.features.egress.agent.address_condition import (
     address_conditions,
     address_entry,
     shared_conditions,
 )
-from antrea.features.egress.address_report import report_of, reports_lost, why_nowhere
-from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.bandwidth import limit_conditions
+from antrea.features.egress.agent.address_report import report_of, reports_lost, why_nowhere
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.bandwidth import limit_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from antrea.engine import Facts
-    from antrea.features.egress.address_report import AddressReport
+    from antrea.features.egress.agent.address_report import AddressReport
 
 IP_ASSIGNED: Final = "IPAssigned"
 ASSIGNED: Final = Condition(

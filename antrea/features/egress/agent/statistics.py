@@ -12,7 +12,7 @@ from antrea.apis.controlplane import NetworkPolicyReference
 from antrea.apis.stats import TrafficStats
 from antrea.facts.egress import Egress
 from antrea.facts.ovs import PodInterface
-from antrea.features.egress.multi_address import egresses_of
+from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.framework.traffic import EGRESS, Counted, Share, rise
 from antrea.openflow.priority import Priority
 from antrea.openflow.tables import EGRESS_MARK

@@ -12,8 +12,8 @@ from antrea.engine import Act
 from antrea.facts.egress import Egress, MissingAddress
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.hash_ring import ring
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.hash_ring import ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,37 +17,44 @@ from antrea.facts.member import GossipMember, PoolSelector
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.facts.service import Service
-from antrea.features.egress.address import (
+from antrea.features.egress.agent.address import (
     HELD_ADDRESSES,
     egress_device,
     node_device,
     own_address,
     taken_address,
 )
-from antrea.features.egress.bandwidth import FEATURE as BANDWIDTH
-from antrea.features.egress.bandwidth import LIMITED, limit_of
-from antrea.features.egress.duplicate_address import conflicts
-from antrea.features.egress.failback import waiting_of
-from antrea.features.egress.flow import (
+from antrea.features.egress.agent.bandwidth import FEATURE as BANDWIDTH
+from antrea.features.egress.agent.bandwidth import LIMITED, limit_of
+from antrea.features.egress.agent.duplicate_address import conflicts
+from antrea.features.egress.agent.failback import waiting_of
+from antrea.features.egress.agent.flow import (
     egress_node_flows,
     egress_peer_flows,
     egress_pod_flows,
     local_flows,
     unserved_flows,
 )
-from antrea.features.egress.gateway_reachability import silent_subnets, unanswered
-from antrea.features.egress.handover import unassigned_address
-from antrea.features.egress.hash_ring import MOST_SUBNETS
-from antrea.features.egress.lost_connection import lost_elements, lost_rule, resets
-from antrea.features.egress.missing import report_missing
-from antrea.features.egress.multi_address import listed
-from antrea.features.egress.owner import FEATURE as PLACEMENT
+from antrea.features.egress.agent.gateway_reachability import silent_subnets, unanswered
+from antrea.features.egress.agent.handover import unassigned_address
+from antrea.features.egress.agent.hash_ring import MOST_SUBNETS
+from antrea.features.egress.agent.lost_connection import lost_elements, lost_rule, resets
+from antrea.features.egress.agent.missing import report_missing
+from antrea.features.egress.agent.multi_address import listed
+from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
+from antrea.features.egress.agent.reply_relay import accepted_answers, relayed_answers, silent_address
+from antrea.features.egress.agent.snat_mark import (
+    MOST,
+    NUMBERS,
+    POOL,
+    address_mark,
+    host_rules,
+    mark_elements,
+)
+from antrea.features.egress.agent.statistics import COUNTED
+from antrea.features.egress.agent.status import egress_status, failure
+from antrea.features.egress.agent.subnet import TABLE_POOL, mark_rule, rule_numbers
 from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
-from antrea.features.egress.reply_relay import accepted_answers, relayed_answers, silent_address
-from antrea.features.egress.snat_mark import MOST, NUMBERS, POOL, address_mark, host_rules, mark_elements
-from antrea.features.egress.statistics import COUNTED
-from antrea.features.egress.status import egress_status, failure
-from antrea.features.egress.subnet import TABLE_POOL, mark_rule, rule_numbers
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature

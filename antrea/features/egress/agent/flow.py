@@ -13,11 +13,11 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import ServicePort
-from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.bandwidth import limited
-from antrea.features.egress.handover_state import PASSED_ON, previous_holder, state_of
-from antrea.features.egress.multi_address import egresses_of
-from antrea.features.egress.snat_mark import POOL
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.bandwidth import limited
+from antrea.features.egress.agent.handover_state import PASSED_ON, previous_holder, state_of
+from antrea.features.egress.agent.multi_address import egresses_of
+from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.framework import packet_mark
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.l7.tenant import GATE as L7_NETWORK_POLICY

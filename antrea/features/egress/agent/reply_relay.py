@@ -14,7 +14,12 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.member import GossipMember
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
-from antrea.features.egress.handover_state import HandoverState, assigned_here, previous_holder, state_of
+from antrea.features.egress.agent.handover_state import (
+    HandoverState,
+    assigned_here,
+    previous_holder,
+    state_of,
+)
 from antrea.features.node_route.agent import tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.host.carrier import RELAYED_MAC

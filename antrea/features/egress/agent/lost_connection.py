@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from antrea.apis.annotation import LOST_CONNECTIONS
 from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress
-from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.snat_mark import POOL
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.snat_mark import POOL
 from antrea.host.nft import NftElement, NftRule, NftSet
 from antrea.openflow.fields import SNAT_PKT_MARK
 

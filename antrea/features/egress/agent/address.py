@@ -12,17 +12,17 @@ from antrea.engine import Act, Entry, Unit
 from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import LocalAddress, ThisNode, Transport
-from antrea.features.egress.duplicate_address import may_use, probes
-from antrea.features.egress.handover import ConfirmAnnounced, release
-from antrea.features.egress.handover_state import (
+from antrea.features.egress.agent.duplicate_address import may_use, probes
+from antrea.features.egress.agent.handover import ConfirmAnnounced, release
+from antrea.features.egress.agent.handover_state import (
     STILL_HELD,
     HandoverState,
     assigned_here,
     previous_holder,
     state_of,
 )
-from antrea.features.egress.subnet import mac_of, route_entries, subnet_of, vlan_device
-from antrea.features.egress.takeover_event import RecordTakeover, took_over
+from antrea.features.egress.agent.subnet import mac_of, route_entries, subnet_of, vlan_device
+from antrea.features.egress.agent.takeover_event import RecordTakeover, took_over
 from antrea.features.external_ip_pool.link import DEVICE, neighbours_of
 from antrea.host import carrier
 from antrea.host.address import Address
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from antrea.engine import Facts
-    from antrea.features.egress.duplicate_address import RecordConflict
-    from antrea.features.egress.handover import ReleaseAddress
+    from antrea.features.egress.agent.duplicate_address import RecordConflict
+    from antrea.features.egress.agent.handover import ReleaseAddress
     from antrea.features.external_ip_pool.duplicate import ProbeAddress
     from antrea.host.link import Dummy, Link
     from antrea.host.ovs_port import Port

@@ -14,10 +14,10 @@ import msgspec
 from antrea.facts.egress import Egress, EgressOwner, EgressPod
 from antrea.facts.member import GossipMember
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.address_condition import words_of
-from antrea.features.egress.allocated import families_of, why_unallocated
-from antrea.features.egress.failback import waiting_by
-from antrea.features.egress.owner import NO_MAJORITY
+from antrea.features.egress.agent.address_condition import words_of
+from antrea.features.egress.agent.allocated import families_of, why_unallocated
+from antrea.features.egress.agent.failback import waiting_by
+from antrea.features.egress.agent.owner import NO_MAJORITY
 from antrea.features.framework.address import canonical
 
 if TYPE_CHECKING:

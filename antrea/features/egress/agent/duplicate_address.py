@@ -16,7 +16,7 @@ from antrea.apis.crd.part import Condition
 from antrea.engine import Act
 from antrea.facts.egress import ProbedAddress
 from antrea.facts.node import LocalAddress
-from antrea.features.egress.subnet import subnet_of
+from antrea.features.egress.agent.subnet import subnet_of
 from antrea.features.external_ip_pool.duplicate import (
     ProbeAddress,
     is_free,

@@ -14,10 +14,10 @@ from antrea.apis.annotation import PREFERRED_NODES
 from antrea.apis.crd.egress import Egress, EgressStatus
 from antrea.apis.crd.pool import ExternalIPPool
 from antrea.errors import Invalid, Unavailable
-from antrea.features.egress.bandwidth import KILO, MOST
-from antrea.features.egress.destination import check_destinations
+from antrea.features.egress.admission.destination import check_destinations
+from antrea.features.egress.admission.requested_address import RequestedAddress, check_lists, places
+from antrea.features.egress.agent.bandwidth import KILO, MOST
 from antrea.features.egress.preference import doubts
-from antrea.features.egress.requested_address import RequestedAddress, check_lists, places
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.framework.address import read
 from antrea.features.framework.admission import Find, Patch, Warn, Webhook

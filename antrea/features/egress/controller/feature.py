@@ -14,11 +14,12 @@ from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
 from antrea.facts.group import GroupSelector, PublishedGroup
-from antrea.features.egress import gateway_reachability, selection
-from antrea.features.egress.allocation import ALLOCATED, UNITS
-from antrea.features.egress.gateway_reachability import unanswered
-from antrea.features.egress.multi_address import lists
-from antrea.features.egress.selection import TYPES
+from antrea.features.egress.agent import gateway_reachability
+from antrea.features.egress.agent.gateway_reachability import unanswered
+from antrea.features.egress.agent.multi_address import lists
+from antrea.features.egress.controller import selection
+from antrea.features.egress.controller.allocation import ALLOCATED, UNITS
+from antrea.features.egress.controller.selection import TYPES
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.facts.egress import Egress, EgressMark, EgressOwner
 from antrea.facts.node import LocalAddress
-from antrea.features.egress.address import HELD_ADDRESSES
-from antrea.features.egress.handover_state import USABLE, assigned_here, state_of
-from antrea.features.egress.missing import reported_missing, reporting_node
-from antrea.features.egress.snat_mark import MOST
+from antrea.features.egress.agent.address import HELD_ADDRESSES
+from antrea.features.egress.agent.handover_state import USABLE, assigned_here, state_of
+from antrea.features.egress.agent.missing import reported_missing, reporting_node
+from antrea.features.egress.agent.snat_mark import MOST
 from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:

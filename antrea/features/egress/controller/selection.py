@@ -18,7 +18,7 @@ from antrea.facts.egress import EgressRow, SelectionConflict
 from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.family import is_ipv6
 from antrea.facts.group import Matches
-from antrea.features.egress.allocation import all_of
+from antrea.features.egress.controller.allocation import all_of
 from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.member import EGRESS
 

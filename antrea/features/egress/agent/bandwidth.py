@@ -13,8 +13,8 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Unit
 from antrea.facts.egress import Egress, EgressLimit, EgressMark
 from antrea.facts.node import ThisNode
-from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.snat_mark import POOL
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.framework import packet_mark
 from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
 from antrea.features.framework.gate import EnabledGates

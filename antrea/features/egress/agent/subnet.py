@@ -15,8 +15,8 @@ from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import ThisNode, Transport
-from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.snat_mark import POOL
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.external_ip_pool.link import PREFIX
 from antrea.features.framework.gate import EnabledGates
 from antrea.host import carrier

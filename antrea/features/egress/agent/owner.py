@@ -13,12 +13,12 @@ from antrea.facts.egress import Egress, EgressOwner, PlacementRequest
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import AgentNode, PoolMembers, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
-from antrea.features.egress.allocated import why_unallocated
-from antrea.features.egress.anti_affinity import homes_of
-from antrea.features.egress.bfd import UNITS as BFD_UNITS
-from antrea.features.egress.failback import stays_at
-from antrea.features.egress.hash_ring import RingRequest, place
-from antrea.features.egress.subnet import are_apart, name_of
+from antrea.features.egress.agent.allocated import why_unallocated
+from antrea.features.egress.agent.anti_affinity import homes_of
+from antrea.features.egress.agent.bfd import UNITS as BFD_UNITS
+from antrea.features.egress.agent.failback import stays_at
+from antrea.features.egress.agent.hash_ring import RingRequest, place
+from antrea.features.egress.agent.subnet import are_apart, name_of
 from antrea.features.framework.agent_feature import AgentFeature
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from antrea.engine import Act
 from antrea.facts.egress import AssignedAddress, Egress
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.handover_state import HandoverState, assigned_here, state_of
+from antrea.features.egress.agent.handover_state import HandoverState, assigned_here, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

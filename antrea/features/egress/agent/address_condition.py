@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 from antrea.apis.crd.part import Condition
 from antrea.facts.egress import EgressOwner
 from antrea.facts.member import GossipMember
-from antrea.features.egress.duplicate_address import CONFLICT, conflict_conditions
-from antrea.features.egress.failback import failback_conditions, failback_word
-from antrea.features.egress.gateway_reachability import ANSWERS, gateway_conditions, silence
-from antrea.features.egress.handover_state import assigned_here
+from antrea.features.egress.agent.duplicate_address import CONFLICT, conflict_conditions
+from antrea.features.egress.agent.failback import failback_conditions, failback_word
+from antrea.features.egress.agent.gateway_reachability import ANSWERS, gateway_conditions, silence
+from antrea.features.egress.agent.handover_state import assigned_here
 from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.facts.egress import Egress
     from antrea.facts.node import ThisNode
-    from antrea.features.egress.address_report import AddressReport
+    from antrea.features.egress.agent.address_report import AddressReport
 
 Words = tuple[tuple[str, str], ...]
 """Fields of an entry with their values."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from antrea.features.egress.hash_ring import AntiAffinityPlace, RingRequest, ring
+from antrea.features.egress.agent.hash_ring import AntiAffinityPlace, RingRequest, ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,7 +18,7 @@ from antrea.facts.egress import Egress, EgressGateway, EgressRow
 from antrea.facts.external_ip import ExternalIPOwner, FencedLeadership
 from antrea.facts.member import AgentNode, PoolSelector
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.subnet import Subnet, are_apart, vlan_device
+from antrea.features.egress.agent.subnet import Subnet, are_apart, vlan_device
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow
 
 if TYPE_CHECKING:

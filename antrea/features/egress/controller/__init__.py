@@ -1,0 +1,1 @@
+"""Egress in the controller: which Pods and addresses each Egress has."""
