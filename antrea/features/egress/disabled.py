@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from antrea.apis.egress_address import EGRESSES
 from antrea.apis.status import Status
 from antrea.engine import Unit
-from antrea.features.egress.agent.status import IP_ASSIGNED
 from antrea.features.egress.controller.allocation import ALLOCATED
+from antrea.features.egress.spec import IP_ASSIGNED
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.disabled import MANAGER, DisabledObject, switched_off, watched
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.apis.annotation import FAILBACK, LOST_CONNECTIONS, PREFERRED_NODES
 from antrea.apis.core import Node
-from antrea.features.egress.agent.lost_connection import CONTINUE, RESET
 from antrea.features.framework.admission import Find, Warn
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 IMMEDIATE: Final = "immediate"
 NEVER: Final = "never"
 WHEN_IDLE: Final = "when-idle"
+CONTINUE: Final = "continue"
+RESET: Final = "reset"
 MOST_LOOKED_UP: Final = 16
 """Preferred Nodes that admission looks for: each costs a request."""
 

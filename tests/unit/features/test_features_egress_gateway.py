@@ -19,9 +19,10 @@ from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.member import AgentNode, GossipMember, PoolMembers, PoolSelector
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.features.egress.agent import feature as agent
-from antrea.features.egress.agent.gateway_reachability import MANAGER, silent_subnets, wanted_gateways
+from antrea.features.egress.agent.gateway_reachability import silent_subnets, wanted_gateways
 from antrea.features.egress.agent.takeover_event import cause
 from antrea.features.egress.controller import feature as controller
+from antrea.features.egress.controller.pool_gateway import MANAGER
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
 from antrea.features.framework.gate import EnabledGates

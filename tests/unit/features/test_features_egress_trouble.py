@@ -17,10 +17,10 @@ from antrea.facts.egress import EgressGateway, EgressMark, EgressOwner, ProbedAd
 from antrea.facts.external_ip import FencedLeadership
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.agent import gateway_reachability
 from antrea.features.egress.agent.feature import egress_rows
 from antrea.features.egress.agent.status import egress_status
 from antrea.features.egress.controller import feature as controller
+from antrea.features.egress.controller import pool_gateway
 from antrea.features.external_ip_pool.pool import PoolRow, pool_row
 
 IPS = ("203.0.113.1", "198.51.100.1")
@@ -115,7 +115,7 @@ def test_one_node_gathers_what_all_say_and_takes_it_back() -> None:
 
 def test_the_pool_of_such_an_address_says_it_and_no_other_pool() -> None:
     facts = Facts()
-    engine = Engine(facts, gateway_reachability.UNITS)
+    engine = Engine(facts, pool_gateway.UNITS)
     rows = controller.egress_rows(msgspec.convert(listed(unanswered=SILENT), EgressObject))
     pools: list[PoolRow] = []
     for name in ("p", "q"):

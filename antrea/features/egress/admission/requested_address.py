@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.errors import Invalid
-from antrea.features.egress.agent.multi_address import lists
+from antrea.features.egress.spec import lists
 from antrea.features.framework.address import canonical
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from antrea.facts.egress import EgressOwner
 from antrea.facts.member import GossipMember
 from antrea.features.egress.agent.duplicate_address import CONFLICT, conflict_conditions
 from antrea.features.egress.agent.failback import failback_conditions, failback_word
-from antrea.features.egress.agent.gateway_reachability import ANSWERS, gateway_conditions, silence
+from antrea.features.egress.agent.gateway_reachability import gateway_conditions, silence
 from antrea.features.egress.agent.handover_state import assigned_here
+from antrea.features.egress.spec import ANSWERS
 from antrea.features.external_ip_pool.duplicate import other_host, sentence
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from antrea.features.egress.agent.flow import (
     local_flows,
     unserved_flows,
 )
-from antrea.features.egress.agent.gateway_reachability import silent_subnets, unanswered
+from antrea.features.egress.agent.gateway_reachability import silent_subnets
 from antrea.features.egress.agent.handover import unassigned_address
 from antrea.features.egress.agent.hash_ring import MOST_SUBNETS
 from antrea.features.egress.agent.lost_connection import lost_elements, lost_rule, resets
@@ -55,6 +55,7 @@ from antrea.features.egress.agent.statistics import COUNTED
 from antrea.features.egress.agent.status import egress_status, failure
 from antrea.features.egress.agent.subnet import TABLE_POOL, mark_rule, rule_numbers
 from antrea.features.egress.preference import NEVER, WHEN_IDLE, preferred_nodes
+from antrea.features.egress.spec import unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature

@@ -12,26 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 from antrea.apis.annotation import SILENT_SUBNETS, NodeAnnotation
 from antrea.apis.crd.part import Condition
-from antrea.apis.status import Status
-from antrea.engine import Act, Unit
-from antrea.facts.egress import Egress, EgressGateway, EgressRow
-from antrea.facts.external_ip import ExternalIPOwner, FencedLeadership
+from antrea.engine import Act
+from antrea.facts.egress import Egress, EgressGateway
+from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import AgentNode, PoolSelector
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.features.egress.agent.subnet import Subnet, are_apart, vlan_device
-from antrea.features.external_ip_pool.pool import POOLS, PoolRow
+from antrea.features.egress.spec import ANSWERS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from antrea.engine import Facts
     from antrea.host.link import Link, Vlan
     from antrea.host.ovs_port import Port
     from antrea.host.sysctl import Sysctl
 
-ANSWERS: Final = "GatewayAnswers"
-"""Type of a condition of ours, of Egresses and pools: there while it does not."""
-MANAGER: Final = "antrea-controller-gateway"
 DEVICES: Final = "antrea-ext."
 """What names of devices in VLANs begin with."""
 
@@ -113,26 +109,3 @@ def gateway_conditions(facts: Facts, egress: Egress, node: str) -> tuple[Conditi
     if message := silence(facts, egress, node):
         return (Condition(ANSWERS, "False", reason="NoAnswer", message=message),)
     return (Condition(ANSWERS),) if egress.unanswered else ()
-
-
-def unanswered(conditions: Collection[Condition]) -> str:
-    """The gateway without an answer that a status names; empty: none."""
-    return next((one.message for one in conditions if one.type == ANSWERS and one.status == "False"), "")
-
-
-def pool_gateway(facts: Facts, pool: PoolRow) -> Iterator[Status]:
-    """What its Egresses report; of several Nodes the first Egress by name."""
-    if facts.get(FencedLeadership) is None:
-        return
-    told = facts.by(EgressRow, "unanswered", pool.name)
-    if told:
-        condition = Condition(ANSWERS, "False", reason="NoAnswer", message=told[0].unanswered)
-    elif pool.unanswered:
-        condition = Condition(ANSWERS)
-    else:
-        return
-    yield Status(path=f"{POOLS}/{pool.name}", kind="ExternalIPPool", manager=MANAGER, conditions=(condition,))
-
-
-UNITS = (Unit(PoolRow, pool_gateway),)
-"""In the controller."""

@@ -13,6 +13,7 @@ from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress
 from antrea.features.egress.agent.allocated import why_unallocated
 from antrea.features.egress.agent.snat_mark import POOL
+from antrea.features.egress.preference import RESET
 from antrea.host.nft import NftElement, NftRule, NftSet
 from antrea.openflow.fields import SNAT_PKT_MARK
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from antrea.facts.egress import EgressMark
     from antrea.facts.node import ThisNode
 
-CONTINUE: Final = "continue"
-RESET: Final = "reset"
 SET: Final = "egress-reset"
 BEFORE_FORWARD: Final = 50
 

@@ -6,7 +6,7 @@ So when an address comes or goes, only its own Pods change theirs. Beyond upstre
 from __future__ import annotations
 
 from hashlib import blake2b
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,19 +18,14 @@ from antrea.features.egress.agent.address_condition import words_of
 from antrea.features.egress.agent.allocated import families_of, why_unallocated
 from antrea.features.egress.agent.failback import waiting_by
 from antrea.features.egress.agent.owner import NO_MAJORITY
+from antrea.features.egress.spec import lists
 from antrea.features.framework.address import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from antrea.apis.crd.egress import Egress as EgressObject
-    from antrea.apis.crd.egress import EgressSpec
     from antrea.engine import Facts
-
-
-def lists(spec: EgressSpec) -> list[tuple[str, str]]:
-    """Address and pool of each entry; one of them may be empty. None: the Egress has one address."""
-    return list(zip_longest(spec.egress_ips, spec.external_ip_pools, fillvalue=""))
 
 
 def listed(one: Egress, found: EgressObject) -> tuple[Egress, ...]:

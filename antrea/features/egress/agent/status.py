@@ -23,6 +23,7 @@ from antrea.features.egress.agent.address_condition import (
 from antrea.features.egress.agent.address_report import report_of, reports_lost, why_nowhere
 from antrea.features.egress.agent.allocated import why_unallocated
 from antrea.features.egress.agent.bandwidth import limit_conditions
+from antrea.features.egress.spec import IP_ASSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.features.egress.agent.address_report import AddressReport
 
-IP_ASSIGNED: Final = "IPAssigned"
 ASSIGNED: Final = Condition(
     IP_ASSIGNED, "True", reason="Assigned", message="EgressIP is successfully assigned to EgressNode"
 )

@@ -14,12 +14,10 @@ from antrea.apis.egress_address import EGRESSES
 from antrea.engine import Unit
 from antrea.facts.egress import EgressRow
 from antrea.facts.group import GroupSelector, PublishedGroup
-from antrea.features.egress.agent import gateway_reachability
-from antrea.features.egress.agent.gateway_reachability import unanswered
-from antrea.features.egress.agent.multi_address import lists
-from antrea.features.egress.controller import selection
+from antrea.features.egress.controller import pool_gateway, selection
 from antrea.features.egress.controller.allocation import ALLOCATED, UNITS
 from antrea.features.egress.controller.selection import TYPES
+from antrea.features.egress.spec import lists, unanswered
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
@@ -82,7 +80,7 @@ FEATURE = ControllerFeature(
         Unit(EgressRow, egress_group, yields=(GroupSelector,)),
         *UNITS,
         *selection.UNITS,
-        *gateway_reachability.UNITS,
+        *pool_gateway.UNITS,
     ),
     publishes=(GROUPS,),
     gate="Egress",
