@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import shutil
 import subprocess
@@ -19,13 +20,15 @@ from certificates import SERVER as SERVER_AUTH
 from certificates import made
 from l7_client import CLIENT, SERVER
 from l7_container import EngineContainer
-from policy_node import CONFIG, PolicyNode
+from policy_node import CONFIG, NODE, NODES, PolicyNode
 
 from antrea.agent.l7_network_policy.connections import forget_connections
 from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.agent.l7_network_policy.files import EngineFiles
 from antrea.apis import controlplane as cp
+from antrea.facts.member import AgentNode
 from antrea.facts.ovs import OvsPort
+from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.l7_network_policy.agent import PORT_TYPE
 from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent.rule import L7, PolicyRule
@@ -45,6 +48,20 @@ OK = b"200 OK"
 PUBLIC = (cp.L7Protocol(http=cp.HTTPProtocol(method="GET", path="/public*")),)
 SECRET = (cp.L7Protocol(http=cp.HTTPProtocol(method="GET", path="/secret*")),)
 GATES = ("AntreaPolicy", "L7NetworkPolicy", "AntreaProxy", "Egress")
+
+
+GATEWAYS = ("10.10.0.1", "fd00:10::1")
+SERVICE = ("10.96.0.1", "fd00:96::1")
+SERVICE_ROWS = (
+    AgentNode("n1", NODES, NODES, pod_cidrs=NODE.pod_cidrs),
+    Service("shop", "web", SERVICE, (("TCP", 80),), port_names=("http",), node_ports=(0,)),
+    *(ServiceEndpoint(f"shop/web-{version}", "shop/web", "http", "TCP", ip, 80, "n1", True, True, False)
+      for version, ip in zip((4, 6), WEB, strict=True)),
+)  # fmt: skip
+NO_REQUEST = {
+    "DNS over TCP": [[(b"\x00\x1d" + b"\xab" * 29).hex()]],
+    "TLS": [[(b"\x16\x03\x01\x00\x05" + b"\x01" * 5).hex()]],
+}
 
 
 def get(path: str) -> str:
@@ -73,9 +90,15 @@ class L7Node(PolicyNode):
             self.netns.sh(f"sysctl -qw net.ipv6.conf.{tap}.disable_ipv6=1; ip link set {tap} up")
             self.facts.put(OvsPort(tap, PORT_TYPE, self.ofport(tap), self.mac_of(tap)))
 
-    def asked(self, family: int, exchanges: Sequence[Sequence[str]], seconds: float = 30) -> tuple[int, str]:
+    def asked(
+        self,
+        family: int,
+        exchanges: Sequence[Sequence[str]],
+        seconds: float = 30,
+        to: tuple[str, str] = WEB,
+    ) -> tuple[int, str]:
         """How many answers `near` gets of `web`, and how the connection ended."""
-        words = [sys.executable, "-c", CLIENT, WEB[family], "80", OK.hex(), str(seconds)]
+        words = [sys.executable, "-c", CLIENT, to[family], "80", OK.hex(), str(seconds)]
         within = ["ip", "netns", "exec", self.pods["near"], *words]
         self.switch.revalidate()
         text = json.dumps({"x": exchanges})
@@ -176,6 +199,30 @@ async def test_requests_are_judged_and_nothing_passes_without_an_engine(
             node.facts.drop(SentPolicy, f"p-{direction}")
             for exchanges in (PUBLIC_GET, SECRET_GET):
                 await asyncio.to_thread(node.becomes, (1, "open"), 0, exchanges)
+
+
+@pytest.mark.parametrize("direction", ["In", "Out"])
+async def test_what_is_no_request_to_a_service_is_reset(
+    node: L7Node, files: EngineFiles, tmp_path: Path, direction: str
+) -> None:
+    for row in SERVICE_ROWS:
+        node.facts.put(row)
+    gateway = node.mac_of("antrea-gw0")
+    for address in GATEWAYS:
+        node.netns.sh(f"ip neigh replace {address} lladdr {gateway} dev eth0", node.pods["near"])
+    async with running(node, files, tmp_path):
+        with EngineContainer(files.wanted.parent):
+            node.facts.put(stated(direction, PUBLIC))
+            await node.until(lambda: node.facts.all(LoadedTenant))
+            for family in (0, 1):
+                await asyncio.to_thread(node.becomes, (1, "open"), family, PUBLIC_GET)
+                asked = functools.partial(node.asked, family, to=SERVICE)
+                assert await asyncio.to_thread(asked, PUBLIC_GET) == (1, "open")
+                assert await asyncio.to_thread(asked, BOTH) == (1, "reset")
+                for exchanges in NO_REQUEST.values():
+                    assert await asyncio.to_thread(asked, exchanges) == (0, "reset")
+                slowly = [[one.encode().hex() for one in "GET /public/x HTTP/1.1\r\nHost: a\r\n\r\n"]]
+                assert await asyncio.to_thread(asked, slowly) == (1, "open")
 
 
 ALL = (cp.L7Protocol(http=cp.HTTPProtocol(method="GET", path="/*")),)

@@ -28,15 +28,22 @@ DEFAULT = 'drop ip any any -> any any (msg:"No rule"; sid:1;)\n'
 """For packets with a VLAN that no tenant has."""
 SEEN = "flowbits:isnotset,antrea.l7"
 CLIENT, SERVER = "flow:to_server,established", "flow:to_client,established"
-HTTP, TLS = ("http",), ("tls",)
+NOT_BEGUN = ("stream_size:server,<,2", f"stream_size:client,<,{UNKNOWN_BYTES}")
+"""The server has sent nothing, and the client little."""
+FIRST_HTTP, FIRST_TLS = r"!#$%&'*+.^_\x60|~0-9A-Za-z\r\n\x2d", r"\x16"
+"""What a connection may begin with, as members of a class of characters: a method (RFC 9112, 3) or an empty line before it (2.2), or a
+record with a handshake (RFC 8446, 5.1)."""
 
 
 def signatures(protocols: Iterable[L7Protocol], *, logs: bool) -> str:
     """The rule file of one tenant; with `logs` there are alerts for what is allowed, too. Raises Invalid if it does not fit."""
     rows = tuple(protocols)
+    begins = (FIRST_HTTP if any(row.http for row in rows) else "") + (
+        FIRST_TLS if any(row.tls for row in rows) else ""
+    )
     bodies = [*_http([row.http for row in rows if row.http], logs=logs)]
     bodies += _tls([row.tls for row in rows if row.tls], logs=logs)
-    bodies += _neither()
+    bodies += _neither(begins)
     found = [f"{body} sid:{number};)" for number, body in enumerate(bodies, start=1)]
     if any(len(line) > LONGEST for line in found):
         raise Invalid(
@@ -97,9 +104,19 @@ def _tls(allowed: list[TLSProtocol], *, logs: bool) -> Iterator[str]:
     )
 
 
-def _neither() -> Iterator[str]:
-    """Connections without a request so far: the server may send nothing, and the client little."""
+def _neither(begins: str) -> Iterator[str]:
+    """Connections without a request so far: the server may send nothing, and the client little.
+
+    One whose first octet shows that it is another protocol is rejected before the server answers: for connection tracking the reset is then
+    part of the connection, and comes back from the address of a Service that the client asked.
+    """
     message = "Reject other protocol"
+    begun = "antrea.begun"
+    yield _signature(
+        "alert", "tcp-pkt", "Begun", CLIENT, _matching(f"^[{begins}]"), f"flowbits:set,{begun}", "noalert"
+    )
+    unknown = (CLIENT, "dsize:>0", f"flowbits:isnotset,{begun}", SEEN, *NOT_BEGUN)
+    yield _signature("reject", "tcp-pkt", message, *unknown, _matching(f"^[^{begins}]"))
     yield _signature("rejectboth", "tcp", message, SERVER, "dsize:>0", SEEN)
     yield _signature("reject", "tcp", message, CLIENT, f"stream_size:client,>,{UNKNOWN_BYTES}", SEEN)
     yield _signature("reject", "tcp", message, CLIENT, "app-layer-protocol:failed", SEEN)
