@@ -15,7 +15,7 @@ from benchmarks.cni_add import ROOT
 from benchmarks.figure import show
 
 TIMES, TARGET = 5, 10
-AGENT = "antrea.agent.main"
+AGENT = "antrea.agent.program"
 SHARE = (
     "aiohttp.web",
     "antrea.agent.api.agent_info",

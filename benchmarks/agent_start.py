@@ -71,7 +71,7 @@ def logged(log: str, sentence: str) -> float:
 def imported() -> float:
     """Seconds of an interpreter that imports the agent and ends."""
     clock = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import antrea.agent.main"], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", "import antrea.agent.program"], cwd=ROOT, check=True)
     return time.perf_counter() - clock
 
 
@@ -83,7 +83,7 @@ def packages() -> dict[str, list[float]]:
 
 
 def _packages() -> Counter[str]:
-    command = [sys.executable, "-X", "importtime", "-c", "import antrea.agent.main"]
+    command = [sys.executable, "-X", "importtime", "-c", "import antrea.agent.program"]
     told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     own: Counter[str] = Counter()
     for line in re.finditer(r"^import time: +(\d+) \| +\d+ \| +([^.\s]+)", told.stderr, re.MULTILINE):

@@ -1,44 +1,23 @@
-"""The agent: reads its configuration, prepares the Node, then runs feeds, engine and servers until it is terminated."""
+"""The command line of the agent, and what is done before the rest of it is imported."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from antrea import VERSION
-from antrea.agent.api.certificate import ApiCertificate
-from antrea.agent.assembly import Agent
-from antrea.agent.instance_lock import instance_lock
-from antrea.agent.node.events import node_recorder
-from antrea.agent.rebuild import Rebuild
-from antrea.agent.role import full_name
-from antrea.config.agent import AgentConfig
-from antrea.engine.core import IMPLEMENTATION
+from antrea.agent.api.certificate import begin
 from antrea.errors import AntreaError
-from antrea.features.framework.config_validation import accept_agent
-from antrea.outside.kube.client import Kube
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
-from antrea.outside.reload.configuration import Configuration
-from antrea.outside.reload.supervisor import Running, asked_to_end, through_changes
+from antrea.outside.program_import import program_import
 
 if TYPE_CHECKING:
-    from antrea.agent.assembly import AgentConfiguration
-    from antrea.features.framework.gate import EnabledGates
+    from collections.abc import Callable
 
-log = klog.logger(__name__)
-KEPT = Path("/var/run/antrea/antrea-agent.conf.good")
-"""The last configuration that worked, in a Pod; else it is beside the file."""
-
-WAY = ("client_connection", "kube_api_server_override")
-"""The keys that locate kube-apiserver."""
+    from antrea.outside.tls.server_context import SelfSigning
 
 
 @click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,53 +34,18 @@ def main(path: Path, log: klog.Options) -> None:
     """Connect the Pods of this Node."""
     klog.start(log, "antrea-agent")
     try:
-        kept = KEPT if os.environ.get("POD_NAMESPACE") else path.with_name(f"{path.name}.good")
-        configuration = Configuration(AgentConfig, _accept, path, kept)
-        with instance_lock(Path(configuration.now.config.cni_socket).parent):
-            asyncio.run(run(configuration))
+        signing = begin()
+        _program()(path, signing)
     except AntreaError as no:
         click.echo(f"antrea-agent: {no}", err=True)
         sys.exit(1)
 
 
-def _accept(config: AgentConfig) -> EnabledGates:
-    free = os.environ.get("ALLOW_NO_ENCAP_WITHOUT_ANTREA_PROXY") == "true"
-    return accept_agent(config, encap_free_without_proxy=free)
-
-
-async def run(configuration: AgentConfiguration) -> None:
-    """Until SIGTERM or SIGINT; flows, routes and ports stay, so that packets go on while the next agent starts.
-
-    What this Node held for others goes to another one if it is to do without an agent (antrea.agent.egress.graceful_handover).
-
-    A configuration that changes ends one agent and starts the next in this process, for which the same holds.
-    """
-    log.info("Starting antrea-agent", version=VERSION, engine=IMPLEMENTATION)
-    node, certificate = os.environ.get("NODE_NAME") or socket.gethostname(), ApiCertificate()
-    rebuild = Rebuild()
-
-    def start() -> Running:
-        config = configuration.now.config
-        kube = Kube.connect(config.client_connection.kubeconfig, config.kube_api_server_override)
-        agent = Agent(configuration, kube, node, certificate, rebuild)
-        return Running(
-            _work(kube, agent),
-            agent.ready.wait,
-            lambda: agent.ready.waiting,
-            kube,
-            farewell=agent.farewell,
-            blameless=lambda: agent.ready.is_outside and configuration.keeps(*WAY),
-        )
-
-    with contextlib.closing(rebuild.listener):
-        recorder = node_recorder(full_name(configuration.now.config, node))
-        await through_changes(configuration, start, recorder, asked_to_end())
-    log.info("Stopping antrea-agent")
-
-
-async def _work(kube: Kube, agent: Agent) -> None:
-    async with kube:
-        await agent.run()
+def _program() -> Callable[[Path, SelfSigning], None]:
+    """Import the agent, while another process makes the certificate."""
+    with program_import():
+        from antrea.agent.program import serve  # noqa: PLC0415 (not before the certificate is begun)
+    return serve
 
 
 if __name__ == "__main__":

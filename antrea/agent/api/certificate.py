@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from antrea.errors import Unavailable
 from antrea.outside.log import klog
-from antrea.outside.tls.server_context import self_signed
+from antrea.outside.tls.server_context import SelfSigning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,20 +35,28 @@ PUBLISH_SECONDS = 180.0
 POLL_SECONDS = 1.0
 
 
+def begin() -> SelfSigning:
+    """Begin to make what the server proves itself with."""
+    return SelfSigning(("antrea-agent-api", "localhost"), ("127.0.0.1", "::1"), DAYS)
+
+
 def certificate() -> Certificate:
-    """What the server proves itself with. Raises Unavailable."""
-    return self_signed(("antrea-agent-api", "localhost"), ("127.0.0.1", "::1"), DAYS)
+    """What the server proves itself with, once it is made. Raises Unavailable."""
+    return begin().result()
 
 
 class ApiCertificate:
     """Lives as long as the process; each agent in it, one after the other, runs `run`."""
 
     def __init__(
-        self, make: Callable[[], Certificate] = certificate, clock: Callable[[], float] = time.time
+        self,
+        first: Certificate,
+        make: Callable[[], Certificate] = certificate,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises Unavailable."""
+        """`first` was just made; `make` gives the next ones."""
         self._make, self._clock = make, clock
-        self.pair = make()
+        self.pair = first
         self._made = clock()
         self.trusted = self.pair.certificate_pem
         """PEM of all certificates that clients may meet now."""

@@ -52,18 +52,27 @@ class Certificate(msgspec.Struct, frozen=True):
     key_pem: str
 
 
-def self_signed(names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> Certificate:
-    """A serving certificate for these names and addresses; the first name is its subject.
+class SelfSigning:
+    """A serving certificate that a process of its own is making: see antrea.outside.tls.self_signed_program."""
 
-    Raises Unavailable if none can be made. A process of its own makes it: see antrea.outside.tls.self_signed_program.
-    """
-    words = (",".join(names), ",".join(addresses), str(days))
-    command = [sys.executable, "-m", "antrea.outside.tls.self_signed_program", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    certificate, mark, rest = done.stdout.partition(_CERTIFICATE_ENDS)
-    if done.returncode or not mark:
-        raise Unavailable(f"a serving certificate: {done.stderr.strip()[-200:]}")
-    return Certificate(certificate + mark, rest)
+    def __init__(self, names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> None:
+        """Begin; for these names and addresses, the first name is its subject."""
+        words = (",".join(names), ",".join(addresses), str(days))
+        command = [sys.executable, "-m", "antrea.outside.tls.self_signed_program", *words]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def result(self) -> Certificate:
+        """Wait for it. Raises Unavailable if none can be made."""
+        out, err = self._process.communicate()
+        certificate, mark, rest = out.partition(_CERTIFICATE_ENDS)
+        if self._process.returncode or not mark:
+            raise Unavailable(f"a serving certificate: {err.strip()[-200:]}")
+        return Certificate(certificate + mark, rest)
+
+
+def self_signed(names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> Certificate:
+    """A serving certificate for these names and addresses; the first name is its subject. Raises Unavailable."""
+    return SelfSigning(names, addresses, days).result()
 
 
 def server_tls(

@@ -93,7 +93,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_a_certificate_is_renewed_in_time_and_what_stands_goes_on() -> None:
     clock = Clock()
-    kept = ApiCertificate(clock=clock)
+    kept = ApiCertificate(certificate(), clock=clock)
     async with serving(kept) as api:
         first = kept.pair
         old = await api.connect(api.published)
@@ -115,7 +115,7 @@ async def test_a_certificate_is_renewed_in_time_and_what_stands_goes_on() -> Non
 
 async def test_a_certificate_of_a_clock_that_was_far_ahead_is_renewed_at_once() -> None:
     clock = Clock()
-    kept = ApiCertificate(clock=clock)
+    kept = ApiCertificate(certificate(), clock=clock)
     async with serving(kept) as api:
         clock.now -= 2 * DAY
         await until(lambda: len(api.presented) == 2)
@@ -123,7 +123,7 @@ async def test_a_certificate_of_a_clock_that_was_far_ahead_is_renewed_at_once() 
 
 async def test_what_cannot_be_published_is_served_only_when_the_old_one_is_about_to_end() -> None:
     clock = Clock()
-    kept = ApiCertificate(clock=clock)
+    kept = ApiCertificate(certificate(), clock=clock)
     async with serving(kept) as api:
         api.is_away = True
         clock.now += 300 * DAY
@@ -141,7 +141,7 @@ async def test_a_certificate_that_cannot_be_made_is_tried_again() -> None:
             raise Unavailable("a serving certificate")
         return certificate()
 
-    kept = ApiCertificate(make, clock)
+    kept = ApiCertificate(make(), make, clock)
     async with serving(kept) as api:
         clock.now += 300 * DAY
         await until(lambda: len(api.presented) == 2)

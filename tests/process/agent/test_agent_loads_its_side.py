@@ -17,7 +17,7 @@ print("\\n".join(name for name in sys.modules if name.startswith("antrea.feature
 @pytest.mark.parametrize(
     ("module", "loaded", "never"),
     [
-        ("antrea.agent.main", "agent", {"controller", "admission", "conversion", "disabled"}),
+        ("antrea.agent.program", "agent", {"controller", "admission", "conversion", "disabled"}),
         ("antrea.controller.main", "controller", {"agent", "admission", "conversion"}),
         ("antrea.controller.apiserver.server", "admission", {"agent", "disabled"}),
     ],

@@ -1,0 +1,91 @@
+"""The agent: reads its configuration, prepares the Node, then runs feeds, engine and servers until it is terminated.
+
+Imported by antrea.agent.main, which has the command line, once an agent is to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antrea import VERSION
+from antrea.agent.api.certificate import ApiCertificate
+from antrea.agent.assembly import Agent
+from antrea.agent.instance_lock import instance_lock
+from antrea.agent.node.events import node_recorder
+from antrea.agent.rebuild import Rebuild
+from antrea.agent.role import full_name
+from antrea.config.agent import AgentConfig
+from antrea.engine.core import IMPLEMENTATION
+from antrea.features.framework.config_validation import accept_agent
+from antrea.outside.kube.client import Kube
+from antrea.outside.log import klog
+from antrea.outside.reload.configuration import Configuration
+from antrea.outside.reload.supervisor import Running, asked_to_end, through_changes
+
+if TYPE_CHECKING:
+    from antrea.agent.assembly import AgentConfiguration
+    from antrea.features.framework.gate import EnabledGates
+    from antrea.outside.tls.server_context import SelfSigning
+
+log = klog.logger(__name__)
+KEPT = Path("/var/run/antrea/antrea-agent.conf.good")
+"""The last configuration that worked, in a Pod; else it is beside the file."""
+
+WAY = ("client_connection", "kube_api_server_override")
+"""The keys that locate kube-apiserver."""
+
+
+def serve(path: Path, signing: SelfSigning) -> None:
+    """Run with the configuration in this file until terminated; `signing` makes the certificate of its API.
+
+    Raises Invalid, Unavailable.
+    """
+    kept = KEPT if os.environ.get("POD_NAMESPACE") else path.with_name(f"{path.name}.good")
+    configuration = Configuration(AgentConfig, _accept, path, kept)
+    with instance_lock(Path(configuration.now.config.cni_socket).parent):
+        asyncio.run(run(configuration, signing))
+
+
+def _accept(config: AgentConfig) -> EnabledGates:
+    free = os.environ.get("ALLOW_NO_ENCAP_WITHOUT_ANTREA_PROXY") == "true"
+    return accept_agent(config, encap_free_without_proxy=free)
+
+
+async def run(configuration: AgentConfiguration, signing: SelfSigning) -> None:
+    """Until SIGTERM or SIGINT; flows, routes and ports stay, so that packets go on while the next agent starts.
+
+    What this Node held for others goes to another one if it is to do without an agent (antrea.agent.egress.graceful_handover).
+
+    A configuration that changes ends one agent and starts the next in this process, for which the same holds.
+    """
+    log.info("Starting antrea-agent", version=VERSION, engine=IMPLEMENTATION)
+    node, certificate = os.environ.get("NODE_NAME") or socket.gethostname(), ApiCertificate(signing.result())
+    rebuild = Rebuild()
+
+    def start() -> Running:
+        config = configuration.now.config
+        kube = Kube.connect(config.client_connection.kubeconfig, config.kube_api_server_override)
+        agent = Agent(configuration, kube, node, certificate, rebuild)
+        return Running(
+            _work(kube, agent),
+            agent.ready.wait,
+            lambda: agent.ready.waiting,
+            kube,
+            farewell=agent.farewell,
+            blameless=lambda: agent.ready.is_outside and configuration.keeps(*WAY),
+        )
+
+    with contextlib.closing(rebuild.listener):
+        recorder = node_recorder(full_name(configuration.now.config, node))
+        await through_changes(configuration, start, recorder, asked_to_end())
+    log.info("Stopping antrea-agent")
+
+
+async def _work(kube: Kube, agent: Agent) -> None:
+    async with kube:
+        await agent.run()
