@@ -50,14 +50,15 @@ NAMES = Metric(
     "antrea_agent_fqdn_cache_size",
     "gauge",
     "ALPHA",
-    "Number of domain names that the Antrea Agent has addresses of, for rules on names of the policies on its Pods and its Node.",
+    "Number of domain names which the Antrea Agent tracks for the FQDN rules of the NetworkPolicies applied to local Pods.",
 )
 NAMES_EVICTED = Metric(
     "antrea_agent_fqdn_cache_eviction_count",
     "counter",
     "ALPHA",
-    "Number of domain names that the Antrea Agent forgot to stay below a limit. The limit is used as a label:"
-    " selector_limit or total_limit.",
+    "Number of domain names which the Antrea Agent stopped tracking to honor its FQDN tracking limits, partitioned by the limit "
+    "which was reached (selector_limit and total_limit). A rule stops matching an evicted domain name until a Pod which it "
+    "selects resolves that name again.",
 )
 ANSWERS_DROPPED = Metric(
     "antrea_agent_fqdn_answer_dropped_count",
