@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from antrea.engine.core.job import Job
     from antrea.engine.core.order import Slot
     from antrea.engine.core.sink_queue import SinkQueue
+    from antrea.engine.core.workload import Workload
     from antrea.engine.entry import Act, Sink
     from antrea.facts.fact import Fact
 
@@ -234,6 +235,10 @@ class Engine:
     def unrealized(self) -> dict[tuple[str, str], str]:
         """Return unit and key of rows whose entries were refused, with the reason, until they are applied as a whole."""
         return {job.name: refused.why for job, refused in self._ledger.unrealized.items()}
+
+    def workloads(self) -> dict[str, Workload]:
+        """Return how long jobs took and how many wait, by each of what their units are `measured_as`."""
+        return self._evaluator.workloads()
 
     def jobs(self) -> Iterator[Job]:
         """All jobs."""

@@ -28,6 +28,8 @@ class Unit(msgspec.Struct, frozen=True):
     """Kinds of fact that it derives; only units may write those."""
     by: str = ""
     """Name of an index of `over`, whose values are texts."""
+    measured_as: tuple[str, ...] = ()
+    """What its jobs count as in `Engine.workloads`; empty: they are not measured."""
 
     @property
     def name(self) -> str:

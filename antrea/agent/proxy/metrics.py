@@ -13,11 +13,13 @@ from antrea.facts.service import READY, Service, ServiceEndpoint, ServicePort
 from antrea.features.proxy.endpoint import GROUPS
 from antrea.openflow.group_tree import MAX_NUMBER
 from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.log.workload_metrics import workload_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from antrea.engine import Facts
+    from antrea.engine.core.workload import Workload
     from antrea.facts.fact import Fact
 
 SERVICES = Metric(
@@ -43,6 +45,12 @@ ENDPOINT_UPDATES = Metric(
     "counter",
     "ALPHA",
     "The cumulative number of Endpoint updates received by Antrea Proxy",
+)
+DURATION = Metric(
+    "antrea_proxy_sync_proxy_rules_duration_seconds",
+    "histogram",
+    "ALPHA",
+    "SyncProxyRules duration of Antrea Proxy in seconds",
 )
 GROUP_COUNT = Metric(
     "antrea_proxy_group_count",
@@ -82,8 +90,8 @@ class ProxyMetrics:
         if key:
             self._updates[kind, is_ipv6(key.rpartition("/")[2])] += 1
 
-    def text(self) -> str:
-        """In Prometheus' format."""
+    def text(self, workload: Workload) -> str:
+        """In Prometheus' format; `workload` is that of the jobs that work out Services and Endpoints."""
         ports = self._facts.all(ServicePort)
         services = Counter(ipv6 for port in ports for ipv6 in {is_ipv6(ip) for ip in port.cluster_ips})
         behind = {port.behind for port in ports}
@@ -100,6 +108,7 @@ class ProxyMetrics:
                 ENDPOINTS.text(_by_family(endpoints)),
                 SERVICE_UPDATES.text(_by_family(self._of(Service))),
                 ENDPOINT_UPDATES.text(_by_family(self._of(ServiceEndpoint))),
+                DURATION.text(workload_samples(workload, unit=0.001)),
                 GROUP_COUNT.text([Sample(groups)]),
                 GROUP_LIMIT.text([Sample(MAX_NUMBER)]),
             )

@@ -17,6 +17,7 @@ from antrea.agent.proxy.packet_in import ServicePackets
 from antrea.agent.proxy.service_flows import service_flows
 from antrea.agent.proxy.stale_connections import StaleConnections
 from antrea.apis.core import ObjectReference
+from antrea.engine.core.workload import Workload
 from antrea.errors import Invalid
 from antrea.features.proxy.agent import GATE
 from antrea.features.proxy.external_address import ExternalIPConflict
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from antrea.agent.part import AgentContext, Connected, Handler
     from antrea.agent.proxy.service_flows import ServiceFlows
-    from antrea.engine import Act, Feed, Sink
+    from antrea.engine import Act, Engine, Feed, Sink
     from antrea.facts.service import HealthCheck
     from antrea.openflow.packet_in import PacketIn
 
@@ -47,6 +48,7 @@ class ProxyPart(Part):
         self._affinity = LongAffinity(agent.facts, ofctl)
         self._kept_affinity = KeptAffinity(agent.facts, ofctl, switch, agent.run_dir / "affinity")
         self._metrics = ProxyMetrics(agent.facts)
+        self._engine: Engine | None = None
 
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
         if GATE not in self._agent.gates:
@@ -63,6 +65,7 @@ class ProxyPart(Part):
         return {ExternalIPConflict: self._conflict}
 
     async def run(self) -> None:
+        self._engine = self._agent.engine()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._stale.run(self._agent.engine()))
             tasks.create_task(self._affinity.run())
@@ -84,7 +87,10 @@ class ProxyPart(Part):
             tasks.create_task(servers.run())
 
     def metrics(self) -> str:
-        return self._metrics.text() if GATE in self._agent.gates else ""
+        if GATE not in self._agent.gates:
+            return ""
+        workloads = self._engine.workloads() if self._engine else {}
+        return self._metrics.text(workloads.get(GATE, Workload()))
 
     def packet_ins(self) -> Mapping[Category, Callable[[PacketIn], None]]:
         return {Category.SVC_REJECT: self._packets.handle}

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from antrea.engine.core.workload import Workload
 from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.log.workload_metrics import workload_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +56,47 @@ POOL_STATUSES = Metric(
     "ALPHA",
     "The total number of actual status updates performed for Antrea ExternalIPPool Custom Resources",
 )
+ADDRESS_GROUP_QUEUE = Metric(
+    "antrea_controller_length_address_group_queue",
+    "gauge",
+    "STABLE",
+    "The length of AddressGroupQueue",
+)
+APPLIED_TO_GROUP_QUEUE = Metric(
+    "antrea_controller_length_applied_to_group_queue",
+    "gauge",
+    "STABLE",
+    "The length of AppliedToGroupQueue",
+)
+POLICY_QUEUE = Metric(
+    "antrea_controller_length_network_policy_queue",
+    "gauge",
+    "STABLE",
+    "The length of InternalNetworkPolicyQueue",
+)
+ADDRESS_GROUP_DURATION = Metric(
+    "antrea_controller_address_group_sync_duration_milliseconds",
+    "histogram",
+    "ALPHA",
+    "The duration of syncing address-group",
+)
+APPLIED_TO_GROUP_DURATION = Metric(
+    "antrea_controller_applied_to_group_sync_duration_milliseconds",
+    "histogram",
+    "ALPHA",
+    "The duration of syncing applied-to-group",
+)
+POLICY_DURATION = Metric(
+    "antrea_controller_network_policy_sync_duration_milliseconds",
+    "histogram",
+    "ALPHA",
+    "The duration of syncing internal-networkpolicy",
+)
+WORKLOADS = {
+    "addressgroups": (ADDRESS_GROUP_QUEUE, ADDRESS_GROUP_DURATION),
+    "appliedtogroups": (APPLIED_TO_GROUP_QUEUE, APPLIED_TO_GROUP_DURATION),
+    "networkpolicies": (POLICY_QUEUE, POLICY_DURATION),
+}
 ROWS = {
     "ClusterNetworkPolicy": CLUSTER_POLICY_STATUSES,
     "addressgroups": ADDRESS_GROUPS,
@@ -65,6 +108,15 @@ ROWS = {
 }
 
 
-def policy_metrics(counted: Mapping[str, int]) -> str:
-    """In Prometheus' format; `counted`: number of objects published or withdrawn, by plural, and of statuses written, by kind."""
-    return "".join(row.text([Sample(counted.get(key, 0))]) for key, row in ROWS.items())
+def policy_metrics(counted: Mapping[str, int], workloads: Mapping[str, Workload]) -> str:
+    """In Prometheus' format, by name.
+
+    `counted`: number of objects published or withdrawn, by plural, and of statuses written, by kind; `workloads`: of the jobs
+    that work out policies and groups, by plural.
+    """
+    texts = {row.name: row.text([Sample(counted.get(key, 0))]) for key, row in ROWS.items()}
+    for key, (length, duration) in WORKLOADS.items():
+        found = workloads.get(key, Workload())
+        texts[length.name] = length.text([Sample(found.waiting)])
+        texts[duration.name] = duration.text(workload_samples(found, unit=1))
+    return "".join(texts[name] for name in sorted(texts))

@@ -13,6 +13,7 @@ from antrea.apis.meta import ObjectMetadata
 from antrea.controller.apiserver.store_sync import ROWS
 from antrea.features.grouping.member import ADDRESS, APPLIED
 from antrea.features.grouping.publication import (
+    POLICIES,
     GroupHead,
     GroupSpan,
     Membership,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from antrea.controller.apiserver.process import Publisher
     from antrea.features.grouping.publication import OfGroup
 
-POLICIES = "networkpolicies"
 Name = tuple[str, str]
 """A group: plural of its kind, name."""
 Placed = tuple[GroupMember, str]

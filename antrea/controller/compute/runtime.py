@@ -172,9 +172,10 @@ class Computation:
         )
 
     def metrics(self) -> str:
-        """What was computed since this process started, in Prometheus' format."""
+        """What was computed since this process started and what waits, in Prometheus' format."""
         own = "".join(part.metrics() for part in self._parts)
-        return policy_metrics(self._sink.processed + self._statuses.written) + odd_object_metrics() + own
+        counted = self._sink.processed + self._statuses.written
+        return policy_metrics(counted, self._engine.workloads()) + odd_object_metrics() + own
 
     def _left(self, policy: str, nodes: Iterable[str]) -> None:
         for part in self._parts:

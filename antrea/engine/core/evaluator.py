@@ -13,6 +13,7 @@ from antrea.engine.core.place import APPEARED, ORPHANED, TOUCHED, URGENT, Cell, 
 from antrea.engine.core.reader import Absent
 from antrea.engine.core.store import write
 from antrea.engine.core.time_slice import SLICE, clock
+from antrea.engine.core.workload import Workload
 from antrea.facts.fact import Fact
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Evaluator:
         self._errors = errors
         self._urgent = JobQueue(IN_URGENT)
         self._bulk = JobQueue(IN_BULK)
+        self._running = JobQueue(0)
+        """What the pass has still to run."""
+        self._under_way: tuple[BoundUnit, int] | None = None
+        """The unit that is run, and how many of its jobs are left, as of the last pause."""
         self._ran: list[Job] = []
         self._made: dict[Cell, Any] = {}
         """What the running job has yielded so far."""
@@ -81,6 +86,24 @@ class Evaluator:
     def woken(self) -> bool:
         """Whether jobs have to run."""
         return bool(self._urgent.jobs or self._bulk.jobs)
+
+    def workloads(self) -> dict[str, Workload]:
+        """Return how long jobs took and how many wait, by what their units are measured as; between steps of a pass."""
+        found: dict[str, Workload] = {}
+        left: dict[BoundUnit, int] = {}
+        for queue in (self._urgent, self._bulk, self._running):
+            for bound, jobs in queue.jobs.items():
+                left[bound] = left.get(bound, 0) + len(jobs)
+        if self._under_way is not None:
+            bound, count = self._under_way
+            left[bound] = left.get(bound, 0) + count
+        for unit, bound in self._bound.items():
+            for name in unit.measured_as:
+                total = found.setdefault(name, Workload())
+                if bound.workload is not None:
+                    total.add(bound.workload)
+                total.waiting += left.get(bound, 0)
+        return found
 
     def run(self, *, bulk: bool, retry: Iterable[Job] = ()) -> Iterator[None]:
         """Run one pass: over the urgent jobs if there are any and `bulk` is false, else over the others and `retry`.
@@ -145,28 +168,38 @@ class Evaluator:
                 self._ran.append(job)
 
     def _run_all(self, queue: JobQueue) -> Iterator[None]:
-        ledger = self._ledger
+        ledger, self._running = self._ledger, queue
         while queue.jobs or ledger.touched_rows:
             if queue.jobs:
                 lowest = min([bound.level for bound in queue.jobs])
                 for bound in [bound for bound in queue.jobs if bound.level == lowest]:
                     yield from self._run_unit(bound, lowest, queue)
+                self._under_way = None
             yield from self._derive(queue)
             if self._facts.touched:
                 self._wake_moved(queue)
 
     def _run_unit(self, bound: BoundUnit, level: int, queue: JobQueue) -> Iterator[None]:
         jobs = queue.jobs.pop(bound)
+        workload, began = bound.workload, clock()
         for n, job in enumerate(jobs):
             job.flags &= ~queue.bit
             if job.flags & DUE:  # else an urgent pass has run it meanwhile
                 done = self._start(job)
                 while not done:
+                    self._under_way, paused = (bound, len(jobs) - n), clock()
                     yield
+                    began += clock() - paused
                     self._keep_cells()
                     done = self._proceed(job)
-                if clock() >= SLICE.end:
+                now = clock()
+                if workload is not None:
+                    workload.note(now - began)
+                if now >= SLICE.end:
+                    self._under_way = (bound, len(jobs) - n - 1)
                     yield
+                    now = clock()
+                began = now
             if bound.level != level:
                 # it read a derived kind for the first time: all jobs of the unit run after those that make it
                 job.flags |= DUE | queue.bit

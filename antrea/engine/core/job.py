@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from antrea.engine.core.workload import Workload
+
 if TYPE_CHECKING:
     from antrea.engine.core.place import Cell, Place, Row, Table
 
@@ -15,7 +17,17 @@ IN_BULK, IN_URGENT: it lies in that queue."""
 class BoundUnit:
     """A unit, bound to the table that it is over."""
 
-    __slots__ = ("by", "derived_reads", "entries", "level", "position", "routes", "table", "unit")
+    __slots__ = (
+        "by",
+        "derived_reads",
+        "entries",
+        "level",
+        "position",
+        "routes",
+        "table",
+        "unit",
+        "workload",
+    )
 
     def __init__(self, unit: Any, table: Table) -> None:
         self.unit: Any = unit
@@ -29,6 +41,7 @@ class BoundUnit:
         """Tables of derived kinds that it is known to read."""
         self.routes: dict[type, Any] = {}
         """The table of each class that it yields."""
+        self.workload: Workload | None = Workload() if unit.measured_as else None
 
 
 class JobDetails:

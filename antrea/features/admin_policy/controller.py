@@ -21,6 +21,7 @@ from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
 from antrea.features.grouping.member import ADDRESS, APPLIED
+from antrea.features.grouping.publication import POLICIES
 from antrea.features.grouping.selector import group_selector
 from antrea.features.network_policy.audit_mode import (
     ENFORCED,
@@ -244,10 +245,10 @@ def _feature(gate: str, *kinds: tuple[Any, type[AdminPolicy]]) -> ControllerFeat
             for struct, fact in kinds
         ),
         units=(
-            *(Unit(fact, internal_admin_policy, yields=_MADE) for _, fact in kinds),
+            *(Unit(fact, internal_admin_policy, yields=_MADE, measured_as=(POLICIES,)) for _, fact in kinds),
             *(Unit(fact, unknown_admin_enforcement) for _, fact in kinds),
         ),
-        publishes=(ADDRESS, APPLIED, "networkpolicies"),
+        publishes=(ADDRESS, APPLIED, POLICIES),
         gate=gate,
     )
 

@@ -152,6 +152,9 @@ def processed(_: Facts, heard: PodFeedProgress) -> Iterator[ProcessedPods]:
     yield ProcessedPods(heard.node, heard.version)
 
 
+_MEMBERS = (Pod, Entity, ClusterNode)
+_MEASURED = (ADDRESS, APPLIED)
+"""One job works out all groups that something is in, of both kinds."""
 FEATURE = ControllerFeature(
     name="Grouping",
     watched=(
@@ -159,17 +162,21 @@ FEATURE = ControllerFeature(
         Watched("/api/v1/namespaces", core.Namespace, Namespace, namespace_row, guards="its Pods"),
     ),
     units=(
-        Unit(Pod, matches, by="labels", yields=(Matches,)),
-        Unit(Entity, matches, by="labels", yields=(Matches,)),
-        Unit(ClusterNode, matches, by="labels", yields=(Matches,)),
-        Unit(Pod, memberships, yields=(GroupNodes, MembershipCandidate, ForeignMember)),
+        *(Unit(kind, matches, by="labels", yields=(Matches,), measured_as=_MEASURED) for kind in _MEMBERS),
+        Unit(
+            Pod,
+            memberships,
+            yields=(GroupNodes, MembershipCandidate, ForeignMember),
+            measured_as=_MEASURED,
+        ),
         Unit(
             Entity,
             entity_memberships,
             yields=(GroupNodes, MembershipCandidate, ForeignMember, UnenforcedMember),
+            measured_as=_MEASURED,
         ),
-        Unit(ClusterNode, node_memberships, yields=(GroupNodes,)),
-        Unit(MembershipCandidate, same_namespace_members, yields=(GroupNodes,)),
+        Unit(ClusterNode, node_memberships, yields=(GroupNodes,), measured_as=_MEASURED),
+        Unit(MembershipCandidate, same_namespace_members, yields=(GroupNodes,), measured_as=_MEASURED),
         Unit(PodFeedProgress, processed),
     ),
 )

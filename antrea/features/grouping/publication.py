@@ -18,6 +18,10 @@ TOLD = 0
 """The one category of what is sent to agents: a Pod is sent with all its groups, whatever their kinds."""
 
 
+POLICIES = "networkpolicies"
+"""Plural of what policies are sent as."""
+
+
 class OfGroup(msgspec.Struct, frozen=True):
     """Something about the group `name`, whose kind has the plural `resource`."""
 

@@ -6,7 +6,9 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -45,24 +47,32 @@ class Histogram:
     """How many observations were at most as large as each of `bounds`, and their sum."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._within = dict.fromkeys(bounds, 0)
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
-        self._count = 0
 
     def note(self, value: float, added: float | None = None) -> None:
         """One more; the sum grows by `added` instead, where that is given."""
-        self._count += 1
         self._sum += value if added is None else added
-        for bound in self._within:
-            self._within[bound] += value <= bound
+        self._counts[bisect_left(self._bounds, value)] += 1
 
     def samples(self, labels: Mapping[str, str] = MappingProxyType({})) -> Iterator[Sample]:
         """Its lines, each with these labels."""
-        for bound, number in self._within.items():
-            yield Sample(number, {**labels, "le": f"{bound:g}"}, "_bucket")
-        yield Sample(self._count, {**labels, "le": "+Inf"}, "_bucket")
-        yield Sample(round(self._sum, 3), labels, "_sum")
-        yield Sample(self._count, labels, "_count")
+        return histogram_samples(self._bounds, list(accumulate(self._counts)), self._sum, labels)
+
+
+def histogram_samples(
+    bounds: Sequence[float],
+    within: Sequence[int],
+    total: float,
+    labels: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Sample]:
+    """Lines of a histogram; `within`: how many observations were at most as large as each bound, then all."""
+    for bound, number in zip(bounds, within, strict=False):
+        yield Sample(number, {**labels, "le": f"{bound:g}"}, "_bucket")
+    yield Sample(within[-1], {**labels, "le": "+Inf"}, "_bucket")
+    yield Sample(round(total, 3), labels, "_sum")
+    yield Sample(within[-1], labels, "_count")
 
 
 def _escaped(value: str) -> str:

@@ -139,7 +139,7 @@ async def test_controller_metrics_show_what_the_computing_process_counts(tmp_pat
     file.write_text(f"apiPort: {port}\n")
     configuration = Configuration(ControllerConfig, accept_controller, file, tmp_path / "kept")
     front = ApiServerProcess(Facts())
-    front.metrics = lambda: policy_metrics({"networkpolicies": 7})
+    front.metrics = lambda: policy_metrics({"networkpolicies": 7}, {})
     await front.start(start_frame(*configuration.now.same_for_the_program, places(tmp_path)))
     hearing = asyncio.create_task(front.run())
     try:

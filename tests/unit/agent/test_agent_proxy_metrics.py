@@ -7,9 +7,11 @@ import re
 from antrea.agent.proxy.metrics import ProxyMetrics
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
+from antrea.engine.core.workload import Workload
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service, ServiceEndpoint
-from antrea.features.proxy.agent import FEATURE
+from antrea.features.proxy.agent import FEATURE, GATE
+from antrea.outside.log.workload_metrics import workload_samples
 
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"))
 DUAL = Service("a", "web", ("10.96.0.10", "fd00:96::a"), (("TCP", 80),), port_names=("",), node_ports=(0,))
@@ -26,7 +28,9 @@ def endpoint(
 
 def counts(metrics: ProxyMetrics) -> dict[str, int]:
     found = re.findall(
-        r'^antrea_proxy_(?:total_)?(\w+)(?:\{ip_family="(\w+)"\})? (\d+)$', metrics.text(), re.MULTILINE
+        r'^antrea_proxy_(?!sync)(?:total_)?(\w+)(?:\{ip_family="(\w+)"\})? (\d+)$',
+        metrics.text(Workload()),
+        re.MULTILINE,
     )
     return {f"{name} {family}".strip(): int(number) for name, family, number in found}
 
@@ -60,3 +64,31 @@ def test_services_and_endpoints_are_counted_by_family_and_updates_as_they_come()
     assert (after["services_installed v4"], after["services_installed v6"]) == (2, 0)
     assert (after["services_updates v4"], after["services_updates v6"]) == (3, 2)
     assert (after["endpoints_updates v6"], after["endpoints_installed v6"]) == (2, 0)
+
+
+def test_the_time_that_services_take_is_shown_in_seconds() -> None:
+    facts = Facts()
+    engine = Engine(facts, FEATURE.units)
+    for row in (AgentConfig(), NODE, DUAL, SINGLE, endpoint("10.10.0.7")):
+        facts.put(row)
+    engine.plan()
+    found = engine.workloads()[GATE]
+    text = ProxyMetrics(facts).text(found)
+    name = "antrea_proxy_sync_proxy_rules_duration_seconds"
+    assert sum(found.counts) > 0
+    assert f"# TYPE {name} histogram" in text
+    assert f"{name}_count {sum(found.counts)}" in text
+    assert f"{name}_sum {round(found.milliseconds / 1000, 3):g}" in text
+
+
+def test_buckets_of_seconds_hold_what_took_as_many_milliseconds() -> None:
+    workload = Workload()
+    for milliseconds in (0.1, 4, 6, 3000, 20_000):
+        workload.note(milliseconds / 1000)
+    found = {one.labels["le"]: one.value for one in workload_samples(workload, unit=0.001) if one.labels}
+    within = {"0.005": 2, "0.01": 3, "0.025": 3, "0.05": 3, "0.1": 3, "0.25": 3, "0.5": 3, "1": 3, "2.5": 3}
+    assert found == within | {"5": 4, "10": 4, "+Inf": 5}
+    of_milliseconds = {
+        one.labels["le"]: one.value for one in workload_samples(workload, unit=1) if one.labels
+    }
+    assert (of_milliseconds["0.1"], of_milliseconds["5"], of_milliseconds["10"]) == (1, 2, 3)

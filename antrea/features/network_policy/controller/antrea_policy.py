@@ -21,7 +21,7 @@ from antrea.facts.group import (
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.grouping.member import ADDRESS, APPLIED
-from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
+from antrea.features.grouping.publication import POLICIES, GroupSpan, PublishedPolicy
 from antrea.features.grouping.row import entity_row, node_row, service_row
 from antrea.features.network_policy.controller import antrea_internal_policy, realization
 from antrea.features.network_policy.controller import group as source_group
@@ -82,11 +82,11 @@ FEATURE = ControllerFeature(
     ),
     units=(
         *source_group.UNITS,
-        Unit(ClusterPolicy, internal_policy, yields=_MADE),
-        Unit(NamespacedPolicy, internal_policy, yields=_MADE),
-        Unit(InternalPolicy, publication, yields=(PolicySpan,)),
+        Unit(ClusterPolicy, internal_policy, yields=_MADE, measured_as=(POLICIES,)),
+        Unit(NamespacedPolicy, internal_policy, yields=_MADE, measured_as=(POLICIES,)),
+        Unit(InternalPolicy, publication, yields=(PolicySpan,), measured_as=(POLICIES,)),
         *realization.UNITS,
     ),
-    publishes=(ADDRESS, APPLIED, "networkpolicies"),
+    publishes=(ADDRESS, APPLIED, POLICIES),
     gate="AntreaPolicy",
 )

@@ -23,7 +23,7 @@ from antrea.facts.group import GroupNodes, GroupSelector, PublishedGroup, Requir
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
-from antrea.features.grouping.publication import GroupSpan, PublishedPolicy
+from antrea.features.grouping.publication import POLICIES, GroupSpan, PublishedPolicy
 from antrea.features.grouping.selector import group_selector, requirements, selector_of
 from antrea.features.network_policy.audit_mode import (
     AUDITED,
@@ -427,8 +427,13 @@ FEATURE = ControllerFeature(
         ),
     ),
     units=(
-        Unit(KubePolicy, internal_kube_policy, yields=(GroupSelector, InternalKubePolicy)),
-        Unit(InternalKubePolicy, kube_policy_publication),
+        Unit(
+            KubePolicy,
+            internal_kube_policy,
+            yields=(GroupSelector, InternalKubePolicy),
+            measured_as=(POLICIES,),
+        ),
+        Unit(InternalKubePolicy, kube_policy_publication, measured_as=(POLICIES,)),
     ),
-    publishes=(ADDRESS, APPLIED, "networkpolicies"),
+    publishes=(ADDRESS, APPLIED, POLICIES),
 )
