@@ -123,6 +123,9 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     reverse_throughput_from_source_node: int = 0
     throughput_from_destination_node: int = 0
     reverse_throughput_from_destination_node: int = 0
+    source_pod_labels: str = ""
+    """Labels of the Pod as JSON; empty: not asked for, or there is no such Pod."""
+    destination_pod_labels: str = ""
     cluster_id: str = msgspec.field(default="", name="clusterId")
     # what it adds in mode Proxy
     original_observation_domain_id: int = 0

@@ -25,6 +25,15 @@ class AggregatorApi(Section, frozen=True):
     """Our own key: answer users whom kube-apiserver lets list flows of flow.antrea.io, beside the token of this Pod."""
 
 
+class RecordContents(Section, frozen=True):
+    """The keys under `recordContents`."""
+
+    pod_labels: bool = False
+    """With the labels of both Pods, in all destinations but the flow log."""
+    requests: bool = False
+    """Our own key: with HTTP requests also in flowCollector, flowLogger and s3Uploader, where upstream v2.3.2 has them."""
+
+
 class FlowCollector(Section, frozen=True):
     """The keys under `flowCollector`."""
 
@@ -168,6 +177,8 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     """Records of agents by gRPC."""
     api_server: AggregatorApi = AggregatorApi()
     """The aggregator's API."""
+    record_contents: RecordContents = RecordContents()
+    """What is in records."""
     flow_collector: FlowCollector = FlowCollector()
     """Joined records to an IPFIX collector."""
     flow_logger: FlowLogger = FlowLogger()

@@ -127,8 +127,8 @@ class Destination:
 class LogOutput:
     """The flow log."""
 
-    def __init__(self, config: FlowLogger) -> None:
-        self._config = config
+    def __init__(self, config: FlowLogger, *, requests: bool) -> None:
+        self._config, self._requests = config, requests
         limits = AuditLogging(
             max_size=config.max_size,
             max_backups=config.max_backups,
@@ -139,7 +139,11 @@ class LogOutput:
 
     async def write(self, records: Sequence[FlowRecord]) -> None:
         pretty = self._config.pretty_print
-        lines = [log_line(one, pretty=pretty) for one in records if passes(one, self._config.filters)]
+        lines = [
+            log_line(one, pretty=pretty, requests=self._requests)
+            for one in records
+            if passes(one, self._config.filters)
+        ]
         if lines:
             await asyncio.to_thread(self._write, ("\n".join(lines) + "\n").encode())
 
@@ -154,15 +158,20 @@ class LogOutput:
 class IpfixOutput:
     """Another collector."""
 
-    def __init__(self, config: FlowCollector, cluster: str, *, proxied: bool) -> None:
-        self._config, self._proxied = config, proxied
+    def __init__(self, config: FlowCollector, cluster: str, *, proxied: bool, requests: bool) -> None:
+        self._config, self._proxied, self._requests = config, proxied, requests
         self._domain = config.observation_domain_id or domain_of(cluster)
         self._session: CollectorSession | None = None
 
     async def write(self, records: Sequence[FlowRecord]) -> None:
         if self._session is None:
             host, port, protocol = collector(self._config.address)
-            writer = MessageWriter(self._domain, aggregated=not self._proxied, proxied=self._proxied)
+            writer = MessageWriter(
+                self._domain,
+                aggregated=not self._proxied,
+                proxied=self._proxied,
+                requests=self._requests,
+            )
             refresh = seconds(self._config.template_refresh_timeout)
             session = CollectorSession(writer, template_seconds=refresh)
             # tcp is the default here, and tls the one of agents; there is no tls here
@@ -179,11 +188,16 @@ class IpfixOutput:
 def destinations(config: FlowAggregatorConfig, embedded: Store | None) -> list[Destination]:
     """Those that the configuration turns on; `embedded` with `store`."""
     found: list[Destination] = []
+    requests = config.record_contents.requests
     if config.flow_logger.enable:
-        found.append(Destination("flowLogger", LogOutput(config.flow_logger), config.record_buffer_size))
+        found.append(
+            Destination(
+                "flowLogger", LogOutput(config.flow_logger, requests=requests), config.record_buffer_size
+            )
+        )
     if config.flow_collector.enable:
         proxied = config.mode == "Proxy"
-        collecting = IpfixOutput(config.flow_collector, config.cluster_id, proxied=proxied)
+        collecting = IpfixOutput(config.flow_collector, config.cluster_id, proxied=proxied, requests=requests)
         found.append(Destination("flowCollector", collecting, config.record_buffer_size))
     if config.click_house.enable:
         server, pause = config.click_house, seconds(config.click_house.commit_interval)
@@ -198,5 +212,5 @@ def destinations(config: FlowAggregatorConfig, embedded: Store | None) -> list[D
     if config.s3_uploader.enable:
         to, pause = config.s3_uploader, seconds(config.s3_uploader.upload_interval)
         size, most = config.record_buffer_size, to.max_records_per_file
-        found.append(Destination("s3Uploader", S3Output(to), size, pause, most))
+        found.append(Destination("s3Uploader", S3Output(to, requests=requests), size, pause, most))
     return found

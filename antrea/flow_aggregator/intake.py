@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from antrea.flow_aggregator.certificates import Certificates
 from antrea.flow_aggregator.pod_addresses import PodAddresses
-from antrea.flow_aggregator.proxy import complete
+from antrea.flow_aggregator.proxy import add_labels, complete
 from antrea.outside.grpc.flow_collector import GrpcCollector
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.kube.client import Kube
@@ -34,7 +34,8 @@ class Intake:
         """`kubeconfig` empty: as this Pod."""
         self._config, self._kubeconfig, self._take = config, kubeconfig, take
         self._proxies = config.mode == "Proxy"
-        self._pods = PodAddresses()
+        self._labels = config.record_contents.pod_labels
+        self._pods = PodAddresses(labels=self._labels)
         to = self._complete if self._proxies else take
         self._ipfix, self._grpc = Collector(to), GrpcCollector(to)
         wanted = {
@@ -88,11 +89,12 @@ class Intake:
                 "Taking records without certificates: any client that reaches the port can send them",
                 protocol=protocol,
             )
-        if not by_certificate and not self._proxies:
+        needs_pods = self._proxies or self._labels
+        if not by_certificate and not needs_pods:
             await self._serve(self._wanted)
             return
         async with Kube.connect(self._kubeconfig) as kube, asyncio.TaskGroup() as tasks:
-            if self._proxies:
+            if needs_pods:
                 tasks.create_task(self._pods.run(kube), name="Pods")
                 await self._pods.listed.wait()
             open_ones = [protocol for protocol in self._wanted if protocol not in by_certificate]
@@ -133,6 +135,11 @@ class Intake:
         if not self.trouble:
             self.listens.set()
         log.info("Taking records of connections", port=port, protocol=protocol)
+
+    def add_labels(self, record: FlowRecord) -> None:
+        """Those of its Pods, if they are asked for."""
+        if self._labels:
+            add_labels(record, self._pods)
 
     def _complete(self, record: FlowRecord) -> None:
         complete(record, self._pods)

@@ -25,15 +25,17 @@ _FIELDS: Final = (
     "egress_network_policy_namespace", "egress_network_policy_rule_name", "egress_network_policy_rule_action",
     "egress_network_policy_type", "egress_name", "egress_ip", "egress_node_name",
 )  # fmt: skip
+_WITH_REQUESTS: Final = (*_FIELDS[:-1], "app_protocol_name", "http_vals", _FIELDS[-1])
 _PROTOCOLS: Final = {1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 58: "IPv6-ICMP", 132: "SCTP"}
 _ACTIONS: Final = ("", "Allow", "Drop", "Reject")
 _TYPES: Final = ("", "K8sNetworkPolicy", "AntreaNetworkPolicy", "AntreaClusterNetworkPolicy")
 _ASKED: Final = ("None", "Allow", "Drop", "Reject")
 
 
-def log_line(record: FlowRecord, *, pretty: bool) -> str:
-    """Of CSV, without an end; one line, whatever names a record has."""
-    values = [_shown(name, getattr(record, name), pretty=pretty) for name in _FIELDS]
+def log_line(record: FlowRecord, *, pretty: bool, requests: bool = False) -> str:
+    """Of CSV, without an end; one line, whatever names a record has; `requests`: with those of HTTP."""
+    fields = _WITH_REQUESTS if requests else _FIELDS
+    values = [_shown(name, getattr(record, name), pretty=pretty) for name in fields]
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(values)
     return text.getvalue()

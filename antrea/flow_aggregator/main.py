@@ -102,6 +102,7 @@ class Aggregator:
 
     def _offer(self, record: FlowRecord) -> None:
         record.cluster_id = self._config.cluster_id
+        self.intake.add_labels(record)
         for one in self._to:
             one.offer(record)
 

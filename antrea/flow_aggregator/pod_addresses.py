@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from antrea.apis.core import Pod
 from antrea.outside.kube.answer import Drop, Listed
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 PATH: Final = "/api/v1/pods"
 KEPT_SECONDS: Final = 300.0
 """For which a Pod that is gone is known: its last records come after it."""
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -25,12 +28,16 @@ class PodName(NamedTuple):
     namespace: str
     name: str
     node: str
+    labels: str
+    """As JSON, as Go writes it; empty unless they are asked for."""
 
 
 class PodAddresses:
     """Follows all Pods but those in the network of their Node."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, labels: bool) -> None:
+        """`labels`: those of Pods are asked for."""
+        self._labels = labels
         self._pods: dict[str, PodName] = {}
         self.listed = asyncio.Event()
         """Set once all Pods are known."""
@@ -62,11 +69,11 @@ class PodAddresses:
 
     def _take(self, pod: Pod) -> None:
         for address in _addresses(pod):
-            self._pods[address] = _named(pod)
+            self._pods[address] = self._named(pod)
 
     def _forget_later(self, pod: Pod) -> None:
         for address in _addresses(pod):
-            self._expire(address, _named(pod))
+            self._expire(address, self._named(pod))
 
     def _expire(self, address: str, gone: PodName) -> None:
         def forget() -> None:
@@ -76,10 +83,11 @@ class PodAddresses:
 
         asyncio.get_running_loop().call_later(KEPT_SECONDS, forget)
 
+    def _named(self, pod: Pod) -> PodName:
+        meta = pod.metadata
+        labels = _ENCODER.encode(meta.labels).decode() if self._labels else ""
+        return PodName(meta.namespace, meta.name, pod.spec.node_name, labels)
+
 
 def _addresses(pod: Pod) -> tuple[str, ...]:
     return () if pod.spec.host_network else tuple(one.ip for one in pod.status.pod_ips)
-
-
-def _named(pod: Pod) -> PodName:
-    return PodName(pod.metadata.namespace, pod.metadata.name, pod.spec.node_name)

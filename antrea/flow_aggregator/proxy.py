@@ -30,6 +30,13 @@ def complete(record: FlowRecord, pods: PodAddresses) -> None:
             setattr(record, f"{end}_node_name", pod.node)
 
 
+def add_labels(record: FlowRecord, pods: PodAddresses) -> None:
+    """Fill in the labels of both Pods, as they are now."""
+    for end in ENDS:
+        if getattr(record, f"{end}_pod_name") and (pod := pods.get(getattr(record, f"{end}_ip"))):
+            setattr(record, f"{end}_pod_labels", pod.labels)
+
+
 def direction(record: FlowRecord) -> int:
     """Of a record as its Node made it."""
     source, destination = bool(record.source_pod_name), bool(record.destination_pod_name)

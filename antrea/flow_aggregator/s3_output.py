@@ -41,42 +41,52 @@ _LAST: Final = ("egressName", "egressIP", "egressNodeName")
 _L7: Final = ("appProtocolName", "httpVals")
 
 
-def _columns() -> tuple[str, ...]:
+def _columns(last: Sequence[str]) -> tuple[str, ...]:
     found: list[str] = []
     for name in TABLE_COLUMNS:
         if name not in (*_LAST, *_L7):
             found += (name, "destinationServiceIP") if name == "destinationClusterIP" else (name,)
-    return (*found, _INSERTED, *_LAST)
+    return (*found, _INSERTED, *last)
 
 
-COLUMNS: Final = _columns()
+COLUMNS: Final = _columns(_LAST)
 """As they are written, without a line of their names."""
+WITH_REQUESTS: Final = _columns((*_LAST[:-1], *_L7, _LAST[-1]))
+"""The same of upstream v2.3.2, which has those of HTTP."""
 _FIELDS: Final = {one.encode_name: one.name for one in msgspec.structs.fields(FlowRecord)} | {
     "clusterUUID": "cluster_id"
 }
-_KNOWN: Final = tuple(name for name in COLUMNS if name in _FIELDS)
+_KNOWN: Final = tuple(name for name in WITH_REQUESTS if name in _FIELDS)
 _values = attrgetter(*(_FIELDS[name] for name in _KNOWN))
 
 
-def csv_text(records: Sequence[FlowRecord], now: int) -> str:
+def csv_text(records: Sequence[FlowRecord], now: int, columns: Sequence[str] = COLUMNS) -> str:
     """A line of each record, which was inserted at `now`, in seconds of the epoch."""
-    # labels are quoted with single quotes, also where there are none
-    given: dict[str, Any] = {_INSERTED: now, **dict.fromkeys(_LABELS, "''")}
     out = io.StringIO()
     # quotes only where a value would become two, or another line
     writer = csv.writer(out, lineterminator="\n")
     for record in records:
-        row = dict(zip(_KNOWN, _values(record), strict=True)) | given
-        writer.writerow([row[name] for name in COLUMNS])
+        row: dict[str, Any] = dict(zip(_KNOWN, _values(record), strict=True))
+        row[_INSERTED] = now
+        for name in _LABELS:
+            # quoted with single quotes, also where there are none
+            row[name] = f"'{row[name]}'"
+        writer.writerow([row[name] for name in columns])
     return out.getvalue()
 
 
 class S3Output:
     """Writes one file at a time."""
 
-    def __init__(self, config: S3Uploader, environ: Mapping[str, str] = os.environ) -> None:
-        """Credentials, AWS_REGION and AWS_ENDPOINT_URL are of the environment, as AWS' own programs read them."""
+    def __init__(
+        self, config: S3Uploader, environ: Mapping[str, str] = os.environ, *, requests: bool = False
+    ) -> None:
+        """Credentials, AWS_REGION and AWS_ENDPOINT_URL are of the environment, as AWS' own programs read them.
+
+        `requests`: with those of HTTP.
+        """
         self._config, self._environ = config, environ
+        self._columns = WITH_REQUESTS if requests else COLUMNS
 
     async def write(self, records: Sequence[FlowRecord]) -> None:
         """Raises Unavailable; Invalid for what the user must change."""
@@ -94,7 +104,7 @@ class S3Output:
                 raise Unavailable(no.why) from no
 
     def _save(self, file: Path, records: Sequence[FlowRecord]) -> None:
-        octets = csv_text(records, int(time.time())).encode(errors="replace")
+        octets = csv_text(records, int(time.time()), self._columns).encode(errors="replace")
         file.write_bytes(gzip.compress(octets) if self._config.compress else octets)
 
     def _credentials(self) -> Credentials:

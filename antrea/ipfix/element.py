@@ -101,6 +101,7 @@ ELEMENTS: Final = (
         tcpState:136:string flowType:137:u8
         ingressNetworkPolicyRuleAction:139:u8 egressNetworkPolicyRuleAction:140:u8
         ingressNetworkPolicyRuleName:141:string egressNetworkPolicyRuleName:142:string
+        sourcePodLabels:143:string destinationPodLabels:144:string
         throughput:145:u64 reverseThroughput:146:u64
         throughputFromSourceNode:147:u64 throughputFromDestinationNode:148:u64
         reverseThroughputFromSourceNode:149:u64 reverseThroughputFromDestinationNode:150:u64

@@ -49,9 +49,12 @@ class MessageWriter:
         self, domain: int, *, aggregated: bool = False, proxied: bool = False, requests: bool = False
     ) -> None:
         """`aggregated`, `proxied`: with the elements that the aggregator adds in its modes; `requests`: with those of HTTP."""
+        added = aggregated_elements if aggregated else proxied_elements
         plain = request_elements if requests else agent_elements
-        elements = aggregated_elements if aggregated else proxied_elements if proxied else plain
-        families = {ipv6: elements(ipv6=ipv6) for ipv6 in (False, True)}
+        families = {
+            ipv6: added(ipv6=ipv6, requests=requests) if aggregated or proxied else plain(ipv6=ipv6)
+            for ipv6 in (False, True)
+        }
         self._domain = domain
         self._sequence = 0
         self._numbers = {ipv6: FIRST_ID + at for at, ipv6 in enumerate(families)}

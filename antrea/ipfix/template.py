@@ -37,6 +37,7 @@ _ANTREA = (
     " destinationClusterIPv{0} proxySnatIPv{0} destinationServiceIPv{0}"
 )
 _REQUESTS = ("appProtocolName", "httpVals")
+_LABELS = ("sourcePodLabels", "destinationPodLabels")
 _COUNTS = "packetTotalCount octetTotalCount packetDeltaCount octetDeltaCount " + _REVERSE
 _SIDES = ("SourceNode", "DestinationNode")
 
@@ -53,8 +54,8 @@ def request_elements(*, ipv6: bool) -> tuple[Element, ...]:
     return (*found[:at], *_named(_REQUESTS), *found[at:])
 
 
-def aggregated_elements(*, ipv6: bool) -> tuple[Element, ...]:
-    """Of records that the aggregator exports in mode Aggregate."""
+def aggregated_elements(*, ipv6: bool, requests: bool = False) -> tuple[Element, ...]:
+    """Of records that the aggregator exports in mode Aggregate; `requests`: with those of HTTP."""
     sided = [f"{name}From{side}" for name in _COUNTS.split() for side in _SIDES]
     ends = [f"flowEndSecondsFrom{side}" for side in _SIDES]
     rates = [
@@ -62,14 +63,19 @@ def aggregated_elements(*, ipv6: bool) -> tuple[Element, ...]:
         for name in ("throughput", "reverseThroughput")
         for side in ("", *(f"From{one}" for one in _SIDES))
     ]
-    rest = _named([*sided, *ends, *rates, "clusterId"])
-    return (*agent_elements(ipv6=ipv6), *rest)
+    rest = _named([*sided, *ends, *rates, *_LABELS, "clusterId"])
+    return (*_of_agent(ipv6=ipv6, requests=requests), *rest)
 
 
-def proxied_elements(*, ipv6: bool) -> tuple[Element, ...]:
-    """Of records that the aggregator exports in mode Proxy."""
+def proxied_elements(*, ipv6: bool, requests: bool = False) -> tuple[Element, ...]:
+    """Of records that the aggregator exports in mode Proxy; `requests`: with those of HTTP."""
     rest = ("originalObservationDomainId", "originalExporterIPv4Address", "originalExporterIPv6Address")
-    return (*agent_elements(ipv6=ipv6), *_named(("clusterId", *rest, "flowDirection")))
+    added = _named((*_LABELS, "clusterId", *rest, "flowDirection"))
+    return (*_of_agent(ipv6=ipv6, requests=requests), *added)
+
+
+def _of_agent(*, ipv6: bool, requests: bool) -> tuple[Element, ...]:
+    return request_elements(ipv6=ipv6) if requests else agent_elements(ipv6=ipv6)
 
 
 def _named(names: Iterable[str]) -> tuple[Element, ...]:

@@ -11,7 +11,7 @@ from aggregator_world import AGENTS, AUTHORITY, World, free_port, held, record, 
 from certificate_world import api_server
 
 from antrea.apis.flow import FlowRecord, FlowType
-from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowLogger
+from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowLogger, RecordContents
 from antrea.errors import Invalid
 from antrea.flow_aggregator import certificates
 from antrea.flow_aggregator.acceptance import accept
@@ -43,6 +43,10 @@ def pod(name: str, node: str, *ips: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+def labelled(found: dict[str, Any], **labels: str) -> dict[str, Any]:
+    return {**found, "metadata": {**found["metadata"], "labels": labels}}
+
+
 PODS = {
     "/api/v1/namespaces/shop/pods/db": pod("db", "n2", "10.2.0.7", "fd00:2::7"),
     "/api/v1/namespaces/shop/pods/host": pod("host", "n3", "10.2.0.9", hostNetwork=True),
@@ -60,7 +64,7 @@ async def sent(
 ) -> CollectorSession:
     tls = client_context(cadata=held(server, AUTHORITY).certificate_pem)
     load_pair(tls, held(server, AGENTS))
-    session = CollectorSession(MessageWriter(domain))
+    session = CollectorSession(MessageWriter(domain, requests=any(one.http_vals for one in records)))
     await session.open(host, to.aggregator.intake.port, "tls", tls, NAME)
     assert await session.export(records) == len(records)
     return session
@@ -119,6 +123,35 @@ async def test_replicas_pass_on_each_half_with_the_other_ends_pod(tmp_path: Path
         assert by_port[1002].destination_pod_name == ""
         for session in sessions:
             await session.close()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_joined_records_have_labels_of_both_pods_and_requests_if_they_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    got: list[FlowRecord] = []
+    port = free_port()
+    sent_one = msgspec.structs.replace(
+        record(1000), app_protocol_name="http", http_vals='{"0":{"url":"/"}}', source_ip="10.2.0.8"
+    )
+    pods = {
+        **PODS,
+        "/api/v1/namespaces/shop/pods/db": labelled(pod("db", "n2", "10.2.0.7"), tier="b", app="db"),
+        "/api/v1/namespaces/shop/pods/web": pod("web", "n1", "10.2.0.8"),
+    }
+    async with api_server(pods) as (server, kube):
+        to = FlowCollector(enable=True, address=f"127.0.0.1:{port}:tcp")
+        contents = RecordContents(pod_labels=True, requests=True)
+        here = World(tmp_path, kube, flow_collector=to, record_contents=contents)
+        running = [asyncio.create_task(one) for one in (here.aggregator.run(), collect(port, got))]
+        await until(here.aggregator.intake.listens.is_set)
+        session = await sent(here, server, "127.0.0.1", 77, sent_one)
+        await until(lambda: got)
+        assert (got[0].source_pod_labels, got[0].destination_pod_labels) == ("{}", '{"app":"db","tier":"b"}')
+        assert (got[0].app_protocol_name, got[0].http_vals) == ("http", '{"0":{"url":"/"}}')
+        await session.close()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

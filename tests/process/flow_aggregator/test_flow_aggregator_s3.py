@@ -16,7 +16,7 @@ from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import FlowAggregatorConfig, S3Uploader
 from antrea.errors import Invalid, Unavailable
 from antrea.flow_aggregator.acceptance import accept
-from antrea.flow_aggregator.s3_output import COLUMNS, S3Output, bucket_url, csv_text
+from antrea.flow_aggregator.s3_output import COLUMNS, WITH_REQUESTS, S3Output, bucket_url, csv_text
 from antrea.outside.tls.server_context import Certificate, server_tls
 
 if TYPE_CHECKING:
@@ -89,6 +89,16 @@ def test_a_line_has_the_columns_of_upstream_and_no_value_becomes_two() -> None:
     assert row[-5:] == ["c1", "1234", "", "", "n1"]
     assert csv_text([record(1000)], 0).startswith("100,110,0,0,0,10.1.0.5,fd00::7,1000,0,0,")
     assert ",'','',7,0," in csv_text([record(1000)], 0)
+
+
+def test_a_line_has_labels_and_requests_where_they_are_asked_for() -> None:
+    one = record(1000)
+    one.source_pod_labels, one.app_protocol_name, one.http_vals = '{"app":"web","b":"c"}', "http", '{"0":{}}'
+    [row] = csv.reader([csv_text([one], 1234, WITH_REQUESTS)])
+    found = dict(zip(WITH_REQUESTS, row, strict=True))
+    assert (found["sourcePodLabels"], found["destinationPodLabels"]) == ('\'{"app":"web","b":"c"}\'', "''")
+    assert row[-4:] == ["", "http", '{"0":{}}', "n1"]
+    assert "http" not in csv_text([one], 1234)
 
 
 def test_where_a_bucket_is() -> None:

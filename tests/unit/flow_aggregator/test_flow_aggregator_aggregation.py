@@ -167,6 +167,12 @@ def test_a_line_of_the_log_is_one_line_with_names() -> None:
     assert log_line(record, pretty=False).split(",")[6] == "6"
 
 
+def test_a_line_of_the_log_has_requests_where_they_are_asked_for() -> None:
+    record = source(app_protocol_name="http", http_vals='{"0":{"url":"/a,b"}}', egress_node_name="n9")
+    assert log_line(record, pretty=True, requests=True).endswith(',,,http,"{""0"":{""url"":""/a,b""}}",n9')
+    assert "http" not in log_line(record, pretty=True)
+
+
 def test_a_filter_of_the_log_wants_both_actions_and_one_filter_is_enough() -> None:
     dropped = LogFilter(("Drop", "Reject"), ())
     both = LogFilter(("Allow",), ("Allow",))

@@ -30,14 +30,17 @@ def test_the_direction_is_that_of_the_node_of_the_record(
 
 @pytest.mark.parametrize("exporter", ["192.0.2.7", "2001:db8::7"])
 @pytest.mark.parametrize("ends", [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")])
-def test_a_proxied_record_has_whose_it_was(exporter: str, ends: tuple[str, str]) -> None:
+@pytest.mark.parametrize("requests", [False, True])
+def test_a_proxied_record_has_whose_it_was(exporter: str, ends: tuple[str, str], requests: bool) -> None:
     version6 = ":" in exporter
     record = FlowRecord(
         source_ip=ends[0], destination_ip=ends[1], cluster_id="c1", flow_direction=255,
         original_observation_domain_id=0xFFFFFFFF,
         original_exporter_ipv4="" if version6 else exporter, original_exporter_ipv6=exporter if version6 else "",
+        source_pod_labels='{"app":"web"}', destination_pod_labels="{}",
+        app_protocol_name="http" if requests else "", http_vals='{"0":{}}' if requests else "",
     )  # fmt: skip
-    writer, decoder = MessageWriter(9, proxied=True), Decoder()
+    writer, decoder = MessageWriter(9, proxied=True, requests=requests), Decoder()
     for message in writer.templates(0):
         decoder.read(message)
     [(message, _)] = writer.data([record], 0, 4000)
