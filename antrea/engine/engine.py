@@ -218,15 +218,18 @@ class Engine:
                     return
             await pulse.wait()
 
-    async def quiet(self, *, reports: bool = True) -> None:
+    async def quiet(self, *, reports: bool = True, sweeps: bool = True) -> None:
         """Return once every write made so far is applied and nothing is under way, refusals and failing units aside.
 
-        With `reports` False it does not wait for sinks that only report: nothing of the network depends on them.
+        With `reports` False it does not wait for sinks that only report: nothing of the network depends on them. With `sweeps`
+        False it does not wait for the removal of what an earlier process left.
         """
         while True:
             pulse = self._pulse
             counted = [c for c in self._sinks.workers if reports or c.rank < REPORT]
-            busy = not self._sinks.started or any(c.busy or c.lost or not c.queue.quiet for c in counted)
+            busy = not self._sinks.started or any(
+                (c.busy and (sweeps or not c.sweeping)) or c.lost or not c.queue.quiet for c in counted
+            )
             acting = any(runner.busy or runner.todo for runner in self._act_runners.values())
             if not (busy or acting or self._pending or self._evaluator.covered < self.facts.writes):
                 return

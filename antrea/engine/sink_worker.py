@@ -68,6 +68,8 @@ class SinkWorker:
         self.swept: set[int] = set()
         self.busy = False
         """A call to the sink is under way."""
+        self.sweeping = False
+        """That call removes what an earlier process left."""
         self._name = f"sink {type(sink).__name__}"
         self._ledger = ledger
         self._errors = errors
@@ -188,6 +190,7 @@ class SinkWorker:
             await self._confirmed(batch)
 
     async def _sweep(self, category: int) -> None:
+        self.sweeping = True
         try:
             await self.sink.sweep(category)
         except Exception as why:
@@ -197,6 +200,8 @@ class SinkWorker:
         else:
             self.swept.add(category)
             self._works()
+        finally:
+            self.sweeping = False
 
     async def _confirmed(self, batch: Batch) -> None:
         self._works()

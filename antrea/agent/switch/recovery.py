@@ -48,7 +48,7 @@ class SwitchRecovery:
                 await self._news.wait()
                 self._news.clear()
                 await self._watch.connected.wait()
-                await self._engine.quiet(reports=False)
+                await self._engine.quiet(reports=False, sweeps=False)
                 if not await self._let_work():
                     self._news.set()
                 elif not self._news.is_set():

@@ -222,6 +222,8 @@ class Switch:
         self.on_entry: Callable[[Any], None] = lambda entry: None
         self.gate = asyncio.Event()
         self.gate.set()
+        self.sweep_gate = asyncio.Event()
+        self.sweep_gate.set()
 
     async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         self.calls.append(("apply", [e.key for e in put], [e.key for e in drop]))
@@ -234,6 +236,7 @@ class Switch:
     async def sweep(self, category: int) -> None:
         self.on_call()
         self.calls.append(("sweep", category))
+        await self.sweep_gate.wait()
 
     async def _take(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
         await self.gate.wait()

@@ -53,6 +53,31 @@ async def test_a_withdrawal_is_immediate_while_feeds_are_unsynced(world: Run) ->
     assert w.state == {}
 
 
+async def test_quiet_does_not_wait_for_what_an_earlier_process_left_if_that_does_not_matter(
+    world: Run,
+) -> None:
+    w = world(CHAIN, start=False, sweeps={0: (Pod,)})
+    w.flows.gate.clear()
+    w.flows.sweep_gate.clear()
+    w.facts.put(Pod("a", 1))
+    w.facts.synced(Pod)
+    w.start()
+    quiet = asyncio.create_task(w.engine.quiet(sweeps=False))
+    every = asyncio.create_task(w.engine.quiet())
+    await until(lambda: len(w.flows.calls) == 1)
+    assert not quiet.done()
+    w.flows.gate.set()
+    async with asyncio.timeout(30):
+        await quiet
+    assert (len(w.state), every.done()) == (3, False)
+    await until(lambda: ("sweep", 0) in w.flows.calls)
+    await asyncio.sleep(0.01)
+    assert not every.done()
+    w.flows.sweep_gate.set()
+    async with asyncio.timeout(30):
+        await every
+
+
 async def test_a_category_is_swept_once_its_feeds_have_synced_and_everything_is_replayed(world: Run) -> None:
     w = world(CHAIN, sweeps={0: (Pod,), 1: (Pod, Policy)})
     w.facts.put(Pod("a", 1))
