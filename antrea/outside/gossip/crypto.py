@@ -1,4 +1,4 @@
-"""Keys of the gossip, and packets sealed with them: AES-256-GCM by `cryptography`, HKDF by hashlib.
+"""Keys of the gossip, and packets sealed with them: AES-256-GCM by OpenSSL, HKDF by hashlib.
 
 Source: RFC 5116 (AEAD), RFC 5869 (HKDF)
 """
@@ -9,14 +9,12 @@ import hmac
 from collections.abc import Callable
 from typing import TypeAlias
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from antrea.outside.gossip.aes_gcm import NONCE, TAG, cipher
 
 Token: TypeAlias = Callable[[int], bytes]
 """Makes that many unpredictable bytes."""
 
-NONCE, TAG = 12, 16
-"""Bytes of them."""
+__all__ = ["NONCE", "TAG", "Box", "Token", "derived"]
 
 
 def derived(secret: bytes, salt: bytes, purpose: bytes, size: int) -> bytes:
@@ -34,7 +32,7 @@ class Box:
 
     def __init__(self, key: bytes) -> None:
         """`key` has 32 bytes."""
-        self._cipher = AESGCM(key)
+        self._cipher = cipher(key)
 
     def seal(self, nonce: bytes, text: bytes, header: bytes) -> bytes:
         """`text` encrypted, with a tag over it and `header`."""
@@ -42,7 +40,4 @@ class Box:
 
     def open(self, nonce: bytes, sealed: bytes, header: bytes) -> bytes | None:
         """The text, or None if it was not sealed like this under this key."""
-        try:
-            return self._cipher.decrypt(nonce, sealed, header)
-        except (InvalidTag, ValueError):
-            return None
+        return self._cipher.decrypt(nonce, sealed, header)

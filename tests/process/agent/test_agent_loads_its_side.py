@@ -13,6 +13,17 @@ import {module}
 print("\\n".join(name for name in sys.modules if name.startswith("antrea.features.")))
 """
 
+PARTS = """
+import sys
+from antrea.agent.feature_set import folders_on
+from antrea.agent.program import _accept
+from antrea.config.agent import AgentConfig
+from antrea.features.framework.plug import module_of
+for folder in folders_on(_accept(AgentConfig()).names):
+    module_of("antrea.agent", folder, "part")
+print(*sorted({"antrea.outside.gossip.crypto", "cryptography", "cffi"} & set(sys.modules)))
+"""
+
 
 @pytest.mark.parametrize(
     ("module", "loaded", "never"),
@@ -29,3 +40,8 @@ def test_a_program_loads_only_its_side_of_the_features(module: str, loaded: str,
     sides = {name.split(".")[3] for name in out.split() if name.count(".") > 2 and "framework" not in name}
     assert loaded in sides
     assert not never & sides
+
+
+def test_an_agent_with_the_default_features_loads_no_second_openssl() -> None:
+    out = subprocess.run([sys.executable, "-c", PARTS], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["antrea.outside.gossip.crypto"]
