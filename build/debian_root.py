@@ -113,7 +113,7 @@ def show(line: str) -> None:
 def main() -> int:
     """Run pytest there in our tree."""
     found = packages(show)
-    own = {"PYTHONPATH": str(found), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
+    own = {"PYTHONPATH": f"{found}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
     command = (PYTHON, "-m", "pytest", "-q", *sys.argv[1:])
     with inside(command, at=ROOT, shown=(ROOT, found)) as words:
         return subprocess.run(words, check=False, env=ENVIRONMENT | own).returncode

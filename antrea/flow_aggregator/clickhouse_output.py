@@ -18,6 +18,7 @@ from antrea.flow_aggregator.flow_table import COLUMNS, LOCAL, OURS, TABLE, creat
 from antrea.outside.clickhouse.server import ClickHouseServer
 from antrea.outside.clickhouse.store import LazyStore, rows_of
 from antrea.outside.log import klog
+from antrea.outside.tls.client_context import client_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,12 +73,12 @@ def server_of(config: ClickHouse) -> ClickHouseServer:
 
     Raises Unavailable: the file of the CA cannot be read.
     """
-    tls = ssl.create_default_context()
+    tls = client_context()
     if config.tls.insecure_skip_verify:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     elif config.tls.ca_cert:
         try:
-            tls = ssl.create_default_context(cafile=str(CA_FILE))
+            tls = client_context(cafile=str(CA_FILE))
         except (OSError, ssl.SSLError) as why:
             raise Unavailable(f"clickHouse.tls.caCert: {CA_FILE}: {why}; make Secret clickhouse-ca") from why
     user, password = (os.environ.get(name, "") for name in ("CH_USERNAME", "CH_PASSWORD"))

@@ -85,7 +85,8 @@ class CniServer:
             log.info("CNI server is listening", socket=self._path)
             probing = asyncio.create_task(self._liveness.run(), name="knock at the CNI socket")
             try:
-                await server.serve_forever()
+                # serve_forever() would wait for the calls in progress before it ends, from Python 3.12 on
+                await asyncio.Event().wait()
             finally:
                 probing.cancel()
                 server.close()

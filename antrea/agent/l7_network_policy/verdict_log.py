@@ -54,6 +54,7 @@ class VerdictLog:
         self._facts, self._rule_of, self._socket = facts, rule_of, socket
         self._file = RotatedFile(path, limits)
         self._lost = 0
+        self._writers: set[asyncio.StreamWriter] = set()
 
     def text(self) -> str:
         """Metrics, in Prometheus' format."""
@@ -65,12 +66,16 @@ class VerdictLog:
         self._socket.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._read, self._socket, limit=LONGEST)
         try:
-            async with server:
-                await server.serve_forever()
+            # serve_forever() would wait for the engine to close its connection, from Python 3.12 on
+            await asyncio.Event().wait()
         finally:
+            server.close()
+            for writer in tuple(self._writers):
+                writer.close()
             self._file.close()
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             while True:
                 try:
@@ -83,6 +88,7 @@ class VerdictLog:
         except (EOFError, OSError):
             return
         finally:
+            self._writers.discard(writer)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()

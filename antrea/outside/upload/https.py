@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from antrea.errors import Invalid, Unavailable
+from antrea.outside.tls.client_context import client_context
 from antrea.outside.upload.plan import TLS_PORT
 from antrea.outside.upload.s3 import encoded, signed
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def upload(order: UploadOrder, target: Target) -> None:
     """Nothing is sent to a server that does not prove what it is. Raises Unavailable, Invalid."""
     where = f"{target.host}:{target.port}"
-    context = ssl.create_default_context()
+    context = client_context()
     if order.host_key:
         # its key is what is known of it, whoever has signed its certificate
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

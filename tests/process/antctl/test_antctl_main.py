@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 from agent_context import agent_parts
 from click.testing import CliRunner
 
+from antrea import VERSION
 from antrea.agent.api.certificate import certificate
 from antrea.agent.api.server import AgentApi
 from antrea.agent.api.view import AgentView
@@ -315,7 +315,7 @@ def test_antctl_asks_the_program_of_its_pod_without_what_only_kube_apiserver_nee
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
     )
-    assert done.stdout.splitlines() == [f"antctlVersion: v{importlib.metadata.version('antrea')}", ""]
+    assert done.stdout.splitlines() == [f"antctlVersion: v{VERSION}", ""]
     assert "https://127.0.0.1:9/version: " in done.stderr
 
 

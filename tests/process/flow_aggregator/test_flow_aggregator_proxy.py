@@ -84,8 +84,9 @@ async def collect(port: int, got: list[FlowRecord]) -> None:
 
     server = await asyncio.start_server(read, "127.0.0.1", port)
     try:
-        await server.serve_forever()
+        await asyncio.Event().wait()
     finally:
+        server.close()
         for one in writers:
             one.close()
             await one.wait_closed()
