@@ -35,7 +35,7 @@ _NAMES: Final = {one.encode_name: one.name for one in msgspec.structs.fields(Flo
 }
 WRITTEN: Final = {name: kind for name, kind in COLUMNS.items() if name in _NAMES}
 """Columns that a record has a value for, and their types."""
-_values = attrgetter(*(_NAMES[name] for name in WRITTEN))
+values_of = attrgetter(*(_NAMES[name] for name in WRITTEN))
 _ENCODER: Final = msgspec.json.Encoder()
 _TABLES: Final = (
     "SELECT name, comment, create_table_query FROM system.tables "
@@ -60,7 +60,7 @@ class ClickHouseOutput:
         if not self._is_ready:
             await prepare(self._store, self._retention)
             self._is_ready = True
-        rows = _ENCODER.encode_lines([_values(one) for one in records])
+        rows = _ENCODER.encode_lines([values_of(one) for one in records])
         await self._store.insert(TABLE, WRITTEN, rows)
 
     async def close(self) -> None:

@@ -17,9 +17,9 @@ from antrea.apis.agent_api import version_info
 from antrea.config.flow_aggregator import FlowAggregatorConfig
 from antrea.config.load import parse, read
 from antrea.config.shape import seconds
-from antrea.errors import AntreaError, Invalid, Unavailable
+from antrea.errors import AntreaError, Invalid
 from antrea.flow_aggregator.acceptance import accept
-from antrea.flow_aggregator.aggregation import Aggregation
+from antrea.flow_aggregator.aggregation import Aggregation, needs_both
 from antrea.flow_aggregator.answers import (
     RecordMetrics,
     destination_states,
@@ -30,9 +30,9 @@ from antrea.flow_aggregator.answers import (
 from antrea.flow_aggregator.clickhouse_output import server_for_queries
 from antrea.flow_aggregator.destination import destinations
 from antrea.flow_aggregator.intake import Intake
-from antrea.flow_aggregator.query import QUERIES, answer
+from antrea.flow_aggregator.live import LiveRecords, is_denied
 from antrea.flow_aggregator.store_keeper import StoreKeeper, keeper_metrics
-from antrea.flow_aggregator.visibility import question_of
+from antrea.flow_aggregator.user_questions import UserQuestions
 from antrea.outside.apiserver.authentication import Authentication
 from antrea.outside.apiserver.authorization import Authorization
 from antrea.outside.apiserver.objects import Objects
@@ -83,6 +83,7 @@ class Aggregator:
         self._keeper = StoreKeeper(embedded, config.store) if embedded else None
         self.store: Store | None = embedded or server_for_queries(config)
         """What answers queries about records; None: nothing keeps them."""
+        self.live = LiveRecords()
         self.intake = Intake(config, kubeconfig, self._offer if config.mode == "Proxy" else self._add)
         self._token, self._kubeconfig = write_token(token_file), kubeconfig
 
@@ -99,10 +100,13 @@ class Aggregator:
 
     def _add(self, record: FlowRecord) -> None:
         self.flows.add(record, time.monotonic())
+        if is_denied(record) and needs_both(record):
+            self.live.add(record, is_half=True)  # what is denied is not kept waiting for the other Node
 
     def _offer(self, record: FlowRecord) -> None:
         record.cluster_id = self._config.cluster_id
         self.intake.add_labels(record)
+        self.live.add(record, is_half=self._config.mode == "Proxy")
         for one in self._to:
             one.offer(record)
 
@@ -129,13 +133,14 @@ class Aggregator:
         # the page is everybody's, since it is the same for all: what it asks for needs a token
         authorization = Authorization((*(f"/{name}" for name in HEALTH), *page), kube)
         own = {("GET", path): handler for path, handler in page.items()}
+        questions = UserQuestions(self.store, self.live, authorization)
         server = Server(
             Authentication(self._token, kube), authorization, Objects((), _NoResources()),
-            handlers={**self._handlers(authorization), **own}, openapi={},
+            handlers={**self._handlers(), **questions.handlers(), **own}, openapi={},
         )  # fmt: skip
         await server.run(listening, server_tls(pair, min_version="VersionTLS12", cipher_suites=""))
 
-    def _handlers(self, authorization: Authorization) -> dict[tuple[str, str], Handler]:
+    def _handlers(self) -> dict[tuple[str, str], Handler]:
         found: dict[str, Handler] = {
             # a destination that is away is no reason to send agents away, too
             **{path: handler for name in HEALTH for path, handler in health(name, {}).items()},
@@ -148,23 +153,8 @@ class Aggregator:
                 lambda _: destination_states(self._to, self._keeper.removed if self._keeper else 0)
             ),
             "/loglevel": loglevel,
-            **{_path(name): self._query(name, authorization) for name in QUERIES},
         }
         return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
-
-    def _query(self, name: str, authorization: Authorization) -> Handler:
-        async def handler(request: web.Request) -> web.Response:
-            try:
-                question = await question_of(request, authorization)
-                if self.store is None:
-                    raise Unavailable(
-                        "no records are kept: set store.enable or clickHouse.enable in flow-aggregator.conf"
-                    )
-                return json_answer(await answer(self.store, name, question.parameters, question.namespaces))
-            except Invalid as no:
-                raise Invalid("", str(no)) from no  # an answer has no other place for the parameter
-
-        return handler
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
         taken = self.intake
@@ -181,10 +171,6 @@ class _NoResources:
 
     async def answer(self, question: Question) -> msgspec.Struct:
         raise Invalid(question.resource, "this program has no resources")
-
-
-def _path(query: str) -> str:
-    return "/flows" if query == "flows" else f"/flows/{query}"
 
 
 def _answer(make: Callable[[Mapping[str, str]], Any]) -> Handler:

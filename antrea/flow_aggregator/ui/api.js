@@ -18,18 +18,23 @@ export function signOut(why = "") {
   dispatchEvent(new CustomEvent("signed-out", { detail: why }));
 }
 
-/** The answer of a query; throws an Error with the server's words. */
-export async function ask(path, parameters, signal) {
+/** The answer of a query as JSON; `body` is posted. Throws an Error with the server's words. */
+export async function ask(path, parameters, signal, body) {
+  return (await request(path, parameters, signal, {}, body)).json();
+}
+
+async function request(path, parameters, signal, more = {}, body = undefined) {
   const query = new URLSearchParams(parameters);
-  const headers = { Authorization: `Bearer ${token()}` };
-  const answer = await fetch(`../${path}?${query}`, { headers, signal, cache: "no-store", credentials: "omit" });
+  const headers = { Authorization: `Bearer ${token()}`, ...more };
+  const how = { headers, signal, body, method: body === undefined ? "GET" : "POST", cache: "no-store", credentials: "omit" };
+  const answer = await fetch(`../${path}?${query}`, how);
   if (answer.status === 401) {
     const why = "The token is not, or no longer, one of this cluster.";
     signOut(why);
     throw new Error(why);
   }
   if (!answer.ok) throw new Error(await reason(answer));
-  return answer.json();
+  return answer;
 }
 
 async function reason(answer) {
@@ -66,4 +71,10 @@ export function useAnswer(path, parameters, every) {
     return () => { ended.abort(); clearTimeout(timer); };
   }, [key, every]);
   return state;
+}
+
+/** A reader of the answer's text as it comes. */
+export async function stream(path, parameters, signal, headers) {
+  const answer = await request(path, parameters, signal, headers);
+  return answer.body.pipeThrough(new TextDecoderStream()).getReader();
 }

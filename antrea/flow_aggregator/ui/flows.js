@@ -1,12 +1,15 @@
-// The newest records of connections.
+// The newest records of connections, and those that come while it is looked at.
 
-import { html } from "./vendor/htm-preact.js";
+import { html, useState, useEffect } from "./vendor/htm-preact.js";
 import { useAnswer } from "./api.js";
+import { useLive } from "./live.js";
 import { State, Table } from "./parts.js";
 import { FILTERS, only, to } from "./place.js";
 import { bytes, denied, end, moment, policy, protocol, shown } from "./text.js";
 
-const LIVE = 2000;
+// filters of a moment: what comes is neither before nor after it
+const OF_TIME = ["since", "until"];
+const ROWS = 100;
 
 /** What identifies a connection among records. */
 function identity(flow, parameters) {
@@ -30,9 +33,46 @@ function verdict(flow, side) {
   return html`<span class=${refused ? "denied-text" : ""}>${policy(flow, side)}</span>`;
 }
 
+function key(flow) {
+  return JSON.stringify([flow.sourceIP, flow.sourceTransportPort, flow.destinationIP, flow.destinationTransportPort,
+    flow.protocolIdentifier, flow.flowStartSeconds]);
+}
+
+/** What has come while it is live: {rows, missed, on, error}; a connection has one row, that of its newest record. */
+function useComing(asked, active, most) {
+  const [coming, setComing] = useState({ rows: [], missed: 0 });
+  const filters = Object.fromEntries(Object.entries(asked).filter(([name]) => ![...OF_TIME, "limit"].includes(name)));
+  const receive = ({ rows, missed }) => setComing(before => {
+    if (!rows.length && !missed) return before;
+    const found = new Map(before.rows.map(row => [key(row), row]));
+    for (const row of rows) {
+      found.delete(key(row));
+      found.set(key(row), row);
+    }
+    return { rows: [...found.values()].slice(-most), missed: before.missed + missed };
+  });
+  useEffect(() => setComing({ rows: [], missed: 0 }), [JSON.stringify(filters), active]);
+  return { ...coming, ...useLive(filters, active, receive) };
+}
+
+function merged(coming, rows, most) {
+  const known = new Set(coming.map(key));
+  return [...coming.toReversed(), ...rows.filter(row => !known.has(key(row)))].slice(0, most);
+}
+
+function Coming({ coming }) {
+  const state = coming.error ? "The stream is interrupted, and tried again" : coming.on ? "Live" : "Connecting ...";
+  return html`<div class="bar" role="status"><span class=${coming.on && !coming.error ? "pulse" : "pulse off"}></span>
+    <span>${state}</span>${coming.missed > 0 && html`<span>${coming.missed} more came than are shown</span>`}</div>`;
+}
+
 export function Flows({ parameters }) {
   const asked = only(parameters, [...FILTERS, "limit"]);
-  const state = useAnswer("flows", asked, parameters.live ? LIVE : 0);
+  const most = Number(parameters.limit) || ROWS;
+  const isLive = Boolean(parameters.live) && !parameters.until;
+  const state = useAnswer("flows", asked, 0);
+  const coming = useComing(asked, isLive, most);
+  const rows = state.answer ? merged(coming.rows, state.answer.rows, most) : coming.rows.toReversed();
   const columns = [
     { title: "Last packet", cell: flow => html`<a href=${to("connection", identity(flow, parameters))}>
       <time>${moment(flow.flowEndSeconds)}</time></a>` },
@@ -46,6 +86,7 @@ export function Flows({ parameters }) {
     { title: "Ingress rule", cell: flow => verdict(flow, "ingress") },
     { title: "Egress IP", cell: flow => shown(flow.egressName && `${flow.egressName} ${flow.egressIP}`) },
   ];
-  return html`<div><${State} state=${state} />${state.answer && html`<${Table} name="flows" columns=${columns}
-    caption="Records of connections, newest first" rows=${state.answer.rows} mark=${denied} />`}</div>`;
+  return html`<div><${State} state=${state} />${isLive && html`<${Coming} coming=${coming} />`}
+    ${(state.answer || rows.length > 0) && html`<${Table} name="flows" columns=${columns}
+      caption="Records of connections, newest first" rows=${rows} mark=${denied} />`}</div>`;
 }

@@ -1,0 +1,198 @@
+"""Records as they come, for users who follow them: server-sent events, with the filters and rights of the queries.
+
+All followers read one ring of the newest records, each from its own place: a slow one costs the others nothing, and its
+next event has the number of records that it missed.
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+from aiohttp import web
+
+from antrea.apis.flow import RuleAction
+from antrea.errors import Unavailable
+from antrea.flow_aggregator.clickhouse_output import WRITTEN, values_of
+from antrea.flow_aggregator.query_scope import scope_of
+from antrea.flow_aggregator.query_statement import SCOPED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from antrea.apis.flow import FlowRecord
+
+    Test = Callable[[FlowRecord], bool]
+
+FILTERS: Final = tuple(name for name in SCOPED if name not in ("since", "until"))
+"""Parameters of a stream."""
+KEPT: Final = 4096
+"""Records that a follower may be behind."""
+MOST_ROWS: Final = 200
+"""Records of one event, the newest."""
+MOST_FOLLOWERS: Final = 16
+PAUSE: Final = 0.25
+"""Seconds between looks for what has come."""
+SILENCE: Final = 15.0
+"""Seconds without an event after which a comment is sent, so that nothing in between takes the stream for dead."""
+LONGEST: Final = 50.0
+"""Seconds of a stream; for more, a client asks again with Last-Event-ID, and its rights are judged anew."""
+_DENIED: Final = (RuleAction.DROP, RuleAction.REJECT)
+_ENDS: Final = ("source", "destination")
+_WAYS: Final = ("ingress", "egress")
+
+
+class LiveRecord(NamedTuple):
+    """A record with its number."""
+
+    number: int
+    record: FlowRecord
+    is_half: bool
+    """Whether it is one Node's, and the other's is awaited: its ends may be in Namespaces that are not known yet."""
+
+
+class LiveRecords:
+    """The newest records."""
+
+    def __init__(self) -> None:
+        self._ring: deque[LiveRecord] = deque(maxlen=KEPT)
+        self._run = secrets.token_hex(4)
+        self._number = 0
+        self._followers = 0
+
+    def add(self, record: FlowRecord, *, is_half: bool = False) -> None:
+        """Show it to those who follow; it is not changed from now on."""
+        self._number += 1
+        self._ring.append(LiveRecord(self._number, record, is_half))
+
+    def place_of(self, event: str) -> int:
+        """The number after which a client reads that has seen this event; that of now for one of another run, or none."""
+        run, _, number = event.partition("-")
+        known = run == self._run and number.isascii() and number.isdecimal() and len(number) < 20
+        return min(int(number), self._number) if known else self._number
+
+    def after(self, number: int, passes: Test, *, halves: bool) -> tuple[list[FlowRecord], int]:
+        """Those that came since and pass, oldest first, at most MOST_ROWS, and how many more there were."""
+        new = self._number - number
+        found = [
+            one.record
+            for one in islice(self._ring, max(len(self._ring) - new, 0), None)
+            if (halves or not one.is_half) and passes(one.record)
+        ]
+        missed = max(new - len(self._ring), 0) + max(len(found) - MOST_ROWS, 0)
+        return found[-MOST_ROWS:], missed
+
+    async def follow(
+        self, request: web.Request, asked: Mapping[str, str], namespaces: Sequence[str] | None
+    ) -> web.StreamResponse:
+        """Until the client leaves, or for LONGEST seconds. Raises Invalid naming a parameter, Unavailable: too many follow."""
+        passes = matcher(asked, namespaces)
+        if self._followers >= MOST_FOLLOWERS:
+            raise Unavailable(f"{MOST_FOLLOWERS} clients follow records already: try again later")
+        self._followers += 1
+        try:
+            return await self._send(request, passes, halves=namespaces is None)
+        finally:
+            self._followers -= 1
+
+    async def _send(self, request: web.Request, passes: Test, *, halves: bool) -> web.StreamResponse:
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        await response.prepare(request)
+        clock = asyncio.get_running_loop().time
+        place, end, spoke = self.place_of(request.headers.get("Last-Event-ID", "")), clock() + LONGEST, 0.0
+        while (now := clock()) < end:
+            rows, missed = self.after(place, passes, halves=halves)
+            place = self._number
+            if rows or missed or not spoke:
+                await response.write(self._event(rows, missed))
+                spoke = now
+            elif now - spoke > SILENCE:
+                await response.write(b":\n\n")
+                spoke = now
+            await asyncio.sleep(PAUSE)
+        return response
+
+    def _event(self, rows: Sequence[FlowRecord], missed: int) -> bytes:
+        shown = [dict(zip(WRITTEN, values_of(one), strict=True)) for one in rows]
+        text = msgspec.json.encode({"rows": shown, "missed": missed})
+        return b"id: %s-%d\ndata: %s\n\n" % (self._run.encode(), self._number, text)
+
+
+def is_denied(record: FlowRecord) -> bool:
+    """Whether a rule dropped or rejected it."""
+    return (
+        record.ingress_network_policy_rule_action in _DENIED
+        or record.egress_network_policy_rule_action in _DENIED
+    )
+
+
+def matcher(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Test:
+    """Whether a record is one that the query `flows` would answer with. Raises Invalid naming the parameter."""
+    values = scope_of("live", asked, namespaces, FILTERS).values
+    tests = [make(values) for key, make in _TESTS.items() if key in values]
+    if action := asked.get("action", "").lower():
+        tests.append(_action(action))
+    return lambda record: all(test(record) for test in tests)
+
+
+def _seen(values: Mapping[str, Any]) -> Test:
+    """Both ends are in these Namespaces or outside of the cluster; one at least is in them."""
+    of, allowed = attrgetter("source_pod_namespace", "destination_pod_namespace"), {"", *values["seen"]}
+    return lambda record: any(found := of(record)) and allowed.issuperset(found)
+
+
+def _namespace(values: Mapping[str, Any]) -> Test:
+    of = attrgetter("source_pod_namespace", "destination_pod_namespace")
+    return lambda record: values["namespace"] in of(record)
+
+
+def _named(kind: str, fields: Sequence[tuple[str, str]]) -> Callable[[Mapping[str, Any]], Test]:
+    """A Pod or a policy, with its Namespace where that is given; `fields` are those of a Namespace and of a name."""
+
+    def make(values: Mapping[str, Any]) -> Test:
+        name, namespace = values[kind], values.get(f"{kind}Namespace")
+        return lambda record: any(
+            getattr(record, own) == name and namespace in (None, getattr(record, space))
+            for space, own in fields
+        )
+
+    return make
+
+
+def _equal(key: str, *fields: str) -> Callable[[Mapping[str, Any]], Test]:
+    def make(values: Mapping[str, Any]) -> Test:
+        return lambda record: any(getattr(record, field) == values[key] for field in fields)
+
+    return make
+
+
+def _action(name: str) -> Test:
+    actions = {"allow": (RuleAction.ALLOW,), "drop": _DENIED[:1], "reject": _DENIED[1:], "denied": _DENIED}[
+        name
+    ]
+    of = attrgetter(*(f"{way}_network_policy_rule_action" for way in _WAYS))
+    return lambda record: any(one in actions for one in of(record))
+
+
+_TESTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Test]]] = {
+    "seen": _seen,
+    "namespace": _namespace,
+    "pod": _named("pod", [(f"{end}_pod_namespace", f"{end}_pod_name") for end in _ENDS]),
+    "srcip": _equal("srcip", "source_ip"),
+    "dstip": _equal("dstip", "destination_ip"),
+    "port": _equal("port", "destination_transport_port", "destination_service_port"),
+    "protocol": _equal("protocol", "protocol_identifier"),
+    "policy": _named(
+        "policy", [(f"{way}_network_policy_namespace", f"{way}_network_policy_name") for way in _WAYS]
+    ),
+    "egress": _equal("egress", "egress_name"),
+}
+"""By the parameter of the statement that has the value."""
