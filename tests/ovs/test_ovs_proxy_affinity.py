@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from proxy_switch import CLUSTER, POD, REMOTE, WEB, endpoint, install, trace
 
-from antrea.agent.proxy.kept_affinity import KeptAffinity, KeptChoice, choice_of
+from antrea.agent.proxy.kept_affinity import KIND, Kept, KeptAffinity, KeptChoice, choice_of
 from antrea.agent.proxy.long_affinity import LongAffinity, renewed
 from antrea.engine import Facts
 from antrea.facts.service import Service
 from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.outside.disk.state_file import read_octets, unsealed
 from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import ports
 
@@ -112,6 +114,8 @@ async def test_what_clients_have_learned_outlives_the_switch(
     assert not (tmp_path / "affinity").exists(), "nothing is known of Services yet"
     facts.synced(Service)
     assert await kept().look(settled) == 0
+    rest = kept_until(tmp_path / "affinity") - time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert DAY - 60 < rest <= DAY, "no change of the clock moves it"
     process.kill("ovs-vswitchd")
     process.start_switch()
     bridge.vsctl(
@@ -126,6 +130,12 @@ async def test_what_clients_have_learned_outlives_the_switch(
     assert await agent.look(settled) == 0
 
 
+def kept_until(file: Path) -> float:
+    """Of the only choice in it."""
+    (choice,) = msgspec.json.decode(unsealed(KIND, read_octets(file)), type=Kept).choices
+    return choice.until
+
+
 def test_a_choice_is_kept_for_the_rest_of_its_time() -> None:
     line = "cookie=0x30000000007, duration=100.1s, table=3, hard_timeout=10800, priority=200,tcp actions=drop"
     assert choice_of(line, {7: 10_800}, 1000.0) == KeptChoice(7, line, 11_700.0)
@@ -137,6 +147,6 @@ def test_a_choice_is_kept_for_the_rest_of_its_time() -> None:
 
 def test_a_damaged_file_is_no_choice(tmp_path: Path) -> None:
     file = tmp_path / "affinity"
-    file.write_bytes(b"antrea affinity 1\n" + bytes(99))
+    file.write_bytes(b"antrea affinity 2\n" + bytes(99))
     KeptAffinity(Facts(), Ofctl(tmp_path), tmp_path, file)
     assert (tmp_path / "affinity.damaged").exists()

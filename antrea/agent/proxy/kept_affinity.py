@@ -39,12 +39,12 @@ log = klog.logger(__name__)
 LOOK_SECONDS: Final = 15.0
 MOST: Final = 20_000
 """Choices that are kept; of more, those that are dumped first."""
-KIND: Final = b"antrea affinity 1\n"
+KIND: Final = b"antrea affinity 2\n"
 GROUP_MASK: Final = 0xFFFFFFFF
 
 
 class KeptChoice(msgspec.Struct, frozen=True):
-    """A learned flow as it was dumped, and until when it counts, in seconds since 1970."""
+    """A learned flow as it was dumped, and until when it counts, in seconds since the Node started."""
 
     group: int
     line: str
@@ -56,6 +56,11 @@ class Kept(msgspec.Struct):
 
     switch: str = ""
     choices: list[KeptChoice] = []
+
+
+def since_boot() -> float:
+    """Seconds, which no change of the clock moves; the file does not outlive the Node either."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def choice_of(line: str, timeouts: Mapping[int, int], now: float) -> KeptChoice | None:
@@ -94,7 +99,7 @@ class KeptAffinity:
         if self._kept.choices and self._kept.switch != run:
             await settled()
             given = await self._give()
-        timeouts, now = affinity_timeouts(self._facts), time.time()
+        timeouts, now = affinity_timeouts(self._facts), since_boot()
         found: list[KeptChoice] = []
         if timeouts:
             async for line in learned_lines(self._facts, self._switch):
@@ -107,7 +112,7 @@ class KeptAffinity:
 
     async def _give(self) -> int:
         """Of Services that still ask for affinity. An Endpoint that is gone is chosen anew at its client's next packet."""
-        now, timeouts = time.time(), affinity_timeouts(self._facts)
+        now, timeouts = since_boot(), affinity_timeouts(self._facts)
         changes = [
             with_timeout(one.line, min(int(one.until - now), MAX_TIMEOUT_SECONDS))
             for one in self._kept.choices
