@@ -150,6 +150,27 @@ async def test_what_is_turned_away_and_what_goes_on_as_the_service_changes(node:
         assert not engine.errors.counts
 
 
+async def test_a_port_that_a_program_of_the_node_has_is_the_services_as_long_as_there_is_one(
+    node: Node,
+) -> None:
+    """As with kube-proxy: the program gets what comes before and after."""
+    of_program = ("program",) * 4
+    seen = 'peer[0].removeprefix("::ffff:").encode()'
+    program = SERVER.replace("8080", "30080").replace(seen, 'b"program"')
+    for row in endpoints(WEB):
+        node.facts.put(row)
+    async with node.agent(PROXY_ALL, "AntreaProxy") as engine:
+        with node.serving(node.netns.home, program), node.serving(node.pods["web"], SERVER):
+            assert await node.asks("outside", NODES, 30080) == of_program
+            node.facts.put(SERVICE)
+            await engine.quiet()
+            await node.becomes(OUTSIDE * 2, "outside", NODES, 30080)
+            node.facts.drop(Service, SERVICE.key)
+            await engine.quiet()
+            await node.becomes(of_program, "outside", NODES, 30080)
+        assert not engine.errors.counts
+
+
 async def test_an_endpoint_on_another_node_answers_the_client_directly(node: Node) -> None:
     """A cable takes the place of the tunnel; at its other end the Service's own address answers, by a way of its own.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -379,3 +381,44 @@ def test_a_connection_that_the_host_translates_stays_tracked_if_its_address_is_e
     ends = "meta l4proto . ip saddr . th sport . ip daddr . th dport"
     assert texts["to external IPs, ip"] == f"ip daddr @external-ip {ends} != @earlier-connection notrack"
     assert texts["to external IPs, ip6"] == "ip6 daddr @external-ip6 notrack"
+
+
+NUMBER = re.compile(r"\bid=\d+|group:\d+|0x[0-9a-f]+->reg7|object_id=\d+")
+"""Of groups and buckets."""
+FLIPS: dict[str, dict[str, Any]] = {
+    "ClusterIP": {"type": "ClusterIP", "clusterIPs": ["10.96.0.10"]},
+    "NodePort": {"type": "NodePort", "clusterIPs": ["10.96.0.10"], "nodePort": 30080},
+    "ExternalName": {"type": "ExternalName", "externalName": "example.org"},
+    "headless": {"type": "ClusterIP", "clusterIPs": ["None"]},
+    "other ClusterIP": {"type": "ClusterIP", "clusterIPs": ["10.96.0.77"]},
+    "IPv6": {"type": "ClusterIP", "clusterIPs": ["fd00:96::a"]},
+    "both": {"type": "NodePort", "clusterIPs": ["fd00:96::a", "10.96.0.10"], "nodePort": 30081},
+}
+
+
+def flipped(kind: str) -> Service | None:
+    spec = dict(FLIPS[kind])
+    port = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": spec.pop("nodePort", 0)}
+    found = {"metadata": {"name": "web", "namespace": "a"}, "spec": {**spec, "ports": [port]}}
+    return service_row(msgspec.convert(found, core.Service))
+
+
+def endpoint_of(ip: str) -> ServiceEndpoint:
+    return ServiceEndpoint(f"a/web-{ip}", "a/web", "http", "TCP", ip, 8080, "n1", True, True, False)
+
+
+@pytest.mark.parametrize("after", FLIPS)
+@pytest.mark.parametrize("before", FLIPS)
+def test_a_service_that_flips_stands_as_if_it_had_always_been_so(before: str, after: str) -> None:
+    """Nothing is left of what it was, and numbers of groups apart nothing is missing."""
+    ends = [endpoint_of("10.10.0.7"), endpoint_of("fd00:10::7")]
+
+    def texts(*kinds: str) -> Counter[str]:
+        facts, engine = world(*ends)
+        for kind in kinds:
+            row = flipped(kind)
+            facts.put(row) if row else facts.drop(Service, "a/web")
+            found = standing(engine)
+        return Counter(NUMBER.sub("#", str(one)) for one in found)
+
+    assert texts(before, after) == texts(after)
