@@ -24,6 +24,7 @@ from proxy_node import (
     endpoints,
 )
 
+from antrea.config.agent_sections import AntreaProxy
 from antrea.facts.service import Service, ServiceEndpoint
 
 if TYPE_CHECKING:
@@ -168,6 +169,43 @@ async def test_a_port_that_a_program_of_the_node_has_is_the_services_as_long_as_
             node.facts.drop(Service, SERVICE.key)
             await engine.quiet()
             await node.becomes(of_program, "outside", NODES, 30080)
+        assert not engine.errors.counts
+
+
+@pytest.mark.parametrize("proxy_all", [False, True])
+async def test_pods_reach_a_cache_of_the_node_at_the_address_of_a_skipped_service(
+    node: Node, proxy_all: bool
+) -> None:
+    """As NodeLocal DNSCache has it: the Service's address on the Node, whose packets nobody tracks."""
+    node.netns.sh("; ".join(f"ip addr add {ip} dev lo" for ip in CLUSTER))
+    for ip, tool in zip(CLUSTER, ("iptables", "ip6tables"), strict=True):
+        node.netns.sh(
+            f"{tool} -t raw -A PREROUTING -d {ip} -j NOTRACK; {tool} -t raw -A OUTPUT -s {ip} -j NOTRACK"
+        )
+    seen = 'peer[0].removeprefix("::ffff:").encode()'
+    cache = (
+        SERVER.replace("8080", "80").replace(seen, 'b"cache"').replace('("::", 80)', f'("{CLUSTER[1]}", 80)')
+    )
+    cache4 = (
+        cache.replace(CLUSTER[1], CLUSTER[0])
+        .replace("AF_INET6, dualstack_ipv6=True", "AF_INET")
+        .replace("INET6", "INET")
+    )
+    for row in (SERVICE, *endpoints(WEB)):
+        node.facts.put(row)
+    all_ = AntreaProxy(proxy_all=proxy_all)
+    skipped = msgspec.structs.replace(all_, skip_services=(SERVICE.key,))
+    config = msgspec.structs.replace(PROXY_ALL, antrea_proxy=skipped)
+    async with node.agent(config, "AntreaProxy") as engine:
+        with (
+            node.serving(node.netns.home, cache),
+            node.serving(node.netns.home, cache4),
+            node.serving(node.pods["web"], SERVER),
+        ):
+            assert await node.asks("near", CLUSTER) == ("cache",) * 4
+            node.facts.put(msgspec.structs.replace(config, antrea_proxy=all_))
+            await engine.quiet()
+            await node.becomes(NEAR * 2, "near", CLUSTER)
         assert not engine.errors.counts
 
 
