@@ -72,6 +72,11 @@ def meter(meter_id: int) -> Action:
     return Action(f"meter:{meter_id}")
 
 
+def clone(*actions: Action) -> Action:
+    """Do this to a copy: what follows in the list is as without it."""
+    return Action(f"clone({','.join(actions)})")
+
+
 CONJUNCTIONS = 4000
 """Of one flow: each takes 16 bytes of an OpenFlow message, which has 64 KiB; in a longer one OVS may read another flow."""
 

@@ -25,7 +25,7 @@ class Category(Purposed):
     EGRESS = 4, "Choice of the source address of traffic that leaves the cluster."
     MULTICAST = 5, "IPv4 multicast."
     MULTICLUSTER = 6, "Traffic between the clusters of a ClusterSet."
-    TRACEFLOW = 7, "Copies of traced packets to the agent."
+    TRACEFLOW = 7, "Copies of traced packets, and of dropped ones of captured Pods, to the agent."
     EXTERNAL_NODE_CONNECTIVITY = 8, "Traffic of a virtual machine or bare metal server."
 
 

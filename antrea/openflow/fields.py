@@ -52,6 +52,8 @@ EGRESS_AUDITED = Field(
 EGRESS_AUDITED_REG_MARK, NOT_EGRESS_AUDITED_REG_MARK = EGRESS_AUDITED(1), EGRESS_AUDITED(0)
 INGRESS_AUDITED = Field("IngressAudited", "reg0", 17, 17, "The same on what its Pod receives.")
 INGRESS_AUDITED_REG_MARK, NOT_INGRESS_AUDITED_REG_MARK = INGRESS_AUDITED(1), INGRESS_AUDITED(0)
+DROP_TOLD = Field("DropTold", "reg0", 18, 18, "The agent has a copy of this packet for captures of its Pod.")
+DROP_TOLD_REG_MARK, DROP_NOT_TOLD_REG_MARK = DROP_TOLD(1), DROP_TOLD(0)
 REMOTE_SNAT = Field("RemoteSNAT", "reg0", 19, 19, "The Egress IP of this packet is on another Node.")
 REMOTE_SNAT_REG_MARK = REMOTE_SNAT(1)
 L7_NP_REG = Field("L7NPReg", "reg0", 20, 20, "The log must say that the packet went to the L7 engine.")
@@ -76,6 +78,7 @@ PACKET_IN_OPERATION = Field(
 PACKET_IN_LOGGING_REG_MARK = PACKET_IN_OPERATION(1, "log it")
 PACKET_IN_REJECT_REG_MARK = PACKET_IN_OPERATION(2, "reject it")
 PACKET_IN_STORE_DENY_REG_MARK = PACKET_IN_OPERATION(4, "export its connection as denied")
+PACKET_IN_CAPTURE_REG_MARK = PACKET_IN_OPERATION(8, "tell captures of its Pod why it is dropped")
 
 # reg1 to reg3
 TARGET_OF_PORT = Field("TargetOFPort", "reg1", 0, 31, "Port by which the packet leaves.")
@@ -271,6 +274,7 @@ class PacketIn(Purposed):
     DNS = 2, "A DNS answer that a policy by name waits for."
     IGMP = 3, "An IGMP message of a local Pod."
     SVC_REJECT = 4, "A packet to a Service that has no Endpoint."
+    PACKET_CAPTURE = 5, "A packet that is dropped, of a Pod whose packets are captured."
 
 
 GLOBAL_VIRTUAL_MAC = "aa:bb:cc:dd:ee:ff"

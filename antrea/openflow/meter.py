@@ -17,6 +17,7 @@ class PacketInMeter(Purposed):
     NETWORK_POLICY = 256, "Packets that a policy logs, rejects or exports."
     TRACEFLOW = 257, "Traced packets."
     DNS = 258, "DNS answers that a policy by name waits for."
+    PACKET_CAPTURE = 259, "Dropped packets of Pods whose packets are captured."
 
 
 class Rate(Enum):

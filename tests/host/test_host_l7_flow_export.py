@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agent_process import NODE, OBJECTS, agent_process
 from l7_flow_container import FlowEngineContainer
-from test_host_traffic_control import ADDRESSES, PodsApi, connected, flows, ports
+from pods_api import PodsApi
+from test_host_traffic_control import ADDRESSES, connected, flows, ports
 
 from antrea.agent.l7_flow_export.part import FOLDER
 from antrea.apis.annotation import L7_EXPORT

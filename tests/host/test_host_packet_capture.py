@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import NODE, OBJECTS, agent_process
-from certificate_world import ApiServer
+from pods_api import PodsApi
 from sftp_server import new_key, secret, sftp_server
 
 from antrea.host.bpf import All, program
@@ -115,14 +116,17 @@ class Node:
 
 @contextlib.asynccontextmanager
 async def node(
-    netns: Namespaces, folder: Path, objects: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    netns: Namespaces,
+    folder: Path,
+    objects: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    more_gates: Mapping[str, bool] = MappingProxyType({}),
 ) -> AsyncIterator[Node]:
     (folder / "tmp").mkdir(exist_ok=True)
     env = {**os.environ, "POD_NAME": POD, "TMPDIR": str(folder / "tmp")}
-    gates = {"featureGates": {"PacketCapture": True}}
+    gates = {"featureGates": {"PacketCapture": True, **more_gates}}
     path = f"/api/v1/nodes/{NODE}"
     families = {"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24", "fd74::/64"]}
-    api = ApiServer({path: {**OBJECTS[path], "spec": families}, **objects})
+    api = PodsApi({path: {**OBJECTS[path], "spec": families}, **objects})
     async with agent_process(netns, folder, env, gates, api) as agent:
         await agent.until(lambda agent: agent.ready(), "the agent is ready")
         one = Node(agent, netns, folder)
@@ -171,6 +175,78 @@ async def test_first_packets_in_both_directions_and_families(netns: Namespaces, 
         one.agent.api.drop(f"{CAPTURES}/echo")
         await one.agent.until(lambda _: not one.file("echo").exists(), "the file is removed")
         assert one.file("six").exists()
+
+
+CONTROL = "/apis/crd.antrea.io/v1alpha2/trafficcontrols/inspect"
+NAMESPACE = "/api/v1/namespaces/shop"
+LOST = "Dropped: TrafficControl inspect redirects it, and the target port is missing (table TrafficControl)"
+
+
+async def test_packets_that_the_switch_drops_are_in_the_file_with_the_reason(
+    netns: Namespaces, tmp_path: Path
+) -> None:
+    """Beside the packet as the Pod sent it, and not those of another description; a capture of what comes has them, too."""
+    meta: dict[str, Any] = {"namespace": "shop", "uid": "u", "labels": {"app": "web"}}
+    pod = {"metadata": meta, "spec": {"nodeName": NODE, "containers": []}, "status": {"phase": "Running"}}
+    pods = {f"/api/v1/pods/{name}": pod for name in ("client", "server")}
+    async with node(netns, tmp_path, {NAMESPACE: {}, **pods}, {"TrafficControl": True}) as one:
+        one.capture("one", packet={"protocol": "ICMP"}, captureConfig={"firstN": {"number": 1}})
+        one.capture("to", packet={"protocol": "ICMP"}, capturePoint="Destination", timeout=8)
+        one.capture(
+            "six", packet={"ipFamily": "IPv6", "protocol": "ICMPv6"}, captureConfig={"firstN": {"number": 1}}
+        )
+        one.capture("other", packet={"protocol": "UDP"}, timeout=8)
+        redirect = {"appliedTo": {"podSelector": {}}, "direction": "Egress", "action": "Redirect"}
+        one.agent.api.put(
+            CONTROL,
+            {"metadata": {"uid": "u"}, "spec": {**redirect, "targetPort": {"device": {"name": "none0"}}}},
+        )
+        for name in ("one", "to", "six", "other"):
+            await one.started(name)
+        await one.agent.until(told, "dropped packets are told")
+        assert one.ping("-c1 -W1").returncode == 1
+        assert one.ping("-6 -c1 -W1", SERVER[2]).returncode == 1
+        for name, ends in (("one", CLIENT[1:2] + SERVER[1:2]), ("six", CLIENT[2:] + SERVER[2:])):
+            await one.complete(name)
+            assert one.status(name)["numberCaptured"] == 1
+            assert one.conditions(name) == [STARTED, ("PacketCaptureComplete", "True", "Succeed", "")]
+            assert len(lines(one.file(name), *f"src {ends[0]} and dst {ends[1]}".split())) == 2
+            assert comments(one.file(name)) == [LOST]
+        for name, found in (("to", [LOST]), ("other", [])):
+            await one.complete(name)
+            assert comments(one.file(name)) == found
+        assert one.status("to").get("numberCaptured", 0) == 0
+        wanted = "the switch has dropped 1 packets, which the file has with their reasons"
+        await one.agent.until(lambda _: wanted in messages(one), "an Event tells")
+
+
+def told(agent: AgentProcess) -> bool:
+    """Whether the flows are there, of both captured Pods and both families."""
+    found = agent.switch.ofctl(
+        "dump-flows", "br-int", "-O", "OpenFlow15", "--names", "--no-stats"
+    ).splitlines()
+    copies = [line for line in found if "table=TrafficControl" in line and "clone(" in line]
+    return len(copies) >= 2
+
+
+def messages(one: Node) -> list[str]:
+    return [found["message"] for path, found in one.agent.api.objects.items() if "/events/" in path]
+
+
+def comments(path: Path) -> list[str]:
+    """Of the packets on the interface for what was dropped, as the blocks of the file have them."""
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        kind, size = struct.unpack_from("=II", data, at)
+        if kind == 6:
+            interface, _, _, kept, _ = struct.unpack_from("=IIIII", data, at + 8)
+            option = at + 28 + kept + -kept % 4
+            code, length = struct.unpack_from("=HH", data, option)
+            if interface == 1:
+                assert code == 1
+                found.append(data[option + 4 : option + 4 + length].decode())
+        at += size
+    return found
 
 
 def read_by_tshark(path: Path) -> None:

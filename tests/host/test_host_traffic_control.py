@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_process import NODE, OBJECTS, agent_process
-from certificate_world import ApiServer
+from pods_api import PodsApi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from agent_process import AgentProcess
-    from aiohttp import web
+    from certificate_world import ApiServer
     from conftest import Namespaces
 
 CONTROLS = "/apis/crd.antrea.io/v1alpha2/trafficcontrols"
@@ -28,13 +28,6 @@ MACS = {"a": "0a:00:00:00:00:11", "b": "0a:00:00:00:00:12"}
 CABLE = "ip link add target1 type veth peer name return1; ip link set target1 up; ip link set return1 up"
 ETH_P_ALL = 3
 ETHER_TYPES = (0x0800, 0x86DD)
-
-
-class PodsApi(ApiServer):
-    """Pods of the Node, whatever selects them."""
-
-    def _list(self, path: str, request: web.Request) -> web.Response:
-        return super()._list(path, request.clone(rel_url=request.rel_url.update_query(fieldSelector="")))
 
 
 def api() -> PodsApi:

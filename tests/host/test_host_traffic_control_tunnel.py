@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from agent_process import AgentProcess
     from conftest import Namespaces
-    from test_host_traffic_control import PodsApi
+    from pods_api import PodsApi
 
 NODES, REMOTES = ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.7", "2001:db8:2::7")
 UDP, GRE = 17, 47

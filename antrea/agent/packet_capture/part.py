@@ -15,13 +15,17 @@ from antrea.agent.packet_capture.run import CaptureRun
 from antrea.agent.part import Part
 from antrea.apis.core import ObjectReference
 from antrea.features.packet_capture.capture import CaptureFile, CaptureProgress, CaptureRequest
+from antrea.features.packet_capture.drop import drop_reason
+from antrea.openflow.fields import PacketIn as Category
 from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.packet_capture.plan import DroppedPacket
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from antrea.agent.part import AgentContext
     from antrea.engine import Sink
+    from antrea.openflow.packet_in import PacketIn
 
 MOST = 16
 """Captures that run at a time; others wait."""
@@ -39,12 +43,22 @@ class CapturePart(Part):
         self._agent = agent
         self.folder = Path(tempfile.gettempdir()) / FOLDER
         self.room = asyncio.Semaphore(MOST)
-        self._runs: dict[str, tuple[str, asyncio.Task[None]]] = {}
-        """By name: UID and what captures it."""
+        self._runs: dict[str, tuple[CaptureRun, asyncio.Task[None]]] = {}
+        """By name."""
         self.running = 0
 
     def sinks(self) -> Mapping[type, Sink]:
         return {CaptureFile: self}
+
+    def packet_ins(self) -> Mapping[Category, Callable[[PacketIn], None]]:
+        return {Category.PACKET_CAPTURE: self._dropped}
+
+    def _dropped(self, found: PacketIn) -> None:
+        """Pass it on to all captures: each takes what fits its filter."""
+        reason = drop_reason(self._agent.facts, found)
+        packet = DroppedPacket(found.frame, reason)
+        for run, _ in self._runs.values():
+            run.take_drop(packet)
 
     def metrics(self) -> str:
         return RUNNING.text([Sample(self.running)])
@@ -67,7 +81,7 @@ class CapturePart(Part):
     async def apply(self, put: Sequence[CaptureFile], drop: Sequence[CaptureFile]) -> None:
         """Begin and end captures; both go on by themselves."""
         for entry in put:
-            uid = self._runs[entry.name][0] if entry.name in self._runs else ""
+            uid = self._runs[entry.name][0].uid if entry.name in self._runs else ""
             if uid == entry.uid:
                 continue  # what has begun goes on as it was
             if uid:
@@ -75,7 +89,7 @@ class CapturePart(Part):
             if not entry.complete:
                 run = CaptureRun(self, self._agent, entry)
                 task = asyncio.create_task(run.run(), name=f"PacketCapture {entry.name}")
-                self._runs[entry.name] = (entry.uid, task)
+                self._runs[entry.name] = (run, task)
         for entry in drop:
             await self._end(entry.name)
 
@@ -93,8 +107,8 @@ class CapturePart(Part):
         await asyncio.gather(*(task for _, task in self._runs.values()), return_exceptions=True)
 
     async def _end(self, name: str) -> None:
-        _, task = self._runs.pop(name, ("", None))
-        if task is not None:
+        if name in self._runs:
+            _, task = self._runs.pop(name)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         self.file(name).unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from antrea.features.packet_capture.filter import capture_filter, check
 from antrea.outside.kube.environment import own_namespace
 from antrea.outside.kube.secret import secret_texts
 from antrea.outside.log import klog
-from antrea.outside.packet_capture.plan import CaptureOrder, CaptureReport
+from antrea.outside.packet_capture.plan import CaptureOrder, CaptureReport, DroppedPacket
 from antrea.outside.upload.plan import Credentials, UploadOrder
 from antrea.outside.upload.uploader import UploadFailed, uploaded
 
@@ -35,6 +35,8 @@ log = klog.logger(__name__)
 FULL = "PacketCapture running count reach limit"
 EXPIRED = "context deadline exceeded"
 # parity: pkg/agent/packetcapture/packetcapture_controller.go syncPacketCapture; Go's context.DeadlineExceeded
+MOST_WAITING = 1 << 20
+"""Bytes of dropped packets that wait for the process."""
 GRACE_SECONDS = 30.0
 """On top of a capture's own time, until its process is killed."""
 
@@ -45,6 +47,23 @@ class CaptureRun:
     def __init__(self, part: CapturePart, agent: AgentContext, entry: CaptureFile) -> None:
         self._part, self._agent, self._entry = part, agent, entry
         self._now = CaptureProgress(entry.name, entry.uid)
+        self._process: asyncio.subprocess.Process | None = None
+        self._untold = 0
+        """Packets that the switch has dropped, and that came faster than the process takes them."""
+
+    @property
+    def uid(self) -> str:
+        return self._entry.uid
+
+    def take_drop(self, packet: DroppedPacket) -> None:
+        """A packet that the switch has dropped, for the file if it is of this capture."""
+        pipe = self._process.stdin if self._process else None
+        if pipe is None or pipe.is_closing():
+            return
+        if pipe.transport.get_write_buffer_size() > MOST_WAITING:
+            self._untold += 1
+            return
+        pipe.write(msgspec.json.encode(packet) + b"\n")
 
     def _note(self, **changes: Any) -> None:
         self._now = msgspec.structs.replace(self._now, **changes)
@@ -85,6 +104,12 @@ class CaptureRun:
             self._part.warn(
                 self._entry, "PacketsNotCaptured",
                 f"{last.dropped} packets came faster than they could be written; the file counts them, too",
+            )  # fmt: skip
+        if last.refused or self._untold:
+            lost = f"; {self._untold} more came faster than they could be written" if self._untold else ""
+            self._part.warn(
+                self._entry, "CapturedPacketsDropped",
+                f"the switch has dropped {last.refused} packets, which the file has with their reasons{lost}",
             )  # fmt: skip
         done: dict[str, Any] = {"phase": "Complete", "captured": last.captured, "failure": failure}
         done["timed_out"] = last.timed_out
@@ -150,6 +175,7 @@ class CaptureRun:
             raise Unavailable("pipes of the process that captures")
         try:
             process.stdin.write(msgspec.json.encode(order) + b"\n")
+            self._process = process
             async with asyncio.timeout(order.seconds + GRACE_SECONDS):
                 async for line in process.stdout:
                     report = msgspec.json.decode(line, type=CaptureReport)
@@ -160,6 +186,7 @@ class CaptureRun:
         except TimeoutError as why:
             raise Unavailable("the process that captures does not answer") from why
         finally:
+            self._process = None
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()

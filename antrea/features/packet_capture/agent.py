@@ -14,7 +14,7 @@ from antrea.engine import Unit
 from antrea.facts.node import ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.framework.admission import Watched
-from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.framework.agent_feature import AgentFeature, RealisedPipeline
 from antrea.features.packet_capture.capture import (
     COMPLETE,
     PATH,
@@ -26,6 +26,8 @@ from antrea.features.packet_capture.capture import (
     capture_point,
     capture_request,
 )
+from antrea.features.packet_capture.drop import capture_meter, copy_flow, dropped_packet_flows
+from antrea.openflow.cookie import Category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +82,14 @@ FEATURES = (
         name="PacketCapture",
         gate="PacketCapture",
         watched=(Watched(PATH, PacketCapture, CaptureRequest, capture_request),),
-        units=(Unit(CaptureRequest, capture_file), Unit(CaptureRequest, capture_status)),
+        units=(
+            Unit(CaptureRequest, capture_file),
+            Unit(CaptureRequest, capture_status),
+            Unit(RealisedPipeline, capture_meter),
+            Unit(RealisedPipeline, copy_flow),
+            Unit(CaptureRequest, dropped_packet_flows),
+        ),
+        category=Category.TRACEFLOW,
+        sweep_after=(CaptureRequest,),
     ),
 )

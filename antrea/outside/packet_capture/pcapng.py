@@ -1,4 +1,4 @@
-"""Blocks of a pcapng file with one interface, in this machine's byte order, with times in nanoseconds.
+"""Blocks of a pcapng file of one interface, and of what the switch has dropped, in this machine's byte order, with times in nanoseconds.
 
 Source: IETF draft-ietf-opsawg-pcapng, sections 3 and 4
 """
@@ -11,13 +11,32 @@ _SECTION, _INTERFACE, _PACKET, _STATISTICS = 0x0A0D0D0A, 1, 6, 5
 _MAGIC = 0x1A2B3C4D
 _UNKNOWN_LENGTH = -1
 ETHERNET = 1
-_NAME, _RESOLUTION = 2, 9
+POD, DROPS = 0, 1
+"""Numbers of the interfaces: that of the Pod, and one for packets that the switch has dropped."""
+_COMMENT, _NAME, _DESCRIPTION, _RESOLUTION = 1, 2, 3, 9
 _HARDWARE, _APPLICATION = 2, 4
 _NANOSECONDS = b"\x09"
 _FLAGS = 2
 _RECEIVED, _DROPPED = 4, 5
 INBOUND, OUTBOUND = 1, 2
 """Of the interface."""
+
+
+def drops(snap_length: int) -> bytes:
+    """The interface of what the switch has dropped; once, before the first of its packets."""
+    described = struct.pack("=HHI", ETHERNET, 0, snap_length)
+    options = {
+        _NAME: b"drops",
+        _DESCRIPTION: b"packets that the switch has dropped",
+        _RESOLUTION: _NANOSECONDS,
+    }
+    return _block(_INTERFACE, described + _options(options))
+
+
+def dropped(nanoseconds: int, data: bytes, length: int, reason: str) -> bytes:
+    """A packet of that interface, with the reason as its comment."""
+    fixed = struct.pack("=IIIII", DROPS, nanoseconds >> 32, nanoseconds & 0xFFFFFFFF, len(data), length)
+    return _block(_PACKET, fixed + _padded(data) + _options({_COMMENT: reason.encode()}))
 
 
 def header(interface: str, snap_length: int, program: str) -> bytes:
@@ -30,7 +49,7 @@ def header(interface: str, snap_length: int, program: str) -> bytes:
 
 def packet(nanoseconds: int, data: bytes, length: int, direction: int) -> bytes:
     """A packet of which `data` is kept, and which had `length` bytes."""
-    fixed = struct.pack("=IIIII", 0, nanoseconds >> 32, nanoseconds & 0xFFFFFFFF, len(data), length)
+    fixed = struct.pack("=IIIII", POD, nanoseconds >> 32, nanoseconds & 0xFFFFFFFF, len(data), length)
     return _block(_PACKET, fixed + _padded(data) + _options({_FLAGS: struct.pack("=I", direction)}))
 
 

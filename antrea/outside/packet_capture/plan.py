@@ -18,7 +18,7 @@ class CaptureLimits(msgspec.Struct, frozen=True):
 
 
 class CaptureOrder(msgspec.Struct, frozen=True):
-    """One capture; the process ends early when its standard input is closed."""
+    """One capture, the first line; the process ends early when its standard input is closed."""
 
     device: str
     path: str
@@ -34,10 +34,19 @@ class CaptureOrder(msgspec.Struct, frozen=True):
     limits: CaptureLimits = CaptureLimits()
 
 
+class DroppedPacket(msgspec.Struct, frozen=True):
+    """A packet of the Pod that the switch has dropped: lines that follow the order. The capture takes those that fit its filter."""
+
+    frame: bytes
+    reason: str
+
+
 class CaptureReport(msgspec.Struct, frozen=True):
     """How far it is; the last line is `done`."""
 
     captured: int = 0
+    refused: int = 0
+    """Packets that the switch has dropped, and that are in the file with the reason."""
     dropped: int = 0
     """Packets that fitted the filter, and came faster than they could be written."""
     done: bool = False

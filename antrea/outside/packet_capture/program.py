@@ -1,12 +1,11 @@
 """Captures packets of one interface into a file, in a process of its own: the agent's loop has not to carry them.
 
-`python -m antrea.outside.packet_capture.program` reads a CaptureOrder as one line of JSON and prints CaptureReports. The file
+`python -m antrea.outside.packet_capture.program` reads a CaptureOrder as one line of JSON, then DroppedPackets, and prints CaptureReports. The file
 is always one that can be read: what cannot be written whole is cut off.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
@@ -18,17 +17,21 @@ import time
 import msgspec
 
 from antrea.outside.packet_capture import pcapng
+from antrea.outside.packet_capture.drops import DropFilter, Gone
+from antrea.outside.packet_capture.kernel_filter import attach
 from antrea.outside.packet_capture.plan import CaptureOrder, CaptureReport
 
 NICENESS = 5
 _EVERY_PROTOCOL = 0x0003
-_SO_ATTACH_FILTER, _SO_RCVBUFFORCE, _SO_TIMESTAMPNS, _SOL_PACKET, _PACKET_STATISTICS = 26, 33, 35, 263, 6
+_SO_RCVBUFFORCE, _SO_TIMESTAMPNS, _SOL_PACKET, _PACKET_STATISTICS = 33, 35, 263, 6
 _OUTGOING = 4
 """Type of packets that this machine sends by the interface (PACKET_OUTGOING): they go to the Pod."""
 _AT_ONCE = 256
 """Packets that are written together."""
 _LONGEST = 1 << 19
 """Bytes of a packet, as long as they get before they are cut for the wire."""
+_SETTLE_SECONDS = 0.3
+"""After the last packet: what the switch has dropped comes later than the packet itself."""
 _LOOK_BYTES = 1 << 20
 """Written between looks at the free space."""
 
@@ -79,6 +82,7 @@ class Capture:
     def __init__(self, order: CaptureOrder) -> None:
         self._order = order
         self._captured = self._seen = self._dropped = 0
+        self._drops = DropFilter(order, sys.stdin.fileno())
         self._reported = -order.report_seconds
         self._buffer = bytearray(_LONGEST)
 
@@ -94,24 +98,19 @@ class Capture:
                     timed_out = not self._filled(sock, file)
                 finally:
                     self._count(sock)
+                    self._settle(file)
                     file.append([pcapng.statistics(time.time_ns(), self._seen, self._dropped)])
         except _Failed as no:
             why = str(no)
         except OSError as no:
             why = f"{self._order.device}: {no.strerror}"
-        return CaptureReport(self._captured, self._dropped, done=True, timed_out=timed_out, why=why)
+        return self._told(done=True, timed_out=timed_out, why=why)
 
     def _socket(self) -> socket.socket:
         """Nothing arrives before it is bound, and so nothing that the filter has not seen. Raises OSError, _Failed."""
         order = self._order
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        code = b"".join(struct.pack("=HBBI", *line) for line in order.program)
-        held = ctypes.create_string_buffer(code, len(code))
-        sock.setsockopt(
-            socket.SOL_SOCKET,
-            _SO_ATTACH_FILTER,
-            struct.pack("HL", len(order.program), ctypes.addressof(held)),
-        )
+        attach(sock, order.program)
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, order.limits.buffer_bytes)
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         sock.setblocking(False)
@@ -129,8 +128,8 @@ class Capture:
         poll.register(sys.stdin, select.POLLIN | select.POLLHUP)
         while (left := end - time.monotonic()) > 0:
             ready = dict(poll.poll(1000 * min(left, self._order.report_seconds)))
-            if sys.stdin.fileno() in ready:
-                raise _Failed("the agent has ended")
+            if self._drops.source in ready:
+                self._append_drops(file)
             blocks = self._received(sock)
             if blocks:
                 file.append(blocks)
@@ -140,6 +139,26 @@ class Capture:
             if self._captured and time.monotonic() - self._reported >= self._order.report_seconds:
                 self._report(sock)
         return False
+
+    def _append_drops(self, file: PcapngFile) -> None:
+        """Raises _Failed."""
+        try:
+            blocks = self._drops.blocks()
+        except Gone as end:
+            raise _Failed("the agent has ended") from end
+        if blocks:
+            file.append(blocks)
+
+    def _settle(self, file: PcapngFile) -> None:
+        """Raises _Failed."""
+        end = time.monotonic() + _SETTLE_SECONDS
+        while (left := end - time.monotonic()) > 0 and select.select([self._drops.source], (), (), left)[0]:
+            self._append_drops(file)
+
+    def _told(self, *, done: bool = False, timed_out: bool = False, why: str = "") -> CaptureReport:
+        return CaptureReport(
+            self._captured, self._drops.number, self._dropped, done=done, timed_out=timed_out, why=why
+        )
 
     def _received(self, sock: socket.socket) -> list[bytes]:
         """Packets that have come, as blocks. Raises _Failed."""
@@ -168,7 +187,7 @@ class Capture:
     def _report(self, sock: socket.socket) -> None:
         self._count(sock)
         self._reported = time.monotonic()
-        emit(CaptureReport(self._captured, self._dropped))
+        emit(self._told())
 
 
 def _moment(notes: list[tuple[int, int, bytes]]) -> int:
@@ -194,7 +213,8 @@ def emit(report: CaptureReport) -> None:
 def main() -> None:
     """Entry point."""
     os.nice(NICENESS)
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=CaptureOrder)
+    with os.fdopen(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as lines:
+        order = msgspec.json.decode(lines.readline(), type=CaptureOrder)
     emit(Capture(order).run())
 
 

@@ -1,0 +1,63 @@
+"""Packets that the switch has dropped, as lines from the agent: those that fit the filter of a capture, as blocks of its file."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antrea.outside.packet_capture import pcapng
+from antrea.outside.packet_capture.kernel_filter import attach
+from antrea.outside.packet_capture.plan import DroppedPacket
+
+if TYPE_CHECKING:
+    from antrea.outside.packet_capture.plan import CaptureOrder
+
+_CHUNK = 1 << 16
+_LONGEST_LINE = 1 << 18
+
+
+class Gone(Exception):
+    """There are no more lines: the agent has ended."""
+
+
+class DropFilter:
+    """The kernel decides on these as on the others, by the same program, on their way through a pair of sockets."""
+
+    def __init__(self, order: CaptureOrder, source: int) -> None:
+        self.source = source
+        """Descriptor of what has the lines."""
+        self.number = 0
+        """How many have fitted."""
+        self._snap_length = order.snap_length
+        self._rest = b""
+        self._into, self._out = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._out.setblocking(False)
+        attach(self._out, order.program)
+
+    def blocks(self) -> list[bytes]:
+        """Of what can be read now. Raises Gone."""
+        chunk = os.read(self.source, _CHUNK)
+        if not chunk or len(self._rest) > _LONGEST_LINE:
+            raise Gone
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        packets = [msgspec.json.decode(line, type=DroppedPacket) for line in lines]
+        found = [self._block(one) for one in packets if self._fits(one.frame)]
+        first = [pcapng.drops(self._snap_length)] if found and not self.number else []
+        self.number += len(found)
+        return first + found
+
+    def _fits(self, frame: bytes) -> bool:
+        try:
+            # a frame that does not fit is refused at once, with EPERM
+            self._into.send(frame)
+            return bool(self._out.recv(_CHUNK * 2))
+        except OSError:
+            return False
+
+    def _block(self, packet: DroppedPacket) -> bytes:
+        data = packet.frame[: self._snap_length]
+        return pcapng.dropped(time.time_ns(), data, len(packet.frame), packet.reason)
