@@ -320,6 +320,29 @@ DATA_COMMANDS: tuple[DataCommand, ...] = (
         shape=shape.groups(("pods", "nodes")),
     ),
     DataCommand(
+        "get",
+        "nodelatencystats",
+        "CR",
+        "Print round-trip times between Nodes",
+        "stats.antrea.io/v1alpha1/nodelatencystats",
+        ("nls",),
+        "Print the round-trip times from each Node, or from the named one, to the addresses of all others.",
+        "  antctl get nodelatencystats\n  antctl get nodelatencystats node-1",
+        "name",
+        columns=tuple(
+            (name, _text(key))
+            for name, key in (
+                ("FROM", "from"),
+                ("TO", "to"),
+                ("ADDRESS", "address"),
+                ("RTT", "rtt"),
+                ("ASKED", "asked"),
+                ("ANSWERED", "answered"),
+            )
+        ),
+        shape=shape.latencies,
+    ),
+    DataCommand(
         "query",
         "networkpolicyevaluation",
         "CR",

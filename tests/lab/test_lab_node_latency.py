@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import workstation
 from config_map import ConfigMap, wait_value
 
 from antrea.lab.process import wait_for
@@ -60,6 +61,11 @@ def test_each_node_measures_all_others_while_there_is_a_monitor(monitored: Lab) 
         "a row of each Node", lambda: rows(lab) == [(name, str(len(names) - 1)) for name in names], seconds=60
     )
     wait_for("all have answered", lambda: len(answered(lab)) == len(names) * (len(names) - 1), seconds=60)
+
+    printed = [line.split() for line in workstation.run(lab, "get", "nodelatencystats").stdout.splitlines()]
+    assert printed[0] == ["FROM", "TO", "ADDRESS", "RTT", "ASKED", "ANSWERED"]
+    assert {(line[0], line[1]) for line in printed[1:]} == {(a, b) for a in names for b in names if a != b}
+    assert all(re.fullmatch(r"\d+\.\d{3}ms", line[3]) for line in printed[1:])
 
     def told() -> set[str]:
         events = json.loads(lab.api.kubectl("get", "events", "-o", "json"))["items"]

@@ -93,6 +93,33 @@ def test_antctl_members_show_their_addresses_as_text() -> None:
     assert printed("appliedtogroup", {"items": []}) == "\n"
 
 
+def test_antctl_latencies_are_a_row_for_each_address_and_say_which_never_answered() -> None:
+    asked, answered = "2026-11-27T00:00:10Z", "2026-11-27T00:00:11Z"
+    four = {
+        "targetIP": "10.10.1.1",
+        "lastSendTime": asked,
+        "lastRecvTime": answered,
+        "lastMeasuredRTTNanoseconds": 711402,
+    }
+    six = {
+        "targetIP": "fd74:1::1",
+        "lastSendTime": asked,
+        "lastRecvTime": None,
+        "lastMeasuredRTTNanoseconds": 0,
+    }
+    node = {
+        "metadata": {"name": "node-1"},
+        "peerNodeLatencyStats": [{"nodeName": "node-2", "targetIPLatencyStats": [four, six]}],
+    }
+    assert [line.split() for line in printed("nodelatencystats", {"items": [node]}).splitlines()] == [
+        ["FROM", "TO", "ADDRESS", "RTT", "ASKED", "ANSWERED"],
+        ["node-1", "node-2", "10.10.1.1", "0.711ms", asked, answered],
+        ["node-1", "node-2", "fd74:1::1", "<NONE>", asked, "<NONE>"],
+    ]
+    assert printed("nodelatencystats", node) == printed("nodelatencystats", {"items": [node]})
+    assert printed("nodelatencystats", {"metadata": {"name": "alone"}}) == "\n"
+
+
 def test_antctl_controller_info_is_printed_without_what_every_object_has() -> None:
     info = json.loads(recorded("get-controllerinfo.json"))
     head = {"kind": "AntreaControllerInfo", "apiVersion": "v1", "metadata": {"name": "x"}}
