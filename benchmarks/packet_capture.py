@@ -1,0 +1,21 @@
+"""Does a capture lose any of 10,000 packets a second, and does it count those that it loses?
+
+The process that captures, as the agent starts it, at one end of a veth pair, and a sender at the other. The parts are those of
+tests/host/test_host_packet_capture_figures.py, whose namespaces they need. Needs root.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def main() -> int:
+    """Status of the run."""
+    test = "tests/host/test_host_packet_capture_figures.py"
+    words = ("-m", "wide", "-q", "-s", "-p", "no:cacheprovider")
+    return subprocess.run([sys.executable, "-m", "pytest", test, *words], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
