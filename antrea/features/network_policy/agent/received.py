@@ -5,8 +5,14 @@ parity: pkg/agent/controller/networkpolicy/networkpolicy_controller.go (its watc
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
+import msgspec
+
 from antrea.apis import controlplane as cp
 from antrea.facts.fact import Fact
+
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class SentPolicy(Fact, frozen=True):
@@ -46,7 +52,8 @@ class SentMember(Fact, frozen=True):
 
     @property
     def key(self) -> str:
-        return f"{self.group} {self.member}"
+        """With a digest: a table keeps a key for each member, which as text takes more memory than the member itself."""
+        return f"{self.group} {blake2b(_ENCODER.encode(self.member), digest_size=16).hexdigest()}"
 
 
 class SentAddressGroup(SentGroup, frozen=True):
