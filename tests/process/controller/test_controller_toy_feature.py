@@ -85,6 +85,12 @@ class World:
     async def counts(self) -> bool:
         return "antrea_controller_beacon_count 1\n" in (await self.ask("GET", "/metrics"))[1]
 
+    async def measures_policies(self) -> bool:
+        name = "antrea_controller_network_policy_sync_duration_milliseconds_count"
+        text = (await self.ask("GET", "/metrics"))[1]
+        assert "\nantrea_controller_length_network_policy_queue " in text
+        return int(text.partition(f"\n{name} ")[2].partition("\n")[0]) > 0
+
     async def has(self, path: str) -> bool:
         return path in self.api.objects
 
@@ -120,3 +126,12 @@ async def test_a_feature_of_one_folder_has_a_webhook_a_status_a_metric_and_the_l
     await until(lambda: world.has(leaders), "the leader has begun")
     await until(world.shows_status, "the status is written")
     assert world.api.objects[f"{BEACONS}/a"]["status"] == {"seen": True}
+
+
+async def test_metrics_of_the_program_have_how_long_a_policy_took(world: World) -> None:
+    await until(world.counts, "there are metrics")
+    policies = "/apis/networking.k8s.io/v1/networkpolicies"
+    world.api.put(
+        f"{policies}/p", {"metadata": {"namespace": "shop", "uid": "p"}, "spec": {"podSelector": {}}}
+    )
+    await until(world.measures_policies, "the policy was worked out")
