@@ -69,7 +69,7 @@ class ClusterNode(Fact, frozen=True):
     """Key of its label set."""
     ips: tuple[str, ...] = ()
     """All addresses that it has for others, sorted as text."""
-    indexes: ClassVar[Indexes] = BY_LABELS
+    indexes: ClassVar[Indexes] = {**BY_LABELS, "ip": lambda row: row.ips}
 
     @property
     def key(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.status import Status
 from antrea.engine import Unit
+from antrea.facts.cluster import ClusterNode
 from antrea.facts.external_ip import (
     AddressOffer,
     AddressRequest,
@@ -77,7 +78,7 @@ def holders(facts: Facts, pool: str, address: str) -> list[str]:
 
 
 def offers(facts: Facts, pool: PoolRow) -> Iterator[AddressOffer]:
-    """To each seeker what it was promised, or else, the oldest first, the lowest address that is neither named nor the router's."""
+    """To each seeker what it was promised, or else, the oldest first, the lowest address that is neither named nor the router's nor a Node's."""
     seekers = facts.by(AddressRequest, "pool", pool.name)
     if not seekers:
         return  # and is not woken by those that have theirs
@@ -86,7 +87,10 @@ def offers(facts: Facts, pool: PoolRow) -> Iterator[AddressOffer]:
         row = facts.get(TakenAddresses, TakenAddresses(family, number).key)
         return frozenset(row.parts if row else ())
 
-    left = _Left(pool, block)
+    def is_of_a_node(address: str) -> bool:
+        return bool(facts.by(ClusterNode, "ip", address))
+
+    left = _Left(pool, block, is_of_a_node)
     for seeker in sorted(seekers, key=lambda row: precedence(row.since, row.owner)):
         promised = facts.by(NamedAddress, "promised", seeker.owner)
         address = promised[0].address if promised else left.next(seeker.families)
@@ -94,10 +98,15 @@ def offers(facts: Facts, pool: PoolRow) -> Iterator[AddressOffer]:
 
 
 class _Left:
-    """Addresses of a pool that are neither named nor its router's, each given once."""
+    """Addresses of a pool that are neither named nor its router's nor a Node's, each given once."""
 
-    def __init__(self, pool: PoolRow, taken: Callable[[int, int], frozenset[int]]) -> None:
-        self._pool, self._taken = pool, taken
+    def __init__(
+        self,
+        pool: PoolRow,
+        taken: Callable[[int, int], frozenset[int]],
+        is_of_a_node: Callable[[str], bool],
+    ) -> None:
+        self._pool, self._taken, self._is_of_a_node = pool, taken, is_of_a_node
         self._families = frozenset(span.family for span in pool.spans)
         self._free: dict[tuple[int, ...], Iterator[str]] = {}
         self._gone = {pool.gateway}
@@ -109,7 +118,7 @@ class _Left:
             spans = (span for span in self._pool.spans if not wanted or span.family in wanted)
             self._free[wanted] = free(spans, self._taken)
         for address in self._free[wanted]:
-            if address not in self._gone:
+            if address not in self._gone and not self._is_of_a_node(address):
                 self._gone.add(address)
                 return address
         return ""

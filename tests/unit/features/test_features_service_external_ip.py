@@ -14,6 +14,7 @@ from antrea.apis.crd.pool import ExternalIPPool
 from antrea.apis.service_address import ALLOCATED, ServiceAddress
 from antrea.apis.status import Status
 from antrea.engine import Engine, Facts
+from antrea.facts.cluster import ClusterNode
 from antrea.facts.egress import EgressRow
 from antrea.facts.external_ip import FencedLeadership, PendingAllocation, PooledService
 from antrea.features.egress.controller.allocation import UNITS as EGRESS_UNITS
@@ -492,3 +493,20 @@ def test_a_value_of_an_annotation_without_effect_is_named_once(cluster: Cluster)
         cluster.change("a", notes={FAILBACK_FOR_SERVICE: value})
         cluster.settle()
     assert len(cluster.events) == 1
+
+
+def test_pools_in_the_nodes_own_network_give_no_address_of_a_node(cluster: Cluster) -> None:
+    for number, ips in enumerate((("1.2.3.4", "fd00::4"), ("1.2.3.6",))):
+        cluster.facts.put(ClusterNode(f"n{number}", "", ips))
+    cluster.pool("p", "", "", **both())
+    cluster.pool("q", "1.2.3.7", "1.2.3.8")
+    for name, pool in (("a", "p"), ("b", "p"), ("c", "q")):
+        cluster.service(name, pool, ipFamilies=["IPv4", "IPv6"])
+    assert [cluster.ips(name) for name in "abc"] == [["1.2.3.5", "fd00::5"], [], ["1.2.3.7"]]
+    why = "ExternalIPPool p has no free IPv4 address; ExternalIPPool p has no free IPv6 address"
+    assert cluster.condition("b") == ("False", why)
+    cluster.facts.drop(ClusterNode, "n1")
+    assert cluster.ips("b") == ["1.2.3.6"]
+    # who asks for it by name gets it, as upstream
+    cluster.service("d", "p", "1.2.3.4")
+    assert cluster.ips("d") == ["1.2.3.4"]
