@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 import msgspec
 
 from antrea.facts.fact import Fact, slot_key
+from antrea.facts.member import KeptAddress
 
 
 class FencedLeadership(Fact, frozen=True):
@@ -238,3 +239,12 @@ class ExternalIPOwner(Fact, frozen=True):
     @property
     def key(self) -> str:
         return slot_key(self.service, self.slot)
+
+
+class OwnClaims(Fact, frozen=True):
+    """External IPs of Services that this Node keeps from better ones, as its annotation is to name them.
+
+    antrea/agent/service_external_ip/claim_feed.py writes it. What the API shows of this Node is older than this.
+    """
+
+    kept: tuple[KeptAddress, ...] = ()

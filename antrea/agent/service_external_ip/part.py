@@ -11,6 +11,7 @@ from antrea.agent.api.view import NotFound
 from antrea.agent.change_times import ChangeTimes
 from antrea.agent.egress.part import EgressPart
 from antrea.agent.part import Part
+from antrea.agent.service_external_ip.claim_feed import ClaimFeed
 from antrea.agent.service_external_ip.strict_arp import CONDITION, report_strict_arp, strict_arp_missing
 from antrea.apis.core import ObjectReference
 from antrea.errors import Unavailable
@@ -35,8 +36,8 @@ from antrea.outside.neighbour.responder import NeighbourResponder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from antrea.agent.part import AgentContext, Handler, Query, Route
-    from antrea.engine import Act, Sink
+    from antrea.agent.part import AgentContext, Connected, Handler, Query, Route
+    from antrea.engine import Act, Feed, Sink
     from antrea.facts.fact import Fact
     from antrea.outside.http.handlers import Check
 
@@ -78,6 +79,10 @@ class ServiceExternalIPPart(Part):
 
     def sinks(self) -> Mapping[type, Sink]:
         return {NeighbourResponse: self._responder}
+
+    def feeds(self, connected: Connected) -> Mapping[str, Feed]:
+        claims = {"claims of external IPs": ClaimFeed(self._node)}
+        return claims if GATE in self._agent.gates else {}
 
     def routes(self) -> Mapping[str, Route]:
         return {"/serviceexternalip": self.shown}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.engine import Act, Unit
-from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes
+from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, OwnClaims, PoolAddressNodes
 from antrea.facts.member import PoolSelector
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.service import Service, ServiceEndpoint
@@ -17,7 +17,7 @@ from antrea.features.external_ip_pool.duplicate import ProbeAddress, is_free, ot
 from antrea.features.external_ip_pool.link import neighbours_of
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
-from antrea.features.service_external_ip.failback import RecordFailbackWaits, failback_waits, kept_addresses
+from antrea.features.service_external_ip.failback import RecordFailbackWaits, claim_annotation, failback_waits
 from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
 from antrea.features.service_external_ip.subnet import has_subnets, owner_subnet, subnet_entries, subnet_rules
 from antrea.host.neighbour_response import NeighbourResponse
@@ -141,7 +141,7 @@ FEATURE = AgentFeature(
         Unit(Service, external_ip_owner, yields=(ExternalIPOwner,)),
         Unit(ExternalIPOwner, answered_address),
         Unit(ThisNode, subnet_rules),
-        Unit(ThisNode, kept_addresses),
+        Unit(OwnClaims, claim_annotation),
     ),
     category=Category.EGRESS,
 )

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from antrea.apis.annotation import KEPT_EXTERNAL_IPS, NodeAnnotation
 from antrea.engine import Act
 from antrea.facts.egress import UnusedAddress
-from antrea.facts.external_ip import ExternalIPOwner
+from antrea.facts.external_ip import ExternalIPOwner, OwnClaims
 from antrea.facts.member import HIGHEST_NUMBER, MOST_KEPT, AgentNode, KeptAddress
+from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
 from antrea.features.egress.agent.failback import IDLE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from antrea.engine import Facts
-    from antrea.facts.node import ThisNode
 
 
 class Keeper(NamedTuple):
@@ -39,13 +39,19 @@ class RecordFailbackWaits(Act, frozen=True):
     message: str
 
 
-def keeper_of(facts: Facts, ip: str, nodes: Collection[str]) -> Keeper | None:
+def keeper_of(facts: Facts, ip: str, nodes: Collection[str], me: str) -> Keeper | None:
     """Of these Nodes."""
+    own = facts.get(OwnClaims)
+    claims = [
+        (row.name, row.kept) for row in facts.by(AgentNode, "kept", ip) if own is None or row.name != me
+    ]
+    if own:
+        claims.append((me, own.kept))
     kept = [
-        (one.number, row.name, one.idle)
-        for row in facts.by(AgentNode, "kept", ip)
-        if row.name in nodes
-        for one in row.kept
+        (one.number, name, one.idle)
+        for name, found in claims
+        if name in nodes
+        for one in found
         if one.ip == ip
     ]
     if not kept:
@@ -54,19 +60,20 @@ def keeper_of(facts: Facts, ip: str, nodes: Collection[str]) -> Keeper | None:
     return Keeper(name, idle)
 
 
-def kept_addresses(facts: Facts, node: ThisNode) -> Iterator[NodeAnnotation]:
-    """Of this Node: those for which it answers, and those that no other Node has claimed since."""
-    own = facts.get(AgentNode, node.name)
-    if own is None:
-        return
+def next_claims(facts: Facts, node: str, before: Mapping[str, KeptAddress]) -> dict[str, KeptAddress]:
+    """Of this Node, by address: those for which it answers, and those that no other Node has claimed since.
+
+    `before` is what it claimed so far. Its annotation in the API may be older: two Nodes that went by that would exceed each other
+    for ever.
+    """
     owners = {row.ip: row for row in facts.all(ExternalIPOwner)}
-    kept = [one for one in own.kept if not _is_given_up(facts, one, node.name, owners.get(one.ip))]
+    found = {ip: one for ip, one in before.items() if not _is_given_up(facts, one, node, owners.get(ip))}
     for ip, row in owners.items():
-        if row.keeps and row.node == node.name:
-            kept = [one for one in kept if one.ip != ip]
-            kept.append(KeptAddress(ip, _number(facts, ip, node.name), _is_idle(facts, row)))
-    text = ",".join(f"{one.ip}={one.number}{':idle' * one.idle}" for one in sorted(kept)[:MOST_KEPT])
-    yield NodeAnnotation(node.name, KEPT_EXTERNAL_IPS, text)
+        if row.keeps and row.node == node:
+            own, highest = before.get(ip), _highest(facts, ip, node)
+            number = own.number if own and own.number > highest else min(highest + 1, HIGHEST_NUMBER)
+            found[ip] = KeptAddress(ip, number, _is_idle(facts, row))
+    return found
 
 
 def _is_given_up(facts: Facts, kept: KeptAddress, node: str, owner: ExternalIPOwner | None) -> bool:
@@ -75,27 +82,27 @@ def _is_given_up(facts: Facts, kept: KeptAddress, node: str, owner: ExternalIPOw
         return facts.feeds.has(Service) and not facts.by(Service, "pooled", kept.ip)
     if not owner.node:
         return False
-    numbers = _numbers(facts, kept.ip)
-    return not owner.keeps or max(numbers.values(), default=0) > kept.number
+    return not owner.keeps or _highest(facts, kept.ip, node) > kept.number
 
 
-def _numbers(facts: Facts, ip: str) -> dict[str, int]:
-    """Of all Nodes that claim it, whether they live or not."""
-    return {
-        row.name: one.number for row in facts.by(AgentNode, "kept", ip) for one in row.kept if one.ip == ip
-    }
-
-
-def _number(facts: Facts, ip: str, node: str) -> int:
-    """Higher than those of all others."""
-    numbers = _numbers(facts, ip)
-    own = numbers.pop(node, 0)
-    highest = max(numbers.values(), default=0)
-    return own if own > highest else min(highest + 1, HIGHEST_NUMBER)
+def _highest(facts: Facts, ip: str, node: str) -> int:
+    """Number of all other Nodes that claim it, whether they live or not."""
+    others = (row for row in facts.by(AgentNode, "kept", ip) if row.name != node)
+    return max((one.number for row in others for one in row.kept if one.ip == ip), default=0)
 
 
 def _is_idle(facts: Facts, owner: ExternalIPOwner) -> bool:
     return bool(owner.home) and facts.get(UnusedAddress, owner.ip) is not None
+
+
+def claim_annotation(facts: Facts, claims: OwnClaims) -> Iterator[NodeAnnotation]:
+    """Of this Node."""
+    this = facts.get(ThisNode)
+    if this:
+        text = ",".join(
+            f"{one.ip}={one.number}{':idle' * one.idle}" for one in sorted(claims.kept)[:MOST_KEPT]
+        )
+        yield NodeAnnotation(this.name, KEPT_EXTERNAL_IPS, text)
 
 
 def failback_waits(facts: Facts, owner: ExternalIPOwner, service: Service) -> Iterator[RecordFailbackWaits]:

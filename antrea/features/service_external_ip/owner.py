@@ -64,7 +64,7 @@ def _owner(facts: Facts, service: Service, ip: str, me: str) -> ExternalIPOwner:
         return next(filter(None, picks), "")
 
     failback = _failback(facts, service, ip)
-    keeper = keeper_of(facts, ip, members.nodes) if failback else None
+    keeper = keeper_of(facts, ip, members.nodes, me) if failback else None
     stays = keeper.node if keeper and not (keeper.idle and failback == WHEN_IDLE) else ""
     node = pick(stays)
     if not node:

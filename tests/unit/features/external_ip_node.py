@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from antrea.agent.service_external_ip.claim_feed import ClaimFeed
 from antrea.apis import core
 from antrea.apis.discovery import EndpointSlice
 from antrea.engine import Engine, Facts
 from antrea.facts.egress import ProbedAddress
-from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner
+from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, OwnClaims
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
@@ -92,6 +93,7 @@ class Node:
         """All so far."""
         self.engine = Engine(self.facts, (*FEATURE.units, *POOL_MEMBERS.units))
         self.me = me
+        self.claims = ClaimFeed(me)
         self.put(
             ThisNode(me, ("10.10.1.0/24",), ("192.0.2.1",), ("192.0.2.1",)),
             Transport("eth0", "eth0", "0a:00:00:00:00:01", 1500, ("192.0.2.1/24",)),
@@ -106,7 +108,12 @@ class Node:
 
     def plan(self) -> None:
         """Until nothing more follows."""
-        while acts := self.engine.plan().acts:
+        while True:
+            acts = self.engine.plan().acts
+            claims = self.facts.get(OwnClaims)
+            self.claims.step(self.facts)
+            if not acts and self.facts.get(OwnClaims) == claims:
+                return
             self.acts += acts
             for act in acts:
                 if isinstance(act, ProbeAddress):
