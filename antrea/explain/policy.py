@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 L7_ON_NODE_PORTS = "l7Protocols are not for NodePorts: all that the rule names is dropped"
 
 
+L7_ON_MACHINES = "l7Protocols are not for ExternalNodes: all that the rule names is dropped"
+SERVICES_ON_MACHINES = "toServices is not for ExternalNodes: the rule matches nothing"
+NAMES_ON_MACHINES = "ports of ExternalNodes have no names: the rule matches nothing by these"
+
+
 class Isolating(NamedTuple):
     """A Kubernetes NetworkPolicy that closes a Pod in a direction, and its rules there."""
 
@@ -137,6 +142,9 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
                 why = f"Group {strange} selects Pods of other Namespaces, so that the policy holds nowhere"
                 yield Silent(ref, why)
                 continue
+            if own.kind == "entity":
+                yield _on_machine(world, home, rule, ref, packet, own, direction)
+                continue
             services = direction == EGRESS and bool(rule.to_services)
             ways_there = (
                 _service_ways(world, home, rule, packet)
@@ -147,6 +155,23 @@ def native_rules(world: World, packet: Packet, own: Member, direction: str) -> I
             known = bool(packet.destination.names_of)
             lacks = tuple(unbuilt(world, rule, packet.request, names_are_known=known))
             yield found._replace(unbuilt=lacks, services=services)
+
+
+def _on_machine(
+    world: World, home: str, rule: crd.Rule, ref: RuleRef, packet: Packet, own: Member, direction: str
+) -> Weighed:
+    """A rule on a machine outside the cluster, without what cannot be there."""
+    numbered = tuple(one for one in rule.ports if not isinstance(one.port, str))
+    lacks = [SERVICES_ON_MACHINES] if rule.to_services else []
+    lacks += [NAMES_ON_MACHINES] if len(numbered) < len(rule.ports) else []
+    if rule.l7_protocols:
+        ref, lacks = msgspec.structs.replace(ref, action="Drop"), [*lacks, L7_ON_MACHINES]
+    left = msgspec.structs.replace(rule, ports=numbered, l7_protocols=())
+    is_empty = rule.to_services or (rule.ports and not numbered and not rule.protocols)
+    there = () if is_empty else _native_ways(world, home, left, own, _other(packet, direction), direction)
+    known = bool(packet.destination.names_of)
+    lacks += unbuilt(world, left, names_are_known=known)
+    return weigh(ref, packet, own, native_traffic(left), there)._replace(unbuilt=tuple(lacks))
 
 
 def node_port_rules(world: World, packet: Packet) -> Iterator[Weighed]:
@@ -177,7 +202,7 @@ def _is_reset(world: World, packet: Packet, rule: crd.Rule) -> bool:
 
 
 def unheld_rules(world: World, packet: Packet, direction: str) -> Iterator[Silent]:
-    """Rules for an end that is no Pod: those for Services judge NodePorts, those for ExternalEntities are enforced elsewhere."""
+    """Rules for an end that is no Pod and no machine: those for Services judge NodePorts."""
     policies: tuple[Native, ...] = (*world.objects.cluster_policies, *world.objects.policies)
     for policy in policies:
         home, spec = policy.metadata.namespace, policy.spec
@@ -198,8 +223,7 @@ def _no_pod(world: World, home: str, applied: crd.AppliedTo, packet: Packet, dir
         if member.kind == "node" and member.name == end.host:
             return f"Node {member.name} has no effect: the feature gate NodeNetworkPolicy is off"
         if member.kind == "entity" and end.ip in member.ips:
-            where = "the agent of its ExternalNode: this explanation does not weigh the rule there"
-            return f"ExternalEntity {member.namespace}/{member.name} is left to {where}"
+            return f"ExternalEntity {member.namespace}/{member.name} has no effect: it is no interface of an ExternalNode"
     return ""
 
 

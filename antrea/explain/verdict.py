@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from antrea.explain.packet import Packet
     from antrea.explain.policy import Isolating
     from antrea.explain.rule import Weighed
-    from antrea.explain.world import World
+    from antrea.explain.world import Member, World
 
 Verdict = Literal["Allow", "Drop", "Reject"]
 Reason = Literal["rule", "isolation", "nothing", "exempt", "no Endpoint"]
@@ -102,6 +102,8 @@ def half(world: World, packet: Packet, direction: str) -> Half:
     if world.node_policies and end.host:
         return _node_half(world, packet, direction)
     world = world.near(packet)
+    if (machine := world.machine(end)) is not None:
+        return _machine_half(world, packet, direction, machine)
     if exempt := _exemption(packet, direction):
         name = pod_name(end.pod) if end.pod else ""
         elsewhere = () if end.pod else unheld_rules(world, packet, direction)
@@ -181,6 +183,16 @@ def _node_half(world: World, packet: Packet, direction: str) -> Half:
     if direction == EGRESS and service and decided.rule is None and not (proxy and proxy.all_addresses):
         decided = made.translated(service, decided.lost)
     return msgspec.structs.replace(decided, pod="", silent=tuple(silent))
+
+
+def _machine_half(world: World, packet: Packet, direction: str, own: Member) -> Half:
+    """That of a machine outside the cluster, of which no policies of Kubernetes are."""
+    native = list(native_rules(world, packet, own, direction))
+    silent = [LosingRule(one.ref, one.why) for one in native if isinstance(one, Silent)]
+    weighed = [one for one in native if not isinstance(one, Silent)]
+    silent += [LosingRule(one.ref, text) for one in weighed for text in one.unbuilt]
+    made = _Making(direction, f"ExternalEntity {own.namespace}/{own.name}", ())
+    return msgspec.structs.replace(_decided(weighed, (), made), pod="", silent=tuple(silent))
 
 
 def _before_kube_proxy(

@@ -124,6 +124,9 @@ class World:
             for node in objects.nodes
         )
         self.members = self.whole_members = (*pods, *entities, *nodes)
+        self._machines = {
+            (one.metadata.namespace, one.metadata.name) for one in objects.entities if one.spec.external_node
+        }
         self._pods = {(one.namespace, one.name): one for one in self.members if one.kind == "pod"}
         self._groups = {(one.metadata.namespace, one.metadata.name): one.spec for one in objects.groups}
         self._groups |= {("", one.metadata.name): one.spec for one in objects.cluster_groups}
@@ -192,6 +195,13 @@ class World:
         except ValueError:
             raise Invalid(text, "neither <Namespace>/<Pod> nor an address") from None
         return self.owner(address)
+
+    def machine(self, end: End) -> Member | None:
+        """The interface of an ExternalNode that has the address; None: a Pod, a Node or a Service has it, or none of them."""
+        if end.pod is not None or end.host or end.service:
+            return None
+        found = (one for one in self.members if one.kind == "entity" and end.ip in one.ips)
+        return next((one for one in found if (one.namespace, one.name) in self._machines), None)
 
     def owner(self, address: str) -> End:
         """The Pod or Node of an address, if it is one's."""

@@ -195,7 +195,7 @@ def test_rules_for_nodes_and_entities_are_said_to_hold_nowhere() -> None:
         [
             (
                 "entities",
-                "appliedTo ExternalEntity a/vm is left to the agent of its ExternalNode: this explanation does not weigh the rule there",
+                "appliedTo ExternalEntity a/vm has no effect: it is no interface of an ExternalNode",
             )
         ],
         [],
