@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from netdev_switch import until
 
 from build import debian_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROGRAM = Path(__file__).parents[2] / "build/image/run_l7_engine"
 ROOM = """
@@ -49,6 +52,16 @@ class EngineContainer:
         before = self.engine()
         os.kill(before, signal.SIGKILL)
         until(lambda: self.engine() not in (0, before), "the next engine")
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The engine has no processor, as long as the block lasts."""
+        pid = self.engine()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def engine(self) -> int:
         """Its process; 0: it does not run."""

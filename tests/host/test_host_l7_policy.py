@@ -225,6 +225,37 @@ async def test_what_is_no_request_to_a_service_is_reset(
                 assert await asyncio.to_thread(asked, slowly) == (1, "open")
 
 
+MEGABYTE = 1_000_000
+BODY = f"GET /public/x HTTP/1.1\r\nHost: a\r\nContent-Length: {MEGABYTE}\r\n\r\n" + "b" * MEGABYTE
+HEADS = (
+    f"GET /public/{'p' * MEGABYTE} HTTP/1.1\r\nHost: a\r\n\r\n",
+    f"GET /public/x HTTP/1.1\r\nHost: a\r\nX: {'h' * MEGABYTE}\r\n\r\n",
+)
+
+
+async def test_requests_of_a_megabyte_and_an_engine_that_hangs(
+    node: L7Node, files: EngineFiles, tmp_path: Path
+) -> None:
+    """What is allowed passes however long its body is, a head that is longer than the engine takes does not."""
+    async with running(node, files, tmp_path):
+        with EngineContainer(files.wanted.parent) as container:
+            node.facts.put(stated("In", PUBLIC))
+            await node.until(lambda: node.facts.all(LoadedTenant))
+            await asyncio.to_thread(node.becomes, (1, "open"), 0, PUBLIC_GET)
+            for family in (0, 1):
+                assert await asyncio.to_thread(node.asked, family, [[BODY.encode().hex()]]) == (1, "open")
+                for head in HEADS:
+                    count, _ = await asyncio.to_thread(node.asked, family, [[head.encode().hex()]], 2)
+                    assert count == 0
+                assert await asyncio.to_thread(node.asked, family, PUBLIC_GET) == (1, "open")
+            with container.stopped():
+                assert await asyncio.to_thread(node.asked, 0, PUBLIC_GET, 2) == (0, "silent")
+                await node.until(lambda: "does not answer" in why(node))
+                assert await asyncio.to_thread(node.asked, 1, PUBLIC_GET, 2) == (0, "silent")
+            await node.until(lambda: why(node) == "")
+            await asyncio.to_thread(node.becomes, (1, "open"), 0, PUBLIC_GET)
+
+
 ALL = (cp.L7Protocol(http=cp.HTTPProtocol(method="GET", path="/*")),)
 
 

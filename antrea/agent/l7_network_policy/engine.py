@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from antrea.errors import Unavailable
 from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
 from antrea.outside.log import klog
-from antrea.outside.suricata.command import CommandSocket
+from antrea.outside.suricata.command import CommandSocket, Hung
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +27,9 @@ STEP: Final = 0.1
 """Seconds between looks at an engine that is not there, or at the connection to one that is."""
 GRACE: Final = 2.0
 """Seconds after its start in which an agent adopts an engine that runs, before rows of tenants count as known."""
+PING: Final = 5.0
+"""Seconds between looks whether the engine answers."""
+HUNG: Final = "the L7 engine of this Node does not answer: its container antrea-l7-engine has to be restarted"
 NOT_RUNNING: Final = "the L7 engine is not running on this Node: its container antrea-l7-engine is not ready"
 
 
@@ -80,10 +83,15 @@ class L7EngineControl:
         """As a feed: follow the engine for ever, as it starts and ends."""
         asyncio.get_running_loop().call_later(GRACE, self._known)
         while True:
-            with contextlib.suppress(Unavailable):
+            why = ""
+            try:
                 await self._follow(facts)
+            except Hung:
+                why = HUNG
+            except Unavailable:
+                pass  # what its log has is better
             facts.replace(LoadedTenant, [])
-            facts.put(L7Engine(self._files.problem() or NOT_RUNNING))
+            facts.put(L7Engine(why or self._files.problem() or NOT_RUNNING))
             await asyncio.sleep(STEP)
 
     async def _follow(self, facts: Facts) -> None:
@@ -99,10 +107,15 @@ class L7EngineControl:
             log.info("Connected to the L7 engine", tenants=len(loaded := self._files.loaded()))
             facts.replace(LoadedTenant, [LoadedTenant(vlan) for vlan, text in loaded.items() if text])
             self._known()
+            clock = asyncio.get_running_loop().time
+            asked = clock()
             while engine.is_open():
                 self._news.clear()
                 if self._is_known:
                     await self._align(engine)
+                if clock() - asked >= PING:
+                    await engine.ping()
+                    asked = clock()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STEP):
                         await self._news.wait()

@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 30.0
 """Seconds for one answer: a tenant with 1,000 signatures takes 3.4 s."""
+PING_PATIENCE: Final = 10.0
+"""Seconds for the answer to an order that does nothing."""
 MOST_ANSWER: Final = 1 << 20
 """Octets of one answer."""
 LONGEST_WHY: Final = 200
 """Characters of a reason."""
+
+
+class Hung(Unavailable):
+    """An engine is there, and does not answer."""
 
 
 class CommandSocket:
@@ -46,6 +52,10 @@ class CommandSocket:
             raise
         return found
 
+    async def ping(self) -> None:
+        """Raises Hung if the engine does not answer in time."""
+        await self._ask({"command": "uptime"}, PING_PATIENCE)
+
     async def order(self, command: str, **arguments: Any) -> str:
         """Why the engine refuses; empty if it does not."""
         answer = await self._ask({"command": command, **({"arguments": arguments} if arguments else {})})
@@ -63,14 +73,17 @@ class CommandSocket:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    async def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+    async def _ask(self, question: dict[str, Any], patience: float = 0) -> dict[str, Any]:
+        patience = patience or PATIENCE
         async with self._turn:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(patience):
                     self._writer.write(msgspec.json.encode(question) + b"\n")
                     await self._writer.drain()
                     line = await self._reader.readuntil(b"\n")
-            except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as no:
+            except TimeoutError as no:
+                raise Hung(f"an answer of the L7 engine for {patience:g} s") from no
+            except (OSError, EOFError, asyncio.LimitOverrunError) as no:
                 raise Unavailable(f"an answer of the L7 engine: {no or type(no).__name__}") from no
         try:
             return msgspec.json.decode(line, type=dict[str, Any])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from antrea.agent.l7_network_policy import engine as engine_control
 from antrea.agent.l7_network_policy.connections import forget_connections
 from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.agent.l7_network_policy.files import EngineFiles
@@ -22,6 +23,7 @@ from antrea.errors import Unavailable
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
 from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
+from antrea.outside.suricata import command
 from antrea.outside.suricata.command import CommandSocket
 from antrea.outside.vswitch.conntrack import tracked
 
@@ -39,7 +41,7 @@ class FakeSuricata:
     def __init__(self, files: EngineFiles) -> None:
         self._files = files
         self.orders: list[dict[str, Any]] = []
-        self.refuses = False
+        self.refuses = self.hangs = False
         self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Self:
@@ -59,7 +61,9 @@ class FakeSuricata:
         self._writers.append(writer)
         while line := await reader.readline():
             order = json.loads(line)
-            if "command" in order:
+            if self.hangs:
+                continue
+            if order.get("command", "uptime") != "uptime":
                 self.orders.append(order)
             refused = self.refuses and "command" in order
             answer = {"return": "NOK", "message": "bad rule"} if refused else {"return": "OK"}
@@ -147,6 +151,21 @@ async def test_signatures_that_the_engine_refuses_leave_those_of_before_and_are_
         engine.refuses = False
         await agent.control.apply([ONE], [])
         await until(lambda: agent.loaded() == {1: ""})
+
+
+async def test_an_engine_that_hangs_judges_nothing_and_is_named_until_it_answers_again(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "PING_PATIENCE", 0.2)
+    monkeypatch.setattr(command, "PATIENCE", 0.2)
+    monkeypatch.setattr(engine_control, "PING", 0.1)
+    await agent.control.resync([ONE])
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: agent.loaded() == {1: ""})
+        engine.hangs = True
+        await until(lambda: agent.loaded() == {} and "does not answer" in (agent.why_not() or ""))
+        engine.hangs = False
+        await until(lambda: agent.loaded() == {1: ""} and agent.why_not() == "")
 
 
 async def test_an_engine_without_tenants_is_stopped_and_not_started_again(agent: Agent) -> None:
@@ -253,3 +272,21 @@ async def test_verdicts_are_logged_with_their_policy_and_long_or_broken_lines_ar
         # the engine goes on, and its connection is ended all the same
         assert await reader.read() == b""
     writer.close()
+
+
+async def test_verdicts_that_a_full_disk_has_no_room_for_are_counted_and_the_engine_goes_on(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "eve-verdicts.json"
+    file.symlink_to("/dev/full")
+    log = VerdictLog(Facts(), lambda _: "", tmp_path / "s", AuditLogging(), file)
+    task = asyncio.create_task(log.run())
+    await until((tmp_path / "s").exists)
+    _, writer = await asyncio.open_unix_connection(tmp_path / "s")
+    writer.write(b'{"event_type": "alert"}\n' * 2)
+    await until(lambda: log.text().rstrip().endswith(" 2"))
+    assert not writer.is_closing()
+    writer.close()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
