@@ -58,6 +58,17 @@ class GrpcCollector(Section, frozen=True):
     """Port at which they are taken."""
 
 
+class FlowStreamService(Section, frozen=True):
+    """The keys under `flowStreamService`."""
+
+    enable: bool = False
+    """Stream records by gRPC to clients that ask for them."""
+    port: Port = 14740
+    """Our own key: port of the streams."""
+    anonymous: bool = False
+    """Our own key: answer everybody who reaches the port, as upstream does, in place of those with a token."""
+
+
 class LogFilter(Section, frozen=True):
     """Records that are written: those that both lists take; an empty one takes all."""
 
@@ -183,6 +194,8 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     """Joined records to an IPFIX collector."""
     flow_logger: FlowLogger = FlowLogger()
     """Joined records to a file."""
+    flow_stream_service: FlowStreamService = FlowStreamService()
+    """Streams of records by gRPC."""
     click_house: ClickHouse = ClickHouse()
     """Joined records to ClickHouse."""
     store: FlowStore = FlowStore()

@@ -44,16 +44,19 @@ RETRY_SECONDS: Final = 2.0
 
 
 class Certificates:
-    """Gives the TLS of the listener to `present`, again whenever the authority changes."""
+    """Gives the TLS of listeners to `present`, again whenever the authority changes."""
 
     def __init__(
         self,
         kube: Kube,
         namespace: str,
         address: str,
-        present: Callable[[ssl.SSLContext], Awaitable[None]],
+        present: Callable[[ssl.SSLContext, ssl.SSLContext], Awaitable[None]],
     ) -> None:
-        """`address` is one more by which agents reach the aggregator, a name or an IP; empty: none."""
+        """`address` is one more by which agents reach the aggregator, a name or an IP; empty: none.
+
+        `present` is given the TLS for agents, and that for clients without a certificate.
+        """
         self._kube, self._present = kube, present
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._maps = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -109,7 +112,7 @@ class Certificates:
                     signer, name, usage="server", names=self._names, addresses=self._addresses
                 )
             )
-            await self._present(mutual_tls(own, root))
+            await self._present(mutual_tls(own, root), server_tls(own))
             self._authority = root
             log.info("Loaded the certificates of the collector", names=",".join(self._names))
 

@@ -17,7 +17,7 @@ from antrea.outside.log import klog
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from antrea.apis.flow import FlowRecord
     from antrea.config.flow_aggregator import FlowAggregatorConfig
@@ -29,9 +29,14 @@ class Intake:
     """Gives each record to `take`, in mode Proxy once it is complete."""
 
     def __init__(
-        self, config: FlowAggregatorConfig, kubeconfig: str, take: Callable[[FlowRecord], None]
+        self,
+        config: FlowAggregatorConfig,
+        kubeconfig: str,
+        take: Callable[[FlowRecord], None],
+        present: Callable[[ssl.SSLContext], Awaitable[None]] | None = None,
     ) -> None:
-        """`kubeconfig` empty: as this Pod."""
+        """`kubeconfig` empty: as this Pod; `present` is given the TLS of the aggregator for clients without a certificate."""
+        self._present = present
         self._config, self._kubeconfig, self._take = config, kubeconfig, take
         self._proxies = config.mode == "Proxy"
         self._labels = config.record_contents.pod_labels
@@ -81,8 +86,6 @@ class Intake:
 
     async def run(self) -> None:
         """Take records until cancelled, once there are certificates where they are needed. Raises Unavailable: a port is taken."""
-        if not self._wanted:
-            return
         by_certificate = {"tls", "grpc"}.intersection(self._wanted)
         for protocol in set(self._wanted) - by_certificate:
             log.warning(
@@ -90,7 +93,8 @@ class Intake:
                 protocol=protocol,
             )
         needs_pods = self._proxies or self._labels
-        if not by_certificate and not needs_pods:
+        needs_certificates = by_certificate or self._present
+        if not needs_certificates and not needs_pods:
             await self._serve(self._wanted)
             return
         async with Kube.connect(self._kubeconfig) as kube, asyncio.TaskGroup() as tasks:
@@ -99,14 +103,15 @@ class Intake:
                 await self._pods.listed.wait()
             open_ones = [protocol for protocol in self._wanted if protocol not in by_certificate]
             tasks.create_task(self._serve(open_ones), name="records without certificates")
-            if by_certificate:
+            if needs_certificates:
                 await self._certified(kube, tasks)
             await self._serve(by_certificate)
 
     async def _certified(self, kube: Kube, tasks: asyncio.TaskGroup) -> None:
         loaded = asyncio.Event()
 
-        async def present(context: ssl.SSLContext) -> None:
+        async def present(context: ssl.SSLContext, without_client: ssl.SSLContext) -> None:
+            without_client.set_alpn_protocols(["h2"])
             context.set_alpn_protocols(["h2"])
             self._grpc.tls = context
             if "tls" in self._wanted:
@@ -114,6 +119,8 @@ class Intake:
             loaded.set()
             await self._grpc.end_sessions()
             await self._ipfix.end_sessions()
+            if self._present:
+                await self._present(without_client)
 
         certificates = Certificates(kube, own_namespace(), self._config.flow_aggregator_address, present)
         tasks.create_task(certificates.run(), name="certificates")

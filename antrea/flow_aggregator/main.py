@@ -29,6 +29,8 @@ from antrea.flow_aggregator.answers import (
 )
 from antrea.flow_aggregator.clickhouse_output import server_for_queries
 from antrea.flow_aggregator.destination import destinations
+from antrea.flow_aggregator.flow_buffer import FlowBuffer
+from antrea.flow_aggregator.flow_stream import FlowStreams
 from antrea.flow_aggregator.intake import Intake
 from antrea.flow_aggregator.live import LiveRecords, is_denied
 from antrea.flow_aggregator.store_keeper import StoreKeeper, keeper_metrics
@@ -49,6 +51,7 @@ from antrea.outside.tls.server_context import self_signed, server_tls
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Callable, Mapping
 
     import msgspec
@@ -84,7 +87,13 @@ class Aggregator:
         self.store: Store | None = embedded or server_for_queries(config)
         """What answers queries about records; None: nothing keeps them."""
         self.live = LiveRecords()
-        self.intake = Intake(config, kubeconfig, self._offer if config.mode == "Proxy" else self._add)
+        streams = config.flow_stream_service
+        self._buffer = FlowBuffer(config.record_buffer_size) if streams.enable else None
+        self._streamed: ssl.SSLContext | None = None
+        self.streams: FlowStreams | None = None
+        """What serves streams; made with the API, which has the rights of users."""
+        take = self._offer if config.mode == "Proxy" else self._add
+        self.intake = Intake(config, kubeconfig, take, self._present if streams.enable else None)
         self._token, self._kubeconfig = write_token(token_file), kubeconfig
 
     async def run(self) -> None:
@@ -103,12 +112,19 @@ class Aggregator:
         if is_denied(record) and needs_both(record):
             self.live.add(record, is_half=True)  # what is denied is not kept waiting for the other Node
 
+    async def _present(self, context: ssl.SSLContext) -> None:
+        self._streamed = context
+        if self.streams:
+            await self.streams.present(context)
+
     def _offer(self, record: FlowRecord) -> None:
         record.cluster_id = self._config.cluster_id
         self.intake.add_labels(record)
         self.live.add(record, is_half=self._config.mode == "Proxy")
         for one in self._to:
             one.offer(record)
+        if self._buffer:
+            self._buffer.offer(record)
 
     async def _export(self) -> None:
         while True:
@@ -134,11 +150,28 @@ class Aggregator:
         authorization = Authorization((*(f"/{name}" for name in HEALTH), *page), kube)
         own = {("GET", path): handler for path, handler in page.items()}
         questions = UserQuestions(self.store, self.live, authorization)
+        authentication = Authentication(self._token, kube)
         server = Server(
-            Authentication(self._token, kube), authorization, Objects((), _NoResources()),
+            authentication, authorization, Objects((), _NoResources()),
             handlers={**self._handlers(), **questions.handlers(), **own}, openapi={},
         )  # fmt: skip
-        await server.run(listening, server_tls(pair, min_version="VersionTLS12", cipher_suites=""))
+        async with asyncio.TaskGroup() as tasks:
+            tls = server_tls(pair, min_version="VersionTLS12", cipher_suites="")
+            tasks.create_task(server.run(listening, tls), name="API over HTTPS")
+            if self._buffer:
+                judges = (authentication, authorization)
+                tasks.create_task(self._stream(self._buffer, judges), name="streams of records")
+
+    async def _stream(self, buffer: FlowBuffer, judges: tuple[Authentication, Authorization]) -> None:
+        config = self._config.flow_stream_service
+        self.streams = FlowStreams(buffer, None if config.anonymous else judges)
+        if self._streamed:
+            await self.streams.present(self._streamed)
+        if config.anonymous:
+            log.warning("Streaming records to any client that reaches the port", port=config.port)
+        await self.streams.serve(
+            config.port, lambda port: log.info("Streaming records of connections", port=port)
+        )
 
     def _handlers(self) -> dict[tuple[str, str], Handler]:
         found: dict[str, Handler] = {

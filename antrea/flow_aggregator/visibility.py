@@ -13,10 +13,11 @@ from antrea.outside.apiserver.authentication import USER
 from antrea.outside.apiserver.status import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aiohttp import web
 
+    from antrea.outside.apiserver.authentication import User
     from antrea.outside.apiserver.authorization import Authorization
 
 GROUP: Final = "flow.antrea.io"
@@ -33,6 +34,27 @@ class Question:
         self.parameters, self.namespaces = parameters, namespaces
 
 
+async def streamed_namespaces(
+    user: User, path: str, authorization: Authorization, names: Sequence[str]
+) -> frozenset[str] | None:
+    """Those whose records a stream has that names these; None: all.
+
+    Raises ApiError: the user may not see one of them, or all where none is named.
+    """
+    if len(names) > MOST_NAMESPACES:
+        raise Invalid("namespaces", f"are more than {MOST_NAMESPACES}")
+    refusal = await _refusal(user, path, authorization, "")
+    if refusal is None:
+        return None
+    if not names:
+        message = f"{refusal.status.message}: name Namespaces in the filters"
+        raise ApiError(_FORBIDDEN, message, refusal.status.details) from refusal
+    for name in names:
+        if refusal := await _refusal(user, path, authorization, name):
+            raise refusal
+    return frozenset(names)
+
+
 async def question_of(request: web.Request, authorization: Authorization) -> Question:
     """Raises Invalid naming the parameter, ApiError: the user may not see one of the Namespaces."""
     asked = dict(request.query)
@@ -41,7 +63,7 @@ async def question_of(request: web.Request, authorization: Authorization) -> Que
     if len(names) > MOST_NAMESPACES:
         raise Invalid("namespaces", f"are more than {MOST_NAMESPACES}")
     if not names:
-        refusal = await _refusal(request, authorization, "")
+        refusal = await _refusal(request[USER], request.path, authorization, "")
         if refusal is None:
             return Question(asked, None)
         if not asked.get("namespace"):
@@ -49,16 +71,16 @@ async def question_of(request: web.Request, authorization: Authorization) -> Que
             raise ApiError(_FORBIDDEN, message, refusal.status.details) from refusal
         names = (asked["namespace"],)
     for name in names:
-        if refusal := await _refusal(request, authorization, name):
+        if refusal := await _refusal(request[USER], request.path, authorization, name):
             raise refusal
     return Question(asked, names)
 
 
-async def _refusal(request: web.Request, authorization: Authorization, namespace: str) -> ApiError | None:
+async def _refusal(user: User, path: str, authorization: Authorization, namespace: str) -> ApiError | None:
     """403 if the user may not list flows there, or in all Namespaces; raises ApiError if that cannot be asked now."""
-    asked = Attributes("list", request.path, group=GROUP, resource=RESOURCE, namespace=namespace)
+    asked = Attributes("list", path, group=GROUP, resource=RESOURCE, namespace=namespace)
     try:
-        await authorization.check(request[USER], asked)
+        await authorization.check(user, asked)
     except ApiError as no:
         if no.status.code != _FORBIDDEN:
             raise

@@ -9,6 +9,8 @@ import socket
 from operator import attrgetter
 from typing import Any, Final
 
+import msgspec
+
 from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, FlowRecord
 
 _U8, _U16, _U32 = 0xFF, 0xFFFF, 0xFFFFFFFF
@@ -27,6 +29,7 @@ _NUMBERS: Final = {
     "egress_network_policy_type": _U8, "egress_network_policy_rule_action": _U8,
 }  # fmt: skip
 """The same, with the largest value."""
+_LABELS: Final = msgspec.json.Decoder(dict[str, str])
 _ADDRESSES: Final = ("destination_cluster_ip", "destination_service_ip", "egress_ip")
 _SIDES: Final = {"source": "from_source_node", "destination": "from_destination_node"}
 _RATES: Final = {
@@ -74,6 +77,13 @@ def write_joined(record: FlowRecord, into: Any, *, now: int) -> None:
     for name, field in _RATES.items():
         if value := getattr(record, field):
             setattr(added, name, value)
+    for end in _SIDES:
+        # an empty map is a Pod without labels, none a Pod that is not known
+        if text := getattr(record, f"{end}_pod_labels"):
+            labels = getattr(into.k8s, f"{end}_pod_labels")
+            labels.SetInParent()
+            for key, value in _LABELS.decode(text).items():
+                labels.labels.add(key=key, value=value)
 
 
 def _write_kubernetes(record: FlowRecord, into: Any) -> None:

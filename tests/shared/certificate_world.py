@@ -13,7 +13,7 @@ from aiohttp import web
 from loopback import client_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from antrea.outside.kube.client import Kube
 
@@ -51,6 +51,8 @@ class ApiServer:
         self.refuse = ""
         """Why every write is refused, if it is."""
         self.refuse_status = 403
+        self.reviewed: Callable[[str, Object], Object] = lambda _, question: {**question, "status": {}}
+        """The answer to a TokenReview or a SubjectAccessReview at a path; it proves and allows nothing."""
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         """Version, path, kind of change and object, of all there was: a watch may start in the past."""
@@ -93,6 +95,8 @@ class ApiServer:
             self.drop(path)
             return web.json_response({})
         body = json.loads(await request.read())
+        if path.endswith("reviews"):
+            return web.json_response(self.reviewed(path, body), status=201)
         self.writes.append(path)
         if self.refuse:
             return web.json_response({"message": self.refuse}, status=self.refuse_status)

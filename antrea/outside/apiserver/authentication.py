@@ -179,19 +179,33 @@ class Authentication:
 
     async def _sender(self, request: web.Request) -> User:
         chain = peer_chain(request)
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        bearer = token.strip() if scheme.lower() == "bearer" else ""
-        if bearer and hmac.compare_digest(bearer.encode("utf-8", "surrogateescape"), self._token):
+        bearer = _bearer(request.headers.get("Authorization", ""))
+        if self._is_own(bearer):
             return LOOPBACK
         if chain:
             user = self._fronted(request, chain) or self._certified(chain)
             if user:
                 return _grouped(user)
         if bearer:
-            return _grouped(await self._reviewed(bearer, request))
+            return _grouped(await self._reviewed(bearer, self._whose(request)))
         if chain:
             raise ApiError(401, "Unauthorized")
         return ANONYMOUS
+
+    async def bearer_user(self, header: str, address: str) -> User:
+        """The user of an Authorization header that came by another protocol than HTTP/1, from this address.
+
+        Raises Answered: 401 also without a token, 503 if the API server cannot be asked now.
+        """
+        bearer = _bearer(header)
+        if self._is_own(bearer):
+            return LOOPBACK
+        if not bearer:
+            raise ApiError(401, "Unauthorized")
+        return _grouped(await self._reviewed(bearer, network(address)))
+
+    def _is_own(self, bearer: str) -> bool:
+        return bool(bearer) and hmac.compare_digest(bearer.encode("utf-8", "surrogateescape"), self._token)
 
     def holder(self, request: web.Request, user: User) -> str:
         """Whose the connection is, of those who may have a bounded number: a user at an address; empty: no bound."""
@@ -246,18 +260,14 @@ class Authentication:
             return None
         return User(subject.name, subject.groups)
 
-    async def _reviewed(self, token: str, request: web.Request) -> User:
+    async def _reviewed(self, token: str, whose: str) -> User:
         kube, issued = self._kube, self._issued
         if kube is None or issued is None or not token.isascii():
             raise ApiError(401, "Unauthorized")
         known = hashlib.sha256(token.encode()).digest()
         # whatever others of that address did: nobody has any number of tokens that the API server signs
         trusted = self._accepted.has(known) or await issued.has(token)
-        ask = (
-            partial(_review, kube, token)
-            if trusted
-            else partial(self._first_review, kube, token, self._whose(request))
-        )
+        ask = partial(_review, kube, token) if trusted else partial(self._first_review, kube, token, whose)
         try:
             user = await self._tokens.get(known, ask)
         except Refused as no:
@@ -305,6 +315,12 @@ def _grouped(user: User) -> User:
     if AUTHENTICATED in user.groups or "system:unauthenticated" in user.groups:
         return user
     return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+def _bearer(header: str) -> str:
+    """The token of an Authorization header; empty: it has none."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _address(request: web.Request) -> str:

@@ -1,0 +1,40 @@
+"""The last records, for streams: one that begins gets those that are there, and one that falls behind loses the oldest."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from antrea.apis.flow import FlowRecord
+
+
+class FlowBuffer:
+    """A ring; records are numbered from 0."""
+
+    def __init__(self, size: int) -> None:
+        self._ring: list[FlowRecord | None] = [None] * size
+        self.end = 0
+        """The number of the next one."""
+        self._awaited: asyncio.Event | None = None
+
+    def offer(self, record: FlowRecord) -> None:
+        """Add one; the oldest makes room."""
+        self._ring[self.end % len(self._ring)] = record
+        self.end += 1
+        if self._awaited:
+            self._awaited.set()
+            self._awaited = None
+
+    def after(self, number: int, most: int) -> tuple[list[FlowRecord], int]:
+        """At most so many from this number on, and how many before them are gone."""
+        first = max(number, self.end - len(self._ring))
+        wanted = range(first, min(first + most, self.end))
+        found = (self._ring[at % len(self._ring)] for at in wanted)
+        return [one for one in found if one is not None], first - number
+
+    async def wait(self, number: int) -> None:
+        """Until this one is there."""
+        while self.end <= number:
+            self._awaited = self._awaited or asyncio.Event()
+            await self._awaited.wait()

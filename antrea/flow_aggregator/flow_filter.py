@@ -1,0 +1,99 @@
+"""Which records a stream has: those that every filter takes, and whose Namespaces its user may see.
+
+parity: pkg/flowaggregator/flowstreamservice/service.go parseFlowFilter, matchFilter
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from antrea.errors import Invalid
+from antrea.outside.apiserver.selector import label_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from antrea.apis.flow import FlowRecord
+
+MOST: Final = 64
+"""Filters of a stream, and values of each list of a filter."""
+LONGEST: Final = 4096
+"""Characters of a label selector."""
+_ENDS: Final = {0: ("source", "destination"), 1: ("source",), 2: ("destination",)}
+"""By direction: both, from, to."""
+_DECODER: Final = msgspec.json.Decoder(dict[str, str])
+
+
+class FlowFilter:
+    """One filter."""
+
+    def __init__(self, asked: Any) -> None:
+        """Of a message FlowFilter. Raises Invalid."""
+        for name in ("namespaces", "pod_names", "service_names", "flow_types", "ips"):
+            if len(getattr(asked, name)) > MOST:
+                raise Invalid(name, f"has more than {MOST} values")
+        if asked.direction not in _ENDS:
+            raise Invalid("direction", f"{asked.direction} is none of {sorted(_ENDS)}")
+        self._ends = _ENDS[asked.direction]
+        self.namespaces = frozenset(asked.namespaces)
+        self._pods, self._services = frozenset(asked.pod_names), frozenset(asked.service_names)
+        self._types = frozenset(asked.flow_types)
+        if self._services and asked.direction == 1:
+            raise Invalid(
+                "service_names", "cannot be together with direction FROM: a Service is where packets go to"
+            )
+        if len(asked.pod_label_selector) > LONGEST:
+            raise Invalid("pod_label_selector", f"is longer than {LONGEST} characters")
+        self._networks = tuple(_network(text) for text in asked.ips)
+        try:
+            self._labels = label_terms(asked.pod_label_selector)
+        except ValueError as no:
+            raise Invalid("pod_label_selector", str(no)) from no
+
+    def takes(self, record: FlowRecord) -> bool:
+        """Whether the record is one of those that are asked for."""
+        if self._types and record.flow_type not in self._types:
+            return False
+        if self._services and _service(record) not in self._services:
+            return False
+        return (
+            self._has(record, "pod_namespace", self.namespaces)
+            and self._has(record, "pod_name", self._pods)
+            and (not self._labels or any(self._labelled(record, end) for end in self._ends))
+            and (not self._networks or any(self._within(record, end) for end in self._ends))
+        )
+
+    def _has(self, record: FlowRecord, name: str, wanted: Collection[str]) -> bool:
+        return not wanted or any(getattr(record, f"{end}_{name}") in wanted for end in self._ends)
+
+    def _labelled(self, record: FlowRecord, end: str) -> bool:
+        text = getattr(record, f"{end}_pod_labels")
+        labels = _DECODER.decode(text) if text else {}
+        return all(one.matches(labels) for one in self._labels)
+
+    def _within(self, record: FlowRecord, end: str) -> bool:
+        text = getattr(record, f"{end}_ip")
+        return bool(text) and any(ip_address(text) in one for one in self._networks)
+
+
+def is_visible(record: FlowRecord, namespaces: Collection[str] | None) -> bool:
+    """Whether both ends are in these Namespaces or outside of the cluster, and one at least is in them; None: in any."""
+    if namespaces is None:
+        return True
+    ends = [one for one in (record.source_pod_namespace, record.destination_pod_namespace) if one]
+    return bool(ends) and all(one in namespaces for one in ends)
+
+
+def _service(record: FlowRecord) -> str:
+    """The name of namespace/name:port."""
+    return record.destination_service_port_name.partition("/")[2].partition(":")[0]
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError as no:
+        raise Invalid("ips", f"{text[:64]!r} is neither an address nor a CIDR") from no
