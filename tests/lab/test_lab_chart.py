@@ -142,6 +142,15 @@ def test_one_value_exports_joins_and_stores_connections(helm: Path) -> None:
         assert any(one["name"] == "store" for one in pod["volumes"]) != server
 
 
+def test_dashboards_are_there_when_they_are_asked_for(helm: Path) -> None:
+    name = ("ConfigMap", "flow-aggregator-dashboards")
+    own = "flowVisibility.enable=true,flowAggregator.config.clickHouse.enable=true"
+    assert name not in rendered(helm, "--set", own)
+    found = rendered(helm, "--set", f"{own},flowAggregator.grafanaDashboards=true")[name]
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert yaml.safe_load(found["data"]["flows.json"])["uid"] == "antrea-flows"
+
+
 def test_more_controllers_than_one_elect_a_leader_and_are_kept_apart(helm: Path) -> None:
     alone = rendered(helm)
     many = rendered(helm, "--set", "controller.replicas=3", "--set", "controller.affinity.nodeAffinity.a=b")

@@ -1,0 +1,85 @@
+"""The Grafana dashboards of the chart: each panel's statement is one of ClickHouse's, over the columns that the aggregator writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_engine import engine_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+FOLDER = Path(__file__).parents[3] / "build/charts/antrea/dashboards"
+RUN = """
+import asyncio, json, sys
+from pathlib import Path
+from antrea.apis.flow import FlowRecord
+from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput
+from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
+
+async def main():
+    store = EmbeddedClickHouse(Path(sys.argv[1]))
+    record = FlowRecord(
+        flow_end_seconds=1000, source_ip="10.1.0.5", source_pod_name="web", source_pod_namespace="shop",
+        source_transport_port=1, destination_ip="192.0.2.7", destination_transport_port=80, octet_delta_count=5,
+        destination_service_port_name="shop/db:sql", egress_name="out", egress_ip="192.0.2.9",
+        egress_network_policy_name="p", egress_network_policy_namespace="shop", egress_network_policy_rule_action=2,
+        app_protocol_name="http", http_vals="{}",
+    )
+    await ClickHouseOutput(store, "0").write([record])
+    asked = json.loads(sys.argv[2])
+    print(json.dumps([json.loads(await store.run(sql + " FORMAT JSON"))["data"] for sql in asked]))
+    await store.close()
+
+asyncio.run(main())
+"""
+MACROS = {
+    r"\$__timeFilter\((\w+)\)": r"\1 >= toDateTime(0) AND \1 <= toDateTime(2000)",
+    r"\$__timeInterval\((\w+)\)": r"toStartOfInterval(toDateTime(\1), INTERVAL 60 second)",
+}
+"""Of the ClickHouse data source, as it replaces them."""
+
+
+def panels() -> Iterator[tuple[str, str]]:
+    for path in sorted(FOLDER.glob("*.json")):
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                yield panel["title"], target["rawSql"]
+
+
+def expanded(sql: str) -> str:
+    for macro, text in MACROS.items():
+        sql = re.sub(macro, text, sql)
+    return sql
+
+
+def test_each_panel_shows_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(engine_folder()), *sys.path)))
+    asked = dict(panels())
+    assert len(asked) == 7
+    statements = json.dumps([expanded(sql) for sql in asked.values()])
+    words = [sys.executable, "-c", RUN, str(tmp_path / "store"), statements]
+    answers = json.loads(subprocess.check_output(words, text=True, timeout=120))
+    found: dict[str, Any] = dict(zip(asked, answers, strict=True))
+    assert {title: len(rows) for title, rows in found.items()} == dict.fromkeys(asked, 1)
+    assert found["Who talks to whom"][0] == {
+        "source": "shop/web", "destination": "192.0.2.7", "port": 80, "connections": 1, "octets": 5,
+    }  # fmt: skip
+    assert found["Policies"][0]["action"] == "Drop"
+    assert found["Denied connections by policy"][0]["policy"] == "p"
+
+
+def test_a_dashboard_takes_its_data_source_from_its_user() -> None:
+    for path in FOLDER.glob("*.json"):
+        board = json.loads(path.read_text())
+        sources = {target["datasource"]["uid"] for panel in board["panels"] for target in panel["targets"]}
+        assert sources == {"${datasource}"}
+        assert [one["type"] for one in board["templating"]["list"]] == ["datasource"]
