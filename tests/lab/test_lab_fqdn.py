@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+import workstation
 import yaml
 from agent_node import antctl, pod_namespace
 from quiet_pod import quiet_pods
@@ -92,6 +93,11 @@ def test_the_first_connection_to_a_name_is_judged_by_the_rules_on_it(lab: Lab) -
             shown = antctl(lab, "node-1", "get", "fqdncache")
             assert addresses["allowed-1"] in shown
             assert addresses["other"] not in shown
+            asks = ("explain", "--from", "default/asks", "--port", "80/tcp", "--to")
+            explained = workstation.run(lab, *asks, addresses["allowed-1"])
+            assert "Names: allowed-1.default.svc.cluster.local, by DNS answers" in explained.stdout
+            explained = workstation.run(lab, *asks, addresses["other"], code=3)
+            assert "Names: none, by DNS answers that the agent of Node node-1 has." in explained.stdout
         finally:
             api.kubectl("delete", "acnp", "names", "--ignore-not-found")
             api.kubectl("delete", "service", *names, "--ignore-not-found")
