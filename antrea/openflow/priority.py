@@ -8,6 +8,10 @@ from antrea.openflow.purpose import Purposed
 class Priority(Purposed):
     """Source: pkg/agent/openflow/pipeline.go, "Flow priority level"."""
 
+    DNS_COPY = (
+        64992,
+        "Copies DNS answers that only audited rules on names wait for, above what holds those of others.",
+    )
     DNS_INTERCEPT = 64991, "Holds DNS answers that a policy by name waits for, above every rule."
     TOP_ANTREA_POLICY = 64990, "Lets packets of accepted connections pass, above every Antrea policy rule."
     HIGH = 210, "Exceptions to the normal case."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dns.message
 import dns.rrset
+import msgspec
 import pytest
 from counted_traffic import receive
 from policy_oracle import LOCAL, ports
@@ -17,12 +18,14 @@ from policy_oracle import LOCAL, ports
 from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, pod_scope
 from antrea.agent.network_policy.metrics import name_metrics
 from antrea.apis import controlplane as cp
+from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.engine import Engine, Facts
 from antrea.engine.pace import Pace
 from antrea.errors import Unavailable
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.fqdn import FqdnAddress
+from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.openflow.fields import PacketIn
 from antrea.openflow.flow import Flow
@@ -51,6 +54,15 @@ RULES = (
     rule("Out", NAMES, action="Allow", priority=0),
     rule("Out", ANY, port(53, protocol="UDP"), action="Allow", priority=1),
     rule("Out", ANY, action="Drop", priority=2),
+)
+
+
+ENFORCED = native("p", "all", *RULES)
+AUDITED = SentPolicy(
+    msgspec.structs.replace(
+        ENFORCED.found,
+        metadata=msgspec.structs.replace(ENFORCED.found.metadata, annotations={ENFORCEMENT: AUDIT}),
+    )
 )
 
 
@@ -96,11 +108,13 @@ def delivered(ovs: OvsBridge) -> int:
 
 
 @contextlib.asynccontextmanager
-async def node(ovs: OvsBridge, keep: Path) -> AsyncIterator[tuple[Engine, FqdnController, Packets]]:
+async def node(
+    ovs: OvsBridge, keep: Path, policy: SentPolicy = ENFORCED
+) -> AsyncIterator[tuple[Engine, FqdnController, Packets]]:
     facts = Facts()
     for pool, low, high in POLICY.ranks:
         facts.ids.between(pool, low, high)
-    rows = (interface(POD.name, POD.number, *POD.ips), *applied("all", POD.told), native("p", "all", *RULES))
+    rows = (interface(POD.name, POD.number, *POD.ips), *applied("all", POD.told), policy)
     for row in (CONFIG, NODE, GATEWAY, RealisedPipeline(PIPELINE), *rows):
         facts.put(row)
     socket = ovs.process.directory / "br-int.mgmt"
@@ -202,3 +216,24 @@ async def test_names_outlive_the_agent(bridge: OvsBridge, tmp_path: Path) -> Non
     async with node(bridge, keep) as (engine, *_):
         assert f"nw_dst={ALLOWED[0]}" in "\n".join(bridge.dump())
         assert engine.facts.all(FqdnAddress) == [FqdnAddress("*.example.com", ALLOWED[0])]
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["IPv4", "IPv6"])
+async def test_an_answer_that_audited_rules_alone_wait_for_is_not_held_and_is_noted(
+    bridge: OvsBridge, version: int, tmp_path: Path
+) -> None:
+    """It reaches the Pod also if its addresses do not get into the switch, or while no agent runs."""
+    kind = ("nw_dst", "ipv6_dst")[version]
+    async with node(bridge, tmp_path / "names", AUDITED) as (_, names, _):
+
+        async def never(row: FqdnAddress) -> None:
+            raise Unavailable(row.key)
+
+        before, names._settled = delivered(bridge), never
+        await asyncio.to_thread(ask, bridge, version, 4010)
+        await asyncio.to_thread(send, bridge, version, "api.example.com.", ALLOWED[version], 4010)
+        assert delivered(bridge) == before + 1
+        await until(lambda: f"{kind}={ALLOWED[version]}" in "\n".join(bridge.dump()))
+        assert not names.dropped
+    await asyncio.to_thread(send, bridge, version, "www.example.com.", ALLOWED[version], 4010)
+    assert delivered(bridge) == before + 2

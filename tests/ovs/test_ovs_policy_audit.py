@@ -53,23 +53,15 @@ def rules(policy: Object) -> list[Object]:
 
 
 def mark(rnd: random.Random, objects: Cluster, *, services: bool) -> None:
-    """Audit a part of the policies: by a Namespace, whole, or single rules; `services` says whether rules on these can be.
-
-    No copy is judged by rules on names.
-    """
+    """Audit a part of the policies: by a Namespace, whole, or single rules; `services` says whether rules on these can be."""
     for space in objects["namespaces"]:
         if rnd.random() < 0.3:
             space["metadata"].setdefault("annotations", {})[ENFORCEMENT] = AUDIT
     for kind in KINDS:
         for policy in objects[kind]:
             notes = policy["metadata"].setdefault("annotations", {})
-            by_name = any(
-                "fqdn" in one or "domainNames" in one
-                for rule in rules(policy)
-                for one in rule.get("to") or ()
-            )
             by_service = kind != "kube_policies" and any(one.get("toServices") for one in rules(policy))
-            if by_name or (by_service and not services):
+            if by_service and not services:
                 notes[ENFORCEMENT] = ENFORCE
             elif rnd.random() < 0.5:
                 notes[ENFORCEMENT] = rnd.choice((AUDIT, AUDIT, ENFORCE))

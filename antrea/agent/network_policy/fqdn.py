@@ -136,6 +136,14 @@ class FqdnController:
         else:
             verdict(True)
 
+    def note(self, frame: bytes) -> None:
+        """One DNS answer that its client has already, or will have whatever becomes of this."""
+        try:
+            for answer in self._answers(packet(frame)):
+                self._learned(answer)
+        except Invalid as no:
+            log.v(2).info("A DNS answer cannot be read", err=str(no))
+
     def _drop(self, why: str, verdict: Verdict) -> None:
         self.dropped[why] += 1
         verdict(False)
@@ -301,9 +309,12 @@ class FqdnController:
 def packet_in_handler(
     names: FqdnController, resume: Callable[[PacketIn], None]
 ) -> Callable[[PacketIn], None]:
-    """Handles answers that the switch holds; those that are not resumed are dropped."""
+    """Handles answers that the switch holds; those that are not resumed are dropped. A copy of one that has gone on is noted."""
 
     def handle(found: PacketIn) -> None:
+        if not found.held:
+            names.note(found.frame)
+            return
         names.handle(found.frame, lambda goes_on: resume(found) if goes_on else None)
 
     return handle

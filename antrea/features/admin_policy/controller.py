@@ -35,7 +35,6 @@ from antrea.features.network_policy.controller.antrea_internal_policy import Int
 from antrea.features.network_policy.controller.antrea_peer import by_selector
 from antrea.features.network_policy.controller.group import GroupUse
 from antrea.features.network_policy.controller.realization import MOST_PARTS
-from antrea.features.network_policy.controller.unbuilt import NOT_AUDITED
 from antrea.features.network_policy.internal_policy import (
     PORTION,
     flush_on_deny,
@@ -151,17 +150,8 @@ def _internal_policy(policy: AdminPolicy) -> Iterator[Row | None]:
 
 def _audited_text(policy: AdminPolicy) -> str:
     """The sentence of a condition; empty: all of it is enforced."""
-    rules = [
-        (f"spec.{DIRECTIONS[direction]}[{number}]", rule)
-        for direction, found in policy.spec.rules
-        for number, rule in enumerate(found)
-    ]
-    lacks = [
-        f"{path}.to has domain names: {NOT_AUDITED}"
-        for path, rule in rules
-        if policy.audit.has(rule.name) and any(getattr(one, "domain_names", ()) for one in rule.peers)
-    ]
-    return audited_sentence(policy.audit, [rule.name for _, rule in rules], lacks)
+    rules = [rule.name for _, found in policy.spec.rules for rule in found]
+    return audited_sentence(policy.audit, rules, ())
 
 
 def _rule(

@@ -309,16 +309,6 @@ def test_a_policy_or_a_rule_can_be_audited(
     assert conditions(policy).get("Audited") == wanted
 
 
-def test_names_are_neither_enforced_nor_audited_and_that_is_said() -> None:
-    deny = {"name": "no", "action": "Deny", "to": [{"domainNames": ["*.example.com."]}]}
-    policy = row(
-        "K8sClusterNetworkPolicy", "p", annotations={ENFORCEMENT: AUDIT},
-        spec={"priority": 1, "tier": "Admin", "subject": {"namespaces": {}}, "egress": [deny]},
-    )  # fmt: skip
-    said = "spec.egress[0].to has domain names: the rule is neither enforced nor audited"
-    assert conditions(policy)["Audited"][2] == f"{AUDITED_WHOLE}; {said}"
-
-
 def test_an_annotation_that_cannot_be_read_is_told_by_an_event_of_the_leader() -> None:
     policy = row(
         "K8sClusterNetworkPolicy", "p", annotations={ENFORCEMENT: "dry"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 from policy_world import (
     NODE,
     applied,
@@ -18,8 +19,10 @@ from policy_world import (
 )
 
 from antrea.apis import controlplane as cp
+from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
+from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.openflow.meter import Meter, PacketInMeter
 
 V4 = ThisNode("n1", ("10.10.0.0/24",), ("192.0.2.1",), ("192.0.2.1",))
@@ -108,3 +111,27 @@ def test_without_rules_on_names_nothing_is_held() -> None:
     engine.plan()
     assert facts.all(FqdnPattern) == []
     assert not [line for line in named(engine.standing().values()) if "64991" in line]
+
+
+def test_answers_that_audited_rules_alone_wait_for_are_copied_and_go_on() -> None:
+    metadata = msgspec.structs.replace(DENY.found.metadata, annotations={ENFORCEMENT: AUDIT})
+    would = SentPolicy(msgspec.structs.replace(DENY.found, metadata=metadata))
+    facts, engine = engine_of(V4, *POD, would)
+    engine.plan()
+    standing = engine.standing().values()
+    copied = (
+        "table=AntreaPolicyIngressRule,priority=64992,ct_state=+rpl+trk,{},reg1=0x7,tp_src=53 actions=group:N"
+    )
+    texts = [re.sub(r"group:\d+", "group:N", line) for line in named(standing)]
+    found = [line for line in texts if "6499" in line and "64990" not in line]
+    assert found == [copied.format(kind) for kind in ("tcp", "udp")]
+    assert not [line for line in texts if "pause" in line]
+    facts.put(FqdnAddress("api.example.com", "198.51.100.7"))
+    assert peer_of("198.51.100.7") in [
+        re.sub(r"(?<=priority=)\d+", "N", line) for line in named(engine.plan().put)
+    ]
+    # an enforced rule on names for the same Pod holds them
+    facts.put(native("q", "g", rule("Out", NAMES, action="Drop"), priority=6.0))
+    engine.plan()
+    found = [line for line in named(engine.standing().values()) if "6499" in line and "64990" not in line]
+    assert found == lines(HELD)

@@ -1,7 +1,8 @@
 """Rules on domain names: the addresses that DNS answers give to their patterns, and the flows that hold those answers back.
 
 An answer from port 53 to a Pod that such a rule is for is held in the switch until the addresses in it are in the flows of the
-rules, so that the Pod's first connection to a name is judged by them.
+rules, so that the Pod's first connection to a name is judged by them. Where only audited rules wait for it, it goes on, and the
+agent gets a copy: nothing is late, or lost, by what is audited.
 parity: pkg/agent/openflow/network_policy.go NewDNSPacketInConjunction, AddAddressToDNSConjunction
 """
 
@@ -15,17 +16,24 @@ from antrea.facts.fact import Fact
 from antrea.facts.family import is_ipv6
 from antrea.facts.ovs import PodInterface
 from antrea.features.network_policy.agent.conjunction import RESERVED, families, merge, part
+from antrea.features.network_policy.agent.packet_in import GROUPS
 from antrea.features.network_policy.agent.priority import FROM, OUT, TO, has_place
-from antrea.features.network_policy.agent.rule import PolicyRule, conjunctions, resolved, targets
+from antrea.features.network_policy.agent.rule import COPIED, PolicyRule, conjunctions, resolved, targets
 from antrea.openflow import action
-from antrea.openflow.action import controller, goto
+from antrea.openflow.action import controller, goto, resubmit
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import TARGET_OF_PORT, PacketIn
+from antrea.openflow.fields import (
+    OUTPUT_TO_CONTROLLER_REG_MARK,
+    PACKET_IN_DNS_COPY_REG_MARK,
+    TARGET_OF_PORT,
+    PacketIn,
+)
 from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.group import Bucket, Group, GroupType
 from antrea.openflow.match import PROTOCOLS, conj_id, ct_state, dst, tp_src
 from antrea.openflow.meter import Meter, PacketInMeter, packet_in_meter
 from antrea.openflow.priority import Priority
-from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE, INGRESS_METRIC
+from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE, INGRESS_METRIC, OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +42,8 @@ if TYPE_CHECKING:
     from antrea.openflow.field import Match
 
 DNS_PORT = 53
+ANSWER = "+rpl+trk"
+"""State of the connection of a DNS answer."""
 DNS_CONJUNCTION = RESERVED
 """Number of the conjunction that holds DNS answers back."""
 CLAUSES = 2
@@ -85,15 +95,34 @@ def fqdn_flows(facts: Facts, row: FqdnAddress) -> Iterator[Flow]:
 
 
 def dns_target_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
-    """Hold back DNS answers to a Pod that a rule on names is for."""
-    if any(rule.fqdns for rule, _ in targets(facts, pod)):
-        yield _held(TO, TARGET_OF_PORT(pod.ofport).match)
+    """Hold back DNS answers to a Pod that a rule on names is for, or copy them."""
+    found, to = (
+        {rule.audit for rule, _ in targets(facts, pod) if rule.fqdns},
+        TARGET_OF_PORT(pod.ofport).match,
+    )
+    if False in found:
+        yield _held(TO, to)
+    elif found:
+        for v6 in families(facts):
+            for protocol in ("UDP", "TCP"):
+                match = (ct_state(ANSWER), PROTOCOLS[protocol][v6], tp_src(DNS_PORT), to)
+                then = [action.group(_copies(facts))]
+                yield flow(ANTREA_POLICY_INGRESS_RULE, Priority.DNS_COPY, *match, then=then)
 
 
-def dns_flows(facts: Facts, _: str) -> Iterator[Flow | Meter]:
-    """What holds DNS answers back, while there are rules on names."""
+def dns_flows(facts: Facts, use: str) -> Iterator[Flow | Group | Meter]:
+    """What holds DNS answers back, or copies them, while there are rules on names."""
     config = facts.need(AgentConfig)
-    state = ct_state("+rpl+trk")
+    state = ct_state(ANSWER)
+    if use == COPIED:
+        to_agent = PACKET_IN_DNS_COPY_REG_MARK.load, OUTPUT_TO_CONTROLLER_REG_MARK.load
+        then = [action.meter(PacketInMeter.DNS), controller(PacketIn.DNS)]
+        marked = PACKET_IN_DNS_COPY_REG_MARK.match, OUTPUT_TO_CONTROLLER_REG_MARK.match
+        yield flow(OUTPUT, Priority.NORMAL, *marked, then=then)
+        buckets = (Bucket(0, (resubmit(INGRESS_METRIC),)), Bucket(1, (*to_agent, resubmit(OUTPUT))))
+        yield Group(_copies(facts), GroupType.ALL, buckets, Category.NETWORK_POLICY)
+        yield packet_in_meter(PacketInMeter.DNS, config.packet_in_rate, Category.NETWORK_POLICY)
+        return
     for v6 in families(facts):
         for protocol in ("UDP", "TCP"):
             yield _held(FROM, state, PROTOCOLS[protocol][v6], tp_src(DNS_PORT))
@@ -104,6 +133,10 @@ def dns_flows(facts: Facts, _: str) -> Iterator[Flow | Meter]:
         conj_id(DNS_CONJUNCTION),
         then=[action.meter(PacketInMeter.DNS), controller(PacketIn.DNS, pause=True), goto(INGRESS_METRIC)],
     )
+
+
+def _copies(facts: Facts) -> int:
+    return facts.id(GROUPS, "copies of DNS answers")
 
 
 def _held(clause: int, *match: Match) -> Flow:

@@ -35,6 +35,8 @@ EGRESS, ALLOW = "Out", "Allow"
 NAMED = "named"
 """Beside a group, in place of the direction: rules whose ports have the numbers that its members give them."""
 SIDES = ("In", EGRESS, NAMED)
+HELD, COPIED = "held", "copied"
+"""Values of the index of rules on names: what becomes of the DNS answers that they wait for."""
 L7 = "l7"
 """Value of the index of rules with application protocols."""
 LONGEST = 36
@@ -94,7 +96,7 @@ class PolicyRule(Fact, frozen=True):
         "peer": lambda row: row.peers,
         "service": lambda row: row.to_services,
         "fqdn": lambda row: row.fqdns,
-        "dns": lambda row: ("dns",) if row.fqdns else (),
+        "dns": lambda row: ((COPIED if row.audit else HELD),) if row.fqdns else (),
         "l7": lambda row: (L7,) if row.l7_protocols else (),
     }
 
@@ -261,7 +263,7 @@ def rules(facts: Facts, policy: SentPolicy) -> Iterator[PolicyRule | StatedRule]
             # with another action, which admission refuses, all that the rule names is dropped
             can_look = not on_node_ports and (rule.action or ALLOW) == ALLOW
             looked_into = rule.l7_protocols if can_look else ()
-            if audit and (pre_dnat or rule.to.fqdns or on_node_ports):
+            if audit and (pre_dnat or on_node_ports):
                 continue  # absent, as an audited rule is; nothing judges a copy by it
             content = (
                 rule.direction,

@@ -91,8 +91,6 @@ def unjudged_parts(spec: Spec, mode: AuditMode) -> Iterator[str]:
             if not mode.has(rule.name):
                 continue
             path = f"spec.{direction}[{index}]"
-            if any(peer.fqdn for peer in rule.to):
-                yield f"{path}.to has domain names: {NOT_AUDITED}"
             if rule.to_services:
                 yield f"{path}.toServices is audited by AntreaProxy alone: where kube-proxy serves Services, {NOT_AUDITED}"
             if any(one.service is not None for one in (*spec.applied_to, *rule.applied_to)):
