@@ -22,7 +22,8 @@ from l7_client import CLIENT, SERVER
 from l7_container import EngineContainer
 from policy_node import CONFIG, NODE, NODES, PolicyNode
 
-from antrea.agent.l7_network_policy.connections import forget_connections
+from antrea.agent.l7_network_policy import engine as engine_control
+from antrea.agent.l7_network_policy.connections import forget_connections, has_connections
 from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.agent.l7_network_policy.files import EngineFiles
 from antrea.apis import controlplane as cp
@@ -144,13 +145,22 @@ EVERYBODY = tuple(
 )
 
 
+def control_of(node: L7Node, files: EngineFiles) -> L7EngineControl:
+    conntrack = Conntrack(node.switch.directory)
+    return L7EngineControl(
+        node.facts,
+        files,
+        lambda vlan: forget_connections(conntrack, vlan),
+        lambda vlan: has_connections(conntrack, vlan),
+    )
+
+
 @contextlib.asynccontextmanager
 async def running(node: L7Node, files: EngineFiles, tmp_path: Path) -> AsyncIterator[L7EngineControl]:
     for pod in ("near", "web"):
         member = cp.GroupMember(pod=cp.PodReference(name=pod, namespace="shop"))
         node.facts.put(SentAppliedMember(pod, member))
-    conntrack = Conntrack(node.switch.directory)
-    control = L7EngineControl(node.facts, files, lambda vlan: forget_connections(conntrack, vlan))
+    control = control_of(node, files)
     certificate = made("a.example", usage=SERVER_AUTH)
     log = tmp_path / "requests"
     log.with_suffix(".pem").write_text(certificate.pem + certificate.key_pem)
@@ -254,6 +264,45 @@ async def test_requests_of_a_megabyte_and_an_engine_that_hangs(
                 assert await asyncio.to_thread(node.asked, 1, PUBLIC_GET, 2) == (0, "silent")
             await node.until(lambda: why(node) == "")
             await asyncio.to_thread(node.becomes, (1, "open"), 0, PUBLIC_GET)
+
+
+KEEPING = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], 80), timeout=20) as peer:
+    try:
+        while True:
+            peer.sendall(b"GET /public/x HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+            print("answered" if b"200 OK" in peer.recv(4096) else "closed", flush=True)
+            time.sleep(0.1)
+    except ConnectionError:
+        print("reset", flush=True)
+"""
+
+
+async def test_a_connection_of_before_a_change_is_judged_by_the_change_a_little_later(
+    node: L7Node, files: EngineFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New ones are at once."""
+    monkeypatch.setattr(engine_control, "OVERLAP", overlap := 4.0)
+    async with running(node, files, tmp_path):
+        with EngineContainer(files.wanted.parent):
+            node.facts.put(stated("In", PUBLIC))
+            await node.until(lambda: node.facts.all(LoadedTenant))
+            await asyncio.to_thread(node.becomes, (1, "open"), 0, PUBLIC_GET)
+            words = ["ip", "netns", "exec", node.pods["near"], sys.executable, "-c", KEEPING, WEB[0]]
+            kept = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+            assert kept.stdout is not None
+            assert await kept.stdout.readline() == b"answered\n"
+            changed = time.monotonic()
+            node.facts.put(stated("In", SECRET))
+            await asyncio.to_thread(node.becomes, (0, "reset"), 0, PUBLIC_GET)
+            async with asyncio.timeout(60):
+                *found, last = (await kept.stdout.read()).splitlines()
+            assert time.monotonic() - changed >= overlap
+            assert ({*found}, last) == ({b"answered"}, b"reset")
+            await kept.wait()
+            await node.until(lambda: len(node.facts.all(LoadedTenant)) == 1)
+            assert await asyncio.to_thread(node.asked, 0, SECRET_GET) == (1, "open")
 
 
 ALL = (cp.L7Protocol(http=cp.HTTPProtocol(method="GET", path="/*")),)

@@ -26,6 +26,14 @@ async def forget_connections(conntrack: Conntrack, vlan: int) -> None:
             await conntrack.forget(found)
 
 
+async def has_connections(conntrack: Conntrack, vlan: int) -> bool:
+    """Whether any has this VLAN. Raises Unavailable."""
+    for zone in ZONES:
+        if any(_has(one, vlan) for one in await conntrack.connections(zone.value)):
+            return True
+    return False
+
+
 def _has(one: Tracked, vlan: int) -> bool:
     if not one.mark & L7_NP_REDIRECT_CT_MARK.field.mask:
         return False

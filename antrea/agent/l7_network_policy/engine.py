@@ -2,6 +2,9 @@
 
 The engine runs in a container of its own, which starts it while its files exist (`antrea.agent.l7_network_policy.files`). A tenant is
 loaded by an order to the running engine, and written to the files for the next start.
+
+A rule that changes gets another tenant, and new connections go there. What the engine has of a connection is lost when its tenant
+changes, and an answer that is on its way then is reset: so the tenant of before takes the change only after most have ended.
 Source: docs.suricata.io/en/suricata-7.0.10/configuration/multi-tenant
 """
 
@@ -9,17 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from antrea.agent.l7_network_policy.files import EngineFiles, TenantFile
 from antrea.errors import Unavailable
 from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
 from antrea.outside.log import klog
 from antrea.outside.suricata.command import CommandSocket, Hung
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from antrea.agent.l7_network_policy.files import EngineFiles
     from antrea.engine import Facts
 
 log = klog.logger(__name__)
@@ -27,6 +33,10 @@ STEP: Final = 0.1
 """Seconds between looks at an engine that is not there, or at the connection to one that is."""
 GRACE: Final = 2.0
 """Seconds after its start in which an agent adopts an engine that runs, before rows of tenants count as known."""
+OVERLAP: Final = 10.0
+"""Seconds after a change in which connections of before are judged as before."""
+USE: Final = 5.0
+"""Seconds between looks for connections of a tenant that new ones have no more."""
 PING: Final = 5.0
 """Seconds between looks whether the engine answers."""
 HUNG: Final = "the L7 engine of this Node does not answer: its container antrea-l7-engine has to be restarted"
@@ -37,13 +47,21 @@ class L7EngineControl:
     """Sink of Tenant, and feed of LoadedTenant and L7Engine."""
 
     def __init__(
-        self, facts: Facts, files: EngineFiles, forget_connections: Callable[[int], Awaitable[None]]
+        self,
+        facts: Facts,
+        files: EngineFiles,
+        forget_connections: Callable[[int], Awaitable[None]],
+        has_connections: Callable[[int], Awaitable[bool]],
     ) -> None:
-        """`forget_connections` ends those that have a VLAN which no tenant has any more."""
+        """`forget_connections` ends those that have a VLAN which no tenant has any more; `has_connections`: whether there are any."""
         self._facts, self._files, self._forget = facts, files, forget_connections
-        self._wanted: dict[int, str] = {}
-        self.rules: dict[int, str] = {}
-        """Name of the rule of each wanted tenant, by VLAN."""
+        self._is_used = has_connections
+        self._wanted: dict[int, Tenant] = {}
+        self._rows: dict[int, LoadedTenant] = {}
+        """What the facts have."""
+        self._changed: dict[int, float] = {}
+        """When new connections got another tenant than this one, by VLAN."""
+        self._looked = 0.0
         self._old: set[int] = set()
         """VLANs of tenants of an earlier start that are kept until the sweep."""
         self._is_known = False
@@ -51,26 +69,49 @@ class L7EngineControl:
         self._rejected: dict[int, str] = {}
         """Signatures that the engine refused, by VLAN: they are not tried again."""
 
+    def rule_of(self, vlan: int) -> str:
+        """Name of the rule of a wanted tenant; empty: there is none."""
+        tenant = self._wanted.get(vlan)
+        return tenant.rule if tenant else ""
+
+    def is_needed(self) -> bool:
+        """Whether any rule has a tenant."""
+        return bool(self._wanted)
+
     async def apply(self, put: Sequence[Tenant], drop: Sequence[Tenant]) -> None:
         """Write the files; orders follow. A tenant that goes stops counting at once."""
-        for tenant in put:
-            self._wanted[tenant.vlan] = tenant.signatures
-            self.rules[tenant.vlan] = tenant.rule
-            differs = self._files.loaded().get(tenant.vlan) != tenant.signatures
-            if differs and self._facts.get(LoadedTenant, str(tenant.vlan)):
-                self._facts.put(LoadedTenant(tenant.vlan, "the L7 engine has not loaded the change yet"))
         for tenant in drop:
             self._wanted.pop(tenant.vlan, None)
-            self.rules.pop(tenant.vlan, None)
-            self._facts.drop(LoadedTenant, str(tenant.vlan))
+            self._changed.pop(tenant.vlan, None)
+            self._drop(tenant.vlan)
+        for tenant in put:
+            self._wanted[tenant.vlan] = tenant
+            self._turn(tenant)
         self._write()
+
+    def _turn(self, tenant: Tenant) -> None:
+        """Note which tenant new connections should have."""
+        if tenant.is_old:
+            self._changed.setdefault(tenant.vlan, self._now())
+            return
+        self._changed.pop(tenant.vlan, None)
+        current = self._current(tenant.rule)
+        if tenant.vlan in self._rows and self._text_of(tenant.vlan) == tenant.signatures:
+            if current != self._rows[tenant.vlan] or current.outdated:
+                self._put(_row(tenant))
+        elif current is not None:
+            self._put(
+                msgspec.structs.replace(current, outdated="the L7 engine has not loaded the change yet")
+            )
 
     async def resync(self, entries: Sequence[Tenant]) -> None:
         """All that is wanted; tenants of before stay until the sweep."""
-        self._wanted = {one.vlan: one.signatures for one in entries}
-        self.rules = {one.vlan: one.rule for one in entries}
+        self._wanted = {one.vlan: one for one in entries}
+        self._changed = {one.vlan: self._now() for one in entries if one.is_old}
         self._old = set(self._files.loaded()) - set(self._wanted)
         self._is_known = True
+        for one in entries:
+            self._turn(one)
         self._write()
 
     async def sweep(self, category: int) -> None:
@@ -90,7 +131,7 @@ class L7EngineControl:
                 why = HUNG
             except Unavailable:
                 pass  # what its log has is better
-            facts.replace(LoadedTenant, [])
+            self._adopt({})
             facts.put(L7Engine(why or self._files.problem() or NOT_RUNNING))
             await asyncio.sleep(STEP)
 
@@ -105,7 +146,7 @@ class L7EngineControl:
             self._rejected.clear()
             facts.put(L7Engine())
             log.info("Connected to the L7 engine", tenants=len(loaded := self._files.loaded()))
-            facts.replace(LoadedTenant, [LoadedTenant(vlan) for vlan, text in loaded.items() if text])
+            self._adopt(loaded)
             self._known()
             clock = asyncio.get_running_loop().time
             asked = clock()
@@ -123,31 +164,66 @@ class L7EngineControl:
             await engine.close()
 
     async def _align(self, engine: CommandSocket) -> None:
-        """Order what differs, one tenant at a time. Raises Unavailable."""
+        """Order what differs, one tenant at a time: those of new connections first. Raises Unavailable."""
         loaded = self._files.loaded()
-        for vlan, text in dict(self._wanted).items():
-            if loaded.get(vlan) != text and self._rejected.get(vlan) != text:
-                await self._load(engine, vlan, text, is_new=vlan not in loaded)
+        for tenant in sorted(self._wanted.values(), key=lambda one: one.is_old):
+            vlan, text = tenant.vlan, tenant.signatures
+            if vlan in loaded and loaded[vlan].rule != tenant.rule:
+                await self._unload(engine, vlan)
+                loaded = self._files.loaded()
+            differs = vlan not in loaded or loaded[vlan].text != text
+            if differs and self._rejected.get(vlan) != text and self._is_due(tenant):
+                await self._load(engine, tenant, is_new=vlan not in loaded)
         for vlan in set(loaded) - set(self._wanted) - self._old:
             await self._unload(engine, vlan)
+        await self._retire()
         if not self._wanted and not self._old and not self._files.loaded():
             await engine.order("shutdown")
 
-    async def _load(self, engine: CommandSocket, vlan: int, text: str, *, is_new: bool) -> None:
-        path = self._files.begin(vlan, text)
+    def _is_due(self, tenant: Tenant) -> bool:
+        """Connections of before take a change after those that are new then have it."""
+        if not tenant.is_old:
+            return True
+        current = self._current(tenant.rule)
+        waited = self._now() - self._changed.get(tenant.vlan, 0.0)
+        return waited >= OVERLAP and current is not None and not current.outdated
+
+    async def _retire(self) -> None:
+        """Tenants that no connection has any more."""
+        if not self._changed or self._now() - self._looked < USE:
+            return
+        self._looked = self._now()
+        for vlan in tuple(self._changed):
+            tenant = self._wanted.get(vlan)
+            if tenant is None or self._text_of(vlan) != tenant.signatures:
+                continue
+            try:
+                is_used = await self._is_used(vlan)
+            except Unavailable as no:
+                log.error("Failed to look for connections of an L7 rule", vlan=vlan, err=str(no))
+                return
+            if not is_used:
+                self._drop(vlan)
+
+    async def _load(self, engine: CommandSocket, tenant: Tenant, *, is_new: bool) -> None:
+        vlan = tenant.vlan
+        path = self._files.begin(vlan, self._file(tenant))
         command = "register-tenant" if is_new else "reload-tenant"
         why = await engine.order(command, id=vlan, filename=path)
         if not why and is_new:
             why = await engine.order("register-tenant-handler", id=vlan, htype="vlan", hargs=vlan)
         if why:
             log.error("The L7 engine refused the signatures of a rule", vlan=vlan, err=why)
-            self._rejected[vlan] = text
-            if not is_new:
-                self._facts.put(LoadedTenant(vlan, f"{why}: requests are judged as before the change"))
+            self._rejected[vlan] = tenant.signatures
+            if is_new:
+                self._files.forget(vlan)
+            if (current := self._current(tenant.rule)) is not None:
+                outdated = f"{why}: requests are judged as before the change"
+                self._put(msgspec.structs.replace(current, outdated=outdated))
             return
         self._files.done(vlan)
-        if self._wanted.get(vlan) == text:
-            self._facts.put(LoadedTenant(vlan))
+        if self._wanted.get(vlan) == tenant and not tenant.is_old:
+            self._put(_row(tenant))
 
     async def _unload(self, engine: CommandSocket, vlan: int) -> None:
         """Connections that the rule let in are judged anew, as what their tenant does not judge passes."""
@@ -161,10 +237,51 @@ class L7EngineControl:
         self._files.forget(vlan)
 
     def _write(self) -> None:
-        kept = {vlan: text for vlan, text in self._files.loaded().items() if vlan in self._old and text}
-        self._files.want({**kept, **self._wanted})
+        kept = {
+            vlan: found for vlan, found in self._files.loaded().items() if vlan in self._old and found.text
+        }
+        wanted = {vlan: self._file(tenant) for vlan, tenant in self._wanted.items()}
+        self._files.want({**kept, **wanted})
         self._news.set()
+
+    def _file(self, tenant: Tenant) -> TenantFile:
+        row = self._rows.get(tenant.vlan)
+        since = 0 if tenant.is_old else time.time_ns()
+        return TenantFile(tenant.rule, tenant.version, tenant.signatures, row.since if row else since)
+
+    def _text_of(self, vlan: int) -> str:
+        found = self._files.loaded().get(vlan)
+        return found.text if found else ""
+
+    def _current(self, rule: str) -> LoadedTenant | None:
+        """That new connections of a rule have."""
+        rows = (row for row in self._rows.values() if row.rule == rule)
+        return max(rows, key=lambda row: row.since, default=None)
+
+    def _adopt(self, loaded: Mapping[int, TenantFile]) -> None:
+        self._rows = {
+            vlan: LoadedTenant(vlan, one.rule, one.version, one.since)
+            for vlan, one in loaded.items()
+            if one.text
+        }
+        self._facts.replace(LoadedTenant, list(self._rows.values()))
+
+    def _put(self, row: LoadedTenant) -> None:
+        self._rows[row.vlan] = row
+        self._facts.put(row)
+
+    def _drop(self, vlan: int) -> None:
+        self._rows.pop(vlan, None)
+        self._facts.drop(LoadedTenant, str(vlan))
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def _known(self) -> None:
         if not self._facts.feeds.has(LoadedTenant):
             self._facts.synced(LoadedTenant)
+
+
+def _row(tenant: Tenant) -> LoadedTenant:
+    """That new connections have from now on."""
+    return LoadedTenant(tenant.vlan, tenant.rule, tenant.version, time.time_ns())

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from antrea.features.network_policy.l7 import configuration
 from antrea.features.network_policy.l7.rules import DEFAULT
@@ -16,6 +18,17 @@ from antrea.features.network_policy.l7.rules import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+
+class TenantFile(NamedTuple):
+    """A tenant as the engine has it, or will have it."""
+
+    rule: str
+    version: str
+    text: str
+    """The rule file; empty: whether the engine has loaded it is not known."""
+    since: int = 0
+    """When new connections of the rule got it, in ns since 1970."""
 
 
 class EngineFiles:
@@ -27,8 +40,8 @@ class EngineFiles:
         self.socket = self.active / configuration.SOCKET
         self.log = self.active / "suricata.log"
 
-    def want(self, tenants: Mapping[int, str]) -> None:
-        """What it starts with next: rule files by VLAN; none at all: it is not started again. Raises OSError."""
+    def want(self, tenants: Mapping[int, TenantFile]) -> None:
+        """What it starts with next, by VLAN; none at all: it is not started again. Raises OSError."""
         main = self.wanted / "suricata.yaml"
         if not tenants:
             main.unlink(missing_ok=True)
@@ -36,27 +49,28 @@ class EngineFiles:
         fresh = self.wanted.with_name("fresh")
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True, mode=0o755)
-        for vlan, text in tenants.items():
-            self._tenant(fresh, vlan, text)
+        for vlan, tenant in tenants.items():
+            self._tenant(fresh, vlan, tenant)
         (fresh / configuration.DEFAULT_RULES).write_text(DEFAULT)
         text = configuration.engine_file(str(self.active), tenants, events=str(self.events))
         (fresh / main.name).write_text(text)
         shutil.rmtree(self.wanted, ignore_errors=True)
         fresh.rename(self.wanted)
 
-    def loaded(self) -> dict[int, str]:
-        """Rule files by VLAN that the engine that runs has read; empty for one that may have another."""
-        found: dict[int, str] = {}
+    def loaded(self) -> dict[int, TenantFile]:
+        """What the engine that runs has read, by VLAN."""
+        found: dict[int, TenantFile] = {}
         for path in self.active.glob("tenant-*.rules"):
             number = path.stem.removeprefix("tenant-")
             if number.isdigit():
-                found[int(number)] = "" if self._pending(int(number)).exists() else path.read_text()
+                text = "" if self._pending(int(number)).exists() else path.read_text()
+                found[int(number)] = self._described(int(number))._replace(text=text)
         return found
 
-    def begin(self, vlan: int, text: str) -> str:
+    def begin(self, vlan: int, tenant: TenantFile) -> str:
         """Write what the engine is to read; returns the path of the tenant's file, for the order."""
         self._pending(vlan).touch()
-        self._tenant(self.active, vlan, text)
+        self._tenant(self.active, vlan, tenant)
         return configuration.tenant_path(str(self.active), vlan)
 
     def done(self, vlan: int) -> None:
@@ -66,6 +80,7 @@ class EngineFiles:
     def forget(self, vlan: int) -> None:
         """The engine has it no more."""
         where = str(self.active)
+        self._description(self.active, vlan).unlink(missing_ok=True)
         for path in (configuration.tenant_path(where, vlan), configuration.rule_path(where, vlan)):
             if os.path.lexists(path):
                 os.unlink(path)  # noqa: PTH108 (texts of the configuration)
@@ -86,9 +101,30 @@ class EngineFiles:
             return ""
         return next((line[:300] for line in reversed(lines) if "Error" in line), "")
 
-    def _tenant(self, folder: Path, vlan: int, text: str) -> None:
-        (folder / f"tenant-{vlan}.rules").write_text(text)
+    def _tenant(self, folder: Path, vlan: int, tenant: TenantFile) -> None:
+        words = {"rule": tenant.rule, "version": tenant.version, "since": tenant.since}
+        self._description(folder, vlan).write_bytes(msgspec.json.encode(words))
+        (folder / f"tenant-{vlan}.rules").write_text(tenant.text)
         (folder / f"tenant-{vlan}.yaml").write_text(configuration.tenant_file(str(self.active), vlan))
 
     def _pending(self, vlan: int) -> Path:
         return self.active / f"tenant-{vlan}.pending"
+
+    def _described(self, vlan: int) -> TenantFile:
+        """Without a name for one of an agent that wrote none: no rule has it."""
+        try:
+            found = msgspec.json.decode(self._description(self.active, vlan).read_bytes(), type=_Description)
+        except (OSError, msgspec.MsgspecError):
+            return TenantFile("", "", "")
+        return TenantFile(found.rule, found.version, "", found.since)
+
+    def _description(self, folder: Path, vlan: int) -> Path:
+        return folder / f"tenant-{vlan}.json"
+
+
+class _Description(msgspec.Struct):
+    """What is written beside the rule file of a tenant."""
+
+    rule: str
+    version: str
+    since: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antrea.agent.l7_network_policy.connections import forget_connections
+from antrea.agent.l7_network_policy.connections import forget_connections, has_connections
 from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.agent.l7_network_policy.files import EngineFiles
 from antrea.agent.l7_network_policy.verdict_log import VerdictLog
@@ -32,11 +32,14 @@ class L7Part(Part):
         self._files = EngineFiles(agent.run_dir / FOLDER)
         conntrack = Conntrack(Path(agent.config.ovs_run_dir))
         self._control = L7EngineControl(
-            agent.facts, self._files, lambda vlan: forget_connections(conntrack, vlan)
+            agent.facts,
+            self._files,
+            lambda vlan: forget_connections(conntrack, vlan),
+            lambda vlan: has_connections(conntrack, vlan),
         )
         self._log = VerdictLog(
             agent.facts,
-            lambda vlan: self._control.rules.get(vlan, ""),
+            self._control.rule_of,
             self._files.events,
             agent.config.audit_logging,
         )
@@ -58,7 +61,7 @@ class L7Part(Part):
 
     def _down(self) -> str:
         engine = self._agent.facts.get(L7Engine, "self")
-        if engine is None or not engine.why_not or not self._control.rules:
+        if engine is None or not engine.why_not or not self._control.is_needed():
             return ""
         return f"{engine.why_not}: what rules with l7Protocols name is dropped; set featureGates.{GATE} in the chart, or see its log"
 

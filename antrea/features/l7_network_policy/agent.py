@@ -25,7 +25,7 @@ from antrea.features.network_policy.l7.tenant import (
     RejectedSignatures,
     Tenant,
     is_inspectable,
-    vlan_of,
+    version_of,
 )
 from antrea.host.link import Link
 from antrea.host.ovs_port import TYPE_KEY, Port
@@ -104,7 +104,7 @@ def taps(_: Facts, _node: ThisNode) -> Iterator[Port | Link]:
 
 
 def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatures]:
-    """The tenant of a rule with application protocols."""
+    """The tenants of a rule with application protocols: of the rule as it is, and of versions that connections have."""
     if not rule.l7_protocols or not is_inspectable(facts, rule):
         return
     try:
@@ -112,7 +112,12 @@ def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatu
     except Invalid as no:
         yield RejectedSignatures(rule.name, str(no))
         return
-    yield Tenant(rule=rule.name, vlan=vlan_of(facts, rule), signatures=text)
+    version = version_of(rule, text)
+    yield Tenant(rule=rule.name, version=version, vlan=facts.id(POOL, version), signatures=text)
+    for row in facts.by(LoadedTenant, "rule", rule.name):
+        # another VLAN than that of its name: the journal was lost, and it goes
+        if row.version != version and facts.id(POOL, row.version) == row.vlan:
+            yield Tenant(rule=rule.name, version=row.version, vlan=row.vlan, signatures=text, is_old=True)
 
 
 def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:

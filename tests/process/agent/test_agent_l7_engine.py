@@ -8,6 +8,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 import pytest
 
 from antrea.agent.l7_network_policy import engine as engine_control
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-ONE, TWO = (Tenant(rule=f"r{vlan}", vlan=vlan, signatures=f"rules of {vlan}\n") for vlan in (1, 2))
-FIRST = Tenant(rule="r1", vlan=1, signatures="other rules\n")
+ONE, TWO = (
+    Tenant(rule=f"r{vlan}", version=f"r{vlan} v1", vlan=vlan, signatures=f"rules of {vlan}\n")
+    for vlan in (1, 2)
+)
+CHANGED = Tenant(rule="r1", version="r1 v2", vlan=3, signatures="other rules\n")
+BEFORE = Tenant(rule="r1", version="r1 v1", vlan=1, signatures="other rules\n", is_old=True)
 
 
 class FakeSuricata:
@@ -78,10 +83,23 @@ class Agent:
     def __init__(self, folder: Path) -> None:
         self.facts, self.files = Facts(), EngineFiles(folder)
         self.forgotten: list[int] = []
-        self.control = L7EngineControl(self.facts, self.files, self._forget)
+        self.used: set[int] = set()
+        self.control = L7EngineControl(self.facts, self.files, self._forget, self._is_used)
 
     async def _forget(self, vlan: int) -> None:
         self.forgotten.append(vlan)
+
+    async def _is_used(self, vlan: int) -> bool:
+        return vlan in self.used
+
+    def texts(self) -> dict[int, str]:
+        """Of the files of the engine."""
+        return {vlan: found.text for vlan, found in self.files.loaded().items()}
+
+    def current(self, rule: str) -> int:
+        """The VLAN of new connections."""
+        drained(self.facts)
+        return max(self.facts.by(LoadedTenant, "rule", rule), key=lambda row: row.since).vlan
 
     def loaded(self) -> dict[int, str]:
         drained(self.facts)
@@ -125,17 +143,62 @@ async def test_tenants_of_the_files_are_loaded_by_the_start_and_others_by_orders
         await agent.control.apply([TWO], [])
         await until(lambda: agent.loaded() == {1: "", 2: ""})
         assert engine.commands == [("register-tenant", 2), ("register-tenant-handler", 2)]
-        await agent.control.apply([FIRST], [TWO])
+        await agent.control.apply([], [TWO])
         await until(lambda: agent.loaded() == {1: ""} and agent.forgotten == [2])
-        await until(lambda: len(engine.orders) == 5)
-        assert engine.commands[2:] == [
-            ("reload-tenant", 1),
-            ("unregister-tenant-handler", 2),
-            ("unregister-tenant", 2),
-        ]
-        assert agent.files.loaded() == {1: FIRST.signatures}
+        await until(lambda: len(engine.orders) == 4)
+        assert engine.commands[2:] == [("unregister-tenant-handler", 2), ("unregister-tenant", 2)]
+        assert agent.texts() == {1: ONE.signatures}
     await until(lambda: agent.loaded() == {})
     assert "not running" in (agent.why_not() or "")
+
+
+async def test_connections_of_before_a_change_keep_their_tenant_and_it_takes_the_change_later(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_control, "OVERLAP", 0.5)
+    monkeypatch.setattr(engine_control, "USE", 0.1)
+    await agent.control.resync([ONE])
+    agent.used = {1}
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: agent.loaded() == {1: ""})
+        await agent.control.apply([CHANGED, BEFORE], [])
+        await until(lambda: agent.loaded() == {1: "the L7 engine has not loaded the change yet", 3: ""})
+        assert (agent.current("r1"), agent.texts()) == (3, {1: ONE.signatures, 3: CHANGED.signatures})
+        await until(lambda: ("reload-tenant", 1) in engine.commands)
+        await until(lambda: agent.texts() == {1: CHANGED.signatures, 3: CHANGED.signatures})
+        assert set(agent.loaded()) == {1, 3}, "a connection has it"
+        agent.used = set()
+        await until(lambda: agent.loaded() == {3: ""})
+        await agent.control.apply([], [BEFORE])
+        await until(lambda: ("unregister-tenant", 1) in engine.commands)
+        assert agent.texts() == {3: CHANGED.signatures}
+
+
+async def test_a_change_that_is_undone_at_once_gives_new_connections_the_first_tenant_again(
+    agent: Agent,
+) -> None:
+    await agent.control.resync([ONE])
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: agent.loaded() == {1: ""})
+        await agent.control.apply([CHANGED, BEFORE], [])
+        await until(lambda: agent.loaded().get(3) == "" and agent.current("r1") == 3)
+        undone = msgspec.structs.replace(CHANGED, signatures=ONE.signatures, is_old=True)
+        await agent.control.apply([ONE, undone], [])
+        await until(lambda: agent.current("r1") == 1 and agent.loaded()[1] == "")
+        assert ("reload-tenant", 1) not in engine.commands
+
+
+async def test_a_vlan_of_a_rule_that_is_gone_loses_its_connections_before_another_rule_has_it(
+    agent: Agent,
+) -> None:
+    await agent.control.resync([ONE])
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: agent.loaded() == {1: ""})
+        other = Tenant(rule="r9", version="r9 v1", vlan=1, signatures="rules of nine\n")
+        await agent.control.apply([other], [ONE])
+        await until(lambda: agent.loaded() == {1: ""} and agent.texts() == {1: other.signatures})
+        assert agent.forgotten == [1]
+        assert engine.commands[:2] == [("unregister-tenant-handler", 1), ("unregister-tenant", 1)]
 
 
 async def test_signatures_that_the_engine_refuses_leave_those_of_before_and_are_not_tried_again(
@@ -145,11 +208,11 @@ async def test_signatures_that_the_engine_refuses_leave_those_of_before_and_are_
     async with FakeSuricata(agent.files) as engine:
         await until(lambda: agent.loaded() == {1: ""})
         engine.refuses = True
-        await agent.control.apply([FIRST, TWO], [])
+        await agent.control.apply([CHANGED, BEFORE, TWO], [])
         await until(lambda: "judged as before" in agent.loaded().get(1, "") and len(engine.orders) == 2)
-        assert set(agent.loaded()) == {1}
+        assert (set(agent.loaded()), agent.current("r1")) == ({1}, 1)
         engine.refuses = False
-        await agent.control.apply([ONE], [])
+        await agent.control.apply([ONE], [CHANGED])
         await until(lambda: agent.loaded() == {1: ""})
 
 

@@ -64,6 +64,11 @@ class Agent:
         found = [one.named(PIPELINE) for one in self.engine.standing().values() if isinstance(one, Flow)]
         return sorted(line for line in found if all(word in line for word in words))
 
+    def load(self, vlan: int, since: int = 1, outdated: str = "") -> None:
+        """As the engine does that a tenant is for."""
+        (tenant,) = (one for one in self.tenants() if one.vlan == vlan)
+        self.put(LoadedTenant(vlan, tenant.rule, tenant.version, since, outdated))
+
     def tenants(self) -> list[Tenant]:
         return [one for one in self.engine.standing().values() if isinstance(one, Tenant)]
 
@@ -80,13 +85,14 @@ def test_a_rule_is_closed_until_its_tenant_is_loaded_and_again_when_the_engine_e
     assert "has not loaded the rule yet" in agent.why_not()
     agent.put(L7Engine("no container"))
     assert agent.why_not().startswith("no container: its requests are not judged")
-    agent.put(L7Engine(), LoadedTenant(1))
+    agent.put(L7Engine())
+    agent.load(1)
     (v4, v6) = agent.flows("conj_id=", "ct(commit")
     for line in (v4, v6):
         assert "set_field:0x80/0x80->ct_mark" in line
         assert "set_field:0x10000000000000000/0xfff0000000000000000->ct_label" in line
     assert agent.why_not() == ""
-    agent.put(LoadedTenant(1, "refused: judged as before"))
+    agent.load(1, outdated="refused: judged as before")
     assert agent.why_not() == "refused: judged as before"
     agent.facts.drop(LoadedTenant, "1")
     agent.engine.plan()
@@ -107,13 +113,32 @@ def test_packets_are_tracked_twice_only_while_a_rule_needs_it() -> None:
     assert len(agent.flows("table=ConntrackZone")) == 8
 
 
-def test_an_edited_rule_keeps_its_tenant_and_another_one_gets_its_own() -> None:
+VLAN_1, VLAN_2 = ("set_field:0x10000000000000000/", "set_field:0x20000000000000000/")
+
+
+def test_an_edited_rule_has_a_tenant_for_new_connections_and_keeps_that_of_others() -> None:
     agent = Agent(GATES, native("p", "g", RULE))
+    agent.load(1)
     other = (cp.L7Protocol(tls=cp.TLSProtocol(sni="a.example")),)
     agent.put(native("p", "g", msgspec.structs.replace(RULE, l7_protocols=other)))
-    (tenant,) = agent.tenants()
-    assert (tenant.vlan, "tls" in tenant.signatures) == (1, True)
-    agent.put(native("q", "g", RULE))
+    before, new = sorted(agent.tenants(), key=lambda one: one.vlan)
+    assert [(one.vlan, one.is_old, "tls" in one.signatures) for one in (before, new)] == [
+        (1, True, True),
+        (2, False, True),
+    ]
+    assert all(VLAN_1 in line for line in agent.flows("conj_id=", "ct(commit")), (
+        "until the other one is loaded"
+    )
+    agent.load(2, since=2)
+    assert [VLAN_2 in line for line in agent.flows("conj_id=", "ct(commit")] == [True, True]
+    assert agent.why_not() == ""
+    agent.facts.drop(LoadedTenant, "1")
+    agent.engine.plan()
+    assert [one.vlan for one in agent.tenants()] == [2]
+
+
+def test_another_rule_has_a_tenant_of_its_own() -> None:
+    agent = Agent(GATES, native("p", "g", RULE), native("q", "g", RULE))
     assert sorted(one.vlan for one in agent.tenants()) == [1, 2]
 
 
@@ -129,7 +154,8 @@ def test_a_rule_is_closed_and_says_why_without_the_gate_and_with_too_many_protoc
 
 
 def test_without_its_ports_nothing_passes_uninspected() -> None:
-    agent = Agent(GATES, native("p", "g", RULE), LoadedTenant(1))
+    agent = Agent(GATES, native("p", "g", RULE))
+    agent.load(1)
     agent.facts.drop(OvsPort, TAPS[0])
     agent.engine.plan()
     assert agent.flows("push_vlan") == []

@@ -1,7 +1,12 @@
-"""Tenants of the L7 engine: a rule with application protocols, the VLAN that its connections have, and whether they are judged."""
+"""Tenants of the L7 engine: rules with application protocols, the VLANs that their connections have, and whether they are judged.
+
+A rule has a tenant for each of its versions: connections of before a change keep theirs, whose signatures follow a little later.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 GATE: Final = "L7NetworkPolicy"
 POOL: Final = "l7-vlan"
-"""Of VLANs; a rule keeps its own over restarts."""
+"""Of VLANs; a version of a rule keeps its own over restarts."""
 DROPPED: Final = "all that the rule names is dropped"
 CLOSED: Final = f"its requests are not judged, so {DROPPED}"
 
@@ -37,10 +42,14 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     """Name of its PolicyRule."""
+    version: str
+    """Of the rule that gave it its VLAN: see `version_of`."""
     vlan: int
     """1 to 4094."""
     signatures: str
     """The rule file."""
+    is_old: bool = False
+    """Whether new connections have another one: this one takes the signatures later."""
 
     rank: ClassVar[int] = Rank.RECEIVES
     category: ClassVar[int] = Category.NETWORK_POLICY
@@ -54,8 +63,17 @@ class LoadedTenant(Fact, frozen=True):
     """That the engine judges connections with this VLAN; written by the effects of L7NetworkPolicy."""
 
     vlan: int
+    rule: str = ""
+    """Name of its PolicyRule."""
+    version: str = ""
+    """That its VLAN is of."""
+    since: int = 0
+    """Of several of a rule, new connections have the one with the largest number."""
     outdated: str = ""
     """Why it judges them by signatures of before; empty: it does not."""
+    indexes: ClassVar[Mapping[str, Callable[[LoadedTenant], Iterable[Hashable]]]] = {
+        "rule": lambda row: (row.rule,)
+    }
 
     @property
     def key(self) -> str:
@@ -80,9 +98,15 @@ class L7Engine(Fact, frozen=True):
     """Why it judges nothing; empty: it runs."""
 
 
-def vlan_of(facts: Facts, rule: PolicyRule) -> int:
-    """The VLAN of a rule's tenant. Raises Unavailable if all are taken."""
-    return facts.id(POOL, rule.name)
+def version_of(rule: PolicyRule, signatures: str) -> str:
+    """The name of a rule as it is now."""
+    return f"{rule.name} {hashlib.sha256(signatures.encode()).hexdigest()[:16]}"
+
+
+def serving(facts: Facts, rule: PolicyRule) -> LoadedTenant | None:
+    """The tenant of new connections."""
+    rows = facts.by(LoadedTenant, "rule", rule.name)
+    return max(rows, key=lambda row: row.since, default=None)
 
 
 def is_inspectable(facts: Facts, rule: PolicyRule) -> bool:
@@ -99,7 +123,7 @@ def why_not_inspected(facts: Facts, rule: PolicyRule) -> str:
         return f"{why}: {DROPPED}"
     if rejected := facts.get(RejectedSignatures, rule.name):
         return f"{rejected.why}: {DROPPED}"
-    if facts.get(LoadedTenant, str(vlan_of(facts, rule))) is None:
+    if serving(facts, rule) is None:
         engine = facts.get(L7Engine)
         return f"{(engine and engine.why_not) or 'the L7 engine has not loaded the rule yet'}: {CLOSED}"
     return ""
@@ -107,7 +131,7 @@ def why_not_inspected(facts: Facts, rule: PolicyRule) -> str:
 
 def outdated(facts: Facts, rule: PolicyRule) -> str:
     """Why requests are judged by what the rule was before; empty if they are not."""
-    loaded = facts.get(LoadedTenant, str(vlan_of(facts, rule)))
+    loaded = serving(facts, rule)
     return loaded.outdated if loaded else ""
 
 
@@ -116,7 +140,10 @@ def inspection_marks(facts: Facts, rule: PolicyRule) -> Iterator[Mark]:
 
     An ingress rule comes after an egress rule, whose VLAN has a place of its own beside upstream's.
     """
-    vlan = vlan_of(facts, rule)
+    found = serving(facts, rule)
+    if found is None:
+        return  # its connections are dropped
+    vlan = found.vlan
     yield from (L7_NP_REDIRECT_CT_MARK, L7_NP_RULE_VLAN_ID_CT_LABEL(vlan))
     if rule.egress:
         yield from (L7_NP_EGRESS_CT_LABEL, L7_NP_EGRESS_VLAN_ID_CT_LABEL(vlan))
