@@ -45,7 +45,8 @@ IPVS = """
 ip link add kube-ipvs0 type veth peer name other &&
 ip address add 10.96.0.1/32 dev kube-ipvs0 && ip address add fd00:10:96::1/128 dev kube-ipvs0 nodad &&
 ipset create KUBE-CLUSTER-IP hash:ip,port && ipset add KUBE-CLUSTER-IP 10.96.0.1,tcp:443 &&
-ipset create KUBE-6-CLUSTER-IP hash:ip,port family inet6 && ipset create KUBE-NODE-PORT-TCP bitmap:port range 0-65535 &&
+ipset create KUBE-6-CLUSTER-IP hash:ip,port family inet6 && ipset create KUBE-6-LOAD-BALANCER-SOURCE-CID hash:ip family inet6 &&
+ipset create KUBE-6-NODE-PORT-LOCAL-SCTP-HAS hash:ip,port family inet6 && ipset create KUBE-NODE-PORT-TCP bitmap:port range 0-65535 &&
 ipset add KUBE-NODE-PORT-TCP 30080 && ipset create MINE hash:ip && ipset create KUBE-MINE hash:ip &&
 for tool in iptables; do
     for chain in KUBE-SERVICES KUBE-NODE-PORT KUBE-LOAD-BALANCER KUBE-MARK-MASQ KUBE-POSTROUTING; do
@@ -105,7 +106,7 @@ def test_chains_that_another_program_uses_stay_with_all_they_lead_to(
 def test_what_mode_ipvs_leaves_goes_and_nothing_else(netns: Namespaces, tmp_path: Path) -> None:
     host = Host(tmp_path)
     netns.sh(IPVS)
-    assert seen(host) == {**NONE, "chains": 6, "ipvs": True, "ipvsAddresses": 2, "ipSets": 3}
+    assert seen(host) == {**NONE, "chains": 6, "ipvs": True, "ipvsAddresses": 2, "ipSets": 5}
     remove(host)
     assert seen(host) == NONE
     assert sorted(netns.sh("ipset list -name").split()) == ["KUBE-MINE", "MINE"]

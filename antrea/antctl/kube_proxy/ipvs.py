@@ -16,9 +16,10 @@ from antrea.outside.netlink.ipvs import VirtualServer, delete_virtual_servers, v
 
 DEVICE = "kube-ipvs0"
 SETS = re.compile(
-    r"KUBE-(?:6-)?(?:LOOP-BACK|CLUSTER-IP|EXTERNAL-IP(?:-LOCAL)?|LOAD-BALANCER(?:-LOCAL|-FW|-SOURCE-IP|-SOURCE-CIDR)?"
-    r"|NODE-PORT-(?:LOCAL-)?(?:TCP|UDP|SCTP-HASH)|HEALTH-CHECK-NODE-PORT|IPVS-IPS)"
+    r"KUBE-(?:6-)?(?:LOOP-BACK|CLUSTER-IP|EXTERNAL-IP(?:-LOCAL)?|LOAD-BALANCER(?:-LOCAL|-FW|-SOURCE-IP|-SOURCE-CIDR?)?"
+    r"|NODE-PORT-(?:LOCAL-)?(?:TCP|UDP|SCTP-HASH?)|HEALTH-CHECK-NODE-PORT|IPVS-IPS)"
 )
+"""kube-proxy cuts names after 31 characters, those of two sets of IPv6."""
 NODE_PORTS = re.compile(r"KUBE-(?:6-)?NODE-PORT-(TCP|UDP|SCTP)(?:-HASH)?")
 COMMAND_SECONDS = 60
 
