@@ -13,7 +13,9 @@ from node_host import EVERYBODY, FAMILIES, FRIEND, HOME, PORT, STRANGER, Host, p
 from antrea.agent.network_policy.fqdn import FqdnController
 from antrea.agent.node_policy.answer import NodeAnswers, node_scope
 from antrea.apis import controlplane as cp
+from antrea.apis.annotation import AUDIT
 from antrea.config.agent import AgentConfig
+from antrea.errors import Unavailable
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.node_policy.fqdn import QUEUE, AnswerQueue
 from antrea.features.node_policy.match import name_set
@@ -96,9 +98,11 @@ class NodeNames:
         self.host, self.keep = host, keep
 
     @contextlib.asynccontextmanager
-    async def running(self, *rules: cp.NetworkPolicyRule) -> AsyncIterator[FqdnController]:
+    async def running(
+        self, *rules: cp.NetworkPolicyRule, enforcement: str = ""
+    ) -> AsyncIterator[FqdnController]:
         host = self.host
-        async with host.enforced(policy("p", *rules)) as engine:
+        async with host.enforced(policy("p", *rules, enforcement=enforcement)) as engine:
 
             async def settled(row: FqdnAddress) -> None:
                 await engine.settled(type(row), row.key)
@@ -216,6 +220,26 @@ async def test_answers_pass_while_no_agent_takes_them(node: NodeNames, family: s
         # what is enforced stays: the address of the new name is not known
         assert await node.resolves(family, "udp", "n8.example.com") == {"ConnectionRefusedError"}
         assert await node.resolves(family, "udp", "n7.example.com") == {"connected"}
+
+
+@FAMILIES
+async def test_answers_that_audited_rules_alone_wait_for_are_read_and_not_held(
+    node: NodeNames, family: str
+) -> None:
+    """Also if their addresses do not get into the sets in time."""
+    with node.host.netns.serving(node.host.beside, SERVER):
+        async with node.running(rule("Out", NAMED, "Drop"), enforcement=AUDIT) as names:
+
+            async def never(row: FqdnAddress) -> None:
+                raise Unavailable(row.key)
+
+            names._settled = never
+            assert await node.resolves(family, "udp", "n7.example.com") == {"connected"}
+            await until(lambda: f"{PREFIX[family]}7" in node.host.netns.sh("nft list table inet antrea"))
+            before = node.host.counted("np-p-0")
+            assert await node.resolves(family, "udp", "n7.example.com") == {"connected"}
+            assert node.host.counted("np-p-0") == before + 1
+            assert not names.dropped
 
 
 async def test_a_queue_that_another_process_has_is_told(node: NodeNames) -> None:
