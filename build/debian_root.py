@@ -26,8 +26,8 @@ SUITE = "trixie"
 VERSION = "3.13"
 """Of Python, as this Debian has it."""
 PYTHON = f"python{VERSION}"
-TOOLS = f"{PYTHON}-dev,gcc,libc6-dev"
-"""What compiles extension modules for that Python, with it."""
+TOOLS = f"{PYTHON}-dev,gcc,libc6-dev,openssl,tcpdump"
+"""What compiles extension modules for that Python, with it, and what tests run beside it."""
 OPTIONS = (
     "--mode=root",
     "--variant=essential",
