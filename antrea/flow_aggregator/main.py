@@ -149,7 +149,7 @@ class Aggregator:
         # the page is everybody's, since it is the same for all: what it asks for needs a token
         authorization = Authorization((*(f"/{name}" for name in HEALTH), *page), kube)
         own = {("GET", path): handler for path, handler in page.items()}
-        questions = UserQuestions(self.store, self.live, authorization)
+        questions = UserQuestions(self.store, self.live, authorization, kube, self._token)
         authentication = Authentication(self._token, kube)
         server = Server(
             authentication, authorization, Objects((), _NoResources()),

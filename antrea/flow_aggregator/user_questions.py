@@ -1,12 +1,17 @@
-"""What users ask about records over HTTP: queries, and records as they come."""
+"""What users ask about records over HTTP: queries, records as they come, and what kube-apiserver shows them of the cluster."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from antrea.errors import Invalid, Unavailable
+from antrea.flow_aggregator.node_states import node_states
 from antrea.flow_aggregator.query import QUERIES, answer
+from antrea.flow_aggregator.user_antctl import MOST_POLICIES, UserAntctl
 from antrea.flow_aggregator.visibility import question_of
+from antrea.outside.apiserver.status import ApiError
 from antrea.outside.http.handlers import json_answer
 
 if TYPE_CHECKING:
@@ -19,25 +24,37 @@ if TYPE_CHECKING:
     from antrea.outside.apiserver.authorization import Authorization
     from antrea.outside.clickhouse.store import Store
     from antrea.outside.http.handlers import Handler
+    from antrea.outside.kube.access import Access
+    from antrea.outside.kube.client import Kube
 
     Ask = Callable[[web.Request, Question], Awaitable[web.StreamResponse]]
 
+BEARER: Final = "Bearer "
+
 
 class UserQuestions:
-    """Their handlers."""
+    """Their handlers; `kube` None: users are not authorized, and antctl in this Pod alone may ask."""
 
     def __init__(
         self,
         store: Store | None,
         live: LiveRecords,
         authorization: Authorization,
+        kube: Kube | None,
+        own: str,
     ) -> None:
+        """`own` is the token of antctl in this Pod, which kube-apiserver does not know."""
         self._store, self._live, self._authorization = store, live, authorization
+        self._kube, self._own, self._antctl = kube, own, UserAntctl()
 
     def handlers(self) -> dict[tuple[str, str], Handler]:
         """By method and path."""
         ask: dict[tuple[str, str], Ask] = {
             ("GET", "live"): self._follow,
+            ("GET", "explain"): self._explain,
+            ("GET", "nodes"): self._nodes,
+            ("GET", "recommend"): self._recommend,
+            ("POST", "replay"): self._replay,
         }
         found = {(method, f"/flows/{name}"): self._handler(one) for (method, name), one in ask.items()}
         queries = {("GET", _path(name)): self._handler(self._query(name)) for name in QUERIES}
@@ -67,6 +84,40 @@ class UserQuestions:
 
     async def _follow(self, request: web.Request, question: Question) -> web.StreamResponse:
         return await self._live.follow(request, question.parameters, question.namespaces)
+
+    async def _explain(self, request: web.Request, question: Question) -> web.StreamResponse:
+        return json_answer(await self._antctl.explained(self._access(request), question.parameters))
+
+    async def _nodes(self, request: web.Request, _: Question) -> web.StreamResponse:
+        return json_answer(await node_states(self._access(request)))
+
+    async def _recommend(self, request: web.Request, question: Question) -> web.StreamResponse:
+        access, namespace = self._access(request), question.parameters.get("namespace", "")
+        found = await self._antctl.recommended(access, namespace, await self._links(question))
+        return json_answer({**found, "partial": question.namespaces is not None})
+
+    async def _replay(self, request: web.Request, question: Question) -> web.StreamResponse:
+        access, policies = self._access(request), await request.content.read(MOST_POLICIES + 1)
+        while len(policies) <= MOST_POLICIES and (more := await request.content.read(MOST_POLICIES)):
+            policies += more
+        namespace = question.parameters.get("namespace", "")
+        return json_answer(
+            await self._antctl.replayed(access, namespace, policies, await self._links(question))
+        )
+
+    async def _links(self, question: Question) -> dict[str, Any]:
+        return await self._seen(question, "map", **{**question.parameters, "by": "endpoint"})
+
+    def _access(self, request: web.Request) -> Access:
+        """To kube-apiserver as this user. Raises ApiError."""
+        token = request.headers.get("Authorization", "").removeprefix(BEARER).strip()
+        if self._kube is None or not token or token == self._own:
+            raise ApiError(
+                403, "this is for users of the cluster: set apiServer.authorizeUsers, and ask with a token"
+            )
+        return msgspec.structs.replace(
+            self._kube.access, token=token, token_file="", certificate_pem="", key_pem=""
+        )
 
 
 def _path(query: str) -> str:

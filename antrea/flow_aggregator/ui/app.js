@@ -5,17 +5,22 @@ import { signIn, signOut, token } from "./api.js";
 import { Connection } from "./connection.js";
 import { Flows } from "./flows.js";
 import { ServiceMap } from "./map.js";
+import { Nodes } from "./nodes.js";
 import { FILTERS, only, place, to } from "./place.js";
+import { Recommend } from "./recommend.js";
 import { Policies, Top } from "./totals.js";
 
-const VIEWS = { flows: Flows, map: ServiceMap, top: Top, policies: Policies, connection: Connection };
-const TITLES = { flows: "Connections", map: "Map", top: "Top talkers", policies: "Policies", connection: "Connection" };
+const VIEWS = { flows: Flows, map: ServiceMap, top: Top, policies: Policies, recommend: Recommend, nodes: Nodes, connection: Connection };
+const TITLES = { flows: "Connections", map: "Map", top: "Top talkers", policies: "Policies", recommend: "Recommend", nodes: "Nodes",
+  connection: "Connection" };
 const FIELDS = [
   ["since", "Since", "1h"], ["until", "Until", "now"], ["namespaces", "Your Namespaces", "all"], ["namespace", "Namespace", ""],
   ["pod", "Pod", "namespace/name"], ["srcip", "Source address", ""], ["dstip", "Destination address", ""], ["port", "Port", ""],
   ["protocol", "Protocol", "tcp"], ["action", "Action", "denied"], ["policy", "Policy", "namespace/name"], ["egress", "Egress", ""],
   ["limit", "Limit", "100"],
 ];
+// views that have few of the fields
+const ONLY = { recommend: ["since", "until", "namespaces", "namespace"], nodes: ["namespaces"] };
 const ACTIONS = ["allow", "drop", "reject", "denied"];
 
 function SignIn({ done, why }) {
@@ -58,7 +63,7 @@ function Filters({ view, parameters }) {
   const [draft, setDraft] = useState(parameters);
   // a link or the back button changes the fields; Live leaves what is being typed, and the focus
   useEffect(() => setDraft(parameters), [to(view, { ...parameters, live: "" })]);
-  const fields = FIELDS.filter(([name]) => name !== "limit" || view === "flows" || view === "top");
+  const fields = FIELDS.filter(([name]) => ONLY[view]?.includes(name) ?? (name !== "limit" || view === "flows" || view === "top"));
   const change = (name, value) => setDraft(before => ({ ...before, [name]: value }));
   const submit = event => { event.preventDefault(); location.hash = to(view, { ...draft, live: parameters.live }); };
   const live = event => { location.hash = to(view, { ...parameters, live: event.target.checked ? "1" : "" }); };
@@ -66,7 +71,7 @@ function Filters({ view, parameters }) {
     ${fields.map(([name, title, hint]) => html`<${Field} name=${name} title=${title} hint=${hint} value=${draft[name] ?? ""} change=${change} />`)}
     <button class="main">Apply</button>
     <a href=${to(view, only(parameters, ["namespaces", "by"]))}>Clear</a>
-    <label class="switch"><input type="checkbox" name="live" checked=${Boolean(parameters.live)} onChange=${live} />Live</label>
+    ${!ONLY[view] && html`<label class="switch"><input type="checkbox" name="live" checked=${Boolean(parameters.live)} onChange=${live} />Live</label>`}
   </form>`;
 }
 

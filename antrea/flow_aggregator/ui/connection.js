@@ -5,6 +5,7 @@ import { useAnswer } from "./api.js";
 import { State, Table } from "./parts.js";
 import { only, to } from "./place.js";
 import { action, bytes, end, moment, policy, protocol, shown } from "./text.js";
+import { Why } from "./why.js";
 
 const TYPES = { 1: "NetworkPolicy", 2: "Antrea NetworkPolicy", 3: "Antrea ClusterNetworkPolicy" };
 
@@ -29,14 +30,21 @@ function rule(flow, side) {
 // what Kubernetes allows in names of Pods: nothing else is put into a command that users copy
 const NAME = /^[a-z0-9.-]+\/[a-z0-9.-]+$/;
 
-function command(flow) {
+const ADDRESS = /^[0-9a-f.:]+$/;
+
+/** What explain is asked; nothing for what is no packet of TCP, UDP or SCTP. */
+function packet(flow) {
   const [from, target] = ["source", "destination"].map(side => end(flow, side));
-  if (!NAME.test(from) || !NAME.test(target) || !flow.destinationTransportPort) return "";
-  const how = protocol(flow.protocolIdentifier).toLowerCase();
-  return `antctl explain --from ${from} --to ${target} --port ${flow.destinationTransportPort}/${how}`;
+  if (![from, target].every(one => NAME.test(one) || ADDRESS.test(one)) || !flow.destinationTransportPort) return undefined;
+  return { from, to: target, port: `${flow.destinationTransportPort}/${protocol(flow.protocolIdentifier).toLowerCase()}` };
 }
 
-function Ends({ flow }) {
+function command({ from, to: target, port }) {
+  return `antctl explain --from ${from} --to ${target} --port ${port}`;
+}
+
+function Ends({ flow, parameters }) {
+  const asked = packet(flow);
   const service = flow.destinationServicePortName;
   const rows = [
     ["Source", `${end(flow, "source")}, ${socket(flow, "source")}${node(flow, "source")}`],
@@ -49,7 +57,7 @@ function Ends({ flow }) {
     ["Application", flow.appProtocolName && shown(`${flow.appProtocolName} ${flow.httpVals}`)],
     ["Began", moment(flow.flowStartSeconds)],
     ["Last packet", moment(flow.flowEndSeconds)],
-    ["Why", command(flow) && html`<span>ask <code>${command(flow)}</code></span>`],
+    ["Why", asked && html`<div><code>${command(asked)}</code><${Why} packet=${asked} parameters=${parameters} /></div>`],
   ];
   return html`<dl class="ends">${rows.filter(([, value]) => value).map(([name, value]) =>
     [html`<dt>${name}</dt>`, html`<dd>${value}</dd>`])}</dl>`;
@@ -72,7 +80,7 @@ export function Connection({ parameters }) {
   const others = to("flows", only(parameters, ["namespaces", "since", "until", "srcip", "dstip"]));
   return html`<div><${State} state=${state} />
     ${state.answer && !rows.length && html`<p>No record of this connection is in that time: raise Since.</p>`}
-    ${rows.length > 0 && html`<${Ends} flow=${rows[0]} />
+    ${rows.length > 0 && html`<${Ends} flow=${rows[0]} parameters=${parameters} />
       <p><a href=${others}>All connections between these addresses</a></p>
       <${Table} name="connection" caption="Records of this connection, there / back" columns=${COLUMNS} rows=${rows} />`}
   </div>`;

@@ -16,7 +16,7 @@ from browser import Page, browser
 from clickhouse_engine import ROOT, engine_folder
 from loopback import answering
 from test_flow_aggregator_process import halves, running, sent, until
-from test_flow_visibility import ClusterRights
+from test_flow_user_antctl import ClusterObjects
 
 from antrea.apis.flow import FlowRecord
 from antrea.lab import cache
@@ -37,6 +37,7 @@ HOSTILE: dict[str, Any] = {
     "ingress_network_policy_namespace": "shop", "ingress_network_policy_rule_action": 2, "egress_name": SCRIPT,
     "egress_node_name": "=1+1", "octet_delta_count": 5000, "octet_total_count": 5000, "tcp_state": SCRIPT,
 }  # fmt: skip
+HOSTILE_RECORD = FlowRecord(**HOSTILE)
 TEXT = "document.body.innerText"
 ROWS = "document.querySelectorAll('tbody tr').length"
 NO_MARKUP = "window.broken === undefined && document.querySelectorAll('#app img, #app script, #app style').length === 0"
@@ -50,7 +51,7 @@ INJECTED = (
 """What a fault of the page would do with a value."""
 
 
-VIEWS = ("flows", "map?by=workload", "map?by=endpoint", "top?by=policy", "policies", CONNECTION)
+VIEWS = ("flows", "nodes", "map?by=workload", "map?by=endpoint", "top?by=policy", "policies", CONNECTION)
 LOCK = ROOT / "requirements/page-judge.txt"
 
 
@@ -65,26 +66,18 @@ def axe() -> str:
     return (folder / "axe_playwright_python/axe.min.js").read_text()
 
 
-class OwnRights(ClusterRights):
-    """Users may GET all queries."""
-
-    @staticmethod
-    def _may(spec: Any) -> bool:
-        if path := spec.get("nonResourceAttributes"):
-            return bool(path["verb"] == "get" and path["path"].startswith("/flows"))
-        return ClusterRights._may(spec)
-
-
 @pytest.fixture(autouse=True)
 def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(engine_folder()), *sys.path)))
 
 
 @contextlib.asynccontextmanager
-async def page_of(folder: Path) -> AsyncIterator[tuple[Page, str, int]]:
-    """The page of an aggregator with two connections in its store, its URL, and the port that takes records."""
+async def page_of(
+    folder: Path, more: FlowRecord | None = HOSTILE_RECORD
+) -> AsyncIterator[tuple[Page, str, int]]:
+    """The page of an aggregator with a connection, and one `more`, in its store, its URL, and the port that takes records."""
     store = {"enable": True, "directory": str(folder / "store"), "commitInterval": "1s"}
-    async with answering(OwnRights().answer) as cluster:
+    async with answering(ClusterObjects().answer) as cluster:
         text = {
             "clusters": [{"name": "c", "cluster": {"server": cluster}}],
             "contexts": [{"name": "x", "context": {"cluster": "c"}}],
@@ -94,12 +87,13 @@ async def page_of(folder: Path) -> AsyncIterator[tuple[Page, str, int]]:
         users = {"apiServer": {"authorizeUsers": True}}
         async with running(folder, store=store, **users) as aggregator:
             first, second = halves()
-            for node, *records in (("n1", first, FlowRecord(**HOSTILE)), ("n2", second)):
+            both: dict[str, list[FlowRecord]] = {"n1": [first, *([more] if more else [])], "n2": [second]}
+            for node, records in both.items():
                 await (await sent(aggregator.port, node, "tcp", *records)).close()
             url = f"https://127.0.0.1:{aggregator.api}"
 
             def stored() -> bool:
-                return bool(aggregator.get("/recordmetrics")["numRecordsExported"] == 2)
+                return bool(aggregator.get("/recordmetrics")["numRecordsExported"] == 1 + bool(more))
 
             await until((folder / "token").exists, "its token")
             async with browser(folder) as page:
@@ -234,6 +228,57 @@ async def test_live_shows_a_connection_as_it_comes_and_all_is_done_by_keyboard(t
         await (await sent(port, "n1", "tcp", later)).close()
         await page.until(f"{ROWS} === 3 && {TEXT}.includes('shop/later')")
         assert await page.value("document.querySelector('[name=pod]').value") == "half a na"
+
+
+def button(words: str) -> str:
+    return f"[...document.querySelectorAll('main button')].find(one => one.textContent.startsWith('{words}'))"
+
+
+async def test_a_connection_is_explained_and_policies_are_recommended_and_tried(tmp_path: Path) -> None:
+    judge = await asyncio.to_thread(axe)
+    async with page_of(tmp_path, None) as (page, url, _):
+        await sign_in(page, url, "root")
+        await page.until(f"{ROWS} === 1")
+        await page.value("document.querySelector('tbody a').focus()")
+        await page.press("Enter", 13)
+        await page.until(button("Explain"))
+        await page.value(f"{button('Explain')}.click()")
+        await page.until("document.querySelector('.card')")
+        assert "closed" in await page.value("document.querySelector('.card').innerText")
+        assert "smallest change" in await page.value("document.querySelector('.card').innerText")
+        found = {"explain": await findings(page, judge)}
+        (tmp_path / "explain.png").write_bytes(await page.picture())
+        await page.value("location.hash = '#/recommend?namespace=shop'")
+        await page.until(button("Recommend"))
+        await page.value(f"{button('Recommend')}.click()")
+        await page.until("document.querySelector('textarea').value.includes('recommended-db')")
+        await page.value(f"{button('What would')}.click()")
+        await page.until(f"{TEXT}.includes('connections were judged')")
+        (tmp_path / "recommend.png").write_bytes(await page.picture())
+        found["recommend"] = await findings(page, judge)
+        await page.value("location.hash = '#/nodes'")
+        await page.until(f"{TEXT}.includes('nobody listens')")
+        (tmp_path / "nodes.png").write_bytes(await page.picture())
+        for width, scheme in ((1400, "dark"), (420, "light"), (420, "dark")):
+            await page.send(
+                "Emulation.setDeviceMetricsOverride",
+                width=width,
+                height=900,
+                deviceScaleFactor=1,
+                mobile=False,
+            )
+            await page.send(
+                "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+            )
+            for view in ("flows?live=1", "nodes", "map", "recommend?namespace=shop"):
+                await page.value(f"location.hash = '#/{view}'")
+                await page.until("document.querySelector('main table, main textarea')")
+                name = view.partition("?")[0]
+                (tmp_path / f"{name}-{width}-{scheme}.png").write_bytes(await page.picture())
+                wide = await page.value("document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, f"{view} is {wide} pixels wider than {width}"
+        assert found == {"explain": [], "recommend": []}
+        assert page.errors == []
 
 
 async def test_a_table_is_saved_as_csv_and_json_and_no_value_is_a_formula(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Nodes with their agents, as kube-apiserver shows them to a user."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from antrea.outside.kube.client import Kube
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from antrea.outside.kube.access import Access
+
+NODES: Final = "/api/v1/nodes"
+AGENTS: Final = "/apis/crd.antrea.io/v1beta1/antreaagentinfos"
+MOST: Final = 1000
+"""Nodes of one answer."""
+STALE: Final = 180
+"""Seconds after which an agent that has not reported counts as away."""
+GOOD: Final = frozenset(
+    ("AgentHealthy", "ControllerConnectionUp", "OVSDBConnectionUp", "OpenflowConnectionUp")
+)
+"""Conditions that are True while all is well; all others are True when something is wrong."""
+
+
+class _List(msgspec.Struct):
+    items: list[dict[str, Any]]
+    metadata: dict[str, Any] = {}
+
+
+async def node_states(access: Access) -> dict[str, Any]:
+    """One row for each Node. Raises Refused: the user may not list them, Unavailable."""
+    async with Kube(access) as kube:
+        nodes, agents = [await kube.get(path, _List, {"limit": str(MOST)}) for path in (NODES, AGENTS)]
+    known = {one["metadata"]["name"]: one for one in (agents.items if agents else ())}
+    found = [_row(one, known.get(one["metadata"]["name"])) for one in (nodes.items if nodes else ())]
+    return {"rows": found, "truncated": bool(nodes and nodes.metadata.get("continue"))}
+
+
+def _row(node: Mapping[str, Any], agent: Mapping[str, Any] | None) -> dict[str, Any]:
+    status = node.get("status", {})
+    ready = {one["type"]: one["status"] for one in status.get("conditions", ())}.get("Ready", "Unknown")
+    troubles = [] if ready == "True" else ["Node is not Ready"]
+    troubles.extend(agent_troubles(agent, datetime.now(UTC)) if agent else ["no agent has reported"])
+    agent = agent or {}
+    return {
+        "name": node["metadata"]["name"],
+        "addresses": [one["address"] for one in status.get("addresses", ()) if one["type"] == "InternalIP"],
+        "version": agent.get("version", ""),
+        "ovsVersion": agent.get("ovsInfo", {}).get("version", ""),
+        "pods": agent.get("localPodNum", 0),
+        "flows": sum(agent.get("ovsInfo", {}).get("flowTable", {}).values()),
+        "policies": agent.get("networkPolicyControllerInfo", {}).get("networkPolicyNum", 0),
+        "troubles": troubles,
+    }
+
+
+def agent_troubles(agent: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    """What is wrong with an agent, in sentences."""
+    conditions = agent.get("agentConditions", ())
+    for one in conditions:
+        if (one["status"] == "True") != (one["type"] in GOOD):
+            yield ": ".join(text for text in (one["type"], one.get("message") or one.get("reason")) if text)
+    last = max((datetime.fromisoformat(one["lastHeartbeatTime"]) for one in conditions), default=None)
+    if last is None or (now - last).total_seconds() > STALE:
+        yield (
+            f"its agent has not reported since {last:%Y-%m-%dT%H:%M:%SZ}" if last else "no agent has reported"
+        )
