@@ -72,10 +72,13 @@ class LiveRecords:
         self._ring.append(LiveRecord(self._number, record, is_half))
 
     def place_of(self, event: str) -> int:
-        """The number after which a client reads that has seen this event; that of now for one of another run, or none."""
+        """The number after which a client reads that has seen this event; without one, or with one of another run, it gets the newest MOST_ROWS.
+
+        What a client has queried before does not have what came since.
+        """
         run, _, number = event.partition("-")
         known = run == self._run and number.isascii() and number.isdecimal() and len(number) < 20
-        return min(int(number), self._number) if known else self._number
+        return min(int(number), self._number) if known else max(self._number - MOST_ROWS, 0)
 
     def after(self, number: int, passes: Test, *, halves: bool) -> tuple[list[FlowRecord], int]:
         """Those that came since and pass, oldest first, at most MOST_ROWS, and how many more there were."""

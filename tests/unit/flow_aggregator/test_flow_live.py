@@ -31,7 +31,7 @@ def numbers(found: list[FlowRecord]) -> list[int]:
 def test_a_follower_gets_what_came_since_its_last_event_and_no_half_if_it_may_not_see_all() -> None:
     live = LiveRecords()
     live.add(record(1))
-    place = live.place_of("")
+    place = 1
     live.add(record(2))
     live.add(record(3), is_half=True)
     assert [numbers(live.after(place, EVERY, halves=halves)[0]) for halves in (True, False)] == [[2, 3], [2]]
@@ -47,13 +47,16 @@ def test_who_is_too_far_behind_is_told_how_many_are_missing() -> None:
     assert missed == KEPT + 7 - MOST_ROWS
 
 
-def test_an_event_of_another_run_or_no_event_begins_with_what_comes_now() -> None:
+def test_an_event_of_another_run_or_no_event_begins_with_the_newest() -> None:
     live, other = LiveRecords(), LiveRecords()
-    live.add(record(1))
+    assert live.place_of("") == 0
+    for number in range(MOST_ROWS + 7):
+        live.add(record(number))
     run = live._event([], 0).split(b"id: ")[1].split(b"-")[0].decode()
     assert live.place_of(f"{run}-0") == 0
-    for event in ("", "x", f"{run}-", f"{run}-99999", f"{run}-{'9' * 40}", f"{run}-١", f"{other._run}-0"):
-        assert live.place_of(event) == 1, event
+    assert live.place_of(f"{run}-99999") == MOST_ROWS + 7
+    for event in ("", "x", f"{run}-", f"{run}-{'9' * 40}", f"{run}-١", f"{other._run}-0"):
+        assert live.place_of(event) == 7, event
 
 
 @pytest.mark.parametrize(
