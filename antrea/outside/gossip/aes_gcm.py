@@ -54,6 +54,7 @@ class OpenSsl:
 
     def __init__(self, key: bytes) -> None:
         """Raises AttributeError or OSError if TLS does not come as a library."""
+        self._contexts: tuple[int, ...] = ()
         # symbols are looked up in what the extension module was linked with; calls keep the interpreter's lock
         library = ctypes.PyDLL(_ssl.__file__)
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -61,14 +62,15 @@ class OpenSsl:
             function.restype, function.argtypes = result, arguments
         self._library = library
         self._seal, self._open = library.EVP_CIPHER_CTX_new(), library.EVP_CIPHER_CTX_new()
-        if not (self._seal and self._open):
+        self._contexts = (self._seal, self._open)
+        if not all(self._contexts):
             raise MemoryError("a context of OpenSSL")
         kind = library.EVP_aes_256_gcm()
         _done(library.EVP_EncryptInit_ex(self._seal, kind, None, key, None))
         _done(library.EVP_DecryptInit_ex(self._open, kind, None, key, None))
 
     def __del__(self) -> None:
-        for context in (getattr(self, "_seal", None), getattr(self, "_open", None)):
+        for context in self._contexts:
             self._library.EVP_CIPHER_CTX_free(context)
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:

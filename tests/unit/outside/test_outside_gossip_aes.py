@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import _ssl
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +60,14 @@ def test_a_published_example_is_sealed_as_published() -> None:
     for one in (OpenSsl(key), Cryptography(key)):
         assert one.encrypt(nonce, text, header) == sealed
         assert one.decrypt(nonce, sealed, header) == text
+
+
+def test_where_tls_is_part_of_the_interpreter_cryptography_seals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(_ssl, "__file__")
+    sealed = (found := cipher(KEY)).encrypt(bytes(NONCE), b"text", b"")
+    gc.collect()
+    assert isinstance(found, Cryptography)
+    assert sealed == OURS.encrypt(bytes(NONCE), b"text", b"")
 
 
 @pytest.mark.parametrize("size", [0, 16, 31, 33])
