@@ -246,7 +246,7 @@ class L7EngineControl:
 
     def _file(self, tenant: Tenant) -> TenantFile:
         row = self._rows.get(tenant.vlan)
-        since = 0 if tenant.is_old else time.time_ns()
+        since = 0 if tenant.is_old else _since_boot()
         return TenantFile(tenant.rule, tenant.version, tenant.signatures, row.since if row else since)
 
     def _text_of(self, vlan: int) -> str:
@@ -284,4 +284,9 @@ class L7EngineControl:
 
 def _row(tenant: Tenant) -> LoadedTenant:
     """That new connections have from now on."""
-    return LoadedTenant(tenant.vlan, tenant.rule, tenant.version, time.time_ns())
+    return LoadedTenant(tenant.vlan, tenant.rule, tenant.version, _since_boot())
+
+
+def _since_boot() -> int:
+    """Return nanoseconds by a clock that never jumps and outlives the agent, as the folder of tenants does."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -11,6 +11,8 @@ import glob
 import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import msgspec
+
 from antrea.agent.api.view import NotFound
 from antrea.apis.controlplane import AddressGroup, AppliedToGroup, NetworkPolicy
 from antrea.apis.crd.info import NetworkPolicyControllerInfo
@@ -82,7 +84,8 @@ def _groups(
     facts: Facts, head: type[SentGroup], member: type[SentMember]
 ) -> Iterator[tuple[str, tuple[GroupMember, ...]]]:
     for group in facts.all(head):
-        yield group.name, tuple(row.member for row in facts.by(member, "group", group.name))
+        rows = (row.member for row in facts.by(member, "group", group.name))
+        yield group.name, tuple(sorted(rows, key=msgspec.json.encode))
 
 
 def network_policies(found: Received, query: Mapping[str, str]) -> dict[str, list[NetworkPolicy]]:
