@@ -1,7 +1,7 @@
 """Addresses of pools after each recorded step are those that upstream's controller gave ($ANTREA_GOLDEN).
 
 Differences, all of them on purpose: an address that is freed goes to the next that waits at once (upstream: when it tries
-again); Services, which take addresses of these pools, too, are left out: tests/unit/features/test_features_service_external_ip.py.
+again); Services, which take addresses of these pools, too, are left out: tests/unit/features/service_external_ip/test_features_service_external_ip.py.
 """
 
 from __future__ import annotations

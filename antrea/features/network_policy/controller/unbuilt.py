@@ -1,6 +1,6 @@
 """What a policy of Antrea's own contains and no switch enforces: its author is warned, and its status does not call it realised.
 
-`tests/unit/features/test_features_policy_unbuilt.py` holds every field of the schema against this page: it is enforced,
+`tests/unit/features/network_policy/test_features_policy_unbuilt.py` holds every field of the schema against this page: it is enforced,
 or it is here.
 """
 

@@ -165,4 +165,4 @@ def test_the_page_for_users_has_the_same_table() -> None:
     for state in HandoverState:
         after = "; ".join(f"`{row.after.name}`: {row.when}" for row in TRANSITIONS if row.before is state)
         lines.append(f"| `{state.name}` | {state.value} | {after} |")
-    assert "\n".join(lines) in (Path(__file__).parents[3] / "docs" / "egress.md").read_text()
+    assert "\n".join(lines) in (Path(__file__).parents[4] / "docs" / "egress.md").read_text()
