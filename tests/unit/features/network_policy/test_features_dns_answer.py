@@ -23,7 +23,7 @@ from antrea.openflow.packet import TCP, Packet
 
 def message(name: str, *records: str, kind: str = "A", code: int = 0) -> bytes:
     """An answer to a question for `name`; each record is `owner ttl type data`."""
-    answer = dns.message.make_response(dns.message.make_query(name, kind, use_edns=True))
+    answer = dns.message.make_response(dns.message.make_query(name, kind, use_edns=True, id=7))
     answer.set_rcode(dns.rcode.Rcode(code))
     for record in records:
         owner, ttl, type_, data = record.split(maxsplit=3)
