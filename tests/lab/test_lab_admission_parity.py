@@ -93,6 +93,8 @@ def lines(text: str) -> set[str]:
         "LogLabels for Node NetworkPolicies are limited",
         "Warning: status: dropped, it does not choose a Node",
         "Warning: spec.externalIPPool: ExternalIPPool not-there does not exist: until it does",
+        "ports of ExternalNodes have none: it matches nothing",
+        "Warning: spec.fileServer.hostPublicKey is empty: ",
         "Warning: spec.subnetInfo.gateway: 10.50.0.1 lies in spec.ipRanges[0]: no Egress is given it",
     )
     return {

@@ -173,10 +173,12 @@ def is_off(webhook: Webhook, wanted: frozenset[str]) -> bool:
 def gate_steps(webhook: Webhook, wanted: frozenset[str], operation: Operation = "CREATE") -> Steps:
     """Denies where every gate of `webhook` is off, warns where its feature is off or not built yet. Raises Invalid.
 
-    Whatever is stored can be deleted.
+    Whatever is stored can be deleted. A gate that agents alone read is in their configuration: whether it is on
+    there is not known here.
     """
     names = webhook.gates
     built = {gate.name for gate in GATES if gate.built}
+    read_here = {gate.name for gate in GATES if "controller" in gate.components}
     if is_off(webhook, wanted) and operation != "DELETE":
         which = " or ".join(names)
         later = "" if built.intersection(names) else " (the feature is not built yet)"
@@ -186,7 +188,7 @@ def gate_steps(webhook: Webhook, wanted: frozenset[str], operation: Operation = 
     feature = webhook.feature or next((name for name in names if name in wanted), "")
     if feature and feature not in built and operation != "DELETE":
         yield Warn(f"the feature {feature} is not built yet: the object is kept, but nothing acts on it")
-    elif feature and feature not in wanted and operation != "DELETE":
+    elif feature in read_here and feature not in wanted and operation != "DELETE":
         yield Warn(
             f"the feature gate {feature} is off: the object is kept, but nothing acts on it; see featureGates"
         )

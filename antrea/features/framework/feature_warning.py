@@ -1,6 +1,6 @@
-"""Webhooks of kinds that upstream has none for: their one task is to warn that a feature is not built yet.
+"""Webhooks of kinds that upstream has none for: their one task is to warn that a feature is off or not built yet.
 
-They never deny, also when they do not answer. A feature that is built loses its row here.
+They never deny, also when they do not answer. A feature that is built, and whose gate agents alone read, has no row here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from antrea.features.framework.admission import Webhook
 
 _RESOURCES = (
     "bgppolicies",
-    "trafficcontrols",
-    "flowexporterdestinations",
     "externalnodes",
     "externalentities",
 )
@@ -29,7 +27,7 @@ WEBHOOKS = tuple(
         resource,
         "*",
         dict[str, Any],
-        "warns while the feature is not built",
+        "warns while the feature is off or not built",
         # of several gates the last is the one that acts on the kind; those before it let policies select its objects
         feature=_DEFINITIONS[resource].gates[-1],
         failure="Ignore",

@@ -24,6 +24,6 @@ WEBHOOKS = (
         "nodelatencymonitorvalidator.antrea.io", "/validate/nodelatencymonitor", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1alpha1",), "nodelatencymonitors", "Cluster", NodeLatencyMonitor,
         "annotation antrea.io/latency-threshold is a duration such as 5ms", validate=validate_latency_monitor,
-        feature="NodeLatencyMonitor", failure="Ignore",
+        failure="Ignore",
     ),
 )  # fmt: skip

@@ -50,6 +50,5 @@ WEBHOOKS = (
         "packetcapturevalidator.antrea.io", "/validate/packetcapture", ("CREATE", "UPDATE"), "crd.antrea.io",
         ("v1alpha1",), "packetcaptures", "Cluster", PacketCapture,
         f"a file server, and each change of what it gets, needs the right to read the Secret {SECRET}", validate=validate_capture,
-        feature="PacketCapture",
     ),
 )  # fmt: skip
