@@ -65,8 +65,7 @@ class Command:
         bridge = Bridge(switch)
         self._world = world
         effect = InEffect("", CONFIG, accept_agent(CONFIG))
-        tables = {table.name: number for number, table in enumerate(agent.served.pipeline.tables)}
-        view = AgentView(lambda: effect, agent.facts, bridge, tables)
+        view = AgentView(lambda: effect, agent.facts, bridge, agent.served.pipeline.ids)
         self._tracing = PacketTracer(view, Pods(world), bridge)
 
     def says(self, packet: Packet, found: Judged | Through) -> list[SwitchVerdict]:

@@ -243,7 +243,7 @@ class Agent:
                 prepared = await self.role.prepare(db)
                 self.features = await supported_features(self.features, self.ofctl)
                 pipeline = pipeline_of(self.features, self.config, prepared.node)
-                await name_tables(db, self.config.ovs_bridge, [table.name for table in pipeline.tables])
+                await name_tables(db, self.config.ovs_bridge, pipeline.ids)
                 return prepared, pipeline
             except (Unavailable, Refused) as no:
                 self.ready.wait_for(str(no), outside=isinstance(no, Unavailable))

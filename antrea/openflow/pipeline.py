@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MULTICAST_CIDR = "224.0.0.0/4"
 
+_ALL = tuple(sorted(TABLES, key=lambda table: table.pipeline))
+"""Table n has id n, on every Node."""
 _SYMBOL = re.compile(r"\{([^}]*)\}")
 _default = flows_of(Category.DEFAULT)
 
@@ -33,7 +35,9 @@ _default = flows_of(Category.DEFAULT)
 class Pipeline(msgspec.Struct, frozen=True):
     """The tables that active features asked for, in order of their ids.
 
-    `tables[n]` has id n. Ids are fixed for the life of the agent; another set of tables is another Pipeline.
+    A table has the same id whatever others are realised: the flows of an earlier configuration, which stand until the sweep,
+    then keep their meaning, and so do packets that connection tracking passes on meanwhile. Upstream numbers what is
+    realised without gaps, and deletes all flows first.
     """
 
     tables: tuple[Table, ...]
@@ -41,21 +45,30 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def realise(cls, tables: Iterable[Table]) -> Pipeline:
-        """Number the tables: pipelines in order of their id, tables in order of declaration, from 0.
+        """The tables with their numbers: pipelines in order of their id, tables in order of declaration.
 
         The root table is always there. Raises ValueError on a table that is not declared in `tables.py`.
         """
         wanted = {PIPELINE_ROOT_CLASSIFIER, *tables}
         for table in wanted.difference(TABLES):
             raise ValueError(f"table {table.name} is not declared")
-        ordered = tuple(sorted((t for t in TABLES if t in wanted), key=lambda t: t.pipeline))
-        return cls(ordered, {table.name: number for number, table in enumerate(ordered)})
+        numbered = [(n, table) for n, table in enumerate(_ALL) if table in wanted]
+        return cls(tuple(table for _, table in numbered), {table.name: n for n, table in numbered})
 
     def id(self, name: str) -> int:
         """Number of a table; raises ValueError if no active feature asked for it."""
         if name not in self.ids:
             raise ValueError(f"table {name} is not realised")
         return self.ids[name]
+
+    def table(self, name: str) -> Table:
+        """A realised table; raises ValueError."""
+        return _ALL[self.id(name)]
+
+    def name_of(self, number: int) -> str:
+        """Name of the realised table with this id, as a packet-in has it; empty if there is none."""
+        table = _ALL[number] if number < len(_ALL) else None
+        return table.name if table and self.has(table) else ""
 
     def has(self, table: Table) -> bool:
         return table.name in self.ids
@@ -66,15 +79,14 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     def next(self, name: str) -> str:
         """Name of the table after `name` in its pipeline; raises ValueError on the last one."""
-        number = self.id(name) + 1
-        if number == len(self.tables) or self.tables[number].pipeline != self.tables[number - 1].pipeline:
-            raise ValueError(f"table {name} is the last of its pipeline")
-        return self.tables[number].name
+        here, *later = [t for t in self.of(self.table(name).pipeline) if self.ids[t.name] >= self.id(name)]
+        if not later:
+            raise ValueError(f"table {here.name} is the last of its pipeline")
+        return later[0].name
 
     def first(self, stage: Stage, name: str) -> str:
         """Name of the first table of `stage`, or of the next stage that has one, in the pipeline of `name`."""
-        here = self.tables[self.id(name)]
-        for table in self.of(here.pipeline):
+        for table in self.of(self.table(name).pipeline):
             if table.stage >= stage:
                 return table.name
         raise ValueError(f"no table of stage {stage.name} or later in the pipeline of {name}")

@@ -369,6 +369,6 @@ def test_a_packet_goes_through_the_tables_that_default_flows_join(empty: OvsBrid
     sent = flow(OUTPUT, 200, then=[action.IN_PORT])
     empty.add_flows(each.text(pipeline, 1) for each in (*pipeline.default_flows(), entered, sent))
     trace = empty.trace("in_port=7,ip,nw_src=10.0.0.1,nw_dst=10.0.0.2")
-    passed = [pipeline.tables[int(number)].name for number in re.findall(r"^ ?(\d+)\. ", trace, re.MULTILINE)]
+    passed = [pipeline.name_of(int(number)) for number in re.findall(r"^ ?(\d+)\. ", trace, re.MULTILINE)]
     assert passed == ["PipelineRootClassifier", "Classifier", "EndpointDNAT", "L3DecTTL", "Output"]
     assert trace.rstrip().endswith("Datapath actions: 7")

@@ -69,11 +69,11 @@ async def test_flows_are_added_changed_and_deleted(sinks: list[FlowSink], switch
     one, two = pod(1, action.goto(SPOOF_GUARD)), pod(2, action.goto(SPOOF_GUARD))
     await sinks[1].apply([one, two], [])
     assert standing(switch) == [
-        "cookie=0x1010000000000, table=1, priority=190,in_port=1 actions=goto_table:2",
-        "cookie=0x1010000000000, table=1, priority=190,in_port=2 actions=goto_table:2",
+        "cookie=0x1010000000000, table=3, priority=190,in_port=1 actions=goto_table:4",
+        "cookie=0x1010000000000, table=3, priority=190,in_port=2 actions=goto_table:4",
     ]
     await sinks[1].apply([pod(1)], [two])
-    left = ["cookie=0x1010000000000, table=1, priority=190,in_port=1 actions=drop"]
+    left = ["cookie=0x1010000000000, table=3, priority=190,in_port=1 actions=drop"]
     assert standing(switch) == left
     await sinks[1].apply([pod(1)], [two])
     assert standing(switch) == left
@@ -86,8 +86,8 @@ async def test_deleting_a_flow_leaves_those_that_match_less_and_more(
     await sinks[1].apply([pod(1), narrow, pod_flow(CLASSIFIER, 191, match.in_port(1), then=[])], [])
     await sinks[1].apply([], [pod(1)])
     assert standing(switch) == [
-        "cookie=0x1010000000000, table=1, priority=190,ip,in_port=1 actions=drop",
-        "cookie=0x1010000000000, table=1, priority=191,in_port=1 actions=drop",
+        "cookie=0x1010000000000, table=3, priority=190,ip,in_port=1 actions=drop",
+        "cookie=0x1010000000000, table=3, priority=191,in_port=1 actions=drop",
     ]
 
 
@@ -167,7 +167,7 @@ async def test_a_replay_keeps_counters_and_changes_only_the_cookie(
     until(lambda: "n_packets=1," in switch.ofctl("dump-flows", "br-int", "in_port=1"), "packet counted")
     await sinks[2].resync([kept])
     assert standing(switch) == [
-        "cookie=0x1010000000000, table=1, priority=190,in_port=2 actions=drop",
+        "cookie=0x1010000000000, table=3, priority=190,in_port=2 actions=drop",
         "cookie=0x2010000000000, priority=200,in_port=1 actions=output:2".replace(
             ", priority", ", table=0, priority"
         ),
@@ -199,16 +199,16 @@ async def test_a_learned_flow_outlives_the_start_that_taught_it(
     sinks: list[FlowSink], switch: OvsProcess
 ) -> None:
     learned = f"cookie={Category.SERVICE << 40:#x}"
-    teach = Action(f"learn(table=2,hard_timeout=600,priority=200,delete_learned,{learned},NXM_OF_IN_PORT[])")
+    teach = Action(f"learn(table=4,hard_timeout=600,priority=200,delete_learned,{learned},NXM_OF_IN_PORT[])")
     taught = service_flow(ROOT, 200, match.in_port(1), then=[teach])
     await sinks[1].apply([taught], [])
     received(switch)
-    until(lambda: "hard_timeout=600" in switch.ofctl("dump-flows", "br-int", "table=2"), "learned flow")
+    until(lambda: "hard_timeout=600" in switch.ofctl("dump-flows", "br-int", "table=4"), "learned flow")
     await sinks[2].resync([taught])
     await sinks[2].sweep(Category.SERVICE)
     assert [line.split(" actions")[0] for line in standing(switch)] == [
         "cookie=0x2030000000000, table=0, priority=200,in_port=1",
-        "cookie=0x30000000000, table=2, hard_timeout=600, priority=200,in_port=1",
+        "cookie=0x30000000000, table=4, hard_timeout=600, priority=200,in_port=1",
     ]
 
 

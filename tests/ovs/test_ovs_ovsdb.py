@@ -81,13 +81,13 @@ async def test_a_bridge_is_made_once_and_brought_in_line(db: Ovsdb, switch: OvsP
 async def test_tables_have_their_names_for_ovs_ofctl_and_lose_those_of_another_pipeline(
     db: Ovsdb, switch: OvsProcess
 ) -> None:
-    await name_tables(db, "br-int", ("Root", "Old", "Older"))
-    await name_tables(db, "br-int", names := ("Root", "Classifier"))
+    await name_tables(db, "br-int", {"Root": 0, "Old": 3, "Older": 4})
+    await name_tables(db, "br-int", names := {"Root": 0, "Classifier": 3})
     rows = db.row("Bridge", "br-int")
     await name_tables(db, "br-int", names)
     assert db.row("Bridge", "br-int") is rows
     await realised(db)
-    switch.ofctl("add-flow", "br-int", "table=1,priority=7,actions=drop")
+    switch.ofctl("add-flow", "br-int", "table=3,priority=7,actions=drop")
     assert "priority=7" in switch.ofctl("dump-flows", "br-int", "table=Classifier")
     with pytest.raises(subprocess.CalledProcessError):
         switch.ofctl("dump-flows", "br-int", "table=Old")

@@ -159,9 +159,9 @@ async def test_a_packet_that_an_engine_judges_is_traced_until_it_goes_there(
     steer(node, redirects=False)
     found = trace(six=six, protocol="tcp", destination={"ip": DB.ips[six]}, liveTraffic=live)
     await node.start(found)
-    tables = [table.name for table in node.pipeline.tables]
-    judged = f"ct(commit,table={tables.index('Output')},zone=9,exec(load:1->NXM_NX_CT_MARK[7]))"
-    commit = f"table={tables.index('ConntrackCommit')},priority=300,{'ipv6' if six else 'ip'}"
+    tables = node.pipeline.ids
+    judged = f"ct(commit,table={tables['Output']},zone=9,exec(load:1->NXM_NX_CT_MARK[7]))"
+    commit = f"table={tables['ConntrackCommit']},priority=300,{'ipv6' if six else 'ip'}"
     node.bridge.ofctl("add-flow", f"{commit},actions={judged}")
     before = left_by(node)
     if live:

@@ -52,9 +52,9 @@ def denied_record(
             add_service(facts, record, str(ip_address(asked)), _number(found, CT_TP_DST))
     add_allowed(facts, record, _number(found, CT_LABEL))
     realised, number = facts.get(RealisedPipeline), found.value(PACKET_IN_TABLE)
-    if realised is None or number >= len(realised.pipeline.tables):
+    table = realised.pipeline.name_of(number) if realised else ""
+    if not table:
         return None
-    table = realised.pipeline.tables[number].name
     egress = table in (OUT.antrea.name, OUT.rule.name, OUT.default.name)
     rejected = found.value(AP_DISPOSITION) == DISPOSITION_REJ_REG_MARK.value
     if found.value(AP_DENY):

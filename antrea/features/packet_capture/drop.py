@@ -108,9 +108,7 @@ def drop_reason(facts: Facts, found: SentPacket) -> str:
     """Why the switch drops this packet, in one line."""
     realised = facts.get(RealisedPipeline)
     number = found.value(PACKET_IN_TABLE)
-    table = (
-        realised.pipeline.tables[number].name if realised and number < len(realised.pipeline.tables) else ""
-    )
+    table = realised.pipeline.name_of(number) if realised else ""
     return one_line(f"{_cause(facts, found, table)} (table {table})")[:LONGEST]
 
 

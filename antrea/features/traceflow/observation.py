@@ -105,9 +105,9 @@ def is_sender(facts: Facts, packet: TracedPacket) -> bool:
 
 def _observed(facts: Facts, packet: TracedPacket) -> Iterator[Observation]:
     realised = facts.get(RealisedPipeline)
-    if realised is None or packet.found.table >= len(realised.pipeline.tables):
+    table = realised.pipeline.name_of(packet.found.table) if realised else ""
+    if not table:
         return
-    table = realised.pipeline.tables[packet.found.table].name
     if is_sender(facts, packet):
         source = packet.source or packet.read.source
         yield Observation(component="SpoofGuard", action=FORWARDED, src_pod_ip=source)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from antrea.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from antrea.host.ovs_port import Bridge, Port
     from antrea.outside.ovsdb.client import Ovsdb
@@ -44,8 +44,9 @@ async def ensure_bridge(db: Ovsdb, bridge: Bridge) -> None:
     await _settle(db, build)
 
 
-async def name_tables(db: Ovsdb, bridge: str, names: Sequence[str]) -> None:
-    """Give table n the name `names[n]`, by which ovs-ofctl takes and shows it. Raises Refused, Unavailable."""
+async def name_tables(db: Ovsdb, bridge: str, numbers: Mapping[str, int]) -> None:
+    """Give tables their names, by which ovs-ofctl takes and shows them. Raises Refused, Unavailable."""
+    names = {number: name for name, number in numbers.items()}
 
     def build() -> list[Operation]:
         home = _found(db, "Bridge", bridge)
@@ -53,10 +54,10 @@ async def name_tables(db: Ovsdb, bridge: str, names: Sequence[str]) -> None:
         shown = {
             number: tables[uuid]["name"] for number, uuid in home["flow_tables"].items() if uuid in tables
         }
-        if shown == dict(enumerate(names)):
+        if shown == names:
             return []
-        rows = [_insert("Flow_Table", f"table{number}", {"name": name}) for number, name in enumerate(names)]
-        named = ["map", [[number, _named(f"table{number}")] for number in range(len(names))]]
+        rows = [_insert("Flow_Table", f"table{number}", {"name": name}) for number, name in names.items()]
+        named = ["map", [[number, _named(f"table{number}")] for number in names]]
         update = {"op": "update", "table": "Bridge", "where": _where(home), "row": {"flow_tables": named}}
         return [_guard("Bridge", home), *rows, update]
 

@@ -51,6 +51,7 @@ class FlowSink:
         self._ofctl = ofctl
         self._pipeline = pipeline
         self._round = cookie_round
+        self._names = {number: name for name, number in pipeline.ids.items()}
         self._groups = Groups(pipeline)
         self.operations = FlowOperations()
 
@@ -109,9 +110,7 @@ class FlowSink:
         ]
 
     def _named(self, found: re.Match[str]) -> str:
-        number = int(found[2])
-        tables = self._pipeline.tables
-        return f"{found[1]}{tables[number].name if number < len(tables) else number}"
+        return f"{found[1]}{self._names.get(int(found[2]), found[2])}"
 
     async def _rendered(self, put: Sequence[Any], drop: Sequence[Any]) -> list[SentEntry]:
         """Every entry with its lines, in order. Raises Refused with all that cannot be put into words."""

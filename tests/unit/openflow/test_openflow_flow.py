@@ -26,21 +26,21 @@ def test_a_flow_says_its_names_to_people_and_its_ids_to_the_switch() -> None:
         "table=Classifier,priority=190,in_port=7 actions=set_field:0x3/0xf->reg0,goto_table:SpoofGuard"
     )
     assert one.text(PIPELINE, 1) == (
-        "cookie=0x1010000000000,table=1,priority=190,in_port=7 actions=set_field:0x3/0xf->reg0,goto_table:2"
+        "cookie=0x1010000000000,table=3,priority=190,in_port=7 actions=set_field:0x3/0xf->reg0,goto_table:4"
     )
-    assert one.match_text(PIPELINE) == "table=1,priority=190,in_port=7"
+    assert one.match_text(PIPELINE) == "table=3,priority=190,in_port=7"
 
 
 def test_a_flow_without_actions_drops_and_one_without_match_takes_all() -> None:
     assert flow(tables.OUTPUT, 0, then=action.DROP).text(PIPELINE, 2) == (
-        "cookie=0x2010000000000,table=4,priority=0 actions=drop"
+        "cookie=0x2010000000000,table=37,priority=0 actions=drop"
     )
 
 
 def test_a_timeout_and_an_object_id_are_part_of_the_line() -> None:
     timed = flow(tables.OUTPUT, 203, match.ip, then=[action.output(7)], hard_timeout=20, object_id=9)
     assert timed.text(PIPELINE, 1) == (
-        "cookie=0x1010000000009,hard_timeout=20,table=4,priority=203,ip actions=output:7"
+        "cookie=0x1010000000009,hard_timeout=20,table=37,priority=203,ip actions=output:7"
     )
 
 

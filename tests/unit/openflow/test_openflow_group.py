@@ -28,8 +28,8 @@ def test_a_group_is_one_line_with_its_buckets() -> None:
     (line,) = group.lines(PIPELINE)
     assert line.split(",bucket=") == [
         "add_or_mod group_id=9,type=select",
-        "bucket_id:1,weight:100,actions=set_field:0xa000001->reg3,resubmit(,3)",
-        "bucket_id:2,actions=set_field:0xa000002->reg3,resubmit(,3)",
+        "bucket_id:1,weight:100,actions=set_field:0xa000001->reg3,resubmit(,15)",
+        "bucket_id:2,actions=set_field:0xa000002->reg3,resubmit(,15)",
     ]
     assert group.named(PIPELINE).endswith("set_field:0xa000002->reg3,resubmit(,EndpointDNAT)")
     assert group.key == 9

@@ -72,9 +72,9 @@ def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
     """None for a rule that is gone meanwhile."""
     realised = facts.get(RealisedPipeline)
     number, verdict = found.value(PACKET_IN_TABLE), found.value(AP_DISPOSITION)
-    if realised is None or number >= len(realised.pipeline.tables):
+    if realised is None:
         return
-    table = realised.pipeline.tables[number].name
+    table = realised.pipeline.name_of(number)
     here = next((one for one in (OUT, IN) if table in _tables(one)), None)
     if here is None:
         return
