@@ -69,9 +69,13 @@ def node_ips(node: Node) -> set[str]:
 
     parity: pkg/util/k8s/node.go GetNodeAllAddrs
     """
-    found = internal_ips(node) | {gateway(cidr) for cidr in pod_cidrs(node)}
+    return internal_ips(node) | {gateway(cidr) for cidr in pod_cidrs(node)} | transport_ips(node)
+
+
+def transport_ips(node: Node) -> set[str]:
+    """Those that its tunnels have, where they are others."""
     transport = node.metadata.annotations.get(TRANSPORT, "")
-    return found | _first_of_family(transport.split(",") if transport else ())
+    return _first_of_family(transport.split(",") if transport else ())
 
 
 def pod_cidrs(node: Node) -> tuple[str, ...]:

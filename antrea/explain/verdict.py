@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from antrea.explain.world import Member, World
 
 Verdict = Literal["Allow", "Drop", "Reject"]
-Reason = Literal["rule", "isolation", "nothing", "exempt", "no Endpoint"]
+Reason = Literal["rule", "isolation", "nothing", "exempt", "guard", "no Endpoint"]
+DECIDED = ("rule", "guard")
+"""Reasons that are worth more than that nothing matches."""
 ISOLATED = "the Pod is isolated by Kubernetes NetworkPolicies before the baseline tier is asked"
 AFTER_BASELINE = "its action Pass leaves the packet to what comes after the baseline tier, and nothing does"
 NODE_PORTS = "NodePorts of Service"
@@ -60,7 +62,7 @@ class Half(Printed, frozen=True, kw_only=True, omit_defaults=False):
     """namespace/name of the Pod that is judged; empty if there is none."""
     verdict: Verdict
     reason: Reason
-    """What decides: a rule, the isolation of the Pod, nothing at all, or an exemption from all policies."""
+    """What decides: a rule, the isolation of the Pod, nothing at all, an exemption from all policies, or what a Node keeps against them."""
     sentence: str
     rule: RuleRef | None = None
     isolated_by: tuple[RuleRef, ...] = ()
@@ -80,9 +82,9 @@ class Judged(Printed, frozen=True):
         """The half that ends the packet's way, the last one if none does."""
         if self.egress.verdict != "Allow" or self.ingress.reason == "exempt":
             return self.egress
-        if self.ingress.verdict != "Allow" or self.ingress.reason == "rule" or self.egress.reason != "rule":
+        if self.ingress.verdict != "Allow" or self.ingress.reason in DECIDED:
             return self.ingress
-        return self.egress
+        return self.egress if self.egress.reason in DECIDED else self.ingress
 
     @property
     def verdict(self) -> Verdict:
@@ -182,7 +184,23 @@ def _node_half(world: World, packet: Packet, direction: str) -> Half:
     service, proxy = packet.destination.service, world.proxy
     if direction == EGRESS and service and decided.rule is None and not (proxy and proxy.all_addresses):
         decided = made.translated(service, decided.lost)
+    if name := world.guard.kept(seen, node, egress=direction == EGRESS):
+        decided = _guarded(decided, node, name)
     return msgspec.structs.replace(decided, pod="", silent=tuple(silent))
+
+
+def _guarded(decided: Half, node: str, name: str) -> Half:
+    """Allowed whatever the policies decide; the sentence has their verdict where they would refuse the packet."""
+    text = f"Node {node} keeps {name} whatever policies say."
+    lost = decided.lost
+    if decided.rule is not None:
+        why = f"the Node lets {name} through before any policy is asked, so as not to be locked out"
+        lost = (LosingRule(decided.rule, why), *lost)
+    if decided.verdict != "Allow":
+        text = f"{text} Else: {decided.sentence}"
+    return msgspec.structs.replace(
+        decided, verdict="Allow", reason="guard", sentence=text, rule=None, lost=lost
+    )
 
 
 def _machine_half(world: World, packet: Packet, direction: str, own: Member) -> Half:

@@ -19,6 +19,7 @@ from antrea.explain.address import (
     readable_ips,
     service_ips,
 )
+from antrea.explain.guard import DEFAULT_PORTS, Guard
 from antrea.explain.packet import End, family, pod_name
 from antrea.explain.selector import fits
 
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
     from antrea.apis.core import Pod, Service
+    from antrea.apis.crd.external import ExternalEntity
     from antrea.apis.crd.group import GroupSpec
     from antrea.apis.crd.network_policy import AppliedTo, Peer, PeerService
     from antrea.apis.crd.part import IPBlock, LabelSelector
     from antrea.apis.networking import IPBlock as KubeBlock
+    from antrea.explain.guard import GuardPorts
     from antrea.explain.objects import Objects
     from antrea.explain.packet import Packet
 
@@ -93,9 +96,16 @@ class Proxy(NamedTuple):
 class World:
     """Objects, found by what questions ask for."""
 
-    def __init__(self, objects: Objects, proxy: Proxy | None = None, gates: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        proxy: Proxy | None = None,
+        gates: Container[str] = (),
+        ports: GuardPorts = DEFAULT_PORTS,
+    ) -> None:
         """Without `proxy`, packets to Services are left to kube-proxy; `gates` are those that are on in agents."""
         self.objects = objects
+        self.guard = Guard(objects, ports)
         self.proxy = proxy
         self.traffic_controls = objects.traffic_controls if "TrafficControl" in gates else ()
         self.node_policies, self.l7_policies = "NodeNetworkPolicy" in gates, "L7NetworkPolicy" in gates
@@ -104,21 +114,7 @@ class World:
         self.nodes = {node.metadata.name: node for node in objects.nodes}
         self._tiers = {one.metadata.name: one.spec.priority for one in objects.tiers}
         pods = (_pod_member(pod) for pod in self.pods.values())
-        entities = (
-            Member(
-                "entity",
-                one.metadata.namespace,
-                one.metadata.name,
-                one.metadata.labels,
-                frozenset(readable_ips(end.ip for end in one.spec.endpoints)),
-                tuple(
-                    (port.name, port.protocol or "TCP", port.port)
-                    for port in one.spec.ports
-                    if port.name and isinstance(port.port, int)
-                ),
-            )
-            for one in objects.entities
-        )
+        entities = map(_entity_member, objects.entities)
         nodes = (
             Member("node", "", node.metadata.name, node.metadata.labels, frozenset(node_ips(node)), ())
             for node in objects.nodes
@@ -427,6 +423,17 @@ class World:
             and all(self.spaces.get(one.namespace, {}).get(key) == mine[key] for key in keys)
             and fits(labels, one.labels)
         )
+
+
+def _entity_member(entity: ExternalEntity) -> Member:
+    meta, spec = entity.metadata, entity.spec
+    ports = (
+        (port.name, port.protocol or "TCP", port.port)
+        for port in spec.ports
+        if port.name and isinstance(port.port, int)
+    )
+    ips = frozenset(readable_ips(end.ip for end in spec.endpoints))
+    return Member("entity", meta.namespace, meta.name, meta.labels, ips, tuple(ports))
 
 
 def _pod_member(pod: Pod) -> Member:

@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import traffic
+import workstation
 import yaml
 from agent_node import pod_namespace
 from quiet_pod import SERVING, quiet_pods
@@ -82,6 +83,7 @@ def test_a_policy_that_drops_everything_leaves_nodes_to_the_cluster_and_says_so(
         assert all(name in told["LockoutPrevented"] for name in KEPT), told
         for port in (SSH, WEB):
             becomes(lab, port, CLOSED)
+        explained(lab)
         leases = ready(lab)
         wait_for("leases of kubelets", lambda: not leases & ready(lab), seconds=60)
         assert "8080" in lab.api.kubectl("logs", "far")
@@ -97,6 +99,19 @@ def test_a_policy_that_drops_everything_leaves_nodes_to_the_cluster_and_says_so(
         becomes(lab, SSH, CLOSED)
         lab.api.kubectl("delete", "acnp", "drop-all")
         becomes(lab, WEB, OPEN)
+
+
+def explained(lab: Lab) -> None:
+    """antctl names what is kept, with the rule that would refuse it, and the rule for the rest."""
+    asks = ("explain", "--from", address(lab, "node-2"))
+    for words, kept in (
+        (("--to", address(lab, "node-1"), "--port", "10351/udp"), "Node node-1 keeps gossip"),
+        (("--to", "10.96.0.1", "--port", "443/tcp"), "Node node-2 keeps kube-apiserver"),
+    ):
+        told = workstation.run(lab, *asks, *words).stdout
+        assert f"{kept} whatever policies say. Else: " in told, told
+    refused = workstation.run(lab, *asks, "--to", address(lab, "node-1"), "--port", f"{WEB}/tcp", code=3)
+    assert "Egress rule 0 (out) of AntreaClusterNetworkPolicy drop-all" in refused.stdout
 
 
 def test_a_policy_takes_itself_back_unless_it_is_confirmed(nodes: Lab) -> None:

@@ -9,6 +9,7 @@ from antrea.antctl.remote import antrea_namespace
 from antrea.antctl.request import ErrorResponse, ask
 from antrea.antctl.supportbundle.cluster import listed
 from antrea.errors import Invalid
+from antrea.explain.guard import DEFAULT_PORTS, GuardPorts
 from antrea.explain.objects import AGENT_GATES, GATES, KINDS, Objects, objects
 from antrea.explain.world import Proxy, World
 
@@ -21,24 +22,33 @@ if TYPE_CHECKING:
 FILE = "clusterinfo"
 CONFIG_MAP, CONFIG_FILE = "antrea-config", "antrea-agent.conf"
 CONTROLLER_FILE = "antrea-controller.conf"
+TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789}
 NEEDED = frozenset({"pods", "namespaces", "networkpolicies.networking.k8s.io"})
 """Without these there is no answer."""
 
 
+class Settings(NamedTuple):
+    """Of the agents' configuration."""
+
+    proxy: Proxy | None = None
+    """None: AntreaProxy is off."""
+    gates: frozenset[str] = frozenset()
+    """Those that are on in agents."""
+    ports: GuardPorts = DEFAULT_PORTS
+
+
 class Source(NamedTuple):
-    """Objects, what could not be had, each in a sentence, and settings of AntreaProxy where it is on."""
+    """Objects, what could not be had, each in a sentence, and settings."""
 
     objects: Objects
     lacks: tuple[str, ...] = ()
-    proxy: Proxy | None = None
-    gates: frozenset[str] = frozenset()
-    """Those that are on in agents."""
+    settings: Settings = Settings()
     unenforced: frozenset[str] = frozenset()
     """Fields of `Objects` whose kinds are not enforced, since their gate is off."""
 
     def world(self, found: Objects | None = None) -> World:
         """Of these objects, or of others, with the cluster's settings."""
-        return World(self.objects if found is None else found, self.proxy, self.gates)
+        return World(self.objects if found is None else found, *self.settings)
 
 
 def of_cluster(kubernetes: Server) -> Source:
@@ -71,18 +81,22 @@ def _source(
     lack: str,
 ) -> Source:
     """`lacks` begin with the title of a kind; of kinds whose gate is off nothing is lacking, and nothing counts."""
-    proxy, on, said = _settings(config, lack)
+    settings, said = _settings(config, lack)
     gates = _controller_gates(config)
     off = {field: f"{gate} is off in {CONTROLLER_FILE}" for field, gate in GATES.items() if gate not in gates}
     unenforced = frozenset(off)
-    off |= {field: f"{gate} is off in {CONFIG_FILE}" for field, gate in AGENT_GATES.items() if gate not in on}
+    off |= {
+        field: f"{gate} is off in {CONFIG_FILE}"
+        for field, gate in AGENT_GATES.items()
+        if gate not in settings.gates
+    }
     for kind in KINDS:
         if kind.field in off:
             lacks = [one for one in lacks if kind.title not in one]
             if found.pop(kind.field, None):
                 why = f"the feature gate {off[kind.field]}"
                 lacks.append(f"{kind.title}: {why}: none is taken into account")
-    return Source(objects(found), (*lacks, *said), proxy, on, unenforced)
+    return Source(objects(found), (*lacks, *said), settings, unenforced)
 
 
 def _controller_gates(config_map: Mapping[str, Any] | None) -> frozenset[str]:
@@ -122,10 +136,8 @@ def of_bundle(path: Path) -> Source:
     return _source(found, lacks, config, f"{path.name} does not have it")
 
 
-def _settings(
-    config_map: Mapping[str, Any] | None, lack: str
-) -> tuple[Proxy | None, frozenset[str], tuple[str, ...]]:
-    """AntreaProxy and the feature gates that are on, as the agents' configuration has it, as by default where that is missing or refused; and why it is."""
+def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings, tuple[str, ...]]:
+    """What the agents' configuration has, as by default where that is missing or refused; and why it is."""
     from antrea.config.agent import AgentConfig  # noqa: PLC0415 (start-up time)
     from antrea.config.load import parse  # noqa: PLC0415
     from antrea.features.framework.config_validation import accept_agent  # noqa: PLC0415
@@ -140,8 +152,10 @@ def _settings(
         lack, config = str(why), AgentConfig()
         gates = accept_agent(config)
     said = (f"ConfigMap {CONFIG_MAP}: {lack}: AntreaProxy is taken to be as by default",) if lack else ()
+    tunnel = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type, 0)
+    ports = GuardPorts(tunnel, config.cluster_port, config.api_port)
     if "AntreaProxy" not in gates:
-        return None, gates.names, said
+        return Settings(None, gates.names, ports), said
     own = config.antrea_proxy
     hints = "PreferSameTrafficDistribution" in gates
     proxy = Proxy(
@@ -151,7 +165,7 @@ def _settings(
         own.proxy_load_balancer_ips,
         hints,
     )
-    return proxy, gates.names, said
+    return Settings(proxy, gates.names, ports), said
 
 
 def _sections(path: Path) -> Iterator[tuple[str, tuple[list[dict[str, Any]], str]]]:

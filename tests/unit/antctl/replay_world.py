@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from antrea.antctl.explain.source import Source
+from antrea.antctl.explain.source import Settings, Source
 from antrea.antctl.policy.whatif import replay, with_objects
 from antrea.explain.objects import objects
 from antrea.explain.world import Proxy
@@ -27,7 +27,7 @@ def source_of(pods: list[dict[str, Any]]) -> Source:
     spaces = [
         {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}} for name in SPACES
     ]
-    return Source(objects({"pods": pods, "namespaces": spaces}), proxy=Proxy())
+    return Source(objects({"pods": pods, "namespaces": spaces}), settings=Settings(Proxy()))
 
 
 def changed(pods: list[dict[str, Any]], policies: list[dict[str, Any]], links: list[Link]) -> set[Link]:

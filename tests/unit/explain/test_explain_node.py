@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from explain_world import NAMESPACES, NODES, PODS, ask, native, rule
 
+from antrea.explain.guard import DEFAULT_PORTS, KEEP_SSH, GuardPorts
 from antrea.explain.objects import objects
 from antrea.explain.world import Proxy, World
 
@@ -85,3 +86,111 @@ def test_what_a_node_sends_to_a_service_is_decided_whoever_serves_it(proxy: Prox
     free = proxy is not None and proxy.all_addresses
     assert last.sentence == ("No rule on Node n1 matches for egress." if free else TRANSLATED)
     assert ask(there, "192.0.2.1", "10.0.0.12", "80/tcp").egress.verdict == "Allow"
+
+
+SERVER: Object = {
+    "metadata": {
+        "namespace": "default",
+        "name": "kubernetes",
+        "labels": {"kubernetes.io/service-name": "kubernetes"},
+    },
+    "addressType": "IPv4",
+    "endpoints": [{"addresses": ["192.0.2.1"]}],
+    "ports": [{"port": 6443, "protocol": "TCP"}],
+}
+KUBERNETES: Object = {
+    "metadata": {"namespace": "default", "name": "kubernetes"},
+    "spec": {"clusterIPs": ["10.96.0.1"], "ports": [{"port": 443, "protocol": "TCP"}]},
+}
+KEPT = "kubelet and antrea-agent, for kube-apiserver"
+
+
+def locked(ports: GuardPorts = DEFAULT_PORTS, ssh: str = "") -> World:
+    """Nodes of which a policy drops everything, in both directions."""
+    everything = native("p", rule("Drop"), appliedTo=[{"nodeSelector": {}}], egress=[rule("Drop")])
+    own = [{**one, "metadata": {**one["metadata"], "annotations": {KEEP_SSH: ssh}}} for one in NODES]
+    found = {"pods": PODS, "nodes": own, "namespaces": NAMESPACES, "endpoint_slices": [SERVER]}
+    rest = {"services": [KUBERNETES], "cluster_policies": [everything]}
+    return World(objects({**found, **rest}), gates=("NodeNetworkPolicy",), ports=ports)
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "port", "kept"),
+    [
+        ("192.0.2.2", "192.0.2.1", "6443/tcp", "kube-apiserver"),
+        ("203.0.113.1", "192.0.2.1", "6443/tcp", ""),
+        ("192.0.2.1", "192.0.2.2", "10250/tcp", KEPT),
+        ("192.0.2.1", "192.0.2.2", "10350/tcp", KEPT),
+        ("192.0.2.2", "192.0.2.1", "10250/tcp", ""),
+        ("192.0.2.2", "192.0.2.1", "10351/udp", "gossip"),
+        ("192.0.2.2", "192.0.2.1", "10351/tcp", "gossip"),
+        ("203.0.113.1", "192.0.2.1", "10351/tcp", ""),
+        ("192.0.2.2", "192.0.2.1", "6081/udp", "tunnels"),
+        ("192.0.2.2", "192.0.2.1", "6081/tcp", ""),
+        ("192.0.2.2", "192.0.2.1", "10349/tcp", "antrea-controller"),
+        ("203.0.113.1", "192.0.2.1", "68/udp", "DHCP"),
+        ("203.0.113.1", "192.0.2.1", "22/tcp", ""),
+        ("203.0.113.1", "192.0.2.1", "icmp", ""),
+        # a Pod of another Node comes with the address of its Node
+        ("a/client", "192.0.2.2", "10351/tcp", "gossip"),
+    ],
+)
+def test_what_a_node_keeps_is_named_with_the_rule_that_would_refuse_it(
+    source: str, destination: str, port: str, kept: str
+) -> None:
+    half = ask(locked(), source, destination, port).ingress
+    node = "n1" if destination == "192.0.2.1" else "n2"
+    if not kept:
+        assert (half.verdict, half.reason) == ("Drop", "rule")
+        return
+    assert (half.verdict, half.reason, half.rule) == ("Allow", "guard", None)
+    assert half.sentence == f"Node {node} keeps {kept} whatever policies say. Else: {DROP}"
+    assert [(one.rule.policy, one.why) for one in half.lost] == [
+        ("p", f"the Node lets {kept} through before any policy is asked, so as not to be locked out")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("destination", "port", "kept"),
+    [
+        ("192.0.2.1", "6443/tcp", "kube-apiserver"),
+        ("10.96.0.1", "443/tcp", "kube-apiserver"),
+        ("192.0.2.1", "10351/udp", "gossip"),
+        ("203.0.113.1", "67/udp", "DHCP"),
+        ("192.0.2.1", "10250/tcp", ""),
+        ("203.0.113.1", "6443/tcp", ""),
+    ],
+)
+def test_what_a_node_keeps_of_what_it_sends_is_named(destination: str, port: str, kept: str) -> None:
+    half = ask(locked(), "192.0.2.2", destination, port).egress
+    assert half.verdict == ("Allow" if kept else "Drop")
+    assert half.sentence.startswith(f"Node n2 keeps {kept} " if kept else "Egress rule 0 (drop)")
+
+
+def test_a_packet_that_is_kept_on_both_nodes_is_explained_by_what_is_kept() -> None:
+    found = ask(locked(), "192.0.2.2", "192.0.2.1", "10351/udp")
+    assert (found.verdict, found.direction) == ("Allow", "Ingress")
+    assert found.sentence.startswith("Node n1 keeps gossip whatever policies say. Else: Ingress rule 0")
+    assert not found.changes
+
+
+def test_without_a_policy_that_would_refuse_it_what_is_kept_has_no_more_to_it() -> None:
+    there = world()
+    assert ask(there, "192.0.2.2", "192.0.2.1", "10351/udp").sentence == (
+        "Node n1 keeps gossip whatever policies say."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ssh", "port", "verdict"),
+    [("true", 22, "Allow"), ("22,2222", 2222, "Allow"), ("2222", 22, "Drop"), ("22,x", 22, "Drop")],
+)
+def test_ports_of_ssh_are_kept_as_the_node_is_annotated(ssh: str, port: int, verdict: str) -> None:
+    assert ask(locked(ssh=ssh), "203.0.113.1", "192.0.2.1", f"{port}/tcp").verdict == verdict
+
+
+def test_ports_that_are_kept_are_those_of_the_configuration() -> None:
+    there = locked(GuardPorts(tunnel=4789, gossip=1234, api=2345))
+    for port, verdict in (("4789/udp", "Allow"), ("1234/tcp", "Allow"), ("6081/udp", "Drop")):
+        assert ask(there, "192.0.2.2", "192.0.2.1", port).verdict == verdict
+    assert ask(there, "192.0.2.1", "192.0.2.2", "2345/tcp").ingress.verdict == "Allow"
