@@ -43,13 +43,14 @@ while (($#)); do
     esac
 done
 unit=$root/etc/systemd/system/antrea-agent.service
+guard=$root/etc/systemd/system/antrea-boot-guard.service
 
 if [[ $uninstall ]]; then
     if [[ ! $root ]] && ovs-vsctl --timeout=10 --bare --columns=name find Port external_ids:antrea-type=uplink | grep -q .; then
         fail "an interface is still connected: delete the ExternalNode of this machine, and wait until it is given back"
     fi
-    [[ $root ]] || systemctl disable --now antrea-agent || true
-    rm -f "$unit"
+    [[ $root ]] || systemctl disable --now antrea-agent antrea-boot-guard || true
+    rm -f "$unit" "$guard"
     exit 0
 fi
 
@@ -91,8 +92,28 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 UNIT
+# the file is there while an interface is connected
+cat >"$guard" <<'UNIT'
+[Unit]
+Description=Closes interfaces to new connections until antrea-agent enforces policies on them
+DefaultDependencies=no
+After=local-fs.target nftables.service
+Before=network-pre.target shutdown.target
+Wants=network-pre.target
+Conflicts=shutdown.target
+ConditionPathExists=/var/lib/antrea/boot-guard.nft
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=nft -f /var/lib/antrea/boot-guard.nft
+
+[Install]
+WantedBy=sysinit.target
+UNIT
 if [[ ! $root ]]; then
     systemctl daemon-reload
+    systemctl enable antrea-boot-guard
     systemctl enable --now antrea-agent
     systemctl --no-pager status antrea-agent
 fi

@@ -41,10 +41,14 @@ class AgentProcess:
         self.api, self.switch = api, switch
         self._folder, self._env = folder, env
         self.process: asyncio.subprocess.Process | None = None
+        self.kept = folder / "kept"
+        """Where there is such a folder, it is /var/lib of each agent."""
 
     async def start(self) -> None:
-        """Start one, whose directories of the Node are empty."""
+        """Start one, whose directories of the Node are empty but for what is kept."""
         mounts = " && ".join(f"mount -t tmpfs tmpfs {place}" for place in MOUNTS)
+        if self.kept.exists():
+            mounts += f" && mount --bind {self.kept} /var/lib"
         program = f"{sys.executable} -m antrea.agent.main --config {self._folder}/antrea-agent.conf --v 2"
         with (self._folder / "log").open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(

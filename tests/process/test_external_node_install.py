@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from antrea.agent.external_node.boot_guard import FILE
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
 from antrea.features.framework.config_validation import accept_agent
@@ -44,8 +45,12 @@ def test_what_is_installed_is_accepted_by_the_agent(tmp_path: Path) -> None:
     unit = (tmp_path / "etc/systemd/system/antrea-agent.service").read_text()
     assert "Environment=NODE_NAME=db-1\n" in unit
     assert "ExecStart=/usr/bin/antrea-agent --config=/etc/antrea/antrea-agent.conf\n" in unit
+    guard = (tmp_path / "etc/systemd/system/antrea-boot-guard.service").read_text()
+    assert f"ConditionPathExists={FILE}\n" in guard
+    assert f"ExecStart=nft -f {FILE}\n" in guard
+    assert "Before=network-pre.target" in guard
     assert install(tmp_path, "--uninstall", files=False).returncode == 0
-    assert not (tmp_path / "etc/systemd/system/antrea-agent.service").exists()
+    assert not [*(tmp_path / "etc/systemd/system").iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,19 @@ class InterfaceConnector:
             if port is not None and netlink.device(card_name(name)) is not None
         }
 
+    def left_by_boot(self) -> dict[str, MachinePort]:
+        """Interfaces that OVSDB has of before a boot and that have an address of before, by name."""
+        held = netlink.held_addresses(MARK)
+        rows = self._db.rows("Port").values()
+        ports = {row["name"]: MachinePort.read(row["external_ids"]) for row in rows}
+        return {
+            name: port
+            for name, port in ports.items()
+            if port is not None
+            and self._journal.get(name) is None
+            and not held.get(name, set()).isdisjoint(port.ips)
+        }
+
     async def resume(self, name: str) -> None:
         """Go on with what is half done: finish it in the direction of the last step. Raises Refused, Unavailable."""
         record = self._journal.get(name)

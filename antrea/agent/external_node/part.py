@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from antrea.agent.external_node.boot_guard import BootGuard
 from antrea.agent.external_node.connection import MARK, InterfaceConnector, card_name
 from antrea.agent.external_node.journal import InterfaceJournal
 from antrea.agent.external_node.selection import Cards, selected
@@ -19,14 +20,16 @@ from antrea.errors import Refused, Unavailable
 from antrea.facts.external_node import ExternalNode
 from antrea.facts.ovs import PodInterface
 from antrea.features.external_node.machine import PATH, external_node_row
+from antrea.features.network_policy.agent.received import SentAddressGroup, SentAppliedGroup, SentPolicy
 from antrea.host.ovs_port import MachinePort
+from antrea.openflow.flow import Flow
 from antrea.outside.kube.odd_object import OddObjects
 from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.log import klog
 from antrea.outside.netlink import interface_settings as netlink
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Container, Coroutine, Mapping
 
     from antrea.agent.part import AgentContext, Connected
     from antrea.engine import Feed
@@ -36,8 +39,8 @@ log = klog.logger(__name__)
 
 JOURNAL = "external-interfaces"
 """File of the interfaces that are connected, or half."""
-LOOK_SECONDS = 5.0
-"""Between looks at interfaces: Open vSwitch or a person may have made them anew."""
+LOOK_SECONDS, CLOSED_SECONDS = 5.0, 0.2
+"""Between looks at interfaces: Open vSwitch or a person may have made them anew; and while one is closed since the boot."""
 CONDITION, REASON = "InterfaceNotConnected", "InterfaceNotConnected"
 
 
@@ -50,6 +53,7 @@ class ExternalNodePart(Part):
         self._namespace, _, self._name = agent.node.rpartition("/")
         self._journal = InterfaceJournal(agent.run_dir / JOURNAL)
         self._connector: InterfaceConnector | None = None
+        self._guard = BootGuard(agent.config.external_node.policy_bypass_rules)
         self._trouble = ""
 
     def feeds(self, connected: Connected) -> Mapping[str, Feed]:
@@ -80,7 +84,7 @@ class ExternalNodePart(Part):
                 news.clear()
                 await self._noted(self._align(connector))
                 try:
-                    async with asyncio.timeout(LOOK_SECONDS):
+                    async with asyncio.timeout(CLOSED_SECONDS if self._guard.closed else LOOK_SECONDS):
                         await news.wait()
                 except TimeoutError:
                     continue
@@ -94,19 +98,58 @@ class ExternalNodePart(Part):
         node = self._facts.get(ExternalNode, f"{self._namespace}/{self._name}")
         if node is None:
             if not self._facts.feeds.has(ExternalNode):
-                return ""
+                return await self._restored(connector)
             for name in connector.known():
                 await connector.disconnect(name)
+            self._guard.keep(())
+            for name in self._guard.closed:
+                self._guard.open(name)
             return f"there is no ExternalNode {self._namespace}/{self._name}: no policy protects this machine"
         found = selected(node, Cards(netlink.held_addresses(MARK), connector.entities()))
         troubles = list(found.troubles)
+        self._guard.keep(found.interfaces.keys() | self._guard.closed)
         for name, (entity, interface) in found.interfaces.items():
             port = MachinePort(entity, node.namespace, interface.ips, card_name(name))
-            troubles += await _failure(connector.connect(name, port))
+            troubles += await _failure(self._protect(connector, name, port))
         for name in connector.known():
             if name not in found.interfaces:
                 troubles += await _failure(connector.disconnect(name))
-        return "; ".join(troubles)
+        return "; ".join([*troubles, *self._still_closed(found.interfaces)])
+
+    async def _restored(self, connector: InterfaceConnector) -> str:
+        """What was connected before the machine's boot, while kube-apiserver does not answer: policies of before hold."""
+        troubles: list[str] = []
+        for name, port in connector.left_by_boot().items():
+            troubles += await _failure(self._protect(connector, name, port))
+        for name in self._guard.closed:
+            await self._open(name)
+        return "; ".join([*troubles, *self._still_closed(())])
+
+    async def _protect(self, connector: InterfaceConnector, name: str, port: MachinePort) -> None:
+        await connector.connect(name, port)
+        await self._open(name)
+
+    async def _open(self, name: str) -> None:
+        """Let new connections in once policies of the controller, or of its cached state, are in the switch."""
+        facts = self._facts
+        is_known = facts.all(SentPolicy) or all(
+            facts.feeds.has(kind) for kind in (SentPolicy, SentAddressGroup, SentAppliedGroup)
+        )
+        if name not in self._guard.closed or not is_known or facts.get(PodInterface, name) is None:
+            return
+        await self._agent.engine().settled(PodInterface, name)
+        await self._agent.engine().stand(Flow)
+        self._guard.open(name)
+
+    def _still_closed(self, connected: Container[str]) -> list[str]:
+        """What waits for more than the moments that a start takes."""
+        trouble = self._agent.controlplane.trouble
+        return [
+            f"{name} lets no new connection in since the machine started"
+            + (f" ({trouble})" if trouble else "")
+            for name in sorted(self._guard.closed)
+            if trouble or name not in connected
+        ]
 
     def _reference(self) -> ObjectReference | None:
         """The ExternalNode with its UID, by which `kubectl describe` finds Events; None: there is none."""

@@ -16,7 +16,7 @@ REJECTED = "ConfigRejected"
 OUR_CNI = "10-antrea.conflist"
 META_PLUGINS = {"multus", "multus-shim"}
 """They come first, and call Antrea."""
-OUR_TABLES = ("antrea", "antrea-shield")
+OUR_TABLES = ("antrea", "antrea-shield", "antrea-boot")
 PROXY_CHAINS = (
     "KUBE-SERVICES",
     "KUBE-NODEPORTS",
