@@ -31,7 +31,10 @@ async def ask(
     address, port = server
     try:
         question = dns.message.make_query(name, kind, use_edns=True)
-        read, _ = await dns.asyncquery.udp_with_fallback(question, address, timeout=seconds, port=port)
+        # what is no answer to this question, by its id, name or sender, does not end the wait for the answer
+        read, _ = await dns.asyncquery.udp_with_fallback(
+            question, address, timeout=seconds, port=port, ignore_unexpected=True, ignore_errors=True
+        )
     except (
         dns.exception.DNSException,
         EOFError,

@@ -9,6 +9,7 @@ parity: pkg/agent/controller/networkpolicy/fqdn.go
 from __future__ import annotations
 
 import asyncio
+import importlib
 import time
 from collections import Counter
 from functools import partial
@@ -24,7 +25,7 @@ from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
 from antrea.features.network_policy.agent.dns_stream import DnsStreams
 from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
-from antrea.features.network_policy.agent.fqdn_cache import FqdnCache
+from antrea.features.network_policy.agent.fqdn_cache import NEARLY_FULL, FqdnCache
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.openflow.packet import TCP, UDP, packet
 from antrea.outside.disk.atomic_file import exchange
@@ -33,12 +34,13 @@ from antrea.outside.kube.clock import stamp_in
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from antrea.config.agent import AgentConfig
     from antrea.engine import Facts
     from antrea.features.network_policy.agent.dns_answer import DnsAnswer
+    from antrea.features.network_policy.agent.fqdn_cache import Fill
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
 
@@ -58,6 +60,7 @@ RETRY_SECONDS = 5.0
 EVERY_SECONDS, SHARE = 0.2, 20
 """Least time between two writes of the file, and how many times what the last one took."""
 KUBE_DNS = "kube-system/kube-dns"
+READER = "antrea.features.network_policy.agent.dns_answer"
 FORMAT = b"antrea fqdn cache 1\n"
 _UDP_HEADER = 8
 
@@ -117,6 +120,8 @@ class FqdnController:
         self._written = b""
         self.dropped: Counter[str] = Counter()
         """Answers, by the reason."""
+        self._reported: frozenset[str] = frozenset()
+        """Limits that are nearly reached, of which the log has it."""
         self._read()
 
     def handle(self, frame: bytes, verdict: Verdict) -> None:
@@ -203,6 +208,9 @@ class FqdnController:
             while True:
                 changed.clear()
                 patterns = {row.pattern for row in self._facts.all(self._scope.patterns)}
+                if patterns:
+                    # of 2.7 MiB, which takes longer than the first answer should wait
+                    await asyncio.to_thread(importlib.import_module, READER)
                 # before all policies are there, what an earlier agent knew is kept
                 if patterns or self._facts.feeds.has(SentPolicy):
                     for name in self.cache.set_patterns(patterns):
@@ -223,7 +231,23 @@ class FqdnController:
                     self._asking.add(name)
                     tasks.create_task(self._ask(name), name="question")
             self._write_rows()
+            self._report_fill()
             await asyncio.sleep(1)
+
+    def nearly_full(self) -> list[Fill]:
+        """Limits of the cache of which little is left."""
+        return [one for one in self.cache.fills() if one.share >= NEARLY_FULL]
+
+    def _report_fill(self) -> None:
+        """One line each time that a limit is nearly reached."""
+        found = self.nearly_full()
+        for one in found:
+            if one.limit not in self._reported:
+                log.warning(
+                    "Names in rules nearly reach their limit: beyond it, those used least recently match no rule",
+                    scope=self.scope, limit=one.limit, pattern=one.pattern, names=one.names, most=one.most,
+                )  # fmt: skip
+        self._reported = frozenset(one.limit for one in found)
 
     async def _ask(self, name: str) -> None:
         try:
@@ -304,6 +328,21 @@ class FqdnController:
                         "Could not keep the addresses of names in rules", path=self._keep, err=str(why)
                     )
             await asyncio.sleep(max(EVERY_SECONDS, SHARE * (time.monotonic() - began)))
+
+
+def nearly_full(caches: Sequence[FqdnController]) -> str:
+    """Limits of caches of which little is left, in words; empty: none."""
+    found = (
+        f"of {one.pattern or 'all'} in rules on {cache.scope} {one.names} of {one.most}"
+        for cache in caches
+        for one in cache.nearly_full()
+    )
+    text = ", ".join(found)
+    return (
+        f"domain names nearly reach their limit: {text}; beyond it, those used least recently match no rule"
+        if text
+        else ""
+    )
 
 
 def packet_in_handler(

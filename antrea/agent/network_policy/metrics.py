@@ -60,6 +60,13 @@ NAMES_EVICTED = Metric(
     "which was reached (selector_limit and total_limit). A rule stops matching an evicted domain name until a Pod which it "
     "selects resolves that name again.",
 )
+NAMES_FILL = Metric(
+    "antrea_agent_fqdn_cache_fill_ratio",
+    "gauge",
+    "ALPHA",
+    "Largest share of a limit on tracked domain names that is used, from 0 to 1, partitioned by the limit (selector_limit and"
+    " total_limit).",
+)
 ANSWERS_DROPPED = Metric(
     "antrea_agent_fqdn_answer_dropped_count",
     "counter",
@@ -76,9 +83,17 @@ def name_metrics(caches: Sequence[FqdnController]) -> str:
         dropped.update(one.dropped)
     return (
         NAMES.text([Sample(sum(len(one.cache) for one in caches))])
+        + NAMES_FILL.text(_fills(caches))
         + NAMES_EVICTED.text(_by_reason(evicted))
         + ANSWERS_DROPPED.text(_by_reason(dropped))
     )
+
+
+def _fills(caches: Sequence[FqdnController]) -> list[Sample]:
+    largest: dict[str, float] = {}
+    for fill in (fill for one in caches for fill in one.cache.fills()):
+        largest[fill.limit] = max(fill.share, largest.get(fill.limit, 0))
+    return [Sample(round(share, 3), {"limit": limit}) for limit, share in sorted(largest.items())]
 
 
 def _by_reason(counts: Mapping[str, int]) -> list[Sample]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.agent.network_policy.confirmation import Deadlines
 from antrea.agent.network_policy.connection_flush import ConnectionFlusher
-from antrea.agent.network_policy.fqdn import FqdnController, packet_in_handler, pod_scope
+from antrea.agent.network_policy.fqdn import FqdnController, nearly_full, packet_in_handler, pod_scope
 from antrea.agent.network_policy.metrics import name_metrics, policy_metrics
 from antrea.agent.network_policy.packet_in import PolicyPackets
 from antrea.agent.network_policy.policies import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from antrea.engine import Act, Sink
     from antrea.features.network_policy.agent.fqdn import FqdnAddress
     from antrea.openflow.packet_in import PacketIn
+    from antrea.outside.http.handlers import Check
 
 AUDIT_LOG = Path("/var/log/antrea/networkpolicy/np.log")
 UNCONFIRMED = "unconfirmed-policies"
@@ -45,6 +46,9 @@ SEVERED = "severed"
 """File of the connections that were cut and stay so."""
 NAMES = "fqdn-cache"
 """File of the addresses of names that rules match."""
+
+
+FQDN_CONDITION = "FqdnCacheNearlyFull"
 
 
 class PolicyPart(Part):
@@ -97,6 +101,9 @@ class PolicyPart(Part):
 
     def metrics(self) -> str:
         return policy_metrics(self._agent.facts) + self.audit.text() + name_metrics(self.names)
+
+    def conditions(self) -> Mapping[str, Check]:
+        return {FQDN_CONDITION: lambda: nearly_full(self.names)}
 
     def agent_info(self) -> Mapping[str, Any]:
         return {"network_policy_controller_info": counts(self._agent.facts)}

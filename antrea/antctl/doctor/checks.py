@@ -266,6 +266,14 @@ def strict_arp(node: NodeState) -> Iterator[FindingText]:
         yield FindingText("error", message, STRICT_ARP)
 
 
+def fqdn_cache(node: NodeState) -> Iterator[FindingText]:
+    """Domain names of which more would be forgotten."""
+    if message := (node.conditions or {}).get("FqdnCacheNearlyFull"):
+        space, _, pod = node.pod.partition("/")
+        command = f"kubectl -n {space} exec {pod} -c antrea-agent -- antctl get fqdncache"
+        yield FindingText("warning", message, command)
+
+
 def l7_engine(node: NodeState) -> Iterator[FindingText]:
     """Engines that judge requests, or read them for records of connections."""
     for condition, container, severity in (
@@ -304,6 +312,7 @@ CHECKS: dict[str, tuple[Callable[[NodeState], Iterator[FindingText]], tuple[str,
     "flow-collector": (configured("FlowCollectorUnreachable", "warning"), ("conditions",)),
     "traffic-control": (traffic_control, ("conditions",)),
     "strict-arp": (strict_arp, ("conditions",)),
+    "fqdn-cache": (fqdn_cache, ("conditions",)),
     "l7-engine": (l7_engine, ("conditions",)),
     "time-skew": (clock, ("skew",)),
 }

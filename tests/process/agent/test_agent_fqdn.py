@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import dns.flags
@@ -12,11 +14,13 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from antrea.agent.network_policy.fqdn import FqdnController, pod_scope
+from antrea.agent.network_policy.fqdn import READER, FqdnController, nearly_full, pod_scope
+from antrea.agent.network_policy.metrics import name_metrics
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
+from antrea.features.network_policy.agent.fqdn_cache import MOST_PER_WILDCARD
 from antrea.features.network_policy.agent.received import SentPolicy
 
 if TYPE_CHECKING:
@@ -36,6 +40,8 @@ class NameServer(asyncio.DatagramProtocol):
         """Addresses by name."""
         self.code = dns.rcode.NOERROR
         self.ttl, self.truncates = 1, False
+        self.forged: dict[str, list[str]] = {}
+        """Addresses by name, in answers with another transaction id, which come before the true ones."""
         self.hangs_up = False
         """Whether a connection over TCP ends without an answer."""
         self.hung_up = 0
@@ -46,6 +52,11 @@ class NameServer(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if self.forged:
+            true, self.records = self.records, self.forged
+            forged = self.answer(data)
+            self.records, forged.id = true, forged.id ^ 1
+            self._transport.sendto(forged.to_wire(), addr)  # type: ignore[attr-defined]
         said = self.answer(data)
         if self.truncates:
             said = dns.message.make_response(dns.message.from_wire(data))
@@ -137,6 +148,45 @@ async def test_a_truncated_answer_is_asked_for_by_tcp(server: NameServer, tmp_pa
     server.records["api.example"], server.truncates = ["192.0.2.1"], True
     async with Node(server, tmp_path / "names", "api.example").running() as node:
         await node.until(lambda: node.addresses() == {"192.0.2.1"})
+
+
+async def test_an_answer_with_another_transaction_id_neither_counts_nor_ends_the_question(
+    server: NameServer, tmp_path: Path
+) -> None:
+    server.records["api.example"], server.forged = ["192.0.2.1"], {"api.example": ["192.0.2.66"]}
+    async with Node(server, tmp_path / "names", "api.example").running() as node:
+        await node.until(node.addresses)
+        assert node.addresses() == {"192.0.2.1"}
+
+
+async def test_what_reads_answers_is_imported_before_the_first_answer(
+    server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The import takes longer than an answer should be held."""
+    monkeypatch.delitem(sys.modules, READER, raising=False)
+    async with Node(server, tmp_path / "names", "*.example").running() as node:
+        await node.until(lambda: READER in sys.modules)
+        assert not server.asked
+
+
+async def test_names_that_nearly_reach_a_limit_are_told_once_and_have_a_condition(
+    server: NameServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At four fifths of it, by the log, the condition and the metric."""
+    async with Node(server, tmp_path / "names", "*.example").running() as node:
+        cache = node.names.cache
+        await node.until(lambda: cache.patterns)
+        most = MOST_PER_WILDCARD * 4 // 5
+        for number in range(most):
+            cache.learn(f"n{number}.example", [("192.0.2.1", 60)], time.monotonic())
+        assert not nearly_full([node.names])
+        cache.learn("one-more.example", [("192.0.2.1", 60)], time.monotonic())
+        told = f"of *.example in rules on pods {most + 1} of {MOST_PER_WILDCARD}"
+        assert told in nearly_full([node.names])
+        await node.until(lambda: "Names in rules nearly reach their limit" in caplog.text)
+        await asyncio.sleep(1.2)
+        assert caplog.text.count("Names in rules nearly reach their limit") == 1
+        assert 'fqdn_cache_fill_ratio{limit="selector_limit"} 0.801' in name_metrics([node.names])
 
 
 async def test_a_server_that_hangs_up_is_asked_again(server: NameServer, tmp_path: Path) -> None:

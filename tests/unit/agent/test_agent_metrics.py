@@ -80,6 +80,13 @@ OF_SERVICES = {
     "antrea_proxy_total_services_updates": [(one, 0) for one in FAMILIES],
 }
 
+OF_NAMES = {
+    "antrea_agent_fqdn_answer_dropped_count": [],
+    "antrea_agent_fqdn_cache_eviction_count": [],
+    "antrea_agent_fqdn_cache_fill_ratio": [({"limit": "selector_limit"}, 0), ({"limit": "total_limit"}, 0)],
+    "antrea_agent_fqdn_cache_size": [({}, 0)],
+}
+
 
 async def test_agent_metrics_count_pods_flows_and_operations() -> None:
     seen = view("table 0:", "active=3, lookup=0, matched=0", "table 1:", "active=2, lookup=0, matched=0",
@@ -94,6 +101,7 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
     }
     assert values == {
         **OF_SERVICES,
+        **OF_NAMES,
         "antrea_agent_local_pod_count": [({}, 1)],
         "antrea_agent_networkpolicy_count": [({}, 1)],
         "antrea_agent_ingress_networkpolicy_rule_count": [({}, 2)],
@@ -105,9 +113,6 @@ async def test_agent_metrics_count_pods_flows_and_operations() -> None:
         "antrea_agent_unenforced_rule_count": [({}, 0)],
         "antrea_agent_audited_rule_count": [({}, 0)],
         "antrea_agent_audit_log_lost_count": [({}, 0)],
-        "antrea_agent_fqdn_answer_dropped_count": [],
-        "antrea_agent_fqdn_cache_eviction_count": [],
-        "antrea_agent_fqdn_cache_size": [({}, 0)],
         "antrea_agent_ovs_total_flow_count": [({}, 5)],
         "antrea_agent_ovs_flow_count": [
             ({"table_id": "0", "table_name": "Classifier"}, 3),

@@ -33,8 +33,25 @@ SPARE = 64
 """Entries of the heap that may be out of date, beside one for each name."""
 SELECTOR_LIMIT, TOTAL_LIMIT = "selector_limit", "total_limit"
 """Why a name went."""
+NEARLY_FULL = 0.8
+"""Share of a limit from which on it is reported."""
 UNUSED_SECONDS = 3600.0
 """How long a name that wildcards alone match is kept up to date without an answer to a Pod."""
+
+
+class Fill(NamedTuple):
+    """How much of a limit is used."""
+
+    limit: str
+    """SELECTOR_LIMIT or TOTAL_LIMIT."""
+    pattern: str
+    """The wildcard whose names these are; empty: those of all patterns."""
+    names: int
+    most: int
+
+    @property
+    def share(self) -> float:
+        return self.names / self.most
 
 
 class CachedAddress(NamedTuple):
@@ -98,6 +115,15 @@ class FqdnCache:
     def names(self) -> dict[str, tuple[str, ...]]:
         """The addresses of each name."""
         return {name: tuple(known.expires) for name, known in self._names.items()}
+
+    def fills(self) -> list[Fill]:
+        """Of all names together, and of the wildcard with the most."""
+        largest = max(self._wildcards, key=lambda one: len(self._wildcards[one]), default="")
+        count = len(self._wildcards.get(largest, ()))
+        return [
+            Fill(TOTAL_LIMIT, "", len(self._names), self._most),
+            Fill(SELECTOR_LIMIT, largest, count, self._per_wildcard),
+        ]
 
     @property
     def patterns(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from antrea.features.network_policy.agent.fqdn_cache import (
     SPARE,
     TOTAL_LIMIT,
     UNUSED_SECONDS,
+    Fill,
     FqdnCache,
 )
 
@@ -150,6 +151,18 @@ def test_the_wildcard_with_the_most_names_makes_room_and_names_of_other_patterns
         found.learn(f"n{number}.flood", [(A, 300)], 1)
     assert {row.name for row in found.rows()} == {"shop.example", "pay.bank", "n7.flood", "n8.flood"}
     assert found.evicted == Counter({TOTAL_LIMIT: 7})
+
+
+def test_how_much_of_the_limits_is_used_is_said_by_the_fullest_wildcard() -> None:
+    found = cache("*.a.test", "*.b.test", "x.test", names=10, per_wildcard=4)
+    for name in ("1.a.test", "2.a.test", "1.b.test", "x.test"):
+        found.learn(name, [("192.0.2.1", 60)], 0)
+    assert found.fills() == [
+        Fill(TOTAL_LIMIT, "", 4, 10),
+        Fill(SELECTOR_LIMIT, "*.a.test", 2, 4),
+    ]
+    assert [one.share for one in found.fills()] == [0.4, 0.5]
+    assert [(one.names, one.pattern) for one in cache().fills()] == [(0, ""), (0, "")]
 
 
 def test_one_name_has_a_limited_number_of_addresses() -> None:
