@@ -2,7 +2,7 @@
 
 A refused entry is named, so that the engine can hold back its owners and send the others again. How a run of the tool
 goes and what its complaints mean is in `ofctl_run`, groups and their buckets in `ofctl_groups`, meters (which no
-bundle takes) in `ofctl_meters`; noticing that the switch came back empty is in `ofctl_watch`.
+bundle takes) in `ofctl_meters`; small bundles that need no run of the tool are in `flow_bundle`; noticing that the switch came back empty is in `ofctl_watch`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ import msgspec
 from antrea.errors import Refused, Unavailable
 from antrea.openflow.action import CONJUNCTIONS
 from antrea.openflow.cookie import CATEGORY_MASK, LEARNED_ROUND, cookie
+from antrea.openflow.flow import Flow
+from antrea.openflow.flow_mod import flow_mod
 from antrea.openflow.group import Group
+from antrea.outside.log import klog
+from antrea.outside.vswitch.flow_bundle import MOST, commit
 from antrea.outside.vswitch.groups import Groups, bucket_count, unreferred
 from antrea.outside.vswitch.operation_metrics import FlowOperations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from antrea.openflow.flow import Flow
     from antrea.openflow.pipeline import Pipeline
-    from antrea.outside.vswitch.ofctl import Ofctl
+    from antrea.outside.vswitch.ofctl import Ofctl, Refusal
+
+log = klog.logger(__name__)
 
 _SLICE = 200
 """Entries rendered before others get the loop."""
@@ -147,7 +152,7 @@ class FlowSink:
         while lines := [line for sent in batch for line in sent.lines]:
             kinds = {"add" if sent.put else "delete" for sent in batch}
             try:
-                no = await self.operations.measured(kinds, self._ofctl.bundle(lines))
+                no = await self.operations.measured(kinds, self._bundled(batch, lines))
             except BaseException:
                 self._groups.doubt(sent.entry.id for sent in _groups(batch))
                 raise
@@ -164,6 +169,31 @@ class FlowSink:
         self._groups.done(
             [sent.entry for sent in groups if sent.put], [sent.entry.id for sent in groups if not sent.put]
         )
+
+    async def _bundled(self, batch: Sequence[SentEntry], lines: Sequence[str]) -> Refusal | None:
+        """Send a few flows of the urgent kind without a program; what the switch refuses goes by ovs-ofctl, for its reason."""
+        if flow_mods := self._flow_mods(batch):
+            try:
+                await commit(self._ofctl.socket, flow_mods)
+            except Unavailable as no:
+                log.v(1).info("A bundle is sent again by ovs-ofctl", flows=len(flow_mods), err=str(no))
+            else:
+                return None
+        return await self._ofctl.bundle(lines)
+
+    def _flow_mods(self, batch: Sequence[SentEntry]) -> list[bytes]:
+        """Messages for all of the batch; none if one of it is not of that kind, or there are many."""
+        found: list[bytes] = []
+        for sent in batch if len(batch) <= MOST else ():
+            made = (
+                flow_mod(sent.entry, self._pipeline, self._round, put=sent.put)
+                if isinstance(sent.entry, Flow)
+                else None
+            )
+            if made is None:
+                return []
+            found.append(made)
+        return found
 
 
 def _groups(batch: Sequence[SentEntry]) -> list[SentEntry]:
