@@ -26,6 +26,18 @@ spec: {pingIntervalSeconds: 1}
 ROW = re.compile(r"^(\S+) +(\d+) +([\d.]+(?:µs|ms|s)) +([\d.]+(?:µs|ms|s))$")
 
 
+CAPTURE = """
+apiVersion: crd.antrea.io/v1alpha1
+kind: PacketCapture
+metadata: {name: unread}
+spec:
+  source: {ip: 192.0.2.1}
+  destination: {pod: {namespace: default, name: nobody}}
+  captureConfig: {firstN: {number: 1}}
+"""
+KINDS = ("agent-gates", "node-latency")
+
+
 @pytest.fixture
 def monitored(lab: Lab) -> Iterator[Lab]:
     config = ConfigMap(lab)
@@ -74,3 +86,41 @@ def test_each_node_measures_all_others_while_there_is_a_monitor(monitored: Lab) 
     wait_for("an Event of each Node", lambda: told() == set(names), seconds=60)
     lab.api.kubectl("delete", "nodelatencymonitor", "default")
     wait_for("no row", lambda: lab.api.kubectl("get", "nodelatencystats", "--no-headers") == "", seconds=60)
+
+
+def doctor(lab: Lab) -> list[tuple[str, str, str]]:
+    """What is said of gates and of round-trip times: check, finding and repair."""
+    done = workstation.run(lab, "doctor", "-o", "json", code=1)
+    return [
+        (row["check"], row["finding"], row["repair"])
+        for row in json.loads(done.stdout)
+        if row["check"] in KINDS
+    ]
+
+
+def test_doctor_names_objects_whose_gate_is_off_and_then_slow_ways(lab: Lab) -> None:
+    names = [machine.name for machine in lab.topology.nodes]
+    config = ConfigMap(lab)
+    edit = "kubectl -n kube-system edit configmap antrea-config  # set featureGates.{} in antrea-agent.conf"
+
+    def off(kind: str, name: str) -> tuple[str, str, str]:
+        text = f"{kind} {name}: the feature gate {kind} is off in all agents: nothing acts on it"
+        return ("agent-gates", text, edit.format(kind))
+
+    try:
+        lab.api.apply(MONITOR)
+        lab.api.apply(CAPTURE)
+        assert doctor(lab) == [off("PacketCapture", "unread"), off("NodeLatencyMonitor", "default")]
+        lab.api.kubectl("delete", "packetcapture", "unread")
+        config.change(featureGates={"NodeLatencyMonitor": True})
+        wait_for("figures", lambda: len(answered(lab)) == len(names) * (len(names) - 1), seconds=120)
+        found = doctor(lab)
+        ways = {(a, b) for a in names for b in names if a != b}
+        told = [re.match(r"Node (\S+) to Node (\S+) \(.*\): took .* ms, more than the threshold of 1e-06 ms$", text) for _, text, _ in found]  # fmt: skip
+        assert {one.groups() for one in told if one} == ways, found
+        assert {one[2] for one in found} == {f"antctl get nodelatencystats {name}" for name in names}
+    finally:
+        lab.api.kubectl("delete", "packetcaptures", "--all")
+        lab.api.kubectl("delete", "nodelatencymonitors", "--all")
+        config.write(config.text)
+        wait_value(lab, "featureGates", {})

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from antrea.antctl.doctor.agent_gates import CHECK as AGENT_GATES
+from antrea.antctl.doctor.agent_gates import agent_gates
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
 from antrea.antctl.doctor.flow_aggregator import flow_aggregator
+from antrea.antctl.doctor.node_latency import CHECK as NODE_LATENCY
+from antrea.antctl.doctor.node_latency import node_latency
 from antrea.antctl.doctor.objects import KINDS, objects
 from antrea.antctl.doctor.policies import CHECK as POLICIES
 from antrea.antctl.doctor.policies import policies
@@ -41,7 +45,7 @@ def _cell(field: str) -> Callable[[dict[str, Any]], str]:
 
 
 COLUMNS: tuple[Column, ...] = tuple((field.upper(), _cell(field)) for field in Finding._fields)
-OF_CLUSTER = (POLICIES, *KINDS, FLOW_AGGREGATOR)
+OF_CLUSTER = (POLICIES, *KINDS, AGENT_GATES, NODE_LATENCY, FLOW_AGGREGATOR)
 """Checks without a Node."""
 TEXT = f"""Find leftovers and conflicts on Nodes, and the command that repairs each: {", ".join((*CHECKS, *OF_CLUSTER))}.
 
@@ -114,8 +118,20 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
     found = [finding for one in told for finding in one]
     infos = ask(kubernetes, AGENT_INFOS, {})["items"]
     found += [finding for finding in pod_mtus(infos) if finding.node in chosen]
-    found += [] if names else [*policies(kubernetes), *objects(kubernetes), *flow_aggregator(kubernetes)]
+    found += [] if names else _of_cluster(kubernetes, pods)
     return len(chosen), [*found, *_controller(kubernetes, set(names))]
+
+
+def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Findings without a Node; `pods` are agents by Node. Raises Failure."""
+    yield from policies(kubernetes)
+    yield from objects(kubernetes)
+    off = list(agent_gates(kubernetes, pods))
+    yield from off
+    # Nodes whose gate is off are named there
+    unnamed = [] if any("NodeLatencyMonitor" in one.finding for one in off) else sorted(pods)
+    yield from node_latency(kubernetes, unnamed)
+    yield from flow_aggregator(kubernetes)
 
 
 def _controller(kubernetes: Server, names: set[str]) -> Iterator[Finding]:

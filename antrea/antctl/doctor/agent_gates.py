@@ -1,0 +1,115 @@
+"""Objects that only agents act on, while their feature gate is off in agents: no condition and no webhook can name this."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from antrea.antctl.doctor.state import Finding, edit
+from antrea.antctl.failure import Failure
+from antrea.antctl.pod_exec import run_in_pod
+from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.apis.shown import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+CHECK = "agent-gates"
+MOST = 20
+"""Objects of a kind that are named."""
+MOST_NAMED = 5
+AT_ONCE = 8
+"""Agents that are asked at the same time."""
+ASKED = ("antctl", "get", "featuregates")
+CONTAINER = "antrea-agent"
+CRD = "/apis/crd.antrea.io"
+
+
+class GatedKind(NamedTuple):
+    """A kind whose gate agents alone read; `ended` is whether an agent has acted on an object already."""
+
+    path: str
+    name: str
+    gate: str
+    ended: Callable[[Mapping[str, Any]], bool] = lambda _: False
+
+
+KINDS = (
+    GatedKind(
+        f"{CRD}/v1alpha1/packetcaptures",
+        *("PacketCapture", "PacketCapture"),
+        lambda item: bool(item.get("status", {}).get("conditions")),
+    ),
+    GatedKind(f"{CRD}/v1alpha2/trafficcontrols", "TrafficControl", "TrafficControl"),
+    GatedKind(f"{CRD}/v1alpha1/nodelatencymonitors", "NodeLatencyMonitor", "NodeLatencyMonitor"),
+    GatedKind(f"{CRD}/v1alpha1/flowexporterdestinations", "FlowExporterDestination", "FlowExporter"),
+)
+
+
+def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Findings of all kinds; `pods` are agents by Node, which are asked if there are such objects. Raises Failure."""
+    waiting: list[tuple[GatedKind, list[str]]] = []
+    for kind in KINDS:
+        try:
+            items = ask(kubernetes, kind.path, {})["items"]
+        except ErrorResponse as why:
+            if why.status != 404:
+                yield Finding(
+                    "", "unknown", CHECK, f"{kind.name}: cannot be listed: {why.format_message()}", ""
+                )
+            continue
+        if names := [item["metadata"]["name"] for item in items if not kind.ended(item)]:
+            waiting.append((kind, names))
+    if not waiting:
+        return
+    gates: dict[str, Mapping[str, bool]] = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for node, told in zip(
+            pods, pool.map(lambda pod: _asked(kubernetes, pod), pods.values()), strict=True
+        ):
+            if isinstance(told, str):
+                yield Finding(node, "unknown", CHECK, told, "")
+            else:
+                gates[node] = told
+    namespace = next((pod["metadata"]["namespace"] for pod in pods.values()), "")
+    for kind, names in waiting:
+        yield from unread(kind, names, gates, namespace)
+
+
+def _asked(kubernetes: Server, pod: Mapping[str, Any]) -> Mapping[str, bool] | str:
+    """The gates of an agent, or why they are not known."""
+    place = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    try:
+        done = run_in_pod(kubernetes, place, ASKED, container=CONTAINER)
+        if done.code:
+            raise Failure(done.stderr.strip() or f"exit code {done.code}")
+    except Failure as why:
+        return f"feature gates of the agent in Pod {place} cannot be read: {one_line(why.format_message())}"
+    return gates_of(done.stdout)
+
+
+def gates_of(printed: str) -> dict[str, bool]:
+    """Whether each gate is on, of the table that `antctl get featuregates` prints."""
+    rows = [line.split() for line in printed.splitlines()]
+    return {
+        row[0]: row[1] == "Enabled" for row in rows if len(row) == 3 and row[1] in ("Enabled", "Disabled")
+    }
+
+
+def unread(
+    kind: GatedKind, names: Sequence[str], gates: Mapping[str, Mapping[str, bool]], namespace: str
+) -> Iterator[Finding]:
+    """One for each object, if the gate of its kind is off in all agents whose gates are known, or in some."""
+    off = sorted(node for node, told in gates.items() if not told.get(kind.gate, False))
+    if not off:
+        return
+    repair = f"{edit(namespace)}  # set featureGates.{kind.gate} in antrea-agent.conf"
+    where, outcome = "all agents", "nothing acts on it"
+    if len(off) < len(gates):
+        more = f" and {len(off) - MOST_NAMED} more" if len(off) > MOST_NAMED else ""
+        where, outcome = f"the agents of Node {', '.join(off[:MOST_NAMED])}{more}", "it has no effect there"
+    for name in names[:MOST]:
+        text = f"{kind.name} {name}: the feature gate {kind.gate} is off in {where}: {outcome}"
+        yield Finding("", "warning", CHECK, text, repair)
+    if len(names) > MOST:
+        yield Finding("", "warning", CHECK, f"{kind.name}: there are more than {MOST} of them", repair)

@@ -1,0 +1,138 @@
+"""The doctor names objects whose feature gate is off in agents, and Nodes whose round-trip times are missing or long."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+from loopback import answering
+
+from antrea.antctl.doctor.agent_gates import KINDS, MOST, agent_gates, gates_of, unread
+from antrea.antctl.doctor.node_latency import FIGURES, MONITOR, judged, node_latency
+from antrea.antctl.doctor.state import Finding
+from antrea.antctl.gates import blocks
+from antrea.antctl.request import Server
+from antrea.apis.annotation import LATENCY_THRESHOLD
+from antrea.outside.kube.access import Access
+
+CAPTURE, CONTROL = KINDS[:2]
+ON, OFF = {"TrafficControl": True}, {"TrafficControl": False}
+REPAIR = "kubectl -n kube-system edit configmap antrea-config  # set featureGates.TrafficControl in antrea-agent.conf"
+
+
+@pytest.mark.parametrize(
+    ("gates", "text"),
+    [
+        ({}, ""),
+        ({"a": ON, "b": ON}, ""),
+        ({"a": OFF, "b": {}}, "is off in all agents: nothing acts on it"),
+        ({"a": ON, "b": OFF}, "is off in the agents of Node b: it has no effect there"),
+        (
+            {"a": ON, **{f"n{number}": OFF for number in range(7)}},
+            "is off in the agents of Node n0, n1, n2, n3, n4 and 2 more: it has no effect there",
+        ),
+    ],
+)
+def test_an_object_is_named_with_its_gate_where_agents_have_it_off(gates: dict[str, Any], text: str) -> None:
+    found = [*unread(CONTROL, ["mirror"], gates, "kube-system")]
+    whole = f"TrafficControl mirror: the feature gate TrafficControl {text}"
+    assert found == ([Finding("", "warning", "agent-gates", whole, REPAIR)] if text else [])
+
+
+def test_of_many_objects_the_first_are_named() -> None:
+    names = [f"m{number}" for number in range(MOST + 5)]
+    found = [*unread(CONTROL, names, {"a": OFF}, "")]
+    assert len(found) == MOST + 1
+    assert found[-1].finding == f"TrafficControl: there are more than {MOST} of them"
+
+
+def test_gates_are_read_of_what_antctl_prints() -> None:
+    told = [
+        {"component": "agent", "name": name, "status": status, "version": "ALPHA"}
+        for name, status in (("TrafficControl", "Enabled"), ("PacketCapture", "Disabled"))
+    ]
+    assert gates_of(blocks(told)) == {"TrafficControl": True, "PacketCapture": False}
+
+
+async def asked(listed: dict[str, Any], call: Any) -> list[Finding]:
+    """Of a cluster with these answers by path; a number is the answer's status, other paths are not served."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        told = listed.get(request.path, 404)
+        if isinstance(told, int):
+            return web.json_response({"kind": "Status", "message": "no"}, status=told)
+        return web.json_response(told)
+
+    async with answering(answer) as url:
+        return await asyncio.to_thread(lambda: [*call(Server(Access(url=url), 60.0))])
+
+
+async def test_agents_are_not_asked_where_nothing_waits_for_them() -> None:
+    begun = {"metadata": {"name": "c"}, "status": {"conditions": [{"type": "PacketCaptureStarted"}]}}
+    pods = {"a": {"metadata": {"namespace": "kube-system", "name": "agent-a"}}}
+    listed: dict[str, Any] = {CAPTURE.path: {"items": [begun]}, CONTROL.path: {"items": []}}
+    assert await asked(listed, lambda server: agent_gates(server, pods)) == []
+    listed[CONTROL.path] = {"items": [{"metadata": {"name": "mirror"}}]}
+    (row,) = await asked(listed, lambda server: agent_gates(server, pods))
+    assert (row.node, row.severity) == ("a", "unknown")
+    assert row.finding.startswith("feature gates of the agent in Pod kube-system/agent-a cannot be read: ")
+    (row,) = await asked({CONTROL.path: 403}, lambda server: agent_gates(server, pods))
+    assert (row.severity, row.finding.partition(":")[0]) == ("unknown", "TrafficControl")
+
+
+def monitor(threshold: str = "") -> dict[str, Any]:
+    annotations = {LATENCY_THRESHOLD: threshold} if threshold else {}
+    return {"metadata": {"name": "default", "annotations": annotations}, "spec": {"pingIntervalSeconds": 10}}
+
+
+def report(node: str, *rows: tuple[str, str | None, int]) -> dict[str, Any]:
+    """Of one Node: time sent, time received, nanoseconds."""
+    told = [
+        {
+            "targetIP": "10.0.0.1",
+            "lastSendTime": sent,
+            "lastRecvTime": came,
+            "lastMeasuredRTTNanoseconds": took,
+        }
+        for sent, came, took in rows
+    ]
+    peers = [{"nodeName": "other", "targetIPLatencyStats": told}] if told else []
+    return {"metadata": {"name": node}, "peerNodeLatencyStats": peers}
+
+
+SENT, LATE, LONG_AGO = "2026-11-27T00:12:34.123456789Z", "2026-11-27T00:12:15Z", "2026-11-27T00:12:14Z"
+
+
+@pytest.mark.parametrize(
+    ("row", "threshold", "text"),
+    [
+        ((SENT, SENT, 900_000), "", ""),
+        ((SENT, SENT, 900_000), "1ms", ""),
+        ((SENT, SENT, 1_100_000), "1ms", "took 1.100 ms, more than the threshold of 1 ms"),
+        ((SENT, SENT, 1_100_000), "soon", ""),
+        ((SENT, LATE, 900_000), "1ms", ""),
+        ((SENT, LONG_AGO, 900_000), "1ms", f"has not answered since {LONG_AGO}"),
+        ((SENT, None, 0), "", "has never answered"),
+    ],
+)
+def test_a_way_that_is_slow_or_silent_is_named(row: Any, threshold: str, text: str) -> None:
+    found = [*judged(monitor(threshold), [report("a", row)], ["a"])]
+    whole = f"Node a to Node other (10.0.0.1): {text}"
+    assert found == (
+        [Finding("", "warning", "node-latency", whole, "antctl get nodelatencystats a")] if text else []
+    )
+
+
+async def test_a_node_without_figures_is_named_while_there_is_a_monitor() -> None:
+    good = report("a", (SENT, SENT, 1))
+    listed = {MONITOR: monitor(), FIGURES: {"items": [good, report("b")]}}
+    found = await asked(listed, lambda server: node_latency(server, ["a", "b", "c"]))
+    assert [one.finding.partition(" reports")[0] for one in found] == ["Node b", "Node c"]
+    assert found[0].repair == "kubectl get aai b -o yaml"
+    listed[FIGURES] = {"items": []}
+    assert await asked(listed, lambda server: node_latency(server, ["a"])) == []
+    assert await asked({}, lambda server: node_latency(server, ["a", "b"])) == []
+    (row,) = await asked({MONITOR: monitor()}, lambda server: node_latency(server, ["a", "b"]))
+    assert row.severity == "unknown"
