@@ -36,10 +36,13 @@ NAMES = 40
 SERVER = f"""
 import dns.message, dns.rdatatype, dns.rrset, socket, threading
 PREFIX = {{dns.rdatatype.A: "{PREFIX["ip"]}", dns.rdatatype.AAAA: "{PREFIX["ip6"]}"}}
-def answer(data):
+def answer(data, number=""):
     said = dns.message.make_response(dns.message.from_wire(data))
     (asked,) = said.question
-    number, kind = asked.name.labels[0][1:].decode(), dns.rdatatype.to_text(asked.rdtype)
+    kind = dns.rdatatype.to_text(asked.rdtype)
+    if number:
+        said.id ^= 1
+    number = number or asked.name.labels[0][1:].decode()
     said.answer.append(dns.rrset.from_text(asked.name, 60, "IN", "CNAME", "edge.test."))
     said.answer.append(dns.rrset.from_text("edge.test.", 60, "IN", kind, PREFIX[asked.rdtype] + number))
     return said.to_wire()
@@ -49,6 +52,8 @@ def udp(ip):
         ready.release()
         while True:
             data, client = one.recvfrom(4096)
+            if data[13:14] == b"t":
+                one.sendto(answer(data, "99"), client)
             one.sendto(answer(data), client)
 def tcp(ip):
     with socket.create_server((ip, 53), family=socket.AF_INET6 if ":" in ip else socket.AF_INET) as one:
@@ -74,13 +79,14 @@ for _ in jobs:
 print("listening", flush=True)
 threading.Event().wait()
 """
-"""Gives each name of the form `n7.*` an address, by an alias, and answers to TCP there."""
+"""Gives each name of the form `n7.*` an address, by an alias, and answers to TCP there. Before the answer on `t7.*` comes one with another transaction id and address."""
 CLIENT = """
 import dns.message, dns.query, socket, sys
 server, kind, by, port, *names = sys.argv[1:]
+more = {} if by == "tcp" else {"ignore_errors": True}
 ask = dns.query.tcp if by == "tcp" else dns.query.udp
 for name in names:
-    said = ask(dns.message.make_query(name, kind), server, timeout=30)
+    said = ask(dns.message.make_query(name, kind), server, timeout=30, **more)
     address = said.answer[-1][0].address
     try:
         socket.create_connection((address, int(port)), timeout=30).close()
@@ -210,6 +216,20 @@ async def test_addresses_outlive_the_agent_and_nobody_else_gives_any(node: NodeN
             )
             assert f"{PREFIX[family]}7" in elements
             assert {row.fqdn_name for row in names.answers()} == {"n7.example.com"}
+
+
+@FAMILIES
+async def test_an_answer_with_another_transaction_id_reaches_the_client_and_what_it_says_counts_for_its_name_alone(
+    node: NodeNames, family: str
+) -> None:
+    """Questions are not seen: what comes from the address and port that were asked is believed, of names in rules alone."""
+    with node.host.netns.serving(node.host.beside, SERVER):
+        async with node.running(*RULES) as names:
+            assert await node.resolves(family, "udp", "t7.example.com") == {"connected"}
+            assert await node.resolves(family, "udp", "t8.other.com") == {"ConnectionRefusedError"}
+            found = {(row.fqdn_name, row.ip_address) for row in names.answers()}
+            assert found == {("t7.example.com", f"{PREFIX[family]}{number}") for number in (7, 99)}
+            assert not names.dropped
 
 
 @FAMILIES

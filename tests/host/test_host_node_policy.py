@@ -19,6 +19,7 @@ from node_host import (
     FAMILIES,
     FRIEND,
     HOME,
+    PATIENT,
     PORT,
     REFUSED,
     STRANGER,
@@ -120,6 +121,34 @@ async def test_tiers_decide_and_what_is_passed_is_for_the_baseline(host: Host, f
             host.facts.drop(SentPolicy, "base")
             await engine.quiet()
             assert await host.into(FRIEND[family], family) == ANSWERED
+
+
+@FAMILIES
+async def test_of_policies_that_contradict_each_other_tier_priority_and_age_decide(
+    host: Host, family: str
+) -> None:
+    everybody = peer(*EVERYBODY)
+    allow = rule("In", everybody, "Allow", services=tcp())
+    deny = policy("denies", rule("In", everybody, "Drop", services=tcp()))
+    with host.serving(host.netns.home):
+        async with host.enforced(of_year(2021, deny)) as engine:
+            for name, tier, priority, year, found in (
+                ("of an earlier tier", 200, 9.0, 2022, ANSWERED),
+                ("of an earlier priority", 250, 4.5, 2022, ANSWERED),
+                ("older", 250, 5.0, 2020, ANSWERED),
+                ("younger", 250, 5.0, 2022, DROPPED),
+                ("of a later priority", 250, 6.0, 2020, DROPPED),
+                ("of a later tier", 253, 1.0, 2020, DROPPED),
+            ):
+                host.put(of_year(year, policy("other", allow, tier=tier, priority=priority)))
+                await engine.quiet()
+                seconds = PATIENT if found == ANSWERED else BRIEF
+                assert await host.into(FRIEND[family], family, seconds=seconds) == found, name
+
+
+def of_year(year: int, found: SentPolicy) -> SentPolicy:
+    meta = msgspec.structs.replace(found.found.metadata, creation_timestamp=f"{year}-01-01T00:00:00Z")
+    return SentPolicy(msgspec.structs.replace(found.found, metadata=meta))
 
 
 @FAMILIES

@@ -16,12 +16,14 @@ import pytest
 
 from antrea.agent.network_policy.fqdn import READER, FqdnController, nearly_full, pod_scope
 from antrea.agent.network_policy.metrics import name_metrics
+from antrea.agent.node_policy.answer import node_scope
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
 from antrea.features.network_policy.agent.fqdn_cache import MOST_PER_WILDCARD
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.node_policy.fqdn import NodeFqdnAddress, NodeFqdnPattern
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -84,17 +86,24 @@ class NameServer(asyncio.DatagramProtocol):
                 said.answer.append(dns.rrset.from_text(question.name, self.ttl, "IN", kind, address))
         return said
 
+    async def open(self) -> None:
+        """Listen, on the port of before if there is one."""
+        loop = asyncio.get_running_loop()
+        self._streams = await asyncio.start_server(self.stream, "127.0.0.1", self.port)
+        self.port = self._streams.sockets[0].getsockname()[1]
+        await loop.create_datagram_endpoint(lambda: self, ("127.0.0.1", self.port))
+
+    def close(self) -> None:
+        self._transport.close()
+        self._streams.close()
+
 
 @pytest.fixture
 async def server() -> AsyncIterator[NameServer]:
     found = NameServer()
-    loop = asyncio.get_running_loop()
-    streams = await asyncio.start_server(found.stream, "127.0.0.1", 0)
-    found.port = streams.sockets[0].getsockname()[1]
-    transport, _ = await loop.create_datagram_endpoint(lambda: found, ("127.0.0.1", found.port))
+    await found.open()
     yield found
-    transport.close()
-    streams.close()
+    found.close()
 
 
 class Node:
@@ -209,6 +218,34 @@ async def test_addresses_stay_while_the_server_fails_and_go_when_it_says_so(
         server.code = dns.rcode.NXDOMAIN
         server.records.clear()
         await node.until(lambda: not node.addresses())
+
+
+async def test_addresses_in_rules_on_the_node_stay_while_no_resolver_is_there(
+    server: NameServer, tmp_path: Path
+) -> None:
+    """And follow it once it is back."""
+    server.records["api.example"] = ["192.0.2.1"]
+    facts = Facts()
+    for row in (NODE, NodeFqdnPattern("api.example")):
+        facts.put(row)
+    facts.synced(SentPolicy)
+    config = AgentConfig(dns_server_override=f"127.0.0.1:{server.port}")
+    node = Node(server, tmp_path / "unused")
+    node.facts = facts
+    node.names = FqdnController(facts, node_scope(config, tmp_path / "names"), _settled, retry=0.2)
+    node._engine = Engine(facts, (), {})
+
+    def addresses() -> set[str]:
+        return {row.address for row in facts.all(NodeFqdnAddress)}
+
+    async with node.running():
+        await node.until(addresses)
+        server.close()
+        await asyncio.sleep(2.5)
+        assert addresses() == {"192.0.2.1"}
+        server.records["api.example"] = ["192.0.2.2"]
+        await server.open()
+        await node.until(lambda: addresses() == {"192.0.2.2"})
 
 
 async def test_what_an_earlier_agent_kept_is_there_at_once_and_a_damaged_file_is_kept_aside(
