@@ -209,6 +209,10 @@ class AnsweredAddress(Fact, frozen=True):
     holder: str
     """Key of the ExternalIPOwner row."""
     ip: str
+    others: tuple[str, ...] = ()
+    """Nodes that did, other than this one, the latest first."""
+    here: bool = False
+    """Whether this Node did, at whatever time."""
 
     @property
     def key(self) -> str:

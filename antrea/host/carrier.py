@@ -28,8 +28,11 @@ MOST_MARKS: Final = 0xFF
 """As wide as the field that OVS sets."""
 HOLDER_TYPE: Final = "egress"
 """antrea-type of a port of OVS that only has addresses."""
-RELAYED_MAC: Final = "02:ea:00:00:00:01"
-"""Source inside a tunnel of an answer that its sender does not know."""
+RELAYED_MACS: Final = tuple(f"02:ea:00:00:00:0{hop}" for hop in (1, 2, 3))
+"""Source inside a tunnel of a packet of a connection that its sender does not track, by how often it was sent on."""
+RELAYED_MASK: Final = "ff:ff:ff:ff:ff:fc"
+"""Of all of them."""
+RELAYED_MAC: Final = RELAYED_MACS[0]
 _MARK_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "06", "0e"
 """Locally administered, of one host (IEEE 802, 8.2): no card has them."""
 

@@ -108,6 +108,11 @@ def _nxm(field: str | Field) -> str:
     return field.nxm if isinstance(field, Field) else field
 
 
+def set_in_port(port: int) -> Action:
+    """What the switch takes for the port that the packet came in by: it outputs none there."""
+    return Action(f"set_field:{port}->in_port")
+
+
 def set_eth_src(mac: str) -> Action:
     return Action(f"set_field:{mac.lower()}->eth_src")
 

@@ -41,8 +41,12 @@ def in_port(port: int) -> Match:
     return Match(f"in_port={port_text(port)}")
 
 
-def dl_src(mac: str) -> Match:
-    return Match(f"dl_src={mac.lower()}")
+def dl_src(mac: str, mask: str = "") -> Match:
+    """With a mask, those that agree in its bits."""
+    if not mask:
+        return Match(f"dl_src={mac.lower()}")
+    value, bits = (int(text.replace(":", ""), 16) for text in (mac, mask))
+    return Match(f"dl_src={(value & bits).to_bytes(6).hex(':')}/{mask}")
 
 
 def dl_dst(mac: str) -> Match:
@@ -160,6 +164,16 @@ def tp_src(port: int, mask: int = 0xFFFF) -> Match:
 
 def tp_dst(port: int, mask: int = 0xFFFF) -> Match:
     return _port("tp_dst", port, mask)
+
+
+def tun_src(address: str) -> Match:
+    """The outer source of a packet that came by a tunnel port."""
+    return Match(f"{'tun_ipv6_src' if is_ipv6(address) else 'tun_src'}={address}")
+
+
+def tcp_flags(flags: str) -> Match:
+    """Flags of a TCP segment: `+syn-ack`, `-syn`."""
+    return Match(f"tcp_flags={flags}")
 
 
 def icmp_type(value: int) -> Match:

@@ -253,7 +253,7 @@ class Node(SwitchNode):
 
     async def answers(self, act: AnnounceExternalIP) -> None:
         self.answered.append(act.ip)
-        self.facts.put(AnsweredAddress(act.holder, act.ip))
+        self.facts.put(AnsweredAddress(act.holder, act.ip, here=True))
 
     async def silent_gateway(self, act: RecordSilentGateway) -> None:
         self.silent.append(act.message)

@@ -7,6 +7,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from antrea.agent.api.view import NotFound
 from antrea.agent.change_times import ChangeTimes
 from antrea.agent.egress.part import EgressPart
@@ -28,6 +30,7 @@ from antrea.features.service_external_ip.agent import (
     RecordSubnetIgnored,
 )
 from antrea.features.service_external_ip.failback import RecordFailbackWaits
+from antrea.host.carrier import RELAYED_MACS
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.outside.log import klog
 from antrea.outside.neighbour.announcement import NodeAnnouncer
@@ -138,7 +141,14 @@ class ServiceExternalIPPart(Part):
         return time.monotonic() - self._given_up < GIVE_UP_SECONDS
 
     async def _answered(self, act: RecordAnswered) -> None:
-        self._facts.put(AnsweredAddress(act.holder, act.ip))
+        before = self._answered_before(act)
+        others = dict.fromkeys((act.node, *before.others))
+        kept = tuple(others)[: len(RELAYED_MACS)]
+        self._facts.put(msgspec.structs.replace(before, others=kept))
+
+    def _answered_before(self, act: RecordAnswered | AnnounceExternalIP) -> AnsweredAddress:
+        row = self._facts.get(AnsweredAddress, act.holder)
+        return row if row and row.ip == act.ip else AnsweredAddress(act.holder, act.ip)
 
     async def _conflict(self, act: RecordExternalIPConflict) -> None:
         self._agent.record(
@@ -154,8 +164,9 @@ class ServiceExternalIPPart(Part):
         )
 
     async def _announce(self, act: AnnounceExternalIP) -> None:
+        # connections begin here with the first announcement, and this Node may have to give up before the last
+        self._facts.put(msgspec.structs.replace(self._answered_before(act), here=True))
         await self._announcer.announce(act)
-        self._facts.put(AnsweredAddress(act.holder, act.ip))
         ip, before = self._before.pop(act.holder, ("", ""))
         if ip != act.ip:
             return

@@ -19,6 +19,7 @@ from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
 from antrea.features.service_external_ip.failback import RecordFailbackWaits, claim_annotation, failback_waits
 from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
+from antrea.features.service_external_ip.relay import accepted_connections, relayed_connections
 from antrea.features.service_external_ip.subnet import has_subnets, owner_subnet, subnet_entries, subnet_rules
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.openflow.cookie import Category
@@ -55,6 +56,7 @@ class RecordAnswered(Act, frozen=True):
     holder: str
     """Key of the ExternalIPOwner row."""
     ip: str
+    node: str
 
 
 class RecordSubnetIgnored(Act, frozen=True):
@@ -93,11 +95,14 @@ def answered_address(
         return
     if owner.node != node.name:
         if owner.node:
-            yield RecordAnswered(owner.key, (owner.ip, owner.node), holder=owner.key, ip=owner.ip)
+            yield RecordAnswered(
+                owner.key, (owner.ip, owner.node), holder=owner.key, ip=owner.ip, node=owner.node
+            )
         return
     subnet = owner_subnet(facts, owner)
     dev = (subnet and subnet.device) or neighbours_of(facts, owner.ip, link)
-    is_new = facts.get(AnsweredAddress, owner.key) != AnsweredAddress(owner.key, owner.ip)
+    answered = facts.get(AnsweredAddress, owner.key)
+    is_new = answered is None or answered.ip != owner.ip
     yield ProbeAddress(
         owner.key, (owner.ip, dev), holder=owner.key, dev=dev, ip=owner.ip, before=is_new,
         strangers=strangers(facts, owner.ip, dev, subnet.network if subnet else ""),
@@ -140,6 +145,8 @@ FEATURE = AgentFeature(
         Unit(ServiceEndpoint, endpoint_node, yields=(PoolAddressNodes,)),
         Unit(Service, external_ip_owner, yields=(ExternalIPOwner,)),
         Unit(ExternalIPOwner, answered_address),
+        Unit(ExternalIPOwner, relayed_connections),
+        Unit(ExternalIPOwner, accepted_connections),
         Unit(ThisNode, subnet_rules),
         Unit(OwnClaims, claim_annotation),
     ),

@@ -19,7 +19,7 @@ from antrea.errors import Unavailable
 from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddressNodes
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.service import Service
-from antrea.features.service_external_ip.agent import AnnounceExternalIP
+from antrea.features.service_external_ip.agent import AnnounceExternalIP, RecordAnswered
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -159,8 +159,27 @@ async def test_each_address_of_a_dual_stack_service_has_its_own_node_and_its_own
     assert [text.split()[4] for text in await world.told()] == [IP]
     second = msgspec.structs.replace(ACT, holder="shop/web 1", ip=IP6)
     await world.node.acts()[AnnounceExternalIP](second)
-    assert world.facts.get(AnsweredAddress, "shop/web 1") == AnsweredAddress("shop/web 1", IP6)
-    assert world.facts.get(AnsweredAddress, "shop/web") == AnsweredAddress("shop/web", IP)
+    assert world.facts.get(AnsweredAddress, "shop/web 1") == AnsweredAddress("shop/web 1", IP6, here=True)
+    assert world.facts.get(AnsweredAddress, "shop/web") == AnsweredAddress("shop/web", IP, here=True)
+
+
+async def test_who_answered_before_is_kept_while_this_node_answers_and_that_it_did_afterwards(
+    world: World,
+) -> None:
+    answered, announced = (world.node.acts()[kind] for kind in (RecordAnswered, AnnounceExternalIP))
+    of_other = RecordAnswered("shop/web", (IP, "n2"), holder="shop/web", ip=IP, node="n2")
+    await answered(of_other)
+    assert world.facts.get(AnsweredAddress, "shop/web") == AnsweredAddress("shop/web", IP, others=("n2",))
+    await announced(ACT)
+    both = AnsweredAddress("shop/web", IP, others=("n2",), here=True)
+    assert world.facts.get(AnsweredAddress, "shop/web") == both
+    await answered(msgspec.structs.replace(of_other, node="n3"))
+    kept = AnsweredAddress("shop/web", IP, others=("n3", "n2"), here=True)
+    assert world.facts.get(AnsweredAddress, "shop/web") == kept
+    await answered(msgspec.structs.replace(of_other, ip="192.0.2.41"))
+    assert world.facts.get(AnsweredAddress, "shop/web") == AnsweredAddress(
+        "shop/web", "192.0.2.41", others=("n2",)
+    )
 
 
 async def test_an_agent_that_ends_waits_until_the_next_node_has_announced_what_it_answered_for(

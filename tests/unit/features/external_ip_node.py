@@ -118,8 +118,18 @@ class Node:
             for act in acts:
                 if isinstance(act, ProbeAddress):
                     self.facts.put(ProbedAddress(act.holder, act.ip, self.duplicates.get(act.ip, "")))
-                elif isinstance(act, (RecordAnswered, AnnounceExternalIP)):
-                    self.facts.put(AnsweredAddress(act.holder, act.ip))
+                elif isinstance(act, RecordAnswered):
+                    row = self.answered(act)
+                    others = tuple(dict.fromkeys((act.node, *row.others)))
+                    self.facts.put(msgspec.structs.replace(row, others=others))
+                elif isinstance(act, AnnounceExternalIP):
+                    self.facts.put(self.answered(act, here=True))
+
+    def answered(self, act: RecordAnswered | AnnounceExternalIP, **more: Any) -> AnsweredAddress:
+        """As the part writes it."""
+        row = self.facts.get(AnsweredAddress, act.holder)
+        before = row if row and row.ip == act.ip else AnsweredAddress(act.holder, act.ip)
+        return msgspec.structs.replace(before, **more)
 
     def owner(self, name: str = "web") -> str:
         self.plan()

@@ -1,0 +1,120 @@
+"""After the external IP of a Service has moved, packets of connections that began at the Node before go on to that Node.
+
+Each Node tracks the connections that began there, and answers clients itself. With proxyAll the switch of the Node that answers now
+finds packets of other connections to be of none that it tracks, and no first ones; it sends them through the tunnel to the Node that
+answered before, as it does with those that come late to a Node that no longer answers. Upstream ends them: another Endpoint is chosen,
+and resets them.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import GossipMember
+from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.ovs import OvsPort
+from antrea.facts.service import ServicePort
+from antrea.features.node_route.agent import tunnel_end
+from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
+from antrea.features.proxy.host import proxies_all
+from antrea.host.carrier import RELAYED_MACS, RELAYED_MASK
+from antrea.openflow.action import goto, set_eth_dst, set_eth_src, set_in_port, set_tun_dst
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    FROM_EXTERNAL_REG_MARK,
+    FROM_GATEWAY_REG_MARK,
+    GLOBAL_VIRTUAL_MAC,
+    OUTPUT_TO_OF_PORT_REG_MARK,
+    TARGET_OF_PORT,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import PROTOCOLS, ct_state, dl_src, dst, in_port, tcp_flags, tp_dst, tun_src
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import Stage
+from antrea.openflow.tables import CLASSIFIER, CONNTRACK_STATE, OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+    from antrea.openflow.field import Action, Match
+
+LATER: Final = (("+new+trk", "-syn"), ("+inv+trk", "+fin"), ("+inv+trk", "+rst"))
+"""What connection tracking finds in later packets of a TCP connection that it does not track, by their flags.
+
+Source: net/netfilter/nf_conntrack_proto_tcp.c of Linux, tcp_new; lib/conntrack-tcp.c of OVS, tcp_valid_new
+"""
+flow = flows_of(Category.EGRESS)
+
+
+def others(facts: Facts, owner: ExternalIPOwner, node: ThisNode) -> list[str]:
+    """Ends of the tunnel to other Nodes that answered, and live, the latest first."""
+    row = facts.get(AnsweredAddress, owner.key)
+    found = []
+    for name in row.others if row and row.ip == owner.ip else ():
+        member, peer = facts.get(GossipMember, name), facts.get(PeerNode, name)
+        if member and (member.alive or member.left) and peer and (end := tunnel_end(node, peer)):
+            found.append(end)
+    return found
+
+
+def relayed_connections(facts: Facts, owner: ExternalIPOwner) -> Iterator[Flow]:
+    """Of each port whose answers come by the Node that a connection began at: to the Node that answered last, but never back."""
+    node, tunnel = facts.get(ThisNode), facts.get(OvsPort, TUNNEL_PORT)
+    ends = others(facts, owner, node) if node and proxies_all(facts) else []
+    if node is None or tunnel is None or not ends:
+        return
+
+    def way(mac: str, end: str) -> list[Action]:
+        carry = [set_eth_src(mac), set_eth_dst(GLOBAL_VIRTUAL_MAC), set_tun_dst(end)]
+        return [
+            *carry, TARGET_OF_PORT(tunnel.ofport).load, OUTPUT_TO_OF_PORT_REG_MARK.load, goto(OUTPUT)
+        ]  # fmt: skip
+
+    row = facts.get(AnsweredAddress, owner.key)
+    if owner.node == node.name or (row and row.here):
+        yield from later_packets(facts, owner, (FROM_EXTERNAL_REG_MARK.match,), way(RELAYED_MACS[0], ends[0]))
+    for came, mac in pairwise(RELAYED_MACS):
+        yield from later_packets(facts, owner, (dl_src(came),), way(mac, ends[0]))
+        back = (dl_src(came), tun_src(ends[0]))
+        then = way(mac, ends[1]) if len(ends) > 1 else [goto(Stage.PRE_ROUTING)]
+        yield from later_packets(facts, owner, back, then, Priority.HIGH + 1)
+
+
+def later_packets(
+    facts: Facts,
+    owner: ExternalIPOwner,
+    came: tuple[Match, ...],
+    then: list[Action],
+    priority: int = Priority.HIGH,
+) -> Iterator[Flow]:
+    """What is not the first packet of a connection, and of none that this Node tracks."""
+    tcp = PROTOCOLS["TCP"][is_ipv6(owner.ip)]
+    for port in facts.by(ServicePort, "service", owner.service):
+        if port.protocol == "TCP" and not port.direct and owner.ip in port.external_ips:
+            match = (tcp, dst(owner.ip), tp_dst(port.port), *came)
+            for state, flags in LATER:
+                yield flow(CONNTRACK_STATE, priority, *match, ct_state(state), tcp_flags(flags), then=then)
+
+
+def accepted_connections(facts: Facts, owner: ExternalIPOwner) -> Iterator[Flow]:
+    """Packets that another Node relayed are treated as those that come by the gateway, whichever Node answers by then.
+
+    An Endpoint may be behind the tunnel that they came by, to which a switch does not send them back. What no Node tracks is
+    reset by an Endpoint at the last.
+    """
+    config, tunnel = proxies_all(facts), facts.get(OvsPort, TUNNEL_PORT)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if gateway is None or tunnel is None:
+        return
+    yield flow(
+        CLASSIFIER,
+        Priority.HIGH,
+        in_port(tunnel.ofport),
+        dl_src(RELAYED_MACS[0], RELAYED_MASK),
+        dst(owner.ip),
+        then=[set_in_port(gateway.ofport), FROM_GATEWAY_REG_MARK.load, goto(Stage.CONNTRACK_STATE)],
+    )
