@@ -18,6 +18,7 @@ from antrea.antctl.group import HELP
 from antrea.antctl.output import render
 from antrea.antctl.remote import cluster
 from antrea.antctl.request import ErrorResponse, Server, ask
+from antrea.antctl.traceflow_explain import add_explanation
 from antrea.antctl.traceflow_packet import packet_of
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def _callback(**given: Any) -> None:
     path = f"{PATH}/{trace['metadata']['name']}"
     try:
         found = _ended(server, path, seconds)
-        click.echo(render(answer_of(found), given["output"], (), ordered=False), nl=False)
+        explained = add_explanation(server, found) if target.mode.name == "R" else {}
+        click.echo(render(answer_of(found, explained), given["output"], (), ordered=False), nl=False)
         if found.get("status", {}).get("phase") not in ENDED:
             raise Failure("timeout waiting for Traceflow done")
     finally:
@@ -208,8 +210,8 @@ def _delete(server: Server, path: str) -> None:
         click.echo(f"error when deleting Traceflow: {why.format_message()}", err=True)
 
 
-def answer_of(trace: dict[str, Any]) -> dict[str, Any]:
-    """What is printed of a Traceflow."""
+def answer_of(trace: dict[str, Any], explained: dict[str, Any]) -> dict[str, Any]:
+    """What is printed of a Traceflow, with what policies should have done."""
     spec, status = trace["spec"], trace.get("status", {})
     source, to = spec.get("source", {}), spec.get("destination", {})
     end = to.get("pod") or to.get("service")
@@ -221,5 +223,6 @@ def answer_of(trace: dict[str, Any]) -> dict[str, Any]:
         "destination": to.get("ip") or (f"{to.get('namespace', '')}/{end}" if end else None),
         "results": status.get("results"),
         "capturedPacket": status.get("capturedPacket"),
+        "explain": explained,
     }
     return {key: value for key, value in found.items() if value}

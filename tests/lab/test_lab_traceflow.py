@@ -71,6 +71,13 @@ def test_a_packet_is_followed_to_another_node_and_to_the_rule_that_drops_it(
     }
     ends = {one.get("tunnelDstIP") for result in found["results"] for one in result["observations"]}
     assert ends == {None, TUNNEL_END}
+    each = [one for result in found["results"] for one in result["observations"]]
+    assert [one["table"] for one in each] == ["SpoofGuard", "Output", "Classifier", "Output"]
+    assert all(
+        one["flow"].startswith(f"table={one['table']},priority=") and one["explanation"] for one in each
+    )
+    assert each[2]["explanation"] == "it came in by port antrea-tun0"
+    assert (found["explain"]["verdict"], found["explain"]["agrees"]) == ("Allow", True)
     lab.api.kubectl("label", "pod", "flow-far", "flow=far", "--overwrite")
     lab.api.apply(DENY)
     try:
@@ -80,12 +87,24 @@ def test_a_packet_is_followed_to_another_node_and_to_the_rule_that_drops_it(
     finally:
         lab.api.kubectl("delete", "acnp", "flow-deny")
     last = next(result for result in dropped["results"] if result["node"] == "node-2")["observations"][-1]
+    flow = last.pop("flow")
+    assert flow.startswith("table=AntreaPolicyIngressRule,priority=")
+    assert "conj_id=" in flow
+    said = last.pop("explanation")
+    assert said.startswith(
+        "rule no-icmp of AntreaClusterNetworkPolicy:flow-deny with action Drop selects it as received, at priority "
+    )
+    # the evaluator, which shares no code with what enforces, names the same rule
+    explained = dropped["explain"]
+    assert (explained["verdict"], explained["agrees"]) == ("Drop", True)
+    assert "no-icmp" in last.pop("explain")
     assert last == {
         "component": "NetworkPolicy",
         "componentInfo": "IngressMetric",
         "action": "Dropped",
         "networkPolicy": "AntreaClusterNetworkPolicy:flow-deny",
         "networkPolicyRule": "no-icmp",
+        "table": "AntreaPolicyIngressRule",
     }
     wait_for("no flow of a trace is left", lambda: flows(lab) == 0, seconds=30)
     assert lab.api.kubectl("get", "traceflows", "-o", "name") == ""

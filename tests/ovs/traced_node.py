@@ -22,6 +22,7 @@ from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.traceflow.agent import SeenTrace
+from antrea.features.traceflow.deciding_flow import detailed
 from antrea.features.traceflow.observation import TracedPacket, observations
 from antrea.features.traceflow.preparation import prepared
 from antrea.features.traceflow.trace import RunningTrace
@@ -152,6 +153,12 @@ class Node:
 
     def observed(self, trace: RunningTrace, found: PacketIn) -> tuple[Observation, ...]:
         return observations(self.facts, TracedPacket(trace, found, packet(found.frame)))
+
+    def detailed(self, trace: RunningTrace, found: PacketIn) -> tuple[Observation, ...]:
+        """With table, flow and explanation."""
+        traced = TracedPacket(trace, found, packet(found.frame))
+        flows = [row for row in self.engine.standing().values() if isinstance(row, Flow)]
+        return detailed(self.facts, traced, observations(self.facts, traced), flows)
 
 
 @contextlib.asynccontextmanager

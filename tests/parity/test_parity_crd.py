@@ -74,6 +74,11 @@ DIFFERENCES = [
     LISTS,
     GATEWAY,
     difference(
+        "Traceflow",
+        r".*/observations/items/properties/(table|flow|explanation)/type",
+        "fields of our own: where in the switch it was decided, and why",
+    ),
+    difference(
         "AntreaNodeConfig BGPPolicy Group SupportBundleCollection TrafficControl",
         f"spec/{SCHEMA}/{MATCH_LABELS}",
         "upstream keeps anything under matchLabels here, also what is no text and cannot be decoded later; "

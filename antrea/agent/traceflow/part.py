@@ -16,11 +16,13 @@ from antrea.apis.crd.traceflow import NodeResult
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.traceflow.agent import InjectPacket, PrepareTrace, SeenTrace
+from antrea.features.traceflow.deciding_flow import detailed
 from antrea.features.traceflow.observation import TracedPacket, captured, is_sender, observations
 from antrea.features.traceflow.preparation import PreparedTrace, prepared
 from antrea.features.traceflow.trace import RunningTrace
 from antrea.openflow.fields import TRACE_INJECTED_REG_MARK
 from antrea.openflow.fields import PacketIn as Category
+from antrea.openflow.flow import Flow
 from antrea.openflow.frame import frame
 from antrea.openflow.packet import TCP, UDP, packet
 from antrea.openflow.packet_out import PacketOut
@@ -28,7 +30,7 @@ from antrea.outside.kube.clock import epoch
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from antrea.agent.part import AgentContext, Handler
     from antrea.engine import Act
@@ -134,11 +136,15 @@ class TraceflowPart(Part):
         result = NodeResult(
             node=self._agent.node,
             timestamp=epoch(),
-            observations=observations(self._facts, traced),
+            observations=detailed(self._facts, traced, observations(self._facts, traced), self._flows()),
         )
         tells = trace.receiver_only or trace.dropped_only or is_sender(self._facts, traced)
         taken = captured(read) if trace.spec.live_traffic and tells else None
         self._agent.begin(self._results.add(trace, result, taken), f"result of Traceflow {trace.name}")
+
+    def _flows(self) -> Iterator[Flow]:
+        """All that the switch should have."""
+        return (row for row in self._agent.engine().standing().values() if isinstance(row, Flow))
 
     def _counts(self, trace: RunningTrace) -> bool:
         """Whether one more result of this Node is wanted."""

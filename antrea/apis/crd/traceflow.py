@@ -114,6 +114,9 @@ class Observation(CrdStruct, frozen=True):
     egress: Annotated[str, doc("Egress that chose that.")] = ""
     egress_node: Annotated[str, doc("Node that it left from.")] = ""
     src_pod_ip: Annotated[str, doc("Address of the source Pod.")] = ""
+    table: Annotated[str, doc("Table of the switch in which it was decided.")] = ""
+    flow: Annotated[str, doc("Flow of that table; empty if it cannot be told which of several it was.")] = ""
+    explanation: Annotated[str, doc("Why it is so, by the objects of the cluster.")] = ""
 
 
 class NodeResult(CrdStruct, frozen=True):

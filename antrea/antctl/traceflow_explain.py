@@ -1,0 +1,84 @@
+"""What policies should have done with a traced packet, by the evaluator of `antctl explain`, beside what switches did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from antrea.antctl.failure import Failure
+from antrea.errors import Invalid
+
+if TYPE_CHECKING:
+    from antrea.antctl.request import Server
+    from antrea.explain.answer import Answer
+    from antrea.explain.verdict import Half
+
+REFUSED: Final = ("Dropped", "Rejected")
+VERDICTS: Final = {"Dropped": "Drop", "Rejected": "Reject"}
+
+
+def add_explanation(server: Server, trace: dict[str, Any]) -> dict[str, Any]:
+    """The `explain` of the whole; each observation of a policy or a Service gets its own. Nothing where the packet is not fully known."""
+    asked = _asked(trace["spec"])
+    results = trace.get("status", {}).get("results", ())
+    if asked is None or not results:
+        return {}
+    from antrea.antctl.explain.source import of_cluster  # noqa: PLC0415 (start-up time)
+    from antrea.explain.answer import answer, packet_of  # noqa: PLC0415
+
+    try:
+        source = of_cluster(server)
+        world = source.world()
+        family = 6 if "ipv6Header" in trace["spec"].get("packet", {}) else 4
+        found = answer(world, packet_of(world, *asked, v=family, source_port=0))
+    except (Failure, Invalid) as why:
+        return {"unanswered": str(why)}
+    seen = [one for result in results for one in result.get("observations", ())]
+    return _compared(found, seen) | ({"notTakenIntoAccount": list(source.lacks)} if source.lacks else {})
+
+
+def _asked(spec: dict[str, Any]) -> tuple[str, str, str] | None:
+    """Source, destination and port as `antctl explain` takes them; None: no one packet is meant."""
+    source, to = spec.get("source", {}), spec.get("destination", {})
+    end = to.get("pod") or to.get("service")
+    if not source.get("pod") or not (end or to.get("ip")):
+        return None
+    there = f"{to.get('namespace') or 'default'}/{end}" if end else to["ip"]
+    header = spec.get("packet", {}).get("transportHeader", {})
+    port = next(
+        (f"{header[name].get('dstPort', 0)}/{name}" for name in ("tcp", "udp") if name in header), "icmp"
+    )
+    if port.startswith("0/"):
+        return None
+    return f"{source.get('namespace') or 'default'}/{source['pod']}", there, port
+
+
+def _compared(found: Answer, seen: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is explained, whether the switches agree, and a sentence for each observation that has one."""
+    halves = [found.egress, found.ingress]
+    verdict, sentence = str(found.verdict), found.sentence
+    for one in seen:
+        if one["component"] != "LB" or found.through is None:
+            continue
+        one["explain"] = (
+            f"AntreaProxy chooses one of the {found.through.among} of Service {found.through.service}"
+        )
+        for chosen in found.through.endpoints:
+            if chosen.ip == one.get("translatedDstIP"):
+                halves = [chosen.egress, chosen.ingress]
+                verdict, sentence = chosen.verdict, chosen.sentence
+    for one in seen:
+        if half := _half(halves, one):
+            one["explain"] = half.sentence
+    ends = [
+        VERDICTS[one["action"]]
+        for one in seen
+        if one["component"] == "NetworkPolicy" and one["action"] in REFUSED
+    ]
+    return {"verdict": verdict, "because": sentence, "agrees": verdict == (ends[0] if ends else "Allow")}
+
+
+def _half(halves: list[Half], one: dict[str, Any]) -> Half | None:
+    """The direction that an observation of a policy is of."""
+    if one["component"] != "NetworkPolicy":
+        return None
+    return next((half for half in halves if half.direction in one.get("componentInfo", "")), None)

@@ -1,0 +1,166 @@
+"""The flow of the switch behind each observation, and why it is as it is: fields of our own, which upstream's clients skip."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from antrea.apis.shown import one_line
+from antrea.features.framework.agent_feature import RealisedPipeline
+from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.traceflow.explanation import explanation
+from antrea.features.traceflow.observation import FORWARDING, POLICY, RECEIVED, STEERING
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import AP_CONJ_ID
+from antrea.openflow.packet import ICMP, ICMPV6, SCTP, TCP, UDP
+from antrea.openflow.packet_in import CT_LABEL, CT_MARK, PKT_MARK
+from antrea.openflow.tables import (
+    CLASSIFIER,
+    EGRESS_MARK,
+    ENDPOINT_DNAT,
+    OUTPUT,
+    SPOOF_GUARD,
+    TRAFFIC_CONTROL,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from antrea.apis.crd.traceflow import Observation
+    from antrea.engine import Facts
+    from antrea.features.network_policy.agent.priority import DirectionTables
+    from antrea.features.traceflow.observation import TracedPacket
+    from antrea.openflow.flow import Flow
+
+LONGEST = 512
+"""Characters of a flow or an explanation."""
+PROTOCOLS = {
+    "tcp": TCP, "udp": UDP, "sctp": SCTP, "icmp": ICMP, "tcp6": TCP, "udp6": UDP, "sctp6": SCTP, "icmp6": ICMPV6,
+}  # fmt: skip
+MARKS = {"ct_mark": CT_MARK, "ct_label": CT_LABEL, "pkt_mark": PKT_MARK}
+
+
+class Place(NamedTuple):
+    """Where the flow of an observation is looked for, and what the packet had there in place of what it has at its end."""
+
+    tables: tuple[str, ...]
+    had: Mapping[str, str] = {}
+
+
+def detailed(
+    facts: Facts, packet: TracedPacket, found: tuple[Observation, ...], flows: Iterable[Flow]
+) -> tuple[Observation, ...]:
+    """The observations with table, flow and explanation; `flows` are all that the switch should have."""
+    realised = facts.get(RealisedPipeline)
+    if realised is None:
+        return found
+    places = [place_of(one, packet) for one in found]
+    wanted = {table for place in places for table in place.tables}
+    kept = [row for row in flows if row.table in wanted and row.category != Category.TRACEFLOW]
+    return tuple(
+        msgspec.structs.replace(
+            one,
+            table=flow.table if flow else place.tables[0],
+            flow=one_line(flow.named(realised.pipeline))[:LONGEST] if flow else "",
+            explanation=one_line(explanation(facts, packet, one))[:LONGEST],
+        )
+        for one, place in zip(found, places, strict=True)
+        for flow in (flow_at(packet, place, kept),)
+    )
+
+
+def place_of(one: Observation, packet: TracedPacket) -> Place:
+    """The tables in which the observation was decided."""
+    if one.component == "SpoofGuard":
+        return Place((SPOOF_GUARD.name,), {"src": packet.source or packet.read.source})
+    if one.component == FORWARDING:
+        return Place((CLASSIFIER.name if one.action == RECEIVED else OUTPUT.name,))
+    if one.component == "LB":
+        return Place((ENDPOINT_DNAT.name,), _endpoint(packet))
+    if one.component == "Egress":
+        return Place((EGRESS_MARK.name,))
+    if one.component == STEERING:
+        return Place((TRAFFIC_CONTROL.name,))
+    for here in (OUT, IN):
+        if one.component_info in (here.rule.name, here.metric.name) and (number := _rule(one, packet, here)):
+            return Place((here.antrea.name, here.rule.name, here.default.name), {"conj_id": str(number)})
+    known = one.component == POLICY and one.component_info.endswith("Rule")
+    return Place((one.component_info if known else OUTPUT.name,))
+
+
+def _rule(one: Observation, packet: TracedPacket, here: DirectionTables) -> int:
+    """Number of the rule that let the packet pass, or did not; 0: none is known."""
+    return packet.found.value(here.register if one.component_info == here.rule.name else AP_CONJ_ID)
+
+
+def _endpoint(packet: TracedPacket) -> dict[str, str]:
+    """The Endpoint as registers had it before the packet was translated: policies use one of them anew."""
+    register = "xxreg3" if packet.read.ipv6 else "reg3"
+    return {register: hex(int(ip_address(packet.read.destination)))}
+
+
+def flow_at(packet: TracedPacket, place: Place, flows: Iterable[Flow]) -> Flow | None:
+    """The flow of highest priority that the packet met; None: there is no such flow, or no telling which of several it was."""
+    fit = [row for row in flows if row.table in place.tables and _fits(packet, place, row)]
+    best = [row for row in fit if row.priority == max(one.priority for one in fit)]
+    return best[0] if len(best) == 1 else None
+
+
+def _fits(packet: TracedPacket, place: Place, flow: Flow) -> bool:
+    if "conj_id" in place.had and not any(term.startswith("conj_id=") for term in flow.match):
+        return False
+    if flow.table == EGRESS_MARK.name and not _left_so(packet, flow):
+        return False
+    return all(_met(packet, place, term) for term in flow.match)
+
+
+def _left_so(packet: TracedPacket, flow: Flow) -> bool:
+    """Whether the packet has the source MAC address and the mark that the flow gives: no flow after it gives others."""
+    for action in flow.actions:
+        value, _, field = action.removeprefix("set_field:").partition("->")
+        if field == "eth_src" and value != packet.read.source_mac.hex(":"):
+            return False
+        if field == "pkt_mark" and not _holds(_register(packet, field), value):
+            return False
+    return True
+
+
+def _holds(held: int, text: str) -> bool:
+    """Whether a number has the bits of `0x1/0xf`, or is the one number."""
+    number, _, mask = text.partition("/")
+    return held & (int(mask, 16) if mask else -1) == int(number, 16)
+
+
+def _met(packet: TracedPacket, place: Place, term: str) -> bool:
+    """Whether the packet fits a term; what is not known of it fits, such as the state of its connection."""
+    name, _, value = term.partition("=")
+    read, found, had = packet.read, packet.found, place.had
+    if not value:
+        family = name == "ipv6" or name.endswith("6")
+        return name != "arp" and family == read.ipv6 and PROTOCOLS.get(name, read.protocol) == read.protocol
+    if name == "in_port":
+        return value == str(found.in_port)
+    if name == "conj_id":
+        return had.get(name) == value
+    if name in ("nw_src", "ipv6_src", "nw_dst", "ipv6_dst"):
+        end = had.get("src", read.source) if name.endswith("src") else read.destination
+        return ip_address(end) in ip_network(value)
+    if name.removeprefix("xx").startswith("reg") or name in MARKS:
+        return _holds(int(had[name], 16) if name in had else _register(packet, name), value)
+    return True
+
+
+def _register(packet: TracedPacket, name: str) -> int:
+    """What a register or a mark holds at the end of the packet's way."""
+    found = packet.found
+    if name in MARKS:
+        return int.from_bytes(found.fields.get(MARKS[name], b""))
+    number = int(name.removeprefix("xx").removeprefix("reg"))
+    if not name.startswith("xx"):
+        return found.registers.get(number, 0)
+    value = 0
+    for one in range(4 * number, 4 * number + 4):
+        value = value << 32 | found.registers.get(one, 0)
+    return value
