@@ -224,6 +224,7 @@ DIFFERENT = (
     Difference(
         "networkpolicies", "what is not built is not called realized; the phase tells", (deep(as_if_held),),
     ),
+    Difference("-o wide", "a column of ours, of what is audited", (replaced(" AUDITED$"),)),
     Difference("groups", "a child that is missing", (deep(computed),)),
     Difference(
         "egress", "conditions have no order; the router's address is given to nobody",

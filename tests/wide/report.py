@@ -1,11 +1,13 @@
 """Writes docs/generated/wide-report.md from a run of the wide tests: commit, date, command, result of each test.
 
 A run that was interrupted, or in which tests failed, is resumed: each result is kept in a journal as soon as a test ends, and the
-next run of the same commit leaves out what has passed. The journal goes when nothing is left to repeat.
+next run of the same commit leaves out what has passed. The journal goes when nothing is left to repeat. With $WIDE_SINCE, a commit, what
+passed at that one or later is left out, too, and shown with the commit it passed at.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -35,25 +37,27 @@ class Result(msgspec.Struct, frozen=True):
     outcome: str
     seconds: float = 0.0
     why: str = ""
+    commit: str = ""
 
 
 class WideReport:
     """Results of this run and of the one it resumes."""
 
-    def __init__(self, journal: Path, page: Path, commit: str) -> None:
-        """`commit`: what is tested; a journal of something else is not resumed."""
+    def __init__(self, journal: Path, page: Path, commit: str, since: frozenset[str] = frozenset()) -> None:
+        """`commit`: what is tested; results of others are not resumed, but for those in `since`."""
         self._journal, self._page, self._commit = journal, page, commit
+        self._accepted = since | {commit}
         self.results = self._resumed()
         self._now: dict[str, Result] = {}
 
     def _resumed(self) -> dict[str, Result]:
         lines = self._journal.read_bytes().splitlines() if self._journal.exists() else []
-        same = bool(lines) and lines[0].decode() == self._commit
         # the last line of a run that was killed may be cut short
-        kept = [line for line in lines[1:] if line.endswith(b"}")] if same else []
+        found = [msgspec.json.decode(line, type=Result) for line in lines if line.endswith(b"}")]
+        kept = [one for one in found if one.commit in self._accepted]
         self._journal.parent.mkdir(parents=True, exist_ok=True)
-        self._journal.write_bytes(b"\n".join([self._commit.encode(), *kept, b""]))
-        return {one.test: one for one in (msgspec.json.decode(line, type=Result) for line in kept)}
+        self._journal.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in kept))
+        return {one.test: one for one in kept}
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leave out what has passed; after the markers have selected."""
@@ -75,6 +79,7 @@ class WideReport:
             outcome if worse else before.outcome,
             before.seconds + report.duration,
             reason(report) if worse else before.why,
+            self._commit,
         )
         self._now[report.nodeid] = result
         if report.when == "teardown":
@@ -95,7 +100,9 @@ class WideReport:
 def pytest_configure(config: pytest.Config) -> None:
     """With -p tests.wide.report."""
     if not config.option.collectonly:
-        config.pluginmanager.register(WideReport(JOURNAL, FILE, tested()), "wide-report")
+        since = os.environ.get("WIDE_SINCE", "")
+        report = WideReport(JOURNAL, FILE, tested(), commits(since) if since else frozenset())
+        config.pluginmanager.register(report, "wide-report")
 
 
 def reason(report: pytest.TestReport) -> str:
@@ -110,6 +117,12 @@ def tested() -> str:
     """The commit, and whether the tree differs from it in more than this report."""
     changed = _git("status", "--porcelain", "-uno", "--", ".", f":!{FILE.relative_to(ROOT)}")
     return f"{_git('rev-parse', 'HEAD')}{' with changes' if changed else ''}"
+
+
+def commits(since: str) -> frozenset[str]:
+    """From this one to the present one. Raises CalledProcessError: it is none of this branch."""
+    first = _git("rev-parse", "--verify", f"{since}^{{commit}}")
+    return frozenset([first, *_git("rev-list", f"{first}..HEAD").split()])
 
 
 def page(results: Iterable[Result], commit: str, arguments: str) -> str:
@@ -129,12 +142,13 @@ def page(results: Iterable[Result], commit: str, arguments: str) -> str:
         "| Test | Result | Seconds | Why |",
         "|---|---|---|---|",
     ]
-    lines += [_row(one) for one in found]
+    lines += [_row(one, commit) for one in found]
     return "\n".join(lines) + "\n"
 
 
-def _row(one: Result) -> str:
-    why = one.why.replace("|", "\\|")[:200]
+def _row(one: Result, commit: str) -> str:
+    earlier = f"at {one.commit[:10]}" if one.commit != commit else ""
+    why = " ".join(filter(None, (earlier, one.why.replace("|", "\\|")[:200])))
     return f"| {one.test} | {one.outcome} | {one.seconds:.0f} | {why} |"
 
 

@@ -16,6 +16,7 @@ from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, is_free, other_host, sentence, strangers
 from antrea.features.external_ip_pool.link import neighbours_of
 from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.proxy.host import proxies_all
 from antrea.features.proxy.service import ENDPOINT_SLICE_WATCH, SERVICE_WATCH
 from antrea.features.service_external_ip.failback import RecordFailbackWaits, claim_annotation, failback_waits
 from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
@@ -98,6 +99,7 @@ def answered_address(
             yield RecordAnswered(
                 owner.key, (owner.ip, owner.node), holder=owner.key, ip=owner.ip, node=owner.node
             )
+            yield from _answers_of_earlier(facts, owner, link)
         return
     subnet = owner_subnet(facts, owner)
     dev = (subnet and subnet.device) or neighbours_of(facts, owner.ip, link)
@@ -122,6 +124,13 @@ def answered_address(
     yield AnnounceExternalIP(
         (owner.key, owner.ip), dev, holder=owner.key, service=owner.service, uid=service.uid, pool=owner.pool, ip=owner.ip, dev=dev
     )  # fmt: skip
+
+
+def _answers_of_earlier(facts: Facts, owner: ExternalIPOwner, link: Transport) -> Iterator[Entry]:
+    """The way back for connections that began here and are relayed to this Node."""
+    row, subnet = facts.get(AnsweredAddress, owner.key), owner_subnet(facts, owner)
+    if row and row.ip == owner.ip and row.here and subnet and proxies_all(facts):
+        yield from subnet_entries(facts, owner, subnet, link)
 
 
 def _subnet_ignored(

@@ -20,7 +20,8 @@ sys.path.insert(0, {str(ROOT)!r})
 from tests.wide.report import WideReport
 
 def pytest_configure(config):
-    config.pluginmanager.register(WideReport(Path("journal"), Path("page.md"), Path("commit").read_text()))
+    since = frozenset(Path("since").read_text().split())
+    config.pluginmanager.register(WideReport(Path("journal"), Path("page.md"), Path("commit").read_text(), since))
 """
 TESTS = """
 import os, time
@@ -50,8 +51,10 @@ class Checkout:
         (place / "pytest.ini").write_text("[pytest]\n")
         self.at("c0ffee")
 
-    def at(self, commit: str) -> None:
+    def at(self, commit: str, since: str = "") -> None:
+        """`since`: commits whose results are kept."""
         (self.place / "commit").write_text(commit)
+        (self.place / "since").write_text(since)
 
     def start(self) -> subprocess.Popen[bytes]:
         (self.place / "runs").write_text("")
@@ -116,3 +119,17 @@ def test_what_failed_runs_again_until_it_passes_and_another_commit_begins_anew(c
     (checkout.place / "fail").unlink()
     assert checkout.run() == (0, "wrong")
     assert checkout.results() == [("first", "passed"), ("hangs", "passed"), ("wrong", "passed")]
+
+
+def test_results_of_earlier_commits_are_kept_if_asked_for_and_shown_with_their_commit(
+    checkout: Checkout,
+) -> None:
+    (checkout.place / "fail").touch()
+    assert checkout.run() == (1, "first hangs wrong")
+    (checkout.place / "fail").unlink()
+    checkout.at("decaf", since="c0ffee")
+    assert checkout.run() == (0, "wrong")
+    shown = (checkout.place / "page.md").read_text()
+    assert "- Commit: decaf\n" in shown
+    rows = re.findall(r"test_(\w+) \| passed \| 0 \| (.*) \|", shown)
+    assert rows == [("first", "at c0ffee"), ("hangs", "at c0ffee"), ("wrong", "")]

@@ -10,6 +10,7 @@ import pytest
 from external_ip_node import IP, IP6, NODES, Node, endpoints, service
 
 from antrea.config.agent import AgentConfig
+from antrea.config.agent_sections import AntreaProxy
 from antrea.facts.egress import Egress, ProbedAddress
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
@@ -133,6 +134,21 @@ def test_a_service_of_a_pool_with_a_vlan_is_answered_for_there() -> None:
     assert not [act for act in node.acts if isinstance(act, RecordSubnetIgnored)]
     rules = [one for one in node.engine.standing().values() if isinstance(one, RoutingRule)]
     assert [(rule.mark, rule.mask, rule.table) for rule in rules] == [(0x10000, 0x1F0000, 101)]
+
+
+@pytest.mark.parametrize("proxy_all", [True, False])
+def test_a_node_that_answered_in_a_vlan_keeps_the_way_back_for_connections_that_are_relayed_to_it(
+    *, proxy_all: bool
+) -> None:
+    node = Node("n1")
+    gates = EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"}))
+    config = AgentConfig(antrea_proxy=AntreaProxy(proxy_all=proxy_all))
+    node.put(service(preferred="n1"), PoolSelector("p", (), "192.0.2.254", 24, 181), config, gates)
+    assert node.answers() == [("antrea-ext.181", IP)]
+    node.put(service(preferred="n2"))
+    assert node.answers() == []
+    rules = [one for one in node.engine.standing().values() if isinstance(one, RoutingRule)]
+    assert len(rules) == proxy_all
 
 
 def test_an_address_that_another_node_answered_for_is_taken_over_without_delay() -> None:
