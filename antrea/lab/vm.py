@@ -78,6 +78,7 @@ KERNEL_LINE = re.compile(r"^\[ *\d+\.\d+\] ")
 CPU = "max,-la57,-erms,-fsrm,-avx,-avx2"
 """Emulated, string operations on wide registers cost 40 % of all time: the C library takes plain ones where it has to."""
 CABLE = ("-netdev", "user,id=host", "-device", "virtio-net-pci,netdev=host,romfile=")
+TAP = "tap,id=host,ifname={},script=no,downscript=no"
 NO_CABLE = ("-net", "none")
 HOST, CARD = "10.0.2.2", "10.0.2.15/24"
 """Addresses in QEMU's user network: the namespace that QEMU runs in, and what the guest's card takes."""
@@ -159,13 +160,38 @@ def readable(console: str) -> str:
     return "\n".join((own or lines)[-40:])
 
 
+def cable(netns: Path | None, tap: str) -> tuple[str, ...]:
+    """QEMU's options for the network card."""
+    if netns is None:
+        return NO_CABLE
+    return (CABLE[0], TAP.format(tap), *CABLE[2:]) if tap else CABLE
+
+
+def _machine(stock: Kernel, memory: str, stage2: Path) -> list[str]:
+    return [
+        *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", CPU, "-m", memory),
+        *("-smp", str(os.cpu_count() or 1), "-kernel", str(stock.image), "-initrd", str(stock.initrd)),
+        *("-append", f"console=ttyS0 quiet panic=-1 mitigations=off stage2={stage2}"),
+        *("-nographic", "-no-reboot"),
+        *("-virtfs", "local,path=/,mount_tag=root,security_model=none,multidevs=remap"),
+    ]
+
+
 def run(
-    stock: Kernel, argv: list[str], *, timeout: float, memory: str = "3G", netns: Path | None = None
+    stock: Kernel,
+    argv: list[str],
+    *,
+    timeout: float,
+    memory: str = "3G",
+    netns: Path | None = None,
+    tap: str = "",
+    disk: Path | None = None,
 ) -> tuple[int, str]:
     """Boot, run `argv` as root in the current directory, power off. Returns its exit status and the console's text.
 
     `timeout` is in seconds; past it the machine is ended and Unavailable raised. With `netns`, the file of a network
-    namespace, the machine has one virtio network card, behind which `HOST` is the loopback of that namespace.
+    namespace, the machine has one virtio network card, behind which `HOST` is the loopback of that namespace; with `tap`, the
+    other end of its cable is the interface of that name there. `disk` is a file that the machine has as /dev/vda.
     """
     with tempfile.TemporaryDirectory(prefix="antrea-vm-", dir="/var/tmp") as folder:
         stage2, status = Path(folder, "stage2"), Path(folder, "status")
@@ -181,13 +207,8 @@ def run(
             )
         )
         stage2.chmod(0o755)
-        machine = [
-            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", CPU, "-m", memory),
-            *("-smp", str(os.cpu_count() or 1), "-kernel", str(stock.image), "-initrd", str(stock.initrd)),
-            *("-append", f"console=ttyS0 quiet panic=-1 mitigations=off stage2={stage2}"),
-            *("-nographic", "-no-reboot", *(CABLE if netns else NO_CABLE)),
-            *("-virtfs", "local,path=/,mount_tag=root,security_model=none,multidevs=remap"),
-        ]
+        machine = [*_machine(stock, memory, stage2), *cable(netns, tap)]
+        machine += ["-drive", f"file={disk},format=raw,if=virtio"] if disk else []
         try:
             done = subprocess.run(
                 namespace.inside(netns, machine) if netns else machine,

@@ -36,7 +36,7 @@ from antrea.lab.api import Api
 from antrea.lab.process import end, launch, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from antrea.lab.record import Record
 
@@ -45,8 +45,8 @@ CRD = "crd.antrea.io/v1beta1"
 ACCOUNTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
-def serve(record: Record) -> Path:
-    """Start it; returns the file of the network namespace it is in. The caller holds the record."""
+def serve(record: Record, *gates: str) -> Path:
+    """Start it, with these gates of the controller on; returns the file of the network namespace it is in. The caller holds the record."""
     home = namespace.create(record, TOPOLOGY.control_plane.name)
     namespace.script(record, home, ["ip link set lo up", f"ip address add {API_SERVER}/32 dev lo"])
     control_plane.make_certificates(record, TOPOLOGY)
@@ -57,14 +57,14 @@ def serve(record: Record) -> Path:
     api.apply(yaml.safe_dump_all(_manifest("CustomResourceDefinition")))
     api.apply(yaml.safe_dump_all([*_manifest(*ACCOUNTS), *_nodes(), *_pods(), _endpoint()]))
     (record.directory / TOKEN).write_text(_token(api, AGENT))
-    _prepare_controller(record, api)
+    _prepare_controller(record, api, gates)
     start_controller(record, home, CONTROLLER)
     api.kubectl("wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=30s")
     api.apply(yaml.safe_dump_all([*_egresses(), _policy()]))
     return home
 
 
-def _prepare_controller(record: Record, api: Api) -> None:
+def _prepare_controller(record: Record, api: Api, gates: Sequence[str]) -> None:
     """What it reads as it starts; it has its own ServiceAccount."""
     directory = record.directory / CONTROLLER
     directory.mkdir()
@@ -73,6 +73,7 @@ def _prepare_controller(record: Record, api: Api) -> None:
     config = {
         "apiPort": CONTROLLER_PORT,
         "clientConnection": {"kubeconfig": str(directory / "kubeconfig")},
+        "featureGates": dict.fromkeys(gates, True),
     }
     (directory / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
     (directory / "config").write_text(json.dumps(config))
