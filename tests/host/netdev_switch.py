@@ -8,17 +8,23 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
+DATAPATH: Literal["system", "netdev"] = (
+    "system" if os.environ.get("ANTREA_TEST_DATAPATH") == "system" else "netdev"
+)
+"""In user space; `system` where the kernel has openvswitch, as in the virtual machine (tests/vm/test_vm_l7.py)."""
+PATIENCE = float(os.environ.get("ANTREA_TEST_PATIENCE", "1"))
+"""Times that deadlines are longer: for an emulated processor."""
 
 
 def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Wait for a condition, with a deadline."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while not true():
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
         time.sleep(0.01)
@@ -53,7 +59,7 @@ class NetdevSwitch:
 
     def add_bridge(self, name: str) -> None:
         """Secure: what no flow forwards is dropped."""
-        settings = ("datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow10,OpenFlow15")
+        settings = (f"datapath_type={DATAPATH}", "fail_mode=secure", "protocols=OpenFlow10,OpenFlow15")
         self.vsctl("add-br", name, "--", "set", "bridge", name, *settings)
 
     def pid(self, daemon: str) -> int:

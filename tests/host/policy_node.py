@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from netdev_switch import DATAPATH
 from switch_node import SwitchNode
 
 from antrea.agent.feature_set import active, pipeline_of
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     Doing = Callable[[Any], Awaitable[None]]
 
-CONFIG = AgentConfig(ovs_datapath_type="netdev")
+CONFIG = AgentConfig(ovs_datapath_type=DATAPATH)
 NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1", "2001:db8:2::1"), ("192.0.2.1",), 1400)
 OUTSIDE, NODES = ("192.0.2.10", "2001:db8:2::10"), ("192.0.2.1", "2001:db8:2::1")
 WEB = ("10.10.0.7", "fd00:10::7")

@@ -7,7 +7,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Self
 
-from netdev_switch import NetdevSwitch, until
+from netdev_switch import PATIENCE, NetdevSwitch, until
 
 from antrea.engine import Facts
 from antrea.facts.ovs import OvsPort, PodInterface
@@ -85,7 +85,7 @@ class SwitchNode:
         """Wait for a condition on the rows."""
         news = asyncio.Event()
         self.facts.listeners.append(news.set)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(60 * PATIENCE):
             while not true():
                 news.clear()
                 await news.wait()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from l7_container import EngineContainer
+from l7_node import GATES, PUBLIC, WEB, L7Node, NoPorts, control_of, files, node, stated
 from policy_node import CONFIG
-from test_host_l7_policy import GATES, PUBLIC, WEB, L7Node, NoPorts, control_of, files, node, stated
 
 from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.apis import controlplane as cp

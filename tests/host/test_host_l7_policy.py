@@ -3,53 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import json
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
-from certificates import SERVER as SERVER_AUTH
-from certificates import made
-from l7_client import CLIENT, SERVER
 from l7_container import EngineContainer
-from policy_node import CONFIG, NODE, NODES, PolicyNode
+from l7_node import (
+    BOTH,
+    PUBLIC,
+    PUBLIC_GET,
+    SECRET,
+    SECRET_GET,
+    WEB,
+    L7Node,
+    files,
+    node,
+    running,
+    stated,
+    why,
+    why_all,
+)
+from policy_node import NODE, NODES
 
 from antrea.agent.l7_network_policy import engine as engine_control
-from antrea.agent.l7_network_policy.connections import forget_connections, has_connections
-from antrea.agent.l7_network_policy.engine import L7EngineControl
-from antrea.agent.l7_network_policy.files import EngineFiles
 from antrea.apis import controlplane as cp
 from antrea.facts.member import AgentNode
-from antrea.facts.ovs import OvsPort
 from antrea.facts.service import Service, ServiceEndpoint
-from antrea.features.l7_network_policy.agent import PORT_TYPE
-from antrea.features.network_policy.agent.received import SentAppliedMember, SentPolicy
+from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import L7, PolicyRule
-from antrea.features.network_policy.l7.configuration import TAPS
-from antrea.features.network_policy.l7.tenant import LoadedTenant, Tenant, outdated, why_not_inspected
-from antrea.host.ovs_port import Port
-from antrea.outside.vswitch.conntrack import Conntrack
-from tests.unit.features.policy_world import native, rule
+from antrea.features.network_policy.l7.tenant import LoadedTenant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from pathlib import Path
 
-    from conftest import Namespaces
+    from antrea.agent.l7_network_policy.files import EngineFiles
 
-WEB = ("10.10.0.7", "fd00:10::7")
-OK = b"200 OK"
-PUBLIC = (cp.L7Protocol(http=cp.HTTPProtocol(method="GET", path="/public*")),)
-SECRET = (cp.L7Protocol(http=cp.HTTPProtocol(method="GET", path="/secret*")),)
-GATES = ("AntreaPolicy", "L7NetworkPolicy", "AntreaProxy", "Egress")
-
+__all__ = ["files", "node"]
 
 GATEWAYS = ("10.10.0.1", "fd00:10::1")
 SERVICE = ("10.96.0.1", "fd00:96::1")
@@ -63,125 +54,6 @@ NO_REQUEST = {
     "DNS over TCP": [[(b"\x00\x1d" + b"\xab" * 29).hex()]],
     "TLS": [[(b"\x16\x03\x01\x00\x05" + b"\x01" * 5).hex()]],
 }
-
-
-def get(path: str) -> str:
-    return f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode().hex()
-
-
-PUBLIC_GET, SECRET_GET = [[get("/public/x")]], [[get("/secret")]]
-BOTH = [[get("/public/x")], [get("/secret")]]
-
-
-class NoPorts:
-    """Sink of ports, which the test makes by itself."""
-
-    async def apply(self, put: object, drop: object) -> None: ...
-    async def resync(self, entries: object) -> None: ...
-    async def sweep(self, category: int) -> None: ...
-
-
-class L7Node(PolicyNode):
-    """With the taps of the engine, and with Pods whose requests the engine judges."""
-
-    def start(self) -> None:
-        super().start()
-        for tap in TAPS:
-            self.switch.vsctl("add-port", "br-int", tap, "--", "set", "interface", tap, "type=internal")
-            self.netns.sh(f"sysctl -qw net.ipv6.conf.{tap}.disable_ipv6=1; ip link set {tap} up")
-            self.facts.put(OvsPort(tap, PORT_TYPE, self.ofport(tap), self.mac_of(tap)))
-
-    def asked(
-        self,
-        family: int,
-        exchanges: Sequence[Sequence[str]],
-        seconds: float = 30,
-        to: tuple[str, str] = WEB,
-    ) -> tuple[int, str]:
-        """How many answers `near` gets of `web`, and how the connection ended."""
-        words = [sys.executable, "-c", CLIENT, to[family], "80", OK.hex(), str(seconds)]
-        within = ["ip", "netns", "exec", self.pods["near"], *words]
-        self.switch.revalidate()
-        text = json.dumps({"x": exchanges})
-        done = subprocess.run(within, input=text, capture_output=True, text=True, check=True, timeout=120)
-        count, end = json.loads(done.stdout)["x"]
-        return count, end
-
-    def becomes(self, wanted: tuple[int, str], family: int, exchanges: Sequence[Sequence[str]]) -> None:
-        """The switch may judge by what stood before while it looks its cache through."""
-        deadline = time.monotonic() + 30
-        while (found := self.asked(family, exchanges, seconds=3)) != wanted:
-            assert time.monotonic() < deadline, (found, wanted)
-
-
-@pytest.fixture
-def node(netns: Namespaces) -> Iterator[L7Node]:
-    with L7Node(netns).standing() as found:
-        yield found
-
-
-@pytest.fixture
-def files() -> Iterator[EngineFiles]:
-    """Below /run, which the root of the engine has empty."""
-    folder = Path(tempfile.mkdtemp(prefix="l7-", dir="/run"))
-    yield EngineFiles(folder)
-    shutil.rmtree(folder)
-
-
-def stated(direction: str, protocols: tuple[cp.L7Protocol, ...], *others: cp.NetworkPolicyRule) -> SentPolicy:
-    pod = "web" if direction == "In" else "near"
-    first = msgspec.structs.replace(
-        rule(direction, cp.NetworkPolicyPeer(ip_blocks=EVERYBODY), action="Allow"),
-        l7_protocols=protocols,
-        name="l7",
-    )
-    numbered = [msgspec.structs.replace(one, priority=number) for number, one in enumerate((first, *others))]
-    return native(f"p-{direction}", pod, *numbered)
-
-
-EVERYBODY = tuple(
-    cp.IPBlock(cidr=cp.IPNet(ip=ip, prefix_length=0))
-    for ip in (bytes(10) + b"\xff\xff" + bytes(4), bytes(16))
-)
-
-
-def control_of(node: L7Node, files: EngineFiles) -> L7EngineControl:
-    conntrack = Conntrack(node.switch.directory)
-    return L7EngineControl(
-        node.facts,
-        files,
-        lambda vlan: forget_connections(conntrack, vlan),
-        lambda vlan: has_connections(conntrack, vlan),
-    )
-
-
-@contextlib.asynccontextmanager
-async def running(node: L7Node, files: EngineFiles, tmp_path: Path) -> AsyncIterator[L7EngineControl]:
-    for pod in ("near", "web"):
-        member = cp.GroupMember(pod=cp.PodReference(name=pod, namespace="shop"))
-        node.facts.put(SentAppliedMember(pod, member))
-    control = control_of(node, files)
-    certificate = made("a.example", usage=SERVER_AUTH)
-    log = tmp_path / "requests"
-    log.with_suffix(".pem").write_text(certificate.pem + certificate.key_pem)
-    async with node.agent(CONFIG, *GATES, sinks={Tenant: control, Port: NoPorts()}):
-        task = asyncio.create_task(control.run(node.facts))
-        try:
-            with node.serving(node.pods["web"], SERVER.replace("LOG", str(log))):
-                yield control
-        finally:
-            task.cancel()
-
-
-def why(node: L7Node) -> str:
-    (found,) = why_all(node)
-    return found
-
-
-def why_all(node: L7Node) -> set[str]:
-    """Why requests of rules are not judged, or as before a change."""
-    rules = node.facts.by(PolicyRule, "l7", L7)
-    return {why_not_inspected(node.facts, one) or outdated(node.facts, one) for one in rules}
 
 
 @pytest.mark.parametrize("direction", ["In", pytest.param("Out", marks=pytest.mark.wide)])
@@ -330,3 +202,58 @@ async def test_a_connection_that_two_rules_allow_is_judged_by_both(
             node.facts.drop(SentPolicy, "p-In")
             await asyncio.to_thread(node.becomes, (1, "open"), 0, PUBLIC_GET)
             assert await asyncio.to_thread(node.asked, 0, SECRET_GET) == (0, "reset")
+
+
+LATE_SERVER = """
+import asyncio
+async def serve(reader, writer):
+    answer = b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok"
+    while head := await reader.readuntil(b"\\r\\n\\r\\n"):
+        if b"/public/late" in head:
+            await asyncio.sleep(8)
+        writer.write(answer)
+async def main():
+    server = await asyncio.start_server(serve, None, 8080)
+    print("listening", flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+"""Takes its time with one request."""
+LATE_CLIENT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 8080), timeout=30) as peer:
+    for path in ("x", "late", "../secret"):
+        try:
+            peer.sendall(f"GET /public/{path} HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n".encode().replace(b"/public/..", b""))
+            print("answered" if b"200 OK" in peer.recv(4096) else "closed", flush=True)
+        except OSError as no:
+            print(type(no).__name__, flush=True)
+            break
+"""
+
+
+@pytest.mark.parametrize("family", [0, 1])
+async def test_a_connection_of_a_rule_that_is_gone_is_judged_by_another_though_its_server_sends_next(
+    node: L7Node, files: EngineFiles, tmp_path: Path, family: int
+) -> None:
+    """It does not pass for one that the server began."""
+    async with running(node, files, tmp_path):
+        with EngineContainer(files.wanted.parent), node.serving(node.pods["web"], LATE_SERVER):
+            node.facts.put(stated("In", PUBLIC))
+            await node.until(lambda: node.facts.all(LoadedTenant))
+            await asyncio.to_thread(node.becomes, (1, "open"), 0, PUBLIC_GET)
+            words = ["ip", "netns", "exec", node.pods["near"], sys.executable, "-c", LATE_CLIENT, WEB[family]]
+            client = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+            assert client.stdout is not None
+            assert await client.stdout.readline() == b"answered\n"
+            await asyncio.sleep(0.5)  # the second request is on its way to the server
+            (old,) = {row.vlan for row in node.facts.all(LoadedTenant)}
+            node.facts.put(stated("In", PUBLIC, name="other"))
+            node.facts.drop(SentPolicy, "p-In")
+            await node.until(lambda: old not in {row.vlan for row in node.facts.all(LoadedTenant)})
+            said = (await asyncio.wait_for(client.stdout.read(), 60)).split()
+            await client.wait()
+            assert b"answered" not in said[1:], said
+            assert said[-1] != b"answered", said
+            await asyncio.to_thread(node.becomes, (0, "reset"), family, SECRET_GET)
+            await asyncio.to_thread(node.becomes, (1, "open"), family, PUBLIC_GET)

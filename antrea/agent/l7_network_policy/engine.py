@@ -19,6 +19,7 @@ import msgspec
 
 from antrea.agent.l7_network_policy.files import EngineFiles, TenantFile
 from antrea.errors import Unavailable
+from antrea.features.network_policy.l7.rules import GONE
 from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
 from antrea.outside.log import klog
 from antrea.outside.suricata.command import CommandSocket, Hung
@@ -40,6 +41,9 @@ USE: Final = 5.0
 PING: Final = 5.0
 """Seconds between looks whether the engine answers."""
 HUNG: Final = "the L7 engine of this Node does not answer: its container antrea-l7-engine has to be restarted"
+OUT_OF_MEMORY: Final = "the kernel has ended the L7 engine of this Node: the memory of its container antrea-l7-engine is at its limit"
+RECENT: Final = 600.0
+"""Seconds for which that is reported."""
 NOT_RUNNING: Final = "the L7 engine is not running on this Node: its container antrea-l7-engine is not ready"
 
 
@@ -62,8 +66,11 @@ class L7EngineControl:
         self._changed: dict[int, float] = {}
         """When new connections got another tenant than this one, by VLAN."""
         self._looked = 0.0
+        self._trouble = ""
         self._old: set[int] = set()
         """VLANs of tenants of an earlier start that are kept until the sweep."""
+        self._ending: dict[int, float] = {}
+        """When to look again whether there are connections of a rule that is gone, by VLAN."""
         self._is_known = False
         self._news = asyncio.Event()
         self._rejected: dict[int, str] = {}
@@ -73,6 +80,10 @@ class L7EngineControl:
         """Name of the rule of a wanted tenant; empty: there is none."""
         tenant = self._wanted.get(vlan)
         return tenant.rule if tenant else ""
+
+    def memory_trouble(self) -> str:
+        """Also of an engine that runs again; empty if there is none."""
+        return OUT_OF_MEMORY if self._files.was_out_of_memory(RECENT) else ""
 
     def is_needed(self) -> bool:
         """Whether any rule has a tenant."""
@@ -132,7 +143,7 @@ class L7EngineControl:
             except Unavailable:
                 pass  # what its log has is better
             self._adopt({})
-            facts.put(L7Engine(why or self._files.problem() or NOT_RUNNING))
+            facts.put(L7Engine(why or self.memory_trouble() or self._files.problem() or NOT_RUNNING))
             await asyncio.sleep(STEP)
 
     async def _follow(self, facts: Facts) -> None:
@@ -153,7 +164,7 @@ class L7EngineControl:
             while engine.is_open():
                 self._news.clear()
                 if self._is_known:
-                    await self._align(engine)
+                    await self._aligned(engine)
                 if clock() - asked >= PING:
                     await engine.ping()
                     asked = clock()
@@ -163,8 +174,18 @@ class L7EngineControl:
         finally:
             await engine.close()
 
+    async def _aligned(self, engine: CommandSocket) -> None:
+        """A full disk leaves what is loaded as it is, and is tried again. Raises Unavailable."""
+        try:
+            await self._align(engine)
+            self._trouble = ""
+        except OSError as no:
+            if str(no) != self._trouble:
+                log.error("Failed to write the files of the L7 engine", err=str(no))
+            self._trouble = str(no)
+
     async def _align(self, engine: CommandSocket) -> None:
-        """Order what differs, one tenant at a time: those of new connections first. Raises Unavailable."""
+        """Order what differs, one tenant at a time: those of new connections first. Raises Unavailable, OSError."""
         loaded = self._files.loaded()
         for tenant in sorted(self._wanted.values(), key=lambda one: one.is_old):
             vlan, text = tenant.vlan, tenant.signatures
@@ -175,7 +196,7 @@ class L7EngineControl:
             if differs and self._rejected.get(vlan) != text and self._is_due(tenant):
                 await self._load(engine, tenant, is_new=vlan not in loaded)
         for vlan in set(loaded) - set(self._wanted) - self._old:
-            await self._unload(engine, vlan)
+            await self._end(engine, vlan)
         await self._retire()
         if not self._wanted and not self._old and not self._files.loaded():
             await engine.order("shutdown")
@@ -207,7 +228,13 @@ class L7EngineControl:
 
     async def _load(self, engine: CommandSocket, tenant: Tenant, *, is_new: bool) -> None:
         vlan = tenant.vlan
-        path = self._files.begin(vlan, self._file(tenant))
+        try:
+            path = self._files.begin(vlan, self._file(tenant))
+        except OSError as no:
+            if is_new:
+                self._files.forget(vlan)
+            self._outdate(tenant, f"the files of the L7 engine: {no.strerror}")
+            raise
         command = "register-tenant" if is_new else "reload-tenant"
         why = await engine.order(command, id=vlan, filename=path)
         if not why and is_new:
@@ -217,13 +244,43 @@ class L7EngineControl:
             self._rejected[vlan] = tenant.signatures
             if is_new:
                 self._files.forget(vlan)
-            if (current := self._current(tenant.rule)) is not None:
-                outdated = f"{why}: requests are judged as before the change"
-                self._put(msgspec.structs.replace(current, outdated=outdated))
+            self._outdate(tenant, why)
             return
         self._files.done(vlan)
         if self._wanted.get(vlan) == tenant and not tenant.is_old:
             self._put(_row(tenant))
+
+    def _outdate(self, tenant: Tenant, why: str) -> None:
+        outdated = f"{why}: requests are judged as before the change"
+        current = self._current(tenant.rule)
+        if current is not None and current.outdated != outdated:
+            self._put(msgspec.structs.replace(current, outdated=outdated))
+
+    async def _end(self, engine: CommandSocket, vlan: int) -> None:
+        """A rule is gone. Without another, its connections go on, judged by policies as if they were new.
+
+        Beside others they are reset: connection tracking would take one whose server sends next for one that the server began,
+        and no rule would judge its requests.
+        """
+        if self._now() < self._ending.get(vlan, 0.0):
+            return
+        try:
+            is_used = bool(self._wanted) and await self._is_used(vlan)
+        except Unavailable as no:
+            log.error("Failed to look for connections of an L7 rule that is gone", vlan=vlan, err=str(no))
+            return
+        if not is_used:
+            await self._unload(engine, vlan)
+            self._ending.pop(vlan, None)
+            return
+        begins = vlan not in self._ending
+        self._ending[vlan] = self._now() + USE
+        if begins:
+            path = self._files.begin(vlan, TenantFile("", "", GONE))
+            if why := await engine.order("reload-tenant", id=vlan, filename=path):
+                log.error("The L7 engine refused to end connections", vlan=vlan, err=why)
+            self._files.done(vlan)
+            self._write()
 
     async def _unload(self, engine: CommandSocket, vlan: int) -> None:
         """Connections that the rule let in are judged anew, as what their tenant does not judge passes."""
@@ -238,7 +295,9 @@ class L7EngineControl:
 
     def _write(self) -> None:
         kept = {
-            vlan: found for vlan, found in self._files.loaded().items() if vlan in self._old and found.text
+            vlan: found
+            for vlan, found in self._files.loaded().items()
+            if (vlan in self._old or vlan in self._ending) and found.text
         }
         wanted = {vlan: self._file(tenant) for vlan, tenant in self._wanted.items()}
         self._files.want({**kept, **wanted})

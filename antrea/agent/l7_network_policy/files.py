@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -39,6 +40,7 @@ class EngineFiles:
         self.events = folder / "events.sock"
         self.socket = self.active / configuration.SOCKET
         self.log = self.active / "suricata.log"
+        self._out_of_memory = folder / "out-of-memory"
 
     def want(self, tenants: Mapping[int, TenantFile]) -> None:
         """What it starts with next, by VLAN; none at all: it is not started again. Raises OSError."""
@@ -92,6 +94,14 @@ class EngineFiles:
             return "Engine started" in self.log.read_text(errors="replace")
         except OSError:
             return False
+
+    def was_out_of_memory(self, seconds: float) -> bool:
+        """Whether the kernel has ended an engine for want of memory within that time."""
+        try:
+            ended = float(self._out_of_memory.read_text())
+        except (OSError, ValueError):
+            return False
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ended < seconds
 
     def problem(self) -> str:
         """The last error in its log; empty if there is none."""

@@ -61,8 +61,10 @@ class L7Part(Part):
 
     def _down(self) -> str:
         engine = self._agent.facts.get(L7Engine, "self")
-        if engine is None or not engine.why_not or not self._control.is_needed():
+        if engine is None or not self._control.is_needed():
             return ""
+        if not engine.why_not:
+            return self._control.memory_trouble()
         return f"{engine.why_not}: what rules with l7Protocols name is dropped; set featureGates.{GATE} in the chart, or see its log"
 
     def bundle(self) -> Mapping[str, Any]:

@@ -26,6 +26,12 @@ UNKNOWN_BYTES = 4096
 """What a client may send until the protocol is known."""
 DEFAULT = 'drop ip any any -> any any (msg:"No rule"; sid:1;)\n'
 """For packets with a VLAN that no tenant has."""
+GONE = (
+    'rejectboth tcp-pkt any any -> any any (msg:"Rule is gone"; dsize:>0; sid:1;)\n'
+    'drop udp any any -> any any (msg:"Rule is gone"; sid:2;)\n'
+    'drop icmp any any -> any any (msg:"Rule is gone"; sid:3;)\n'
+)
+"""For connections of a rule that is gone. Without an option for packets a signature is for the first one of a connection alone."""
 SEEN = "flowbits:isnotset,antrea.l7"
 CLIENT, SERVER = "flow:to_server,established", "flow:to_client,established"
 NOT_BEGUN = ("stream_size:server,<,2", f"stream_size:client,<,{UNKNOWN_BYTES}")
