@@ -99,9 +99,11 @@ def test_requests_of_both_nodes_are_judged_and_an_agent_that_restarts_lets_none_
         assert asked(two, "far", f"{urls[0]}/clientip") != ANSWERED
         assert asked(two, "far", f"{urls[0]}/hostname") == ANSWERED
         log = in_agent(two, "node-1", "cat", "/var/log/antrea/networkpolicy/l7engine/eve-verdicts.json")
-        verdicts = [json.loads(line) for line in log.splitlines()]
-        rejected = [one for one in verdicts if one["alert"]["action"] == "blocked"]
-        assert {one["http"]["url"] for one in rejected if "http" in one} == {"/clientip"}
+        events = [json.loads(line) for line in log.splitlines()]
+        rejected = [one for one in events if one.get("alert", {}).get("action") == "blocked"]
+        assert {one["request"]["url"] for one in rejected if "request" in one} == {"/clientip"}
+        seen = [one for one in events if one["event_type"] == "http"]
+        assert "/hostname" in {one["http"]["url"] for one in seen}
         assert {one["policy"] for one in rejected} == {"AntreaNetworkPolicy:default/public"}
         two.api.kubectl("delete", "networkpolicies.crd.antrea.io", "public")
         wait_for(

@@ -1,7 +1,7 @@
-"""Log of the L7 engine's verdicts, each with its policy and rule, rotated by size.
+"""Log of the L7 engine: its verdicts and the requests and handshakes it saw, each with its policy and rule, rotated by size.
 
 The engine writes JSON lines to a Unix socket; without a reader they are lost. They contain texts of requests, which a client
-chooses: these stay within the JSON, and a line that is too long is counted and left out.
+chooses: these stay within the JSON, and a line that is too long is counted and left out, as are more requests than `MOST_SEEN`.
 parity: pkg/agent/controller/networkpolicy/l7engine/reconciler.go (place and name of its eve-log)
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,13 +30,22 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 FILE: Final = Path("/var/log/antrea/networkpolicy/l7engine/eve-verdicts.json")
-LONGEST: Final = 1 << 16
-"""Octets of one line."""
+LONGEST: Final = 1 << 18
+"""Octets of one line: a verdict has its packet, of 64 KiB at most."""
+VERDICT: Final = "alert"
+MOST_SEEN: Final = 200
+"""Requests and handshakes a second that are logged: they come as fast as clients ask."""
 LOST = Metric(
     "antrea_agent_l7_verdicts_lost_count",
     "counter",
     "ALPHA",
     "Number of verdicts of the L7 engine that could not be logged.",
+)
+UNLOGGED = Metric(
+    "antrea_agent_l7_requests_unlogged_count",
+    "counter",
+    "ALPHA",
+    "Number of requests and handshakes that were not logged, since there were too many in a second.",
 )
 
 
@@ -49,16 +59,18 @@ class VerdictLog:
         socket: Path,
         limits: AuditLogging,
         path: Path = FILE,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`rule_of` gives the name of the rule that has a VLAN; empty: none."""
-        self._facts, self._rule_of, self._socket = facts, rule_of, socket
+        self._facts, self._rule_of, self._socket, self._now = facts, rule_of, socket, now
         self._file = RotatedFile(path, limits)
-        self._lost = 0
+        self._lost = self._unlogged = 0
+        self._second, self._seen = 0, 0
         self._writers: set[asyncio.StreamWriter] = set()
 
     def text(self) -> str:
         """Metrics, in Prometheus' format."""
-        return LOST.text([Sample(self._lost)])
+        return LOST.text([Sample(self._lost)]) + UNLOGGED.text([Sample(self._unlogged)])
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -99,6 +111,9 @@ class VerdictLog:
         except msgspec.MsgspecError:
             self._lost += 1
             return
+        if event.get("event_type") != VERDICT and self._are_too_many():
+            self._unlogged += 1
+            return
         try:
             if self._file.write(msgspec.json.encode(self._named(event)) + b"\n"):
                 await asyncio.to_thread(self._file.tidy)
@@ -106,11 +121,21 @@ class VerdictLog:
             self._lost += 1
             log.v(2).info("Failed to log a verdict of the L7 engine", err=str(no))
 
+    def _are_too_many(self) -> bool:
+        second = int(self._now())
+        if second != self._second:
+            self._second, self._seen = second, 0
+        self._seen += 1
+        return self._seen > MOST_SEEN
+
     def _named(self, event: dict[str, Any]) -> dict[str, Any]:
-        """With its policy, in the signature as upstream's, whose own text becomes the category."""
+        """With its policy, in the signature as upstream's, whose own text becomes the category. The request of a verdict is at `request`:
+        readers of upstream's log find it in an event of its own."""
         origin, alert = self._origin(event), event.get("alert")
+        if "http" in event and event.get("event_type") == VERDICT:
+            event["request"] = event.pop("http")
         if not origin or not isinstance(alert, dict):
-            return event
+            return {**event, **origin}
         verb = "Reject" if alert.get("action") == "blocked" else "Allow"
         named = {**alert, "category": alert.get("signature"), "signature": f"{verb} by {origin['policy']}"}
         return {**event, "alert": named, **origin}

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import shutil
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import pytest
 
 from antrea.agent.l7_network_policy import engine as engine_control
+from antrea.agent.l7_network_policy import verdict_log
 from antrea.agent.l7_network_policy.connections import forget_connections
 from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.agent.l7_network_policy.files import EngineFiles
@@ -23,6 +27,7 @@ from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
+from antrea.features.network_policy.l7.rules import GONE
 from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
 from antrea.outside.suricata import command
 from antrea.outside.suricata.command import CommandSocket
@@ -319,14 +324,17 @@ async def test_verdicts_are_logged_with_their_policy_and_long_or_broken_lines_ar
     reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
     alert = {"action": "blocked", "signature": "Reject request"}
     event = {"event_type": "alert", "vlan": [3], "alert": alert, "http": {"url": '/"\n'}}
-    writer.write(json.dumps(event).encode() + b"\nno JSON\n" + b"x" * (1 << 17) + b"\n")
-    writer.write(json.dumps({**event, "vlan": [9]}).encode() + b"\n")
-    await until(lambda: file.exists() and len(file.read_bytes().splitlines()) == 2)
-    first, second = map(json.loads, file.read_text().splitlines())
+    writer.write(json.dumps(event).encode() + b"\nno JSON\n" + b"x" * (1 << 19) + b"\n")
+    seen = {"event_type": "http", "vlan": [3], "http": {"url": "/public"}}
+    writer.write(json.dumps({**event, "vlan": [9]}).encode() + b"\n" + json.dumps(seen).encode() + b"\n")
+    await until(lambda: file.exists() and len(file.read_bytes().splitlines()) == 3)
+    first, second, third = map(json.loads, file.read_text().splitlines())
     policy = "AntreaClusterNetworkPolicy:p"
     named = {"action": "blocked", "signature": f"Reject by {policy}", "category": "Reject request"}
+    event["request"] = event.pop("http")  # upstream's verdicts have none
     assert first == {**event, "alert": named, "policy": policy, "rule": "no-secret"}
     assert "policy" not in second
+    assert third == {**seen, "policy": policy, "rule": "no-secret"}
     assert "lost_count 0" not in log.text()
     task.cancel()
     async with asyncio.timeout(10):
@@ -347,9 +355,100 @@ async def test_verdicts_that_a_full_disk_has_no_room_for_are_counted_and_the_eng
     await until((tmp_path / "s").exists)
     _, writer = await asyncio.open_unix_connection(tmp_path / "s")
     writer.write(b'{"event_type": "alert"}\n' * 2)
-    await until(lambda: log.text().rstrip().endswith(" 2"))
+    await until(lambda: "antrea_agent_l7_verdicts_lost_count 2" in log.text())
     assert not writer.is_closing()
     writer.close()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+async def test_requests_that_come_too_fast_are_counted_and_verdicts_are_logged(
+    tmp_path: Path,
+) -> None:
+    log = VerdictLog(
+        Facts(),
+        lambda _: "",
+        tmp_path / "s",
+        AuditLogging(),
+        file := tmp_path / "eve-verdicts.json",
+        lambda: 7.5,
+    )
+    task = asyncio.create_task(log.run())
+    await until((tmp_path / "s").exists)
+    _, writer = await asyncio.open_unix_connection(tmp_path / "s")
+    writer.write(b'{"event_type": "http"}\n' * (verdict_log.MOST_SEEN + 5) + b'{"event_type": "alert"}\n')
+    await until(lambda: file.exists() and b"alert" in file.read_bytes())
+    assert file.read_bytes().count(b"http") == verdict_log.MOST_SEEN
+    assert "antrea_agent_l7_requests_unlogged_count 5" in log.text()
+    writer.close()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_an_engine_that_the_kernel_has_ended_for_want_of_memory_is_named(tmp_path: Path) -> None:
+    """As long as it is away, and some time after."""
+    agent = Agent(tmp_path)
+    (tmp_path / "out-of-memory").write_text(str(time.clock_gettime(time.CLOCK_BOOTTIME)))
+    task = asyncio.create_task(agent.control.run(agent.facts))
+    await until(lambda: "is at its limit" in (agent.why_not() or ""))
+    assert agent.control.memory_trouble()
+    (tmp_path / "out-of-memory").write_text("-900.0\n")
+    await until(lambda: "is not ready" in (agent.why_not() or ""))
+    assert not agent.control.memory_trouble()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_connections_of_a_rule_that_is_gone_are_ended_beside_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tenant stays until there are none, over a restart of the engine too; without another rule they are judged anew."""
+    monkeypatch.setattr(engine_control, "USE", 0.1)
+    agent = Agent(tmp_path)
+    agent.used = {ONE.vlan, TWO.vlan}
+    await agent.control.resync((ONE, TWO))
+    async with FakeSuricata(agent.files) as engine:
+        task = asyncio.create_task(agent.control.run(agent.facts))
+        await until(lambda: len(agent.loaded()) == 2)
+        await agent.control.apply((), (ONE,))
+        await until(lambda: agent.texts().get(ONE.vlan) == GONE)
+        assert engine.commands == [("reload-tenant", ONE.vlan)]
+        assert [*agent.loaded()] == [TWO.vlan]
+        assert (agent.files.wanted / f"tenant-{ONE.vlan}.rules").read_text() == GONE
+        agent.used.discard(ONE.vlan)
+        await until(lambda: ("unregister-tenant", ONE.vlan) in engine.commands)
+        assert agent.forgotten == [ONE.vlan]
+        await agent.control.apply((), (TWO,))
+        await until(lambda: ("unregister-tenant", TWO.vlan) in engine.commands)
+        assert agent.forgotten == [ONE.vlan, TWO.vlan]
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_change_that_the_disk_has_no_room_for_is_named_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent goes on, and the engine judges as before."""
+    agent = Agent(tmp_path)
+    await agent.control.resync((ONE,))
+    async with FakeSuricata(agent.files) as engine:
+        task = asyncio.create_task(agent.control.run(agent.facts))
+        await until(lambda: len(agent.loaded()) == 1)
+
+        def full(*_: Any) -> str:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(agent.files, "begin", full)
+            await agent.control.apply((CHANGED, BEFORE), ())
+            await until(lambda: "No space left on device" in agent.loaded()[ONE.vlan])
+            assert (engine.commands, task.done()) == ([], False)
+        await until(lambda: agent.current("r1") == CHANGED.vlan)
+        assert engine.commands[0] == ("register-tenant", CHANGED.vlan)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

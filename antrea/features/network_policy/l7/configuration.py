@@ -91,12 +91,14 @@ def _logging(directory: str) -> dict[str, Any]:
 
 
 def _outputs(events: str) -> list[dict[str, Any]]:
-    """Verdicts alone: requests that pass would let a tenant fill a disk.
+    """Verdicts, requests and handshakes; the agent bounds what of them it writes.
 
-    Without a reader they are lost, and no packet is delayed.
+    Without a reader they are lost, and no packet is delayed. parity: reconciler.go suricataAntreaConfigData
     """
     settings = {"enabled": "yes", "filetype": "unix_stream", "filename": events}
-    return [{"eve-log": {**settings, "types": [{"alert": {"enabled": "yes"}}]}}]
+    verdicts = {"enabled": "yes", "packet": "yes"}
+    seen = {"enabled": "yes", "extended": "yes"}
+    return [{"eve-log": {**settings, "types": [{"alert": verdicts}, {"http": seen}, {"tls": seen}]}}]
 
 
 def _capture(number: int) -> dict[str, Any]:
