@@ -54,7 +54,7 @@ TRACKED = Metric(
     "antrea_agent_conntrack_antrea_connection_count",
     "gauge",
     "ALPHA",
-    "Number of connections in the Antrea ZoneID of the conntrack table.",
+    "Number of connections in the Antrea ZoneID of the conntrack table, as flow export reads them.",
 )
 DENIED = Metric(
     "antrea_agent_denied_connection_count",
@@ -151,12 +151,11 @@ class FlowExportPart(Part):
         return "; ".join(why for why in (*own, *objects) if why)[:MOST_TEXT]
 
     def metrics(self) -> str:
+        """All with 0 while nothing is exported, as upstream."""
         exports = self._exports
-        if not exports:
-            return ""
         rows: tuple[tuple[Metric, Any], ...] = (
-            (TRACKED, max(len(one.tracked) for one in exports)),
-            (DENIED, max(len(one.denied) for one in exports)),
+            (TRACKED, max((len(one.tracked) for one in exports), default=0)),
+            (DENIED, max((len(one.denied) for one in exports), default=0)),
             (CONNECTED, self._connected + sum(one.destination.connections for one in exports)),
             (EXPORTED, self._exported + sum(one.destination.exported for one in exports)),
             (LOST, self._lost + sum(one.denied.lost for one in exports)),

@@ -26,6 +26,7 @@ def test_the_condition_of_a_collector_that_is_away_is_one_that_the_api_takes() -
 
 
 @pytest.mark.parametrize("enable", [False, True])
-def test_it_shows_something_while_it_exports_alone(enable: bool) -> None:
+def test_it_has_a_condition_while_it_exports_alone_and_its_metrics_always(enable: bool) -> None:
     found = part(enable=enable)
-    assert bool(found.metrics()) == bool(found.conditions()["FlowCollectorUnreachable"]()) == enable
+    assert bool(found.conditions()["FlowCollectorUnreachable"]()) == enable
+    assert "antrea_agent_flow_collector_reconnection_count 0" in found.metrics()
