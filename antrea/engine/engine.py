@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from antrea.engine.act_runner import ActRunner
 from antrea.engine.collection import CollectionPause
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from antrea.engine.entry import Act, Sink
     from antrea.facts.fact import Fact
 
+E = TypeVar("E")
 NO_SINKS: Mapping[type, Sink] = {}
 NO_ACTS: Mapping[type[Act], Callable[[Any], Awaitable[None]]] = {}
 NO_SWEEPS: Mapping[int, tuple[type[Fact], ...]] = {}
@@ -258,6 +259,13 @@ class Engine:
             if (found := desired(cell)) is not None:
                 out[cell.ref] = found
         return out
+
+    def standing_of(self, kind: type[E], keep: Callable[[Any], bool]) -> Iterator[E]:
+        """Yield what is wanted now of one class of entries, by keys that pass `keep`."""
+        table = self.facts.tables.get(kind)
+        for key, cell in () if table is None else table.rows.items():
+            if keep(key) and isinstance(cell, Cell) and (found := desired(cell)) is not None:
+                yield found
 
     def applied(self) -> dict[Ref, Any]:
         """Return everything that sinks confirmed, by class and key."""

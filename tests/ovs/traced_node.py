@@ -157,8 +157,12 @@ class Node:
     def detailed(self, trace: RunningTrace, found: PacketIn) -> tuple[Observation, ...]:
         """With table, flow and explanation."""
         traced = TracedPacket(trace, found, packet(found.frame))
-        flows = [row for row in self.engine.standing().values() if isinstance(row, Flow)]
-        return detailed(self.facts, traced, observations(self.facts, traced), flows)
+        return detailed(
+            self.facts,
+            traced,
+            observations(self.facts, traced),
+            lambda keep: self.engine.standing_of(Flow, keep),
+        )
 
 
 @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ from antrea.apis.crd.traceflow import NodeResult
 from antrea.errors import Invalid, Refused, Unavailable
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.traceflow.agent import InjectPacket, PrepareTrace, SeenTrace
-from antrea.features.traceflow.deciding_flow import detailed
+from antrea.features.traceflow.deciding_flow import FlowKey, detailed
 from antrea.features.traceflow.observation import TracedPacket, captured, is_sender, observations
 from antrea.features.traceflow.preparation import PreparedTrace, prepared
 from antrea.features.traceflow.trace import RunningTrace
@@ -136,15 +136,15 @@ class TraceflowPart(Part):
         result = NodeResult(
             node=self._agent.node,
             timestamp=epoch(),
-            observations=detailed(self._facts, traced, observations(self._facts, traced), self._flows()),
+            observations=detailed(self._facts, traced, observations(self._facts, traced), self._flows),
         )
         tells = trace.receiver_only or trace.dropped_only or is_sender(self._facts, traced)
         taken = captured(read) if trace.spec.live_traffic and tells else None
         self._agent.begin(self._results.add(trace, result, taken), f"result of Traceflow {trace.name}")
 
-    def _flows(self) -> Iterator[Flow]:
-        """All that the switch should have."""
-        return (row for row in self._agent.engine().standing().values() if isinstance(row, Flow))
+    def _flows(self, keep: Callable[[FlowKey], bool]) -> Iterator[Flow]:
+        """Those that the switch should have, by their keys."""
+        return self._agent.engine().standing_of(Flow, keep)
 
     def _counts(self, trace: RunningTrace) -> bool:
         """Whether one more result of this Node is wanted."""

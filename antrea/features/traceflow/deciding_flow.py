@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,23 +43,34 @@ PROTOCOLS = {
 MARKS = {"ct_mark": CT_MARK, "ct_label": CT_LABEL, "pkt_mark": PKT_MARK}
 
 
+FlowKey = tuple[str, int, tuple[str, ...]]
+"""As `Flow.key`."""
+FlowsOf = Callable[[Callable[[FlowKey], bool]], "Iterable[Flow]"]
+"""The flows that the switch should have whose keys pass a test."""
+
+
 class Place(NamedTuple):
     """Where the flow of an observation is looked for, and what the packet had there in place of what it has at its end."""
 
     tables: tuple[str, ...]
     had: Mapping[str, str] = {}
 
+    def holds(self, key: FlowKey) -> bool:
+        """Whether a flow with this key is one to look at: of a rule, the one flow with its action."""
+        rule = self.had.get("conj_id")
+        return key[0] in self.tables and (rule is None or f"conj_id={rule}" in key[2])
+
 
 def detailed(
-    facts: Facts, packet: TracedPacket, found: tuple[Observation, ...], flows: Iterable[Flow]
+    facts: Facts, packet: TracedPacket, found: tuple[Observation, ...], flows_of: FlowsOf
 ) -> tuple[Observation, ...]:
-    """The observations with table, flow and explanation; `flows` are all that the switch should have."""
+    """The observations with table, flow and explanation."""
     realised = facts.get(RealisedPipeline)
     if realised is None:
         return found
     places = [place_of(one, packet) for one in found]
-    wanted = {table for place in places for table in place.tables}
-    kept = [row for row in flows if row.table in wanted and row.category != Category.TRACEFLOW]
+    met = flows_of(lambda key: any(place.holds(key) for place in places))
+    kept = [row for row in met if row.category != Category.TRACEFLOW]
     return tuple(
         msgspec.structs.replace(
             one,
@@ -103,14 +115,12 @@ def _endpoint(packet: TracedPacket) -> dict[str, str]:
 
 def flow_at(packet: TracedPacket, place: Place, flows: Iterable[Flow]) -> Flow | None:
     """The flow of highest priority that the packet met; None: there is no such flow, or no telling which of several it was."""
-    fit = [row for row in flows if row.table in place.tables and _fits(packet, place, row)]
+    fit = [row for row in flows if place.holds(row.key) and _fits(packet, place, row)]
     best = [row for row in fit if row.priority == max(one.priority for one in fit)]
     return best[0] if len(best) == 1 else None
 
 
 def _fits(packet: TracedPacket, place: Place, flow: Flow) -> bool:
-    if "conj_id" in place.had and not any(term.startswith("conj_id=") for term in flow.match):
-        return False
     if flow.table == EGRESS_MARK.name and not _left_so(packet, flow):
         return False
     return all(_met(packet, place, term) for term in flow.match)

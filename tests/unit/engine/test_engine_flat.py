@@ -134,6 +134,15 @@ def test_the_cost_of_one_refusal_does_not_grow_with_the_jobs_that_stand(
     assert costs[0] == costs[1]
 
 
+def test_what_stands_of_one_class_is_read_by_its_keys_alone() -> None:
+    """None of the other entries is looked at, however many stand."""
+    engine = with_rows(SHAPES["rows of their own"], 50)
+    (first, *_) = [one for one in engine.standing().values() if isinstance(one, Flow)]
+    assert list(engine.standing_of(type(first), lambda key: key == first.key)) == [first]
+    assert list(engine.standing_of(type(first), lambda _: False)) == []
+    assert list(engine.standing_of(Snat, lambda _: True)) == []
+
+
 def test_growing_costs_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: looks at everything that stands at every change."""
     costs = []
