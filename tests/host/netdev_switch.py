@@ -17,7 +17,7 @@ _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 DATAPATH: Literal["system", "netdev"] = (
     "system" if os.environ.get("ANTREA_TEST_DATAPATH") == "system" else "netdev"
 )
-"""In user space; `system` where the kernel has openvswitch, as in the virtual machine (tests/vm/test_vm_l7.py)."""
+"""In user space; `system` where the kernel has openvswitch (docs/l7-network-policy.md)."""
 PATIENCE = float(os.environ.get("ANTREA_TEST_PATIENCE", "1"))
 """Times that deadlines are longer: for an emulated processor."""
 
