@@ -104,9 +104,12 @@ upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled pro
 	trap 'antrea-lab down --name $(UPSTREAM_LAB)' EXIT; antrea-lab upstream-e2e --name $(UPSTREAM_LAB) --program $(ANTREA_E2E) $(TESTS:%=--test '%') --resume --reports build/out/upstream-e2e --page docs/generated/upstream-e2e.md
 
 POLICY_LAB ?= policy-conformance
+POLICY_FAMILY ?= ipv4
+POLICY_NAME := policy-conformance$(POLICY_FAMILY:%=-%)
+POLICY_PAGE := docs/generated/$(POLICY_NAME:%-ipv4=%).md
 policy-conformance: ## network-policy-api's own conformance suite in a lab of two nodes (root); writes docs/generated/policy-conformance.md
-	antrea-lab up --name $(POLICY_LAB) --config antrea/lab/policy_conformance.yaml
-	trap 'antrea-lab down --name $(POLICY_LAB)' EXIT; antrea-lab policy-conformance --name $(POLICY_LAB) --reports build/out/policy-conformance --page docs/generated/policy-conformance.md
+	antrea-lab up --name $(POLICY_LAB) --config antrea/lab/policy_conformance.yaml --family $(POLICY_FAMILY)
+	trap 'antrea-lab down --name $(POLICY_LAB)' EXIT; antrea-lab policy-conformance --name $(POLICY_LAB) --reports build/out/$(POLICY_NAME) --page $(POLICY_PAGE)
 
 bench: ## one benchmark: make bench BENCH=engine
 	python -m benchmarks.$(BENCH)
