@@ -8,6 +8,9 @@ import msgspec
 
 from antrea.rank import Rank
 
+ON_NODE = "enforced on the Node"
+"""Message of a report on a policy for the Node itself where nothing of it fails; reports of agents without such policies have none."""
+
 
 class PolicyReport(msgspec.Struct, frozen=True):
     """An entry: it is sent after the flows of its pass stand, and withdrawing it sends nothing."""
@@ -19,7 +22,7 @@ class PolicyReport(msgspec.Struct, frozen=True):
     failure: str = ""
     """Why a part of it cannot be enforced; empty if all is."""
     kept: str = ""
-    """What it would have cut, and the Node keeps; sent only where all of it is enforced."""
+    """ON_NODE, or what it would have cut, and the Node keeps; sent only where all of it is enforced."""
 
     rank: ClassVar[int] = Rank.REPORT
     category: ClassVar[int] = 0

@@ -147,6 +147,21 @@ class UnenforcedMember(Fact, frozen=True):
         return f"{self.group} {self.entity}"
 
 
+class AppliedNode(Fact, frozen=True):
+    """A Node that policies by this group are for, as that Node's own; derived."""
+
+    group: str
+    """Name of the `PublishedGroup`."""
+    node: str
+    indexes: ClassVar[Mapping[str, Callable[[AppliedNode], Iterable[Hashable]]]] = {
+        "group": lambda row: (row.group,)
+    }
+
+    @property
+    def key(self) -> str:
+        return f"{self.group} {self.node}"
+
+
 class ForeignMember(Fact, frozen=True):
     """Something is selected that is not of the Namespace to which members of this group are restricted."""
 

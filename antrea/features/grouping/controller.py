@@ -17,6 +17,7 @@ from antrea.facts.group import (
     ENTITY,
     NODE,
     UNPUBLISHED,
+    AppliedNode,
     ForeignMember,
     GroupNodes,
     GroupSelector,
@@ -120,12 +121,14 @@ def entity_memberships(facts: Facts, entity: Entity) -> Iterator[Belongs | Unenf
             yield from _belongs(group, f"{ENTITY} {entity.key}", member, entity.node)
 
 
-def node_memberships(facts: Facts, node: ClusterNode) -> Iterator[Belongs]:
+def node_memberships(facts: Facts, node: ClusterNode) -> Iterator[Belongs | AppliedNode]:
     """The same of a Node, which is also where policies for a Service are enforced."""
     for group in _groups(facts, node.labels):
         if group.resource != EGRESS:
             member = node_member(node, addresses=group.resource == ADDRESS)
             yield from _belongs(group, f"{NODE} {node.name}", member, node.name)
+        if group.resource == APPLIED:
+            yield AppliedNode(group.name, node.name)
     for group in facts.by(PublishedGroup, "everywhere", True):
         if group.service:
             yield from _belongs(group, f"{NODE} {node.name}", service_member(*group.service), node.name)
@@ -175,7 +178,7 @@ FEATURE = ControllerFeature(
             yields=(GroupNodes, MembershipCandidate, ForeignMember, UnenforcedMember),
             measured_as=_MEASURED,
         ),
-        Unit(ClusterNode, node_memberships, yields=(GroupNodes,), measured_as=_MEASURED),
+        Unit(ClusterNode, node_memberships, yields=(GroupNodes, AppliedNode), measured_as=_MEASURED),
         Unit(MembershipCandidate, same_namespace_members, yields=(GroupNodes,), measured_as=_MEASURED),
         Unit(PodFeedProgress, processed),
     ),

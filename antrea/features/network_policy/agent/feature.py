@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from antrea.apis import controlplane as cp
-from antrea.apis.policy_report import PolicyReport
+from antrea.apis.policy_report import ON_NODE, PolicyReport
 from antrea.apis.shown import one_line
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts, Unit
@@ -40,7 +40,7 @@ from antrea.features.network_policy.agent.connection_flush import (
 from antrea.features.network_policy.agent.fqdn import UNITS as FQDN_UNITS
 from antrea.features.network_policy.agent.isolation import CLOSED_NODE_PORTS, ISOLATION
 from antrea.features.network_policy.agent.node_port import NODE_PORTS, classified_flows
-from antrea.features.network_policy.agent.node_target import NodeTarget, node_target
+from antrea.features.network_policy.agent.node_target import NodeTarget, is_for_node, node_target
 from antrea.features.network_policy.agent.packet_in import GROUPS, packet_in_entries
 from antrea.features.network_policy.agent.peer_class import CLASSES, SENDERS, SharedGroup, shared_groups
 from antrea.features.network_policy.agent.peer_class import POOL as CLASS_IDS
@@ -172,7 +172,8 @@ def report(facts: Facts, policy: SentPolicy) -> Iterator[PolicyReport]:
         failure = taken_back(facts, policy.found) or _failure(facts, policy)
         flush_on_deny = prevented_cuts(facts, policy.key)
         told = "; ".join(f"{one_line(name[:LONGEST])} would cut {what}" for name, what in flush_on_deny)
-        yield PolicyReport(meta.name, node.name, meta.generation, failure, told)
+        kept = told or (ON_NODE if not failure and is_for_node(facts, policy.found) else "")
+        yield PolicyReport(meta.name, node.name, meta.generation, failure, kept)
 
 
 def _failure(facts: Facts, policy: SentPolicy) -> str:

@@ -10,6 +10,7 @@ from antrea.facts.node import ThisNode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from antrea.apis.controlplane import NetworkPolicy
     from antrea.engine import Facts
     from antrea.features.network_policy.agent.received import SentAppliedMember
 
@@ -37,3 +38,9 @@ def node_target(facts: Facts, row: SentAppliedMember) -> Iterator[NodeTarget]:
 def of_node(facts: Facts, groups: Iterable[str]) -> list[str]:
     """Those of these AppliedToGroups that this Node is a member of."""
     return [group for group in groups if facts.get(NodeTarget, group) is not None]
+
+
+def is_for_node(facts: Facts, policy: NetworkPolicy) -> bool:
+    """Whether the policy, or one of its rules, is for this Node itself."""
+    groups = (policy.applied_to_groups, *(rule.applied_to_groups for rule in policy.rules))
+    return any(of_node(facts, one) for one in groups)

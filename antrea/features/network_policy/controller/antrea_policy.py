@@ -12,6 +12,7 @@ from antrea.apis.crd.external import ExternalEntity
 from antrea.engine import Unit
 from antrea.facts.cluster import ClusterNode, ClusterService, Entity
 from antrea.facts.group import (
+    AppliedNode,
     ForeignMember,
     GroupNodes,
     GroupSelector,
@@ -57,7 +58,16 @@ def publication(facts: Facts, policy: InternalPolicy) -> Iterator[PublishedPolic
     nodes = () if strange else _united(found)
     yield PublishedPolicy(policy.found, nodes)
     unheld = (*policy.unheld, *_unenforced(facts, policy))
-    yield PolicySpan(policy.source, policy.found.metadata.generation, nodes, strange, unheld, policy.audited)
+    own = {row.node for name in policy.targets for row in facts.by(AppliedNode, "group", name)}
+    yield PolicySpan(
+        policy.source,
+        policy.found.metadata.generation,
+        nodes,
+        strange,
+        unheld,
+        policy.audited,
+        tuple(sorted(own)),
+    )
     for name in policy.peers if nodes else ():
         yield GroupSpan(ADDRESS, name, nodes)
 

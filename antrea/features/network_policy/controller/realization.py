@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
+
 from antrea.apis import controlplane as cp
 from antrea.apis import controlplane_report as report
 from antrea.apis.crd.part import Condition
+from antrea.apis.policy_report import ON_NODE
 from antrea.apis.status import Status
 from antrea.engine import Unit
 from antrea.facts.fact import Fact
@@ -32,6 +35,7 @@ PREVENTED = "LockoutPrevented"
 """Type of the condition of a policy that would cut Nodes from what they cannot do without."""
 AUDITED = "Audited"
 """Type of the condition of a policy that drops nothing, or of which some rules do not."""
+UNAWARE = "its agent has no support for policies on Nodes, or another version"
 REALIZED = "realizedGeneration"
 NESTED = "ChildGroupsNestingExceeded"
 
@@ -66,6 +70,8 @@ class PolicySpan(Fact, frozen=True):
     """What the policy contains and no switch enforces; no Node has it meanwhile."""
     audited: str = ""
     """What of it is audited; empty: all is enforced."""
+    on_nodes: tuple[str, ...] = ()
+    """Nodes that it is for themselves, beside their Pods."""
 
     @property
     def key(self) -> str:
@@ -94,7 +100,7 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
     """
     source, nodes = span.source, frozenset(span.nodes)
     told = [
-        one
+        _known(span, one)
         for one in facts.by(NodeReport, "policy", span.key)
         if one.node in nodes and one.generation == span.generation
     ]
@@ -125,6 +131,15 @@ def policy_status(facts: Facts, span: PolicySpan) -> Iterator[Status]:
         keeps=(REALIZED,),
         conditions=(_realizable(span), _failure(failed), _prevented(told), _audited(span)),
     )
+
+
+def _known(span: PolicySpan, found: NodeReport) -> NodeReport:
+    """The report, or a failure where a policy for the Node itself is reported without ON_NODE and without what is kept."""
+    if found.failure or found.node not in span.on_nodes:
+        return found
+    if not found.message:
+        return msgspec.structs.replace(found, failure=True, message=UNAWARE)
+    return msgspec.structs.replace(found, message="") if found.message == ON_NODE else found
 
 
 def _phase(span: PolicySpan, current: int, failed: int) -> str:

@@ -10,10 +10,11 @@ from native_world import Told, pod, row, space
 from antrea.apis.controlplane_report import NetworkPolicyNodeStatus, NetworkPolicyStatus
 from antrea.apis.crd.part import Condition
 from antrea.apis.meta import ObjectMetadata
+from antrea.apis.policy_report import ON_NODE
 from antrea.apis.status import Status
 from antrea.features.grouping.publication import PublishedPolicy
 from antrea.features.network_policy.controller.antrea_internal_policy import ClusterPolicy
-from antrea.features.network_policy.controller.realization import NodeReport, noted
+from antrea.features.network_policy.controller.realization import UNAWARE, NodeReport, noted
 
 WEB = {"matchLabels": {"app": "web"}}
 REALIZABLE = Condition("Realizable", "True")
@@ -167,6 +168,28 @@ def test_what_nodes_keep_against_the_policy_is_a_condition_of_its_own() -> None:
         2,
         (REALIZABLE, NO_FAILURE, prevented, ENFORCED),
     )
+
+
+def test_an_agent_that_does_not_know_policies_on_nodes_has_not_realised_one() -> None:
+    """As after a downgrade: it takes the policy for one without Pods, and reports that all of it stands."""
+    nodes = [row("Node", name, labels={"role": "edge"}) for name in ("n1", "n2")]
+    edge = {"matchLabels": {"role": "edge"}}
+    told = Told().put(policy(nodeSelector=edge), *nodes)
+    assert status(told) == ("Realizing", 1, 0, 2, GOOD)
+    for name in ("n1", "n2"):
+        aware = NetworkPolicyNodeStatus(node_name=name, generation=1, message=ON_NODE)
+        noted(told.facts, NetworkPolicyStatus(metadata=ObjectMetadata(name="uid-p"), nodes=(aware,)))
+    assert status(told.step()) == ("Realized", 1, 2, 2, GOOD)
+    phase, _, current, desired, conditions = status(reports(told, ("n2", 1)))
+    assert (phase, current, desired) == ("Failed", 1, 2)
+    assert conditions[1] == Condition(
+        "RealizationFailure",
+        "True",
+        reason="NetworkPolicyRealizationFailedOnNode",
+        message=f'Failed Nodes count 1: "n2":"{UNAWARE}"',
+    )
+    told.put(row("Node", "n2", labels={}))
+    assert status(told.step())[:4] == ("Realized", 1, 1, 1)
 
 
 @pytest.mark.parametrize(
