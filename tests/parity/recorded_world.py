@@ -24,13 +24,13 @@ CONTROLPLANE = "/apis/controlplane.antrea.io/v1beta2"
 GROUPS = ("addressgroups", "appliedtogroups", "egressgroups")
 POD_NETWORK = 24
 """Bits of the network that a Node of the recordings gives its Pods addresses of."""
-WATCHED = {
-    watch.path: watch
+WATCHED = tuple(
+    watch
     for feature in FEATURES
     for watch in feature.watched
     if watch.path.rpartition("/")[2] not in ("pods", "namespaces", "nodes")
-}
-"""By path, what is watched and was recorded as objects."""
+)
+"""What is watched and was recorded as objects; several features may watch one path, each for rows of its own."""
 needs_recordings = pytest.mark.skipif(not GOLDEN.is_dir(), reason="ANTREA_GOLDEN names no recorded answers")
 
 
@@ -50,8 +50,9 @@ def listed(name: str) -> list[Any]:
 
 def rows_of(one: dict[str, Any]) -> tuple[Fact, ...]:
     """What a recorded object is as facts; none for a kind that nobody watches."""
-    watch = WATCHED.get(collection(one))
-    return each(watch.row(msgspec.convert(one, watch.kind))) if watch else ()
+    path = collection(one)
+    watches = [watch for watch in WATCHED if watch.path == path]
+    return tuple(row for watch in watches for row in each(watch.row(msgspec.convert(one, watch.kind))))
 
 
 def pods() -> Iterator[core.Pod]:
