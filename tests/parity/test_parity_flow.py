@@ -22,23 +22,40 @@ pytestmark = pytest.mark.skipif(not SOURCE, reason="ANTREA_SRC names no checkout
 # Upstream declares a bit that does not exist; what it writes to the switch are these seven.
 EFFECTIVE = {"packetinoperationfield": ("reg0", 25, 31)}
 # What upstream writes as plain numbers, or declares in other files.
-OURS_ALONE = {
+NO_MARKS_THERE = {
     "dispositionrejregmark",
     "packetinloggingregmark",
     "packetinrejectregmark",
     "packetinstoredenyregmark",
     "egressreturnpktmark",
     "hostlocalsourcepktmark",
-    "servicerulespassedregmark",
-    "notservicerulespassedregmark",
-    "auditpassregmark",
-    "egressauditedregmark",
-    "notegressauditedregmark",
-    "ingressauditedregmark",
-    "notingressauditedregmark",
-    "traceinjectedregmark",
-    "nottraceinjectedregmark",
 }
+ADDED_MARKS = {
+    "servicerulespassedregmark": "a pass by a rule on Services leaves only those of the baseline tier",
+    "notservicerulespassedregmark": "the same",
+    "auditpassregmark": "audited policies judge a copy of the packet; upstream audits none",
+    "egressauditedregmark": "the same",
+    "notegressauditedregmark": "the same",
+    "ingressauditedregmark": "the same",
+    "notingressauditedregmark": "the same",
+    "traceinjectedregmark": "packets of Pods that carry the tag of a Traceflow lose it; the agent's own keep it",
+    "nottraceinjectedregmark": "the same",
+    "droptoldregmark": "a PacketCapture has dropped packets again, each once and with the reason; upstream's shows no drops",
+    "dropnottoldregmark": "the same",
+    "packetincaptureregmark": "the same",
+    "packetindnscopyregmark": "audited rules on domain names read answers that go on without a wait",
+    "l7npegressctlabel": "which of an egress and an ingress L7 rule inspect a connection; upstream has one VLAN for both",
+    "notl7npegressctlabel": "the same",
+    "l7npingressctlabel": "the same",
+    "notl7npingressctlabel": "the same",
+    "trafficcontroll7exportregmark": "copies for L7FlowExporter are of both directions; upstream mirrors half of a connection",
+    "nothairpinctmark": "of these, connections of a Pod to itself are left out",
+}
+"""Marks that upstream has not, and why."""
+ADDED_PRIORITIES = {
+    "dnscopy": "audited rules on domain names copy answers above what holds those of enforced ones"
+}
+"""Priorities that upstream has not, and why."""
 
 
 def source(path: str) -> str:
@@ -79,7 +96,8 @@ def test_pipelines_and_stages_are_upstreams_in_its_order() -> None:
     assert [squeezed(each.name) for each in PipelineId] == [name.lower() for name in pipelines]
 
 
-def test_fields_have_upstreams_bits() -> None:
+def declared_fields() -> dict[str, tuple[str, int, int]]:
+    """Field -> register, first bit, last bit."""
     text = source("agent/openflow/fields.go")
     theirs: dict[str, tuple[str, int, int]] = {}
     for name, kind, args in re.findall(r"^\t(\w+)\s+= binding\.New(\w+)\(([^)]*)\)", text, re.MULTILINE):
@@ -89,10 +107,15 @@ def test_fields_have_upstreams_bits() -> None:
             theirs[name.lower()] = (register, parts[1], parts[2])
         elif kind in ("CTMarkField", "CTLabel"):
             theirs[name.lower()] = ("ct_mark" if kind == "CTMarkField" else "ct_label", parts[0], parts[1])
+    return {**theirs, **EFFECTIVE}
+
+
+def test_fields_have_upstreams_bits() -> None:
+    theirs = declared_fields()
     ours = {field.name.lower(): (field.register, field.lo, field.hi) for field in FIELDS}
     missing = {
         name: bits
-        for name, bits in {**theirs, **EFFECTIVE}.items()
+        for name, bits in theirs.items()
         if bits not in (ours.get(name), ours.get(name.removesuffix("field")))
     }
     assert len(theirs) >= 25
@@ -118,14 +141,38 @@ def declared_marks() -> dict[str, tuple[str, int, int]]:
     return found
 
 
-def test_marks_have_upstreams_values() -> None:
-    theirs = declared_marks()
-    ours = {
+def our_marks() -> dict[str, tuple[str, int, int]]:
+    """Mark -> register, value in place, mask."""
+    return {
         squeezed(name): (mark.field.register, mark.value << mark.field.lo, mark.field.mask)
         for name, mark in MARKS.items()
     }
+
+
+def test_marks_have_upstreams_values() -> None:
+    theirs = declared_marks()
+    ours = our_marks()
     assert len(theirs) >= 40
-    assert {name: value for name, value in ours.items() if name not in OURS_ALONE} == theirs
+    alone = NO_MARKS_THERE | ADDED_MARKS.keys()
+    assert {name: value for name, value in ours.items() if name not in alone} == theirs
+    assert alone <= ours.keys()
+
+
+def test_added_marks_take_no_bits_and_values_of_upstreams() -> None:
+    taken = {(register, range_mask(lo, hi)) for register, lo, hi in declared_fields().values()}
+    taken |= {(register, mask) for register, _, mask in declared_marks().values()}
+    ours = our_marks()
+    others = {mark for name, mark in ours.items() if name not in ADDED_MARKS}
+    for name in ADDED_MARKS:
+        register, _, mask = ours[name]
+        if (register, mask) in taken:
+            assert ours[name] not in others, name
+        else:
+            assert not any(register == one and mask & bits for one, bits in taken), name
+
+
+def range_mask(lo: int, hi: int) -> int:
+    return (1 << (hi + 1)) - (1 << lo)
 
 
 def test_zones_priorities_and_addresses_are_upstreams() -> None:
@@ -136,7 +183,10 @@ def test_zones_priorities_and_addresses_are_upstreams() -> None:
     found = re.findall(
         r"^\tpriority(\w+)\s+= uint16\((\d+)\)", source("agent/openflow/pipeline.go"), re.MULTILINE
     )
-    assert {squeezed(each.name): int(each) for each in Priority} == {n.lower(): int(v) for n, v in found}
+    ours = {squeezed(each.name): int(each) for each in Priority}
+    theirs = {name.lower(): int(value) for name, value in found}
+    assert {name: value for name, value in ours.items() if name not in ADDED_PRIORITIES} == theirs
+    assert {ours[name] for name in ADDED_PRIORITIES}.isdisjoint(theirs.values())
     assert f'GlobalVirtualMAC, _ = net.ParseMAC("{fields.GLOBAL_VIRTUAL_MAC}")' in source(
         "agent/openflow/pipeline.go"
     )
