@@ -19,6 +19,7 @@ from antrea.engine import Facts
 from antrea.features.framework.query import Asked
 from antrea.features.grouping.publication import PublishedObject
 from antrea.features.support_bundle.collection import (
+    CollectedMachine,
     CollectedNode,
     CollectionTerms,
     OpenCollection,
@@ -57,7 +58,7 @@ def world() -> tuple[Facts, OpenCollection]:
     pair = cp.BasicAuthentication(username="<REDACTED>", password="<REDACTED>")
     given = cp.BundleServerAuthConfiguration(basic_authentication=pair)
     facts = Facts()
-    for kind in (OpenCollection, CollectedNode):
+    for kind in (OpenCollection, CollectedNode, CollectedMachine):
         facts.synced(kind)
     for fact in (
         row,
