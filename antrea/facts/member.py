@@ -78,6 +78,11 @@ class GossipMember(Fact, frozen=True):
     def key(self) -> str:
         return self.node
 
+    @property
+    def may_hold(self) -> bool:
+        """Whether its Node may hold addresses, and track connections to them."""
+        return self.alive or self.left
+
 
 class AgentLeaving(Fact, frozen=True):
     """This agent is about to end for good, and hands over what it holds; its farewell writes it."""

@@ -32,7 +32,6 @@ RELAYED_MACS: Final = tuple(f"02:ea:00:00:00:0{hop}" for hop in (1, 2, 3))
 """Source inside a tunnel of a packet of a connection that its sender does not track, by how often it was sent on."""
 RELAYED_MASK: Final = "ff:ff:ff:ff:ff:fc"
 """Of all of them."""
-RELAYED_MAC: Final = RELAYED_MACS[0]
 _MARK_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "06", "0e"
 """Locally administered, of one host (IEEE 802, 8.2): no card has them."""
 

@@ -15,7 +15,7 @@ from antrea.agent.egress import graceful_handover
 from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, EgressPod, ReleasedAddress
 from antrea.facts.member import GossipMember, Quorum
 from antrea.facts.node import LocalAddress
-from antrea.host.carrier import RELAYED_MAC
+from antrea.host.carrier import RELAYED_MACS
 from antrea.openflow.packet import packet
 from antrea.outside.netlink.netns import NetnsWorker
 
@@ -86,7 +86,7 @@ def relayed(peer: socket.socket) -> tuple[str, str, bytes]:
     """To whom, from whom and what, of the next answer that the tunnel carries."""
     while True:
         frame = peer.recv(2000)
-        if frame[6:12].hex(":") == RELAYED_MAC:
+        if frame[6:12].hex(":") == RELAYED_MACS[0]:
             found = packet(frame)
             return found.destination, found.source, found.payload[8:]
 
@@ -95,7 +95,7 @@ def datagram(version: int, ports: tuple[int, int], data: bytes) -> bytes:
     """An answer of the host outside to the Egress IP, as the other Node hands it on."""
     source, target = OUTSIDE[version], EGRESS[version]
     body = tunnel_frame.datagram(source, target, ports, data)
-    return tunnel_frame.frame(RELAYED_MAC, source, target, socket.IPPROTO_UDP, body)
+    return tunnel_frame.frame(RELAYED_MACS[0], source, target, socket.IPPROTO_UDP, body)
 
 
 async def moving(node: Node, version: int, holder: str, owner: str) -> None:

@@ -15,6 +15,7 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import AgentFeature
+from antrea.host.carrier import RELAYED_MACS
 from antrea.host.pod_cidr import gateway_ip
 from antrea.host.route import Neighbour, Route
 from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
@@ -36,11 +37,16 @@ from antrea.openflow.action import (
     set_tun_dst,
 )
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import GLOBAL_VIRTUAL_MAC, TO_TUNNEL_REG_MARK
+from antrea.openflow.fields import (
+    GLOBAL_VIRTUAL_MAC,
+    OUTPUT_TO_OF_PORT_REG_MARK,
+    TARGET_OF_PORT,
+    TO_TUNNEL_REG_MARK,
+)
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import ARP_REPLY, ARP_REQUEST, arp, arp_op, arp_tpa, dst
 from antrea.openflow.priority import Priority
-from antrea.openflow.tables import ARP_RESPONDER, L3_DEC_TTL, L3_FORWARDING
+from antrea.openflow.tables import ARP_RESPONDER, L3_DEC_TTL, L3_FORWARDING, OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +95,18 @@ def tunnel_way(gateway: OvsPort, end: str) -> list[Action]:
         set_tun_dst(end),
         TO_TUNNEL_REG_MARK.load,
         goto(L3_DEC_TTL),
+    ]
+
+
+def relay_way(tunnel: OvsPort, end: str, mac: str = RELAYED_MACS[0]) -> list[Action]:
+    """As it is through the tunnel that ends at `end`, with `mac` as the mark of a relayed packet."""
+    return [
+        set_eth_src(mac),
+        set_eth_dst(GLOBAL_VIRTUAL_MAC),
+        set_tun_dst(end),
+        TARGET_OF_PORT(tunnel.ofport).load,
+        OUTPUT_TO_OF_PORT_REG_MARK.load,
+        goto(OUTPUT),
     ]
 
 

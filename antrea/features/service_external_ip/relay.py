@@ -17,24 +17,18 @@ from antrea.facts.member import GossipMember
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import ServicePort
-from antrea.features.node_route.agent import tunnel_end
+from antrea.features.node_route.agent import relay_way, tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.features.proxy.host import proxies_all
 from antrea.host.carrier import RELAYED_MACS, RELAYED_MASK
-from antrea.openflow.action import goto, set_eth_dst, set_eth_src, set_in_port, set_tun_dst
+from antrea.openflow.action import goto, set_in_port
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import (
-    FROM_EXTERNAL_REG_MARK,
-    FROM_GATEWAY_REG_MARK,
-    GLOBAL_VIRTUAL_MAC,
-    OUTPUT_TO_OF_PORT_REG_MARK,
-    TARGET_OF_PORT,
-)
+from antrea.openflow.fields import FROM_EXTERNAL_REG_MARK, FROM_GATEWAY_REG_MARK
 from antrea.openflow.flow import Flow, flows_of
 from antrea.openflow.match import PROTOCOLS, ct_state, dl_src, dst, in_port, tcp_flags, tp_dst, tun_src
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import Stage
-from antrea.openflow.tables import CLASSIFIER, CONNTRACK_STATE, OUTPUT
+from antrea.openflow.tables import CLASSIFIER, CONNTRACK_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,13 +44,12 @@ Source: net/netfilter/nf_conntrack_proto_tcp.c of Linux, tcp_new; lib/conntrack-
 flow = flows_of(Category.EGRESS)
 
 
-def others(facts: Facts, owner: ExternalIPOwner, node: ThisNode) -> list[str]:
+def ends_of_others(facts: Facts, row: AnsweredAddress, node: ThisNode) -> list[str]:
     """Ends of the tunnel to other Nodes that answered, and live, the latest first."""
-    row = facts.get(AnsweredAddress, owner.key)
     found = []
-    for name in row.others if row and row.ip == owner.ip else ():
+    for name in row.others:
         member, peer = facts.get(GossipMember, name), facts.get(PeerNode, name)
-        if member and (member.alive or member.left) and peer and (end := tunnel_end(node, peer)):
+        if member and member.may_hold and peer and (end := tunnel_end(node, peer)):
             found.append(end)
     return found
 
@@ -64,23 +57,18 @@ def others(facts: Facts, owner: ExternalIPOwner, node: ThisNode) -> list[str]:
 def relayed_connections(facts: Facts, owner: ExternalIPOwner) -> Iterator[Flow]:
     """Of each port whose answers come by the Node that a connection began at: to the Node that answered last, but never back."""
     node, tunnel = facts.get(ThisNode), facts.get(OvsPort, TUNNEL_PORT)
-    ends = others(facts, owner, node) if node and proxies_all(facts) else []
-    if node is None or tunnel is None or not ends:
-        return
-
-    def way(mac: str, end: str) -> list[Action]:
-        carry = [set_eth_src(mac), set_eth_dst(GLOBAL_VIRTUAL_MAC), set_tun_dst(end)]
-        return [
-            *carry, TARGET_OF_PORT(tunnel.ofport).load, OUTPUT_TO_OF_PORT_REG_MARK.load, goto(OUTPUT)
-        ]  # fmt: skip
-
     row = facts.get(AnsweredAddress, owner.key)
-    if owner.node == node.name or (row and row.here):
-        yield from later_packets(facts, owner, (FROM_EXTERNAL_REG_MARK.match,), way(RELAYED_MACS[0], ends[0]))
+    if node is None or tunnel is None or row is None or row.ip != owner.ip or not proxies_all(facts):
+        return
+    ends = ends_of_others(facts, row, node)
+    if not ends:
+        return
+    if owner.node == node.name or row.here:
+        yield from later_packets(facts, owner, (FROM_EXTERNAL_REG_MARK.match,), relay_way(tunnel, ends[0]))
     for came, mac in pairwise(RELAYED_MACS):
-        yield from later_packets(facts, owner, (dl_src(came),), way(mac, ends[0]))
+        yield from later_packets(facts, owner, (dl_src(came),), relay_way(tunnel, ends[0], mac))
         back = (dl_src(came), tun_src(ends[0]))
-        then = way(mac, ends[1]) if len(ends) > 1 else [goto(Stage.PRE_ROUTING)]
+        then = relay_way(tunnel, ends[1], mac) if len(ends) > 1 else [goto(Stage.PRE_ROUTING)]
         yield from later_packets(facts, owner, back, then, Priority.HIGH + 1)
 
 

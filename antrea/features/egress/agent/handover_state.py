@@ -116,7 +116,7 @@ def _holder(facts: Facts, egress: Egress, node: ThisNode) -> str:
     if egress.node == node.name:
         return egress.node if facts.get(LocalAddress, egress.ip) else ""
     member = facts.get(GossipMember, egress.node)
-    return egress.node if member and (member.alive or member.left) else ""
+    return egress.node if member and member.may_hold else ""
 
 
 def _next_holder(facts: Facts, egress: Egress, node: ThisNode) -> str:

@@ -20,16 +20,15 @@ from antrea.features.egress.agent.handover_state import (
     previous_holder,
     state_of,
 )
-from antrea.features.node_route.agent import tunnel_end
+from antrea.features.node_route.agent import relay_way, tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
-from antrea.host.carrier import RELAYED_MAC
+from antrea.host.carrier import RELAYED_MACS
 from antrea.host.nft import NftRelay, NftSilence
 from antrea.host.pod_cidr import gateway_ip
 from antrea.host.sysctl import Sysctl
-from antrea.openflow.action import goto, set_eth_dst, set_eth_src, set_tun_dst
+from antrea.openflow.action import goto, set_eth_dst
 from antrea.openflow.cookie import Category
 from antrea.openflow.fields import (
-    GLOBAL_VIRTUAL_MAC,
     HOST_LOCAL_SOURCE_PKT_MARK,
     OUTPUT_TO_OF_PORT_REG_MARK,
     TARGET_OF_PORT,
@@ -61,7 +60,7 @@ def _giver_before(facts: Facts, egress: Egress, node: ThisNode) -> str:
     if row is None or row.ip != egress.ip or egress.node != node.name:
         return ""
     member = facts.get(GossipMember, row.before)
-    return row.before if member and (member.alive or member.left) else ""
+    return row.before if member and member.may_hold else ""
 
 
 def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
@@ -87,14 +86,7 @@ def relayed_answers(facts: Facts, egress: Egress) -> Iterator[NftRelay | Flow]:
             Priority.HIGH,
             in_port(gateway.ofport),
             dst(egress.ip),
-            then=[
-                set_eth_src(RELAYED_MAC),
-                set_eth_dst(GLOBAL_VIRTUAL_MAC),
-                set_tun_dst(end),
-                TARGET_OF_PORT(tunnel.ofport).load,
-                OUTPUT_TO_OF_PORT_REG_MARK.load,
-                goto(OUTPUT),
-            ],
+            then=relay_way(tunnel, end),
         )
 
 
@@ -111,7 +103,7 @@ def accepted_answers(facts: Facts, mark: EgressMark) -> Iterator[Flow | Sysctl]:
         CLASSIFIER,
         Priority.HIGH,
         in_port(tunnel.ofport),
-        dl_src(RELAYED_MAC),
+        dl_src(RELAYED_MACS[0]),
         dst(mark.ip),
         then=[
             set_eth_dst(gateway.mac),

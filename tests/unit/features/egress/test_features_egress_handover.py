@@ -37,7 +37,7 @@ from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
 from antrea.features.external_ip_pool.link import DEVICE
 from antrea.host.address import Address
-from antrea.host.carrier import RELAYED_MAC
+from antrea.host.carrier import RELAYED_MACS
 from antrea.host.nft import NftRelay, NftSilence
 from antrea.openflow.flow import Flow
 
@@ -136,7 +136,9 @@ class Node:
     def takes(self) -> bool:
         """Whether what another Node hands it reaches its host."""
         flows = (one for one in self.engine.standing().values() if isinstance(one, Flow))
-        return any({"in_port=1", f"nw_dst={IP}", f"dl_src={RELAYED_MAC}"} <= {*one.match} for one in flows)
+        return any(
+            {"in_port=1", f"nw_dst={IP}", f"dl_src={RELAYED_MACS[0]}"} <= {*one.match} for one in flows
+        )
 
     @property
     def silent(self) -> bool:
