@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import sys
 import time
 from collections import Counter
 from functools import partial
@@ -208,7 +209,7 @@ class FqdnController:
             while True:
                 changed.clear()
                 patterns = {row.pattern for row in self._facts.all(self._scope.patterns)}
-                if patterns:
+                if patterns and READER not in sys.modules:
                     # of 2.7 MiB, which takes longer than the first answer should wait
                     await asyncio.to_thread(importlib.import_module, READER)
                 # before all policies are there, what an earlier agent knew is kept
