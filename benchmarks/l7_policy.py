@@ -7,15 +7,9 @@ tests/host/test_host_l7_figures.py, whose namespaces they need. Needs root.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
-
-def main() -> int:
-    """Status of the run."""
-    test = ("tests/host/test_host_l7_figures.py", "-m", "wide", "-q", "-s", "-p", "no:cacheprovider")
-    return subprocess.run([sys.executable, "-m", "pytest", *test], check=False).returncode
-
+from benchmarks.host_figures import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("l7"))

@@ -5,23 +5,9 @@ The parts are those of tests/host/test_host_node_port_local_figures.py, whose na
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
-
-def main() -> int:
-    """Status of the run."""
-    test = (
-        "tests/host/test_host_node_port_local_figures.py",
-        "-m",
-        "wide",
-        "-q",
-        "-s",
-        "-p",
-        "no:cacheprovider",
-    )
-    return subprocess.run([sys.executable, "-m", "pytest", *test], check=False).returncode
-
+from benchmarks.host_figures import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("node_port_local"))

@@ -6,16 +6,9 @@ tests/host/test_host_packet_capture_figures.py, whose namespaces they need. Need
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
-
-def main() -> int:
-    """Status of the run."""
-    test = "tests/host/test_host_packet_capture_figures.py"
-    words = ("-m", "wide", "-q", "-s", "-p", "no:cacheprovider")
-    return subprocess.run([sys.executable, "-m", "pytest", test, *words], check=False).returncode
-
+from benchmarks.host_figures import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("packet_capture"))
