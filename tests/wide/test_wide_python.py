@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parents[2] / "build/debian_root.py"
-TOOLS = ("lab", "engine", "flow_aggregator/test_flow_store.py", "controller/test_controller_toy_feature.py")
+TOOLS = (
+    "lab",
+    "engine",
+    "flow_aggregator/test_flow_dashboards.py",
+    "flow_aggregator/test_flow_store.py",
+    "controller/test_controller_toy_feature.py",
+)
 """Of the process tier, what also runs git, pip, registries or a source tree of its own, which that root has not."""
 
 
