@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import traffic
 from admission_object import crd
 from outside_host import address, source_of
 
+from antrea.errors import Unavailable
 from antrea.lab import namespace
 from antrea.lab.process import wait_for
 
@@ -96,6 +97,14 @@ def seen(lab: Lab, version: int) -> dict[str, str]:
     return {pod: source_of(lab, pod, version) for pod in PODS}
 
 
+def _applied(lab: Lab, body: Mapping[str, Any]) -> bool:
+    """False: the controller, which was on the Node that lost its power, does not answer for its webhooks again."""
+    with suppress(Unavailable):
+        lab.api.apply(json.dumps(body))
+        return True
+    return False
+
+
 @contextmanager
 def two_gateways(
     lab: Lab, version: int, lost: str, kept: str, inside: Mapping[str, list[str]]
@@ -115,7 +124,7 @@ def two_gateways(
         "egress.antrea.io/preferred-nodes": f"{lost},{kept}",
         "egress.antrea.io/lost-connections": "reset",
     }
-    lab.api.apply(json.dumps(crd("ExternalIPPool", "shop", pool)))
+    wait_for("a pool", lambda: _applied(lab, crd("ExternalIPPool", "shop", pool)), seconds=60)
     lab.api.apply(json.dumps(egress))
     lab.api.kubectl("label", "pod", *PODS, "egress=shop")
     stands(lab, version, lost, kept)
