@@ -11,7 +11,7 @@ import msgspec
 
 from antrea.errors import Unavailable
 from antrea.lab import e2e_images
-from antrea.lab.images import COREDNS, PAUSE
+from antrea.lab.images import COREDNS, PAUSE, UPSTREAM_COREDNS
 from antrea.lab.oci import Image, one_layer
 from antrea.lab.rootfs import Tree, static_program
 from antrea.lab.step import bound
@@ -69,10 +69,11 @@ def pause() -> Image:
 
 
 def coredns(program: Path) -> Image:
-    """CoreDNS alone, as its own image has it."""
+    """CoreDNS alone, as its own image has it; also under the name by which upstream's suite asks for it."""
     tree = Tree()
     tree.file("coredns", program, 0o755)
-    return one_layer(COREDNS, tree, ("/coredns",))
+    image = one_layer(COREDNS, tree, ("/coredns",))
+    return msgspec.structs.replace(image, names=(*image.names, UPSTREAM_COREDNS))
 
 
 def _each(lines: Iterable[str], progress: Progress) -> Iterator[str]:

@@ -29,12 +29,13 @@ JESSIE_DNSUTILS = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
 BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 NGINX = "registry.k8s.io/e2e-test-images/nginx:1.14-4"
 UPSTREAM_AGNHOST = (
-    "registry.k8s.io/e2e-test-images/agnhost:2.40"  # these four: what Antrea v2.3.2's suite asks for
+    "registry.k8s.io/e2e-test-images/agnhost:2.40"  # these five: what Antrea v2.3.2's suite asks for
 )
 POLICY_AGNHOST = (
     "registry.k8s.io/e2e-test-images/agnhost:2.45"  # what network-policy-api v0.2.0's suite asks for
 )
 UPSTREAM_TOOLBOX = "antrea/toolbox:1.5-1"
+UPSTREAM_COREDNS = "coredns/coredns:1.11.3"
 UPSTREAM_NGINX = "antrea/nginx:1.21.6-alpine"
 UPSTREAM_SFTP = "ghcr.io/atmoz/sftp/debian:latest"
 COREDNS = f"registry.k8s.io/coredns/coredns:{COREDNS_VERSION}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.lab import antrea, control_plane, docker_command, namespace, node
+from antrea.lab import antrea, control_plane, docker_command, namespace, node, upstream_e2e_names
 from antrea.lab.cluster import COMMIT
 from antrea.lab.conformance import Outcome, Skip, Spec
 from antrea.lab.images import AGNHOST
@@ -155,6 +155,7 @@ def dress(lab: Lab) -> None:
     node.execute(lab.record, first, "sh", "-c", script, stdin=config)
     manifest = antrea.manifest(lab, antrea.MANIFEST.read_text())
     node.execute(lab.record, first, "sh", "-c", "cat > /root/antrea.yml", stdin=manifest)
+    upstream_e2e_names.serve(lab)
 
 
 def suite(

@@ -14,7 +14,13 @@ from antrea.errors import Invalid
 from antrea.lab import upstream_e2e
 from antrea.lab.conformance_page import About, counted, page
 from antrea.lab.conformance_run import rows
-from antrea.lab.images import UPSTREAM_AGNHOST, UPSTREAM_NGINX, UPSTREAM_SFTP, UPSTREAM_TOOLBOX
+from antrea.lab.images import (
+    UPSTREAM_AGNHOST,
+    UPSTREAM_COREDNS,
+    UPSTREAM_NGINX,
+    UPSTREAM_SFTP,
+    UPSTREAM_TOOLBOX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +67,8 @@ def against(lab: Lab, wish: UpstreamE2eOptions, say: Callable[[str], None]) -> b
 
 
 def _about(lab: Lab, wish: UpstreamE2eOptions, chosen: Selection, place: Path) -> About:
-    images = f"{UPSTREAM_AGNHOST}, {UPSTREAM_TOOLBOX}, {UPSTREAM_NGINX}, {UPSTREAM_SFTP}, all made by the lab"
+    made = (UPSTREAM_AGNHOST, UPSTREAM_TOOLBOX, UPSTREAM_NGINX, UPSTREAM_SFTP, UPSTREAM_COREDNS)
+    images = f"{', '.join(made)}, all made by the lab"
     words = upstream_e2e.arguments("^TEST$", (), seconds=wish.seconds)
     return About(
         f"Upstream's end-to-end tests ({chosen.version}) against the lab",
