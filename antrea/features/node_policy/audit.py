@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 from antrea.apis.shown import one_word
 from antrea.facts.node import ThisNode
-from antrea.features.network_policy.agent.audit import LONGEST, NOTHING, AuditRecord, packet_words
+from antrea.features.network_policy.agent.audit import (
+    LONGEST,
+    NOTHING,
+    AuditRecord,
+    packet_words,
+    receiver_names,
+)
 from antrea.features.network_policy.agent.received import SentPolicy
+from antrea.features.node_policy.fqdn import NodeFqdnAddress
 from antrea.features.node_policy.rule import NodeRule
 
 if TYPE_CHECKING:
@@ -41,5 +48,6 @@ def line(facts: Facts, prefix: str, read: Packet) -> AuditRecord | None:
             *packet_words(read),
         ),
         *(str(read.length), one_word(rule.rule.log_label) or NOTHING),
+        *receiver_names(facts, NodeFqdnAddress, rule.fqdns, read.destination),
     )
     return AuditRecord(" ".join(words), repeats=rule.action != "Allow")

@@ -14,7 +14,9 @@ from antrea.facts.ovs import PodInterface
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.network_policy.agent.audit_pass import NOBODY, AuditedIsolation
 from antrea.features.network_policy.agent.deciding_rule import stated_rules
+from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.network_policy.agent.rule import patterns
 from antrea.openflow.fields import (
     AP_CONJ_ID,
     AP_DENY,
@@ -30,7 +32,7 @@ from antrea.openflow.packet import ICMP, ICMPV6, IGMP, SCTP, TCP, UDP
 from antrea.openflow.packet_in import CT_IPV6_SRC, CT_NW_SRC, CT_TP_SRC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from antrea.engine import Facts
     from antrea.features.network_policy.agent.deciding_rule import RuleOfPolicy
@@ -66,6 +68,8 @@ class DecidingRule(NamedTuple):
     rule: str = NOTHING
     priority: str = NOTHING
     label: str = NOTHING
+    fqdns: tuple[str, ...] = ()
+    """Domain names and wildcards among its receivers."""
 
 
 def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
@@ -88,8 +92,17 @@ def lines(facts: Facts, found: PacketIn, read: Packet) -> Iterator[AuditRecord]:
         words = (
             *(table, who.policy, who.rule, "Egress" if here is OUT else "Ingress", word),
             *(who.priority, *packet, str(read.length), who.label),
+            *receiver_names(facts, FqdnAddress, who.fqdns, read.destination),
         )
         yield AuditRecord(" ".join(words), repeats=verdict != 0)
+
+
+def receiver_names(
+    facts: Facts, kind: type[FqdnAddress], fqdns: Iterable[str], address: str
+) -> tuple[str, ...]:
+    """The last word of a line: those of a rule's names that have the receiver's address; no word where none has."""
+    found = [one for one in fqdns if facts.get(kind, f"{one} {address}") is not None]
+    return (one_word(f"fqdn={','.join(found)}"),) if found else ()
 
 
 def _tables(here: DirectionTables) -> tuple[str, ...]:
@@ -143,4 +156,4 @@ def _isolates(facts: Facts, found: PacketIn) -> bool:
 def _stated(stated: RuleOfPolicy) -> DecidingRule:
     rule = stated.rule
     name, label = one_word(rule.name[:LONGEST]) or NOTHING, one_word(rule.log_label) or NOTHING
-    return DecidingRule(stated.policy or NOTHING, name, str(stated.priority), label)
+    return DecidingRule(stated.policy or NOTHING, name, str(stated.priority), label, patterns(rule.to))

@@ -25,6 +25,7 @@ from policy_world import (
 from antrea.apis import controlplane as cp
 from antrea.facts.node import ThisNode
 from antrea.features.network_policy.agent.audit import AuditRecord, lines
+from antrea.features.network_policy.agent.fqdn import FqdnAddress
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.openflow.packet import ICMP, TCP, UDP, packet
 from antrea.openflow.packet_in import PacketIn
@@ -178,6 +179,19 @@ def test_what_has_no_ports_names_and_labels_says_so() -> None:
             repeats=True,
         )
     ]
+
+
+def test_a_line_ends_with_those_of_a_rules_names_that_have_the_receivers_address() -> None:
+    names = cp.NetworkPolicyPeer(fqdns=("*.Example.com.", "api.example.com", "other.test"))
+    one = logged(native("p", "g", rule("Out", names, action="Drop")), label="my-label")
+    rows = [
+        FqdnAddress(pattern, ip)
+        for pattern, ip in (("*.example.com", "10.10.1.5"), ("api.example.com", "10.10.1.5"))
+    ]
+    (line,) = said(world(one, *rows, FqdnAddress("other.test", "10.10.1.6")), "AntreaPolicyEgressRule", DROP)
+    assert line.text.endswith(" TCP 60 my-label fqdn=*.example.com,api.example.com")
+    (line,) = said(world(one), "AntreaPolicyEgressRule", DROP)
+    assert line.text.endswith(" TCP 60 my-label")
 
 
 def test_kubernetes_policies_are_named_where_they_allow_each_with_its_line() -> None:
