@@ -160,3 +160,8 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
     """A faster way through the host's network."""
     host_network_mode: Literal["iptables", "nftables"] = "iptables"
     """Accepted for compatibility: our host rules are nftables in both cases."""
+
+    @property
+    def has_tunnel(self) -> bool:
+        """Whether packets to Pods of other Nodes go through a tunnel."""
+        return self.traffic_encap_mode == "encap"

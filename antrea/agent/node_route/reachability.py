@@ -12,7 +12,7 @@ from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.facts.node import PeerNode, ThisNode, Transport
-from antrea.features.node_route.agent import shared_cidrs, tunnel_end
+from antrea.features.node_route.way import shared_cidrs, tunnel_end
 from antrea.host.pod_cidr import gateway_ip
 from antrea.outside.log import klog
 from antrea.outside.netlink import reach

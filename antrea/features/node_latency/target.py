@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from antrea.facts.fact import Fact
 from antrea.facts.node import ThisNode
 from antrea.features.node_latency.monitor import LatencyMonitor
-from antrea.features.node_route.agent import shared_cidrs, tunnel_end
+from antrea.features.node_route.way import shared_cidrs, tunnel_end
 from antrea.host.pod_cidr import gateway_ip
 
 if TYPE_CHECKING:

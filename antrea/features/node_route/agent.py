@@ -15,6 +15,7 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.node_route.way import shared_cidrs, tunnel_end
 from antrea.host.carrier import RELAYED_MACS
 from antrea.host.pod_cidr import gateway_ip
 from antrea.host.route import Neighbour, Route
@@ -61,18 +62,6 @@ def peer_node(facts: Facts, node: AgentNode) -> Iterator[PeerNode]:
     this = facts.get(ThisNode)
     if this is not None and node.name != this.name:
         yield PeerNode(node.name, node.pod_cidrs, node.ips, node.transport_ips)
-
-
-def tunnel_end(node: ThisNode, peer: PeerNode) -> str | None:
-    """The address of the peer that tunnels end at: of a family in which both Nodes have one, IPv4 first."""
-    families = {is_ipv6(address) for address in node.transport_ips}
-    return next((address for address in peer.transport_ips if is_ipv6(address) in families), None)
-
-
-def shared_cidrs(node: ThisNode, peer: PeerNode) -> Iterator[str]:
-    """The peer's Pod CIDRs of the families that the Pods of this Node have, too; its tables serve no other."""
-    families = node.families
-    return (cidr for cidr in peer.pod_cidrs if is_ipv6(cidr) in families)
 
 
 def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:

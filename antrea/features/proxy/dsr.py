@@ -17,7 +17,8 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import AgentFeature
-from antrea.features.node_route.agent import shared_cidrs, tunnel_end, tunnel_way
+from antrea.features.node_route.agent import tunnel_way
+from antrea.features.node_route.way import shared_cidrs, tunnel_end
 from antrea.openflow import learn
 from antrea.openflow.action import DROP, goto
 from antrea.openflow.cookie import Category

@@ -17,7 +17,8 @@ from antrea.facts.member import GossipMember
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import ServicePort
-from antrea.features.node_route.agent import relay_way, tunnel_end
+from antrea.features.node_route.agent import relay_way
+from antrea.features.node_route.way import tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.features.proxy.host import proxies_all
 from antrea.host.carrier import RELAYED_MACS, RELAYED_MASK

@@ -21,7 +21,7 @@ from antrea.features.egress.agent.snat_mark import POOL
 from antrea.features.framework import packet_mark
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.l7.tenant import GATE as L7_NETWORK_POLICY
-from antrea.features.node_route.agent import tunnel_end
+from antrea.features.node_route.way import tunnel_end
 from antrea.features.proxy.agent import GATE as ANTREA_PROXY
 from antrea.features.proxy.agent import handed_over
 from antrea.host.carrier import crosses

@@ -20,7 +20,8 @@ from antrea.features.egress.agent.handover_state import (
     previous_holder,
     state_of,
 )
-from antrea.features.node_route.agent import relay_way, tunnel_end
+from antrea.features.node_route.agent import relay_way
+from antrea.features.node_route.way import tunnel_end
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.host.carrier import RELAYED_MACS
 from antrea.host.nft import NftRelay, NftSilence

@@ -1,0 +1,35 @@
+"""Which way packets get to the Pods of another Node: through the tunnel, or as they are over the network of the Nodes.
+
+parity: pkg/agent/config/node_config.go NeedsTunnelToPeer, NeedsDirectRoutingToPeer
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_interface
+from typing import TYPE_CHECKING
+
+from antrea.facts.family import is_ipv6
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.facts.node import PeerNode, ThisNode, Transport
+
+
+def shared_cidrs(node: ThisNode, peer: PeerNode) -> Iterator[str]:
+    """The peer's Pod CIDRs of the families that the Pods of this Node have, too; its tables serve no other."""
+    families = node.families
+    return (cidr for cidr in peer.pod_cidrs if is_ipv6(cidr) in families)
+
+
+def tunnel_end(node: ThisNode, peer: PeerNode) -> str | None:
+    """The address of the peer that tunnels end at: of a family in which both Nodes have one, IPv4 first."""
+    families = {is_ipv6(address) for address in node.transport_ips}
+    return next((address for address in peer.transport_ips if is_ipv6(address) in families), None)
+
+
+def direct_hop(link: Transport, peer: PeerNode, *, ipv6: bool) -> str:
+    """The peer's address of this family, if it is on a network of the transport interface; empty: routers lie between."""
+    networks = [ip_interface(address).network for address in link.addresses]
+    ends = (end for end in peer.transport_ips if is_ipv6(end) == ipv6)
+    return next((end for end in ends if any(ip_address(end) in one for one in networks)), "")
