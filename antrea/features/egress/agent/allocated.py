@@ -10,6 +10,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from antrea.config.agent import AgentConfig
 from antrea.facts.egress import Egress
 from antrea.facts.family import is_ipv6
 from antrea.facts.member import PoolSelector
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
 
+NO_TUNNEL = "Egress needs tunnels between Nodes, which trafficEncapMode {} does not have: set it to encap in antrea-agent.conf"
 BOTH = (False, True)
 """Whether a family is IPv6, of all families."""
 
 
 def why_unallocated(facts: Facts, egress: Egress) -> str:
     """Why this row of an Egress has no address to use; empty: it has one."""
+    config = facts.get(AgentConfig)
+    if config is not None and not config.has_tunnel:
+        return NO_TUNNEL.format(config.traffic_encap_mode)
     pool = facts.get(PoolSelector, egress.pool) if egress.pool else None
     rivals = facts.by(Egress, "ip", egress.ip) if pool and egress.ip else ()
     return judge(egress, pool, rivals) or _of_service(facts, egress)

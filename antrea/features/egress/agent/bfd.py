@@ -34,8 +34,8 @@ MULTIPLIER, PATIENT = 3, 5
 
 def candidate(facts: Facts, node: AgentNode) -> Iterator[EgressCandidate]:
     """Whether any pool may have addresses there."""
-    own = facts.get(ThisNode)
-    if own is None or not own.transport_ips:
+    own, config = facts.get(ThisNode), facts.get(AgentConfig)
+    if own is None or not own.transport_ips or (config and not config.has_tunnel):
         return
     same = [ip for ip in node.transport_ips if is_ipv6(ip) == is_ipv6(own.transport_ips[0])]
     labels = dict(node.labels)

@@ -64,6 +64,12 @@ def test_a_pair_of_candidates_has_a_tunnel_with_a_vni_of_its_own_that_nothing_is
     assert len(port.name) <= 15
 
 
+def test_without_tunnels_nobody_watches() -> None:
+    world = World(traffic_encap_mode="noEncap")
+    world.facts.put(node("node-1", "192.0.2.2"))
+    assert world.ports() == {}
+
+
 def test_only_nodes_of_a_pool_watch_and_are_watched() -> None:
     world = World()
     world.facts.put(node("node-1", "192.0.2.2"))

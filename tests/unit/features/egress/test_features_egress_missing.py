@@ -109,6 +109,20 @@ def test_pods_of_an_egress_without_an_address_to_use_send_nothing_in_its_family(
     assert agent.flows() == expected
 
 
+def test_without_tunnels_no_egress_has_an_address_and_its_status_names_the_key() -> None:
+    agent = Agent(
+        egress(), SMALL, EgressPod("a", "shop/web"), config=AgentConfig(traffic_encap_mode="noEncap")
+    )
+    assert agent.flows() == {DROP4}
+    (missing,) = (act for act in agent.acts if isinstance(act, ReportMissing))
+    why = "Egress needs tunnels between Nodes, which trafficEncapMode noEncap does not have: set it to encap in antrea-agent.conf"
+    assert missing.why == why
+    agent.put(MissingAddress("a", why))
+    assert agent.did(RecordAssignmentFailed)
+    (condition,) = (one for one in agent.said["a"].conditions if one.type == "IPAssigned")
+    assert (condition.status, condition.message) == ("False", f"Failed to assign the IP to EgressNode: {why}")
+
+
 def test_only_what_the_egress_is_for_is_closed_and_it_opens_with_an_address() -> None:
     mine = egress(ip="", cidrs=("192.0.2.0/25",), excepts=("192.0.2.9/32",))
     agent = Agent(mine, SMALL, EgressPod("a", "shop/web"))
