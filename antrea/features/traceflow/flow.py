@@ -11,13 +11,18 @@ import zlib
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
+from antrea.config.agent import AgentConfig
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.network_policy.agent.conjunction import target_matches
 from antrea.features.network_policy.agent.isolation import closed_tables, closing_priority
 from antrea.features.network_policy.agent.priority import IN, OUT
+from antrea.features.node_route.way import shared_cidrs
 from antrea.features.pod_connectivity.tunnel import TUNNEL_PORT
 from antrea.features.traffic_control.agent import CLOSED, closed_ways
+from antrea.host.pod_cidr import held
 from antrea.openflow import packet
 from antrea.openflow.action import DROP, controller, goto, meter, output, resubmit, set_dscp
 from antrea.openflow.cookie import Category
@@ -93,7 +98,7 @@ class Leaving(IntEnum):
     """Priorities in the table Output: above those of TrafficControl, of hairpins and of L7NetworkPolicy."""
 
     OTHER = Priority.HIGH + 4
-    TUNNEL = Priority.HIGH + 5
+    NODE = Priority.HIGH + 5
     REDIRECTED = Priority.HIGH + 6
     ENGINE = Priority.HIGH + 7
 
@@ -169,7 +174,7 @@ def _protocol(trace: RunningTrace, found: PreparedTrace) -> Iterator[Match]:
 def output_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
     """Where a packet leaves: a copy goes to the agent, above all flows by which packets leave.
 
-    What is injected ends at Pods, at the gateway and before the engine of L7NetworkPolicy, and no copy of it is mirrored. A packet
+    What is injected ends at Pods, at the gateway (unless its way to another Node is there) and before the engine of L7NetworkPolicy, and no copy of it is mirrored. A packet
     of live traffic loses its tag, and then leaves as any packet does.
     """
     flow, told = maker(trace), () if trace.dropped_only else TO_AGENT
@@ -180,12 +185,26 @@ def output_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:
     aside = onward or (output(TRAFFIC_CONTROL_TARGET_OF_PORT),)
     redirected = TRAFFIC_CONTROL_REDIRECT_REG_MARK.match
     yield flow(OUTPUT, Leaving.REDIRECTED, *leaves, redirected, then=[*told, *aside])
-    if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
-        # with its tag by the tunnel; resubmitted with no port to leave by, it leaves by those of its copies
-        copies = (set_dscp(0), TARGET_OF_PORT(0).load, resubmit(OUTPUT)) if live else ()
-        then = [*told[:1], output(TARGET_OF_PORT), *told[1:], *copies]
-        yield flow(OUTPUT, Leaving.TUNNEL, *leaves, TARGET_OF_PORT(tunnel.ofport).match, then=then)
+    # with its tag to another Node; resubmitted with no port to leave by, it leaves by those of its copies
+    copies = (set_dscp(0), TARGET_OF_PORT(0).load, resubmit(OUTPUT)) if live else ()
+    then = [*told[:1], output(TARGET_OF_PORT), *told[1:], *copies]
+    for way in ways_to_nodes(facts, trace):
+        yield flow(OUTPUT, Leaving.NODE, *leaves, *way, then=then)
     yield flow(OUTPUT, Leaving.OTHER, *leaves, then=[*told, *onward])
+
+
+def ways_to_nodes(facts: Facts, trace: RunningTrace) -> Iterator[tuple[Match, ...]]:
+    """By which packets go to Pods of other Nodes: the tunnel, or the gateway if they have addresses of Pods there."""
+    if (tunnel := facts.get(OvsPort, TUNNEL_PORT)) is not None:
+        yield (TARGET_OF_PORT(tunnel.ofport).match,)
+    config, node, named = facts.get(AgentConfig), facts.get(ThisNode), trace.spec.destination.ip
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if config is None or node is None or gateway is None or config.has_tunnel:
+        return
+    for peer in facts.all(PeerNode):
+        for cidr in shared_cidrs(node, peer):
+            if is_ipv6(cidr) == trace.ipv6 and (not named or held(named, (cidr,))):
+                yield TARGET_OF_PORT(gateway.ofport).match, dst(cidr)
 
 
 def drop_flows(facts: Facts, trace: RunningTrace) -> Iterator[Flow]:

@@ -12,6 +12,7 @@ from policy_world import CONFIG, NODE, PIPELINE, applied, interface, member, pol
 
 from antrea.apis.crd.traceflow import TraceflowSpec
 from antrea.engine import Engine, Facts
+from antrea.facts.node import PeerNode
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
@@ -91,6 +92,30 @@ def test_an_injected_packet_goes_to_the_agent_where_it_leaves() -> None:
     assert {(flow.category, flow.hard_timeout, flow.object_id) for flow in flows} == {
         (7, 20, zlib.crc32(b"u"))
     }
+
+
+def routed(**more: Any) -> list[str]:
+    """Flows of the table Output without tunnels, beside two other Nodes."""
+    world = World(*(PeerNode(f"n{n}", (f"10.10.{n}.0/24", f"fd00:{n}::/80"), (), ()) for n in (1, 2)))
+    world.facts.drop(OvsPort, TUNNEL.key)
+    return texts(
+        world.put(msgspec.structs.replace(CONFIG, traffic_encap_mode="noEncap"), trace(**more)), "Output"
+    )
+
+
+def test_without_tunnels_what_goes_to_pods_of_other_nodes_leaves_by_the_gateway_with_its_tag() -> None:
+    leaves, to_node = "reg0=0x200000/0x600000,reg1=0x2", f"actions={TO_TUNNEL}"
+    assert [line for line in routed() if "priority=215" in line] == [
+        f"table=Output,priority=215,ip,{leaves},nw_dst=10.10.1.0/24,{TAG} {to_node}"
+    ]
+    outside = routed(destination={"ip": "192.0.2.9"})
+    assert len(outside) == 3
+    assert not [line for line in outside if "priority=215" in line]
+    anywhere = [line for line in routed(**LIVE, destination={}) if "priority=215" in line]
+    assert [line.split("nw_dst=")[1].split(",")[0] for line in anywhere] == ["10.10.1.0/24", "10.10.2.0/24"]
+    assert all(
+        line.endswith("set_field:0->ip_dscp,set_field:0x0->reg1,resubmit(,Output)") for line in anywhere
+    )
 
 
 def test_live_traffic_loses_its_tag_and_goes_on() -> None:
