@@ -20,6 +20,7 @@ from antrea.apis.core import ObjectReference
 from antrea.engine.core.workload import Workload
 from antrea.errors import Invalid
 from antrea.features.proxy.agent import GATE
+from antrea.features.proxy.dsr import ModeUnavailable
 from antrea.features.proxy.external_address import ExternalIPConflict
 from antrea.host.udp_binding import UdpBinding
 from antrea.openflow.fields import PacketIn as Category
@@ -62,7 +63,7 @@ class ProxyPart(Part):
         return {UdpBinding: self._stale}
 
     def acts(self) -> Mapping[type[Act], Handler]:
-        return {ExternalIPConflict: self._conflict}
+        return {ExternalIPConflict: self._conflict, ModeUnavailable: self._no_mode}
 
     async def run(self) -> None:
         self._engine = self._agent.engine()
@@ -101,6 +102,10 @@ class ProxyPart(Part):
     async def _conflict(self, act: ExternalIPConflict) -> None:
         about = ObjectReference("Service", act.name, act.namespace, act.uid)
         self._agent.record("ExternalIPConflict", act.message, warning=True, about=about)
+
+    async def _no_mode(self, act: ModeUnavailable) -> None:
+        about = ObjectReference("Service", act.name, act.namespace, act.uid)
+        self._agent.record("LoadBalancerModeUnavailable", act.message, warning=True, about=about)
 
     def _not_listening(self, message: str, check: HealthCheck | None) -> None:
         about = ObjectReference("Service", check.name, check.namespace, check.uid) if check else None

@@ -12,13 +12,16 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
-from antrea.engine import Unit
+from antrea.engine import Act, Unit
 from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
+from antrea.facts.service import Service
 from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.framework.gate import EnabledGates
 from antrea.features.node_route.agent import tunnel_way
 from antrea.features.node_route.way import shared_cidrs, tunnel_end
+from antrea.features.proxy.external_address import reports_for_all
 from antrea.openflow import learn
 from antrea.openflow.action import DROP, goto
 from antrea.openflow.cookie import Category
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
     from antrea.openflow.field import Match
 
 GATE = "LoadBalancerModeDSR"
+DSR = "dsr"
+"""The load balancer mode of a Service."""
 IDLE_SECONDS, CLOSED_SECONDS = 160, 5
 """How long a choice is remembered without packets, and after a FIN or RST."""
 flow = flows_of(Category.SERVICE)
@@ -86,7 +91,36 @@ def marking_flow(match: tuple[Match, ...], protocol: str, number: int, *, ipv6: 
     return flow(DSR_SERVICE_MARK, Priority.NORMAL, *match, *remote, then=then, object_id=number)
 
 
+def is_possible(facts: Facts) -> bool:
+    """Packets get to the Node of an Endpoint as they came only through tunnels."""
+    config, gates = facts.get(AgentConfig), facts.get(EnabledGates)
+    return config is not None and config.has_tunnel and gates is not None and GATE in gates
+
+
+class ModeUnavailable(Act, frozen=True):
+    """Write an Event of the Service: it asks for direct server return and does not have it."""
+
+    namespace: str
+    name: str
+    uid: str
+    message: str
+
+
 # units
+
+
+def unavailable_mode(facts: Facts, service: Service) -> Iterator[ModeUnavailable]:
+    """Of a Service that asks for it where there are no tunnels; one agent reports it for all."""
+    config = facts.get(AgentConfig)
+    if service.mode != DSR or config is None or config.has_tunnel or not reports_for_all(facts):
+        return
+    message = (
+        f"load balancer mode {DSR} needs tunnels between Nodes, which trafficEncapMode {config.traffic_encap_mode} does not "
+        "have: external addresses are served in mode nat; set trafficEncapMode to encap, or the annotation to nat"
+    )
+    yield ModeUnavailable(
+        service.key, message, namespace=service.namespace, name=service.name, uid=service.uid, message=message
+    )
 
 
 def untracked_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
@@ -108,7 +142,7 @@ def endpoint_node_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
     """Through the tunnel to the Node whose Pod CIDR has the chosen Endpoint, whatever the packet's destination."""
     config, node = facts.need(AgentConfig), facts.need(ThisNode)
     gateway, end = facts.need(OvsPort, config.host_gateway), tunnel_end(node, peer)
-    if end is None:
+    if end is None or not config.has_tunnel:
         return
     for cidr in shared_cidrs(node, peer):
         network = ip_network(cidr)
@@ -123,6 +157,10 @@ FEATURE = AgentFeature(
     tables=(DSR_SERVICE_MARK,),
     gate=GATE,
     within="AntreaProxy",
-    units=(Unit(ThisNode, untracked_flows), Unit(PeerNode, endpoint_node_flows)),
+    units=(
+        Unit(ThisNode, untracked_flows),
+        Unit(PeerNode, endpoint_node_flows),
+        Unit(Service, unavailable_mode),
+    ),
     category=Category.SERVICE,
 )

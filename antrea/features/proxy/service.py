@@ -16,8 +16,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.service import Service, ServiceEndpoint, ServicePort
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
-from antrea.features.framework.gate import EnabledGates
-from antrea.features.proxy.dsr import GATE as DSR_GATE
+from antrea.features.proxy.dsr import DSR, is_possible
 from antrea.features.proxy.external_address import whose
 from antrea.features.service_external_ip.service import TRUE, failback_of, pool_of, preferred_of
 
@@ -38,7 +37,7 @@ PROXY_LABEL = "service.kubernetes.io/service-proxy-name"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 """On a Service that no proxy serves, whatever its value (k8s.io/api/core/v1 IsHeadlessService)."""
 MODE = "service.antrea.io/load-balancer-mode"
-NAT, DSR = "nat", "dsr"
+NAT = "nat"
 PORTS = range(1, 65536)
 
 
@@ -158,9 +157,8 @@ def service_ports(facts: Facts, service: Service) -> Iterator[ServicePort]:
     if {service.key, *service.ips} & set(proxy.skip_services):
         return
     external = tuple(served_externally(facts, service, proxy))
-    gates = facts.get(EnabledGates)
     asked = (service.mode or proxy.default_load_balancer_mode) == DSR
-    direct = asked and bool(external) and gates is not None and DSR_GATE in gates
+    direct = asked and bool(external) and is_possible(facts)
     ports = zip(service.ports, service.port_names, service.node_ports, strict=False)
     for (protocol, port), name, node_port in ports:
         yield ServicePort(

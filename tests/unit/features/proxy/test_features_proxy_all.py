@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from antrea.apis import core
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
-from antrea.engine import Engine, Facts
+from antrea.engine import Engine, Facts, Unit
 from antrea.facts.member import AgentNode
 from antrea.facts.node import LocalAddress, ThisNode
 from antrea.facts.ovs import OvsPort
@@ -22,6 +22,9 @@ from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE
+from antrea.features.proxy.dsr import FEATURE as DSR_FEATURE
+from antrea.features.proxy.dsr import GATE as DSR_GATE
+from antrea.features.proxy.dsr import ModeUnavailable
 from antrea.features.proxy.external_address import ExternalIPConflict
 from antrea.features.proxy.health_check import local_endpoints
 from antrea.features.proxy.service import service_row
@@ -51,7 +54,9 @@ WEB = Service(
 N1, N2 = AgentNode("n1", ("192.0.2.1",), ()), AgentNode("n2", ("192.0.2.2",), ())
 
 
-def world(*rows: Any, proxy: AntreaProxy = ALL, node: ThisNode = NODE) -> tuple[Facts, Engine]:
+def world(
+    *rows: Any, proxy: AntreaProxy = ALL, node: ThisNode = NODE, extra: tuple[Unit, ...] = ()
+) -> tuple[Facts, Engine]:
     facts, config = Facts(), AgentConfig(antrea_proxy=proxy)
     tables = (
         table
@@ -62,7 +67,7 @@ def world(*rows: Any, proxy: AntreaProxy = ALL, node: ThisNode = NODE) -> tuple[
     gates = EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy"}))
     for row in (config, node, gateway, gates, RealisedPipeline(Pipeline.realise(tables)), N1, N2, *rows):
         facts.put(row)
-    engine = Engine(facts, FEATURE.units)
+    engine = Engine(facts, (*FEATURE.units, *extra))
     return facts, engine
 
 
@@ -270,6 +275,21 @@ def test_one_agent_speaks_for_all() -> None:
     bad = msgspec.structs.replace(WEB, ips=("10.96.0.10", "192.0.2.2"), external_ips=("192.0.2.2",))
     assert len(said(world(bad)[1])) == 1
     assert said(world(bad, node=msgspec.structs.replace(NODE, name="n2"))[1]) == []
+
+
+@pytest.mark.parametrize(("mode", "direct", "told"), [("encap", True, 0), ("noEncap", False, 1)])
+def test_direct_server_return_needs_tunnels_and_its_service_is_told(
+    mode: Literal["encap", "noEncap"], direct: bool, told: int
+) -> None:
+    asks = msgspec.structs.replace(WEB, mode="dsr")
+    facts, engine = world(asks, extra=DSR_FEATURE.units)
+    facts.put(EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy", DSR_GATE})))
+    facts.put(AgentConfig(antrea_proxy=ALL, traffic_encap_mode=mode))
+    acts = [act for act in engine.plan().acts if isinstance(act, ModeUnavailable)]
+    served = facts.get(ServicePort, "a/web:80/TCP")
+    assert served is not None
+    assert (served.direct, len(acts)) == (direct, told)
+    assert all("trafficEncapMode noEncap does not have" in act.message for act in acts)
 
 
 def test_a_row_has_what_load_balancers_say_and_ask() -> None:
