@@ -1,7 +1,7 @@
 """Probe continuously whether packets reach Pods of other Nodes and whether Services are served, and report it in conditions.
 
-A gateway of another Node is reached as its Pods are, through the tunnel. If it is silent while the Node itself answers, the
-tunnel is at fault, which neither gossip nor the API server notices. Upstream has no such probe.
+A gateway of another Node is reached as its Pods are, through the tunnel or routed. If it is silent while the Node itself answers,
+that way is at fault, which neither gossip nor the API server notices. Upstream has no such probe.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from ipaddress import ip_network
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from antrea.config.agent import AgentConfig
+from antrea.facts.family import is_ipv6
 from antrea.facts.node import PeerNode, ThisNode, Transport
-from antrea.features.node_route.way import shared_cidrs, tunnel_end
+from antrea.features.node_route.way import direct_hop, shared_cidrs, tunnel_end
 from antrea.host.pod_cidr import gateway_ip
 from antrea.outside.log import klog
 from antrea.outside.netlink import reach
@@ -131,12 +133,25 @@ class Reachability:
         for gateway in gateways(node, peer) if end else ():
             if why := await self._ask(gateway, self._port):
                 alive = [not await self._ask(ip, self._port) for ip in peer.node_ips]
-                told = f"gateway {gateway} of Node {peer.name} does not answer through the tunnel to {end}: {why}"
-                return peer.name, f"{told}{await self._way(end or '')}" if any(alive) else ""
+                told = f"gateway {gateway} of Node {peer.name} does not answer"
+                return peer.name, f"{told}{await self._because(why, gateway, peer)}" if any(alive) else ""
         return peer.name, ""
 
+    async def _because(self, why: str, gateway: str, peer: PeerNode) -> str:
+        """Which way does not carry packets to a gateway, and what it takes to do so."""
+        config, link = self._facts.get(AgentConfig), self._facts.get(Transport)
+        if config is None or link is None or config.has_tunnel:
+            end = tunnel_end(self._facts.need(ThisNode), peer) or ""
+            return f" through the tunnel to {end}: {why}{await self._way(end)}"
+        hop = direct_hop(link, peer, ipv6=is_ipv6(gateway))
+        need = "network between the Nodes has" if hop else "routers between the Nodes have"
+        return (
+            f" without a tunnel (trafficEncapMode {config.traffic_encap_mode}): {why}{await self._way(hop or gateway)};"
+            f" the {need} to carry packets with addresses of Pods, else trafficEncapMode has to be encap"
+        )
+
     async def _way(self, end: str) -> str:
-        """What is wrong with the route to the end of a tunnel; empty: the kernel has a route."""
+        """What is wrong with the route to the end of a tunnel, or without one to the next hop; empty: the kernel has a route."""
         link = self._facts.get(Transport)
         try:
             found = await asyncio.to_thread(self._device, end)

@@ -136,8 +136,8 @@ def mtu(node: NodeState) -> Iterator[FindingText]:
             f"{gateway} has an MTU of {has}, Pods have {wanted}",
             f"ip link set dev {gateway} mtu {wanted}",
         )
-    encap = node.config.get("trafficEncapMode", "encap") in ("encap", "hybrid")
-    needed = wanted + (OVERHEAD.get(node.config.get("tunnelType", "geneve"), 0) if encap else 0)
+    tunnel = OVERHEAD.get(node.config.get("tunnelType", "geneve"), 0) if paths.has_tunnels(node) else 0
+    needed = wanted + tunnel
     carries = mtus.get(node.transport)
     if carries is not None and carries < needed:
         yield FindingText(

@@ -14,10 +14,19 @@ if TYPE_CHECKING:
 MOST_NAMED = 5
 TUNNEL_PORTS = {"geneve": 6081, "vxlan": 4789, "stt": 7471}
 """UDP, but for stt. parity: pkg/ovs/ovsconfig/interfaces.go"""
+UNROUTED = (
+    "; trafficEncapMode has no tunnels: the network between the Nodes, and routers in it, have to carry "
+    "packets with addresses of Pods"
+)
+ENCAP = "  # where they cannot, set trafficEncapMode: encap in antrea-agent.conf"
 
 
 def transport(node: NodeState) -> Iterator[FindingText]:
-    """Tunnels leave by the interface that has the route; Open vSwitch in user space sends only by its own bridge."""
+    """Packets for Pods of other Nodes leave by the interface that has the route to the Node.
+
+    Open vSwitch in user space sends those of tunnels only by its own bridge.
+    """
+    what = "tunnels to" if has_tunnels(node) else "packets for Pods of"
     own = node.config.get("ovsDatapathType") == "netdev"
     device = "br-phy" if own else node.transport
     others: dict[str, list[str]] = {}
@@ -30,26 +39,38 @@ def transport(node: NodeState) -> Iterator[FindingText]:
         card = f"{device}, which has the transport interface {node.transport}"
         way = card if device != node.transport else f"{device}, the transport interface"
         how = f"leave by {found} and not by {way}" if found else f"have no route by {way}"
-        lost = ": no packet gets to Pods there" if own or not found else ""
+        lost = (own and has_tunnels(node)) or not found
         yield FindingText(
-            "error" if own or not found else "warning",
-            f"tunnels to Node {', '.join(peers[:MOST_NAMED])}{more} {how}{lost}",
+            "error" if lost else "warning",
+            f"{what} Node {', '.join(peers[:MOST_NAMED])}{more} {how}{': no packet gets to Pods there' if lost else ''}",
             f"{edit(node.pod.partition('/')[0])}  # set transportInterface in antrea-agent.conf",
         )
 
 
+def has_tunnels(node: NodeState) -> bool:
+    """Whether packets of Pods go to other Nodes through tunnels."""
+    return str(node.config.get("trafficEncapMode", "encap")) == "encap"
+
+
 def tunnels(node: NodeState) -> Iterator[FindingText]:
-    """A Node that is reached, and whose Pods are not: something drops packets of tunnels."""
+    """A Node that is reached, and whose Pods are not: something drops packets of tunnels, or those of Pods as they are."""
     dead = {peer.node for peer in node.peers or () if peer.trouble}
     for peer in node.pod_peers or ():
         if peer.trouble and peer.node not in dead:
+            told = (
+                f"Pods of Node {peer.node} cannot be reached: "
+                f"its gateway {peer.address} does not answer: {peer.trouble}"
+            )
+            if not has_tunnels(node):
+                yield FindingText("error", f"{told}{UNROUTED}", f"{edit(node.pod.partition('/')[0])}{ENCAP}")
+                continue
             kind = node.config.get("tunnelType", "geneve")
             port = node.config.get("tunnelPort") or TUNNEL_PORTS.get(kind, 0)
             accept = f"iptables -I INPUT -p udp --dport {port} -j ACCEPT" if port and kind != "stt" else ""
             where = f"; if it is a firewall, the repair is for Node {peer.node}" if accept else ""
             yield FindingText(
                 "error",
-                f"Pods of Node {peer.node} cannot be reached: its gateway {peer.address} does not answer: {peer.trouble}{where}",
+                f"{told}{where}",
                 accept,
             )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from antrea.antctl.request import Server
+    from antrea.config.agent import AgentConfig
 
 FILE = "clusterinfo"
 CONFIG_MAP, CONFIG_FILE = "antrea-config", "antrea-agent.conf"
@@ -152,8 +153,7 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
         lack, config = str(why), AgentConfig()
         gates = accept_agent(config)
     said = (f"ConfigMap {CONFIG_MAP}: {lack}: AntreaProxy is taken to be as by default",) if lack else ()
-    tunnel = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type, 0)
-    ports = GuardPorts(tunnel, config.cluster_port, config.api_port)
+    ports = guard_ports(config)
     if "AntreaProxy" not in gates:
         return Settings(None, gates.names, ports), said
     own = config.antrea_proxy
@@ -166,6 +166,12 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
         hints,
     )
     return Settings(proxy, gates.names, ports), said
+
+
+def guard_ports(config: AgentConfig) -> GuardPorts:
+    """The ports that Nodes keep open for each other, and the agent's own."""
+    tunnel = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type, 0)
+    return GuardPorts(tunnel if config.has_tunnel else 0, config.cluster_port, config.api_port)
 
 
 def _sections(path: Path) -> Iterator[tuple[str, tuple[list[dict[str, Any]], str]]]:

@@ -50,7 +50,7 @@ def kept(facts: Facts, node: str) -> Iterator[Kept]:
     if config is None:
         return
     tunnel = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type)
-    if tunnel:
+    if tunnel and config.has_tunnel:
         yield Kept("tunnels", BOTH, ("udp",), (tunnel,), NODES)
     yield Kept("gossip", BOTH, ("tcp", "udp"), (config.cluster_port,), NODES)
     yield Kept("antrea-controller", BOTH, ("tcp",), (CONTROLLER,), NODES)

@@ -48,6 +48,7 @@ def passes(way: str, device: str = "antrea-gw0") -> tuple[dict[str, Any], ...]:
 
 FORWARD = Chain("ip", "filter", "FORWARD", "forward", "drop")
 ZONES = Chain("inet", "firewalld", "filter_FORWARD", "forward", "accept", ((COUNTER, {"reject": {}}),))
+NO_ENCAP = {"trafficEncapMode": "noEncap"}
 EDIT = "kubectl -n kube-system edit configmap antrea-config"
 PROXY_ALL = {"antreaProxy.proxyAll": True}
 OURS = CniFile("10-antrea.conflist", ("antrea", "portmap", "bandwidth"))
@@ -122,7 +123,7 @@ def test_nothing_is_said_of_a_well_node() -> None:
         ({"mtus": {"eth0": 1500, "antrea-gw0": 1400}}, [("mtu", "warning", "ip link set dev antrea-gw0 mtu 1450")]),
         ({"mtus": {"eth0": 1499, "antrea-gw0": 1450}}, [("mtu", "error", "ip link set dev eth0 mtu 1500")]),
         ({"mtus": {"eth0": 1488}, "config": {"tunnelType": "gre"}}, []),
-        ({"mtus": {"eth0": 1450}, "config": {"trafficEncapMode": "noEncap"}}, []),
+        ({"mtus": {"eth0": 1450}, "config": NO_ENCAP}, []),
         ({"mtus": {"eth0": 1000}, "pod_mtu": 0}, []),
         (
             {"peers": (Peer("n2", "10.0.0.2", "lost"), Peer("n3", "fd00::3", "lost")), "config": {"clusterPort": 7}},
@@ -273,6 +274,8 @@ CARD = f"{EDIT}  # set transportInterface in antrea-agent.conf"
         ({"devices": {"10.0.0.2": "eth1"}}, ("transport", "warning", "tunnels to Node n2 (10.0.0.2) leave by eth1 and not by eth0, the transport interface", CARD)),
         ({"devices": {"10.0.0.2": ""}}, ("transport", "error", "tunnels to Node n2 (10.0.0.2) have no route by eth0, the transport interface: no packet gets to Pods there", CARD)),
         ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),)}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}; if it is a firewall, the repair is for Node n2", "iptables -I INPUT -p udp --dport 6081 -j ACCEPT")),
+        ({"devices": {"10.0.0.2": "eth1"}, "config": NETDEV | NO_ENCAP}, ("transport", "warning", "packets for Pods of Node n2 (10.0.0.2) leave by eth1 and not by br-phy, which has the transport interface eth0", CARD)),
+        ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),), "config": NO_ENCAP}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}; trafficEncapMode has no tunnels: the network between the Nodes, and routers in it, have to carry packets with addresses of Pods", f"{EDIT}  # where they cannot, set trafficEncapMode: encap in antrea-agent.conf")),
         ({"pod_peers": (Peer("n2", "10.244.1.1", SILENT),), "config": {"tunnelType": "gre"}}, ("tunnels", "error", f"Pods of Node n2 cannot be reached: its gateway 10.244.1.1 does not answer: {SILENT}", "")),
         ({"service_trouble": "10.96.0.1:443: no", "processes": frozenset()}, ("services", "error", "Services are not served to this Node and its hostNetwork Pods, no kube-proxy runs, and antreaProxy.proxyAll is off: 10.96.0.1:443: no", f"{EDIT}  # set antreaProxy.proxyAll and kubeAPIServerOverride")),
         ({"service_trouble": "10.96.0.1:443: no"}, ("services", "error", "Services are not served, though kube-proxy runs: 10.96.0.1:443: no", "kubectl -n kube-system rollout restart ds/kube-proxy")),

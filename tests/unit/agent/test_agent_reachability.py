@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from antrea.agent.node_route.reachability import AT_ONCE, SERVED_ROUNDS, Reachability
+from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
 from antrea.facts.node import PeerNode, ThisNode, Transport
 
@@ -75,6 +76,23 @@ def test_a_transport_interface_without_the_route_is_named() -> None:
         assert world.look(2)["PodsUnreachable"].endswith(
             f"{SILENT}; packets to 198.51.100.2 {way}, and not by br-phy with the transport interface eth1:"
             " transportInterface in antrea-agent.conf has to name the one that reaches other Nodes"
+        )
+
+
+def test_without_tunnels_the_network_between_the_nodes_is_named() -> None:
+    for card, hop, need in (
+        ("198.51.100.1/24", "198.51.100.2", "network between the Nodes has"),
+        ("198.51.100.1/32", "10.10.2.1", "routers between the Nodes have"),
+    ):
+        world = World(peer(2), device="eth0")
+        world.facts.put(AgentConfig(traffic_encap_mode="noEncap"))
+        world.facts.put(Transport("eth1", "eth1", "0a:00:00:00:00:02", 1500, (card,)))
+        world.silent = {"10.10.2.1", "fd00:10:2::1"}
+        assert world.look(2)["PodsUnreachable"] == (
+            "Pods of Node n2 cannot be reached: gateway 10.10.2.1 of Node n2 does not answer without a tunnel"
+            f" (trafficEncapMode noEncap): {SILENT}; packets to {hop} leave by eth0, and not by eth1 with the"
+            " transport interface eth1: transportInterface in antrea-agent.conf has to name the one that reaches"
+            f" other Nodes; the {need} to carry packets with addresses of Pods, else trafficEncapMode has to be encap"
         )
 
 

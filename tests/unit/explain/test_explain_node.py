@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from explain_world import NAMESPACES, NODES, PODS, ask, native, rule
 
+from antrea.antctl.explain.source import guard_ports
+from antrea.config.agent import AgentConfig
+from antrea.config.load import parse
 from antrea.explain.guard import DEFAULT_PORTS, KEEP_SSH, GuardPorts
 from antrea.explain.objects import objects
 from antrea.explain.world import Proxy, World
@@ -187,6 +190,12 @@ def test_without_a_policy_that_would_refuse_it_what_is_kept_has_no_more_to_it() 
 )
 def test_ports_of_ssh_are_kept_as_the_node_is_annotated(ssh: str, port: int, verdict: str) -> None:
     assert ask(locked(ssh=ssh), "203.0.113.1", "192.0.2.1", f"{port}/tcp").verdict == verdict
+
+
+def test_without_tunnels_no_port_is_kept_for_them() -> None:
+    for mode, verdict in (("encap", "Allow"), ("noEncap", "Drop")):
+        there = locked(guard_ports(parse(AgentConfig, f"trafficEncapMode: {mode}").config))
+        assert ask(there, "192.0.2.2", "192.0.2.1", "6081/udp").verdict == verdict
 
 
 def test_ports_that_are_kept_are_those_of_the_configuration() -> None:

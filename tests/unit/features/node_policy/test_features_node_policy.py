@@ -414,6 +414,8 @@ def test_a_node_keeps_what_it_cannot_do_without_before_any_policy_is_asked() -> 
         *(f"{number:03} gossip" for number in (4, 5, 6, 7)),
         *("008 antrea-controller", "009 antrea-controller", "010 DHCP"),
     ]
+    without = guard("egress", OWN_NODE, msgspec.structs.replace(CONFIG, traffic_encap_mode="noEncap"))
+    assert not [line for line in without if "tunnels" in line]
 
 
 def test_the_guard_has_the_addresses_of_all_nodes_and_api_servers() -> None:
