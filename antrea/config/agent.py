@@ -48,6 +48,7 @@ class AgentConfig(Fact, frozen=True, rename="camel"):
         "ovsRunDir",
         "hostGateway",
         "hostProcPathPrefix",
+        "trafficEncapMode",
         "apiPort",
     )
     """Keys that the Pod's own description or Pods that stand depend on: a change waits for a restart of the Pod."""

@@ -1,4 +1,7 @@
-"""A cluster without kube-proxy: agents start cold, and Nodes, Pods and a host outside reach Services, in IPv4 and IPv6."""
+"""A cluster without kube-proxy: agents start cold, and Nodes, Pods and a host outside reach Services, in IPv4 and IPv6.
+
+With tunnels between Nodes and without; only with them Endpoints of other Nodes answer directly.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.wide
 
-ALL = Settings(
-    nodes=2,
-    family="dual",
-    kube_proxy="none",
-    proxy_all=True,
-    agent={"featureGates": {"LoadBalancerModeDSR": True}},
-)
+MODES = ("encap", "noEncap")
 BALANCED = ("198.51.100.8", "2001:db8:51::8")
 SERVICE = """
 apiVersion: v1
@@ -52,9 +49,16 @@ class Asked(NamedTuple):
     outside: tuple[str, ...]
 
 
+@pytest.fixture(scope="module", params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with own_lab("all", ALL) as found:
+def lab(mode: str) -> Iterator[Lab]:
+    agent = {"featureGates": {"LoadBalancerModeDSR": True}, "trafficEncapMode": mode}
+    settings = Settings(nodes=2, family="dual", kube_proxy="none", proxy_all=True, agent=agent)
+    with own_lab("all", settings) as found:
         yield found
 
 
@@ -119,7 +123,15 @@ def asked(lab: Lab) -> Iterator[Asked]:
         lab.api.kubectl("delete", "service", "web", "--wait=false")
 
 
-def test_nodes_pods_and_a_host_outside_reach_a_service(lab: Lab, asked: Asked) -> None:
+def told(lab: Lab) -> str:
+    """Messages of Events about the mode of load balancing."""
+    selector = "reason=LoadBalancerModeUnavailable"
+    return lab.api.kubectl(
+        "get", "events", "--field-selector", selector, "-o", "jsonpath={.items[*].message}"
+    )
+
+
+def test_nodes_pods_and_a_host_outside_reach_a_service(lab: Lab, mode: str, asked: Asked) -> None:
     wait_for("the Service", partial(answers, lab, "node-1", asked.cluster[0]), seconds=60)
     places = [("node-1", place) for place in asked.cluster]
     places += [("node-2", place) for place in asked.cluster]
@@ -134,9 +146,15 @@ def test_nodes_pods_and_a_host_outside_reach_a_service(lab: Lab, asked: Asked) -
     # packets for the load balancer's addresses come by node-1, the Endpoint is on node-2
     assert outside_addresses(lab, asked.balanced) != asked.outside
     lab.api.kubectl("annotate", "service", "web", "service.antrea.io/load-balancer-mode=dsr")
-    wait_for(
-        "the client's addresses", lambda: outside_addresses(lab, asked.balanced) == asked.outside, seconds=60
-    )
+    if mode == "encap":
+        wait_for(
+            "the client's addresses",
+            lambda: outside_addresses(lab, asked.balanced) == asked.outside,
+            seconds=60,
+        )
+    else:
+        wait_for("an Event", lambda: "trafficEncapMode noEncap does not have" in told(lab), seconds=60)
+        assert all(answers(lab, "outside", place) for place in asked.balanced)
 
     lab.api.kubectl("patch", "service", "web", "-p", '{"spec": {"externalTrafficPolicy": "Local"}}')
     dropped = asked.node_ports["node-1"][0]

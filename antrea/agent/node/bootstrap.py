@@ -51,13 +51,15 @@ def node_addresses(node: Node, kind: str = "InternalIP") -> tuple[str, ...]:
 
 
 def pod_mtu(config: AgentConfig, card_mtu: int, tunnel_ips: tuple[str, ...]) -> int:
-    """MTU of Pod interfaces: configured, or the card's less what the tunnel adds.
+    """MTU of Pod interfaces: configured, or the card's less what the tunnel adds, if there is one.
 
     Raises Invalid when IPv6 Pods could not work with it (RFC 8200: 1280 at least).
     parity: pkg/agent/config/node_config.go CalculateMTUDeduction
     """
     if config.default_mtu:
         return config.default_mtu
+    if not config.has_tunnel:
+        return card_mtu
     over_ipv6 = all(is_ipv6(ip) for ip in tunnel_ips)
     mtu = card_mtu - OVERHEAD[config.tunnel_type] - (IPV6_OVERHEAD if over_ipv6 else 0)
     return min(mtu, MAX_TUNNEL_MTU)
@@ -178,7 +180,7 @@ async def own_card(db: Ovsdb, link: Transport) -> None:
 
 
 async def integration_bridge(config: AgentConfig, db: Ovsdb, mtu: int) -> None:
-    """br-int with the tunnel port and the gateway; their numbers and MAC addresses are kept once given."""
+    """br-int with the gateway and, where there are tunnels, their port; numbers and MAC addresses are kept once given."""
     row = db.row("Bridge", config.ovs_bridge)
     datapath_id = row["other_config"].get("datapath-id") if row else None
     bridge = Bridge(
@@ -188,7 +190,10 @@ async def integration_bridge(config: AgentConfig, db: Ovsdb, mtu: int) -> None:
         other_config=(("datapath-id", datapath_id or "0000" + random_mac().replace(":", "")),),
     )
     await ovsdb_write.ensure_bridge(db, bridge)
-    await ovsdb_write.ensure_port(db, config.ovs_bridge, tunnel_port(config))
+    if config.has_tunnel:
+        await ovsdb_write.ensure_port(db, config.ovs_bridge, tunnel_port(config))
+    else:
+        await ovsdb_write.drop_ports(db, config.ovs_bridge, (TUNNEL_PORT,))
     known = db.row("Interface", config.host_gateway)
     gateway = Port(
         name=config.host_gateway,
@@ -200,5 +205,5 @@ async def integration_bridge(config: AgentConfig, db: Ovsdb, mtu: int) -> None:
     )
     await ovsdb_write.ensure_port(db, config.ovs_bridge, gateway)
     await ovsdb_write.realised(db)
-    for name in (TUNNEL_PORT, config.host_gateway):
+    for name in (TUNNEL_PORT, config.host_gateway) if config.has_tunnel else (config.host_gateway,):
         await ovsdb_write.ofport(db, name)

@@ -225,8 +225,8 @@ AGENT_RULES: tuple[ConfigRule, ...] = (
 AGENT_NOT_BUILT: tuple[UnbuiltKey, ...] = (
     UnbuiltKey(
         "trafficEncapMode",
-        "any mode but encap",
-        lambda c: c.traffic_encap_mode != "encap" and c.node_type == "k8sNode",
+        "any mode but encap and noEncap",
+        lambda c: c.traffic_encap_mode not in ("encap", "noEncap") and c.node_type == "k8sNode",
     ),
     UnbuiltKey("tunnelType", "any tunnel but geneve", lambda c: c.tunnel_type != "geneve"),
     UnbuiltKey(

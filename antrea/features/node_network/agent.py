@@ -112,7 +112,7 @@ def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet
         text=f"oifname {gateway} fib saddr . oif type != local fib saddr type local masquerade fully-random",
     )
     port = config.tunnel_port or TUNNEL_PORTS.get(config.tunnel_type)
-    if port:
+    if port and config.has_tunnel:
         yield NftRule(
             chain="prerouting-raw", name="tunnel in", text=f"udp dport {port} fib daddr type local notrack"
         )
@@ -124,10 +124,12 @@ def firewall_entries(facts: Facts, node: ThisNode) -> Iterator[NftChain | NftSet
 
 
 def masquerade(config: AgentConfig, cidr: str) -> Iterator[NftSet | NftRule]:
-    """Pods leave the cluster with the Node's address."""
+    """Pods leave the cluster with the Node's address, unless theirs are routed outside (noSNAT)."""
     version6 = is_ipv6(cidr)
     name, family = POD_IP_SETS[version6], "ip6" if version6 else "ip"
     yield NftSet(name=name, type="ipv6_addr" if version6 else "ipv4_addr", flags=("interval",))
+    if config.no_snat:
+        return
     random = " fully-random" if config.snat_fully_random_ports else ""
     yield NftRule(
         chain="postrouting",

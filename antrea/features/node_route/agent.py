@@ -1,5 +1,7 @@
 """Packets to the Pods of another Node: through the tunnel in OVS, by way of antrea-gw0 from the host.
 
+Without tunnels OVS gives them to the host, which routes them to the Node as they are.
+
 parity: pkg/agent/openflow/pod_connectivity.go installNodeFlows, pkg/agent/controller/noderoute
 """
 
@@ -15,7 +17,7 @@ from antrea.facts.member import AgentNode
 from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.framework.agent_feature import AgentFeature
-from antrea.features.node_route.way import shared_cidrs, tunnel_end
+from antrea.features.node_route.way import direct_hop, shared_cidrs, tunnel_end
 from antrea.host.carrier import RELAYED_MACS
 from antrea.host.pod_cidr import gateway_ip
 from antrea.host.route import Neighbour, Route
@@ -42,6 +44,7 @@ from antrea.openflow.fields import (
     GLOBAL_VIRTUAL_MAC,
     OUTPUT_TO_OF_PORT_REG_MARK,
     TARGET_OF_PORT,
+    TO_GATEWAY_REG_MARK,
     TO_TUNNEL_REG_MARK,
 )
 from antrea.openflow.flow import Flow, flows_of
@@ -65,15 +68,24 @@ def peer_node(facts: Facts, node: AgentNode) -> Iterator[PeerNode]:
 
 
 def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
-    """The way through the tunnel to one Node, and the answer to who has its gateway's address."""
+    """The way to one Node, and the answer to who has its gateway's address."""
     config, node = facts.need(AgentConfig), facts.need(ThisNode)
     gateway, end = facts.need(OvsPort, config.host_gateway), tunnel_end(node, peer)
-    if end is None:
+    if config.has_tunnel and end is None:
         return
+    way = tunnel_way(gateway, end) if config.has_tunnel and end else host_way(gateway)
     for cidr in shared_cidrs(node, peer):
         if not is_ipv6(cidr):
             yield arp_responder(gateway_ip(cidr))
-        yield flow(L3_FORWARDING, Priority.NORMAL, dst(cidr), then=tunnel_way(gateway, end))
+        yield flow(L3_FORWARDING, Priority.NORMAL, dst(cidr), then=way)
+
+
+def host_way(gateway: OvsPort) -> list[Action]:
+    """Routed by the host.
+
+    parity: pkg/agent/openflow/pipeline.go l3FwdFlowToRemoteViaGW
+    """
+    return [set_eth_dst(gateway.mac), TO_GATEWAY_REG_MARK.load, goto(L3_DEC_TTL)]
 
 
 def tunnel_way(gateway: OvsPort, end: str) -> list[Action]:
@@ -121,13 +133,16 @@ def arp_responder(address: str) -> Flow:
 
 
 def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
-    """The host's way to the Pods of one Node: its gateway, reached over ours.
+    """The host's way to the Pods of one Node: its gateway, reached over ours, or without tunnels the Node itself.
 
     IPv6 has no responder in the pipeline, so the host learns the gateway's neighbour entry from us.
     parity: pkg/agent/route/route_linux.go AddRoutes
     """
     config, node = facts.need(AgentConfig), facts.need(ThisNode)
     facts.need(OvsPort, config.host_gateway)
+    if not config.has_tunnel:
+        yield from direct_routes(facts.need(Transport), node, peer)
+        return
     for cidr in shared_cidrs(node, peer):
         gateway = gateway_ip(cidr)
         if is_ipv6(cidr):
@@ -136,10 +151,17 @@ def peer_routes(facts: Facts, peer: PeerNode) -> Iterator[Route | Neighbour]:
         yield Route(dst=cidr, dev=config.host_gateway, via=gateway, onlink=True)
 
 
+def direct_routes(link: Transport, node: ThisNode, peer: PeerNode) -> Iterator[Route]:
+    """To a Node on the same network; between others, routers of that network have to know Pod CIDRs."""
+    for cidr in shared_cidrs(node, peer):
+        if hop := direct_hop(link, peer, ipv6=is_ipv6(cidr)):
+            yield Route(dst=cidr, dev=link.device, via=hop)
+
+
 def tunnel_neighbour(facts: Facts, peer: PeerNode) -> Iterator[TunnelNeighbour]:
     """OVS in user space sends tunnels from br-phy, and its first packet to a next hop must not be lost."""
     node, link = facts.need(ThisNode), facts.need(Transport)
-    if link.device == link.interface:
+    if link.device == link.interface or not facts.need(AgentConfig).has_tunnel:
         return
     end = tunnel_end(node, peer)
     if end and (hop := next_hop(link, end)):

@@ -41,5 +41,5 @@ def tunnel_port(config: AgentConfig) -> Port:
 
 def tunnel_entry(facts: Facts, _transport: Transport) -> Iterator[Port]:
     """The tunnel over the transport interface."""
-    if (config := facts.get(AgentConfig)) is not None:
+    if (config := facts.get(AgentConfig)) is not None and config.has_tunnel:
         yield tunnel_port(config)

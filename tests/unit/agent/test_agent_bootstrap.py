@@ -2,7 +2,7 @@
 
 import pytest
 
-from antrea.agent.node.bootstrap import tunnel_ends
+from antrea.agent.node.bootstrap import pod_mtu, tunnel_ends
 from antrea.config.agent import AgentConfig
 
 HELD = ("172.30.0.11/24", "192.0.2.11/24", "fd00:172:30::11/64")
@@ -26,3 +26,19 @@ def test_tunnels_end_at_the_addresses_that_the_configuration_names(
     config: AgentConfig, ends: tuple[str, ...]
 ) -> None:
     assert tunnel_ends(config, HELD, NODE_IPS) == ends
+
+
+@pytest.mark.parametrize(
+    ("config", "card", "mtu"),
+    [
+        (AgentConfig(), 1500, 1450),
+        (AgentConfig(), 65535, 65000),
+        (AgentConfig(traffic_encap_mode="noEncap"), 1500, 1500),
+        (AgentConfig(traffic_encap_mode="noEncap", tunnel_type="gre"), 65535, 65535),
+        (AgentConfig(traffic_encap_mode="noEncap", default_mtu=1400), 1500, 1400),
+    ],
+)
+def test_pods_have_the_mtu_of_the_card_less_what_a_tunnel_adds(
+    config: AgentConfig, card: int, mtu: int
+) -> None:
+    assert pod_mtu(config, card, NODE_IPS) == mtu

@@ -117,7 +117,8 @@ def test_what_needs_a_feature_that_is_not_built_is_not_sent_to_a_gate_that_is_re
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("trafficEncapMode: noEncap", "trafficEncapMode"),
+        ("trafficEncapMode: hybrid", "trafficEncapMode"),
+        ("trafficEncapMode: networkPolicyOnly", "trafficEncapMode"),
         ("tunnelType: vxlan", "tunnelType"),
         ("trafficEncryptionMode: wireGuard", "trafficEncryptionMode"),
         ("multicast: {enable: true}", "multicast.enable"),
@@ -171,8 +172,8 @@ def test_gate_without_a_tunnel_the_environment_may_waive_antrea_proxy() -> None:
     config = parse(AgentConfig, "{trafficEncapMode: noEncap, antreaProxy: {enable: false}}").config
     with pytest.raises(Invalid, match="requires AntreaProxy"):
         accept_agent(config)
-    with pytest.raises(Invalid, match="any mode but encap is not built yet"):
-        accept_agent(config, encap_free_without_proxy=True)
+    assert "AntreaProxy" not in accept_agent(config, encap_free_without_proxy=True)
+    accept_agent(parse(AgentConfig, "{trafficEncapMode: noEncap, noSNAT: true}").config)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,12 @@ from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.ovs import OvsPort, PodInterface
 from antrea.features.node_network.agent import FEATURE
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
+from antrea.features.node_route.agent import direct_routes
+from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.host.address import Address
 from antrea.host.link import Link
 from antrea.host.nft import NftElement, NftRule, NftShield
+from antrea.host.ovs_port import Port
 from antrea.host.route import Neighbour, Route
 from antrea.host.sysctl import Sysctl
 from antrea.host.tunnel_neighbour import TunnelNeighbour, next_hop
@@ -20,6 +23,7 @@ NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/80"), ("192.0.2.1",), ("198.51
 PEER = PeerNode("n2", ("10.10.1.0/24", "fd00:10:1::/80"), ("192.0.2.2",), ("198.51.100.2",))
 GATEWAY = OvsPort("antrea-gw0", "gateway", 32769, "0a:00:00:00:00:01")
 CARD = Transport("eth1", "br-phy", "0a:00:00:00:00:02", 1500, ("198.51.100.1/24",), (("", "198.51.100.254"),))
+NO_ENCAP = AgentConfig(traffic_encap_mode="noEncap")
 POD = PodInterface("web-1a2b3c", "c1", "shop", "web", "0a:00:00:00:00:07", ("10.10.0.7",), 7, "uuid-1")
 
 
@@ -28,7 +32,7 @@ def wanted(config: AgentConfig, *kinds: type, card: Transport = CARD, node: This
     facts = Facts()
     for row in (config, node, PEER, GATEWAY, card, POD):
         facts.put(row)
-    engine = Engine(facts, (*FEATURE.units, *NODE_ROUTE.units))
+    engine = Engine(facts, (*FEATURE.units, *NODE_ROUTE.units, *POD_CONNECTIVITY.units))
     engine.plan()
     return {entry for entry in engine.standing().values() if isinstance(entry, kinds)}
 
@@ -55,6 +59,37 @@ def test_routes_lead_to_peers_through_their_gateways_and_the_card_keeps_its_own(
         Route(dst="fd00:10:1::/80", dev="antrea-gw0", via="fd00:10:1::1", onlink=True),
         Neighbour(dev="antrea-gw0", ip="fd00:10:1::1", mac="aa:bb:cc:dd:ee:ff"),
     }
+
+
+def test_without_tunnels_routes_lead_to_peers_on_the_same_network_and_no_other() -> None:
+    def routes(*addresses: str) -> set[object]:
+        card = msgspec.structs.replace(CARD, addresses=addresses, routes=())
+        return wanted(NO_ENCAP, Route, Neighbour, TunnelNeighbour, card=card)
+
+    dual = msgspec.structs.replace(PEER, transport_ips=("198.51.100.2", "fd00:1::2"))
+    v4 = Route(dst="10.10.1.0/24", dev="br-phy", via="198.51.100.2")
+    assert routes("198.51.100.1/24", "fd00:1::1/64") == {v4}
+    assert routes("198.51.100.1/32") == set()
+    found = direct_routes(
+        msgspec.structs.replace(CARD, addresses=("198.51.100.1/32", "fd00:1::1/64")), NODE, dual
+    )
+    assert list(found) == [Route(dst="fd00:10:1::/80", dev="br-phy", via="fd00:1::2")]
+
+
+def test_without_tunnels_there_is_no_port_and_no_exception_for_them() -> None:
+    assert wanted(AgentConfig(), Port) != set()
+    assert wanted(NO_ENCAP, Port) == set()
+    rules = [rule for rule in wanted(NO_ENCAP, NftRule) if isinstance(rule, NftRule)]
+    assert not [rule.name for rule in rules if rule.name.startswith("tunnel")]
+    assert wanted(NO_ENCAP, NftElement) == wanted(AgentConfig(), NftElement)
+    masquerades = [rule.name for rule in rules if rule.name.startswith("Pods to outside")]
+    assert sorted(masquerades) == ["Pods to outside, ip", "Pods to outside, ip6"]
+
+
+def test_pods_keep_their_address_on_the_way_out_where_the_network_knows_it() -> None:
+    config = msgspec.structs.replace(NO_ENCAP, no_snat=True)
+    rules = [rule for rule in wanted(config, NftRule) if isinstance(rule, NftRule)]
+    assert not [rule.name for rule in rules if rule.name.startswith("Pods to outside")]
 
 
 def test_a_node_without_ipv4_pods_has_no_routes_to_those_of_its_peers() -> None:

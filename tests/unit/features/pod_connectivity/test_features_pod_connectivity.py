@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from antrea.apis.annotation import NodeAnnotation
@@ -44,10 +45,13 @@ def yielded_by(unit: Unit, facts: Facts, row: Fact) -> list[Any]:
         return []
 
 
-def flows(feature: AgentFeature, node: ThisNode, over: Fact) -> set[tuple[frozenset[str], str]]:
+def flows(
+    feature: AgentFeature, node: ThisNode, over: Fact, config: AgentConfig = CONFIG
+) -> set[tuple[frozenset[str], str]]:
     """What the units of `feature` over the kind of `over` yield, with names of tables."""
     facts = Facts()
-    for row in (CONFIG, node, GATEWAY, TUNNEL, over):
+    ports = (GATEWAY, TUNNEL) if config is CONFIG else (GATEWAY,)
+    for row in (config, node, *ports, over):
         facts.put(row)
     families = Families.of(node.pod_cidrs)
     realised = [t for f in (POD_CONNECTIVITY, SERVICE) for t in f.tables_of(CONFIG, families)]
@@ -120,6 +124,15 @@ table=ARPResponder,priority=200,arp,arp_tpa=10.10.2.1,arp_op=1 actions=move:NXM_
 table=L3Forwarding,priority=200,ip,nw_dst=10.10.2.0/24 actions=set_field:0a:00:00:00:00:01->eth_src,set_field:aa:bb:cc:dd:ee:ff->eth_dst,set_field:192.168.1.12->tun_dst,set_field:0x10/0xf0->reg0,goto_table:L3DecTTL
 table=L3Forwarding,priority=200,ipv6,ipv6_dst=fec0:10:12::/80 actions=set_field:0a:00:00:00:00:01->eth_src,set_field:aa:bb:cc:dd:ee:ff->eth_dst,set_field:192.168.1.12->tun_dst,set_field:0x10/0xf0->reg0,goto_table:L3DecTTL
 """
+TUNNEL_FLOWS = """
+table=Classifier,priority=200,in_port=32768 actions=set_field:0x1/0xf->reg0,set_field:0x200/0x200->reg0,goto_table:ConntrackZone
+table=L2ForwardingCalc,priority=200,dl_dst=aa:bb:cc:dd:ee:ff actions=set_field:0x8000->reg1,set_field:0x200000/0x600000->reg0,goto_table:ConntrackCommit
+"""
+ROUTED_PEER = """
+table=L3Forwarding,priority=200,ip,nw_dst=10.10.2.0/24 actions=set_field:0a:00:00:00:00:01->eth_dst,set_field:0x20/0xf0->reg0,goto_table:L3DecTTL
+table=L3Forwarding,priority=200,ipv6,ipv6_dst=fec0:10:12::/80 actions=set_field:0a:00:00:00:00:01->eth_dst,set_field:0x20/0xf0->reg0,goto_table:L3DecTTL
+"""
+NO_ENCAP = AgentConfig(traffic_encap_mode="noEncap")
 # A Node of the dual-stack cluster: both families in its Pod CIDRs, tunnels over IPv4.
 DUAL = ThisNode("n1", (*V4.pod_cidrs, *V6.pod_cidrs), V4.node_ips, V4.transport_ips)
 PEER_NODE = PeerNode("n2", ("10.10.2.0/24", "fec0:10:12::/80"), ("192.168.1.12",), ("192.168.1.12",))
@@ -141,6 +154,15 @@ def test_a_pod_owns_its_addresses_and_is_reached_by_its_port() -> None:
 
 def test_the_pods_of_another_node_are_reached_by_the_tunnel() -> None:
     assert flows(NODE_ROUTE, DUAL, PEER_NODE) == canonical(PEER.split("\n")[1:-1])
+
+
+def test_without_tunnels_the_pods_of_another_node_are_reached_by_the_host() -> None:
+    arp = canonical(PEER.split("\n")[1:2])
+    assert flows(NODE_ROUTE, DUAL, PEER_NODE, NO_ENCAP) == arp | canonical(ROUTED_PEER.split("\n")[1:-1])
+    dual = msgspec.structs.replace(PEER_NODE, transport_ips=())
+    assert flows(NODE_ROUTE, DUAL, dual, NO_ENCAP) == flows(NODE_ROUTE, DUAL, PEER_NODE, NO_ENCAP)
+    ours = flows(POD_CONNECTIVITY, DUAL, DUAL, NO_ENCAP)
+    assert flows(POD_CONNECTIVITY, DUAL, DUAL) - ours == canonical(TUNNEL_FLOWS.split("\n")[1:-1])
 
 
 def test_a_peer_without_an_address_in_our_family_gets_no_flows() -> None:
