@@ -34,7 +34,7 @@ def kept(packet: Packet) -> str:
 
 
 def as_received(world: World, packet: Packet, direction: str) -> Packet:
-    """What the other Node receives of a Pod: its own Node masquerades it."""
+    """What another Node, or a machine outside the cluster, receives of a Pod: its own Node masquerades it."""
     pod = packet.source.pod
     if direction == EGRESS or pod is None or pod.spec.node_name in ("", packet.destination.host):
         return packet

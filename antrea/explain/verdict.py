@@ -103,9 +103,10 @@ def half(world: World, packet: Packet, direction: str) -> Half:
     end = packet.source if direction == EGRESS else packet.destination
     if world.node_policies and end.host:
         return _node_half(world, packet, direction)
-    world = world.near(packet)
+    whole, world = world, world.near(packet)
     if (machine := world.machine(end)) is not None:
-        return _machine_half(world, packet, direction, machine)
+        seen = as_received(whole, packet, direction)
+        return _machine_half(whole.near(seen), seen, direction, machine)
     if exempt := _exemption(packet, direction):
         name = pod_name(end.pod) if end.pod else ""
         elsewhere = () if end.pod else unheld_rules(world, packet, direction)

@@ -16,6 +16,8 @@ MACHINE: Object = {
     "spec": {"endpoints": [{"ip": ip} for ip in IPS], "externalNode": "vm1"},
 }
 APPLIED = [{"externalEntitySelector": {"matchLabels": {"role": "db"}}}]
+ON_NODE = [{"nodeSelector": {"matchLabels": {"node": "n1"}}}]
+"""Whose Pods have its address when they leave the cluster."""
 WEB = [{"podSelector": {"matchLabels": {"app": "client"}}, "namespaceSelector": {}}]
 
 
@@ -25,7 +27,7 @@ def asked(*rules: Object, to: str = IPS[0], source: str = "a/client", port: str 
 
 
 def test_a_policy_on_a_machine_decides_what_enters_it() -> None:
-    allowed = rule("Allow", **{"from": WEB, "ports": [{"protocol": "TCP", "port": 80}]})
+    allowed = rule("Allow", **{"from": ON_NODE, "ports": [{"protocol": "TCP", "port": 80}]})
     assert asked(allowed, rule("Drop")).verdict == "Allow"
     found = asked(allowed, rule("Drop"), port="81/tcp")
     assert (found.verdict, found.direction, found.ingress.pod) == ("Drop", "Ingress", "")
@@ -34,6 +36,13 @@ def test_a_policy_on_a_machine_decides_what_enters_it() -> None:
     )
     assert asked(allowed, rule("Drop"), source=NOBODY).verdict == "Drop"
     assert asked(rule("Reject"), to=NOBODY).verdict == "Allow"
+
+
+def test_a_rule_on_a_machine_that_names_pods_lets_none_of_them_in() -> None:
+    """What they send arrives with the address of their Node."""
+    allowed = rule("Allow", **{"from": WEB})
+    assert asked(allowed, rule("Drop")).verdict == "Drop"
+    assert asked(rule("Drop", **{"from": WEB})).verdict == "Allow"
 
 
 def test_a_policy_on_a_machine_decides_what_leaves_it() -> None:
