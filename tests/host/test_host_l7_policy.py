@@ -257,3 +257,58 @@ async def test_a_connection_of_a_rule_that_is_gone_is_judged_by_another_though_i
             assert said[-1] != b"answered", said
             await asyncio.to_thread(node.becomes, (0, "reset"), family, SECRET_GET)
             await asyncio.to_thread(node.becomes, (1, "open"), family, PUBLIC_GET)
+
+
+LEFT_CLIENT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 80), timeout=20) as peer:
+    for path in ("public/x", "secret"):
+        try:
+            peer.sendall(f"GET /{path} HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n".encode())
+            print("answered" if b"200 OK" in peer.recv(4096) else "closed", flush=True)
+        except OSError as no:
+            print(type(no).__name__, flush=True)
+            break
+        sys.stdin.readline()
+"""
+"""Sends its second request when it is told to."""
+
+
+async def test_an_engine_that_ends_as_a_rule_goes_lets_no_request_of_its_connections_pass(
+    node: L7Node, files: EngineFiles, tmp_path: Path
+) -> None:
+    """Beside another rule, whose tenant the next engine starts with; in both families."""
+    pipe = asyncio.subprocess.PIPE
+    async with running(node, files, tmp_path):
+        with EngineContainer(files.wanted.parent) as container:
+            node.facts.put(stated("In", PUBLIC))
+            await node.until(lambda: node.facts.all(LoadedTenant))
+            clients = []
+            for family in (0, 1):
+                await asyncio.to_thread(node.becomes, (1, "open"), family, PUBLIC_GET)
+                words = [
+                    "ip",
+                    "netns",
+                    "exec",
+                    node.pods["near"],
+                    sys.executable,
+                    "-c",
+                    LEFT_CLIENT,
+                    WEB[family],
+                ]
+                client = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
+                assert client.stdout is not None
+                assert await client.stdout.readline() == b"answered\n"
+                clients.append(client)
+            (old,) = {row.vlan for row in node.facts.all(LoadedTenant)}
+            node.facts.put(stated("In", PUBLIC, name="other"))
+            await node.until(lambda: len(node.facts.all(LoadedTenant)) == 2)
+            before = container.crash_only()
+            node.facts.drop(SentPolicy, "p-In")
+            await node.until(lambda: container.engine() not in (0, before))
+            await node.until(lambda: old not in {row.vlan for row in node.facts.all(LoadedTenant)} != set())
+            for client in clients:
+                said, _ = await asyncio.wait_for(client.communicate(b"\n\n"), 60)
+                assert b"answered" not in said, said
+            for family in (0, 1):
+                await asyncio.to_thread(node.becomes, (1, "open"), family, PUBLIC_GET)

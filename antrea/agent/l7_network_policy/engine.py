@@ -44,6 +44,8 @@ HUNG: Final = "the L7 engine of this Node does not answer: its container antrea-
 OUT_OF_MEMORY: Final = "the kernel has ended the L7 engine of this Node: the memory of its container antrea-l7-engine is at its limit"
 RECENT: Final = 600.0
 """Seconds for which that is reported."""
+ENDED: Final = TenantFile("", "", GONE)
+"""Of a rule that is gone, as long as connections have its VLAN: what no tenant judges passes."""
 NOT_RUNNING: Final = "the L7 engine is not running on this Node: its container antrea-l7-engine is not ready"
 
 
@@ -70,7 +72,7 @@ class L7EngineControl:
         self._old: set[int] = set()
         """VLANs of tenants of an earlier start that are kept until the sweep."""
         self._ending: dict[int, float] = {}
-        """When to look again whether there are connections of a rule that is gone, by VLAN."""
+        """When to look again whether there are connections of a rule that is gone, by VLAN. An engine that starts rejects what they send."""
         self._is_known = False
         self._news = asyncio.Event()
         self._rejected: dict[int, str] = {}
@@ -94,9 +96,11 @@ class L7EngineControl:
         for tenant in drop:
             self._wanted.pop(tenant.vlan, None)
             self._changed.pop(tenant.vlan, None)
+            self._ending.setdefault(tenant.vlan, 0.0)
             self._drop(tenant.vlan)
         for tenant in put:
             self._wanted[tenant.vlan] = tenant
+            self._ending.pop(tenant.vlan, None)
             self._turn(tenant)
         self._write()
 
@@ -128,6 +132,8 @@ class L7EngineControl:
     async def sweep(self, category: int) -> None:
         """Remove the tenants of before."""
         if category == Tenant.category and self._old:
+            for vlan in self._old:
+                self._ending.setdefault(vlan, 0.0)
             self._old = set()
             self._write()
 
@@ -143,6 +149,7 @@ class L7EngineControl:
             except Unavailable:
                 pass  # what its log has is better
             self._adopt({})
+            await self._forget_ended()
             facts.put(L7Engine(why or self.memory_trouble() or self._files.problem() or NOT_RUNNING))
             await asyncio.sleep(STEP)
 
@@ -196,7 +203,9 @@ class L7EngineControl:
             if differs and self._rejected.get(vlan) != text and self._is_due(tenant):
                 await self._load(engine, tenant, is_new=vlan not in loaded)
         for vlan in set(loaded) - set(self._wanted) - self._old:
-            await self._end(engine, vlan)
+            await self._end(engine, vlan, is_over=loaded[vlan].text == GONE)
+        for vlan in self._ending.keys() - self._files.loaded().keys():
+            self._ended(vlan)  # the engine never had it
         await self._retire()
         if not self._wanted and not self._old and not self._files.loaded():
             await engine.order("shutdown")
@@ -256,8 +265,8 @@ class L7EngineControl:
         if current is not None and current.outdated != outdated:
             self._put(msgspec.structs.replace(current, outdated=outdated))
 
-    async def _end(self, engine: CommandSocket, vlan: int) -> None:
-        """A rule is gone. Without another, its connections go on, judged by policies as if they were new.
+    async def _end(self, engine: CommandSocket, vlan: int, *, is_over: bool) -> None:
+        """A rule is gone; `is_over`: the engine ends its connections. Without another, its connections go on, judged by policies as if they were new.
 
         Beside others they are reset: connection tracking would take one whose server sends next for one that the server began,
         and no rule would judge its requests.
@@ -271,16 +280,13 @@ class L7EngineControl:
             return
         if not is_used:
             await self._unload(engine, vlan)
-            self._ending.pop(vlan, None)
             return
-        begins = vlan not in self._ending
         self._ending[vlan] = self._now() + USE
-        if begins:
-            path = self._files.begin(vlan, TenantFile("", "", GONE))
+        if not is_over:
+            path = self._files.begin(vlan, ENDED)
             if why := await engine.order("reload-tenant", id=vlan, filename=path):
                 log.error("The L7 engine refused to end connections", vlan=vlan, err=why)
             self._files.done(vlan)
-            self._write()
 
     async def _unload(self, engine: CommandSocket, vlan: int) -> None:
         """Connections that the rule let in are judged anew, as what their tenant does not judge passes."""
@@ -292,15 +298,32 @@ class L7EngineControl:
         await engine.order("unregister-tenant-handler", id=vlan, htype="vlan", hargs=vlan)
         await engine.order("unregister-tenant", id=vlan)
         self._files.forget(vlan)
+        self._ended(vlan)
+
+    def _ended(self, vlan: int) -> None:
+        """No connection of a rule that is gone has this VLAN."""
+        if self._ending.pop(vlan, None) is not None:
+            self._write()
+
+    async def _forget_ended(self) -> None:
+        """Without an engine and without rules, which no flow sends there any more: their connections are judged anew."""
+        if self._wanted or self._old:
+            return
+        for vlan in tuple(self._ending):
+            try:
+                await self._forget(vlan)
+            except Unavailable as no:
+                log.error("Failed to end connections of an L7 rule that is gone", vlan=vlan, err=str(no))
+                return
+            self._ending.pop(vlan, None)
 
     def _write(self) -> None:
-        kept = {
-            vlan: found
-            for vlan, found in self._files.loaded().items()
-            if (vlan in self._old or vlan in self._ending) and found.text
-        }
+        """What an engine starts with: none is started for rules that are gone alone."""
+        loaded = self._files.loaded()
+        kept = {vlan: found if (found := loaded.get(vlan)) and found.text else ENDED for vlan in self._old}
+        ending = dict.fromkeys(self._ending, ENDED) if self._wanted or kept else {}
         wanted = {vlan: self._file(tenant) for vlan, tenant in self._wanted.items()}
-        self._files.want({**kept, **wanted})
+        self._files.want({**ending, **kept, **wanted})
         self._news.set()
 
     def _file(self, tenant: Tenant) -> TenantFile:
@@ -321,7 +344,7 @@ class L7EngineControl:
         self._rows = {
             vlan: LoadedTenant(vlan, one.rule, one.version, one.since)
             for vlan, one in loaded.items()
-            if one.text
+            if one.text not in ("", GONE)
         }
         self._facts.replace(LoadedTenant, list(self._rows.values()))
 

@@ -429,6 +429,55 @@ async def test_connections_of_a_rule_that_is_gone_are_ended_beside_another(
             await task
 
 
+async def test_an_engine_that_ends_as_a_rule_goes_ends_the_connections_of_the_rule_when_it_starts(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it starts with has the VLAN from the moment on in which the rule goes, until no connection has it."""
+    monkeypatch.setattr(engine_control, "USE", 0.1)
+    agent.used = {ONE.vlan}
+    await agent.control.resync((ONE, TWO))
+    file = agent.files.wanted / f"tenant-{ONE.vlan}.rules"
+    async with FakeSuricata(agent.files):
+        await until(lambda: len(agent.loaded()) == 2)
+        await agent.control.apply((), (ONE,))
+        assert file.read_text() == GONE
+    await until(lambda: "not running" in (agent.why_not() or ""))
+    assert agent.forgotten == []
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: [*agent.loaded()] == [TWO.vlan] and agent.texts()[ONE.vlan] == GONE)
+        agent.used = set()
+        await until(lambda: ("unregister-tenant", ONE.vlan) in engine.commands)
+        assert ("reload-tenant", ONE.vlan) not in engine.commands
+        await until(lambda: not file.exists())
+
+
+async def test_without_an_engine_the_connections_of_the_last_rule_that_goes_are_judged_anew(
+    agent: Agent,
+) -> None:
+    """No flow sends them to an engine any more, and none is started."""
+    await agent.control.resync((ONE,))
+    async with FakeSuricata(agent.files):
+        await until(lambda: agent.loaded() == {ONE.vlan: ""})
+    await until(lambda: "not running" in (agent.why_not() or ""))
+    await agent.control.apply((), (ONE,))
+    await until(lambda: agent.forgotten == [ONE.vlan])
+    assert not (agent.files.wanted / "suricata.yaml").exists()
+
+
+async def test_what_an_agent_that_starts_again_sweeps_is_ended_though_the_engine_ends_meanwhile(
+    agent: Agent, tmp_path: Path
+) -> None:
+    await agent.control.resync([ONE, TWO])
+    async with FakeSuricata(agent.files):
+        await until(lambda: len(agent.loaded()) == 2)
+    second = Agent(tmp_path)
+    await second.control.resync([ONE])
+    file = second.files.wanted / f"tenant-{TWO.vlan}.rules"
+    assert file.read_text() == TWO.signatures
+    await second.control.sweep(Tenant.category)
+    assert file.read_text() == GONE
+
+
 async def test_a_change_that_the_disk_has_no_room_for_is_named_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
