@@ -15,18 +15,11 @@ import msgspec
 import pytest
 
 from antrea.agent.l7_network_policy import engine as engine_control
-from antrea.agent.l7_network_policy import verdict_log
 from antrea.agent.l7_network_policy.connections import forget_connections
 from antrea.agent.l7_network_policy.engine import L7EngineControl
 from antrea.agent.l7_network_policy.files import EngineFiles
-from antrea.agent.l7_network_policy.verdict_log import VerdictLog
-from antrea.apis import controlplane as cp
-from antrea.apis.meta import ObjectMetadata
-from antrea.config.agent_sections import AuditLogging
 from antrea.engine import Facts
 from antrea.errors import Unavailable
-from antrea.features.network_policy.agent.received import SentPolicy
-from antrea.features.network_policy.agent.rule import StatedRule
 from antrea.features.network_policy.l7.rules import GONE
 from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
 from antrea.outside.suricata import command
@@ -296,95 +289,6 @@ async def test_connections_of_a_vlan_are_forgotten() -> None:
     conntrack: Any = Connections()
     await forget_connections(conntrack, 7)
     assert conntrack.forgotten == [mine]
-
-
-async def test_verdicts_are_logged_with_their_policy_and_long_or_broken_lines_are_counted(
-    tmp_path: Path,
-) -> None:
-    facts = Facts()
-    source = cp.NetworkPolicyReference(type="AntreaClusterNetworkPolicy", name="p", uid="p")
-    nobody = cp.NetworkPolicyPeer()
-    rule = cp.NetworkPolicyRule(
-        direction="In", from_=nobody, to=nobody, services=(), enable_logging=False, name="no-secret"
-    )
-    facts.put(
-        SentPolicy(cp.NetworkPolicy(metadata=ObjectMetadata(name="p"), rules=(rule,), source_ref=source))
-    )
-    facts.put(StatedRule("p", 0, "r1"))
-    drained(facts)
-    log = VerdictLog(
-        facts,
-        lambda vlan: "r1" if vlan == 3 else "",
-        tmp_path / "s",
-        AuditLogging(),
-        file := tmp_path / "eve-verdicts.json",
-    )
-    task = asyncio.create_task(log.run())
-    await until((tmp_path / "s").exists)
-    reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
-    alert = {"action": "blocked", "signature": "Reject request"}
-    event = {"event_type": "alert", "vlan": [3], "alert": alert, "http": {"url": '/"\n'}}
-    writer.write(json.dumps(event).encode() + b"\nno JSON\n" + b"x" * (1 << 19) + b"\n")
-    seen = {"event_type": "http", "vlan": [3], "http": {"url": "/public"}}
-    writer.write(json.dumps({**event, "vlan": [9]}).encode() + b"\n" + json.dumps(seen).encode() + b"\n")
-    await until(lambda: file.exists() and len(file.read_bytes().splitlines()) == 3)
-    first, second, third = map(json.loads, file.read_text().splitlines())
-    policy = "AntreaClusterNetworkPolicy:p"
-    named = {"action": "blocked", "signature": f"Reject by {policy}", "category": "Reject request"}
-    event["request"] = event.pop("http")  # upstream's verdicts have none
-    assert first == {**event, "alert": named, "policy": policy, "rule": "no-secret"}
-    assert "policy" not in second
-    assert third == {**seen, "policy": policy, "rule": "no-secret"}
-    assert "lost_count 0" not in log.text()
-    task.cancel()
-    async with asyncio.timeout(10):
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        # the engine goes on, and its connection is ended all the same
-        assert await reader.read() == b""
-    writer.close()
-
-
-async def test_verdicts_that_a_full_disk_has_no_room_for_are_counted_and_the_engine_goes_on(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "eve-verdicts.json"
-    file.symlink_to("/dev/full")
-    log = VerdictLog(Facts(), lambda _: "", tmp_path / "s", AuditLogging(), file)
-    task = asyncio.create_task(log.run())
-    await until((tmp_path / "s").exists)
-    _, writer = await asyncio.open_unix_connection(tmp_path / "s")
-    writer.write(b'{"event_type": "alert"}\n' * 2)
-    await until(lambda: "antrea_agent_l7_verdicts_lost_count 2" in log.text())
-    assert not writer.is_closing()
-    writer.close()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-
-
-async def test_requests_that_come_too_fast_are_counted_and_verdicts_are_logged(
-    tmp_path: Path,
-) -> None:
-    log = VerdictLog(
-        Facts(),
-        lambda _: "",
-        tmp_path / "s",
-        AuditLogging(),
-        file := tmp_path / "eve-verdicts.json",
-        lambda: 7.5,
-    )
-    task = asyncio.create_task(log.run())
-    await until((tmp_path / "s").exists)
-    _, writer = await asyncio.open_unix_connection(tmp_path / "s")
-    writer.write(b'{"event_type": "http"}\n' * (verdict_log.MOST_SEEN + 5) + b'{"event_type": "alert"}\n')
-    await until(lambda: file.exists() and b"alert" in file.read_bytes())
-    assert file.read_bytes().count(b"http") == verdict_log.MOST_SEEN
-    assert "antrea_agent_l7_requests_unlogged_count 5" in log.text()
-    writer.close()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
 
 
 async def test_an_engine_that_the_kernel_has_ended_for_want_of_memory_is_named(tmp_path: Path) -> None:
