@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from node_host import HOME, Host
 
+from antrea.apis.annotation import AUDIT, ENFORCEMENT
 from antrea.explain.node import as_received
 from antrea.explain.objects import objects
 from antrea.explain.packet import Packet
@@ -39,6 +40,8 @@ PACKETS = 150
 """Of one cluster."""
 MORE = 2
 """Clusters whose policies come to those of another."""
+AUDITED = 0.2
+"""Share of the policies that are audited: packets meet what they would without these."""
 GATE = "NodeNetworkPolicy"
 PORTS = (80, 8080, 8085, 8090, 53, 10351, 10349)
 """Those that rules name, and two that the guard keeps."""
@@ -163,7 +166,7 @@ def add(netns: Namespaces, addresses: tuple[str, ...], space: str) -> None:
 
 
 def on_nodes(rnd: random.Random) -> dict[str, list[dict[str, Any]]]:
-    """A cluster with more policies, most of which are for Nodes, and name few ports by name."""
+    """A cluster with more policies, most of which are for Nodes, and name few ports by name; some are audited."""
     found = cluster(rnd)
     for draw in range(MORE):
         for policy in cluster(rnd)["cluster_policies"]:
@@ -173,6 +176,8 @@ def on_nodes(rnd: random.Random) -> dict[str, list[dict[str, Any]]]:
     for policy in found["cluster_policies"]:
         spec = policy["spec"]
         rules = (*spec["ingress"], *spec["egress"])
+        if rnd.random() < AUDITED:
+            policy["metadata"]["annotations"] = {ENFORCEMENT: AUDIT}
         if rnd.random() < 0.8:
             spec["appliedTo"] = [{"nodeSelector": {}}]
             for rule in rules:
