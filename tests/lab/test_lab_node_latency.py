@@ -35,7 +35,7 @@ spec:
   destination: {pod: {namespace: default, name: nobody}}
   captureConfig: {firstN: {number: 1}}
 """
-KINDS = ("agent-gates", "node-latency")
+KINDS = ("agent-gates", "captures", "node-latency")
 
 
 @pytest.fixture

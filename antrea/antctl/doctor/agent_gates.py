@@ -12,7 +12,7 @@ from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.apis.shown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 CHECK = "agent-gates"
 MOST = 20
@@ -74,6 +74,12 @@ def agent_gates(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> It
     namespace = next((pod["metadata"]["namespace"] for pod in pods.values()), "")
     for kind, names in waiting:
         yield from unread(kind, names, gates, namespace)
+
+
+def named(found: Iterable[Finding]) -> set[str]:
+    """Kinds of which findings of this check name objects."""
+    texts = [one.finding for one in found]
+    return {kind.name for kind in KINDS if any(text.startswith(f"{kind.name} ") for text in texts)}
 
 
 def _asked(kubernetes: Server, pod: Mapping[str, Any]) -> Mapping[str, bool] | str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from antrea.antctl.doctor.agent_gates import CHECK as AGENT_GATES
-from antrea.antctl.doctor.agent_gates import agent_gates
+from antrea.antctl.doctor.agent_gates import agent_gates, named
 from antrea.antctl.doctor.checks import CHECKS, controller, findings, pod_mtus
 from antrea.antctl.doctor.flow_aggregator import CHECK as FLOW_AGGREGATOR
 from antrea.antctl.doctor.flow_aggregator import flow_aggregator
@@ -125,12 +125,11 @@ def all_nodes(kubernetes: Server, names: Sequence[str]) -> tuple[int, list[Findi
 def _of_cluster(kubernetes: Server, pods: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     """Findings without a Node; `pods` are agents by Node. Raises Failure."""
     yield from policies(kubernetes)
-    yield from objects(kubernetes)
     off = list(agent_gates(kubernetes, pods))
+    gated = named(off)  # what waits for a gate has its line there
+    yield from objects(kubernetes, gated)
     yield from off
-    # Nodes whose gate is off are named there
-    unnamed = [] if any("NodeLatencyMonitor" in one.finding for one in off) else sorted(pods)
-    yield from node_latency(kubernetes, unnamed)
+    yield from node_latency(kubernetes, [] if "NodeLatencyMonitor" in gated else sorted(pods))
     yield from flow_aggregator(kubernetes)
 
 

@@ -11,7 +11,7 @@ from antrea.apis.service_address import ALLOCATED
 from antrea.apis.shown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 MOST = 20
 """Findings of a kind; the last one counts the rest."""
@@ -29,17 +29,18 @@ class ObjectKind(NamedTuple):
     query: Mapping[str, str] = {}
 
 
-def objects(kubernetes: Server) -> Iterator[Finding]:
-    """Findings of all kinds. Raises Failure."""
+def objects(kubernetes: Server, gated: Collection[str]) -> Iterator[Finding]:
+    """Findings of all kinds; of the kinds `gated` without those that nothing acts on, which have a line with their gate. Raises Failure."""
     for check, kind in KINDS.items():
-        found = list(islice(_of_kind(kubernetes, check, kind), MOST + 1))
+        rows = _of_kind(kubernetes, check, kind, gated=kind.name in gated)
+        found = list(islice(rows, MOST + 1))
         if len(found) > MOST:
             text = f"there are more than {MOST} of them"
             found[MOST:] = [Finding("", "warning", check, text, f"kubectl get {kind.plural} -A")]
         yield from found
 
 
-def _of_kind(kubernetes: Server, check: str, kind: ObjectKind) -> Iterator[Finding]:
+def _of_kind(kubernetes: Server, check: str, kind: ObjectKind, *, gated: bool) -> Iterator[Finding]:
     """That objects cannot be listed is a finding, that there is no such kind is none."""
     try:
         items: list[Any] = ask(kubernetes, kind.path, kind.query)["items"]
@@ -55,6 +56,8 @@ def _of_kind(kubernetes: Server, check: str, kind: ObjectKind) -> Iterator[Findi
         where = f"-n {space} " if space else ""
         describe = f"kubectl {where}describe {kind.plural} {meta['name']}"
         for row in kind.judge(item):
+            if gated and row.repair == GATES:
+                continue
             text = f"{kind.name} {name}: {one_line(row.finding)}"
             yield Finding("", row.severity, check, text, row.repair or describe)
 

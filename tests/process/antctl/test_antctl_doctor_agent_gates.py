@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from loopback import answering
 
-from antrea.antctl.doctor.agent_gates import KINDS, MOST, agent_gates, gates_of, unread
+from antrea.antctl.doctor.agent_gates import KINDS, MOST, agent_gates, gates_of, named, unread
 from antrea.antctl.doctor.node_latency import FIGURES, MONITOR, judged, node_latency
 from antrea.antctl.doctor.state import Finding
 from antrea.antctl.gates import blocks
@@ -46,6 +46,11 @@ def test_of_many_objects_the_first_are_named() -> None:
     found = [*unread(CONTROL, names, {"a": OFF}, "")]
     assert len(found) == MOST + 1
     assert found[-1].finding == f"TrafficControl: there are more than {MOST} of them"
+
+
+def test_kinds_are_named_that_have_a_line_of_an_object_with_its_gate() -> None:
+    found = [*unread(CAPTURE, ["c"], {"a": OFF}, ""), Finding("", "unknown", "agent-gates", "TrafficControl: cannot be listed", "")]  # fmt: skip
+    assert named(found) == {"PacketCapture"}
 
 
 def test_gates_are_read_of_what_antctl_prints() -> None:

@@ -25,7 +25,7 @@ def one(name: str, spec: dict[str, Any] | None = None, **conditions: tuple[str, 
     return {"metadata": {"name": name}, "spec": spec or {}, "status": {"conditions": listed}}
 
 
-async def found(listed: dict[str, list[dict[str, Any]] | int]) -> list[Finding]:
+async def found(listed: dict[str, list[dict[str, Any]] | int], gated: tuple[str, ...] = ()) -> list[Finding]:
     """Of a cluster with these objects by check; a number is the answer's status, other kinds are not served."""
     by_path = {KINDS[check].path: rows for check, rows in listed.items()}
 
@@ -36,7 +36,7 @@ async def found(listed: dict[str, list[dict[str, Any]] | int]) -> list[Finding]:
         return web.json_response({"items": rows})
 
     def ask(url: str) -> list[Finding]:
-        return list(objects(Server(Access(url=url), 60.0)))
+        return list(objects(Server(Access(url=url), 60.0), gated))
 
     async with answering(answer) as url:
         return await asyncio.to_thread(ask, url)
@@ -134,6 +134,14 @@ async def test_what_nothing_has_read_leads_to_the_feature_gates(check: str) -> N
     (row,) = await found({check: [item]})
     assert row.finding.startswith(f"{KINDS[check].name} shop/o: nothing acts on it: ")
     assert (row.severity, row.repair) == ("warning", GATES)
+
+
+async def test_what_waits_for_a_gate_that_is_named_elsewhere_is_not_named_again() -> None:
+    begun = one("begun", PacketCaptureStarted=("False", "NotStarted", "16 captures run"))
+    listed: dict[str, list[dict[str, Any]] | int] = {"captures": [{"metadata": {"name": "unread"}}, begun]}
+    assert len(await found(listed)) == 2
+    (row,) = await found(listed, gated=("PacketCapture",))
+    assert row.finding == "PacketCapture begun: has not begun: 16 captures run"
 
 
 async def test_an_object_of_a_namespace_is_described_there() -> None:
