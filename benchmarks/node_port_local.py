@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.host_figures import run
+from benchmarks.tier_figures import run
 
 if __name__ == "__main__":
-    sys.exit(run("node_port_local"))
+    sys.exit(run("host", "node_port_local"))

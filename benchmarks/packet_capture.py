@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.host_figures import run
+from benchmarks.tier_figures import run
 
 if __name__ == "__main__":
-    sys.exit(run("packet_capture"))
+    sys.exit(run("host", "packet_capture"))

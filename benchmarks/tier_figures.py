@@ -1,4 +1,4 @@
-"""Benchmarks whose parts are wide tests of the host tier: they need its network namespaces, and print figures."""
+"""Benchmarks whose parts are wide tests: they need namespaces or labs of a test tier, and print figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 
-def run(name: str) -> int:
-    """Status of the run of tests/host/test_host_NAME_figures.py. Needs root."""
-    test = (f"tests/host/test_host_{name}_figures.py", "-m", "wide", "-q", "-s", "-p", "no:cacheprovider")
-    return subprocess.run([sys.executable, "-m", "pytest", *test], check=False).returncode
+def run(tier: str, name: str) -> int:
+    """Status of the run of tests/TIER/test_TIER_NAME_figures.py. Needs root."""
+    test = f"tests/{tier}/test_{tier}_{name}_figures.py"
+    words = ("-m", "wide", "-q", "-s", "-p", "no:cacheprovider")
+    return subprocess.run([sys.executable, "-m", "pytest", test, *words], check=False).returncode

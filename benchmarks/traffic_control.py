@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.host_figures import run
+from benchmarks.tier_figures import run
 
 if __name__ == "__main__":
-    sys.exit(run("traffic_control"))
+    sys.exit(run("host", "traffic_control"))
