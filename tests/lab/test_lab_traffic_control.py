@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import workstation
 import yaml
+from docs_example import Workstation, block, commands
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
@@ -59,14 +61,34 @@ def config_map(name: str, action: str) -> str:
 
 def engine(lab: Lab, name: str, action: str = "alert") -> None:
     """Suricata on both Nodes with this configuration."""
+    lab.api.apply(config_map(name, action))
+    lab.api.apply(daemon_set(lab))
+    rolled_out(lab)
+
+
+def daemon_set(lab: Lab) -> str:
+    """That of the example, with the lab's image."""
     agents = json.loads(lab.api.kubectl("-n", "kube-system", "get", "ds", "antrea-agent", "-o", "json"))
     containers = agents["spec"]["template"]["spec"]["containers"]
     image = next(one["image"] for one in containers if one["name"] == "antrea-l7-engine")
     found: dict[str, Any] = yaml.safe_load((EXAMPLES / "suricata.yaml").read_text())
     found["spec"]["template"]["spec"]["containers"][0] |= {"image": image, "imagePullPolicy": "Never"}
-    lab.api.apply(config_map(name, action))
-    lab.api.apply(yaml.safe_dump(found))
+    return yaml.safe_dump(found)
+
+
+def rolled_out(lab: Lab) -> None:
     lab.api.kubectl("-n", "kube-system", "rollout", "status", "ds/suricata", "--timeout=120s", seconds=150)
+
+
+def by_the_page(lab: Lab, folder: Path) -> None:
+    """Copies to Suricata, by the commands that docs/traffic-control.md prints."""
+    examples = folder / "traffic-control"
+    shutil.copytree(EXAMPLES, examples)
+    (examples / "suricata.yaml").write_text(daemon_set(lab))
+    script = commands(block("traffic-control.md", "create configmap suricata"))
+    made, _, _ = script.partition("\nkubectl -n kube-system logs")
+    Workstation(lab, folder).run(f"cd {examples}\n{made}")
+    rolled_out(lab)
 
 
 def asked(lab: Lab, client: str, url: str) -> bool:
@@ -107,9 +129,10 @@ def explained(lab: Lab, code: int = 0) -> str:
     return str(workstation.run(lab, *asks, code=code).stdout)
 
 
-def test_an_attack_is_found_in_copies_and_the_way_of_packets_is_told(two: Lab, urls: list[str]) -> None:
-    two.api.apply((EXAMPLES / "mirror.yaml").read_text())
-    engine(two, "suricata-ids")
+def test_an_attack_is_found_in_copies_and_the_way_of_packets_is_told(
+    two: Lab, urls: list[str], tmp_path: Path
+) -> None:
+    by_the_page(two, tmp_path)
 
     def found() -> bool:
         return {one["src_ip"].count(":") > 0 for one in alerts(two)} == {False, True}
