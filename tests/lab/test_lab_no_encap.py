@@ -265,6 +265,12 @@ def test_an_egress_says_that_it_needs_tunnels_and_its_pods_do_not_leave(lab: Lab
         lab.api.kubectl("delete", "egress/routed", "externalippool/routed")
 
 
+def waits_for_restart(lab: Lab) -> bool:
+    """Whether an Event says so of the mode."""
+    words = ("get", "events", "-A", "--field-selector", "reason=ConfigNeedsRestart")
+    return "trafficEncapMode" in lab.api.kubectl(*words, "-o", "jsonpath={.items[*].message}")
+
+
 @pytest.mark.wide
 def test_a_changed_mode_waits_for_a_restart_and_takes_effect_with_it(lab: Lab, pods: Addresses) -> None:
     config = ConfigMap(lab)
@@ -272,6 +278,7 @@ def test_a_changed_mode_waits_for_a_restart_and_takes_effect_with_it(lab: Lab, p
     try:
         waiting = ("noEncap", "antrea-agent.conf", '"encap"')
         wait_for("the key waits", lambda: value(lab, "trafficEncapMode") == waiting, seconds=180)
+        wait_for("an Event", partial(waits_for_restart, lab), seconds=60)
         for machine in NODES:
             fresh_agent(lab, machine)
         assert "antrea-tun0" in in_agent(lab, "node-1", "ovs-vsctl", "list-ports", "br-int")
