@@ -34,9 +34,11 @@ def kept(packet: Packet) -> str:
 
 
 def as_received(world: World, packet: Packet, direction: str) -> Packet:
-    """What another Node, or a machine outside the cluster, receives of a Pod: its own Node masquerades it."""
+    """What another Node, or a machine outside the cluster, receives of a Pod: its own Node masquerades it, unless noSNAT is set."""
     pod = packet.source.pod
-    if direction == EGRESS or pod is None or pod.spec.node_name in ("", packet.destination.host):
+    if world.pods_keep_addresses or direction == EGRESS or pod is None:
+        return packet
+    if pod.spec.node_name in ("", packet.destination.host):
         return packet
     node, wanted = world.nodes.get(pod.spec.node_name), family(packet.source.ip)
     own = next((ip for ip in sorted(node_ips(node)) if family(ip) == wanted), "") if node else ""

@@ -102,9 +102,15 @@ class World:
         proxy: Proxy | None = None,
         gates: Container[str] = (),
         ports: GuardPorts = DEFAULT_PORTS,
+        *,
+        pods_keep_addresses: bool = False,
     ) -> None:
-        """Without `proxy`, packets to Services are left to kube-proxy; `gates` are those that are on in agents."""
+        """Without `proxy`, packets to Services are left to kube-proxy; `gates` are those that are on in agents.
+
+        `pods_keep_addresses`: Nodes and hosts outside see these (noSNAT).
+        """
         self.objects = objects
+        self.pods_keep_addresses = pods_keep_addresses
         self.guard = Guard(objects, ports)
         self.proxy = proxy
         self.traffic_controls = objects.traffic_controls if "TrafficControl" in gates else ()

@@ -36,6 +36,8 @@ class Settings(NamedTuple):
     gates: frozenset[str] = frozenset()
     """Those that are on in agents."""
     ports: GuardPorts = DEFAULT_PORTS
+    pods_keep_addresses: bool = False
+    """noSNAT."""
 
 
 class Source(NamedTuple):
@@ -49,7 +51,11 @@ class Source(NamedTuple):
 
     def world(self, found: Objects | None = None) -> World:
         """Of these objects, or of others, with the cluster's settings."""
-        return World(self.objects if found is None else found, *self.settings)
+        return World(
+            self.objects if found is None else found,
+            *self.settings[:3],
+            pods_keep_addresses=self.settings.pods_keep_addresses,
+        )
 
 
 def of_cluster(kubernetes: Server) -> Source:
@@ -155,7 +161,7 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
     said = (f"ConfigMap {CONFIG_MAP}: {lack}: AntreaProxy is taken to be as by default",) if lack else ()
     ports = guard_ports(config)
     if "AntreaProxy" not in gates:
-        return Settings(None, gates.names, ports), said
+        return Settings(None, gates.names, ports, config.no_snat), said
     own = config.antrea_proxy
     hints = "PreferSameTrafficDistribution" in gates
     proxy = Proxy(
@@ -165,7 +171,7 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
         own.proxy_load_balancer_ips,
         hints,
     )
-    return Settings(proxy, gates.names, ports), said
+    return Settings(proxy, gates.names, ports, config.no_snat), said
 
 
 def guard_ports(config: AgentConfig) -> GuardPorts:

@@ -331,6 +331,20 @@ async def test_antctl_explain_names_a_configuration_that_it_cannot_read(shop: Sh
     assert missing in (await shop.explain(*ENDS)).stdout
 
 
+async def test_antctl_explain_lets_pods_have_their_own_addresses_outside_with_no_snat(shop: Shop) -> None:
+    meta = {"namespace": "shop", "name": "vm1"}
+    entity = {"metadata": meta, "spec": {"endpoints": [{"ip": "203.0.113.2"}], "externalNode": "vm1"}}
+    shop.lists["/apis/crd.antrea.io/v1alpha2/externalentities"] = [entity]
+    rules = [{"action": "Allow", "from": [{"podSelector": {}}]}, {"action": "Drop"}]
+    spec = {"priority": 5, "appliedTo": [{"externalEntitySelector": {}}], "ingress": rules}
+    shop.lists[f"{CRD}/networkpolicies"] = [{"metadata": meta, "spec": spec}]
+    asks = ("--from", "shop/client", "--to", "203.0.113.2", "--port", "80/tcp")
+    (found,) = shop.lists["/api/v1/namespaces/kube-system/configmaps"]
+    for conf, verdict in (("{}", "Drop"), ("{trafficEncapMode: noEncap, noSNAT: true}", "Allow")):
+        found["data"]["antrea-agent.conf"] = conf
+        assert (await shop.explain(*asks)).stdout.startswith(f"{verdict}: ")
+
+
 async def test_antctl_explain_leaves_out_admin_policies_whose_gate_is_off(shop: Shop) -> None:
     kind = "clusternetworkpolicies.policy.networking.k8s.io"
     maps = "/api/v1/namespaces/kube-system/configmaps"
@@ -348,9 +362,8 @@ async def test_antctl_explain_leaves_out_admin_policies_whose_gate_is_off(shop: 
     conf = "featureGates: {ClusterNetworkPolicy: true, AdminNetworkPolicy: true}"
     shop.lists[maps][0]["data"]["antrea-controller.conf"] = conf
     on = await shop.explain(*ENDS)
-    assert (
-        "Ingress rule 0 of K8sClusterNetworkPolicy guard in tier Admin (220), priority 1 drops" in on.stdout
-    )
+    told = "Ingress rule 0 of K8sClusterNetworkPolicy guard in tier Admin (220), priority 1 drops"
+    assert told in on.stdout
     assert "the cluster does not know baselineadminnetworkpolicies.policy.networking.k8s.io" in on.stdout
 
 
@@ -358,10 +371,8 @@ async def test_antctl_explain_says_so_if_an_agent_cannot_be_reached(shop: Shop) 
     shop.lists[f"{CRD}/antreaagentinfos"] = []
     result = await shop.explain(*ENDS)
     assert result.exit_code == 0
-    assert (
-        "Switch of Node n1 (egress): it could not be asked: request to server failed: not found\n"
-        in result.stdout
-    )
+    told = "Switch of Node n1 (egress): it could not be asked: request to server failed: not found\n"
+    assert told in result.stdout
     assert "could not be asked" not in (await shop.explain(*ENDS, "--no-switches")).stdout
 
 

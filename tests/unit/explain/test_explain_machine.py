@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from explain_world import Object, ask, kube, native, rule, world
+from explain_world import NAMESPACES, NODES, PODS, Object, ask, kube, native, rule, world
+
+from antrea.explain.objects import objects
+from antrea.explain.world import World
 
 if TYPE_CHECKING:
     from antrea.explain.answer import Answer
@@ -43,6 +46,21 @@ def test_a_rule_on_a_machine_that_names_pods_lets_none_of_them_in() -> None:
     allowed = rule("Allow", **{"from": WEB})
     assert asked(allowed, rule("Drop")).verdict == "Drop"
     assert asked(rule("Drop", **{"from": WEB})).verdict == "Allow"
+
+
+def test_a_rule_on_a_machine_that_names_pods_lets_them_in_where_they_keep_their_addresses() -> None:
+    """With noSNAT."""
+    policy = native("p", rule("Allow", **{"from": WEB}), rule("Drop"), space="vms", appliedTo=APPLIED)
+    there = {
+        "pods": PODS,
+        "nodes": NODES,
+        "namespaces": NAMESPACES,
+        "policies": [policy],
+        "entities": [MACHINE],
+    }
+    found = World(objects(there), pods_keep_addresses=True)
+    assert ask(found, "a/client", IPS[0], "80/tcp").verdict == "Allow"
+    assert ask(found, "a/web", IPS[0], "80/tcp").verdict == "Drop"
 
 
 def test_a_policy_on_a_machine_decides_what_leaves_it() -> None:
