@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from antrea.errors import Unavailable
-from antrea.lab import cluster, node
+from antrea.lab import cluster, node, outside_machine
 from antrea.lab.node_files import BINARIES
 from antrea.lab.topology import PODS, SERVICES
 
@@ -48,14 +48,18 @@ def ps(wanted: str | None) -> None:
 def execute(
     machine: str, command: tuple[str, ...], *, interactive: bool, env: tuple[str, ...], workdir: str
 ) -> NoReturn:
-    """Run COMMAND on a node of the lab."""
+    """Run COMMAND on a node of the lab, or on a machine outside its cluster."""
     lab = _lab()
     if known := known_answer(command, lab.topology):
         click.echo(known)
         raise SystemExit(0)
-    if machine not in (one.name for one in lab.topology.nodes):
-        raise Unavailable(f"the lab {lab.record.name!r} has no node {machine!r}")
-    words = node.inside(lab.record, machine, on_node(command, env, workdir))
+    if machine in outside_machine.machines(lab):
+        # the suite means what SSH makes of it there
+        words = outside_machine.inside(lab.record, machine, ["sh", "-c", " ".join(command)])
+    elif machine in (one.name for one in lab.topology.nodes):
+        words = node.inside(lab.record, machine, on_node(command, env, workdir))
+    else:
+        raise Unavailable(f"the lab {lab.record.name!r} has no node or machine {machine!r}")
     if not interactive:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.execvp(words[0], words)

@@ -123,13 +123,14 @@ def upstream(image: Image) -> list[Image]:
 
 
 def sftp_layer() -> Layer:
-    """OpenSSH's server, started as the image of that name is: its argument is the user."""
+    """OpenSSH's server, started as the image of that name is: its argument is the user; and a tar that finds out about compression."""
     tree = Tree()
     tree.program("usr/sbin/sshd", machine_program("sshd", "openssh-server"))
     tree.file("etc/ssh/sshd_config", SSHD_CONFIG)
     tree.file("etc/passwd", PASSWD + b"sshd:x:74:74::/run/sshd:/bin/false\n")
     tree.file("etc/shadow", b"root:*:19000:0:99999:7:::\n", 0o600)
     tree.folder("run/sshd")
+    tree.program("usr/local/bin/tar", machine_program("tar", "tar"))
     tree.file("usr/local/bin/sftp-server", SFTP_SCRIPT, 0o755)
     return oci.layer(tree.key(), tree.write)
 

@@ -50,7 +50,8 @@ mount --make-rprivate /
 mount -t overlay -o "lowerdir=/etc,upperdir=$N/root/etc,workdir=$N/etc.work" overlay /etc
 mount -t proc proc /proc
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /run/lock /run/openvswitch {PROGRAMS}
+mkdir -p /run/lock /run/openvswitch {PROGRAMS} /tmp/antrea
+mount -t tmpfs -o mode=755 tmpfs /tmp/antrea # where agents make support bundles
 cp "$N"/bin/* {PROGRAMS}
 mount --bind "$N/root/var/log" /var/log
 mount --bind "$N/root/var/lib" /var/lib # last: the directory of the lab is below it

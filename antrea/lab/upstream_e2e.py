@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from antrea.lab import antrea, control_plane, docker_command, namespace, node, upstream_e2e_names
+from antrea.lab import (
+    antrea,
+    control_plane,
+    docker_command,
+    namespace,
+    node,
+    outside_machine,
+    upstream_e2e_names,
+)
 from antrea.lab.cluster import COMMIT
 from antrea.lab.conformance import Outcome, Skip, Spec
 from antrea.lab.images import AGNHOST
@@ -31,6 +39,8 @@ BEGUN = re.compile(r"=== (?:RUN|CONT|NAME)\s+(\S+)$")
 ENDED = re.compile(r"\s*--- (PASS|FAIL|SKIP): (\S+) \((\d+\.\d+)s\)$")
 SAID = re.compile(r"\s+\w+\.go:\d+: ?(.*)$")
 ASSERTED = ("Error:", "expected:", "actual  :", "Messages:")
+MACHINES = "vm"
+"""How names of hosts begin that run an agent."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane="
 
 
@@ -156,6 +166,19 @@ def dress(lab: Lab) -> None:
     manifest = antrea.manifest(lab, antrea.MANIFEST.read_text())
     node.execute(lab.record, first, "sh", "-c", "cat > /root/antrea.yml", stdin=manifest)
     upstream_e2e_names.serve(lab)
+    _dress_machines(lab)
+
+
+def _dress_machines(lab: Lab) -> None:
+    """Install agents on the lab's hosts that are to be machines outside the cluster."""
+    there = outside_machine.machines(lab)
+    new = [
+        one.name for one in lab.topology.machines if one.name.startswith(MACHINES) and one.name not in there
+    ]
+    if new:
+        outside_machine.serve(lab)
+    for name in new:
+        outside_machine.start(lab, name, "SupportBundleCollection")
 
 
 def suite(
@@ -214,6 +237,8 @@ def run(lab: Lab, program: Path, words: Sequence[str], *, place: Path, say: Call
     config = control_plane.kubeconfig(lab.record)
     control = namespace.path(lab.record, lab.topology.control_plane.name)
     argv: list[str | Path] = [program, *words, f"-kind.kubeconfig={config}", f"-logs-export-dir={exported}"]
+    if machines := outside_machine.machines(lab):
+        argv.append(f"-linuxVMs={' '.join(machines)}")
     environment = {
         **os.environ,
         docker_command.LAB: lab.record.name,
