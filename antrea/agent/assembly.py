@@ -29,7 +29,7 @@ from antrea.agent.feature_set import (
     sweeps,
 )
 from antrea.agent.node.events import node_recorder
-from antrea.agent.part import AgentContext, Connected, make_parts
+from antrea.agent.part import AgentContext, Connected, idle_metrics, make_parts
 from antrea.agent.role import role_of
 from antrea.agent.switch.capabilities import supported_features
 from antrea.agent.switch.id_recovery import reserve_used_ids
@@ -203,6 +203,7 @@ class Agent:
             conditions=dict(self.health.conditions),
             troubles=merged("condition", (part.conditions() for part in self.parts)),
             parts=self.parts,
+            idle_metrics=idle_metrics(folders_on(configuration.now.gates.names, self.config.node_type)),
             starts=self.gate.starts,
             tolerant=rebuild.under_way,
         )

@@ -24,6 +24,7 @@ from antrea.openflow.packet_out import PacketOut
 from antrea.outside.controlplane.client import Controlplane
 from antrea.outside.kube.client import Kube
 from antrea.outside.kube.event_recorder import TRIES, EventRecorder
+from antrea.outside.log.metrics import Sample
 from antrea.outside.support_bundle.plan import Order
 
 if TYPE_CHECKING:
@@ -175,3 +176,9 @@ def make_parts(context: AgentContext, on: Container[str], names: Iterable[str] =
                 raise TypeError(f"{module.__name__}.PART must make a Part")
             context.parts.append(part)
     return context.parts
+
+
+def idle_metrics(on: Container[str], names: Iterable[str] = FEATURES) -> str:
+    """Metrics of the features that are off, each 0: `METRICS` of module `idle_metrics` of their folders, if they have one."""
+    modules = (module_of(PACKAGE, name, "idle_metrics") for name in names if name not in on)
+    return "".join(metric.text([Sample(0)]) for module in modules if module for metric in module.METRICS)

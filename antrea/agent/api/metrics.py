@@ -59,7 +59,8 @@ _METER, _BAND = re.compile(r"meter:(\d+) "), re.compile(r"0: packet_count:(\d+) 
 async def agent_metrics(view: AgentView) -> str:
     """In Prometheus' format; without an answer of the switch, flows are left out."""
     text = PODS.text([Sample(len(view.facts.all(PodInterface)))])
-    text += view.starts.text() + odd_object_metrics() + "".join(part.metrics() for part in view.parts)
+    text += view.starts.text() + odd_object_metrics() + view.idle_metrics
+    text += "".join(part.metrics() for part in view.parts)
     with contextlib.suppress(Unavailable):
         counts = await flow_counts(view)
         text += FLOWS.text([Sample(sum(counts.values()))])

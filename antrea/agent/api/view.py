@@ -57,6 +57,8 @@ class AgentView(msgspec.Struct):
     """Raises Unavailable."""
     parts: list[Part] = []
     """Of the features that are on: each has more to show."""
+    idle_metrics: str = ""
+    """Metrics of the features that are off, in Prometheus' format."""
     starts: PodStartMetrics = msgspec.field(default_factory=PodStartMetrics)
     operations: FlowOperations = msgspec.field(default_factory=FlowOperations)
     packets: Callable[[], str] = _unknown

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from antrea.agent.flow_export.export import Export, ObjectExport
+from antrea.agent.flow_export.idle_metrics import CONNECTED, DENIED, TRACKED
 from antrea.agent.network_policy.part import PolicyPart
 from antrea.agent.part import Part
 from antrea.apis.core import ObjectReference
@@ -50,24 +51,6 @@ MOST_OBJECTS: Final = 8
 MOST_TEXT: Final = 1000
 """Characters of the condition."""
 ZONES: Final = {False: Zone.CT_ZONE, True: Zone.CT_ZONE_V6}
-TRACKED = Metric(
-    "antrea_agent_conntrack_antrea_connection_count",
-    "gauge",
-    "ALPHA",
-    "Number of connections in the Antrea ZoneID of the conntrack table, as flow export reads them.",
-)
-DENIED = Metric(
-    "antrea_agent_denied_connection_count",
-    "gauge",
-    "ALPHA",
-    "Number of denied connections detected by Flow Exporter deny connections tracking.",
-)
-CONNECTED = Metric(
-    "antrea_agent_flow_collector_reconnection_count",
-    "counter",
-    "ALPHA",
-    "Number of re-connections between Flow Exporter and flow collector.",
-)
 EXPORTED = Metric(
     "antrea_agent_flow_record_count",
     "counter",

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from agent_context import agent_parts
 
+from antrea.agent.feature_set import folders_on
 from antrea.agent.flow_export.part import FlowExportPart
+from antrea.agent.part import idle_metrics
 from antrea.apis.crd.info import AgentCondition
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
@@ -30,3 +32,8 @@ def test_it_has_a_condition_while_it_exports_alone_and_its_metrics_always(enable
     found = part(enable=enable)
     assert bool(found.conditions()["FlowCollectorUnreachable"]()) == enable
     assert "antrea_agent_flow_collector_reconnection_count 0" in found.metrics()
+
+
+def test_metrics_that_dashboards_expect_are_0_while_the_gate_is_off() -> None:
+    assert "antrea_agent_denied_connection_count 0\n" in idle_metrics(folders_on(()))
+    assert "antrea_agent_denied_connection_count" not in idle_metrics(folders_on(("FlowExporter",)))
