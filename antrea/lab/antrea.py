@@ -93,7 +93,7 @@ def install(lab: Lab) -> None:
         raise Unavailable(f"{MANIFEST}: run `make manifests`, or use `--cni reference`") from e
     if sets := containers(lab.settings):
         # definitions of kinds are not among what Helm prints
-        text = text[: text.index(FIRST_TEMPLATE)] + _rendered(sets)
+        text = text[: text.index(FIRST_TEMPLATE)] + rendered(sets)
     lab.api.apply(manifest(lab, text))
 
 
@@ -103,7 +103,8 @@ def containers(settings: Settings) -> list[str]:
     return [f"featureGates.{name}=true" for name in ENGINE_GATES if gates.get(name)]
 
 
-def _rendered(sets: list[str]) -> str:
+def rendered(sets: list[str]) -> str:
+    """The manifest that the chart makes of these values, without definitions of kinds."""
     values = [word for one in sets for word in ("--set", one)]
     program = artifacts.helm(lambda _: None)
     command = [str(program), "template", "antrea", str(CHART), "--namespace", "kube-system", *values]

@@ -21,15 +21,20 @@ MANIFEST = Path(__file__).with_name("demo.yaml")
 NAME = "server.default.svc.cluster.local"
 
 
-def show(lab: Lab, say: Callable[[str], None]) -> None:
-    """Run it; raises Unavailable when a Pod does not reach another."""
+def start(lab: Lab) -> tuple[str, str]:
+    """Bring up its Pods, client and server; answers the Nodes of both. Raises Unavailable when they are not ready in a minute."""
     first, last = lab.topology.nodes[0].name, lab.topology.nodes[-1].name
     lab.api.apply(
         MANIFEST.read_text().replace("IMAGE", AGNHOST).replace("FIRST", first).replace("LAST", last)
     )
     for pod in ("client", "server"):
         lab.api.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
+    return first, last
 
+
+def show(lab: Lab, say: Callable[[str], None]) -> None:
+    """Run it; raises Unavailable when a Pod does not reach another."""
+    first, last = start(lab)
     name = "" if lab.record.name == "default" else f" --name {lab.record.name}"
 
     def run(*words: str) -> None:

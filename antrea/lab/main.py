@@ -17,6 +17,7 @@ from antrea.lab import (
     conformance_run,
     control_plane,
     fault,
+    flow_visibility,
     policy_conformance,
     upstream_e2e_run,
 )
@@ -171,6 +172,25 @@ def reload(name: str) -> None:
 def demo(name: str) -> None:
     """Show the cluster, and Pods on different nodes that reach each other."""
     show(cluster.open_lab(name), click.echo)
+
+
+@cli.command()
+@NAME
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=10348,
+    show_default=True,
+    help="Of this machine's loopback.",
+)
+def visibility(name: str, port: int) -> None:
+    """Show who talks to whom: start the lab if it is not up, flow visibility in it, and serve its web page until Ctrl-C."""
+    with flow_visibility.listening(port) as front:
+        if not cluster.is_up(Record(name)):
+            cluster.up(Record(name), read(None, {}), click.echo)
+        lab = cluster.open_lab(name)
+        flow_visibility.install(lab, click.echo)
+        flow_visibility.serve(lab, front, click.echo)
 
 
 @cli.command()

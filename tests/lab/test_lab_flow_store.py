@@ -18,7 +18,7 @@ from config_map import ConfigMap, wait_value
 from quiet_pod import SERVING, quiet_pods
 
 from antrea.errors import Unavailable
-from antrea.lab import artifacts, cluster, image_recipe, oci
+from antrea.lab import cluster, flow_visibility
 from antrea.lab.process import wait_for
 
 if TYPE_CHECKING:
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
-CHART = Path(__file__).parents[2] / "build/charts/antrea"
-VALUES = {
-    "flowVisibility.enable": "true",
-    "flowAggregator.config.activeFlowRecordTimeout": "2s",
-    "flowAggregator.resources.requests.cpu": "10m",
-    "flowAggregator.nodeSelector.kubernetes\\.io/hostname": "node-1",
-}
-OURS = ("flow-aggregator", "antrea-flow-")
-"""What names of the aggregator's objects without a Namespace begin with."""
 CLOSED = """
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -47,43 +38,12 @@ spec:
 """
 
 
-def import_image(lab: Lab, node: str) -> None:
-    """The aggregator's own image, which labs do not have."""
-    built = image_recipe.product(print, "--flow-aggregator")
-    words = cluster.enter(lab, node, ["ctr", "-n", "k8s.io", "images", "import", "-"])
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as importing:
-        assert importing.stdin
-        oci.write([built], importing.stdin)
-        importing.stdin.close()
-        assert importing.wait(300) == 0
-
-
 @pytest.fixture
 def aggregator(lab: Lab) -> Iterator[None]:
     """Agents get the configuration that the chart renders, as far as it is about flows."""
-    import_image(lab, "node-1")
-    sets = [
-        word
-        for key, value in VALUES.items()
-        for word in ("--set-string" if "node" in key else "--set", f"{key}={value}")
-    ]
-    words = [
-        str(artifacts.helm(print)),
-        "template",
-        "antrea",
-        "--namespace",
-        "kube-system",
-        str(CHART),
-        *sets,
-    ]
-    objects = [one for one in yaml.safe_load_all(subprocess.check_output(words, text=True)) if one]
-    ours = [
-        one for one in objects
-        if one["metadata"].get("namespace") == "flow-aggregator" or one["metadata"]["name"].startswith(OURS)
-    ]  # fmt: skip
+    flow_visibility.import_image(lab, print)
+    ours, agent = flow_visibility.rendered(flow_visibility.sets(lab))
     lab.api.apply(yaml.safe_dump_all(ours))
-    (rendered,) = (one["data"] for one in objects if one["metadata"]["name"] == "antrea-config")
-    agent = yaml.safe_load(rendered["antrea-agent.conf"])
     config = ConfigMap(lab)
     exporting = agent["flowExporter"] | {"flowPollInterval": "1s", "activeFlowExportTimeout": "1s"}
     config.change(featureGates=agent["featureGates"], flowExporter=exporting)
@@ -181,19 +141,6 @@ def test_recommended_policies_let_pass_what_was_seen_and_close_the_rest(lab: Lab
             lab.api.kubectl("-n", "default", "delete", "networkpolicies", *names)
 
 
-@contextlib.contextmanager
-def forwarded(lab: Lab) -> Iterator[str]:
-    """The URL of the aggregator's API on the workstation's loopback, by kubectl port-forward."""
-    words = lab.api.command(("-n", "flow-aggregator", "port-forward", "deploy/flow-aggregator", ":10348"))
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as forwarding:
-        try:
-            assert forwarding.stdout
-            line = forwarding.stdout.readline()
-            yield f"https://{line.split()[2]}"
-        finally:
-            forwarding.terminate()
-
-
 @pytest.mark.usefixtures("aggregator")
 def test_a_user_of_one_namespace_sees_its_connections_on_the_web_page(lab: Lab, tmp_path: Path) -> None:
     """A token of the cluster, a RoleBinding, port-forward, and a real browser."""
@@ -214,7 +161,8 @@ def test_a_user_of_one_namespace_sees_its_connections_on_the_web_page(lab: Lab, 
 
         wait_for("the denied connection in the store", denied, seconds=90)
         token = lab.api.kubectl("-n", "default", "create", "token", "default").strip()
-        with forwarded(lab) as url:
+        with flow_visibility.forwarded(lab) as port:
+            url = f"https://127.0.0.1:{port}"
             words = [sys.executable, str(HERE / "page_visit.py"), str(tmp_path), url, token, "default"]
             paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
             visited = cluster.enter(lab, "control", [*words, "default/page-serves"])

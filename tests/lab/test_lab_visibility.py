@@ -1,0 +1,110 @@
+"""`antrea-lab visibility`: one command, and a browser on this machine shows who talks to whom."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import pytest
+import workstation
+from config_map import ConfigMap, wait_value
+
+from antrea.lab.process import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.lab.cluster import Lab
+
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(600)]
+VISIT = Path(__file__).with_name("page_visit.py")
+LAB = Path(sys.executable).with_name("antrea-lab")
+SECONDS = 400
+MADE = ("pod/visitor", "pod/client", "pod/server", "service/server", "networkpolicy/server")
+
+
+@pytest.fixture
+def before(lab: Lab) -> Iterator[None]:
+    config = ConfigMap(lab)
+    yield
+    config.write(config.text)
+    wait_value(lab, "featureGates", {})
+    lab.api.kubectl("delete", "clusterrolebinding", "lab-viewer-sees-flows", "--ignore-not-found")
+    lab.api.kubectl("delete", "--ignore-not-found", *MADE)
+    lab.api.kubectl(
+        "delete", "namespace", "flow-aggregator", "--ignore-not-found", "--timeout=120s", seconds=130
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def visibility(lab: Lab, port: int, out: IO[str]) -> Iterator[subprocess.Popen[str]]:
+    words = [
+        str(LAB),
+        "visibility",
+        "--name",
+        lab.record.name,
+        f"--port={port}",
+    ]
+    with subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def stored(lab: Lab) -> bool:
+    words = workstation.command(lab, "get", "flows", "--pod", "default/visitor")
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=60, env=workstation.environment()
+    )
+    return "default/server" in done.stdout
+
+
+@pytest.mark.usefixtures("before")
+def test_a_browser_of_this_machine_shows_the_connections_of_a_lab(lab: Lab, tmp_path: Path) -> None:
+    port, said = free_port(), tmp_path / "said"
+    with said.open("w") as out, visibility(lab, port, out) as running:
+        wait_for(
+            "the page", lambda: running.poll() is not None or "Ctrl-C" in said.read_text(), seconds=SECONDS
+        )
+        text = said.read_text()
+        url, token = (
+            re.search(r"(https://127\.0\.0\.1:\d+)/ui", text),
+            re.search(r"^eyJ\S+$", text, re.MULTILINE),
+        )
+        assert url, text
+        assert token, text
+        wait_for("a connection in the store", lambda: stored(lab), seconds=120)
+        words = [sys.executable, str(VISIT), str(tmp_path), url[1], token[0], "default", "default/visitor"]
+        paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        shown = json.loads(subprocess.check_output(words, text=True, timeout=180, env=os.environ | paths))
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 0, said.read_text()
+    assert "default/server" in shown["map"]
+
+
+def test_a_port_that_is_taken_is_named_with_the_repair(lab: Lab, tmp_path: Path) -> None:
+    """Before anything is changed in the cluster."""
+    said = tmp_path / "said"
+    with socket.socket() as taken, said.open("w") as out:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with visibility(lab, taken.getsockname()[1], out) as running:
+            assert running.wait(60) == 1
+    assert "choose another one by --port" in said.read_text()
+    assert "flow-aggregator" not in lab.api.kubectl("get", "namespaces")
