@@ -232,11 +232,13 @@ with socket.create_connection((sys.argv[1], 8080), timeout=30) as peer:
 """
 
 
-@pytest.mark.parametrize("family", [0, 1])
+@pytest.mark.parametrize(
+    ("family", "follows"), [(0, False), (1, False), (1, True), pytest.param(0, True, marks=pytest.mark.wide)]
+)
 async def test_a_connection_of_a_rule_that_is_gone_is_judged_by_another_though_its_server_sends_next(
-    node: L7Node, files: EngineFiles, tmp_path: Path, family: int
+    node: L7Node, files: EngineFiles, tmp_path: Path, family: int, follows: bool
 ) -> None:
-    """It does not pass for one that the server began."""
+    """It does not pass for one that the server began; `follows`: nor does the VLAN of its rule go to a rule that comes then."""
     async with running(node, files, tmp_path):
         with EngineContainer(files.wanted.parent), node.serving(node.pods["web"], LATE_SERVER):
             node.facts.put(stated("In", PUBLIC))
@@ -251,6 +253,10 @@ async def test_a_connection_of_a_rule_that_is_gone_is_judged_by_another_though_i
             node.facts.put(stated("In", PUBLIC, name="other"))
             node.facts.drop(SentPolicy, "p-In")
             await node.until(lambda: old not in {row.vlan for row in node.facts.all(LoadedTenant)})
+            if follows:
+                node.facts.put(stated("In", PUBLIC, name="third"))
+                await node.until(lambda: len(node.facts.all(LoadedTenant)) == len(("other", "third")))
+                assert old not in {row.vlan for row in node.facts.all(LoadedTenant)}
             said = (await asyncio.wait_for(client.stdout.read(), 60)).split()
             await client.wait()
             assert b"answered" not in said[1:], said

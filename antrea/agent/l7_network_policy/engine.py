@@ -20,7 +20,7 @@ import msgspec
 from antrea.agent.l7_network_policy.files import EngineFiles, TenantFile
 from antrea.errors import Unavailable
 from antrea.features.network_policy.l7.rules import GONE
-from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
+from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant, UsedVlan
 from antrea.outside.log import klog
 from antrea.outside.suricata.command import CommandSocket, Hung
 
@@ -44,8 +44,6 @@ HUNG: Final = "the L7 engine of this Node does not answer: its container antrea-
 OUT_OF_MEMORY: Final = "the kernel has ended the L7 engine of this Node: the memory of its container antrea-l7-engine is at its limit"
 RECENT: Final = 600.0
 """Seconds for which that is reported."""
-ENDED: Final = TenantFile("", "", GONE)
-"""Of a rule that is gone, as long as connections have its VLAN: what no tenant judges passes."""
 NOT_RUNNING: Final = "the L7 engine is not running on this Node: its container antrea-l7-engine is not ready"
 
 
@@ -73,6 +71,8 @@ class L7EngineControl:
         """VLANs of tenants of an earlier start that are kept until the sweep."""
         self._ending: dict[int, float] = {}
         """When to look again whether there are connections of a rule that is gone, by VLAN. An engine that starts rejects what they send."""
+        self._versions: dict[int, str] = {}
+        """That VLANs are of which the engine has, or connections may have."""
         self._is_known = False
         self._news = asyncio.Event()
         self._rejected: dict[int, str] = {}
@@ -101,6 +101,7 @@ class L7EngineControl:
         for tenant in put:
             self._wanted[tenant.vlan] = tenant
             self._ending.pop(tenant.vlan, None)
+            self._use(tenant.vlan, tenant.version)
             self._turn(tenant)
         self._write()
 
@@ -123,7 +124,12 @@ class L7EngineControl:
         """All that is wanted; tenants of before stay until the sweep."""
         self._wanted = {one.vlan: one for one in entries}
         self._changed = {one.vlan: self._now() for one in entries if one.is_old}
-        self._old = set(self._files.loaded()) - set(self._wanted)
+        loaded = self._files.loaded()
+        self._old = set(loaded) - set(self._wanted)
+        for vlan in self._old:
+            self._use(vlan, loaded[vlan].version)
+        for one in entries:
+            self._use(one.vlan, one.version)
         self._is_known = True
         for one in entries:
             self._turn(one)
@@ -196,12 +202,14 @@ class L7EngineControl:
         loaded = self._files.loaded()
         for tenant in sorted(self._wanted.values(), key=lambda one: one.is_old):
             vlan, text = tenant.vlan, tenant.signatures
-            if vlan in loaded and loaded[vlan].rule != tenant.rule:
+            if vlan in loaded and loaded[vlan].version != tenant.version:
                 await self._unload(engine, vlan)
                 loaded = self._files.loaded()
             differs = vlan not in loaded or loaded[vlan].text != text
             if differs and self._rejected.get(vlan) != text and self._is_due(tenant):
                 await self._load(engine, tenant, is_new=vlan not in loaded)
+            elif not differs and not tenant.is_old and vlan not in self._rows:
+                self._put(_row(tenant))  # it went and came back before the engine was told
         for vlan in set(loaded) - set(self._wanted) - self._old:
             await self._end(engine, vlan, is_over=loaded[vlan].text == GONE)
         for vlan in self._ending.keys() - self._files.loaded().keys():
@@ -283,7 +291,7 @@ class L7EngineControl:
             return
         self._ending[vlan] = self._now() + USE
         if not is_over:
-            path = self._files.begin(vlan, ENDED)
+            path = self._files.begin(vlan, self._gone(vlan))
             if why := await engine.order("reload-tenant", id=vlan, filename=path):
                 log.error("The L7 engine refused to end connections", vlan=vlan, err=why)
             self._files.done(vlan)
@@ -302,6 +310,7 @@ class L7EngineControl:
 
     def _ended(self, vlan: int) -> None:
         """No connection of a rule that is gone has this VLAN."""
+        self._free(vlan)
         if self._ending.pop(vlan, None) is not None:
             self._write()
 
@@ -316,15 +325,34 @@ class L7EngineControl:
                 log.error("Failed to end connections of an L7 rule that is gone", vlan=vlan, err=str(no))
                 return
             self._ending.pop(vlan, None)
+            self._free(vlan)
 
     def _write(self) -> None:
         """What an engine starts with: none is started for rules that are gone alone."""
         loaded = self._files.loaded()
-        kept = {vlan: found if (found := loaded.get(vlan)) and found.text else ENDED for vlan in self._old}
-        ending = dict.fromkeys(self._ending, ENDED) if self._wanted or kept else {}
+        kept = {
+            vlan: found if (found := loaded.get(vlan)) and found.text else self._gone(vlan)
+            for vlan in self._old
+        }
+        ending = {vlan: self._gone(vlan) for vlan in self._ending} if self._wanted or kept else {}
         wanted = {vlan: self._file(tenant) for vlan, tenant in self._wanted.items()}
         self._files.want({**ending, **kept, **wanted})
         self._news.set()
+
+    def _gone(self, vlan: int) -> TenantFile:
+        """Of a rule that is gone, as long as connections have its VLAN: what no tenant judges passes."""
+        return TenantFile("", self._versions.get(vlan, ""), GONE)
+
+    def _use(self, vlan: int, version: str) -> None:
+        """Keep the number of a VLAN for this version: no rule would judge the connections of another one."""
+        if version and self._versions.get(vlan) != version:
+            self._versions[vlan] = version
+            self._facts.put(UsedVlan(vlan, version))
+
+    def _free(self, vlan: int) -> None:
+        """No connection has it; a rule may."""
+        if vlan not in self._wanted and self._versions.pop(vlan, ""):
+            self._facts.drop(UsedVlan, str(vlan))
 
     def _file(self, tenant: Tenant) -> TenantFile:
         row = self._rows.get(tenant.vlan)
@@ -341,6 +369,8 @@ class L7EngineControl:
         return max(rows, key=lambda row: row.since, default=None)
 
     def _adopt(self, loaded: Mapping[int, TenantFile]) -> None:
+        for vlan, one in loaded.items():
+            self._use(vlan, one.version)
         self._rows = {
             vlan: LoadedTenant(vlan, one.rule, one.version, one.since)
             for vlan, one in loaded.items()

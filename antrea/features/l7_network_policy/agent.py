@@ -24,6 +24,7 @@ from antrea.features.network_policy.l7.tenant import (
     LoadedTenant,
     RejectedSignatures,
     Tenant,
+    UsedVlan,
     is_inspectable,
     version_of,
 )
@@ -120,6 +121,12 @@ def tenants(facts: Facts, rule: PolicyRule) -> Iterator[Tenant | RejectedSignatu
             yield Tenant(rule=rule.name, version=row.version, vlan=row.vlan, signatures=text, is_old=True)
 
 
+def used_vlan(facts: Facts, row: UsedVlan) -> Iterator[Tenant]:
+    """Nothing, but the number stays that of its version."""
+    facts.id(POOL, row.version)
+    yield from ()
+
+
 def engine_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
     """The way to the engine and back, while any rule needs it."""
     config, realised = facts.get(AgentConfig), facts.get(RealisedPipeline)
@@ -202,6 +209,7 @@ FEATURE = AgentFeature(
         Unit(ThisNode, taps),
         Unit(ThisNode, engine_flows),
         Unit(PolicyRule, tenants, yields=(RejectedSignatures,)),
+        Unit(UsedVlan, used_vlan),
     ),
     limits=((POOL, LAST_TENANT),),
     category=Category.NETWORK_POLICY,

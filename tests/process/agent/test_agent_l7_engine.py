@@ -21,7 +21,7 @@ from antrea.agent.l7_network_policy.files import EngineFiles
 from antrea.engine import Facts
 from antrea.errors import Unavailable
 from antrea.features.network_policy.l7.rules import GONE
-from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant
+from antrea.features.network_policy.l7.tenant import L7Engine, LoadedTenant, Tenant, UsedVlan
 from antrea.outside.suricata import command
 from antrea.outside.suricata.command import CommandSocket
 from antrea.outside.vswitch.conntrack import tracked
@@ -102,6 +102,11 @@ class Agent:
     def loaded(self) -> dict[int, str]:
         drained(self.facts)
         return {row.vlan: row.outdated for row in self.facts.all(LoadedTenant)}
+
+    def versions(self) -> dict[int, str]:
+        """Of VLANs that no other version gets."""
+        drained(self.facts)
+        return {row.vlan: row.version for row in self.facts.all(UsedVlan)}
 
     def why_not(self) -> str | None:
         drained(self.facts)
@@ -331,6 +336,45 @@ async def test_connections_of_a_rule_that_is_gone_are_ended_beside_another(
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def test_a_vlan_is_kept_for_its_version_until_no_connection_has_it(
+    tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rule with its number would have to forget connections of which the server may send next."""
+    monkeypatch.setattr(engine_control, "USE", 0.1)
+    agent.used = {ONE.vlan}
+    await agent.control.resync((ONE, TWO))
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: len(agent.loaded()) == 2)
+        await agent.control.apply((), (ONE,))
+        await until(lambda: agent.texts().get(ONE.vlan) == GONE)
+        assert agent.versions() == {ONE.vlan: ONE.version, TWO.vlan: TWO.version}
+        second = Agent(tmp_path)
+        await second.control.resync((TWO,))
+        assert second.versions() == agent.versions()
+        agent.used.clear()
+        await until(lambda: ("unregister-tenant", ONE.vlan) in engine.commands)
+        await until(lambda: agent.versions() == {TWO.vlan: TWO.version})
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_a_rule_that_comes_back_judges_the_connections_that_it_had(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    """None is forgotten, whether or not the engine was told meanwhile that the rule is gone."""
+    monkeypatch.setattr(engine_control, "USE", 0.1)
+    agent.used = {ONE.vlan}
+    await agent.control.resync((ONE, TWO))
+    async with FakeSuricata(agent.files) as engine:
+        await until(lambda: len(agent.loaded()) == 2)
+        await agent.control.apply((), (ONE,))
+        if is_told:
+            await until(lambda: agent.texts().get(ONE.vlan) == GONE)
+        await agent.control.apply((ONE,), ())
+        await until(lambda: len(agent.loaded()) == 2 and agent.texts()[ONE.vlan] == ONE.signatures)
+        assert engine.commands == [("reload-tenant", ONE.vlan)] * 2 * is_told
+        assert agent.forgotten == []
 
 
 async def test_an_engine_that_ends_as_a_rule_goes_ends_the_connections_of_the_rule_when_it_starts(

@@ -80,6 +80,18 @@ class LoadedTenant(Fact, frozen=True):
         return str(self.vlan)
 
 
+class UsedVlan(Fact, frozen=True):
+    """That the engine has a VLAN, or connections may; written by the effects of L7NetworkPolicy. No other version gets its number."""
+
+    vlan: int
+    version: str
+    """That the VLAN is of."""
+
+    @property
+    def key(self) -> str:
+        return str(self.vlan)
+
+
 class RejectedSignatures(Fact, frozen=True):
     """Why a rule has no signatures; derived."""
 

@@ -18,7 +18,7 @@ from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.network_policy.agent.rule import PolicyRule
 from antrea.features.network_policy.agent.unrealized import missing, why_not
 from antrea.features.network_policy.l7.configuration import TAPS
-from antrea.features.network_policy.l7.tenant import GATE, L7Engine, LoadedTenant, Tenant
+from antrea.features.network_policy.l7.tenant import GATE, L7Engine, LoadedTenant, Tenant, UsedVlan
 from antrea.features.pod_connectivity.agent import FEATURE as CONNECTIVITY
 from antrea.openflow.flow import Flow
 from antrea.openflow.pipeline import Pipeline
@@ -140,6 +140,19 @@ def test_an_edited_rule_has_a_tenant_for_new_connections_and_keeps_that_of_other
 def test_another_rule_has_a_tenant_of_its_own() -> None:
     agent = Agent(GATES, native("p", "g", RULE), native("q", "g", RULE))
     assert sorted(one.vlan for one in agent.tenants()) == [1, 2]
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_vlan_that_connections_have_is_given_to_no_other_rule(is_used: bool) -> None:
+    first, second = native("p", "g", RULE), native("q", "g", rule("In", ANY, l7_protocols=PUBLIC, name="s"))
+    agent = Agent(GATES, first)
+    (tenant,) = agent.tenants()
+    if is_used:
+        agent.put(UsedVlan(tenant.vlan, tenant.version))
+    agent.facts.drop(type(first), first.key)
+    agent.put()
+    agent.put(second)
+    assert [one.vlan for one in agent.tenants()] == [2 if is_used else 1]
 
 
 def test_a_rule_is_closed_and_says_why_without_the_gate_and_with_too_many_protocols() -> None:
