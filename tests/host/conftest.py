@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from build import debian_root
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -66,6 +68,12 @@ class Namespaces:
     def remove(self) -> None:
         for name in self.made:
             subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@pytest.fixture(scope="session")
+def suricata_root() -> Path:
+    """The root of Debian with Suricata, made before a test is in namespaces from which there is no way to packages."""
+    return debian_root.root(print, "suricata")
 
 
 @pytest.fixture

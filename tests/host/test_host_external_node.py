@@ -183,6 +183,7 @@ async def test_an_address_that_has_changed_is_reported_and_policies_hold(
         await one.until(lambda: one.events("interface eth7 is not protected"), "another Event")
         await one.until(lambda: not one.is_connected(), "eth0 is not eth7")
         await one.until(lambda: one.reaches(new, from_peer=True), "no policy is on it")
+        await one.until(lambda: one.conditions("InterfaceNotConnected"), "a condition")
         (condition,) = one.conditions("InterfaceNotConnected")
         assert condition["status"] == "True"
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from conftest import Namespaces
 
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("suricata_root")]
+"""The root is made first, which takes minutes on a fresh machine."""
 TENANT = 5
 ADDRESSES = {"client": ("10.9.0.1", "fd09::1"), "server": ("10.9.0.2", "fd09::2")}
 MACS = {"client": "0a:00:00:00:00:01", "server": "0a:00:00:00:00:02"}

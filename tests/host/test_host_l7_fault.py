@@ -27,6 +27,10 @@ __all__ = ["node"]
 LITTLE, PLENTY = 8 << 20, 1 << 32
 
 
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("suricata_root")]
+"""The root is made first, which takes minutes on a fresh machine."""
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Of 4 MB, below /run, which the root of the engine has empty."""

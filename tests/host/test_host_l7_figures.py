@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from antrea.agent.l7_network_policy.files import EngineFiles
 
 __all__ = ["files", "node"]
-pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(900), pytest.mark.usefixtures("suricata_root")]
 ROUNDS, REQUESTS, OCTETS, TENANTS = 5, 3000, 30_000_000, 50
 SERVER = f"""
 import asyncio

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from antrea.apis.flow import FlowRecord
 
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("suricata_root")]
+"""The root is made first, which takes minutes on a fresh machine."""
 SERVICE = ("10.96.0.7", "fd96::7")
 ROUTES = "ip route add default via 10.10.1.1; ip -6 route add default via fd74::1"
 SERVER = """

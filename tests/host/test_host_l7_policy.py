@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["files", "node"]
 
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("suricata_root")]
+"""The root is made first, which takes minutes on a fresh machine."""
 GATEWAYS = ("10.10.0.1", "fd00:10::1")
 SERVICE = ("10.96.0.1", "fd00:96::1")
 SERVICE_ROWS = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from certificate_world import ApiServer
     from conftest import Namespaces
 
-pytestmark = pytest.mark.wide
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(600), pytest.mark.usefixtures("suricata_root")]
 
 HARMLESS, ATTACK = "/index.html", "/show?file=../../etc/passwd"
 SERVER = """
