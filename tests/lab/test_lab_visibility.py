@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 import workstation
+from aggregator_world import free_port
 from config_map import ConfigMap, wait_value
 
 from antrea.lab.process import wait_for
@@ -42,13 +43,6 @@ def before(lab: Lab) -> Iterator[None]:
     lab.api.kubectl(
         "delete", "namespace", "flow-aggregator", "--ignore-not-found", "--timeout=120s", seconds=130
     )
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

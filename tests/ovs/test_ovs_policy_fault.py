@@ -11,6 +11,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from inspecting_sink import InspectingSink
 from ovs_process import until
 from policy_oracle import (
     ANY,
@@ -36,7 +37,6 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.outside.disk.id_journal import FileJournal
-from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
 from benchmarks.policy_switch import CONFIG, FEATURES, GATEWAY, NODE, PEER, PIPELINE, TUNNEL, Switch
@@ -111,7 +111,7 @@ def changed(rnd: random.Random, one: OnePolicy) -> OnePolicy:
     return one._replace(pods=some_pods(rnd, LOCAL), rules=tuple(moved))
 
 
-class Seen(FlowSink):
+class Seen(InspectingSink):
     """Of the agent; after each call it looks whether a packet passes that must not."""
 
     def __init__(self, ofctl: Ofctl, cookie_round: int, switch: Switch) -> None:
@@ -120,28 +120,8 @@ class Seen(FlowSink):
         self.switch = switch
         self.never: list[Packet] = []
         self.leaks: list[Packet] = []
-        self.calls = 0
-        self.last = 0
-        """The call that is the last before a kill; 0: there is none."""
-        self.killed = asyncio.Event()
 
-    async def apply(self, put: Sequence[Any], drop: Sequence[Any]) -> None:
-        if self.last and self.calls >= self.last:
-            self.killed.set()
-            await asyncio.Event().wait()
-        await super().apply(put, drop)
-        self.look()
-
-    async def resync(self, entries: Sequence[Any]) -> None:
-        await super().resync(entries)
-        self.look()
-
-    async def sweep(self, category: int) -> None:
-        await super().sweep(category)
-        self.look()
-
-    def look(self) -> None:
-        self.calls += 1
+    def inspect(self) -> None:
         passed = (packet for packet in self.never if "-> output port is" in self.switch.trace(entry(packet)))
         self.leaks += passed
 
@@ -299,7 +279,7 @@ async def test_nor_while_the_switch_is_restarted_during_a_change(
             ovs.process.start_switch()
             until(management.exists, "management socket")
             sink.switch = Switch(ovs.process.directory)
-            sink.look()
+            sink.inspect()
             for lost in (sink, agent.meters):
                 agent.engine.resync(lost)
             await asyncio.wait_for(agent.engine.quiet(), 60)

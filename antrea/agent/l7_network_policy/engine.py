@@ -324,8 +324,7 @@ class L7EngineControl:
             except Unavailable as no:
                 log.error("Failed to end connections of an L7 rule that is gone", vlan=vlan, err=str(no))
                 return
-            self._ending.pop(vlan, None)
-            self._free(vlan)
+            self._ended(vlan)
 
     def _write(self) -> None:
         """What an engine starts with: none is started for rules that are gone alone."""

@@ -338,16 +338,23 @@ async def test_connections_of_a_rule_that_is_gone_are_ended_beside_another(
             await task
 
 
-async def test_a_vlan_is_kept_for_its_version_until_no_connection_has_it(
-    tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another rule with its number would have to forget connections of which the server may send next."""
+@contextlib.asynccontextmanager
+async def without_one(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeSuricata]:
+    """The engine beside which ONE has just gone; connections have its VLAN, and TWO is there."""
     monkeypatch.setattr(engine_control, "USE", 0.1)
     agent.used = {ONE.vlan}
     await agent.control.resync((ONE, TWO))
     async with FakeSuricata(agent.files) as engine:
         await until(lambda: len(agent.loaded()) == 2)
         await agent.control.apply((), (ONE,))
+        yield engine
+
+
+async def test_a_vlan_is_kept_for_its_version_until_no_connection_has_it(
+    tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rule with its number would have to forget connections of which the server may send next."""
+    async with without_one(agent, monkeypatch) as engine:
         await until(lambda: agent.texts().get(ONE.vlan) == GONE)
         assert agent.versions() == {ONE.vlan: ONE.version, TWO.vlan: TWO.version}
         second = Agent(tmp_path)
@@ -363,12 +370,7 @@ async def test_a_rule_that_comes_back_judges_the_connections_that_it_had(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, is_told: bool
 ) -> None:
     """None is forgotten, whether or not the engine was told meanwhile that the rule is gone."""
-    monkeypatch.setattr(engine_control, "USE", 0.1)
-    agent.used = {ONE.vlan}
-    await agent.control.resync((ONE, TWO))
-    async with FakeSuricata(agent.files) as engine:
-        await until(lambda: len(agent.loaded()) == 2)
-        await agent.control.apply((), (ONE,))
+    async with without_one(agent, monkeypatch) as engine:
         if is_told:
             await until(lambda: agent.texts().get(ONE.vlan) == GONE)
         await agent.control.apply((ONE,), ())
