@@ -23,6 +23,15 @@ class PendingAddress(NamedTuple):
     address: str
 
 
+class JudgedPool(NamedTuple):
+    """A pool as it was looked at."""
+
+    pool: str
+    pool_uid: str = ""
+    """Empty: there is no such pool."""
+    pool_generation: int = 0
+
+
 class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
     """An entry: all addresses in `status.loadBalancer` of a Service, and our condition, in the version that was looked at.
 
@@ -42,11 +51,8 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
     promised: tuple[tuple[str, str], ...] = ()
     """Owners and addresses that were offered to them: these are written as promises that no other owner gets them meanwhile."""
     takes: bool = False
-    """The Service has an address that it loses: only if its pool really is as it was looked at."""
-    pool: str = ""
-    pool_uid: str = ""
-    """Empty: there is no such pool."""
-    pool_generation: int = 0
+    """The Service has an address that it loses: only if its pools really are as they were looked at."""
+    pools: tuple[JudgedPool, ...] = ()
 
     rank: ClassVar[int] = Rank.REPORT
     """A refusal concerns this Service alone."""

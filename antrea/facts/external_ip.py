@@ -148,8 +148,8 @@ class PooledService(Fact, frozen=True):
     """Its resourceVersion: a Service has no generation."""
     since: str = ""
     """When it was created, RFC 3339."""
-    pool: str = ""
-    """Its ExternalIPPool; empty: it is none of ours (any more)."""
+    pools: tuple[str, ...] = ()
+    """Its ExternalIPPools; none: it is none of ours (any more)."""
     wants: str = ""
     """spec.loadBalancerIP, as `ipaddress` writes it; what is no address is left as it is."""
     addresses: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from ipaddress import ip_address
 from typing import ClassVar, Final, NamedTuple
 
 from antrea.facts.fact import Fact
@@ -116,6 +117,11 @@ class PoolSelector(Fact, frozen=True):
     def subnet(self) -> str:
         """Its subnet in a VLAN, whose gateway Nodes ask whether it is there; empty: none."""
         return f"{self.gateway}/{self.prefix}@{self.vlan}" if self.gateway and self.vlan else ""
+
+    def has(self, ip: str) -> bool:
+        """Whether it has this address to give."""
+        address = ip_address(ip)
+        return any(kind == address.version and low <= int(address) <= high for kind, low, high in self.ranges)
 
     @property
     def key(self) -> str:

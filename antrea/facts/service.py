@@ -45,8 +45,8 @@ class Service(Fact, frozen=True):
     created: str = ""
     """RFC 3339, in UTC."""
     uid: str = ""
-    pool: str = ""
-    """ExternalIPPool of its external IP; empty: none."""
+    pools: tuple[str, ...] = ()
+    """ExternalIPPools of its external IPs."""
     preferred: tuple[str, ...] = ()
     """Nodes that are to answer for its external IP before others, in this order."""
     failback: str = ""
@@ -62,7 +62,7 @@ class Service(Fact, frozen=True):
     @property
     def pooled_ips(self) -> tuple[str, ...]:
         """Its external IPs of a pool, at most one of each family."""
-        return one_per_family(self.load_balancer_ips) if self.pool else ()
+        return one_per_family(self.load_balancer_ips) if self.pools else ()
 
     @property
     def cluster_ips(self) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ async def test_hosts_in_the_vlan_and_behind_its_router_reach_a_service_by_it(nod
             ip = IPS[version]
             node.facts.put(wide_pool(f"p{version}", (), GATEWAYS[version], prefix, 181))
             node.facts.put(Service(
-                "shop", f"web{version}", ("10.96.0.7", ip), (), external_ips=(ip,), load_balancer_ips=(ip,), pool=f"p{version}"
+                "shop", f"web{version}", ("10.96.0.7", ip), (), external_ips=(ip,), load_balancer_ips=(ip,), pools=(f"p{version}",)
             ))  # fmt: skip
         await node.until(lambda: len(node.answered) == len(IPS))
         await node.engine.quiet()
@@ -114,7 +114,7 @@ async def test_a_node_whose_switch_port_drops_the_vlan_leaves_its_addresses_to_o
         read_back()
         node.facts.put(wide_pool("p", (), gateway, prefix, 181))
         node.facts.put(Service(
-            "shop", "web", ("10.96.0.7", ip), (), external_ips=(ip,), load_balancer_ips=(ip,), pool="p", preferred=("n1",)
+            "shop", "web", ("10.96.0.7", ip), (), external_ips=(ip,), load_balancer_ips=(ip,), pools=("p",), preferred=("n1",)
         ))  # fmt: skip
         feed = asyncio.create_task(GatewayFeed().run(node.facts))
         await node.until(lambda: node.answered == [ip])

@@ -30,6 +30,7 @@ from antrea.features.service_external_ip.agent import (
     RecordSubnetIgnored,
 )
 from antrea.features.service_external_ip.failback import RecordFailbackWaits
+from antrea.features.service_external_ip.owner import pool_of
 from antrea.host.carrier import RELAYED_MACS
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.outside.log import klog
@@ -114,14 +115,18 @@ class ServiceExternalIPPart(Part):
         name, namespace = query.get("name", ""), query.get("namespace", "")
         owners = {(row.service, row.ip): row.node for row in self._facts.all(ExternalIPOwner)}
         found = [
-            _row(service, ip, owners.get((service.key, ip), ""))
+            _row(service, ip, self._pool(service, ip), owners.get((service.key, ip), ""))
             for service in sorted(self._facts.all(Service), key=lambda service: service.key)
             for ip in service.pooled_ips or ("",)
-            if service.pool and name in ("", service.name) and namespace in ("", service.namespace)
+            if service.pools and name in ("", service.name) and namespace in ("", service.namespace)
         ]
         if name and not found:
             raise NotFound(f"no Service {name} with an external IP of a pool")
         return found
+
+    def _pool(self, service: Service, ip: str) -> str:
+        """Of one address; of a Service without any all that it names."""
+        return pool_of(self._facts, service, ip) if ip else ",".join(service.pools)
 
     def _note(self, _: type[Fact], key: str) -> None:
         row, quorum = self._facts.get(ExternalIPOwner, key), self._facts.get(Quorum)
@@ -206,13 +211,13 @@ def _reference(service: str, uid: str) -> ObjectReference:
     return ObjectReference(kind="Service", name=name, namespace=namespace, uid=uid)
 
 
-def _row(service: Service, ip: str, node: str) -> dict[str, str]:
+def _row(service: Service, ip: str, pool: str, node: str) -> dict[str, str]:
     """# parity: pkg/agent/apis/types.go ServiceExternalIPInfo, whose empty fields are left out"""
     fields = {
         "serviceName": service.name,
         "namespace": service.namespace,
         "externalIP": ip,
-        "externalIPPool": service.pool,
+        "externalIPPool": pool,
         "assignedNode": node,
     }
     return {key: value for key, value in fields.items() if value}

@@ -20,7 +20,7 @@ from antrea.features.external_ip_pool.pool import WATCHED, PoolRow, pool_row, sp
 from antrea.features.framework.admission import FindAll, Warn, Webhook
 from antrea.features.framework.ip_range import TakenRanges, alone, check_inside, check_kept, nobodys, subnet
 from antrea.features.framework.selector_warning import selector_doubts
-from antrea.features.service_external_ip.service import pool_of
+from antrea.features.service_external_ip.service import pools_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -114,7 +114,7 @@ def warn_of_users(_: Facts, review: Review[ExternalIPPool]) -> Steps:
         services = yield FindAll(SERVICES, core.Service)
     except Unavailable:
         return
-    balanced = [f"{row.metadata.namespace}/{row.metadata.name}" for row in services if pool_of(row) == name]
+    balanced = [f"{row.metadata.namespace}/{row.metadata.name}" for row in services if name in pools_of(row)]
     if balanced:
         yield Warn(
             f"ExternalIPPool {name} is used by Service {_named(balanced)}: these lose their external IPs until there is a"

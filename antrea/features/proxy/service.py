@@ -18,7 +18,7 @@ from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
 from antrea.features.proxy.dsr import DSR, is_possible
 from antrea.features.proxy.external_address import whose
-from antrea.features.service_external_ip.service import TRUE, failback_of, pool_of, preferred_of
+from antrea.features.service_external_ip.service import TRUE, failback_of, pools_of, preferred_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,7 +72,7 @@ def service_row(found: core.Service) -> Service | None:
         health_port=_health_port(spec),
         created=meta.creation_timestamp,
         uid=meta.uid,
-        pool=pool_of(found),
+        pools=pools_of(found),
         preferred=preferred_of(found),
         failback=failback_of(found),
         consistent=meta.annotations.get(CONSISTENT_CHOICE, "") in TRUE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.apis.crd.part import Condition
-from antrea.apis.service_address import ALLOCATED, ServiceAddress
+from antrea.apis.service_address import ALLOCATED, JudgedPool, ServiceAddress
 from antrea.engine import Unit
 from antrea.facts.external_ip import (
     AddressOffer,
@@ -20,33 +20,31 @@ from antrea.facts.external_ip import (
     PendingAllocation,
     PooledService,
 )
-from antrea.facts.family import is_ipv6
-from antrea.features.external_ip_pool.address import usable
 from antrea.features.external_ip_pool.controller import ASKED, KEPT, holders
 from antrea.features.external_ip_pool.pool import PoolRow
-from antrea.features.framework.address import canonical, read
+from antrea.features.framework.address import canonical
 from antrea.features.framework.controller_feature import ControllerFeature
 from antrea.features.framework.event import RecordEvent
 from antrea.features.service_external_ip.service import WATCHED, shown
+from antrea.features.service_external_ip.slot import (
+    Slot,
+    families_of,
+    family_of,
+    is_in,
+    named,
+    pools_missed,
+    pools_of,
+    slots_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from antrea.engine import Facts
 
 
 MOST_NAMED: Final = 5
 """Services that an Event names."""
-
-
-class Slot(NamedTuple):
-    """A place for an address of a Service: it has one, or one for each of its families."""
-
-    owner: str
-    families: tuple[int, ...]
-    """4 or 6: those that it has use for, the better first."""
-    address: str
-    """That it has in its status; empty: none."""
 
 
 class Verdict(NamedTuple):
@@ -58,64 +56,35 @@ class Verdict(NamedTuple):
     promised: bool = False
 
 
-def slots_of(pool: PoolRow | None, service: PooledService) -> tuple[Slot, ...]:
-    """Two of a dual-stack Service whose pool has both families, unless it asks for an address by name."""
-    families, wants = service.families, service.wants
-    if pool and len(families) > 1 and not wants and _families(pool).issuperset(families):
-        return tuple(
-            Slot(
-                service.slot_owner(slot),
-                (family,),
-                next((ip for ip in service.addresses if _family(ip) == family), ""),
-            )
-            for slot, family in enumerate(families)
-        )
-    fit = [ip for ip in service.addresses if not families or _family(ip) in families]
-    order = (wants, *(ip for ip in fit if _is_in(pool, ip)), *fit, *service.addresses)
-    return (Slot(service.owner, families, next((ip for ip in order if ip in service.addresses), "")),)
-
-
-def _family(ip: str) -> int:
-    return 6 if is_ipv6(ip) else 4
-
-
-def _families(pool: PoolRow) -> set[int]:
-    return {span.family for span in pool.spans}
-
-
 def service_claim(facts: Facts, service: PooledService) -> Iterator[NamedAddress | AddressRequest]:
     """The addresses of its status, what it asks for and is promised are not given to others; a slot without any of these seeks an address."""
-    pool = facts.get(PoolRow, service.pool) if service.pool else None
-    slots = slots_of(pool, service)
+    slots = slots_of(facts, service)
     for slot in slots:
-        yield from _slot_claim(facts, service, pool, slot)
+        yield from _slot_claim(facts, service, slot)
     for address in set(service.addresses).difference(slot.address for slot in slots):
         yield NamedAddress(service.owner, address, "", service.since, claim=KEPT)
 
 
-def _slot_claim(
-    facts: Facts, service: PooledService, pool: PoolRow | None, slot: Slot
-) -> Iterator[NamedAddress | AddressRequest]:
+def _slot_claim(facts: Facts, service: PooledService, slot: Slot) -> Iterator[NamedAddress | AddressRequest]:
     owner, since, shares, wants = slot.owner, service.since, service.shares, service.wants
-    stays = _stays(pool, service, slot)
+    stays, name = _stays(service, slot), slot.pool.name if slot.pool else ""
     if slot.address:
-        where = service.pool if stays else ""
-        yield NamedAddress(owner, slot.address, where, since, shares=shares, claim=KEPT)
-    if not stays and _is_in(pool, wants) and wants != slot.address:
-        yield NamedAddress(owner, wants, service.pool, since, shares=shares, claim=ASKED)
+        yield NamedAddress(owner, slot.address, name if stays else "", since, shares=shares, claim=KEPT)
+    if not stays and is_in(slot.pool, wants) and wants != slot.address:
+        yield NamedAddress(owner, wants, name, since, shares=shares, claim=ASKED)
     promise = facts.get(PendingAllocation, owner)
     if promise and promise.stands(service.uid, service.generation) and promise.address != slot.address:
-        yield NamedAddress(owner, promise.address, service.pool if pool else "", since, promised=True)
-    if pool and not stays and not wants:
-        yield AddressRequest(owner, service.pool, since, slot.families)
+        yield NamedAddress(owner, promise.address, name, since, promised=True)
+    if name and not stays and not wants:
+        yield AddressRequest(owner, name, since, slot.families)
 
 
-def _stays(pool: PoolRow | None, service: PooledService, slot: Slot) -> bool:
+def _stays(service: PooledService, slot: Slot) -> bool:
     """Whether it keeps its address: the pool has it, and it is of a family of the Service, unless the pool has no such ones."""
-    if pool is None or not _is_in(pool, slot.address):
+    if slot.pool is None or not is_in(slot.pool, slot.address):
         return False
-    families = _families(pool).intersection(slot.families)
-    of_use = not families or _family(slot.address) in families
+    families = families_of(slot.pool).intersection(slot.families)
+    of_use = not families or family_of(slot.address) in families
     return service.wants == slot.address or (not service.wants and of_use)
 
 
@@ -123,7 +92,7 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
     """Nothing while another replica leads."""
     if facts.get(FencedLeadership) is None:
         return
-    if not service.pool:
+    if not service.pools:
         if service.told:
             yield _written(facts, service, (), None)
         return
@@ -132,34 +101,39 @@ def service_address(facts: Facts, service: PooledService) -> Iterator[ServiceAdd
             f"{service.owner} annotation", service.doubt, "v1", "Service", service.name, service.uid, "AnnotationIgnored",
             service.doubt, warning=True, namespace=service.namespace,
         )  # fmt: skip
-    slots = slots_of(facts.get(PoolRow, service.pool), service)
-    found = [(slot.owner, _verdict(facts, service, slot)) for slot in slots]
-    verdicts = [(owner, verdict) for owner, verdict in found if verdict]
+    slots = slots_of(facts, service)
+    found = [(slot, _verdict(facts, service, slot)) for slot in slots]
+    verdicts = [(slot, verdict) for slot, verdict in found if verdict]
     if len(verdicts) < len(found):
         return
     addresses = tuple(verdict.address for _, verdict in verdicts if verdict.address)
-    for address in addresses:
-        yield from _shared_abroad(facts, service, address)
-    why = "; ".join(verdict.why for _, verdict in verdicts if verdict.why)
-    condition = Condition(ALLOCATED, "True", reason="Allocated", message=_given(service))
+    pools = tuple(
+        dict.fromkeys(slot.pool.name for slot, verdict in verdicts if slot.pool and verdict.address)
+    )
+    for slot, verdict in verdicts:
+        yield from _shared_abroad(facts, service, slot, verdict.address)
+    why = "; ".join(filter(None, (pools_missed(facts, service, slots), *(one.why for _, one in verdicts))))
+    condition = Condition(
+        ALLOCATED, "True", reason="Allocated", message=f"the external IP is of {named(pools)}"
+    )
     if why:
         condition = Condition(ALLOCATED, "False", reason="AllocationError", message=why)
     said = (condition.status, condition.reason, condition.message)
     if (service.addresses, service.count, service.told) != (addresses, len(addresses), said):
-        yield _written(facts, service, tuple(verdicts), condition)
+        yield _written(facts, service, verdicts, condition)
     before = service.told[0] if service.told else ""
     if condition.status != before and (why or before):
-        event = why or f"{', '.join(addresses)} is the external IP, of ExternalIPPool {service.pool}"
+        event = why or f"{', '.join(addresses)} is the external IP, of {named(pools)}"
         yield RecordEvent(
             service.owner, event, "v1", "Service", service.name, service.uid, condition.reason, event,
             warning=bool(why), namespace=service.namespace,
         )  # fmt: skip
 
 
-def _shared_abroad(facts: Facts, service: PooledService, address: str) -> Iterator[RecordEvent]:
+def _shared_abroad(facts: Facts, service: PooledService, slot: Slot, address: str) -> Iterator[RecordEvent]:
     """An Event on others who have its address: the annotation that shares it names no Namespace."""
     own = f"Service/{service.namespace}/"
-    sharers = holders(facts, service.pool, address) if address and service.shares else ()
+    sharers = holders(facts, slot.pool.name, address) if slot.pool and address and service.shares else ()
     names = sorted(_shown(one).removeprefix("Service ") for one in sharers if not one.startswith(own))
     if names:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -170,23 +144,18 @@ def _shared_abroad(facts: Facts, service: PooledService, address: str) -> Iterat
         )  # fmt: skip
 
 
-def _given(service: PooledService) -> str:
-    return f"the external IP is of ExternalIPPool {service.pool}"
-
-
-def _is_in(pool: PoolRow | None, text: str) -> bool:
-    address = read(text) if text else None
-    return pool is not None and address is not None and usable(pool.spans, address)
-
-
 def _verdict(facts: Facts, service: PooledService, slot: Slot) -> Verdict | None:
     """None: nothing changes for the moment."""
-    pool, wants = facts.get(PoolRow, service.pool), service.wants
-    if pool is None:
-        return Verdict("", f"ExternalIPPool {shown(service.pool)} does not exist")
+    wants = service.wants
+    if slot.pool is None:
+        return Verdict("")  # `pools_missed` says so
     held = facts.get(HeldAddress, slot.owner)
     if wants:
-        return Verdict(wants) if held and held.address == wants else Verdict("", _why_not(facts, service))
+        return (
+            Verdict(wants)
+            if held and held.address == wants
+            else Verdict("", _why_not(facts, service, slot.pool))
+        )
     if held:
         return Verdict(held.address)
     offer = facts.get(AddressOffer, slot.owner)
@@ -195,18 +164,19 @@ def _verdict(facts: Facts, service: PooledService, slot: Slot) -> Verdict | None
     if not offer.address:
         is_one_of_two = slot.families != service.families
         kind = f"IPv{slot.families[0]} address" if is_one_of_two else "address"
-        return Verdict("", f"ExternalIPPool {service.pool} has no free {kind}")
+        return Verdict("", f"ExternalIPPool {slot.pool.name} has no free {kind}")
     return Verdict(offer.address, promised=True)
 
 
-def _why_not(facts: Facts, service: PooledService) -> str:
+def _why_not(facts: Facts, service: PooledService, pool: PoolRow) -> str:
     """Why it does not have what it asks for."""
-    wants, pool = service.wants, facts.get(PoolRow, service.pool)
+    wants = service.wants
     if not canonical(wants):
         return f"spec.loadBalancerIP {shown(wants)} is not an IP address"
-    if not _is_in(pool, wants):
-        return f"spec.loadBalancerIP {wants} is not an address of ExternalIPPool {service.pool}"
-    others = [owner for owner in holders(facts, service.pool, wants) if owner != service.owner]
+    if not is_in(pool, wants):
+        pools = [row.name for row in pools_of(facts, service)]
+        return f"spec.loadBalancerIP {wants} is not an address of {named(pools)}"
+    others = [owner for owner in holders(facts, pool.name, wants) if owner != service.owner]
     others += [row.owner for row in facts.by(NamedAddress, "address", wants) if row.owner != service.owner]
     who = _shown(others[0]) if others else "another owner"
     return f"spec.loadBalancerIP {wants} is that of {who}" + _unshared(facts, service, others)
@@ -228,19 +198,18 @@ def _unshared(facts: Facts, service: PooledService, others: list[str]) -> str:
 def _written(
     facts: Facts,
     service: PooledService,
-    verdicts: tuple[tuple[str, Verdict], ...],
+    verdicts: Sequence[tuple[Slot, Verdict]],
     condition: Condition | None,
 ) -> ServiceAddress:
-    """`verdicts` are those of its slots, each with the owner."""
-    pool = facts.get(PoolRow, service.pool) if service.pool else None
     before = service.told[0] if service.told else ""
     addresses = tuple(verdict.address for _, verdict in verdicts if verdict.address)
+    pools = ((name, facts.get(PoolRow, name)) for name in service.pools)
     return ServiceAddress(
         namespace=service.namespace, name=service.name, uid=service.uid, generation=service.generation,
         addresses=addresses, condition=condition, turned=condition is not None and condition.status != before,
-        promised=tuple((owner, verdict.address) for owner, verdict in verdicts if verdict.promised),
-        takes=bool(service.pool and not set(addresses).issuperset(service.addresses)),
-        pool=service.pool, pool_uid=pool.uid if pool else "", pool_generation=pool.generation if pool else 0,
+        promised=tuple((slot.owner, verdict.address) for slot, verdict in verdicts if verdict.promised),
+        takes=bool(service.pools and not set(addresses).issuperset(service.addresses)),
+        pools=tuple(JudgedPool(name, row.uid, row.generation) if row else JudgedPool(name) for name, row in pools),
     )  # fmt: skip
 
 

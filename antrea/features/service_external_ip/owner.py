@@ -8,6 +8,7 @@ parity: pkg/agent/controller/serviceexternalip/controller.go syncService, nodesH
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from antrea.facts.external_ip import ExternalIPOwner, PoolAddressNodes, nodes_key
 from antrea.facts.fact import precedence
 from antrea.facts.family import is_ipv6
-from antrea.facts.member import PoolMembers, Quorum
+from antrea.facts.member import PoolMembers, PoolSelector, Quorum
 from antrea.facts.node import ThisNode
 from antrea.facts.service import Service
 from antrea.features.egress.agent.hash_ring import choose
@@ -38,7 +39,7 @@ NO_ENDPOINT = "no Node of the pool that is alive has an Endpoint, which external
 def endpoint_node(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[PoolAddressNodes]:
     """Of Services with externalTrafficPolicy Local; an Endpoint that is ending still serves."""
     service = facts.get(Service, endpoint.service)
-    if service is None or not (service.pool and service.external_local and endpoint.node):
+    if service is None or not (service.pools and service.external_local and endpoint.node):
         return
     if endpoint.ready or endpoint.serving:
         yield PoolAddressNodes(service.key, is_ipv6(endpoint.ip), (endpoint.node,))
@@ -52,8 +53,18 @@ def external_ip_owner(facts: Facts, service: Service) -> Iterator[ExternalIPOwne
             yield msgspec.structs.replace(_owner(facts, service, ip, this.name), slot=slot)
 
 
+def pool_of(facts: Facts, service: Service, ip: str) -> str:
+    """Which of its pools the address is of: the first that has it, else one that is gone."""
+    if len(service.pools) == 1:
+        return service.pools[0]
+    rows = [(name, facts.get(PoolSelector, name)) for name in service.pools]
+    holds = (name for name, row in rows if row and row.has(ip))
+    gone = (name for name, row in rows if row is None)
+    return next(chain(holds, gone, service.pools), "")
+
+
 def _owner(facts: Facts, service: Service, ip: str, me: str) -> ExternalIPOwner:
-    pool = service.pool
+    pool = pool_of(facts, service, ip)
     members = facts.get(PoolMembers, pool)
     if members is None:
         return ExternalIPOwner(service.key, ip, pool, "", NO_POOL.format(shown(pool)))
@@ -98,7 +109,8 @@ def _failback(facts: Facts, service: Service, ip: str) -> str:
 
 
 def _sharing(facts: Facts, service: Service, ip: str) -> list[Service]:
-    rows = (row for row in facts.by(Service, "pooled", ip) if row.pool == service.pool)
+    pool = pool_of(facts, service, ip)
+    rows = (row for row in facts.by(Service, "pooled", ip) if pool_of(facts, row, ip) == pool)
     return sorted(rows, key=lambda row: precedence(row.created, row.key))
 
 

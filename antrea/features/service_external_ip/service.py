@@ -36,23 +36,31 @@ LONGEST: Final = 253
 
 MOST_READ: Final = 16
 """Addresses that are read of a status: more than one of each family is another's work."""
+MOST_POOLS: Final = 4
+"""Pools that are read of an annotation: one for each family, and others that are of use once the first ones are gone."""
 MOST_PREFERRED: Final = 16
 """Nodes that are read of an annotation."""
 
 
-def pool_of(found: core.Service) -> str:
-    """Its ExternalIPPool; empty: it is to have no address of one."""
+def pools_of(found: core.Service) -> tuple[str, ...]:
+    """Its ExternalIPPools, at most MOST_POOLS; none: it is to have no address of one."""
     spec = found.spec
     if spec.type != LOAD_BALANCER or spec.load_balancer_class not in ("", CLASS):
-        return ""
-    return found.metadata.annotations.get(EXTERNAL_IP_POOL, "")
+        return ()
+    return _named_pools(found)[:MOST_POOLS]
+
+
+def _named_pools(found: core.Service) -> tuple[str, ...]:
+    """Of the annotation; a comma, which no name has, is between them."""
+    names = found.metadata.annotations.get(EXTERNAL_IP_POOL, "").split(",")
+    return tuple(dict.fromkeys(filter(None, (name.strip() for name in names))))
 
 
 def preferred_of(found: core.Service) -> tuple[str, ...]:
     """Nodes that are to answer for its external IP before others; at most MOST_PREFERRED."""
     return (
         preferred_nodes(found.metadata.annotations, PREFERRED_FOR_SERVICE)[:MOST_PREFERRED]
-        if pool_of(found)
+        if pools_of(found)
         else ()
     )
 
@@ -60,16 +68,21 @@ def preferred_of(found: core.Service) -> tuple[str, ...]:
 def failback_of(found: core.Service) -> str:
     """never or when-idle; empty: its external IP goes to a better Node at once, as it does with a value that is not known."""
     value = found.metadata.annotations.get(FAILBACK_FOR_SERVICE, "").strip()
-    return value if value in (NEVER, WHEN_IDLE) and pool_of(found) else ""
+    return value if value in (NEVER, WHEN_IDLE) and pools_of(found) else ""
 
 
 def _doubt(found: core.Service) -> str:
-    """A value of the annotation without effect, in a sentence; empty: there is none."""
+    """Values of annotations without effect, in a sentence; empty: there is none."""
+    doubts = []
+    if (names := len(_named_pools(found))) > MOST_POOLS:
+        doubts.append(f"annotation {EXTERNAL_IP_POOL}: of {names} pools the first {MOST_POOLS} count")
     value = found.metadata.annotations.get(FAILBACK_FOR_SERVICE, IMMEDIATE).strip()
-    if value in (IMMEDIATE, WHEN_IDLE, NEVER):
-        return ""
-    known = f"{IMMEDIATE}, {WHEN_IDLE} or {NEVER}"
-    return f"annotation {FAILBACK_FOR_SERVICE}: {shown(value)!r} is not {known}, it counts as {IMMEDIATE}"
+    if value not in (IMMEDIATE, WHEN_IDLE, NEVER):
+        known = f"{IMMEDIATE}, {WHEN_IDLE} or {NEVER}"
+        doubts.append(
+            f"annotation {FAILBACK_FOR_SERVICE}: {shown(value)!r} is not {known}, it counts as {IMMEDIATE}"
+        )
+    return "; ".join(doubts)
 
 
 def shown(text: str) -> str:
@@ -80,9 +93,9 @@ def shown(text: str) -> str:
 def pooled_service(found: core.Service) -> PooledService | None:
     """None for one that neither is to have an address nor has one."""
     meta, spec, ingress = found.metadata, found.spec, found.status.load_balancer.ingress
-    pool, wants = pool_of(found), spec.load_balancer_ip
+    pools, wants = pools_of(found), spec.load_balancer_ip
     told = next((one for one in found.status.conditions if one.type == ALLOCATED), None)
-    if not (pool or told or ingress):
+    if not (pools or told or ingress):
         return None
     version = meta.resource_version
     return PooledService(
@@ -92,14 +105,14 @@ def pooled_service(found: core.Service) -> PooledService | None:
         # the API promises that versions of one kind can be compared as numbers (KEP-5504)
         int(version) if version.isdecimal() else 0,
         meta.creation_timestamp,
-        pool,
-        (canonical(wants) or wants) if pool else "",
+        pools,
+        (canonical(wants) or wants) if pools else "",
         tuple(filter(None, (canonical(one.ip) for one in ingress[:MOST_READ]))),
         len(ingress),
         meta.annotations.get(ALLOW_SHARED_IP, "") in TRUE,
         tuple(FAMILIES[name] for name in spec.ip_families if name in FAMILIES),
         (told.status, told.reason, told.message) if told else None,
-        _doubt(found) if pool else "",
+        _doubt(found) if pools else "",
     )
 
 

@@ -59,9 +59,10 @@ class ServiceAddressSink:
 
     async def _write(self, entry: ServiceAddress) -> str:
         """Why the server did not take it; empty as well if the Service is not what was looked at. Raises Unavailable."""
-        if entry.takes and not await self._promises.judged_by(entry):
-            self._withdraw(entry)
-            return f"ExternalIPPool {entry.pool} has changed"
+        for looked_at in entry.pools if entry.takes else ():
+            if not await self._promises.judged_by(looked_at):
+                self._withdraw(entry)
+                return f"ExternalIPPool {looked_at.pool} has changed"
         if self._facts.get(FencedLeadership) is None:
             raise lost_term()
         if why := self._promise(entry):
@@ -86,7 +87,7 @@ class ServiceAddressSink:
             "Wrote the external IPs of a Service",
             service=entry.key,
             ips=",".join(entry.addresses),
-            pool=entry.pool,
+            pools=",".join(one.pool for one in entry.pools),
         )
         return ""
 

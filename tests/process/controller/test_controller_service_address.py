@@ -10,7 +10,7 @@ import pytest
 from certificate_world import ApiServer, api_server
 
 from antrea.apis.crd.part import Condition
-from antrea.apis.service_address import ALLOCATED, ServiceAddress
+from antrea.apis.service_address import ALLOCATED, JudgedPool, ServiceAddress
 from antrea.engine import Facts
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import EgressRow
@@ -25,7 +25,7 @@ WEB = "/api/v1/namespaces/shop/services/web"
 GIVEN = Condition(ALLOCATED, "True", reason="Allocated", message="given")
 GIVES = ServiceAddress(
     namespace="shop", name="web", uid="u1", generation=1, addresses=("10.0.0.1",), condition=GIVEN, turned=True,
-    promised=(("Service/shop/web", "10.0.0.1"),), pool="p", pool_uid="up", pool_generation=1,
+    promised=(("Service/shop/web", "10.0.0.1"),), pools=(JudgedPool("p", "up", 1),),
 )  # fmt: skip
 PROMISE = PendingAllocation("Service/shop/web", "u1", 1, "10.0.0.1")
 
@@ -99,7 +99,7 @@ async def test_an_address_that_another_names_or_is_promised_is_refused() -> None
 async def test_an_address_is_taken_away_only_if_the_pool_is_as_it_was_looked_at() -> None:
     gone = Condition(ALLOCATED, "False", reason="AllocationError", message="gone")
     takes = msgspec.structs.replace(
-        GIVES, addresses=(), condition=gone, promised=(), takes=True, pool_uid="", pool_generation=0
+        GIVES, addresses=(), condition=gone, promised=(), takes=True, pools=(JudgedPool("p"),)
     )
     async with world(service() | {"status": {"loadBalancer": {"ingress": [{"ip": "10.9.9.9"}]}}}) as (
         server,
@@ -110,6 +110,10 @@ async def test_an_address_is_taken_away_only_if_the_pool_is_as_it_was_looked_at(
             await sink.apply([takes], [])
         assert server.writes == []
         server.drop(POOL)
+        both = msgspec.structs.replace(takes, pools=(JudgedPool("p"), JudgedPool("q", "uq", 2)))
+        server.put(POOL.replace("/p", "/q"), {"metadata": {"uid": "uq", "generation": 3}})
+        with pytest.raises(Refused, match=r"^ExternalIPPool q has changed$"):
+            await sink.apply([both], [])
         await sink.apply([takes], [])
         assert server.objects[WEB]["status"]["loadBalancer"] == {}
 

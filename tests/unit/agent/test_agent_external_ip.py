@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -66,7 +67,7 @@ class World:
 
     def service(self, *, local: bool = False) -> Service:
         return Service(
-            "shop", "web", ("10.96.0.7", IP), (), external_ips=(IP,), load_balancer_ips=(IP,), external_local=local, pool="p"
+            "shop", "web", ("10.96.0.7", IP), (), external_ips=(IP,), load_balancer_ips=(IP,), external_local=local, pools=("p",)
         )  # fmt: skip
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -144,6 +145,22 @@ async def test_who_has_which_address_is_shown_by_name_and_namespace(world: World
     with pytest.raises(Unavailable, match="ServiceExternalIP is not enabled"):
         off.shown({})
     assert (off.bundle(), world.node.bundle()) == ({}, {"serviceexternalips": [row]})
+
+
+async def test_of_several_pools_that_of_each_address_is_shown(world: World) -> None:
+    pools = [("four", IP), ("six", IP6)]
+    for pool, ip in pools:
+        address = ip_address(ip)
+        world.facts.put(PoolSelector(pool, (), ranges=((address.version, int(address), int(address)),)))
+    service = msgspec.structs.replace(
+        world.service(), pools=("four", "six"), load_balancer_ips=(IP, IP6), external_ips=(IP, IP6)
+    )
+    world.facts.put(service)
+    shown = [(row["externalIPPool"], row["externalIP"]) for row in world.node.shown({})]
+    assert shown == pools
+    world.facts.put(msgspec.structs.replace(service, load_balancer_ips=()))
+    (row,) = world.node.shown({})
+    assert (row["externalIPPool"], "externalIP" in row) == ("four,six", False)
 
 
 async def test_each_address_of_a_dual_stack_service_has_its_own_node_and_its_own_moves(world: World) -> None:

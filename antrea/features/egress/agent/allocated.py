@@ -7,7 +7,6 @@ Upstream keeps such an Egress from Pods by an empty EgressGroup, and these leave
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from antrea.config.agent import AgentConfig
@@ -40,7 +39,7 @@ def _of_service(facts: Facts, egress: Egress) -> str:
     """A Service keeps the address that the controller gave it; empty: none has it."""
     if not (egress.pool and egress.ip):
         return ""
-    having = [row.key for row in facts.by(Service, "pooled", egress.ip) if row.pool == egress.pool]
+    having = [row.key for row in facts.by(Service, "pooled", egress.ip) if egress.pool in row.pools]
     return f"Service {min(having)} has {egress.ip} of ExternalIPPool {egress.pool}" if having else ""
 
 
@@ -54,8 +53,7 @@ def judge(egress: Egress, pool: PoolSelector | None, rivals: Iterable[Egress]) -
         return f"ExternalIPPool {egress.pool} does not exist"
     if not egress.ip:
         return f"ExternalIPPool {egress.pool} has given it no address"
-    address = ip_address(egress.ip)
-    if not any(kind == address.version and low <= int(address) <= high for kind, low, high in pool.ranges):
+    if not pool.has(egress.ip):
         return f"{egress.ip} is not an address of ExternalIPPool {egress.pool}"
     same = (row for row in rivals if row.pool == egress.pool)
     first = min(same, key=lambda row: row.precedence, default=egress)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from external_ip_node import IP, IP6, NODES, Node, endpoints, service
 
+from antrea.apis.crd.part import LabelSelector
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
 from antrea.facts.egress import Egress, ProbedAddress
@@ -19,6 +20,7 @@ from antrea.features.egress.agent.hash_ring import ring
 from antrea.features.egress.agent.owner import NO_MAJORITY
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, sentence
 from antrea.features.framework.gate import EnabledGates
+from antrea.features.grouping.selector import requirements
 from antrea.features.service_external_ip.agent import (
     NOT_TAKEN,
     TAKEN,
@@ -275,3 +277,42 @@ def test_with_local_policy_each_address_goes_where_its_family_has_endpoints() ->
     node.put(*endpoints("web", {"n2": {"ready": True}}), *endpoints("web", {"n3": {"ready": True}}, "IPv6"))
     node.plan()
     assert {row.ip: row.node for row in node.facts.all(ExternalIPOwner)} == {IP: "n2", IP6: "n3"}
+
+
+def test_each_address_is_of_the_pool_that_has_it() -> None:
+    node = Node("n1")
+    for pool, ip, name in (("four", IP, "n2"), ("six", IP6, "n3")):
+        address = ip_address(ip)
+        label = requirements(LabelSelector(match_labels={"pool": pool}))
+        node.put(PoolSelector(pool, label, ranges=((address.version, int(address), int(address)),)))
+        node.put(AgentNode(name, ("192.0.2.9",), ("192.0.2.9",), labels=(("pool", pool),)))
+    node.put(dual(pool="four,six"))
+    node.plan()
+
+    def owners() -> dict[str, tuple[str, str]]:
+        node.plan()
+        return {row.ip: (row.pool, row.node) for row in node.facts.all(ExternalIPOwner)}
+
+    assert owners() == {IP: ("four", "n2"), IP6: ("six", "n3")}
+    # its Nodes are those of the pool that is gone, not of the other one
+    node.facts.drop(PoolSelector, "six")
+    assert owners() == {IP: ("four", "n2"), IP6: ("six", "")}
+
+
+def test_while_all_nodes_of_the_pool_are_gone_nobody_answers_and_one_does_once_they_are_back() -> None:
+    node = Node("n1")
+    node.put(PoolSelector("p", requirements(LabelSelector(match_labels={"egress": "yes"}))), service())
+    labelled = [AgentNode(name, ("192.0.2.9",), (), labels=(("egress", "yes"),)) for name in ("n2", "n3")]
+    node.put(*labelled)
+    assert node.owner() == picked("n2", "n3")
+    node.put(*(GossipMember(name, alive=False) for name in ("n2", "n3")))
+    assert node.owner() == NO_NODE
+    node.put(*(GossipMember(name, alive=True) for name in ("n2", "n3")))
+    assert node.owner() == picked("n2", "n3")
+    # gone with their objects
+    for one in labelled:
+        node.facts.drop(AgentNode, one.name)
+    node.facts.drop(PoolSelector, "p")
+    assert node.owner() == NO_POOL.format("p")
+    node.put(PoolSelector("p", ()))
+    assert node.owner() == "n1"

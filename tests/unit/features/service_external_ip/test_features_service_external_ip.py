@@ -368,3 +368,60 @@ def test_pools_in_the_nodes_own_network_give_no_address_of_a_node(cluster: Clust
     # who asks for it by name gets it, as upstream
     cluster.service("d", "p", "1.2.3.4")
     assert cluster.ips("d") == ["1.2.3.4"]
+
+
+def test_of_several_pools_each_family_gets_its_address_of_the_first_that_has_such(cluster: Cluster) -> None:
+    cluster.pool("four", "1.2.3.4", "1.2.3.5")
+    cluster.pool("six", "fd00::4", "fd00::5")
+    cluster.pool("other", "1.2.9.4", "1.2.9.5")
+    cluster.service("dual", "four, six,other", ipFamilies=["IPv6", "IPv4"])
+    cluster.service("one", "six,four", ipFamilies=["IPv4"])
+    assert (cluster.ips("dual"), cluster.ips("one")) == (["fd00::4", "1.2.3.4"], ["1.2.3.5"])
+    assert cluster.condition("dual") == ("True", "the external IP is of ExternalIPPools six, four")
+    assert [cluster.used(name) for name in ("four", "six", "other")] == [2, 1, 0]
+    # the first pool that has the family counts, full or not
+    cluster.service("late", "four,other", ipFamilies=["IPv4"])
+    assert (cluster.ips("late"), cluster.condition("late")[1]) == (
+        [],
+        "ExternalIPPool four has no free address",
+    )
+    cluster.change("late", notes={POOL: "other,four"})
+    assert cluster.ips("late") == ["1.2.9.4"]
+    # an address that is asked for is of whichever of them has it
+    cluster.change("late", notes={POOL: "six,other"}, loadBalancerIP="1.2.9.5")
+    assert cluster.ips("late") == ["1.2.9.5"]
+    cluster.change("late", loadBalancerIP="1.2.8.8")
+    why = "spec.loadBalancerIP 1.2.8.8 is not an address of ExternalIPPools six, other"
+    assert (cluster.ips("late"), cluster.condition("late")) == ([], ("False", why))
+
+
+def test_a_service_whose_second_pool_goes_keeps_the_address_of_the_first_and_says_so(cluster: Cluster) -> None:
+    cluster.pool("four", "1.2.3.4", "1.2.3.5")
+    cluster.service("dual", "four,six", ipFamilies=["IPv6", "IPv4"])
+    why = "ExternalIPPool six does not exist"
+    assert (cluster.ips("dual"), cluster.condition("dual")) == (["1.2.3.4"], ("False", why))
+    for _ in range(2):
+        cluster.pool("six", "fd00::4", "fd00::5")
+        assert cluster.ips("dual") == ["fd00::4", "1.2.3.4"]
+        assert cluster.condition("dual")[0] == "True"
+        cluster.unpool("six")
+        assert (cluster.ips("dual"), cluster.condition("dual")) == (["1.2.3.4"], ("False", why))
+    cluster.unpool("four")
+    assert (cluster.ips("dual"), cluster.condition("dual")[1]) == (
+        [],
+        "ExternalIPPools four, six do not exist",
+    )
+    # one that has all its addresses has no use for the pool that is gone
+    cluster.pool("four", "1.2.3.4", "1.2.3.5")
+    cluster.change("dual", ipFamilies=["IPv4"])
+    assert (cluster.ips("dual"), cluster.condition("dual")[0]) == (["1.2.3.4"], "True")
+
+
+def test_of_too_many_pools_the_first_count_and_an_event_says_so(cluster: Cluster) -> None:
+    cluster.pool("last", "1.2.3.4", "1.2.3.5")
+    cluster.service("many", "a,b,c,d,last")
+    assert cluster.condition("many") == ("False", "ExternalIPPools a, b, c, d do not exist")
+    why = "annotation service.antrea.io/external-ip-pool: of 5 pools the first 4 count"
+    assert ("many", why, True) in cluster.events
+    cluster.change("many", notes={POOL: "a,b,c,last"})
+    assert cluster.ip("many") == "1.2.3.4"
