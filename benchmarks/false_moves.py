@@ -1,7 +1,7 @@
-"""How often does an Egress IP move though no Node is lost, with all processors at work and every twentieth packet lost?
+"""How often does an address of a pool move though no Node is lost, with all processors at work and every twentieth packet lost?
 
-`python -m benchmarks.false_moves [MINUTES]` (30 unless told): a lab of three Nodes with 30 addresses. For the first half
-packets are lost at random; for the other half ten in a row of each 200.
+`python -m benchmarks.false_moves [MINUTES [egress|service]]` (30, egress): a lab of three Nodes with 30 addresses, of Egresses or of
+Services. For the first half packets are lost at random; for the other half ten in a row of each 200.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.lab import cluster, fault
 from antrea.lab.process import wait_for
 from antrea.lab.record import Record
 from antrea.lab.settings import Settings
-from benchmarks.failover import NODES, has_sessions, thing
+from benchmarks.failover import NODES, agent_of, has_sessions, thing
 from benchmarks.figure import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from antrea.lab.cluster import Lab
 
@@ -35,15 +36,47 @@ BURST = 10
 SPIN = "while True: pass"
 
 
-def holders(lab: Lab) -> dict[str, str]:
-    """Who has the address of each Egress; empty: nobody."""
+class Kind(NamedTuple):
+    """What has the addresses."""
+
+    make: Callable[[str], str]
+    """The object of a name."""
+    event: str
+    """Reason of Events of moves."""
+    holders: Callable[[Lab], dict[str, str]]
+    """Which Node has the address of each; empty: none."""
+
+
+def egress(name: str) -> str:
+    return thing("Egress", name, {"appliedTo": {}, "externalIPPool": "any"})
+
+
+def service(name: str) -> str:
+    meta = {"name": name, "annotations": {"service.antrea.io/external-ip-pool": "any"}}
+    spec = {"type": "LoadBalancer", "selector": {"app": "none"}, "ports": [{"port": 80}]}
+    return json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
+
+
+def egress_nodes(lab: Lab) -> dict[str, str]:
     found = json.loads(lab.api.kubectl("get", "egress", "-o", "json"))["items"]
     return {one["metadata"]["name"]: one.get("status", {}).get("egressNode", "") for one in found}
 
 
-def takeovers(lab: Lab) -> Counter[str]:
+def service_nodes(lab: Lab) -> dict[str, str]:
+    antctl = ("-c", "antrea-agent", "--", "antctl", "get", "serviceexternalip", "-o", "json")
+    rows = json.loads(lab.api.kubectl("-n", "kube-system", "exec", agent_of(lab, NODES[0]), *antctl))
+    return {row["serviceName"]: row.get("assignedNode", "") for row in rows}
+
+
+KINDS = {
+    "egress": Kind(egress, "EgressTakenOver", egress_nodes),
+    "service": Kind(service, "ExternalIPTakenOver", service_nodes),
+}
+
+
+def takeovers(lab: Lab, event: str) -> Counter[str]:
     """How many Events tell of one, by its cause."""
-    words = ("get", "events", "-A", "--field-selector=reason=EgressTakenOver", "-o", "json")
+    words = ("get", "events", "-A", f"--field-selector=reason={event}", "-o", "json")
     found = json.loads(lab.api.kubectl(*words))["items"]
     causes: Counter[str] = Counter()
     for one in found:
@@ -70,33 +103,42 @@ def lossy(lab: Lab, seconds: float, burst: int) -> None:
         fault.lose(lab, name, LINK, 0)
 
 
+def has_all(lab: Lab, kind: Kind) -> bool:
+    found = kind.holders(lab)
+    return len(found) == ADDRESSES and all(found.values())
+
+
+def measure(lab: Lab, kind: Kind, seconds: float) -> None:
+    before, told = kind.holders(lab), takeovers(lab, kind.event)
+    moves: list[float] = []
+    with busy():
+        for burst in (1, BURST):
+            lossy(lab, seconds / 2, burst)
+            news = takeovers(lab, kind.event) - told
+            told += news
+            moves.append(news.total())
+            for cause, times in news.most_common():
+                print(f"{times} moves: {cause}", file=sys.stderr, flush=True)
+    now = kind.holders(lab)
+    away = sum(before[name] != now[name] for name in before)
+    show("false_moves_random_loss", "moves", moves[:1], target=0)
+    show("false_moves_bursts", "moves", moves[1:], target=0)
+    show("false_moves_away_at_the_end", "addresses", [away], target=0)
+
+
 def main() -> None:
     seconds = 60 * float(sys.argv[1] if len(sys.argv) > 1 else MINUTES)
+    kind = KINDS[sys.argv[2] if len(sys.argv) > 2 else "egress"]
     record = Record(f"falsemoves{os.getpid()}")
     try:
         lab = cluster.up(record, Settings(nodes=len(NODES)), lambda _line: None)
         ranges = [{"start": "172.30.0.200", "end": f"172.30.0.{199 + ADDRESSES}"}]
         lab.api.apply(thing("ExternalIPPool", "any", {"ipRanges": ranges, "nodeSelector": {}}))
-        for number in range(ADDRESSES):
-            lab.api.apply(thing("Egress", f"e{number}", {"appliedTo": {}, "externalIPPool": "any"}))
-        wait_for("holders", lambda: all(holders(lab).values()), seconds=60)
+        lab.api.apply("\n---\n".join(kind.make(f"e{number}") for number in range(ADDRESSES)))
+        wait_for("holders", lambda: has_all(lab, kind), seconds=60)
         for name in NODES:
-            wait_for(f"BFD of {name}", lambda name=name: has_sessions(lab, name, 2), seconds=60)  # type: ignore[misc]
-        before, told = holders(lab), takeovers(lab)
-        moves: list[float] = []
-        with busy():
-            for burst in (1, BURST):
-                lossy(lab, seconds / 2, burst)
-                news = takeovers(lab) - told
-                told += news
-                moves.append(news.total())
-                for cause, times in news.most_common():
-                    print(f"{times} moves: {cause}", file=sys.stderr, flush=True)
-        now = holders(lab)
-        away = sum(before[name] != now[name] for name in before)
-        show("false_moves_random_loss", "moves", moves[:1], target=0)
-        show("false_moves_bursts", "moves", moves[1:], target=0)
-        show("false_moves_away_at_the_end", "addresses", [away], target=0)
+            wait_for(f"BFD of {name}", partial(has_sessions, lab, name, 2), seconds=60)
+        measure(lab, kind, seconds)
     finally:
         cluster.down(record)
 
