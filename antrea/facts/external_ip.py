@@ -204,7 +204,7 @@ def nodes_key(service: str, *, ipv6: bool) -> str:
 
 
 class AnsweredAddress(Fact, frozen=True):
-    """Some Node answered for an external IP of a Service while this agent ran; its part writes it."""
+    """Some Node answered for an external IP of a Service while this Node ran; the agent's part writes it."""
 
     holder: str
     """Key of the ExternalIPOwner row."""
@@ -217,6 +217,11 @@ class AnsweredAddress(Fact, frozen=True):
     @property
     def key(self) -> str:
         return self.holder
+
+    @property
+    def service(self) -> str:
+        """namespace/name"""
+        return self.holder.partition(" ")[0]
 
 
 class ExternalIPOwner(Fact, frozen=True):

@@ -1,6 +1,6 @@
 """The Node of a Service's external IP is drained, with proxyAll: connections that clients outside opened before go on, and new ones begin.
 
-Both ways, in both families, from the subnet of the Nodes and from behind a router.
+Both ways, in both families, from the subnet of the Nodes and from behind a router; also while the agent that answers meanwhile is killed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from admission_object import crd
-from agent_node import antctl
+from agent_node import antctl, kill, pid_of, wait_ready
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
@@ -82,6 +82,18 @@ def asking(lab: Lab) -> Iterator[dict[tuple[str, str], dict[str, Any]]]:
             found[key] = json.loads(one.communicate("\n", timeout=120)[0])
 
 
+@contextlib.contextmanager
+def drained(lab: Lab, home: dict[str, str], stays: str) -> Iterator[None]:
+    """While the Node that stays answers for the addresses, which then are at home again."""
+    for name in set(home.values()):
+        lab.api.kubectl("cordon", name)
+    wait_for("others answer", lambda: set(owners(lab, stays).values()) == {stays}, seconds=60)
+    yield
+    for name in set(home.values()):
+        lab.api.kubectl("uncordon", name)
+    wait_for("the addresses at home", lambda: owners(lab, stays) == home, seconds=60)
+
+
 def test_connections_go_on_while_the_node_that_answers_is_drained_and_when_it_returns(lab: Lab) -> None:
     pool = {"ipRanges": [{"start": ip, "end": ip} for ip in IPS], "nodeSelector": {}}
     lab.api.apply(json.dumps(crd("ExternalIPPool", "drained", pool)))
@@ -96,13 +108,11 @@ def test_connections_go_on_while_the_node_that_answers_is_drained_and_when_it_re
             for ip in IPS:
                 wait_for(f"{ip} answers to {machine}", partial(answers, lab, machine, ip), seconds=60)
         with asking(lab) as found:
-            for _ in range(2):
-                for name in set(home.values()):
-                    lab.api.kubectl("cordon", name)
-                wait_for("others answer", lambda: set(owners(lab, stays).values()) == {stays}, seconds=60)
-                for name in set(home.values()):
-                    lab.api.kubectl("uncordon", name)
-                wait_for("the addresses at home", lambda: owners(lab, stays) == home, seconds=60)
+            with drained(lab, home, stays):
+                pass
+            with drained(lab, home, stays):
+                kill(pid_of(lab, stays, "antrea-agent"))
+                wait_ready(lab, stays)
     lost = {key: (one["broken"], one["lost"]) for key, one in found.items()}
     assert lost == dict.fromkeys(lost, ([], []))
     assert all(one["sent"] > 200 and one["longest"] < 5.0 for one in found.values())

@@ -13,6 +13,7 @@ from antrea.agent.api.view import NotFound
 from antrea.agent.change_times import ChangeTimes
 from antrea.agent.egress.part import EgressPart
 from antrea.agent.part import Part
+from antrea.agent.service_external_ip.answered_file import AnsweredFile
 from antrea.agent.service_external_ip.claim_feed import ClaimFeed
 from antrea.agent.service_external_ip.strict_arp import CONDITION, report_strict_arp, strict_arp_missing
 from antrea.apis.core import ObjectReference
@@ -62,12 +63,15 @@ class ServiceExternalIPPart(Part):
         self._responder = NeighbourResponder()
         self._announcer = NodeAnnouncer(self._responder.answers)
         self._changes = ChangeTimes(agent.facts, TIMED_KINDS)
+        self._answered_file = AnsweredFile(agent.run_dir)
         self._before: dict[str, tuple[str, str]] = {}
         """Key of ExternalIPOwner -> the address and the other Node that answered for it last, as far as this agent saw."""
         self._given_up = -GIVE_UP_SECONDS
         """When another Node took over what this one answered for, by the clock of `time.monotonic`."""
         self._ours: set[str] = set()
         """Keys of those that this Node answers for."""
+        for row in self._answered_file.read() if GATE in agent.gates else ():
+            agent.facts.put(row)
         agent.facts.observe(ExternalIPOwner, self._note)
         with contextlib.suppress(LookupError):  # without Egress other agents find it gone
             agent.part(EgressPart).waits_for(self._hands_over)
@@ -98,7 +102,9 @@ class ServiceExternalIPPart(Part):
         return {CONDITION: lambda: strict_arp_missing(self._facts)}
 
     async def run(self) -> None:
-        await report_strict_arp(self._agent)
+        async with asyncio.TaskGroup() as works:
+            works.create_task(report_strict_arp(self._agent), name="strictARP")
+            works.create_task(self._answered_file.run(self._facts), name="answered external IPs")
 
     async def close(self) -> None:
         """End what is being announced, and answer no more."""

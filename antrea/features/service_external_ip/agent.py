@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from antrea.engine import Act, Unit
 from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, OwnClaims, PoolAddressNodes
-from antrea.facts.member import PoolSelector
+from antrea.facts.member import GossipMember, PoolSelector
 from antrea.facts.node import ThisNode, Transport
 from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.external_ip_pool.duplicate import ProbeAddress, is_free, other_host, sentence, strangers
@@ -160,6 +160,7 @@ FEATURE = AgentFeature(
         Unit(OwnClaims, claim_annotation),
     ),
     category=Category.EGRESS,
+    sweep_after=(Service, ServiceEndpoint, PoolSelector, GossipMember),
 )
 SHOWN = AgentFeature(name="ServiceExternalIPView")
 """Always on, so that /serviceexternalip explains why it has nothing to show."""

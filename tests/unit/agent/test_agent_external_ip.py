@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from agent_context import agent_context
 
 from antrea.agent.api.view import NotFound
 from antrea.agent.egress.part import EgressPart
+from antrea.agent.service_external_ip.answered_file import NAME
 from antrea.agent.service_external_ip.part import ServiceExternalIPPart
 from antrea.config.agent import AgentConfig
 from antrea.engine import Facts
@@ -23,7 +25,8 @@ from antrea.facts.service import Service
 from antrea.features.service_external_ip.agent import AnnounceExternalIP, RecordAnswered
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
 
     from antrea.apis.core import ObjectReference
 
@@ -217,3 +220,49 @@ async def test_an_agent_that_ends_waits_until_the_next_node_has_announced_what_i
     assert handover._hands_over()
     monkeypatch.setattr(time, "monotonic", lambda: 101.1)
     assert not handover._hands_over()
+
+
+@contextlib.asynccontextmanager
+async def restarted(directory: Path, *rows: AnsweredAddress) -> AsyncIterator[Facts]:
+    """The facts of an agent that starts with the files of the one before, to which `rows` come."""
+    facts = Facts()
+    part = ServiceExternalIPPart(agent_context(facts, run_dir=directory))
+    task = asyncio.create_task(part.run())
+    try:
+        for row in rows:
+            facts.put(row)
+        yield facts
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1_000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it is never so")
+
+
+async def test_who_answered_before_is_known_to_the_next_agent_until_the_service_is_gone(
+    tmp_path: Path,
+) -> None:
+    web = AnsweredAddress("shop/web", IP, others=("n2",), here=True)
+    web6, api = AnsweredAddress("shop/web 1", IP6, others=("n3",)), AnsweredAddress("shop/api", "192.0.2.41")
+    file = tmp_path / NAME
+    async with restarted(tmp_path, web, web6, api):
+        await until(lambda: file.exists() and b"shop/api" in file.read_bytes())
+    assert file.stat().st_mode & 0o777 == 0o600
+    async with restarted(tmp_path) as facts:
+        assert {row.key: row for row in facts.all(AnsweredAddress)} == {
+            row.key: row for row in (web, web6, api)
+        }
+        facts.put(Service("shop", "web", (), ()))
+        facts.synced(Service)
+        await until(lambda: b"shop/api" not in file.read_bytes())
+        assert facts.all(AnsweredAddress) == [web, web6]
+    file.write_bytes(file.read_bytes().replace(b"n2", b"n9"))
+    async with restarted(tmp_path) as facts:
+        assert facts.all(AnsweredAddress) == []
+    assert b"n9" in file.with_name(f"{NAME}.damaged").read_bytes()

@@ -395,7 +395,9 @@ def test_of_several_pools_each_family_gets_its_address_of_the_first_that_has_suc
     assert (cluster.ips("late"), cluster.condition("late")) == ([], ("False", why))
 
 
-def test_a_service_whose_second_pool_goes_keeps_the_address_of_the_first_and_says_so(cluster: Cluster) -> None:
+def test_a_service_whose_second_pool_goes_keeps_the_address_of_the_first_and_says_so(
+    cluster: Cluster,
+) -> None:
     cluster.pool("four", "1.2.3.4", "1.2.3.5")
     cluster.service("dual", "four,six", ipFamilies=["IPv6", "IPv4"])
     why = "ExternalIPPool six does not exist"

@@ -1,0 +1,76 @@
+"""Which Nodes answered for external IPs, over a restart of the agent: connections that began at these are relayed as before.
+
+The file does not outlive the Node, nor do connections that it translates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antrea.facts.external_ip import AnsweredAddress
+from antrea.facts.service import Service
+from antrea.outside.disk.atomic_file import exchange
+from antrea.outside.disk.state_file import Damaged, read_octets, sealed, set_aside, unsealed
+from antrea.outside.log import klog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from antrea.engine import Facts
+
+log = klog.logger(__name__)
+
+NAME: Final = "answered-external-ips"
+KIND: Final = b"antrea answered external IPs 1\n"
+GAP_SECONDS: Final = 0.2
+"""Between two writes: many addresses may move together."""
+
+
+class AnsweredFile:
+    """In a directory of files that outlive the agent."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / NAME
+        self._kept: list[AnsweredAddress] = []
+
+    def read(self) -> list[AnsweredAddress]:
+        """What an earlier agent wrote; nothing of a damaged file, which is kept aside."""
+        try:
+            data = unsealed(KIND, read_octets(self._path))
+            self._kept = msgspec.json.decode(data, type=list[AnsweredAddress])
+        except FileNotFoundError:
+            pass
+        except (OSError, Damaged, msgspec.DecodeError) as no:
+            log.warning("Failed to read who answered for external IPs", path=self._path, err=str(no))
+            set_aside(self._path)
+        return self._kept
+
+    async def run(self, facts: Facts) -> None:
+        """Write what changes; for ever."""
+        with facts.watch(AnsweredAddress, Service) as news:
+            while True:
+                news.clear()
+                self._forget(facts)
+                rows = facts.all(AnsweredAddress)
+                if rows != self._kept:
+                    self._kept = rows
+                    await asyncio.to_thread(self._write, rows)
+                    await asyncio.sleep(GAP_SECONDS)
+                await news.wait()
+
+    def _forget(self, facts: Facts) -> None:
+        """Of Services that were deleted while no agent ran."""
+        if facts.feeds.has(Service):
+            for row in facts.all(AnsweredAddress):
+                if facts.get(Service, row.service) is None:
+                    facts.drop(AnsweredAddress, row.key)
+
+    def _write(self, rows: Sequence[AnsweredAddress]) -> None:
+        try:
+            exchange(self._path, sealed(KIND, [msgspec.json.encode(rows)]))
+        except OSError as no:
+            log.warning("Failed to keep who answered for external IPs", path=self._path, err=str(no))
