@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from antrea.agent.membership.majority import report_majority
 from antrea.agent.part import Part
 from antrea.apis.core import CoreStruct, ObjectMeta
 from antrea.apis.memberlist import KEYS, SECRET, MemberAnswer, parse_keys
@@ -84,6 +85,9 @@ class MembershipPart(Part):
         gossip = GossipFeed(agent.node, connected.node.transport_ips[0], agent.config.cluster_port)
         self._membership = MembershipFeed(agent.kube, own_namespace(), gossip)
         return {"members": self._membership}
+
+    async def run(self) -> None:
+        await report_majority(self._agent)
 
     def routes(self) -> Mapping[str, Route]:
         return {"/memberlist": lambda _: memberlist(self._agent.facts, self._membership)}

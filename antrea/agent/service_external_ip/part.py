@@ -32,6 +32,7 @@ from antrea.features.service_external_ip.agent import (
 )
 from antrea.features.service_external_ip.failback import RecordFailbackWaits
 from antrea.features.service_external_ip.owner import pool_of
+from antrea.features.service_external_ip.unanswered import RecordUnanswered
 from antrea.host.carrier import RELAYED_MACS
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.outside.log import klog
@@ -51,6 +52,8 @@ log = klog.logger(__name__)
 TIMED_KINDS = (GossipMember, AgentNode, PoolSelector, PoolAddressNodes, Service, Quorum)
 """Kinds whose changes move addresses: their times are kept."""
 
+UNANSWERED_SECONDS = 5.0
+"""For which no Node answers for an address before there is an Event of it."""
 GIVE_UP_SECONDS = 1.0
 """Until the next Node has announced an address four times (antrea.outside.neighbour.announcement.PAUSES)."""
 
@@ -83,6 +86,7 @@ class ServiceExternalIPPart(Part):
             RecordExternalIPConflict: self._conflict,
             RecordFailbackWaits: self._waits,
             RecordSubnetIgnored: self._subnet_ignored,
+            RecordUnanswered: self._unanswered,
         }
 
     def sinks(self) -> Mapping[type, Sink]:
@@ -168,6 +172,17 @@ class ServiceExternalIPPart(Part):
 
     async def _waits(self, act: RecordFailbackWaits) -> None:
         self._agent.record("ExternalIPFailbackWaits", act.message, about=_reference(act.service, act.uid))
+
+    async def _unanswered(self, act: RecordUnanswered) -> None:
+        self._agent.begin(self._still_unanswered(act), f"Event of {act.service}")
+
+    async def _still_unanswered(self, act: RecordUnanswered) -> None:
+        """An agent that starts finds other Nodes and Endpoints one after the other."""
+        await asyncio.sleep(UNANSWERED_SECONDS)
+        row = self._facts.get(ExternalIPOwner, act.holder)
+        if row and row.ip == act.ip and not row.node:
+            about = _reference(act.service, act.uid)
+            self._agent.record("ExternalIPUnanswered", act.message, warning=True, about=about)
 
     async def _subnet_ignored(self, act: RecordSubnetIgnored) -> None:
         self._agent.record(

@@ -22,6 +22,7 @@ from antrea.features.service_external_ip.failback import RecordFailbackWaits, cl
 from antrea.features.service_external_ip.owner import endpoint_node, external_ip_owner
 from antrea.features.service_external_ip.relay import accepted_connections, relayed_connections
 from antrea.features.service_external_ip.subnet import has_subnets, owner_subnet, subnet_entries, subnet_rules
+from antrea.features.service_external_ip.unanswered import RecordUnanswered, unanswered
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.openflow.cookie import Category
 
@@ -86,6 +87,7 @@ def answered_address(
     | RecordExternalIPConflict
     | RecordFailbackWaits
     | RecordSubnetIgnored
+    | RecordUnanswered
 ]:
     """On the Node that is to answer; after the flows of the same pass, and withdrawn before them.
 
@@ -100,6 +102,7 @@ def answered_address(
                 owner.key, (owner.ip, owner.node), holder=owner.key, ip=owner.ip, node=owner.node
             )
             yield from _answers_of_earlier(facts, owner, link)
+        yield from unanswered(facts, owner, service, node.name)
         return
     subnet = owner_subnet(facts, owner)
     dev = (subnet and subnet.device) or neighbours_of(facts, owner.ip, link)

@@ -14,6 +14,9 @@ from agent_context import agent_context
 
 from antrea.agent.api.view import NotFound
 from antrea.agent.egress.part import EgressPart
+from antrea.agent.membership import majority
+from antrea.agent.membership.majority import report_majority
+from antrea.agent.service_external_ip import part
 from antrea.agent.service_external_ip.answered_file import NAME
 from antrea.agent.service_external_ip.part import ServiceExternalIPPart
 from antrea.config.agent import AgentConfig
@@ -23,6 +26,7 @@ from antrea.facts.external_ip import AnsweredAddress, ExternalIPOwner, PoolAddre
 from antrea.facts.member import AgentNode, GossipMember, PoolSelector, Quorum
 from antrea.facts.service import Service
 from antrea.features.service_external_ip.agent import AnnounceExternalIP, RecordAnswered
+from antrea.features.service_external_ip.unanswered import RecordUnanswered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -226,8 +230,8 @@ async def test_an_agent_that_ends_waits_until_the_next_node_has_announced_what_i
 async def restarted(directory: Path, *rows: AnsweredAddress) -> AsyncIterator[Facts]:
     """The facts of an agent that starts with the files of the one before, to which `rows` come."""
     facts = Facts()
-    part = ServiceExternalIPPart(agent_context(facts, run_dir=directory))
-    task = asyncio.create_task(part.run())
+    started = ServiceExternalIPPart(agent_context(facts, run_dir=directory))
+    task = asyncio.create_task(started.run())
     try:
         for row in rows:
             facts.put(row)
@@ -266,3 +270,48 @@ async def test_who_answered_before_is_known_to_the_next_agent_until_the_service_
     async with restarted(tmp_path) as facts:
         assert facts.all(AnsweredAddress) == []
     assert b"n9" in file.with_name(f"{NAME}.damaged").read_bytes()
+
+
+async def test_that_no_node_answers_is_told_unless_one_does_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(part, "UNANSWERED_SECONDS", 0.01)
+    facts, api = Facts(), Api()
+    handle = ServiceExternalIPPart(agent_context(facts, kube=api)).acts()[RecordUnanswered]
+    act = RecordUnanswered(
+        "shop/web", IP, holder="shop/web", ip=IP, service="shop/web", uid="u", message="none"
+    )
+    facts.put(ExternalIPOwner("shop/web", IP, "p", "n2"))
+    await handle(act)
+    await asyncio.sleep(0.1)
+    assert api.events == []
+    facts.put(ExternalIPOwner("shop/web", IP, "p", ""))
+    await handle(act)
+    await until(lambda: bool(api.events))
+    assert api.events == [("Service", "shop", "web", "u", "ExternalIPUnanswered", "none")]
+
+
+async def test_a_majority_that_is_lost_for_a_while_is_told_of_once_while_there_are_pools(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(majority, "LOOK_SECONDS", 0.001)
+    facts, api = Facts(), Api()
+    lost = Quorum(has=False, alive=1, of=3)
+    facts.put(lost)
+    task = asyncio.create_task(report_majority(agent_context(facts, kube=api)))
+    await asyncio.sleep(0.05)
+    assert api.events == []
+    facts.put(PoolSelector("p", ()))
+    for _ in range(2):
+        api.events.clear()
+        await until(lambda: bool(api.events))
+        await asyncio.sleep(0.05)
+        assert len(api.events) == 1
+        facts.put(Quorum(has=True, alive=3, of=3))
+        await asyncio.sleep(0.05)
+        facts.put(lost)
+    task.cancel()
+    kind, _, name, _, reason, message = api.events[0]
+    assert (kind, name, reason) == ("Node", "n1", majority.REASON)
+    assert "1 of 3 agents" in message
+    assert "port 10351" in message

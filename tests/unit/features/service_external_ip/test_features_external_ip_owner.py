@@ -29,6 +29,7 @@ from antrea.features.service_external_ip.agent import (
     RecordSubnetIgnored,
 )
 from antrea.features.service_external_ip.owner import NO_ENDPOINT, NO_NODE, NO_POOL
+from antrea.features.service_external_ip.unanswered import RecordUnanswered
 from antrea.host.neighbour_response import NeighbourResponse
 from antrea.host.route import RoutingRule
 
@@ -316,3 +317,32 @@ def test_while_all_nodes_of_the_pool_are_gone_nobody_answers_and_one_does_once_t
     assert node.owner() == NO_POOL.format("p")
     node.put(PoolSelector("p", ()))
     assert node.owner() == "n1"
+
+
+def unanswered(node: Node) -> list[str]:
+    """Messages so far."""
+    node.plan()
+    return [act.message for act in node.acts if isinstance(act, RecordUnanswered)]
+
+
+def test_one_agent_of_all_says_that_no_node_answers() -> None:
+    gone = PoolSelector("p", requirements(LabelSelector(match_labels={"no": "such"})))
+    for me in NODES:
+        node = Node(me)
+        node.put(service(), *endpoints("web", {"n2": {"ready": True}}))
+        assert unanswered(node) == []
+        node.put(gone)
+        told = [f"no Node answers for {IP}: {NO_NODE}"] if me == "n1" else []
+        assert unanswered(node) == told
+        node.put(PoolSelector("p", ()), service(externalTrafficPolicy="Local"))
+        assert unanswered(node) == told
+        node.put(*endpoints("web", {"n2": {"ready": False}}))
+        local = [f"no Node answers for {IP}: {NO_ENDPOINT}"] if me == "n1" else []
+        assert unanswered(node) == told + local
+    # the next one, once the first is dead; and none that is alone
+    node = Node("n2")
+    node.put(service(), gone, GossipMember("n1", alive=False))
+    assert unanswered(node) == [f"no Node answers for {IP}: {NO_NODE}"]
+    alone = Node("n1")
+    alone.put(Quorum(has=False, alive=1, of=3), service(), gone)
+    assert unanswered(alone) == []
