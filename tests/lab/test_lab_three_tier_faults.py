@@ -32,7 +32,7 @@ COMBINATIONS = {
     "without-antrea-proxy": Settings(nodes=3, agent={"antreaProxy": {"enable": False}}),
 }
 LONGEST = 5.0
-"""Seconds without a page that a test on a busy machine lets pass; `python -m benchmarks.failover service` measures."""
+"""Seconds without a page that a test on a busy machine lets pass; `python -m benchmarks.service_failover` measures."""
 CLIENT = """
 import socket, sys, threading, time
 answered, end = [], threading.Event()
