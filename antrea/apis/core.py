@@ -210,6 +210,12 @@ class Namespace(CoreStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class OnlyMetadata(CoreStruct, frozen=True):
+    """An object of any kind, of which nothing else is read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ObjectReference(CoreStruct, frozen=True):
     """The object that an Event is about."""
 

@@ -1,4 +1,4 @@
-"""HTTP requests of an annotated Pod in a cluster whose chart turned the gate on, with the container's own rights."""
+"""Requests of an annotated Pod in a cluster whose chart turned the gate on, with the container's own rights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,27 @@ def seen(lab: Lab) -> int:
     )
 
 
-def test_requests_of_an_annotated_pod_come_to_the_agent_in_both_families() -> None:
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, annotations: {visibility.antrea.io/l7-export: both}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web}]}
+"""
+
+
+def told_of(lab: Lab, kind: str) -> list[str]:
+    """Objects of this kind that have an Event about the annotation."""
+    found = json.loads(lab.api.kubectl("get", "events", "-o", "json"))["items"]
+    events = [one["involvedObject"] for one in found if one["reason"] == "L7ExportInvalid"]
+    return [one["name"] for one in events if one["kind"] == kind]
+
+
+def test_requests_of_an_annotated_pod_come_to_the_agent_in_both_families_and_a_deployment_is_told() -> None:
     with (
         own_lab("l7flowexp", Settings(nodes=1, family="dual", agent=GATES)) as lab,
         quiet_pods(lab, {"web": "node-1", "near": "node-1"}, SERVING),
@@ -53,3 +73,8 @@ def test_requests_of_an_annotated_pod_come_to_the_agent_in_both_families() -> No
                 return seen(lab) > before
 
             wait_for(f"a request to {host}", asked, seconds=60)
+
+        lab.api.apply(DEPLOYMENT)
+        wait_for("an Event on the Deployment", lambda: told_of(lab, "Deployment") == ["web"], seconds=60)
+        wait_for("its ReplicaSet", lambda: "/web-" in lab.api.kubectl("get", "rs", "-o", "name"), seconds=60)
+        assert told_of(lab, "ReplicaSet") == []

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from antrea.apis.core import ObjectMeta
+from antrea.apis.core import OnlyMetadata
 from antrea.outside.kube.answer import NoCollection
+from antrea.outside.kube.client import METADATA_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -22,15 +21,10 @@ if TYPE_CHECKING:
     from antrea.outside.kube.client import Kube
     from antrea.outside.kube.resource_feed import ResourceFeed
 
-METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 CONCURRENT_LISTS = 8
 """Concurrent lists."""
 FEW = 32
 """Objects too many in a list are no dearer than one more list."""
-
-
-class _Head(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class WatchBarrier:
@@ -57,7 +51,7 @@ class WatchBarrier:
         ) -> None:
             async with room:
                 try:
-                    found, _ = await self._kube.list(path, _Head, query, METADATA)
+                    found, _ = await self._kube.list(path, OnlyMetadata, query, METADATA_LIST)
                 except NoCollection:
                     if watched.optional:
                         return

@@ -64,7 +64,7 @@ class GateStatus(msgspec.Struct, frozen=True):
     version: str
 
 
-# parity: pkg/features/antrea_features.go, and L7FlowExporter, which upstream removed in v2.6 and we keep
+# parity: pkg/features/antrea_features.go, and L7FlowExporter, which upstream removed in v2.6 and we keep, in the controller, too
 GATES: tuple[Gate, ...] = (
     Gate(
         "AdminNetworkPolicy",
@@ -178,11 +178,11 @@ GATES: tuple[Gate, ...] = (
     Gate("IPsecCertAuth", _BOTH, "ALPHA", False, "alpha v1.7", "Authenticate IPsec peers by certificate."),
     Gate(
         "L7FlowExporter",
-        _AGENT,
+        _BOTH,
         "ALPHA",
         False,
         "alpha v1.15",
-        "Add HTTP requests to the records of connections (upstream removed it in v2.6).",
+        "Add requests of HTTP, TLS and DNS to the records of connections (upstream removed it in v2.6).",
         built=True,
     ),
     Gate(

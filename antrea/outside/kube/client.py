@@ -15,7 +15,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping  # noqa: TC003 (msgspec reads annotations)
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import aiohttp
 import msgspec
@@ -57,6 +57,11 @@ PAGE = 250
 TLS_BUFFER = 32 << 10
 LIST_TRIES = 3
 REQUEST_SECONDS = 30.0
+
+
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST: Final = METADATA.replace("Metadata;", "MetadataList;")
+"""What asks for the metadata of objects alone, in a watch and in a list."""
 
 
 class PatchKind(enum.Enum):
@@ -337,25 +342,27 @@ class Kube:
         *,
         trouble: Callable[[str], None] = lambda _: None,
         optional: bool = False,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Some[T] | Put[T] | Drop[T] | Odd]:
         """As `watch`, but a list comes in pages, so that a large one is never in memory whole, nor taken in at once.
 
         One object that cannot be decoded is yielded as `Odd`, and does not affect the others. While a collection that is
-        `optional` does not exist, it is an empty one.
+        `optional` does not exist, it is an empty one. Of objects that are `metadata_only` nothing else is sent.
         """
+        listed_as, watched_as = (METADATA_LIST, METADATA) if metadata_only else ("", "")
         pause = Backoff(self._sleep, self._chance, self._now)
         version = ""
 
         while True:
             try:
                 if not version:
-                    async for page, listed in self._list(path, kind, query):
+                    async for page, listed in self._list(path, kind, query, listed_as):
                         yield page
                         version = listed if page.last else ""
                     trouble("")
                 before = version
                 async for change, seen in self._watch_once(
-                    path, kind, before, query, partial(pause.opened, trouble)
+                    path, kind, before, query, partial(pause.opened, trouble), watched_as
                 ):
                     version = seen or version
                     pause.reset()
@@ -378,7 +385,13 @@ class Kube:
                 await pause.wait()
 
     async def _watch_once(
-        self, path: str, kind: type[T], version: str, query: Mapping[str, str], opened: Callable[[], None]
+        self,
+        path: str,
+        kind: type[T],
+        version: str,
+        query: Mapping[str, str],
+        opened: Callable[[], None],
+        content: str,
     ) -> AsyncIterator[tuple[Put[T] | Drop[T] | Odd | None, str]]:
         """Changes after `version`, each with its own, until the server ends the watch; None is a bookmark.
 
@@ -390,18 +403,24 @@ class Kube:
             **query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
             "timeoutSeconds": str(int(seconds)),
         }  # fmt: skip
-        async for line in self.stream(path, asked, seconds + 30, opened):
+        async for line in self.stream(path, asked, seconds + 30, opened, content):
             yield change_of(line, kind, path)
 
     async def stream(
-        self, path: str, query: Mapping[str, str], seconds: float, opened: Callable[[], None]
+        self,
+        path: str,
+        query: Mapping[str, str],
+        seconds: float,
+        opened: Callable[[], None],
+        content: str = "",
     ) -> AsyncIterator[bytes]:
         """The lines of an answer as they come, until the server ends it or `seconds` are over.
 
-        `opened` is called when the server has taken the request up. Raises Unavailable, Refused.
+        `opened` is called when the server has taken the request up; `content` is the type that is asked for, unless JSON.
+        Raises Unavailable, Refused.
         """
         try:
-            async with self._request("GET", path, query=query, seconds=seconds) as response:
+            async with self._request("GET", path, query=query, content=content, seconds=seconds) as response:
                 if response.status != 200:
                     raise_for(response.status, await response.read(), path)
                     raise Refused([path], f"{path}: unexpected answer {response.status}")

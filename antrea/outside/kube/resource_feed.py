@@ -51,10 +51,12 @@ class ResourceFeed(Generic[T]):
         received: Callable[[T], None] = _ignore,
         odd: OddObjects | None = None,
         optional: bool = False,
+        metadata_only: bool = False,
     ) -> None:
         """`received` is called with each object, whether it gives a row or not; `odd` records those that cannot be decoded.
 
-        While the API server has no collection that is `optional`, there are no objects.
+        While the API server has no collection that is `optional`, there are no objects. Of objects that are `metadata_only`
+        the server sends nothing else.
         """
         self.odd = odd or OddObjects(path)
         self._kube = kube
@@ -64,7 +66,7 @@ class ResourceFeed(Generic[T]):
         self._row = row
         self._query = query
         self._received = received
-        self._optional = optional
+        self._optional, self._metadata_only = optional, metadata_only
         self._keys: dict[str, Keys] = {}
         """Name of an object -> keys of its rows."""
         self._before: dict[str, Keys] = {}
@@ -91,8 +93,9 @@ class ResourceFeed(Generic[T]):
         telling = asyncio.create_task(self.odd.run(self._kube), name=f"odd objects of {self.path}")
         try:
             changes = self._kube.watch_pages(
-                self.path, self._kind, self._query, trouble=troubled, optional=self._optional
-            )
+                self.path, self._kind, self._query, trouble=troubled, optional=self._optional,
+                metadata_only=self._metadata_only,
+            )  # fmt: skip
             async for change in changes:
                 if isinstance(change, Some):
                     await self._listed(facts, change)

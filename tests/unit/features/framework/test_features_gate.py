@@ -67,7 +67,7 @@ def test_gate_rows_are_upstreams_by_component_and_in_byte_order() -> None:
     agent = [row.name for row in statuses(resolve("agent", {}))]
     assert agent == sorted(agent)
     assert agent.index("NFTablesHostNetworkMode") < agent.index("NetworkPolicyStats")
-    assert (len(agent), len(statuses(resolve("controller", {})))) == (32, 14)
+    assert (len(agent), len(statuses(resolve("controller", {})))) == (32, 14 + 1)  # L7FlowExporter
     assert len({gate.name for gate in GATES}) == len(GATES) == 35
 
 

@@ -149,6 +149,7 @@ class Server:
         *,
         trouble: Callable[[str], None],
         optional: bool = False,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Any]:
         found = page_of(self.page, kind, path)
         yield Some(found[1], first=True, last=True, version="1", odd=found[2])

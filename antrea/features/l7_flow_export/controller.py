@@ -1,0 +1,112 @@
+"""An Event for workloads with the annotation that is for Pods, where it has no effect.
+
+Agents read that of Pods and Namespaces; Pods get the annotations of a template, not those of the workload.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from antrea.apis.annotation import L7_EXPORT
+from antrea.engine import Unit
+from antrea.facts.fact import Fact
+from antrea.features.framework.controller_feature import ControllerFeature
+from antrea.features.framework.event import RecordEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.apis.core import OnlyMetadata
+    from antrea.engine import Facts
+
+GATE: Final = "L7FlowExporter"
+LONGEST: Final = 64
+"""Characters of a value that are kept."""
+
+
+class AnnotatedWorkload(Fact, frozen=True):
+    """An annotated object of a kind that creates Pods; the feed of that kind writes it."""
+
+    namespace: str
+    name: str
+    uid: str
+    value: str
+
+    kind: ClassVar[str]
+    plural: ClassVar[str]
+    api_version: ClassVar[str] = "apps/v1"
+    template: ClassVar[str] = "spec.template"
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def path(cls) -> str:
+        """Of the collection."""
+        return f"/apis/{cls.api_version}/{cls.plural}"
+
+
+class AnnotatedDeployment(AnnotatedWorkload, frozen=True):
+    kind, plural = "Deployment", "deployments"
+
+
+class AnnotatedReplicaSet(AnnotatedWorkload, frozen=True):
+    kind, plural = "ReplicaSet", "replicasets"
+
+
+class AnnotatedStatefulSet(AnnotatedWorkload, frozen=True):
+    kind, plural = "StatefulSet", "statefulsets"
+
+
+class AnnotatedDaemonSet(AnnotatedWorkload, frozen=True):
+    kind, plural = "DaemonSet", "daemonsets"
+
+
+class AnnotatedJob(AnnotatedWorkload, frozen=True):
+    kind, plural, api_version = "Job", "jobs", "batch/v1"
+
+
+class AnnotatedCronJob(AnnotatedWorkload, frozen=True):
+    kind, plural, api_version = "CronJob", "cronjobs", "batch/v1"
+    template = "spec.jobTemplate.spec.template"
+
+
+WORKLOADS: Final[tuple[type[AnnotatedWorkload], ...]] = (
+    AnnotatedDeployment,
+    AnnotatedReplicaSet,
+    AnnotatedStatefulSet,
+    AnnotatedDaemonSet,
+    AnnotatedJob,
+    AnnotatedCronJob,
+)
+
+
+def annotated(kind: type[AnnotatedWorkload], found: OnlyMetadata) -> AnnotatedWorkload | None:
+    """None without the annotation, and for what another object has made: a Deployment copies its own to its ReplicaSets."""
+    meta = found.metadata
+    value = meta.annotations.get(L7_EXPORT)
+    if value is None or meta.owner_references:
+        return None
+    return kind(meta.namespace, meta.name, meta.uid, value[:LONGEST])
+
+
+def useless_annotation(_: Facts, found: AnnotatedWorkload) -> Iterator[RecordEvent]:
+    """An Event with the place where it has an effect."""
+    message = (
+        f"annotation {L7_EXPORT} has no effect on a {found.kind}: write it into the template of its Pods, "
+        f"{found.template}.metadata.annotations"
+    )
+    yield RecordEvent(
+        f"{found.kind}/{found.key}", (found.uid, found.value), found.api_version, found.kind, found.name, found.uid,
+        "L7ExportInvalid", message, warning=True, namespace=found.namespace,
+    )  # fmt: skip
+
+
+FEATURES = (
+    ControllerFeature(
+        name=GATE,
+        gate=GATE,
+        units=tuple(Unit(kind, useless_annotation) for kind in WORKLOADS),
+    ),
+)
