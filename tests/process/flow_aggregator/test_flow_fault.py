@@ -1,0 +1,135 @@
+"""Faults between agents and the aggregator: it is killed under load, and clocks of Nodes differ."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pytest
+from test_flow_aggregator_process import free_port, halves, running, sent, until
+
+from antrea.agent.flow_export import destination
+from antrea.agent.flow_export.destination import Destination
+from antrea.apis.flow import FlowRecord
+from antrea.config.shape import Collector as CollectorAddress
+from antrea.engine import Facts
+from antrea.features.flow_export.connection import ConnectionStore
+from antrea.features.flow_export.settings import Trust
+from antrea.openflow.tracked_connection import tracked_connections
+from antrea.outside.ipfix.collector import Collector
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from antrea.openflow.tracked_connection import TrackedConnection
+
+LINE = (
+    "tcp,orig=(src=10.0.0.1,dst=10.0.0.2,sport={0},dport=80,packets=5,bytes=500),"
+    "reply=(src=10.0.0.2,dst=10.0.0.1,sport=80,dport={0},packets=5,bytes=500),zone=65520,mark=19,protoinfo=(state=ESTABLISHED)\n"
+)
+EACH, BEAT = 50, 0.1
+"""New connections at each look, and seconds between looks."""
+
+
+class Agent:
+    """Exports connections of which there are more at each look."""
+
+    def __init__(self, port: int) -> None:
+        self.store = ConnectionStore(0.2, 0.2, 300.0)
+        self.opened = 0
+        to = CollectorAddress("127.0.0.1", port, "tcp")
+        # Kubernetes is asked for certificates alone, which TCP has none of
+        self.to = Destination(Facts(), cast("Any", None), to, Trust(), "n1", self.store.due)
+        self._dump = ""
+
+    async def load(self) -> None:
+        while True:
+            self._dump += "".join(LINE.format(20_000 + self.opened + number) for number in range(EACH))
+            self.opened += EACH
+            for _ in self.store.update(tracked_connections(self._dump), time.monotonic(), time.time(), made):
+                await asyncio.sleep(0)
+            await asyncio.sleep(BEAT)
+
+
+def made(found: TrackedConnection) -> FlowRecord:
+    protocol, source, source_port, target, port, _ = found.key
+    return FlowRecord(
+        source_ip=source, destination_ip=target, source_transport_port=source_port, destination_transport_port=port,
+        protocol_identifier=protocol, flow_type=1, source_pod_name="web", destination_pod_name="db", flow_start_seconds=100,
+    )  # fmt: skip
+
+
+async def test_an_aggregator_that_is_killed_under_load_gets_what_the_agent_kept_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pause in ("TICK", "FIRST_PAUSE", "LONGEST_PAUSE"):
+        monkeypatch.setattr(destination, pause, 0.05)
+    port = free_port()
+    config = {"flowLogger": {"enable": True, "path": str(tmp_path / "flows.log")}, "collectorPort": port}
+    agent = Agent(port)
+    tasks = [asyncio.create_task(agent.load()), asyncio.create_task(agent.to.run())]
+    async with running(tmp_path, **config) as aggregator:
+        await until(lambda: len(aggregator.rows) > 10 * EACH, "records under load")
+        aggregator.process.kill()
+        await aggregator.process.wait()
+    await until(lambda: agent.to.trouble, "the agent knows")
+    first = agent.opened
+    await until(lambda: agent.opened > first + 10 * EACH, "connections meanwhile")
+    assert agent.to.trouble
+    assert len(agent.store) == agent.opened  # one record of each waits, whatever was counted
+    assert len(agent.store.due(0, 1)) == 0
+    async with running(tmp_path, **config) as aggregator:
+        wanted = {str(20_000 + number) for number in range(first, agent.opened)}
+        await until(lambda: wanted <= {row[4] for row in aggregator.rows}, "all that came meanwhile")
+        assert agent.to.trouble == ""
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def later(record: FlowRecord, seconds: int, skew: int) -> FlowRecord:
+    """What a Node counts so many seconds after the start, by its own clock."""
+    return msgspec.structs.replace(
+        record, flow_start_seconds=1000 + skew, flow_end_seconds=1000 + skew + seconds, flow_end_reason=2,
+        octet_total_count=seconds * 1000, octet_delta_count=10_000,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("skew", [60, -60])
+async def test_halves_of_nodes_whose_clocks_differ_by_a_minute_are_one_connection(
+    skew: int, tmp_path: Path
+) -> None:
+    """Each side's times and rates are of its own clock."""
+    got: list[FlowRecord] = []
+    ports: asyncio.Queue[int] = asyncio.Queue()
+    serving = asyncio.create_task(Collector(got.append).serve("127.0.0.1", 0, "tcp", ports.put_nowait))
+    to = {"enable": True, "address": f"127.0.0.1:{await ports.get()}:tcp"}
+    async with running(
+        tmp_path, flowCollector=to, clusterID="c1", activeFlowRecordTimeout="1s"
+    ) as aggregator:
+        source, target = halves()
+        for seconds in (10, 20, 30):
+            for node, half, clock in (("n1", source, 0), ("n2", target, skew)):
+                one = later(half, seconds, clock)
+                await (await sent(aggregator.port, node, "tcp", one)).close()
+            await until(lambda: got and min(octets(got[-1])) == seconds * 1000, "a joined record")  # noqa: B023
+        metrics = await asyncio.to_thread(aggregator.get, "/recordmetrics")
+        assert (metrics["numRecordsDropped"], metrics["numFlows"]) == (0, 1)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    last = got[-1]
+    assert (last.flow_end_seconds_from_source_node, last.flow_end_seconds_from_destination_node) == (
+        1030,
+        1030 + skew,
+    )
+    assert last.flow_end_seconds == 1030 + max(skew, 0)
+    for name in ("throughput", "throughput_from_source_node", "throughput_from_destination_node"):
+        # a record that was due between two halves has none of the later one
+        assert {getattr(one, name) for one in got} in ({8000}, {0, 8000}), name
+
+
+def octets(record: FlowRecord) -> tuple[int, int]:
+    """As each side counts them."""
+    return record.octet_total_count_from_source_node, record.octet_total_count_from_destination_node
