@@ -56,7 +56,7 @@ exec chroot "$room/root" sh -c 'cd "$0" && exec "$@"' "$at" "$@"
 """
 """Arguments: a mount point, the root, the current directory, folders to show, --, the command."""
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
-KEPT = 4
+KEPT = 5
 
 
 def root(progress: Progress, packages: str = TOOLS) -> Path:

@@ -36,6 +36,7 @@ def records(count: int) -> list[FlowRecord]:
             destination_ip="fd00:1::9" if at % 2 else "10.9.0.9",
             source_transport_port=1024 + at, destination_transport_port=80, protocol_identifier=6,
             packet_total_count=(1 << 40) + at, reverse_octet_delta_count=at,
+            packet_delta_count=at + 1, octet_delta_count=100 * (at + 1),
             source_pod_name=f"client-{at}", source_pod_namespace="shop", source_node_name="node-1",
             destination_service_port=80, destination_service_port_name="shop/" + "s" * 300,
             destination_cluster_ip="fd00:96::9" if at % 2 else "10.96.0.9",
