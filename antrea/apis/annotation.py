@@ -74,7 +74,7 @@ PORT_LOCAL = "nodeportlocal.antrea.io"
 """On a Pod: its ports of its Node, as JSON; the agent writes it."""
 
 L7_EXPORT = "visibility.antrea.io/l7-export"
-"""On a Pod or a Namespace: whose HTTP requests are exported: connections to the Pod, from it, or both: "ingress", "egress", "both"."""
+"""On a Pod or a Namespace: whose requests (HTTP, TLS, DNS) are exported: connections to the Pod, from it, or both: "ingress", "egress", "both"."""
 
 
 class NodeAnnotation(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     egress_name: str = ""
     egress_ip: str = msgspec.field(default="", name="egressIP")
     app_protocol_name: str = ""
-    """`http`, if there are requests."""
+    """`http`, `tls` or `dns`, if there are requests."""
     http_vals: str = ""
     """Requests since the record before as JSON, by number of the request in its connection."""
     egress_node_name: str = ""

@@ -31,7 +31,7 @@ class RecordContents(Section, frozen=True):
     pod_labels: bool = False
     """With the labels of both Pods, in all destinations but the flow log."""
     requests: bool = False
-    """Our own key: with HTTP requests also in flowCollector, flowLogger and s3Uploader, where upstream v2.3.2 has them."""
+    """Our own key: with requests of HTTP, TLS and DNS also in flowCollector, flowLogger and s3Uploader, where upstream v2.3.2 has them."""
 
 
 class FlowCollector(Section, frozen=True):

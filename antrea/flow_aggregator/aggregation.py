@@ -66,7 +66,7 @@ class JoinedFlow:
         self.news = True
         """Whether a record has come since it was exported."""
         self.exported_requests = False
-        """Whether the HTTP requests of its record were exported."""
+        """Whether the requests of its record were exported."""
         self.tries = 0
         self.active_at = self.inactive_at = 0.0
         self.queued = math.inf
@@ -157,7 +157,8 @@ class Aggregation:
             one.active_at = now
         add_counts(one.record, record, sides)
         if record.http_vals:
-            before = "" if one.exported_requests else one.record.http_vals
+            is_other = one.record.app_protocol_name != record.app_protocol_name  # as TLS after CONNECT
+            before = "" if one.exported_requests or is_other else one.record.http_vals
             one.record.http_vals = united(before, record.http_vals)
             one.record.app_protocol_name, one.exported_requests = record.app_protocol_name, False
         one.news = True

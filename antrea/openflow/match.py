@@ -166,6 +166,11 @@ def tp_dst(port: int, mask: int = 0xFFFF) -> Match:
     return _port("tp_dst", port, mask)
 
 
+def ct_tp_dst(port: int) -> Match:
+    """The destination port of the connection's first packet, before any translation (valid tracked packets only)."""
+    return Match(f"ct_tp_dst={port}")
+
+
 def tun_src(address: str) -> Match:
     """The outer source of a packet that came by a tunnel port."""
     return Match(f"{'tun_ipv6_src' if is_ipv6(address) else 'tun_src'}={address}")

@@ -85,16 +85,24 @@ def annotate(server: ApiServer, name: str, value: str) -> None:
     server.put(f"/api/v1/pods/{name}", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
 
 
-def endpoints(server: PodsApi, number: int, ip: str) -> None:
-    """A Service of Pod b at port 80."""
-    family, name = ("IPv4", "IPv6")[number], f"web{number}"
-    port = {"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}
+def endpoints(
+    server: PodsApi,
+    number: int,
+    ip: str,
+    *,
+    name: str = "web",
+    protocol: str = "TCP",
+    ports: tuple[int, int] = (80, 8080),
+) -> None:
+    """A Service of Pod b at the first port; the second is the Pod's."""
+    family, name = ("IPv4", "IPv6")[number], f"{name}{number}"
+    port = {"name": "main", "port": ports[0], "protocol": protocol, "targetPort": ports[1]}
     spec = {"clusterIP": ip, "clusterIPs": [ip], "ipFamilies": [family], "ports": [port], "type": "ClusterIP"}
     server.put(f"/api/v1/services/{name}", {"metadata": {"namespace": "shop", "uid": name}, "spec": spec})
     labels = {"kubernetes.io/service-name": name}
     server.put(f"/apis/discovery.k8s.io/v1/endpointslices/{name}-1", {
         "metadata": {"namespace": "shop", "uid": f"{name}-1", "labels": labels}, "addressType": family,
-        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+        "ports": [{"name": "main", "port": ports[1], "protocol": protocol}],
         "endpoints": [{"addresses": [ADDRESSES["b"][number]], "nodeName": NODE, "conditions": {"ready": True}}],
     })  # fmt: skip
 

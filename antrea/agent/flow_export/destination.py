@@ -55,7 +55,7 @@ class Destination:
     ) -> None:
         """`node` names the exporter, `due` gives at most so many records that are due at a monotonic time.
 
-        `requests`: with the elements of HTTP requests.
+        `requests`: with the elements of requests.
         """
         self._requests = requests
         self._facts, self._kube, self._node, self._due = facts, kube, node, due

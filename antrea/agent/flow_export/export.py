@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from antrea.agent.part import AgentContext
     from antrea.apis.flow import FlowRecord
     from antrea.features.flow_export.settings import ExportSettings
-    from antrea.features.l7_flow_export.requests import Ends
+    from antrea.features.l7_flow_export.event import Ends
+    from antrea.features.l7_flow_export.requests import Requests
     from antrea.openflow.tracked_connection import TrackedConnection
 
 LOOK_SECONDS: Final = 1.0
@@ -45,9 +46,9 @@ class Export:
         now: float,
         wall: float,
         record: Callable[[TrackedConnection], FlowRecord | None],
-        requests: Mapping[Ends, str],
+        requests: Mapping[Ends, Requests],
     ) -> Iterator[None]:
-        """Take in all connections that there are, in slices, and HTTP requests of theirs."""
+        """Take in all connections that there are, in slices, and requests of theirs."""
         return self.tracked.update(
             entries, now, wall, lambda found: record(found) if self.takes(found.key[0]) else None, requests
         )

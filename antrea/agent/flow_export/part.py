@@ -20,7 +20,7 @@ from antrea.features.flow_export.agent import FlowExport
 from antrea.features.flow_export.denied import connection_key, denied_record
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
 from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
-from antrea.features.l7_flow_export.requests import Ends
+from antrea.features.l7_flow_export.event import Ends
 from antrea.openflow.fields import Zone
 from antrea.openflow.tracked_connection import tracked_connections
 from antrea.outside.ipfix.exporter import record_time
@@ -84,7 +84,7 @@ class FlowExportPart(Part):
         self._trouble = self._uncounted = ""
         agent.part(PolicyPart).packets.denied = self._deny
         self.requests: RequestStore | None = None
-        """HTTP requests that wait for their connections; set by the feature that gets them."""
+        """Requests that wait for their connections; set by the feature that gets them."""
 
     @property
     def _exports(self) -> list[Export]:

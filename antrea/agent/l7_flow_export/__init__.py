@@ -1,1 +1,1 @@
-"""The part of the agent that gets HTTP requests from the engine."""
+"""The part of the agent that gets requests of application protocols from the engine."""

@@ -1,4 +1,4 @@
-"""Gets HTTP requests of annotated Pods from the engine, and keeps them until records of connections take them."""
+"""Gets requests of annotated Pods from the engine, and keeps them until records of connections take them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from antrea.apis.annotation import L7_EXPORT
 from antrea.errors import Refused, Unavailable
 from antrea.features.l7_flow_export.agent import TAP, RecordWrongDirection, RequestEngine
 from antrea.features.l7_flow_export.configuration import engine_file
-from antrea.features.l7_flow_export.requests import RequestStore, parsed
+from antrea.features.l7_flow_export.event import parsed
+from antrea.features.l7_flow_export.requests import RequestStore
 from antrea.features.l7_flow_export.row import RequestedPod, requested_pod
 from antrea.outside.kube.resource_feed import ResourceFeed
 from antrea.outside.log.metrics import Metric, Sample
@@ -32,13 +33,13 @@ RECEIVED = Metric(
     "antrea_agent_l7_request_count",
     "counter",
     "ALPHA",
-    "Number of HTTP requests of annotated Pods that were seen.",
+    "Number of HTTP requests, TLS sessions and DNS look-ups of annotated Pods that were seen.",
 )
 LOST = Metric(
     "antrea_agent_l7_request_lost_count",
     "counter",
     "ALPHA",
-    "Number of HTTP requests that no record has: there were too many, or they were malformed or of no exported connection.",
+    "Number of these that no record has: there were too many, or they were malformed or of no exported connection.",
 )
 
 
@@ -100,12 +101,12 @@ class L7FlowExportPart(Part):
             self._malformed += 1
             return
         if found:
-            self._requests.add(*found, time.monotonic())
+            self._requests.add(found, time.monotonic())
 
     def _missing(self) -> str:
         why = self._engine.trouble
         return (
-            f"HTTP requests of annotated Pods are not exported, as the L7 flow engine is missing: {why}"
+            f"requests of annotated Pods are not exported, as the L7 flow engine is missing: {why}"
             if why
             else ""
         )
@@ -115,7 +116,7 @@ class L7FlowExportPart(Part):
             api_version="v1", kind="Pod", namespace=act.namespace, name=act.name, uid=act.uid
         )
         message = (
-            f"annotation {L7_EXPORT}: {act.value!r} has no effect, no HTTP requests are exported: "
+            f"annotation {L7_EXPORT}: {act.value!r} has no effect, no requests are exported: "
             "write ingress, egress or both"
         )
         self._agent.record("L7ExportInvalid", message, warning=True, about=about)

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from antrea.apis.flow import FlowEndReason, FlowRecord
-from antrea.features.l7_flow_export.requests import PROTOCOL, Ends, spliced
+from antrea.features.l7_flow_export.event import Ends
+from antrea.features.l7_flow_export.requests import NONE, Requests, spliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from antrea.openflow.tracked_connection import TrackedConnection
 
-NO_REQUESTS: Final[Mapping[Ends, str]] = MappingProxyType({})
+NO_REQUESTS: Final[Mapping[Ends, Requests]] = MappingProxyType({})
 ENDED: Final = ("TIME_WAIT", "CLOSE")
 """States of TCP in which nothing more is to come."""
 SLICE: Final = 200
@@ -54,8 +55,8 @@ class Connection:
         self.ended = self.queued = False
         self.is_new = True
         self.active_at = self.idle_at = 0.0
-        self.requests = ""
-        """HTTP requests since it was exported, as JSON."""
+        self.requests = NONE
+        """Since it was exported."""
 
     def written(self) -> FlowRecord:
         """The record that is due now; what it counts from now on is of the next one."""
@@ -75,10 +76,10 @@ class Connection:
             reverse_packet_delta_count=max(back - record.reverse_packet_total_count, 0),
             reverse_octet_delta_count=max(back_octets - record.reverse_octet_total_count, 0),
             tcp_state=self.state,
-            app_protocol_name=PROTOCOL if self.requests else record.app_protocol_name,
-            http_vals=self.requests,
+            app_protocol_name=self.requests.protocol or record.app_protocol_name,
+            http_vals=self.requests.text,
         )
-        self.record, self.is_new, self.requests = made, False, ""
+        self.record, self.is_new, self.requests = made, False, NONE
         return made
 
 
@@ -143,7 +144,7 @@ class ConnectionStore:
         now: float,
         wall: float,
         record_of: Callable[[TrackedConnection], FlowRecord | None],
-        requests: Mapping[Ends, str] = NO_REQUESTS,
+        requests: Mapping[Ends, Requests] = NO_REQUESTS,
     ) -> Iterator[None]:
         """Take in everything that there is, in slices; what is not there any more has ended.
 
@@ -179,13 +180,13 @@ class ConnectionStore:
         self._queue.put(one, now)
 
     def _join(
-        self, one: Connection, entry: TrackedConnection, requests: Mapping[Ends, str], now: float
+        self, one: Connection, entry: TrackedConnection, requests: Mapping[Ends, Requests], now: float
     ) -> None:
-        ends = Ends(entry.key[1], entry.key[2], entry.destination, entry.port)
-        if not (text := requests.get(ends)):
+        ends = Ends(*entry.key[:3], entry.destination, entry.port)
+        if not (found := requests.get(ends)):
             return
         one.changed = True
-        if (both := spliced(one.requests, text)) is not None:
+        if (both := spliced(one.requests, found)) is not None:
             one.requests = both
             self.joined.add(ends)
         # requests that come after the last record, or find no room in the next one, have a record of their own

@@ -1,1 +1,1 @@
-"""HTTP requests of annotated Pods in the records of their connections."""
+"""Requests of annotated Pods (HTTP, TLS, DNS) in the records of their connections."""

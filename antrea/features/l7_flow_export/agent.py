@@ -1,7 +1,8 @@
-"""HTTP requests in records: connections of annotated Pods are copied to a port of the switch, by which an engine reads them.
+"""Requests in records: connections of annotated Pods are copied to a port of the switch, by which an engine reads them.
 
 The copies of one connection have the same two ends in both directions, also of a Service, whose address the client has sent to:
 the engine finds no requests in a connection of which it sees the half.
+Of UDP only connections to port 53, as the client has it, are copied: a Service of another port's Endpoints is one, too.
 Upstream copies what goes to a Pod (ingress) or comes from it (egress), which is half of each connection; here these are the
 connections that others open to the Pod, and those that it opens.
 parity: pkg/agent/controller/l7flowexporter, pkg/agent/openflow/pod_connectivity.go trafficControlMarkFlows (priority)
@@ -34,6 +35,7 @@ from antrea.openflow.action import (
     IP_DST,
     IPV6_DST,
     TCP_DST,
+    UDP_DST,
     goto,
     move,
     output,
@@ -47,7 +49,7 @@ from antrea.openflow.fields import (
     TRAFFIC_CONTROL_TARGET_OF_PORT,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, in_port, tcp, tcp6
+from antrea.openflow.match import ct_state, ct_tp_dst, in_port, tcp, tcp6, udp, udp6
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT
 from antrea.openflow.tables import OUTPUT, TRAFFIC_CONTROL
@@ -67,6 +69,15 @@ PORT_TYPE: Final = "l7-flow-export"
 FIRST, ANSWER = ct_state("-rpl-inv+trk"), ct_state("+rpl-inv+trk")
 """Packets of the end that has opened a connection, and of the other one. OVS reads the address that the client has sent to of
 valid connections alone, and a match has to state that."""
+VALID: Final = ct_state("-inv+trk")
+ENDS: Final = (
+    (tcp, CT_NW_DST, IP_DST, TCP_DST),
+    (tcp6, CT_IPV6_DST, IPV6_DST, TCP_DST),
+    (udp, CT_NW_DST, IP_DST, UDP_DST),
+    (udp6, CT_IPV6_DST, IPV6_DST, UDP_DST),
+)
+"""Of each protocol: fields with what the client has sent to, each before the one that is to have it."""
+DNS_PORT: Final = 53
 flow = flows_of(Category.POD_CONNECTIVITY)
 
 
@@ -110,12 +121,15 @@ def copy_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:
         goto(NEXT),
     ]
     for match in packets(pod, asked):
+        own = (*match, NOT_HAIRPIN_CT_MARK.match)
         for protocol in (tcp, tcp6):
-            yield flow(TRAFFIC_CONTROL, Priority.LOW, *match, protocol, NOT_HAIRPIN_CT_MARK.match, then=then)
+            yield flow(TRAFFIC_CONTROL, Priority.LOW, *own, protocol, then=then)
+        for protocol in (udp, udp6):
+            yield flow(TRAFFIC_CONTROL, Priority.LOW, *own, protocol, ct_tp_dst(DNS_PORT), then=then)
     marked = (OUTPUT_TO_OF_PORT_REG_MARK.match, TRAFFIC_CONTROL_L7_EXPORT_REG_MARK.match)
     out, copied = output(TARGET_OF_PORT), output(TRAFFIC_CONTROL_TARGET_OF_PORT)
-    for protocol, asked_for, address in ((tcp, CT_NW_DST, IP_DST), (tcp6, CT_IPV6_DST, IPV6_DST)):
-        back = [move(asked_for, address), move(CT_TP_DST, TCP_DST)]
+    for protocol, asked_for, address, port in ENDS:
+        back = [move(asked_for, address), move(CT_TP_DST, port)]
         yield flow(OUTPUT, Priority.HIGH + 1, *marked, protocol, FIRST, then=[out, *back, copied])
         yield flow(OUTPUT, Priority.HIGH + 1, *marked, protocol, ANSWER, then=[out, copied])
 
@@ -124,7 +138,7 @@ def packets(pod: PodInterface, asked: str) -> Iterator[tuple[Match, ...]]:
     """Of connections to the Pod, from it, or both."""
     to, by = TARGET_OF_PORT(pod.ofport).match, in_port(pod.ofport)
     if asked == "both":
-        yield from ((to,), (by,))
+        yield from ((to, VALID), (by, VALID))
     else:
         first, answer = (to, by) if asked == "ingress" else (by, to)
         yield from ((first, FIRST), (answer, ANSWER))

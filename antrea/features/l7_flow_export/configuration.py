@@ -1,4 +1,4 @@
-"""What the engine starts with: it reads one port, has no signatures, and writes HTTP requests to a socket.
+"""What the engine starts with: it reads one port, has no signatures, and writes requests to a socket.
 
 Source: docs.suricata.io/en/suricata-7.0.10/configuration
 """
@@ -12,6 +12,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TLS_FIELDS = {"custom": ["sni", "version"], "session-resumption": "yes"}
 HEADER = "%YAML 1.1\n---\n"
 """The engine asks for it; JSON is YAML."""
 
@@ -27,7 +28,7 @@ def engine_file(port: str, folder: str, events: str) -> str:
         "host-mode": "sniffer-only",
         "unix-command": {"enabled": "no"},
         "rule-files": [],
-        "app-layer": {"protocols": {"http": _http()}},
+        "app-layer": {"protocols": _protocols()},
         "stream": _stream(),
         "flow": {"memcap": "32mb", "hash-size": 8192, "prealloc": 512, "managers": 1, "recyclers": 1},
         "defrag": {
@@ -52,7 +53,12 @@ def _events(path: str) -> dict[str, Any]:
         "enabled": "yes",
         "filetype": "unix_stream",
         "filename": path,
-        "types": [{"http": {"extended": "yes"}}],
+        "types": [
+            {"http": {"extended": "yes"}},
+            "http2",
+            {"tls": TLS_FIELDS},
+            {"dns": {"version": 2, "formats": ["detailed"]}},
+        ],
     }
 
 
@@ -64,9 +70,16 @@ def _capture(port: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _http() -> dict[str, Any]:
+def _protocols() -> dict[str, Any]:
+    """HTTP and TLS are found by what they begin with, at any port."""
     body = {"request-body-limit": "4kb", "response-body-limit": "4kb"}
-    return {"enabled": "yes", "libhtp": {"default-config": {"personality": "IDS", **body}}}
+    dns = {"enabled": "yes", "detection-ports": {"dp": "53"}}
+    return {
+        "http": {"enabled": "yes", "libhtp": {"default-config": {"personality": "IDS", **body}}},
+        "http2": {"enabled": "yes"},
+        "tls": {"enabled": "yes", "detection-ports": {"dp": "443"}},
+        "dns": {"udp": dns, "tcp": dns},
+    }
 
 
 def _stream() -> dict[str, Any]:

@@ -1,22 +1,15 @@
-"""HTTP requests as the engine writes them, and where they wait for the records of their connections.
-
-Clients and servers choose every text in them: all of it has a limit, and leaves as JSON.
-Source: docs.suricata.io/en/suricata-7.0.10/output/eve/eve-json-format.html
-parity: pkg/agent/flowexporter/connections/l7_listener.go (the fields of a request and their order)
-"""
+"""Where requests, as the engine writes them, wait for the records of their connections: requests of HTTP, server names of TLS, look-ups of DNS."""
 
 from __future__ import annotations
 
-import re
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
 
 from antrea.apis.flow import LONGEST_REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from antrea.features.l7_flow_export.event import Ends, Seen
 
 MOST_CONNECTIONS: Final = 4096
 """Connections whose requests wait at a time."""
@@ -25,104 +18,36 @@ MOST_REQUESTS: Final = 256
 MOST_OCTETS: Final = 8 << 20
 """Of all that waits."""
 EMPTY: Final = 256
-"""Octets of a request without texts, about."""
+"""Octets that keeping a request takes beside its text, about."""
 LONGEST: Final = LONGEST_REQUESTS
 """Octets of the requests of one record."""
 PATIENCE: Final = 60.0
 """Seconds for which requests wait for connection tracking to show their connection."""
-PROTOCOL: Final = "http"
-_TEXTS: Final = {
-    "hostname": 256, "url": 1024, "http_user_agent": 256, "http_content_type": 128, "http_method": 32, "protocol": 16,
-}  # fmt: skip
-"""Characters of each text; the rest is cut off."""
-_LARGEST: Final = 0x7FFFFFFF
-_HTML: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
-_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
-class HttpRequest(msgspec.Struct, gc=False):
-    """A request with its answer; the order of the fields is that of records."""
+class Requests(NamedTuple):
+    """Of one record: of one protocol, as JSON."""
 
-    hostname: str = ""
-    url: str = ""
-    http_user_agent: str = ""
-    http_content_type: str = ""
-    http_method: str = ""
     protocol: str = ""
-    status: int = 0
-    length: int = 0
+    text: str = ""
 
 
-class _Event(msgspec.Struct, gc=False):
-    event_type: str = ""
-    src_ip: str = ""
-    src_port: int = 0
-    dest_ip: str = ""
-    dest_port: int = 0
-    tx_id: int = 0
-    http: HttpRequest | None = None
-
-
-class Ends(NamedTuple):
-    """Of a TCP connection, as its first packet had them."""
-
-    source: str
-    source_port: int
-    destination: str
-    destination_port: int
+NONE: Final = Requests()
 
 
 class _Waiting(NamedTuple):
     since: float
-    requests: dict[int, HttpRequest]
+    requests: dict[tuple[str, int], str]
+    """By protocol and number; a connection has several protocols when it begins TLS after a request, as through an HTTP proxy."""
 
 
-def parsed(line: bytes) -> tuple[Ends, int, HttpRequest] | None:
-    """The request of a line, and its number in its connection; None: it is about something else.
-
-    Raises ValueError for a line that is no such event.
-    """
-    try:
-        event = _DECODER.decode(line)
-    except RecursionError:
-        raise ValueError("too deep to be an event") from None
-    request = event.http
-    if event.event_type != PROTOCOL or request is None:
-        return None
-    ends = Ends(
-        str(ip_address(event.src_ip)),
-        _port(event.src_port),
-        str(ip_address(event.dest_ip)),
-        _port(event.dest_port),
-    )
-    for name, most in _TEXTS.items():
-        setattr(request, name, _CONTROLS.sub("\ufffd", getattr(request, name)[:most]))
-    request.status, request.length = _bounded(request.status), _bounded(request.length)
-    return ends, _bounded(event.tx_id), request
-
-
-_DECODER: Final = msgspec.json.Decoder(_Event)
-
-
-def _port(number: int) -> int:
-    if not 0 <= number <= 0xFFFF:
-        raise ValueError(f"{number} is no port")
-    return number
-
-
-def _bounded(number: int) -> int:
-    return min(max(number, 0), _LARGEST)
-
-
-def json_text(requests: Mapping[int, HttpRequest]) -> tuple[str, list[int]]:
-    """The first ones that a record has room for, as Go writes a map: sorted by number as text, with what HTML gives a meaning
-    escaped; and their numbers."""
+def json_text(requests: Mapping[int, str]) -> tuple[str, list[int]]:
+    """The first ones that a record has room for, as Go writes a map: sorted by number as text; and their numbers."""
     parts: list[str] = []
     numbers: list[int] = []
     size = 2
     for number in sorted(requests, key=str):
-        text = msgspec.json.encode(requests[number]).decode().translate(_HTML)
-        part = f'"{number}":{text}'
+        part = f'"{number}":{requests[number]}'
         size += len(part.encode()) + 1
         if size > LONGEST:
             break
@@ -131,12 +56,14 @@ def json_text(requests: Mapping[int, HttpRequest]) -> tuple[str, list[int]]:
     return ("{" + ",".join(parts) + "}" if parts else ""), numbers
 
 
-def spliced(one: str, other: str) -> str | None:
-    """Two texts of `json_text` as one; None: a record has no room for both."""
-    if not one or not other:
-        return one or other
-    text = f"{one[:-1]},{other[1:]}"
-    return text if len(text.encode()) <= LONGEST else None
+def spliced(one: Requests, other: Requests) -> Requests | None:
+    """Both as those of one record; None: they are of different protocols, or a record has no room for both."""
+    if not one.text or not other.text:
+        return one if one.text else other
+    if one.protocol != other.protocol:
+        return None
+    text = f"{one.text[:-1]},{other.text[1:]}"
+    return Requests(one.protocol, text) if len(text.encode()) <= LONGEST else None
 
 
 class RequestStore:
@@ -145,52 +72,58 @@ class RequestStore:
     def __init__(self) -> None:
         self._waiting: dict[Ends, _Waiting] = {}
         self._octets = 0
-        self._given: dict[Ends, list[int]] = {}
+        self._given: dict[Ends, list[tuple[str, int]]] = {}
         self.received = self.lost = 0
         """Requests; `lost`: there was no room, or no connection of theirs was found."""
 
     def __len__(self) -> int:
         return sum(len(one.requests) for one in self._waiting.values())
 
-    def add(self, ends: Ends, number: int, request: HttpRequest, now: float) -> None:
-        """Keep a request that came at `now`, in seconds of the monotonic clock."""
-        self.received += 1
-        one = self._waiting.get(ends)
+    def add(self, seen: Seen, now: float) -> None:
+        """Keep a request that came at `now`, in seconds of the monotonic clock; a later event about the same one takes its place."""
+        key, one = (seen.protocol, seen.number), self._waiting.get(seen.ends)
+        known = one is not None and key in one.requests
+        self.received += not known
         full = len(self._waiting) >= MOST_CONNECTIONS if one is None else len(one.requests) >= MOST_REQUESTS
-        if full or self._octets + _octets(request) > MOST_OCTETS:
-            self.lost += 1
+        if (full and not known) or self._octets + _octets(seen.text) > MOST_OCTETS:
+            self.lost += not known
             return
-        one = one or self._waiting.setdefault(ends, _Waiting(now, {}))
-        self._forget(one, number)
-        one.requests[number] = request
-        self._octets += _octets(request)
+        one = one or self._waiting.setdefault(seen.ends, _Waiting(now, {}))
+        self._forget(one, key)
+        one.requests[key] = seen.text
+        self._octets += _octets(seen.text)
 
-    def texts(self) -> dict[Ends, str]:
-        """JSON of what waits, by connection: as much of each as a record has room for."""
-        made = {ends: json_text(one.requests) for ends, one in self._waiting.items()}
-        self._given = {ends: numbers for ends, (_, numbers) in made.items()}
-        return {ends: text for ends, (text, _) in made.items()}
+    def texts(self) -> dict[Ends, Requests]:
+        """JSON of what waits, by connection: of the protocol that came first, as much as a record has room for."""
+        self._given, made = {}, {}
+        for ends, one in self._waiting.items():
+            protocol = next(iter(one.requests))[0]
+            own = {number: text for (name, number), text in one.requests.items() if name == protocol}
+            text, numbers = json_text(own)
+            made[ends] = Requests(protocol, text)
+            self._given[ends] = [(protocol, number) for number in numbers]
+        return made
 
     def taken(self, those: Iterable[Ends], now: float) -> None:
         """Forget what records have of the last `texts`, and what no record has taken in PATIENCE."""
         for ends in those:
             one = self._waiting[ends]
-            for number in self._given[ends]:
-                self._forget(one, number)
+            for key in self._given[ends]:
+                self._forget(one, key)
             self._waiting[ends] = one._replace(since=now)
         for ends, one in list(self._waiting.items()):
             if one.requests and now - one.since > PATIENCE:
                 self.lost += len(one.requests)
-                for number in list(one.requests):
-                    self._forget(one, number)
+                for key in list(one.requests):
+                    self._forget(one, key)
             if not one.requests:
                 del self._waiting[ends]
 
-    def _forget(self, one: _Waiting, number: int) -> None:
-        if before := one.requests.pop(number, None):
+    def _forget(self, one: _Waiting, key: tuple[str, int]) -> None:
+        if before := one.requests.pop(key, None):
             self._octets -= _octets(before)
 
 
-def _octets(request: HttpRequest) -> int:
-    """About what it takes to keep one."""
-    return EMPTY + sum(len(getattr(request, name)) for name in _TEXTS)
+def _octets(text: str) -> int:
+    """About what it takes to keep it."""
+    return EMPTY + len(text)

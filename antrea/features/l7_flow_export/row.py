@@ -1,4 +1,4 @@
-"""Rows of the export of HTTP requests: which Pods and Namespaces ask for it, and of which connections."""
+"""Rows of the export of requests: which Pods and Namespaces ask for it, and of which connections."""
 
 from __future__ import annotations
 

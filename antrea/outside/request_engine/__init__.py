@@ -1,1 +1,1 @@
-"""The engine that reads HTTP requests, in a container of its own."""
+"""The engine that reads requests of application protocols, in a container of its own."""

@@ -1,0 +1,232 @@
+"""What the engine writes of an application protocol: a request, the server name of TLS, a name that is looked up, each as JSON of a record.
+
+Clients and servers choose every text in it: all of it has a limit, and leaves as JSON.
+Source: docs.suricata.io/en/suricata-7.0.10/output/eve/eve-json-format.html
+parity: pkg/agent/flowexporter/connections/l7_listener.go (the fields of a request of HTTP and their order)
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HTTP, TLS, DNS = "http", "tls", "dns"
+"""Names of protocols in records. Requests of HTTP/2 have the same fields as those of HTTP/1, and the same name."""
+MOST_ANSWERS: Final = 8
+"""Of one look-up, that a record has."""
+PROTOCOLS: Final[Mapping[str, int]] = {"TCP": 6, "UDP": 17}
+_LONGEST: Final = 256
+"""Octets of a text without a limit of its own, as JSON; the rest is cut off."""
+MOST_OF_ONE: Final = 6
+"""Octets of one character in JSON."""
+_LIMITS: Final = {
+    "url": 1024,
+    "http_content_type": 128,
+    "http_method": 32,
+    "protocol": 16,
+    "version": 16,
+    "rrtype": 16,
+    "rcode": 16,
+}
+_LARGEST: Final = 0x7FFFFFFF
+_HTML: Final = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
+_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
+
+
+class Ends(NamedTuple):
+    """Of a connection, as its first packet had them."""
+
+    protocol: int
+    source: str
+    source_port: int
+    destination: str
+    destination_port: int
+
+
+class Seen(NamedTuple):
+    """One event: `number` is that of the request in its connection, `text` the JSON of its fields."""
+
+    ends: Ends
+    protocol: str
+    number: int
+    text: str
+
+
+class HttpRequest(msgspec.Struct, gc=False):
+    """A request with its answer; the order of the fields is that of records."""
+
+    hostname: str = ""
+    url: str = ""
+    http_user_agent: str = ""
+    http_content_type: str = ""
+    http_method: str = ""
+    protocol: str = ""
+    status: int = 0
+    length: int = 0
+    grpc_status: int | msgspec.UnsetType = msgspec.UNSET
+    """Of gRPC alone."""
+
+
+class TlsSession(msgspec.Struct, gc=False):
+    """The name that a client asks for, which is not encrypted."""
+
+    sni: str = ""
+    version: str = ""
+
+
+class Lookup(msgspec.Struct, gc=False):
+    """A question; `rcode` is empty before its answer."""
+
+    rrname: str = ""
+    rrtype: str = ""
+    rcode: str = ""
+    answers: list[str] = []
+
+
+class _Header(msgspec.Struct, gc=False):
+    name: str = ""
+    value: str = ""
+
+
+class _Stream(msgspec.Struct, gc=False):
+    stream_id: int = 0
+
+
+class _Http(msgspec.Struct, gc=False):
+    hostname: str = ""
+    url: str = ""
+    http_user_agent: str = ""
+    http_content_type: str = ""
+    http_method: str = ""
+    protocol: str = ""
+    status: int = 0
+    length: int = 0
+    request_headers: list[_Header] = []
+    response_headers: list[_Header] = []
+    http2: _Stream | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
+    rdata: str = ""
+
+
+class _Dns(msgspec.Struct, gc=False):
+    id: int = 0
+    rrname: str = ""
+    rrtype: str = ""
+    rcode: str = ""
+    answers: list[_Answer] = []
+
+
+class _Event(msgspec.Struct, gc=False):
+    event_type: str = ""
+    src_ip: str = ""
+    src_port: int = 0
+    dest_ip: str = ""
+    dest_port: int = 0
+    proto: str = ""
+    tx_id: int = 0
+    http: _Http | None = None
+    tls: TlsSession | None = None
+    dns: _Dns | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Event)
+
+
+def parsed(line: bytes) -> Seen | None:
+    """What a line of the engine is about; None: nothing that records have. Raises ValueError for a line that is no such event."""
+    try:
+        event = _DECODER.decode(line)
+    except RecursionError:
+        raise ValueError("too deep to be an event") from None
+    found = _fields(event)
+    if found is None or event.proto not in PROTOCOLS:
+        return None
+    number, fields = found
+    source, destination = str(ip_address(event.src_ip)), str(ip_address(event.dest_ip))
+    ends = Ends(PROTOCOLS[event.proto], source, _port(event.src_port), destination, _port(event.dest_port))
+    return Seen(ends, event.event_type, _bounded(number), text_of(fields))
+
+
+def _fields(event: _Event) -> tuple[int, HttpRequest | TlsSession | Lookup] | None:
+    if event.event_type == HTTP and event.http:
+        return _of_http2(event.http) if event.http.http2 else (event.tx_id, _of_http(event.http))
+    if event.event_type == TLS and event.tls:
+        return event.tx_id, event.tls
+    if event.event_type == DNS and event.dns:
+        one = event.dns
+        answers = [answer.rdata for answer in one.answers[:MOST_ANSWERS] if answer.rdata]
+        return one.id, Lookup(
+            one.rrname, one.rrtype, one.rcode, answers
+        )  # of question and answer: the answer has its place
+    return None
+
+
+def _of_http(one: _Http) -> HttpRequest:
+    return HttpRequest(
+        one.hostname,
+        one.url,
+        one.http_user_agent,
+        one.http_content_type,
+        one.http_method,
+        one.protocol,
+        one.status,
+        one.length,
+    )
+
+
+def _of_http2(one: _Http) -> tuple[int, HttpRequest] | None:
+    """Of a stream that the client has opened: each second number is one; other streams have no request."""
+    number, odd = divmod(one.http2.stream_id if one.http2 else 0, 2)
+    if not odd or not one.http_method:
+        return None
+    asked = {header.name: header.value for header in one.request_headers}
+    got = {header.name: header.value for header in one.response_headers}
+    request = _of_http(one)
+    request.hostname, request.protocol = request.hostname or asked.get(":authority", ""), "HTTP/2"
+    request.http_content_type = got.get("content-type", "")
+    if (status := got.get("grpc-status", "")[:3]).isdecimal():
+        request.grpc_status = int(status)
+    return number, request
+
+
+def text_of(fields: HttpRequest | TlsSession | Lookup) -> str:
+    """JSON, within the limits, with what HTML gives a meaning escaped."""
+    for name in fields.__struct_fields__:
+        value = getattr(fields, name)
+        if isinstance(value, str):
+            setattr(fields, name, _cut(value, _LIMITS.get(name, _LONGEST)))
+        elif isinstance(value, int):
+            setattr(fields, name, _bounded(value))
+        elif isinstance(value, list):
+            setattr(fields, name, [_cut(one, _LONGEST) for one in value])
+    return _escaped(fields)
+
+
+def _cut(text: str, most: int) -> str:
+    """As much as has this many octets in JSON: what a record has no room for by itself would never leave."""
+    text = _CONTROLS.sub("\ufffd", text[:most])
+    while (over := len(_escaped(text).encode()) - most - len('""')) > 0:
+        text = text[: len(text) - -(-over // MOST_OF_ONE)]
+    return text
+
+
+def _escaped(fields: object) -> str:
+    return msgspec.json.encode(fields).decode().translate(_HTML)
+
+
+def _port(number: int) -> int:
+    if not 0 <= number <= 0xFFFF:
+        raise ValueError(f"{number} is no port")
+    return number
+
+
+def _bounded(number: int) -> int:
+    return min(max(number, 0), _LARGEST)
