@@ -86,7 +86,7 @@ def annotate(server: ApiServer, name: str, value: str) -> None:
 
 
 def endpoints(
-    server: PodsApi,
+    server: ApiServer,
     number: int,
     ip: str,
     *,

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from certificates import SERVER, made
-from test_host_l7_flow_export import ADDRESSES, TAP, annotate, endpoints, engine_reads, flows, world
-from test_host_traffic_control import MACS, receiver
+from test_host_l7_flow_export import annotate, endpoints, engine_reads, world
+from test_host_traffic_control import ADDRESSES, MACS, flows, receiver
+
+from antrea.features.l7_flow_export.agent import TAP
 
 if TYPE_CHECKING:
     from pathlib import Path

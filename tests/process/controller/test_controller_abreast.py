@@ -12,9 +12,10 @@ from certificate_world import ApiServer, until
 from loopback import client_of
 
 from antrea.controller.compute.runtime import FEATURES
-from antrea.controller.compute.watch_barrier import FEW, METADATA, WatchBarrier
+from antrea.controller.compute.watch_barrier import FEW, WatchBarrier
 from antrea.engine import Facts
 from antrea.errors import Refused
+from antrea.outside.kube.client import METADATA_LIST
 from antrea.outside.kube.resource_feed import ResourceFeed
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Lagging(ApiServer):
     async def serve(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
             await self.tells.wait()
-        elif request.headers["Accept"] == METADATA:
+        elif request.headers["Accept"] == METADATA_LIST:
             self.asked.append((request.path, request.query.get("fieldSelector", "")))
             if request.path in self.unknown:
                 return web.json_response({"message": "not found"}, status=404)

@@ -95,13 +95,13 @@ async def test_an_annotated_workload_has_an_event_and_its_metadata_alone_is_read
         await until(lambda: len(events(api)) == len(WORKLOADS), 60)
         found = {one["involvedObject"]["kind"]: one for one in events(api)}
         assert set(found) == set(TEMPLATES)
-        for kind, place in TEMPLATES.items():
-            one = found[kind]
+        for name, place in TEMPLATES.items():
+            one = found[name]
             about = one["involvedObject"]
-            assert (about["namespace"], about["name"]) == ("shop", f"{kind.lower()}s")
-            assert about["apiVersion"] == ("batch/v1" if "Job" in kind else "apps/v1")
+            assert (about["namespace"], about["name"]) == ("shop", f"{name.lower()}s")
+            assert about["apiVersion"] == ("batch/v1" if "Job" in name else "apps/v1")
             assert (one["type"], one["reason"]) == ("Warning", "L7ExportInvalid")
-            assert f"no effect on a {kind}" in one["message"]
+            assert f"no effect on a {name}" in one["message"]
             assert one["message"].endswith(f" {place}.metadata.annotations")
         workload(api, "/apis/apps/v1/deployments", "late", "<b>\n")
         await until(lambda: any(one["involvedObject"]["name"] == "late" for one in events(api)), 60)

@@ -130,7 +130,7 @@ def headers(**values: str) -> list[dict[str, str]]:
 def test_a_request_of_http2_has_the_same_fields_and_the_number_of_its_stream() -> None:
     asked = [*headers(te="trailers"), {"name": ":authority", "value": "cart:50051"}]
     got = headers(content_type="application/grpc", grpc_status="5")
-    common = {"version": "2", "url": "/shop.Cart/Add", "http_method": "POST", "status": 200}
+    common: dict[str, Any] = {"version": "2", "url": "/shop.Cart/Add", "http_method": "POST", "status": 200}
     found = seen(**common, request_headers=asked, response_headers=got, http2={"stream_id": 3})
     assert found[1:3] == ("http", 1)
     assert json.loads(found.text) == {
