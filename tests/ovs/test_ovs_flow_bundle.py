@@ -75,6 +75,21 @@ async def test_exactly_the_flows_that_are_deleted_go(ovs: OvsBridge, socket: Pat
     assert set(ovs.dump()) < set(kept)
 
 
+async def test_one_flow_alone_is_applied_as_in_a_bundle(ovs: OvsBridge, socket: Path) -> None:
+    await commit(socket, mods(*FLOWS))
+    wanted = ovs.dump()
+    ovs.clear()
+    for one in FLOWS:
+        before = len(ovs.dump())
+        await commit(socket, mods(one))
+        assert len(ovs.dump()) == before + 1
+    assert sorted(ovs.dump()) == sorted(wanted)
+    with pytest.raises(Unavailable, match="refused"):
+        await commit(socket, mods(BAD))
+    await commit(socket, mods(FLOWS[0], put=False))
+    assert set(ovs.dump()) < set(wanted)
+
+
 async def test_the_sink_needs_no_program_for_addresses_in_rules(
     socket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
