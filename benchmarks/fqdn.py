@@ -38,6 +38,7 @@ from antrea.outside.log.audit_log import AuditLog
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
+from antrea.outside.vswitch.revalidation import Revalidation
 from benchmarks.cni_add import GATEWAY_MAC, namespaces, open_vswitch, processes, sh
 from benchmarks.figure import Against, show
 from benchmarks.policy_switch import CONFIG, FEATURES, PIPELINE
@@ -126,7 +127,8 @@ class Agent:
             self.facts, self.packets.send, AuditLog(directory / "np.log", CONFIG.audit_logging)
         )
         scope = pod_scope(self.facts, CONFIG, directory / "names")
-        self.names = FqdnController(self.facts, scope, self._settled)
+        self.revalidation = Revalidation(management)
+        self.names = FqdnController(self.facts, scope, self._settled, revalidation=self.revalidation)
         self.held: dict[bytes, float] = {}
         """When an answer came, by the packet."""
         self.holds: list[float] = []
@@ -304,7 +306,7 @@ async def measure(directory: Path, space: str) -> None:
         assert server.stdout is not None
         await server.stdout.readline()
         async with asyncio.TaskGroup() as tasks:
-            runs = (agent.engine.run(), agent.packets.run(), agent.names.run())
+            runs = (agent.engine.run(), agent.packets.run(), agent.names.run(), agent.revalidation.run())
             work = [tasks.create_task(one) for one in runs]
             await agent.packets.connected.wait()
             if "many" not in sys.argv:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _ADD, _DELETE_STRICT = 0, 4
 _ANY = 0xFFFFFFFF
+_NOBODYS, _LAST_TABLE = 0xFFFFFFFFFFFFFFFF, 253
+"""A cookie and a table that no flow has."""
 _HEAD = struct.Struct("!QQBBHHHIIIHH")
 """cookie, its mask, table, command, idle and hard timeout, priority, buffer, port, group, flags, importance"""
 _MATCH, _INSTRUCTION = struct.Struct("!HH"), struct.Struct("!HH4x")
@@ -44,6 +46,12 @@ def flow_mod(flow: Flow, pipeline: Pipeline, cookie_round: int, *, put: bool) ->
     table = pipeline.id(flow.table)
     head = _HEAD.pack(value, 0, table, command, 0, 0, flow.priority, _ANY, _ANY, _ANY, 0, 0)
     return head + match + (_instruction(flow) if put else b"")
+
+
+def no_deletion() -> bytes:
+    """The body of a message that deletes a flow that there is not, which ovs-vswitchd takes for a change of its flows."""
+    head = _HEAD.pack(_NOBODYS, _NOBODYS, _LAST_TABLE, _DELETE_STRICT, 0, 0, 0, _ANY, _ANY, _ANY, 0, 0)
+    return head + _MATCH.pack(_OXM, _MATCH.size) + bytes(8 - _MATCH.size)
 
 
 def _match(flow: Flow) -> bytes | None:

@@ -35,11 +35,12 @@ from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.meter_sink import MeterSink
 from antrea.outside.vswitch.ofctl import Ofctl
 from antrea.outside.vswitch.packet_channel import Packets
+from antrea.outside.vswitch.revalidation import Revalidation
 from benchmarks.policy_switch import CONFIG, GATEWAY, NODE, PIPELINE
 from tests.unit.features.policy_world import ANY, applied, interface, native, port, rule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from ovs_bridge import OvsBridge
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 POD = LOCAL[0]
 RESOLVER = ("198.51.100.53", "2001:db8:53::53")
 ALLOWED = ("203.0.113.7", "2001:db8::7")
+NEARBY = ("203.0.113.99", "2001:db8::99")
 NAMES = cp.NetworkPolicyPeer(fqdns=("*.example.com",))
 RULES = (
     rule("Out", NAMES, action="Allow", priority=0),
@@ -126,10 +128,11 @@ async def node(
     async def settled(row: FqdnAddress) -> None:
         await engine.settled(FqdnAddress, row.key)
 
-    names = FqdnController(facts, pod_scope(facts, CONFIG, keep), settled)
+    cached = Revalidation(socket)
+    names = FqdnController(facts, pod_scope(facts, CONFIG, keep), settled, revalidation=cached)
     handle = packet_in_handler(names, lambda found: packets.resume(found))  # noqa: PLW0108 (a test replaces it)
     packets.deliver(PacketIn.DNS, handle)
-    running = [asyncio.create_task(one.run()) for one in (engine, packets, names)]
+    running = [asyncio.create_task(one.run()) for one in (engine, packets, names, cached)]
     try:
         async with asyncio.timeout(60):
             await packets.connected.wait()
@@ -204,6 +207,82 @@ async def test_an_answer_whose_addresses_do_not_get_into_the_switch_is_dropped(
         await asyncio.to_thread(send, bridge, 0, "other.test.", ALLOWED[0], 4001)
         await until(lambda: delivered(bridge) == before + 1)
         assert 'antrea_agent_fqdn_answer_dropped_count{reason="not realized"} 1' in name_metrics([names])
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["IPv4", "IPv6"])
+async def test_what_the_pod_has_not_asked_for_gives_no_address(
+    bridge: OvsBridge, version: int, tmp_path: Path
+) -> None:
+    """It goes on to the Pod as any packet that nothing forbids, and the agent does not get it."""
+    async with node(bridge, tmp_path / "names") as (_, names, _):
+        before = delivered(bridge)
+        await asyncio.to_thread(send, bridge, version, "forged.example.com.", NEARBY[version], 4020)
+        await until(lambda: delivered(bridge) == before + 1)
+        await asyncio.to_thread(ask, bridge, version, 4021)
+        await asyncio.to_thread(send, bridge, version, "api.example.com.", ALLOWED[version], 4021)
+        await until(lambda: delivered(bridge) == before + 2)
+        assert [row.fqdn_name for row in names.answers()] == ["api.example.com"]
+
+
+def forwarded(ovs: OvsBridge) -> int:
+    """Packets that left by the gateway."""
+    found = re.search(r"tx pkts=(\d+)", ovs.ofctl("dump-ports", str(GATEWAY.ofport)))
+    assert found
+    return int(found.group(1))
+
+
+def connect(ovs: OvsBridge, version: int, address: str) -> None:
+    """The Pod sends a packet to an address."""
+    name = next(name for name, number in ports().items() if number == POD.number)
+    macs = (f"0a:00:00:00:00:{POD.number:02x}", GATEWAY.mac)
+    receive(ovs, name, macs, (POD.ips[version], address), src=5000, dst=80)
+
+
+@contextlib.contextmanager
+def no_passes(ovs: OvsBridge) -> Iterator[None]:
+    """The switch does not look through its cache."""
+    ovs.appctl("revalidator/pause")
+    try:
+        yield
+    finally:
+        ovs.appctl("revalidator/resume")
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["IPv4", "IPv6"])
+async def test_an_answer_is_held_while_the_switch_has_cached_a_refusal_nearby(
+    bridge: OvsBridge, version: int, tmp_path: Path
+) -> None:
+    """What a packet to one address has met is cached for the whole network, also after the flows have changed."""
+    kind = ("nw_dst", "ipv6_dst")[version]
+    async with node(bridge, tmp_path / "names"):
+        await asyncio.to_thread(connect, bridge, version, NEARBY[version])
+        before, left = delivered(bridge), forwarded(bridge)
+        with no_passes(bridge):
+            await asyncio.to_thread(ask, bridge, version, 4003)
+            asked = forwarded(bridge)
+            assert asked == left + 1
+            await asyncio.to_thread(send, bridge, version, "api.example.com.", ALLOWED[version], 4003)
+            await until(lambda: f"{kind}={ALLOWED[version]}" in "\n".join(bridge.dump()))
+            await asyncio.to_thread(connect, bridge, version, ALLOWED[version])
+            assert forwarded(bridge) == asked
+            assert delivered(bridge) == before
+        await until(lambda: delivered(bridge) == before + 1)
+        await asyncio.to_thread(connect, bridge, version, ALLOWED[version])
+        assert forwarded(bridge) == asked + 1
+
+
+async def test_an_answer_goes_on_if_the_switch_does_not_tell_of_its_cache(
+    bridge: OvsBridge, tmp_path: Path
+) -> None:
+    async with node(bridge, tmp_path / "names") as (_, names, _):
+        names._revalidation = Revalidation(bridge.process.directory / "br-int.mgmt", patience=0.05)
+        before = delivered(bridge)
+        for times in (1, 2):
+            await asyncio.to_thread(ask, bridge, 0, 4004)
+            await asyncio.to_thread(send, bridge, 0, "api.example.com.", ALLOWED[0], 4004)
+            await until(lambda times=times: delivered(bridge) == before + times)  # type: ignore[misc]
+        assert not names.dropped
+        assert not names._met
 
 
 async def test_names_outlive_the_agent(bridge: OvsBridge, tmp_path: Path) -> None:

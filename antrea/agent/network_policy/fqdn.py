@@ -9,6 +9,7 @@ parity: pkg/agent/controller/networkpolicy/fqdn.go
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import sys
 import time
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from antrea.features.network_policy.agent.fqdn_cache import Fill
     from antrea.openflow.packet import Packet
     from antrea.openflow.packet_in import PacketIn
+    from antrea.outside.vswitch.revalidation import Revalidation
 
     Settled = Callable[[FqdnAddress], Awaitable[None]]
     Verdict = Callable[[bool], None]
@@ -107,9 +109,13 @@ class FqdnController:
         *,
         min_ttl: float = 0,
         retry: float = RETRY_SECONDS,
+        revalidation: Revalidation | None = None,
     ) -> None:
+        """`revalidation` is that of the datapath whose cache may still have what was decided before; None: there is no cache."""
         self._facts, self._scope, self._settled, self._keep = facts, scope, settled, scope.keep
-        self._retry = retry
+        self._retry, self._revalidation = retry, revalidation
+        self._met: set[str] = set()
+        """Keys of rows that all packets meet."""
         self.cache = FqdnCache(min_ttl=min_ttl, row=scope.addresses)
         self._streams = DnsStreams()
         self._tasks: asyncio.TaskGroup | None = None
@@ -157,8 +163,7 @@ class FqdnController:
     async def _hold(self, rows: list[FqdnAddress], verdict: Verdict) -> None:
         try:
             async with asyncio.timeout(HELD_SECONDS):
-                for row in rows:
-                    await self._settled(row)
+                await self._enforced(rows)
         except (TimeoutError, AntreaError) as why:
             self._drop("not realized", verdict)
             log.warning(
@@ -168,6 +173,28 @@ class FqdnController:
             verdict(True)
         finally:
             self._held -= 1
+
+    async def _enforced(self, rows: list[FqdnAddress]) -> None:
+        """Return once packets meet the rows. Raises as `settled`."""
+        new = {row.key for row in rows} - self._met
+        cached = self._revalidation if new else None
+        with cached.watched() if cached else contextlib.nullcontext():
+            for row in rows:
+                await self._settled(row)
+            if cached:
+                await self._revalidated(cached, new)
+
+    async def _revalidated(self, cached: Revalidation, keys: set[str]) -> None:
+        """The flows are in: where this fails the answer goes on, since one that is dropped costs its client seconds."""
+        try:
+            await cached.completed()
+        except Unavailable as no:
+            log.warning(
+                "A DNS answer goes on although the switch may have cached what was decided before",
+                err=str(no),
+            )
+        else:
+            self._met |= {key for key in keys if self._facts.get(self._scope.addresses, key)}
 
     def _answers(self, read: Packet) -> list[DnsAnswer]:
         """Raises Invalid."""
@@ -193,6 +220,7 @@ class FqdnController:
                 self._facts.put(row, urgent=True)
             else:
                 self._facts.drop(self._scope.addresses, row.key)
+                self._met.discard(row.key)
             self._changed.set()
 
     async def run(self) -> None:

@@ -28,6 +28,7 @@ from antrea.outside.controlplane.report_sink import PolicyReportSink
 from antrea.outside.log.audit_log import AuditLog
 from antrea.outside.vswitch.appctl import Tracer
 from antrea.outside.vswitch.conntrack import Conntrack
+from antrea.outside.vswitch.revalidation import Revalidation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,7 +70,14 @@ class PolicyPart(Part):
             agent.run_dir / SEVERED,
         )
         scope = pod_scope(agent.facts, config, agent.run_dir / NAMES)
-        self._names = FqdnController(agent.facts, scope, self.settled, min_ttl=config.fqdn_cache_min_ttl)
+        self._revalidation = Revalidation(switch / f"{config.ovs_bridge}.mgmt")
+        self._names = FqdnController(
+            agent.facts,
+            scope,
+            self.settled,
+            min_ttl=config.fqdn_cache_min_ttl,
+            revalidation=self._revalidation,
+        )
         self.names = [self._names]
         """Caches of names, those of other features too."""
 
@@ -87,6 +95,7 @@ class PolicyPart(Part):
         self._agent.controlplane.on_connect.append(lambda: self._agent.engine().resync(self._reports))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._names.run(), name="names in rules")
+            tasks.create_task(self._revalidation.run(), name="passes over the switch's cache")
             tasks.create_task(self.audit.run(), name="audit log")
             tasks.create_task(self._deadlines.run(), name="deadlines of policies")
 
