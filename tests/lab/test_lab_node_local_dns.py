@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import traffic
 import yaml
 from agent_node import pod_namespace
 from own_lab import own_lab
@@ -37,7 +38,7 @@ SETTINGS = Settings(
 NODE = "node-1"
 CACHE = {4: "169.254.20.10", 6: "fd00:90::10"}
 SITES = {4: "198.51.100.0/24", 6: "2001:db8:9::/64"}
-"""Addresses of names: `n7.*` has the 7th. All are the host outside, at which nothing listens."""
+"""Addresses of names: `n7.*` has the 7th. All are the host outside."""
 KINDS = {4: "A", 6: "AAAA"}
 COREFILE = """
 .:53 {
@@ -98,13 +99,19 @@ found.nameservers, found.lifetime = [server], 30
 for name in names:
     address = found.resolve(name, kind, tcp=by == "tcp")[0].address
     try:
-        socket.create_connection((address, 80), timeout=3).close()
-    except ConnectionRefusedError:
+        socket.create_connection((address, 80), timeout=30).close()
         print("reached", end=" ")
-    except TimeoutError:
-        print("dropped", end=" ")
+    except ConnectionRefusedError:
+        print("refused", end=" ")
 """
-"""Resolves each name and connects at once. Nothing listens: what refuses was reached, and a packet that is dropped has no answer."""
+"""Resolves each name and connects at once: a connection that is judged before the address is known is refused."""
+SERVER = """
+import socket
+with socket.create_server(("::", 80), family=socket.AF_INET6, dualstack_ipv6=True) as web:
+    print("listening", flush=True)
+    while True:
+        web.accept()[0].close()
+"""
 NAMES = 10
 
 
@@ -126,7 +133,11 @@ def lab() -> Iterator[Lab]:
             for machine, words in (("gateway", f"{cidr} via {via}"), ("outside", f"local {cidr} dev lo")):
                 route = [f"ip -{version} route add {words}"]
                 namespace.script(found.record, namespace.path(found.record, machine), route)
-        yield found
+        outside = namespace.path(found.record, "outside")
+        server = namespace.inside(outside, [sys.executable, "-c", SERVER])
+        with traffic.running("outside", server) as web:
+            web.says("listening")
+            yield found
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +187,7 @@ def policy(applied_to: dict[str, Any]) -> str:
     """Addresses of one domain's names are allowed, of everything else of theirs none."""
     egress = [
         {"action": "Allow", "to": [{"fqdn": "*.example.com"}]},
-        {"action": "Drop", "to": [{"ipBlock": {"cidr": cidr}} for cidr in SITES.values()]},
+        {"action": "Reject", "to": [{"ipBlock": {"cidr": cidr}} for cidr in SITES.values()]},
     ]
     made = {
         "apiVersion": "crd.antrea.io/v1beta1",
@@ -192,9 +203,9 @@ def asked(inside: list[str], server: str, version: int, by: str, *names: str) ->
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.split()
 
 
-def are_dropped(inside: list[str], server: str, version: int) -> bool:
+def are_refused(inside: list[str], server: str, version: int) -> bool:
     """Whether the policy is enforced: connections to names that no rule allows."""
-    return asked(inside, server, version, "udp", "n7.other.com") == ["dropped"]
+    return asked(inside, server, version, "udp", "n7.other.com") == ["refused"]
 
 
 def first_connections(inside: list[str], servers: list[tuple[int, str]]) -> dict[tuple[str, str], list[str]]:
@@ -218,7 +229,7 @@ def test_the_first_connection_of_a_pod_is_judged_by_the_names_that_a_resolver_on
         try:
             lab.api.kubectl("wait", "acnp/names", "--for=jsonpath={.status.phase}=Realized", "--timeout=60s")
             for version, server in servers:
-                assert are_dropped(inside, server, version), server
+                assert are_refused(inside, server, version), server
             found = first_connections(inside, servers)
             assert found == dict.fromkeys(found, ["reached"] * NAMES)
             assert len(found) == 2 * len(servers)
@@ -234,7 +245,7 @@ def test_the_first_connection_of_the_node_is_judged_by_the_names_that_its_resolv
     lab.api.apply(policy({"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": NODE}}}))
     try:
         for version, server in servers:
-            wait_for("the policy", partial(are_dropped, inside, server, version), seconds=60)
+            wait_for("the policy", partial(are_refused, inside, server, version), seconds=60)
         found = first_connections(inside, servers)
         assert found == dict.fromkeys(found, ["reached"] * NAMES)
     finally:
