@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from node_host import EVERYBODY, FAMILIES, FRIEND, HOME, PORT, STRANGER, Host, peer, policy, rule
 
-from antrea.agent.network_policy.fqdn import FqdnController
+from antrea.agent.network_policy.fqdn import HELD_SECONDS, FqdnController
 from antrea.agent.node_policy.answer import NodeAnswers, node_scope
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT
@@ -189,6 +189,31 @@ async def test_the_first_connection_after_the_answer_is_let_through(
             many = [f"n{number}.example.com" for number in range(10, 10 + NAMES)]
             assert await node.resolves(family, by, *many) == {"connected"}
             assert len(names.cache) == NAMES
+            assert not names.dropped
+
+
+@FAMILIES
+@pytest.mark.parametrize("by", ["udp", "tcp"])
+async def test_an_answer_waits_until_its_address_is_in_the_set(node: NodeNames, family: str, by: str) -> None:
+    """The client, which connects as soon as it has the answer, does not have it before."""
+    with node.host.netns.serving(node.host.beside, SERVER):
+        async with node.running(*RULES) as names:
+            held, go_on, applied = asyncio.Event(), asyncio.Event(), names._settled
+
+            async def late(row: FqdnAddress) -> None:
+                await applied(row)
+                held.set()
+                await go_on.wait()
+
+            names._settled = late
+            client = asyncio.create_task(node.resolves(family, by, "n7.example.com"))
+            async with asyncio.timeout(60):
+                await held.wait()
+            # longer than a client needs that has its answer, and less than answers are held at most
+            _, waits = await asyncio.wait({client}, timeout=HELD_SECONDS / 2)
+            assert waits == {client}
+            go_on.set()
+            assert await client == {"connected"}
             assert not names.dropped
 
 
