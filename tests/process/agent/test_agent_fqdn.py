@@ -220,6 +220,31 @@ async def test_addresses_stay_while_the_server_fails_and_go_when_it_says_so(
         await node.until(lambda: not node.addresses())
 
 
+async def test_the_next_server_is_asked_where_one_fails(server: NameServer, tmp_path: Path) -> None:
+    failing = NameServer()
+    failing.code = dns.rcode.SERVFAIL
+    await failing.open()
+    server.records["api.example"] = ["192.0.2.1"]
+    node = Node(server, tmp_path / "names", "api.example")
+    servers = [("127.0.0.1", one.port) for one in (failing, server)]
+    node.names._scope = node.names._scope._replace(servers=lambda: servers)
+    async with node.running():
+        await node.until(lambda: node.addresses() == {"192.0.2.1"})
+    assert failing.asked
+    failing.close()
+
+
+async def test_a_name_that_has_another_address_each_second_has_one_at_a_time(
+    server: NameServer, tmp_path: Path
+) -> None:
+    """As often as its server tells, and no address stays that the server no longer has."""
+    async with Node(server, tmp_path / "names", "api.example").running() as node:
+        for number in range(1, 4):
+            server.records["api.example"] = [f"192.0.2.{number}"]
+            await node.until(lambda number=number: node.addresses() == {f"192.0.2.{number}"})  # type: ignore[misc]
+        assert len(node.names.cache) == 1
+
+
 async def test_addresses_in_rules_on_the_node_stay_while_no_resolver_is_there(
     server: NameServer, tmp_path: Path
 ) -> None:
