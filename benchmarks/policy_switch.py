@@ -28,6 +28,8 @@ from antrea.features.framework.gate import EnabledGates
 from antrea.features.grouping.publication import Membership, Memberships, PublishedPolicy
 from antrea.features.network_policy.agent.conjunction import number
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
+from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
+from antrea.features.network_policy.agent.fqdn_cache import FqdnCache
 from antrea.features.network_policy.agent.received import SentAddressMember, SentAppliedMember, SentPolicy
 from antrea.features.network_policy.agent.rule import Conjunction, PolicyRule
 from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
@@ -40,7 +42,7 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.openflow.meter import Meter
 from antrea.openflow.pipeline import Pipeline
-from benchmarks.policy_cluster import PLACES, ips
+from benchmarks.policy_cluster import OUTSIDE, PLACES, ips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,6 +81,14 @@ PROXY_ALL = msgspec.structs.replace(CONFIG, antrea_proxy=AntreaProxy(proxy_all=T
 BY_KUBE_PROXY, BY_ANTREA = _served(KUBE_PROXY), _served(ANTREA_PROXY)
 BY_ANTREA_ALONE = _served(ANTREA_PROXY, PROXY_ALL)
 FEATURES, PIPELINE = BY_KUBE_PROXY
+NAMED = dict(
+    zip(
+        (ip for pair in OUTSIDE for ip in pair),
+        (("www.example.com",), ("www.example.com", "example.com"), ("example.com",), ("other.test",)),
+        strict=True,
+    )
+)
+"""Names of addresses, by DNS answers."""
 LOCAL = {
     f"{space}/{name}": PodInterface(
         f"{name}-0", f"c-{name}", space, name, f"0a:00:00:00:00:{last:02x}", ips(0, last), last, f"u-{name}"
@@ -170,6 +180,16 @@ def known(world: World) -> Iterator[Fact]:
         )
 
 
+def answered(facts: Facts) -> Iterator[FqdnAddress]:
+    """Addresses of names in rules, as DNS answers to Pods of Node n1 gave them."""
+    cache = FqdnCache()
+    cache.set_patterns({row.pattern for row in facts.all(FqdnPattern)})
+    for ip, names in NAMED.items():
+        for name in names:
+            cache.learn(name, ((ip, 60),), 0)
+    yield from (row for row, present in cache.changes().items() if present)
+
+
 class Agent:
     """The agent's units over what it was told."""
 
@@ -181,6 +201,9 @@ class Agent:
         for row in (*known(world), *LOCAL.values(), *told(world.objects)):
             facts.put(row)
         engine = Engine(facts, [unit for feature in self.served.features for unit in feature.units])
+        engine.plan()
+        for row in answered(facts):
+            facts.put(row)
         engine.plan()
         assert not engine.errors.standing, engine.errors.standing
         self.entries = list(engine.standing().values())
@@ -263,7 +286,8 @@ class Switch:
 def packet_of(world: World, asked: Question) -> Packet:
     """As the explanation takes it."""
     kind, code = asked.icmp or (None, None)
-    source, destination = world.end(asked.source, asked.v), world.end(asked.destination, asked.v)
+    source, last = world.end(asked.source, asked.v), world.end(asked.destination, asked.v)
+    destination = msgspec.structs.replace(last, names=NAMED.get(last.ip, ()), names_of=NODE.name)
     return Packet(source, destination, asked.protocol, asked.port, asked.source_port, kind, code)
 
 

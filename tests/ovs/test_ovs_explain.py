@@ -7,14 +7,16 @@ Objects go through the units of controller and agent into the switch; the explan
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from antrea.explain.verdict import judged
-from benchmarks.policy_cluster import cluster, question
+from benchmarks.policy_cluster import Question, cluster, question
 from benchmarks.policy_shrink import least
-from benchmarks.policy_switch import Switch, packet_of, ports, world_of
+from benchmarks.policy_switch import LOCAL, NAMED, Agent, Switch, entry, expected, packet_of, ports, world_of
 from benchmarks.policy_trial import Trial
 
 if TYPE_CHECKING:
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 
     from ovs_bridge import OvsBridge
 
+    from antrea.explain.packet import Packet
     from antrea.explain.policy import Native
     from antrea.explain.verdict import Half
     from antrea.explain.world import World
     from benchmarks.policy_cluster import Cluster
 
 PACKETS = 40
+NAMED_CLUSTERS = 200
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +127,31 @@ def test_the_packets_meet_rules_of_all_kinds_and_actions() -> None:
             found = judged(world, packet_of(world, question(rnd)))
             missing -= {decision(world, found.egress), decision(world, found.ingress)}
     assert missing == set()
+
+
+def test_names_are_explained_as_they_are_enforced(switch: Switch) -> None:
+    """In clusters where a rule on names decides: without these names another rule does, or none."""
+    by_names: Counter[tuple[str, str]] = Counter()
+    asked = [
+        Question(pod, ip, 6 if ":" in ip else 4, "TCP", 80, 33000, None) for pod in LOCAL for ip in NAMED
+    ]
+    for seed in range(NAMED_CLUSTERS):
+        world = world_of(cluster(random.Random(seed)))
+        packets = [packet_of(world, one) for one in asked]
+        found = [(judged(world, packet), judged(world, nameless(packet))) for packet in packets]
+        if all(named.egress.rule == other.egress.rule for named, other in found):
+            continue
+        agent = Agent(world)
+        switch.install(agent.entries, agent.served.pipeline)
+        for packet, (named, other) in zip(packets, found, strict=True):
+            assert agent.decided(switch.trace(entry(packet))) == expected(named, packet), packet
+            if named.egress.rule is not None and named.egress.rule != other.egress.rule:
+                by_names[named.egress.rule.type, named.egress.verdict] += 1
+    assert {verdict for _, verdict in by_names} == {"Allow", "Drop", "Reject"}, by_names
+    assert {kind for kind, _ in by_names} >= {*KINDS, "AdminNetworkPolicy", "K8sClusterNetworkPolicy"}, (
+        by_names
+    )
+
+
+def nameless(packet: Packet) -> Packet:
+    return msgspec.structs.replace(packet, destination=msgspec.structs.replace(packet.destination, names=()))
