@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from ovs_bridge import OvsBridge
 
     from antrea.explain.packet import Packet
+    from antrea.explain.verdict import Judged
     from antrea.explain.world import Proxy, World
     from benchmarks.policy_cluster import Cluster, Object
 
 PACKETS = 30
+FIRST = 4_000_000
+"""The first seed of the wide test."""
 ADMIN_KINDS = ("admin_policies", "baseline_policies", "tiered_policies")
 KINDS = ("kube_policies", "cluster_policies", "policies", *ADMIN_KINDS)
 STEP = re.compile(r"^ *(\d+)\. .*\bpriority (\d+),", re.MULTILINE)
@@ -143,19 +146,30 @@ def seen() -> Counter[tuple[str, bool]]:
     return Counter()
 
 
-@pytest.mark.parametrize("proxied", [False, True])
-@pytest.mark.parametrize("seed", [*range(8), 39, 43])
-def test_audited_policies_are_absent_and_their_copies_are_judged_as_by_enforced_ones(
-    switch: Switch, seen: Counter[tuple[str, bool]], seed: int, proxied: bool
-) -> None:
+def drawn(seed: int, *, proxied: bool) -> tuple[Cluster, Proxy | None, list[Question]]:
+    """A cluster of which a part is audited, and packets in it."""
     rnd = random.Random(seed)
     objects = cluster(rnd)
     proxy = served(rnd, objects) if proxied else None
     mark(rnd, objects, services=proxied)
+    return (
+        objects,
+        proxy,
+        [service_question(rnd, objects) if proxied else question(rnd) for _ in range(PACKETS)],
+    )
+
+
+def entries_of(world: World, asked: list[Question]) -> tuple[list[Packet], list[str]]:
+    """Packets for the explanation and for a trace."""
+    packets = [packet_of(world, one) for one in asked]
+    return packets, [entry(packet, one.source_port or 1) for packet, one in zip(packets, asked, strict=True)]
+
+
+def check_absent(switch: Switch, seen: Counter[tuple[str, bool]], seed: int, *, proxied: bool) -> None:
+    """One cluster as it is, and with all of it enforced."""
+    objects, proxy, asked = drawn(seed, proxied=proxied)
     own, all_enforced = Enforced.of(objects, proxy), Enforced.of(enforced(objects), proxy)
-    asked = [service_question(rnd, objects) if proxied else question(rnd) for _ in range(PACKETS)]
-    packets = [packet_of(own.world, one) for one in asked]
-    entries = [entry(packet, one.source_port or 1) for packet, one in zip(packets, asked, strict=True)]
+    packets, entries = entries_of(own.world, asked)
     audited, after = own.traces(switch, entries), all_enforced.traces(switch, entries)
     for sent, trace, later in zip(packets, audited, after, strict=True):
         packet = at_endpoint(own.world, sent, trace)
@@ -172,8 +186,93 @@ def test_audited_policies_are_absent_and_their_copies_are_judged_as_by_enforced_
             assert own.agent.decided(trace).port == all_enforced.agent.decided(later).port, packet
 
 
+@pytest.mark.parametrize("proxied", [False, True])
+@pytest.mark.parametrize("seed", [*range(8), 39, 43])
+def test_audited_policies_are_absent_and_their_copies_are_judged_as_by_enforced_ones(
+    switch: Switch, seen: Counter[tuple[str, bool]], seed: int, proxied: bool
+) -> None:
+    check_absent(switch, seen, seed, proxied=proxied)
+
+
 def test_copies_were_denied_and_let_pass_in_both_directions(seen: Counter[tuple[str, bool]]) -> None:
     assert all(seen[way, denied] >= 5 for way in ("Egress", "Ingress") for denied in (True, False)), seen
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_policy_that_is_changed_over_to_enforce_moves_no_verdict_of_others(
+    switch: Switch, seed: int
+) -> None:
+    """The switch has both: packets go otherwise than before where a rule of this policy decides, or passes on, alone."""
+    moved = check_change_over(switch, seed, proxied=bool(seed % 2))
+    assert moved["stays"], "no packet is left to others"
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(7200)
+def test_four_hundred_clusters_of_which_a_part_is_audited(switch: Switch) -> None:
+    moved: Counter[str] = Counter()
+    seen: Counter[tuple[str, bool]] = Counter()
+    for seed in range(FIRST, FIRST + 400):
+        check_absent(switch, seen, seed, proxied=bool(seed % 2))
+        moved.update(check_change_over(switch, seed, proxied=bool(seed % 2)))
+    assert moved["moves"] >= 200, moved
+    assert moved["stays"] >= 5000, moved
+    assert all(seen[way, denied] >= 200 for way in ("Egress", "Ingress") for denied in (True, False)), seen
+
+
+def check_change_over(switch: Switch, seed: int, *, proxied: bool) -> Counter[str]:
+    """One cluster before and after one of its audited policies is enforced: how many packets that moves."""
+    objects, proxy, asked = drawn(seed, proxied=proxied)
+    before = Enforced.of(objects, proxy)
+    changed = change_over(random.Random(seed), objects)
+    after = Enforced.of(objects, proxy)
+    packets, entries = entries_of(before.world, asked)
+    found: Counter[str] = Counter()
+    for sent, old, new in zip(
+        packets, before.traces(switch, entries), after.traces(switch, entries), strict=True
+    ):
+        # with AntreaProxy, the same Endpoint before and after
+        assert choice(old)[1] == choice(new)[1], sent
+        packet = at_endpoint(before.world, sent, old)
+        if packet is None:
+            continue
+        was, now = before.agent.decided(old), after.agent.decided(new)
+        by = judged(after.world, packet)
+        assert was == expected(judged(before.world, packet), packet), packet
+        assert now == expected(by, packet), packet
+        assert was == now or changed & takes_part(by), packet
+        found["stays" if was == now else "moves"] += 1
+    return found
+
+
+def change_over(rnd: random.Random, objects: Cluster) -> set[str]:
+    """Enforce one policy of which anything is audited, in place; its UID, none if there is no such policy."""
+    spaces = {
+        one["metadata"]["name"]
+        for one in objects["namespaces"]
+        if ENFORCEMENT in one["metadata"].get("annotations", {})
+    }
+    audited = [
+        policy
+        for policy in (one for kind in KINDS for one in objects[kind])
+        if (notes := policy["metadata"]["annotations"]).get(ENFORCEMENT) == AUDIT
+        or notes.get(AUDITED_RULES)
+        or (ENFORCEMENT not in notes and policy["metadata"].get("namespace") in spaces)
+    ]
+    if not audited:
+        return set()
+    one = rnd.choice(audited)
+    one["metadata"]["annotations"] = {ENFORCEMENT: ENFORCE}
+    return {one["metadata"]["uid"]}
+
+
+def takes_part(found: Judged) -> set[str]:
+    """UIDs of policies that decide on a packet: by a rule, by isolation of its Pod, or by leaving it to others."""
+    halves = (found.egress, found.ingress)
+    rules = [one for half in halves for one in (half.rule, *half.isolated_by) if one is not None]
+    passed = [one.rule for half in halves for one in half.lost if one.rule.action == "Pass"]
+    assert all(one.uid for one in (*rules, *passed))
+    return {one.uid for one in (*rules, *passed)}
 
 
 ALLOW = {"action": "Allow"}
