@@ -13,6 +13,7 @@ from admission_object import crd
 from agent_node import antctl, in_agent, wait_ready
 from quiet_pod import SERVING, quiet_pods
 
+from antrea.errors import Unavailable
 from antrea.lab import cluster, fault, node
 from antrea.lab.process import wait_for
 
@@ -39,12 +40,8 @@ CLOSED = "for p in tcp udp; do iptables {} INPUT -p $p --dport 10351 -j DROP; do
 def served(three_nodes: Lab) -> Iterator[Lab]:
     """A Service with an address of a pool of node-2 and node-3, and a Pod on node-1."""
     lab = three_nodes
-    pool = {
-        "ipRanges": [{"start": IP, "end": IP}],
-        "nodeSelector": {"matchExpressions": [{"key": "faulty", "operator": "Exists"}]},
-    }
     lab.api.kubectl("label", "node", *NODES[1:], "faulty=")
-    lab.api.apply(json.dumps(crd("ExternalIPPool", "faulty", pool)))
+    wait_for("the pool, which a controller admits", partial(has_pool, lab), seconds=120)
     lab.api.apply(SERVICE)
     with quiet_pods(lab, {"faulty": "node-1"}, SERVING):
         lab.api.kubectl("label", "pod", "faulty", "app=faulty")
@@ -54,6 +51,19 @@ def served(three_nodes: Lab) -> Iterator[Lab]:
     lab.api.kubectl("delete", "service", "faulty")
     lab.api.kubectl("delete", "externalippool", "faulty")
     lab.api.kubectl("label", "node", *NODES[1:], "faulty-")
+
+
+def has_pool(lab: Lab) -> bool:
+    """Whether it could be made: the controller may have lost its power in the test before."""
+    pool = {
+        "ipRanges": [{"start": IP, "end": IP}],
+        "nodeSelector": {"matchExpressions": [{"key": "faulty", "operator": "Exists"}]},
+    }
+    try:
+        lab.api.apply(json.dumps(crd("ExternalIPPool", "faulty", pool)))
+    except Unavailable:
+        return False
+    return True
 
 
 def owner(lab: Lab, where: str = "node-1") -> str:
