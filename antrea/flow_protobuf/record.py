@@ -6,6 +6,7 @@ parity: pkg/agent/flowexporter/exporter/grpc.go createMessage
 from __future__ import annotations
 
 import socket
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -13,6 +14,10 @@ import msgspec
 
 from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, FlowRecord
 
+SHARED: Final = 32_768
+"""Texts and addresses of which records that have the same share one."""
+LONGEST_SHARED: Final = 96
+"""Characters of a text that is shared: what anybody sends fills no memory."""
 _U8, _U16, _U32 = 0xFF, 0xFFFF, 0xFFFFFFFF
 _STATS: Final = ("packet_total_count", "packet_delta_count", "octet_total_count", "octet_delta_count")
 _TEXTS: Final = (
@@ -127,7 +132,7 @@ def read(flow: Any) -> FlowRecord:
         source_transport_port=_within(transport.source_port, _U16),
         destination_transport_port=_within(transport.destination_port, _U16),
         protocol_identifier=_within(transport.protocol_number, _U8),
-        tcp_state=transport.TCP.state_name[:LONGEST_TEXT],
+        tcp_state=_text(transport.TCP.state_name),
         packet_total_count=stats.packet_total_count,
         packet_delta_count=stats.packet_delta_count,
         octet_total_count=stats.octet_total_count,
@@ -142,7 +147,7 @@ def read(flow: Any) -> FlowRecord:
     )
     for name in _TEXTS:
         if value := getattr(k8s, name):
-            setattr(record, name, value[:LONGEST_TEXT])
+            setattr(record, name, _text(value))
     for name, most in _NUMBERS.items():
         if value := getattr(k8s, name):
             setattr(record, name, _within(value, most))
@@ -150,7 +155,7 @@ def read(flow: Any) -> FlowRecord:
         if value := getattr(k8s, name):
             setattr(record, name, _address(value))
     if len(flow.app.http_vals) <= LONGEST_REQUESTS and flow.app.http_vals:
-        record.app_protocol_name = flow.app.protocol_name[:LONGEST_TEXT]
+        record.app_protocol_name = _text(flow.app.protocol_name)
         record.http_vals = flow.app.http_vals.decode(errors="replace")
     return record
 
@@ -159,8 +164,23 @@ def _within(value: int, most: int) -> int:
     return min(max(value, 0), most)
 
 
+def _text(value: str) -> str:
+    return _shared(value) if len(value) <= LONGEST_SHARED else value[:LONGEST_TEXT]
+
+
+@lru_cache(SHARED)
+def _shared(value: str) -> str:
+    return value
+
+
 def _address(octets: bytes) -> str:
-    """As text; nothing of what is none, and of an address of zeros."""
-    if len(octets) not in (4, 16) or not any(octets):
+    """As text; nothing of what is none."""
+    return _shared_address(octets) if len(octets) in (4, 16) else ""
+
+
+@lru_cache(SHARED)
+def _shared_address(octets: bytes) -> str:
+    """Empty for one of zeros."""
+    if not any(octets):
         return ""
     return socket.inet_ntop(socket.AF_INET if len(octets) == 4 else socket.AF_INET6, octets)

@@ -6,6 +6,7 @@ Elements without a field in a FlowRecord are skipped by their length; what is ma
 from __future__ import annotations
 
 import socket
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, FlowRecord
@@ -15,7 +16,7 @@ from antrea.ipfix.message import HEADER, SET, TEMPLATE_SET, VERSION
 from antrea.ipfix.template import FIRST_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 OPTIONS_SET: Final = 3
 MOST_TEMPLATES: Final = 64
@@ -26,6 +27,10 @@ MOST_SESSION_FIELDS: Final = 512
 """Of all templates of one session."""
 MOST_RECORDS: Final = 4096
 """Of one message."""
+SHARED: Final = 32_768
+"""Texts and addresses of which records that have the same share one."""
+LONGEST_SHARED: Final = 96
+"""Octets of a text that is shared: what anybody sends fills no memory."""
 _NUMBER_KINDS: Final = ("u8", "u16", "u32", "u64", "seconds")
 
 
@@ -190,7 +195,14 @@ def _number(octets: bytes) -> int:
 
 
 def _text(octets: bytes) -> str:
+    return _shared(octets) if len(octets) <= LONGEST_SHARED else _decoded(octets)
+
+
+def _decoded(octets: bytes) -> str:
     return octets[:LONGEST_TEXT].decode(errors="replace").rstrip("\0")
+
+
+_shared: Final = lru_cache(SHARED)(_decoded)
 
 
 def _requests(octets: bytes) -> str:
@@ -198,12 +210,14 @@ def _requests(octets: bytes) -> str:
     return octets.decode(errors="replace") if len(octets) <= LONGEST_REQUESTS else ""
 
 
+@lru_cache(SHARED)
 def _ipv4(octets: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET, octets) if any(octets) else ""
 
 
+@lru_cache(SHARED)
 def _ipv6(octets: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET6, octets) if any(octets) else ""
 
 
-_READERS: Final = {"string": _text, "ipv4": _ipv4, "ipv6": _ipv6}
+_READERS: Final[Mapping[str, Callable[[bytes], str]]] = {"string": _text, "ipv4": _ipv4, "ipv6": _ipv6}

@@ -12,7 +12,7 @@ import pytest
 
 from antrea.apis.flow import LONGEST_TEXT, FlowRecord
 from antrea.errors import Invalid
-from antrea.ipfix.decode import MOST_SESSION_FIELDS, MOST_TEMPLATES, Decoder
+from antrea.ipfix.decode import LONGEST_SHARED, MOST_SESSION_FIELDS, MOST_TEMPLATES, Decoder
 from antrea.ipfix.element import ELEMENTS
 from antrea.ipfix.message import HEADER, MessageWriter, domain_of
 from antrea.ipfix.template import agent_elements, aggregated_elements
@@ -199,3 +199,19 @@ def test_ipfix_unknown_elements_are_skipped_and_a_changed_template_is_used_at_on
     assert decoder.read(framed(256, b"\0\x50"))[1] == [FlowRecord(source_transport_port=80)]
     assert decoder.read(framed(300, b"x"))[1] == []
     assert decoder.unknown == 1
+
+
+def test_ipfix_records_share_their_texts_and_long_ones_of_a_sender_are_not_kept() -> None:
+    writer, decoder = MessageWriter(1), Decoder()
+    decoder.read(writer.templates(0)[0])
+
+    def read(name: str) -> FlowRecord:
+        sent = FlowRecord(source_ip="10.0.0.1", source_pod_name=name)
+        [(message, _)] = writer.data([sent], 0, 65535)
+        return decoder.read(message)[1][0]
+
+    one, other = read("web-0"), read("web-0")
+    assert one.source_pod_name is other.source_pod_name
+    assert one.source_ip is other.source_ip
+    long = "n" * (LONGEST_SHARED + 1)
+    assert read(long).source_pod_name is not read(long).source_pod_name
