@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from antrea.config.agent_sections import AuditLogging
 from antrea.config.shape import collector, seconds
 from antrea.errors import AntreaError
-from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
 from antrea.flow_aggregator.log_line import log_line, passes
-from antrea.flow_aggregator.s3_output import S3Output
 from antrea.ipfix.message import MessageWriter, domain_of
-from antrea.outside.clickhouse.store import LazyStore
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.log import klog
 from antrea.outside.log.rotated_file import RotatedFile
@@ -25,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from antrea.apis.flow import FlowRecord
-    from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowLogger
-    from antrea.outside.clickhouse.store import Store
+    from antrea.config.flow_aggregator import FlowCollector, FlowLogger
 
 log = klog.logger(__name__)
 
@@ -63,9 +58,15 @@ class Destination:
         self._many = asyncio.Event()
         self._waiting: deque[FlowRecord] = deque(maxlen=size)
         self._news = asyncio.Event()
+        self._ended = asyncio.Event()
         self.exported = self.dropped = 0
         self.trouble = ""
         """Why nothing can be written; empty: it can."""
+
+    @property
+    def waiting(self) -> int:
+        """Records that are not written yet."""
+        return len(self._waiting)
 
     def offer(self, record: FlowRecord) -> None:
         """Write it soon; the oldest that waits makes room."""
@@ -76,8 +77,23 @@ class Destination:
         if 2 * len(self._waiting) >= (self._waiting.maxlen or 0):
             self._many.set()
 
+    def end(self) -> None:
+        """Let `run` return once it has written what waits, if that is possible at once."""
+        self._ended.set()
+        self._news.set()
+        self._many.set()
+
+    def inherit(self, other: Destination) -> None:
+        """Go on with what another that has ended could not write, and with its counts."""
+        left, other._waiting = [*other._waiting], deque()
+        self.exported += other.exported
+        self.dropped += other.dropped
+        self._put_back(left)
+        if self._waiting:
+            self._news.set()
+
     async def run(self) -> None:
-        """Until cancelled; then what waits is written, if that is possible at once."""
+        """Until cancelled, or `end`; then what waits is written, if that is possible at once."""
         try:
             await self._run()
         finally:
@@ -87,17 +103,15 @@ class Destination:
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE
-        while True:
+        while not self._ended.is_set():
             await self._news.wait()
             if self._interval:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._interval):
-                        await self._many.wait()
+                await _set_within(self._many, self._interval)
                 self._many.clear()
             if await self._write():
                 pause = FIRST_PAUSE
             else:
-                await asyncio.sleep(pause)
+                await _set_within(self._ended, pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _write(self) -> bool:
@@ -116,12 +130,22 @@ class Destination:
         return True
 
     def _failed(self, some: list[FlowRecord], why: str) -> None:
-        room = (self._waiting.maxlen or 0) - len(self._waiting)
-        self.dropped += max(len(some) - room, 0)
-        self._waiting.extendleft(reversed(some[len(some) - min(room, len(some)) :]))
+        self._put_back(some)
         if why != self.trouble:
             log.warning("Failed to write records of connections", destination=self.name, err=why)
         self.trouble = why
+
+    def _put_back(self, some: list[FlowRecord]) -> None:
+        room = (self._waiting.maxlen or 0) - len(self._waiting)
+        self.dropped += max(len(some) - room, 0)
+        self._waiting.extendleft(reversed(some[len(some) - min(room, len(some)) :]))
+
+
+async def _set_within(event: asyncio.Event, wait: float) -> None:
+    """Return once it is set, or after so many seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(wait):
+            await event.wait()
 
 
 class LogOutput:
@@ -183,34 +207,3 @@ class IpfixOutput:
         if self._session:
             await self._session.close()
         self._session = None
-
-
-def destinations(config: FlowAggregatorConfig, embedded: Store | None) -> list[Destination]:
-    """Those that the configuration turns on; `embedded` with `store`."""
-    found: list[Destination] = []
-    requests = config.record_contents.requests
-    if config.flow_logger.enable:
-        found.append(
-            Destination(
-                "flowLogger", LogOutput(config.flow_logger, requests=requests), config.record_buffer_size
-            )
-        )
-    if config.flow_collector.enable:
-        proxied = config.mode == "Proxy"
-        collecting = IpfixOutput(config.flow_collector, config.cluster_id, proxied=proxied, requests=requests)
-        found.append(Destination("flowCollector", collecting, config.record_buffer_size))
-    if config.click_house.enable:
-        server, pause = config.click_house, seconds(config.click_house.commit_interval)
-        output = ClickHouseOutput(LazyStore(partial(server_of, server)), server.retention)
-        found.append(Destination("clickHouse", output, config.record_buffer_size, pause))
-    if embedded:
-        output, pause = (
-            ClickHouseOutput(embedded, config.store.retention),
-            seconds(config.store.commit_interval),
-        )
-        found.append(Destination("store", output, config.record_buffer_size, pause))
-    if config.s3_uploader.enable:
-        to, pause = config.s3_uploader, seconds(config.s3_uploader.upload_interval)
-        size, most = config.record_buffer_size, to.max_records_per_file
-        found.append(Destination("s3Uploader", S3Output(to, requests=requests), size, pause, most))
-    return found

@@ -33,7 +33,7 @@ class Intake:
         config: FlowAggregatorConfig,
         kubeconfig: str,
         take: Callable[[FlowRecord], None],
-        present: Callable[[ssl.SSLContext], Awaitable[None]] | None = None,
+        present: Callable[[ssl.SSLContext], Awaitable[None]],
     ) -> None:
         """`kubeconfig` empty: as this Pod; `present` is given the TLS of the aggregator for clients without a certificate."""
         self._present = present
@@ -93,7 +93,7 @@ class Intake:
                 protocol=protocol,
             )
         needs_pods = self._proxies or self._labels
-        needs_certificates = by_certificate or self._present
+        needs_certificates = by_certificate or self._config.flow_stream_service.enable
         if not needs_certificates and not needs_pods:
             await self._serve(self._wanted)
             return
@@ -119,8 +119,7 @@ class Intake:
             loaded.set()
             await self._grpc.end_sessions()
             await self._ipfix.end_sessions()
-            if self._present:
-                await self._present(without_client)
+            await self._present(without_client)
 
         certificates = Certificates(kube, own_namespace(), self._config.flow_aggregator_address, present)
         tasks.create_task(certificates.run(), name="certificates")

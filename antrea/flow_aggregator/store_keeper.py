@@ -79,6 +79,11 @@ class StoreKeeper:
         self.trouble = ""
         """Why the store could not be looked at; empty: it could."""
 
+    def change(self, config: FlowStore) -> None:
+        """Keep to these from the next look on."""
+        if config != self._config:
+            self._config, self._is_ready = config, False
+
     async def run(self) -> None:
         """Until cancelled."""
         while True:

@@ -37,7 +37,7 @@ class UserQuestions:
 
     def __init__(
         self,
-        store: Store | None,
+        store: Callable[[], Store | None],
         live: LiveRecords,
         authorization: Authorization,
         kube: Kube | None,
@@ -76,11 +76,12 @@ class UserQuestions:
         return ask
 
     async def _seen(self, question: Question, name: str, **parameters: str) -> dict[str, Any]:
-        if self._store is None:
+        store = self._store()
+        if store is None:
             raise Unavailable(
                 "no records are kept: set store.enable or clickHouse.enable in flow-aggregator.conf"
             )
-        return await answer(self._store, name, parameters, question.namespaces)
+        return await answer(store, name, parameters, question.namespaces)
 
     async def _follow(self, request: web.Request, question: Question) -> web.StreamResponse:
         return await self._live.follow(request, question.parameters, question.namespaces)

@@ -142,6 +142,18 @@ def test_one_value_exports_joins_and_stores_connections(helm: Path) -> None:
         assert any(one["name"] == "store" for one in pod["volumes"]) != server
 
 
+def test_destinations_that_change_leave_the_flow_aggregators_pod(helm: Path) -> None:
+    """It follows its ConfigMap; what else changes may take another Pod."""
+    kinds = ("Deployment", "flow-aggregator"), ("ConfigMap", "flow-aggregator-configmap")
+    on = "flowAggregator.enable=true"
+    pods, texts = zip(*(
+        [str(rendered(helm, "--set", f"{on}{more}")[kind]) for kind in kinds]
+        for more in ("", ",flowAggregator.config.clickHouse.enable=true", ",flowAggregator.config.flowLogger.path=/tmp/other")
+    ), strict=True)  # fmt: skip
+    assert len({*texts}) == 3
+    assert len({*pods}) == 1
+
+
 def test_dashboards_are_there_when_they_are_asked_for(helm: Path) -> None:
     name = ("ConfigMap", "flow-aggregator-dashboards")
     own = "flowVisibility.enable=true,flowAggregator.config.clickHouse.enable=true"

@@ -16,7 +16,7 @@ from certificate_world import ApiServer, api_server
 
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import AggregatorApi, FlowAggregatorConfig, FlowLogger, GrpcCollector
-from antrea.flow_aggregator.main import Aggregator
+from antrea.flow_aggregator.aggregator import Aggregator
 from antrea.ipfix.message import MessageWriter
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.kube.secret import SecretData

@@ -13,7 +13,7 @@ from antrea.errors import Invalid
 from antrea.flow_aggregator.acceptance import accept
 from antrea.flow_aggregator.aggregation import Aggregation
 from antrea.flow_aggregator.answers import flow_records, record_metrics
-from antrea.flow_aggregator.destination import destinations
+from antrea.flow_aggregator.destinations import Destinations
 from antrea.flow_aggregator.log_line import log_line, passes
 
 ACTIVE, INACTIVE = 60, 90
@@ -215,4 +215,4 @@ def test_the_configuration_says_where_records_go() -> None:
     text = "{flowLogger: {enable: true}, flowCollector: {enable: true, address: '192.0.2.1:4739'}}"
     config = parse(FlowAggregatorConfig, text).config
     accept(config)
-    assert [one.name for one in destinations(config, None)] == ["flowLogger", "flowCollector"]
+    assert [one.name for one in Destinations(config, None).all] == ["flowLogger", "flowCollector"]
