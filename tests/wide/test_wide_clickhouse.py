@@ -15,7 +15,7 @@ from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import ClickHouse
 from antrea.errors import Unavailable
 from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
-from antrea.flow_aggregator.destination import Destination
+from antrea.flow_aggregator.destination import LONGEST_PAUSE, Destination
 from antrea.flow_aggregator.flow_table import COLUMNS
 from antrea.outside.clickhouse.store import LazyStore
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.wide
 PATIENCE = 60.0
+TEN_MINUTES = 600.0
 RECORD = FlowRecord(
     source_ip="2001:db8::5", destination_ip="2001:db8::7", source_pod_name="<script>'\\\n\t\"", octet_total_count=2**63,
     flow_end_seconds=1795422000, cluster_id="c1",
@@ -135,6 +136,33 @@ async def test_records_wait_for_a_server_that_is_away_and_those_without_room_are
         assert (ports, to.dropped, to.trouble) == ("[2,3,4,5]\n", 2, "")
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
+
+
+@pytest.mark.timeout(900)
+async def test_after_ten_minutes_without_a_server_the_newest_records_are_there(
+    tmp_path: Path, config: ClickHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ten records a second come all the time, and there is room for 5,000."""
+    to = Destination("clickHouse", output_of(config), 5000, 1)
+    working, offered = asyncio.create_task(to.run()), 0
+    begun = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() - begun < TEN_MINUTES:
+        to.offer(FlowRecord(source_transport_port=offered))
+        offered += 1
+        await asyncio.sleep(0.1)
+    assert to.trouble
+    assert to.dropped == max(offered - 5000, 0) > 0
+    async with serving(tmp_path, port_of(config)):
+        async with asyncio.timeout(LONGEST_PAUSE + PATIENCE):
+            while to.waiting or to.trouble:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)  # the server has one connection at a time
+        there = "SELECT count(), min(sourceTransportPort), max(sourceTransportPort) FROM flows FORMAT JSONCompactEachRow"
+        found = [int(one) for one in json.loads(await answer(config, there))]
+    assert found == [5000, offered - 5000, offered - 1]
+    assert to.exported + to.dropped == offered
+    assert caplog.text.count("Failed to write records") == 1
 
 
 async def test_a_wrong_password_is_named_and_never_shown(

@@ -64,7 +64,9 @@ class ClickHouseServer:
             ) as answer:
                 text = await _body(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as why:
-            raise Unavailable(f"{self._url}: {str(why) or type(why).__name__}") from why
+            # aiohttp's own text has the address of an object, another one at each try
+            known = why.os_error if isinstance(why, aiohttp.ClientConnectorError) else why
+            raise Unavailable(f"{self._url}: {str(known) or type(known).__name__}") from why
         if answer.status != 200:
             shown = one_line(text.decode(errors="replace"))[:_SHOWN]
             raise Unavailable(f"{self._url}: {answer.status}: {shown}")

@@ -111,6 +111,9 @@ async def test_clickhouse_and_s3_are_turned_on_and_off(tmp_path: Path) -> None:
         for node, half in zip(("n1", "n2"), halves(), strict=True):
             await (await sent(aggregator.port, node, "tcp", half)).close()
         await until(lambda: all(one["trouble"] for one in aggregator.get("/destinations")), "both are tried")
+        [clickhouse, _] = aggregator.get("/destinations")
+        assert "Connect call failed" in clickhouse["trouble"]
+        assert "object at" not in clickhouse["trouble"]
         write(aggregator)
         await until(lambda: aggregator.get("/destinations") == [], "both are off")
         log = log_of(aggregator)
