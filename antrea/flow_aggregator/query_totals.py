@@ -41,6 +41,11 @@ _KEYS: Final[Mapping[str, tuple[tuple[str, ...], str, str]]] = {
         _IS_POLICY,
     ),
     "egress": (("name", "ip", "node"), "egressName, egressIP, egressNodeName", "egressName != ''"),
+    "egress-source": (
+        ("name", "ip", "node", "namespace", "pod", "source"),
+        "egressName, egressIP, egressNodeName, sourcePodNamespace, sourcePodName, if(sourcePodName = '', sourceIP, '')",
+        "egressName != ''",
+    ),
     "namespace": (
         ("namespace",),
         "arrayJoin(arrayDistinct([sourcePodNamespace, destinationPodNamespace])) AS namespace",

@@ -148,7 +148,7 @@ async def test_both_stores_answer_the_same(tmp_path: Path, monkeypatch: pytest.M
         for name, asked in [
             *((name, {}) for name in QUERIES if name != "policies"), ("map", {"by": "service"}),
             ("flows", {"pod": f"shop/{HOSTILE}".replace("\n", "").replace("\t", ""), "dstip": "2001:DB8::5", "limit": "3"}),
-            *(("top", {"by": by, "action": "denied"}) for by in ("source", "destination", "policy", "egress", "namespace")),
+            *(("top", {"by": by, "action": "denied"}) for by in ("source", "destination", "policy", "egress", "egress-source", "namespace")),
             ("policies", {"since": "744h", "step": "744h"}), ("map", {"by": "workload", "protocol": "tcp", "port": "5432"}),
         ]
     ]  # fmt: skip
@@ -303,6 +303,31 @@ async def test_a_query_that_takes_too_long_is_ended_and_delays_no_insert(tmp_pat
     # nothing of the other answer is in this one
     assert await count(store) == 6 * len(PEOPLE)
     await store.close()
+
+
+async def test_a_hundred_thousand_pods_are_stored_and_every_answer_is_bounded(store: Store) -> None:
+    """Each with a connection of its own, in 1,000 Namespaces."""
+    count, batch = 100_000, 10_000
+    output = ClickHouseOutput(store, "168h")
+    for first in range(0, count, batch):
+        await output.write([
+            FlowRecord(
+                source_ip=f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", destination_ip="10.96.0.1", protocol_identifier=6,
+                source_pod_name=f"web{number}", source_pod_namespace=f"team-{number % 1000}", octet_delta_count=number,
+                destination_transport_port=80, ingress_network_policy_name=f"p{number}", ingress_network_policy_type=2,
+                ingress_network_policy_rule_action=1, egress_name=f"e{number}",
+            )
+            for number in range(first, first + batch)
+        ])  # fmt: skip
+    for name, asked, key, most in (
+        ("flows", {"limit": "1000"}, "rows", 1000), ("map", {"by": "workload"}, "links", 2000), ("policies", {"step": "1h"}, "policies", 20_000),
+        *(("top", {"by": by, "limit": "1000"}, "rows", 1000) for by in ("source", "policy", "egress", "egress-source", "namespace")),
+    ):  # fmt: skip
+        found = await answer(store, name, asked, None)
+        truncated = asked.get("by") != "namespace"
+        assert (len(found[key]), found["truncated"]) == (most, truncated), (name, asked)
+    [row] = (await answer(store, "flows", {"pod": "team-999/web99999"}, ["team-999"]))["rows"]
+    assert (row["octetDeltaCount"], row["egressName"]) == (99_999, "e99999")
 
 
 async def test_text_that_is_no_utf8_of_somebody_elses_row_spoils_no_answer(store: Store) -> None:

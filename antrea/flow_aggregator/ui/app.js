@@ -3,6 +3,7 @@
 import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { signIn, signOut, token } from "./api.js";
 import { Connection } from "./connection.js";
+import { Egress } from "./egress.js";
 import { Flows } from "./flows.js";
 import { ServiceMap } from "./map.js";
 import { Nodes } from "./nodes.js";
@@ -10,8 +11,8 @@ import { FILTERS, only, place, to } from "./place.js";
 import { Recommend } from "./recommend.js";
 import { Policies, Top } from "./totals.js";
 
-const VIEWS = { flows: Flows, map: ServiceMap, top: Top, policies: Policies, recommend: Recommend, nodes: Nodes, connection: Connection };
-const TITLES = { flows: "Connections", map: "Map", top: "Top talkers", policies: "Policies", recommend: "Recommend", nodes: "Nodes",
+const VIEWS = { flows: Flows, map: ServiceMap, top: Top, egress: Egress, policies: Policies, recommend: Recommend, nodes: Nodes, connection: Connection };
+const TITLES = { flows: "Connections", map: "Map", top: "Top talkers", egress: "Egress IPs", policies: "Policies", recommend: "Recommend", nodes: "Nodes",
   connection: "Connection" };
 const FIELDS = [
   ["since", "Since", "1h"], ["until", "Until", "now"], ["namespaces", "Your Namespaces", "all"], ["namespace", "Namespace", ""],
@@ -21,6 +22,7 @@ const FIELDS = [
 ];
 // views that have few of the fields
 const ONLY = { recommend: ["since", "until", "namespaces", "namespace"], nodes: ["namespaces"] };
+const LIMITED = ["flows", "top", "egress"];
 const ACTIONS = ["allow", "drop", "reject", "denied"];
 
 function SignIn({ done, why }) {
@@ -63,7 +65,7 @@ function Filters({ view, parameters }) {
   const [draft, setDraft] = useState(parameters);
   // a link or the back button changes the fields; Live leaves what is being typed, and the focus
   useEffect(() => setDraft(parameters), [to(view, { ...parameters, live: "" })]);
-  const fields = FIELDS.filter(([name]) => ONLY[view]?.includes(name) ?? (name !== "limit" || view === "flows" || view === "top"));
+  const fields = FIELDS.filter(([name]) => ONLY[view]?.includes(name) ?? (name !== "limit" || LIMITED.includes(view)));
   const change = (name, value) => setDraft(before => ({ ...before, [name]: value }));
   const submit = event => { event.preventDefault(); location.hash = to(view, { ...draft, live: parameters.live }); };
   const live = event => { location.hash = to(view, { ...parameters, live: event.target.checked ? "1" : "" }); };

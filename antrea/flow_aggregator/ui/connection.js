@@ -4,6 +4,7 @@ import { html } from "./vendor/htm-preact.js";
 import { useAnswer } from "./api.js";
 import { State, Table } from "./parts.js";
 import { only, to } from "./place.js";
+import { Requests } from "./requests.js";
 import { action, bytes, end, moment, policy, protocol, shown } from "./text.js";
 import { Why } from "./why.js";
 
@@ -54,7 +55,7 @@ function Ends({ flow, parameters }) {
     ["Egress rule", rule(flow, "egress")],
     ["Ingress rule", rule(flow, "ingress")],
     ["Egress IP", shown([flow.egressName, flow.egressIP, flow.egressNodeName && `from Node ${flow.egressNodeName}`].filter(Boolean).join(", "))],
-    ["Application", flow.appProtocolName && shown(`${flow.appProtocolName} ${flow.httpVals}`)],
+    ["Application", shown(flow.appProtocolName)],
     ["Began", moment(flow.flowStartSeconds)],
     ["Last packet", moment(flow.flowEndSeconds)],
     ["Why", asked && html`<div><code>${command(asked)}</code><${Why} packet=${asked} parameters=${parameters} /></div>`],
@@ -82,6 +83,7 @@ export function Connection({ parameters }) {
     ${state.answer && !rows.length && html`<p>No record of this connection is in that time: raise Since.</p>`}
     ${rows.length > 0 && html`<${Ends} flow=${rows[0]} parameters=${parameters} />
       <p><a href=${others}>All connections between these addresses</a></p>
-      <${Table} name="connection" caption="Records of this connection, there / back" columns=${COLUMNS} rows=${rows} />`}
+      <${Table} name="connection" caption="Records of this connection, there / back" columns=${COLUMNS} rows=${rows} />
+      <${Requests} rows=${rows} />`}
   </div>`;
 }

@@ -1,6 +1,6 @@
 // The view and its parameters, kept behind the # of the address: links to them work, and no server's log has them.
 
-const VIEWS = ["flows", "map", "top", "policies", "recommend", "nodes", "connection"];
+const VIEWS = ["flows", "map", "top", "egress", "policies", "recommend", "nodes", "connection"];
 
 /** {view, parameters} of the address. */
 export function place() {

@@ -111,7 +111,7 @@ def halves() -> tuple[FlowRecord, FlowRecord]:
 
 
 async def sent(port: int, node: str, protocol: str, *records: FlowRecord) -> CollectorSession:
-    session = CollectorSession(MessageWriter(domain_of(node)))
+    session = CollectorSession(MessageWriter(domain_of(node), requests=any(one.http_vals for one in records)))
     await session.open("127.0.0.1", port, protocol)
     assert await session.export(records) == len(records)
     return session

@@ -35,9 +35,13 @@ HOSTILE: dict[str, Any] = {
     "destination_pod_name": REVERSED, "destination_pod_namespace": "shop", "destination_node_name": "n1",
     "destination_service_port_name": SCRIPT, "ingress_network_policy_name": SCRIPT, "ingress_network_policy_type": 1,
     "ingress_network_policy_namespace": "shop", "ingress_network_policy_rule_action": 2, "egress_name": SCRIPT,
-    "egress_node_name": "=1+1", "octet_delta_count": 5000, "octet_total_count": 5000, "tcp_state": SCRIPT,
+    "egress_node_name": "=1+1", "app_protocol_name": "http", "octet_delta_count": 5000, "octet_total_count": 5000, "tcp_state": SCRIPT,
 }  # fmt: skip
-HOSTILE_RECORD = FlowRecord(**HOSTILE)
+REQUESTS = {
+    "3": {"http_method": "GET", "hostname": SCRIPT, "url": f"/{SCRIPT}", "status": 404, "length": 1500},
+    "4": SCRIPT,
+}
+HOSTILE_RECORD = FlowRecord(**HOSTILE, http_vals=json.dumps(REQUESTS))
 TEXT = "document.body.innerText"
 ROWS = "document.querySelectorAll('tbody tr').length"
 NO_MARKUP = "window.broken === undefined && document.querySelectorAll('#app img, #app script, #app style').length === 0"
@@ -51,7 +55,16 @@ INJECTED = (
 """What a fault of the page would do with a value."""
 
 
-VIEWS = ("flows", "nodes", "map?by=workload", "map?by=endpoint", "top?by=policy", "policies", CONNECTION)
+VIEWS = (
+    "flows",
+    "nodes",
+    "map?by=workload",
+    "map?by=endpoint",
+    "top?by=policy",
+    "egress",
+    "policies",
+    CONNECTION,
+)
 LOCK = ROOT / "requirements/page-judge.txt"
 
 
@@ -135,6 +148,10 @@ async def test_a_user_signs_in_and_sees_connections_of_which_nothing_is_executed
         await page.until("document.querySelector('dl.ends')")
         assert "[2001:db8::7]:81" in await page.value(TEXT)
         assert await page.value(NO_MARKUP)
+        request = await page.value("[...document.querySelectorAll('tbody')].at(-1).innerText")
+        assert request.split("\t")[:2] == ["3", "GET"]
+        assert SCRIPT in request
+        assert "404" in request
         (tmp_path / "connection.png").write_bytes(await page.picture())
         assert await page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         await page.send(
@@ -143,6 +160,21 @@ async def test_a_user_signs_in_and_sees_connections_of_which_nothing_is_executed
         assert await page.value("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
         (tmp_path / "dark.png").write_bytes(await page.picture())
         assert page.errors == []
+
+
+async def test_who_left_by_an_egress_ip_is_shown_and_leads_to_the_connections(tmp_path: Path) -> None:
+    left = {"egress_name": "out", "egress_ip": "192.0.2.9", "egress_node_name": "n2", "flow_type": 3}
+    more = FlowRecord(**HOSTILE | left | {"source_pod_name": "crawler"})
+    async with page_of(tmp_path, more) as (page, url, _):
+        await sign_in(page, url, "root")
+        await page.until(f"{ROWS} === 2")
+        await page.value("location.hash = '#/egress'")
+        await page.until(f"{ROWS} === 1 && document.title.startsWith('Egress')")
+        row = (await page.value("document.querySelector('tbody tr').innerText")).split("\t")
+        assert row == ["out", "192.0.2.9", "n2", "shop/crawler", "5.0 kB", "1", "1"]
+        (tmp_path / "egress.png").write_bytes(await page.picture())
+        await page.value("document.querySelectorAll('tbody a')[1].click()")
+        await page.until(f"location.hash === '#/flows?egress=out&pod=shop%2Fcrawler' && {ROWS} === 1")
 
 
 async def test_a_script_in_the_page_would_not_run(tmp_path: Path) -> None:

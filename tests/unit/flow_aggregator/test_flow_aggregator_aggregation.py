@@ -95,6 +95,23 @@ def test_the_end_of_a_connection_is_kept() -> None:
     assert (found.flow_end_reason, found.flow_end_seconds) == (FlowEndReason.END_OF_FLOW, 120)
 
 
+@pytest.mark.parametrize("ahead", [60, -60])
+def test_clocks_of_nodes_that_differ_by_a_minute_lose_nothing(ahead: int) -> None:
+    """Each Node's times are compared with its own."""
+    flows = Aggregation(ACTIVE, INACTIVE)
+    for turn in (1, 2, 3):
+        counts = {"octet_total_count": 1000 * turn, "octet_delta_count": 1000}
+        flows.add(source(flow_end_seconds=110 + 10 * turn + ahead, **counts), turn)
+        flows.add(destination(flow_end_seconds=110 + 10 * turn, **counts), turn)
+    [found] = flows.due(3 + ACTIVE, 10)
+    sides = ("source", "destination")
+    assert [getattr(found, f"octet_total_count_from_{side}_node") for side in sides] == [3000, 3000]
+    assert [getattr(found, f"octet_delta_count_from_{side}_node") for side in sides] == [3000, 3000]
+    assert [getattr(found, f"throughput_from_{side}_node") for side in sides] == [800, 800]
+    assert (found.octet_total_count, found.octet_delta_count) == (3000, 3000)
+    assert found.flow_end_seconds == max(140, 140 + ahead)
+
+
 def test_half_a_record_is_dropped_and_counted() -> None:
     flows = Aggregation(ACTIVE, INACTIVE)
     flows.add(source(), 0)
