@@ -5,6 +5,7 @@ Source: https://clickhouse.com/docs/interfaces/http
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -60,7 +61,7 @@ class ClickHouseServer:
             self._session = aiohttp.ClientSession(headers=self._headers, timeout=limits)
         try:
             async with self._session.post(
-                self._url, params=query, data=data, ssl=self._tls, allow_redirects=False
+                self._url, params=query, data=BytesIO(data), ssl=self._tls, allow_redirects=False
             ) as answer:
                 text = await _body(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as why:
