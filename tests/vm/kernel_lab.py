@@ -14,21 +14,28 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from kernel_node import KernelNode, Pod
-from vm_shape import API_SERVER, CONTROLLER_PORT, GATEWAYS, MACHINES, RESTART_PORT, TOPOLOGY, VLAN
+from vm_shape import (
+    API_SERVER,
+    CONTROLLER_PORT,
+    GATEWAYS,
+    MACHINES,
+    RESTART_PORT,
+    TOPOLOGY,
+    VLAN,
+    Machine,
+)
 
 from antrea.lab import vm
 from antrea.lab.process import run, wait_for
 from antrea.lab.topology import Nic  # noqa: TC001
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 MODULES = ("virtio_net", "openvswitch", "geneve", "vport-geneve", "8021q", "dummy", "sctp")
 OUTSIDE = "outside"
 TRUNK = f"nodes.{VLAN}"
 """The machine's end of the VLAN, on the Nodes' cable."""
-MADE = (*(machine.name for machine in MACHINES), OUTSIDE)
-"""Network namespaces, one per machine."""
 API_NAT = f"""
 table ip api {{
   chain in {{
@@ -68,12 +75,12 @@ class KernelLab(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def realised() -> Iterator[KernelLab]:
+def realised(machines: Sequence[Machine] = MACHINES) -> Iterator[KernelLab]:
     """Everything up, Pods connected; its processes are ended, the rest ends with the machine."""
-    nodes = {machine.name: KernelNode(machine) for machine in MACHINES}
+    nodes = {machine.name: KernelNode(machine) for machine in machines}
     try:
         say("begin")
-        _wires()
+        _wires(machines)
         say("wires")
         for node in nodes.values():
             node.start()
@@ -94,15 +101,15 @@ def say(what: str) -> None:
     Path("/dev/console").write_text(f"{seconds:6.1f} s: {what}\n")
 
 
-def _wires() -> None:
+def _wires(machines: Sequence[Machine]) -> None:
     """One bridge, a card of each node in it, a cable to the external host: few processes, since each is slow here."""
     run(["modprobe", "-a", *MODULES])
-    for name in MADE:
+    for name in (*(machine.name for machine in machines), OUTSIDE):
         run(["ip", "netns", "add", name])
     control, gateway, outside = (TOPOLOGY.machine(name) for name in ("control", "gateway", OUTSIDE))
     here = ["link add nodes type bridge", "link set nodes up"]
-    here += [f"link add {m.name} type veth peer name eth0 netns {m.name}" for m in MACHINES]
-    here += [f"link set {m.name} master nodes up" for m in MACHINES]
+    here += [f"link add {m.name} type veth peer name eth0 netns {m.name}" for m in machines]
+    here += [f"link set {m.name} master nodes up" for m in machines]
     here += [f"link add {OUTSIDE} type veth peer name eth0 netns {OUTSIDE}", f"link set {OUTSIDE} up"]
     ends = {nic.switch: nic for nic in gateway.nics}
     here += [*_addresses(ends["nodes"], "nodes"), *_addresses(ends[OUTSIDE], OUTSIDE)]
@@ -111,7 +118,7 @@ def _wires() -> None:
     here += [*_addresses(control.nics[0], "nodes"), f"address add {vm.CARD} dev eth0", "link set eth0 up"]
     wait_for("QEMU's card", Path("/sys/class/net/eth0").exists, seconds=10)
     run(["ip", "-batch", "-"], stdin="\n".join(here))
-    for machine in (*(TOPOLOGY.machine(m.name) for m in MACHINES), outside):
+    for machine in (*(TOPOLOGY.machine(m.name) for m in machines), outside):
         lines = ["link set lo up", "link set eth0 up", *_addresses(machine.nics[0], "eth0")]
         lines += [f"route add {'::/0' if ':' in r.via else r.dst} via {r.via}" for r in machine.routes]
         run(["ip", "-netns", machine.name, "-batch", "-"], stdin="\n".join(lines))

@@ -1,4 +1,4 @@
-"""What needs the stock kernel: one boot, in which every file named cell_*.py runs."""
+"""What needs the stock kernel: one boot, in which files named cell_*.py run, and one of its own for a Node with kube-proxy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 ALONE = "cell_lab_node.py"
 """Starts a node of the lab: before the agents that the others share, which would take it the time."""
-CELLS = sorted(Path(__file__).parent.glob("cell_*.py"), key=lambda path: (path.name != ALONE, path))
-WIDE_ALONE = (ALONE, "cell_agent_kill.py")
+OWN_BOOT = Path(__file__).with_name("cell_node_policy.py")
+"""Has one Node, with kube-proxy on it."""
+FILES = set(Path(__file__).parent.glob("cell_*.py")) - {OWN_BOOT}
+CELLS = sorted(FILES, key=lambda path: (path.name != ALONE, path))
+WIDE_ALONE = (ALONE, "cell_agent_kill.py", "cell_kube_proxy.py", "cell_traffic_control.py")
 """Without a core test: even the import takes long in there."""
 MODULES = ("openvswitch", "vport-geneve", "8021q", "dummy", "wireguard", "ip_vs", "sctp")
 COMMAND = f'modprobe -a {" ".join(MODULES)}; echo loaded $?; "$@"; echo cells $?; exit 7'
@@ -67,6 +70,15 @@ def test_all_other_cells_pass_on_the_stock_kernel(stock: vm.Kernel, served: tupl
     artifacts.binaries(print)
     images.prepare(print, [image_recipe.pause()])
     status, _ = booted(stock, served, [*PYTEST, "-m", "wide", *map(str, CELLS)], timeout=2100)
+    assert status == 0
+
+
+@pytest.mark.wide
+def test_policies_on_a_node_hold_beside_kube_proxy_in_mode_ipvs(
+    stock: vm.Kernel, served: tuple[Path, Path]
+) -> None:
+    artifacts.binaries(print)
+    status, _ = booted(stock, served, [*PYTEST, str(OWN_BOOT)], timeout=1500)
     assert status == 0
 
 
