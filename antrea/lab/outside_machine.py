@@ -56,6 +56,7 @@ cp "$N"/bin/* {PROGRAMS}
 mount --bind "$N/root/var/log" /var/log
 mount --bind "$N/root/var/lib" /var/lib # last: the directory of the lab is below it
 hostname "$2"
+echo 1 >/proc/sys/net/ipv4/tcp_syn_retries
 PATH={PROGRAMS}:$PATH
 mkdir -p /var/lib/openvswitch /var/log/openvswitch
 ovsdb-tool create /var/lib/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema
@@ -78,6 +79,8 @@ done
 SUDO = '#!/bin/sh\nexec "$@"\n'
 IPERF3 = '#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin exec iperf3 "$@" 2>&1\n'
 """Upstream's suite looks for its errors in what it prints."""
+CURL = '#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin exec curl -v "$@" --connect-timeout 10\n'
+"""Upstream's suite looks for the kernel's words, which curl has printed without -v until 7.7x; a refusal to answer takes the kernel 3 s."""
 SYSTEMCTL = """#!/bin/sh
 [ "$2" = antrea-agent ] || exit 5
 case $1 in
@@ -97,17 +100,19 @@ def serve(lab: Lab) -> None:
     lab.api.apply((INSTALLED / "rbac.yml").read_text())
 
 
-def start(lab: Lab, name: str, *gates: str) -> None:
+def start(lab: Lab, name: str, *gates: str, resolver: str = "") -> None:
     """Install an agent with these gates on a host of the lab, and start its switch; `systemctl start antrea-agent` starts the agent.
 
-    Raises Unavailable.
+    Programs of the machine ask the DNS server at address `resolver`, if it is given. Raises Unavailable.
     """
     place = _directory(lab.record, name)
     for part in ("root/etc", "root/var/lib", "root/var/log", "etc.work", "bin"):
         (place / part).mkdir(parents=True)
-    for program, text in (("sudo", SUDO), ("systemctl", SYSTEMCTL), ("iperf3", IPERF3)):
+    for program, text in (("sudo", SUDO), ("systemctl", SYSTEMCTL), ("iperf3", IPERF3), ("curl", CURL)):
         (place / "bin" / program).write_text(text)
         (place / "bin" / program).chmod(0o755)
+    if resolver:
+        (place / "root/etc/resolv.conf").write_text(f"nameserver {resolver}\n")
     _install(lab, name, place, gates)
     (place / "init.sh").write_text(INIT)
     unshare: list[str | Path] = [

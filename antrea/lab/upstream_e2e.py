@@ -178,7 +178,8 @@ def _dress_machines(lab: Lab) -> None:
     if new:
         outside_machine.serve(lab)
     for name in new:
-        outside_machine.start(lab, name, "SupportBundleCollection")
+        resolver = upstream_e2e_names.resolver(lab.topology.family)
+        outside_machine.start(lab, name, "SupportBundleCollection", resolver=resolver)
 
 
 def suite(

@@ -27,6 +27,8 @@ def test_names_that_different_rules_are_for_have_different_addresses(family: Fam
     for network in networks:
         named = [names for one, names in found.items() if ip_interface(one).network == network]
         assert sorted(named) == [
+            ("docs.amazon.com",),
+            ("docs.google.com",),
             ("facebook.com",),
             ("github.com", "docs.github.com", "api.github.com"),
             ("stackoverflow.com",),
@@ -44,6 +46,8 @@ def test_coredns_gets_the_names_once_and_keeps_what_it_had() -> None:
         "        192.0.2.21 wayfair.com",
         "        192.0.2.22 stackoverflow.com",
         "        192.0.2.23 facebook.com",
+        "        192.0.2.24 docs.amazon.com",
+        "        192.0.2.25 docs.google.com",
         "        fallthrough",
         "    }",
     ]
