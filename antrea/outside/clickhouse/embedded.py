@@ -14,10 +14,12 @@ import importlib.util
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from antrea.apis.shown import one_line
 from antrea.errors import Unavailable
+from antrea.outside.clickhouse.engine_memory import configure_allocator, release_start
 from antrea.outside.clickhouse.store import parameter_text
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ class _Worker:
         if self._session is None:
             self._lock.take()
             try:
-                self._session = importlib.import_module("chdb.session").Session(str(self._lock.directory))
+                self._session = _engine().Session(str(self._lock.directory))
             except BaseException:
                 self._lock.release()
                 raise
@@ -125,6 +127,15 @@ class _Worker:
             self._session.close()
             self._session = None
             self._lock.release()
+
+
+@lru_cache(1)
+def _engine() -> Any:
+    """Loaded once in a process, which takes a second. Raises ImportError."""
+    configure_allocator()
+    found = importlib.import_module("chdb.session")
+    release_start()
+    return found
 
 
 class DirectoryLock:

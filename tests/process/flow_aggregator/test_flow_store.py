@@ -34,6 +34,20 @@ async def main():
 asyncio.run(main())
 """
 
+RESIDENT = """
+import asyncio, sys
+from pathlib import Path
+from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
+
+async def main():
+    store = EmbeddedClickHouse(Path(sys.argv[1]))
+    await store.run("SELECT 1 FORMAT TabSeparated")
+    print(Path("/proc/self/status").read_text())
+    await store.close()
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture(autouse=True)
 def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +87,14 @@ def check_answers(aggregator: Running) -> None:
     assert len(json.loads(antctl(aggregator, "-o", "json").stdout)["rows"]) == 2
     assert "older records" in antctl(aggregator, "--limit", "1").stderr
     assert "since: 'x' is not a duration" in antctl(aggregator, "--since", "x").stderr
+
+
+def test_code_that_only_the_start_of_the_engine_needs_is_not_resident(tmp_path: Path) -> None:
+    """Megabytes: 190 if it were."""
+    words = [sys.executable, "-c", RESIDENT, str(tmp_path / "store")]
+    status = subprocess.check_output(words, text=True, timeout=60)
+    found = next(line for line in status.splitlines() if line.startswith("RssFile"))
+    assert int(found.split()[1]) * 1024 / 1e6 < 120
 
 
 async def test_without_a_store_a_query_names_the_key(tmp_path: Path) -> None:
