@@ -98,6 +98,16 @@ class FlowRecord(msgspec.Struct, rename="camel", gc=False):
     destination_cluster_ip: str = msgspec.field(default="", name="destinationClusterIP")
     proxy_snat_ip: str = msgspec.field(default="", name="proxySnatIP")
     destination_service_ip: str = msgspec.field(default="", name="destinationServiceIP")
+    # UIDs, which records by gRPC have
+    source_pod_uid: str = ""
+    destination_pod_uid: str = ""
+    source_node_uid: str = ""
+    destination_node_uid: str = ""
+    destination_service_uid: str = ""
+    ingress_network_policy_uid: str = ""
+    egress_network_policy_uid: str = ""
+    egress_uid: str = ""
+    egress_node_uid: str = ""
     # what the aggregator adds
     packet_total_count_from_source_node: int = 0
     octet_total_count_from_source_node: int = 0

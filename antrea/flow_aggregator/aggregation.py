@@ -39,6 +39,8 @@ _JOINED: Final = (
     "egress_network_policy_name", "egress_network_policy_namespace", "egress_network_policy_type",
     "egress_network_policy_rule_name", "egress_network_policy_rule_action",
     "egress_name", "egress_ip", "egress_node_name",
+    "source_pod_uid", "source_node_uid", "destination_pod_uid", "destination_node_uid", "destination_service_uid",
+    "ingress_network_policy_uid", "egress_network_policy_uid", "egress_uid", "egress_node_uid",
 )  # fmt: skip
 """Fields that only one of both Nodes has."""
 Key = tuple[int, str, int, str, int]

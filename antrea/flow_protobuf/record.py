@@ -26,6 +26,8 @@ _TEXTS: Final = (
     "ingress_network_policy_namespace", "ingress_network_policy_name", "ingress_network_policy_rule_name",
     "egress_network_policy_namespace", "egress_network_policy_name", "egress_network_policy_rule_name",
     "egress_name", "egress_node_name",
+    "source_pod_uid", "source_node_uid", "destination_pod_uid", "destination_node_uid", "destination_service_uid",
+    "ingress_network_policy_uid", "egress_network_policy_uid", "egress_uid", "egress_node_uid",
 )  # fmt: skip
 """Of Kubernetes, by the same name in both."""
 _NUMBERS: Final = {

@@ -12,6 +12,7 @@ from antrea.apis.flow import POLICY_TYPES, FlowRecord, FlowType, RuleAction
 from antrea.facts.egress import EgressOwner
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
+from antrea.facts.pod import LocalPod
 from antrea.facts.service import Service
 from antrea.features.egress.agent.multi_address import egresses_of
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
@@ -106,10 +107,10 @@ def named(facts: Facts, networks: PodNetworks, record: FlowRecord) -> bool:
     name = node.name if node else ""
     for pod in facts.by(PodInterface, "ip", record.source_ip)[:1]:
         record.source_pod_namespace, record.source_pod_name = pod.pod_namespace, pod.pod_name
-        record.source_node_name = name
+        record.source_node_name, record.source_pod_uid = name, _uid(facts, pod.pod)
     for pod in facts.by(PodInterface, "ip", record.destination_ip)[:1]:
         record.destination_pod_namespace, record.destination_pod_name = pod.pod_namespace, pod.pod_name
-        record.destination_node_name = name
+        record.destination_node_name, record.destination_pod_uid = name, _uid(facts, pod.pod)
     if not record.source_pod_name and not record.destination_pod_name:
         return False
     kind = flow_type(networks, record)
@@ -121,6 +122,12 @@ def named(facts: Facts, networks: PodNetworks, record: FlowRecord) -> bool:
     return True
 
 
+def _uid(facts: Facts, pod: str) -> str:
+    """Empty until the Pod is known, and on a machine outside the cluster."""
+    found = facts.get(LocalPod, pod)
+    return found.uid if found else ""
+
+
 def _add_egress(facts: Facts, record: FlowRecord) -> None:
     ipv6, to = record.is_ipv6, ip_address(record.destination_ip)
     for version6, egress in egresses_of(facts, f"{record.source_pod_namespace}/{record.source_pod_name}"):
@@ -129,7 +136,7 @@ def _add_egress(facts: Facts, record: FlowRecord) -> None:
         if egress.cidrs and not any(to in ip_network(cidr) for cidr in egress.cidrs):
             continue
         owner = facts.get(EgressOwner, egress.key)
-        record.egress_name, record.egress_ip = egress.name, egress.ip
+        record.egress_name, record.egress_uid, record.egress_ip = egress.name, egress.uid, egress.ip
         record.egress_node_name = owner.node if owner and owner.node else egress.node
 
 
@@ -140,7 +147,7 @@ def add_service(facts: Facts, record: FlowRecord, ip: str, port: int) -> None:
         names = dict(zip(service.ports, service.port_names, strict=False))
         if (protocol, port) in names:
             record.destination_service_port_name = f"{service.key}:{names[protocol, port]}"
-            record.destination_service_port = port
+            record.destination_service_port, record.destination_service_uid = port, service.uid
             record.destination_cluster_ip = record.destination_service_ip = ip
 
 
@@ -162,6 +169,7 @@ def add_rule(facts: Facts, record: FlowRecord, number: int, action: RuleAction, 
         source, rule = policy.found.source_ref, policy.found.rules[one.number].name
         kind = POLICY_TYPES.get(source.type, 0)
         _set_policy(record, source.name, source.namespace, kind, rule, action, egress=egress)
+        setattr(record, f"{'egress' if egress else 'ingress'}_network_policy_uid", source.uid)
         return
 
 

@@ -47,7 +47,7 @@ def whole(port: int, version6: bool) -> FlowRecord:
     texts: dict[str, Any] = {
         name: f"{name}-é"
         for name, kind in FlowRecord.__annotations__.items()
-        if kind == "str" and not name.endswith("_labels") and name.startswith(("source_pod", "source_node", "destination_pod", "destination_node", "ingress", "egress_n", "destination_service_port_name"))
+        if kind == "str" and not name.endswith("_labels") and name.startswith(("source_pod", "source_node", "destination_pod", "destination_node", "ingress", "egress_n", "egress_uid", "destination_service_port_name", "destination_service_uid"))
     }  # fmt: skip
     return FlowRecord(
         **texts, source_ip=ips[0], destination_ip=ips[1], destination_cluster_ip=ips[2],

@@ -42,13 +42,15 @@ def destination(**more: Any) -> FlowRecord:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_both_halves_become_one_record_at_once(first: int) -> None:
-    flows, halves = Aggregation(ACTIVE, INACTIVE), (source(), destination(flow_end_seconds=112))
+    halves = source(source_pod_uid="u1"), destination(destination_pod_uid="u2", flow_end_seconds=112)
+    flows = Aggregation(ACTIVE, INACTIVE)
     flows.add(halves[first], 0)
     assert flows.due(1, 10) == []
     flows.add(halves[1 - first], 1)
     [found] = flows.due(1, 10)
     assert (found.source_pod_name, found.source_node_name) == ("web", "n1")
     assert (found.destination_pod_name, found.destination_node_name) == ("db", "n2")
+    assert (found.source_pod_uid, found.destination_pod_uid) == ("u1", "u2")
     assert (found.egress_network_policy_name, found.ingress_network_policy_name) == ("out", "in")
     assert (found.flow_end_seconds_from_source_node, found.flow_end_seconds_from_destination_node) == (
         110,

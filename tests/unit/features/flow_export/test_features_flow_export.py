@@ -23,6 +23,7 @@ from antrea.facts.egress import Egress, EgressPod
 from antrea.facts.flow_destination import FlowDestination
 from antrea.facts.node import PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
+from antrea.facts.pod import LocalPod
 from antrea.facts.service import Service
 from antrea.features.flow_export.connection import SLICE, ConnectionStore, DeniedStore
 from antrea.features.flow_export.metadata import PodNetworks, tracked_record
@@ -161,9 +162,13 @@ def policy(uid: str, name: str, rule: str, number: int) -> tuple[Any, ...]:
 
 
 def test_a_record_has_both_directions_rules_the_service_and_the_local_pods() -> None:
-    service = Service("shop", "db", ("10.96.0.9",), (("TCP", 5432),), port_names=("sql",))
+    service = Service("shop", "db", ("10.96.0.9",), (("TCP", 5432),), port_names=("sql",), uid="u-service")
     facts, networks = cluster(
-        service, *policy("u-out", "out", "to-db", 7), *policy("u-in", "in", "from-web", 5)
+        LocalPod("shop", "web", "u-web"),
+        LocalPod("shop", "db", "u-db"),
+        service,
+        *policy("u-out", "out", "to-db", 7),
+        *policy("u-in", "in", "from-web", 5),
     )
     line = (
         "tcp,orig=(src=10.1.0.5,dst=10.96.0.9,sport=4000,dport=5432),reply=(src=10.1.0.6,dst=10.1.0.5,sport=5432,dport=4000),"
@@ -181,7 +186,8 @@ def test_a_record_has_both_directions_rules_the_service_and_the_local_pods() -> 
         egress_network_policy_rule_name="to-db", egress_network_policy_rule_action=int(RuleAction.ALLOW),
         ingress_network_policy_name="in", ingress_network_policy_namespace="shop", ingress_network_policy_type=2,
         ingress_network_policy_rule_name="from-web", ingress_network_policy_rule_action=int(RuleAction.ALLOW),
-        flow_type=int(FlowType.INTRA_NODE),
+        flow_type=int(FlowType.INTRA_NODE), source_pod_uid="u-web", destination_pod_uid="u-db", destination_service_uid="u-service",
+        egress_network_policy_uid="u-out", ingress_network_policy_uid="u-in",
     )  # fmt: skip
 
 
@@ -214,11 +220,8 @@ def test_what_leaves_the_cluster_has_its_egress() -> None:
     for to, name in (("198.51.100.7", "out"), ("198.51.100.8", "")):
         record = tracked_record(facts, networks, entry(key=(6, "10.1.0.5", 4000, to, 80, 0)), 50)
         assert record is not None
-        assert (record.egress_name, bool(record.egress_ip), bool(record.egress_node_name)) == (
-            name,
-            bool(name),
-            bool(name),
-        )
+        assert (record.egress_name, record.egress_uid) == (name, "u" * bool(name))
+        assert (bool(record.egress_ip), bool(record.egress_node_name)) == (bool(name), bool(name))
 
 
 def test_a_connection_that_a_later_rule_denied_is_not_one_that_was_let_pass() -> None:
