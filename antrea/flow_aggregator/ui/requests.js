@@ -1,24 +1,26 @@
-// HTTP requests of a connection, as its records have them.
+// Requests of a connection, as its records have them: of HTTP, names that TLS asks for, and look-ups of DNS.
 
 import { html } from "./vendor/htm-preact.js";
 import { Table } from "./parts.js";
 import { bytes, shown } from "./text.js";
 
-const COLUMNS = [
-  { title: "Request", number: true, cell: row => shown(row.number) },
-  { title: "Method", cell: row => shown(row.http_method) },
-  { title: "Host", cell: row => shown(row.hostname) },
-  { title: "URL", cell: row => shown(row.url) },
-  { title: "Status", number: true, cell: row => shown(row.status || "") },
-  { title: "Content type", cell: row => shown(row.http_content_type) },
-  { title: "Bytes", number: true, cell: row => bytes(Number(row.length) || 0) },
-  { title: "User agent", cell: row => shown(row.http_user_agent) },
-];
+const NUMBER = { title: "Request", number: true, cell: row => shown(row.number) };
+const text = (title, key) => ({ title, cell: row => shown(row[key]) });
+const COLUMNS = {
+  http: [
+    NUMBER, text("Method", "http_method"), text("Host", "hostname"), text("URL", "url"),
+    { title: "Status", number: true, cell: row => shown(row.status || "") }, text("Content type", "http_content_type"),
+    { title: "Bytes", number: true, cell: row => bytes(Number(row.length) || 0) }, text("User agent", "http_user_agent"),
+  ],
+  tls: [NUMBER, text("Server name", "sni"), text("Version", "version")],
+  dns: [NUMBER, text("Name", "rrname"), text("Type", "rrtype"), text("Code", "rcode"), text("Answers", "answers")],
+};
 
 /** The requests of one record; nothing of what is no JSON of requests. */
-function read(text) {
+function read(row) {
   try {
-    return Object.entries(JSON.parse(text)).filter(([, one]) => one && typeof one === "object");
+    return Object.entries(JSON.parse(row.httpVals)).filter(([, one]) => one && typeof one === "object")
+      .map(([number, one]) => [`${row.appProtocolName} ${number}`, { ...one, number, application: row.appProtocolName }]);
   } catch {
     return [];
   }
@@ -26,7 +28,10 @@ function read(text) {
 
 /** `rows` are the records of one connection, the newest first. */
 export function Requests({ rows }) {
-  const found = new Map(rows.toReversed().flatMap(row => read(row.httpVals || "{}")));
-  const requests = [...found].map(([number, one]) => ({ number, ...one })).sort((one, other) => one.number - other.number);
-  return requests.length > 0 && html`<${Table} name="requests" caption="HTTP requests of this connection" columns=${COLUMNS} rows=${requests} />`;
+  const found = new Map(rows.toReversed().flatMap(read));
+  const all = [...found.values()].sort((one, other) => one.number - other.number);
+  return Object.entries(COLUMNS).map(([name, columns]) => {
+    const own = all.filter(one => one.application === name);
+    return own.length > 0 && html`<${Table} name="requests-${name}" caption="Requests of this connection: ${name}" columns=${columns} rows=${own} />`;
+  });
 }

@@ -162,6 +162,28 @@ async def test_a_user_signs_in_and_sees_connections_of_which_nothing_is_executed
         assert page.errors == []
 
 
+@pytest.mark.parametrize(
+    ("application", "request_of", "cells"),
+    [
+        ("tls", {"sni": SCRIPT, "version": "TLS 1.3"}, ["7", SCRIPT, "TLS 1.3"]),
+        ("dns", {"rrname": "db.shop", "rrtype": "A", "rcode": "NOERROR", "answers": ["10.0.0.1", "10.0.0.2"]}, ["7", "db.shop", "A", "NOERROR", "10.0.0.1,10.0.0.2"]),
+    ],
+)  # fmt: skip
+async def test_requests_of_other_protocols_are_shown(
+    application: str, request_of: dict[str, Any], cells: list[str], tmp_path: Path
+) -> None:
+    more = FlowRecord(**HOSTILE | {"app_protocol_name": application}, http_vals=json.dumps({"7": request_of}))
+    async with page_of(tmp_path, more) as (page, url, _):
+        await sign_in(page, url, "root")
+        await page.until(f"{ROWS} === 2")
+        await page.value(f"location.hash = '#/{CONNECTION}'")
+        await page.until("document.querySelectorAll('tbody').length === 2")
+        assert (await page.value("[...document.querySelectorAll('tbody')].at(-1).innerText")).split(
+            "\t"
+        ) == cells
+        assert await page.value(NO_MARKUP)
+
+
 async def test_who_left_by_an_egress_ip_is_shown_and_leads_to_the_connections(tmp_path: Path) -> None:
     left = {"egress_name": "out", "egress_ip": "192.0.2.9", "egress_node_name": "n2", "flow_type": 3}
     more = FlowRecord(**HOSTILE | left | {"source_pod_name": "crawler"})
