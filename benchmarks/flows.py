@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,8 +165,9 @@ class Watching:
         self.queries: dict[str, list[float]] = {path: [] for path in QUERIES}
         self.memory: list[float] = []
         self.anonymous: list[float] = []
-        self._trouble = ""
-        self._thread = threading.Thread(target=self._try)
+        self.failed: list[str] = []
+        """Why queries were not answered."""
+        self._thread = threading.Thread(target=self._watch)
 
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
@@ -175,20 +177,16 @@ class Watching:
         finally:
             self._over.set()
             self._thread.join()
-        if self._trouble:
-            sys.exit(f"a query was not answered: {self._trouble}")
-
-    def _try(self) -> None:
-        try:
-            self._watch()
-        except OSError as why:
-            self._trouble = str(why)
 
     def _watch(self) -> None:
         while True:
             for path, times in self.queries.items():
                 begun = time.monotonic()
-                self._aggregator.ask(path)
+                try:
+                    self._aggregator.ask(path)
+                except OSError as why:
+                    body = why.read().decode() if isinstance(why, urllib.error.HTTPError) else ""
+                    self.failed.append(f"{path}: {why} {body}")
                 times.append(time.monotonic() - begun)
                 self.memory.append(self._aggregator.memory("VmRSS"))
                 self.anonymous.append(self._aggregator.memory("RssAnon"))
@@ -239,6 +237,9 @@ def main(rate: int, seconds: int, count: int) -> None:
     show("flows_stored", "records", [found])
     show("flows_exported_and_not_stored", "records", [metrics["numRecordsExported"] - found], target=0)
     show("flows_disk", "bytes/record", [size / found])
+    for why in watching.failed:
+        print(why, file=sys.stderr)
+    show("flows_queries_not_answered", "queries", [len(watching.failed)], target=0)
     for path, own in watching.queries.items():
         show(f"flows_query /{path}", "ms", [1000 * one for one in own])
     show(
