@@ -199,7 +199,10 @@ def measured(words: list[str], folder: Path, rate: int, seconds: int) -> Outcome
         wait_listening(process, log)
         sending = (sys.executable, "-m", "benchmarks.flows_upstream", "send", str(rate), str(seconds))
         before = processor(process.pid)
-        sent = int(subprocess.check_output(sending, cwd=ROOT))
+        done = subprocess.run(sending, cwd=ROOT, stdout=subprocess.PIPE, check=False)
+        if done.returncode:
+            sys.exit(log.read_text()[-3000:])
+        sent = int(done.stdout)
         used, memory = processor(process.pid) - before, resident(process.pid)
     finally:
         process.terminate()
