@@ -129,7 +129,7 @@ class ResourceFeed(Generic[T]):
             self._before, self._keys = self._keys, {}
         for found in page.objects:
             if rows := self._rows(found):
-                self._unseen.difference_update(_all(self._put(facts, _name(found), rows)))
+                self._replace(facts, _name(found), rows)
         for odd in page.odd:
             self._keep(odd)
         if not (page.first and page.last):
@@ -144,6 +144,14 @@ class ResourceFeed(Generic[T]):
         self._unseen, self._before = set(), {}
         facts.synced(self._fact)
         self._at(page.version)
+
+    def _replace(self, facts: Facts, name: str, rows: tuple[Fact, ...]) -> None:
+        """All rows of an object change at once, as by a watch; the end of the list is for objects that are gone."""
+        now = _all(self._put(facts, name, rows))
+        self._unseen.difference_update(now)
+        for key in self._unseen.intersection(_all(self._before.get(name, ()))):
+            self._unseen.discard(key)
+            facts.drop(self._fact, key)
 
     def _rows(self, found: T) -> tuple[Fact, ...]:
         """Of one object. What raises is its own trouble: its rows before stay."""

@@ -180,6 +180,41 @@ async def test_kube_feed_a_new_list_moves_rows_between_objects_and_drops_only_wh
         await until(lambda: [peer.name for peer in facts.all(PeerNode)] == ["k4"])
 
 
+class HeldPages(Pages):
+    """Gives a second page only once `go_on` is set."""
+
+    def __init__(self, *pages: list[dict[str, Any]]) -> None:
+        super().__init__(*pages)
+        self.go_on = asyncio.Event()
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        if "continue" in request.query:
+            await self.go_on.wait()
+        return await super().serve(request)
+
+
+async def test_kube_feed_rows_of_an_object_change_at_once_in_a_new_list_as_in_a_watch() -> None:
+    def rows(found: Node) -> tuple[PeerNode, ...]:
+        return tuple(PeerNode(f"{found.metadata.name} {cidr}", (), (), ()) for cidr in found.spec.pod_cidrs)
+
+    cluster = HeldPages([node("a", "1", "k1", "k2")], [node("b", "2", "k3"), node("c", "3", "k4")])
+    cluster.go_on.set()
+    async with fed(cluster, rows) as (facts, _):
+
+        def names() -> list[str]:
+            return [peer.name for peer in facts.all(PeerNode)]
+
+        await until(lambda: facts.feeds.has(PeerNode))
+        cluster.go_on.clear()
+        cluster.pages = [[node("a", "11", "k2", "k5")], [node("b", "2", "k3")]]
+        cluster.happens("ERROR", {"code": 410, "message": "too old resource version"})
+        cluster.events.put_nowait(None)
+        await until(lambda: "a k5" in names())
+        assert names() == ["a k2", "a k5", "b k3", "c k4"]
+        cluster.go_on.set()
+        await until(lambda: names() == ["a k2", "a k5", "b k3"])
+
+
 async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_there() -> None:
     cluster = Cluster()
     cluster.nodes, cluster.unknown = [node("a", "1", "10.1.0.0/24")], True
