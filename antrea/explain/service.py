@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 State = Literal["ready", "draining", "unavailable"]
 OF_SERVICE = "kubernetes.io/service-name"
 """Label of an EndpointSlice that names its Service."""
+MODE, MODES = "service.antrea.io/load-balancer-mode", ("nat", "dsr")
+"""Annotation of a Service, and its values."""
 ZONE = "topology.kubernetes.io/zone"
 """Label of a Node."""
 
@@ -128,6 +130,15 @@ def translated(
         service=service,
         node_port=node_port,
     )
+
+
+def is_direct(world: World, name: str) -> bool:
+    """Whether Endpoints of a Service (namespace/name) on other Nodes than the one that was asked get packets as they came."""
+    service = world.services.get(_key(name))
+    if service is None or world.proxy is None or not world.proxy.direct_default:
+        return False
+    asked = service.metadata.annotations.get(MODE, "").strip().lower()
+    return (asked if asked in MODES else world.proxy.direct_default) == "dsr"
 
 
 def service_end(world: World, text: str, v: int) -> End:

@@ -22,6 +22,7 @@ from antrea.explain.node import as_received, kept, node_rules
 from antrea.explain.packet import End, family, pod_name
 from antrea.explain.policy import Silent, kube_policies, native_rules, node_port_rules, unheld_rules
 from antrea.explain.rule import BASELINE, EGRESS, INGRESS, RuleRef
+from antrea.explain.service import is_direct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -160,9 +161,9 @@ def _node_port_half(world: World, packet: Packet) -> Half:
 
 
 def _sent_on(world: World, packet: Packet) -> Packet:
-    """As an Endpoint elsewhere sees it: of a host outside, with an address of the Node that was asked."""
+    """As an Endpoint elsewhere sees it: of a host outside, with an address of the Node that was asked, or as it came."""
     asked, source = packet.node_port, packet.source
-    if source.pod is None:
+    if source.pod is None and not (packet.destination.pod and is_direct(world, packet.service)):
         v = family(source.ip)
         own = (one for one in sorted(internal_ips(world.nodes[asked])) if family(one) == v)
         gateway = world.gateway(asked, v) if packet.destination.pod else ""

@@ -91,6 +91,8 @@ class Proxy(NamedTuple):
     """Whether addresses that load balancers gave are: proxyLoadBalancerIPs."""
     node_hints: bool = False
     """Whether hints for Nodes count: gate PreferSameTrafficDistribution."""
+    direct_default: str = ""
+    """defaultLoadBalancerMode, where direct server return is possible: gate LoadBalancerModeDSR and tunnels; empty: it is not."""
 
 
 class World:

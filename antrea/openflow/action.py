@@ -134,6 +134,11 @@ def set_arp_spa(address: str) -> Action:
     return Action(f"set_field:{address}->arp_spa")
 
 
+def set_dst(address: str) -> Action:
+    """Of IP; the flow has to match the family."""
+    return Action(f"set_field:{address}->{'ipv6_dst' if ':' in address else 'ip_dst'}")
+
+
 def set_tun_dst(address: str) -> Action:
     """The outer destination of a packet that leaves by the tunnel port."""
     return Action(f"set_field:{address}->{'tun_ipv6_dst' if is_ipv6(address) else 'tun_dst'}")

@@ -25,6 +25,7 @@ from proxy_node import (
 )
 
 from antrea.config.agent_sections import AntreaProxy
+from antrea.facts.member import AgentNode
 from antrea.facts.service import Service, ServiceEndpoint
 
 if TYPE_CHECKING:
@@ -210,20 +211,35 @@ async def test_pods_reach_a_cache_of_the_node_at_the_address_of_a_skipped_servic
 
 
 async def test_an_endpoint_on_another_node_answers_the_client_directly(node: Node) -> None:
-    """A cable takes the place of the tunnel; at its other end the Service's own address answers, by a way of its own.
+    """A cable takes the place of the tunnel; at its other end the address that was asked answers, by a way of its own.
 
-    A rule that drops invalid packets is in nobody's way, as the host does not track these.
+    It is the Service's, or that of the Node with the NodePort. A rule that drops invalid packets is in nobody's way, as the host does not track these.
     """
     peer = node.plug_peer()
+    node.netns.sh(f"ip addr add {NODES[0]}/32 dev lo; ip addr add {NODES[1]}/128 dev lo nodad", peer)
     node.netns.sh(INVALID)
     remote = ("10.10.1.12", "fd00:10:1::c")
     for row in (msgspec.structs.replace(SERVICE, mode="dsr"), *endpoints(remote, "n2")):
         node.facts.put(row)
     async with node.agent(PROXY_ALL, "AntreaProxy", "LoadBalancerModeDSR") as engine:
-        with node.serving(peer, SERVER.replace("8080", "80")):
-            for ip, source in zip(BALANCED, OUTSIDE, strict=True):
-                for _ in range(3):
-                    assert await node.ask("outside", ip, "SOCK_STREAM", 80, LONG) == source
+        for port, places in ((80, BALANCED), (30080, NODES)):
+            with node.serving(peer, SERVER.replace("8080", str(port))):
+                for ip, source in zip(places, OUTSIDE, strict=True):
+                    for _ in range(3):
+                        assert await node.ask("outside", ip, "SOCK_STREAM", port, LONG) == source
+        assert not engine.errors.counts
+
+
+async def test_an_endpoint_of_the_node_itself_answers_from_the_address_that_was_asked(node: Node) -> None:
+    """At a NodePort with direct server return, whose packets the host does not track."""
+    node.netns.sh(INVALID)
+    for row in (msgspec.structs.replace(SERVICE, mode="dsr"), *endpoints(WEB)):
+        node.facts.put(row)
+    async with node.agent(PROXY_ALL, "AntreaProxy", "LoadBalancerModeDSR") as engine:
+        with node.serving(node.pods["web"], SERVER):
+            assert await node.asks("outside", NODES, 30080) == OUTSIDE * 2
+            assert await node.asks("node", NODES, 30080) == GATEWAYS * 2
+            assert await node.asks("near", NODES, 30080) == NEAR * 2
         assert not engine.errors.counts
 
 
@@ -235,16 +251,20 @@ async def test_an_endpoint_answers_clients_whose_packets_came_by_another_node(no
         "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding", peer
     )
     node.netns.sh("ip link set eth0 address 0e:00:00:00:00:01", peer)
-    ways = zip(BALANCED, OUTSIDE, ("203.0.113.2", "2001:db8:7::2"), (32, 128), strict=True)
-    for ip, source, hop, bits in ways:
-        node.netns.sh(f"ip addr del {ip}/{bits} dev lo; ip route add {ip} dev eth0", peer)
+    node.netns.sh(f"ip addr del {BALANCED[0]}/32 dev lo; ip addr del {BALANCED[1]}/128 dev lo", peer)
+    other = ("192.0.2.4", "2001:db8:2::4")
+    node.facts.put(AgentNode("n4", other, other, pod_cidrs=("10.10.4.0/24", "fd00:10:4::/64")))
+    hops = ("203.0.113.2", "2001:db8:7::2")
+    for ip, source, hop in zip(BALANCED + other, OUTSIDE * 2, hops * 2, strict=True):
+        node.netns.sh(f"ip route add {ip} dev eth0", peer)
         node.netns.sh(f"ip neigh add {ip} lladdr aa:bb:cc:dd:ee:ff dev eth0 nud permanent", peer)
         node.netns.sh(f"ip route add {ip} via {hop} src {source}", node.outside)
     for row in (msgspec.structs.replace(SERVICE, mode="dsr"), *endpoints(WEB)):
         node.facts.put(row)
     async with node.agent(PROXY_ALL, "AntreaProxy", "LoadBalancerModeDSR") as engine:
         with node.serving(node.pods["web"], SERVER):
-            for ip, source in zip(BALANCED, OUTSIDE, strict=True):
-                for kind in ("SOCK_STREAM", "SOCK_DGRAM"):
-                    assert await node.ask("outside", ip, kind, 80, LONG) == source
+            for port, places in ((80, BALANCED), (30080, other)):
+                for ip, source in zip(places, OUTSIDE, strict=True):
+                    for kind in ("SOCK_STREAM", "SOCK_DGRAM"):
+                        assert await node.ask("outside", ip, kind, port, LONG) == source
         assert not engine.errors.counts

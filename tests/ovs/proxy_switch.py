@@ -19,6 +19,7 @@ from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE as PROXY
 from antrea.features.proxy.dsr import FEATURE as DSR
+from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
 from antrea.openflow.pipeline import Pipeline
 from benchmarks.policy_switch import CONFIG as BASE
 from benchmarks.policy_switch import GATEWAY, NEW, NODE, PEER, TUNNEL
@@ -52,6 +53,7 @@ WEB = Service(
     load_balancer_ips=BALANCED,
     created="2026-01-01T00:00:00Z",
 )
+THIS = msgspec.structs.replace(NODE, node_ips=OWN)
 LOCAL = msgspec.structs.replace(WEB, external_local=True)
 STICKY = msgspec.structs.replace(WEB, affinity_seconds=100)
 NODES = (
@@ -77,14 +79,14 @@ class Verdict(NamedTuple):
 def install(bridge: OvsBridge, *rows: Fact, dsr: bool = False) -> Facts:
     """Have the switch serve these, and give what the agent knows; with `dsr` the gate LoadBalancerModeDSR is on."""
     facts = Facts()
-    features = (*BASIC, DSR) if dsr else BASIC
+    features = (*BASIC, DSR, DSR_NODE_PORT) if dsr else BASIC
     families = Families.of(NODE.pod_cidrs)
     pipeline = Pipeline.realise(table for one in features for table in one.tables_of(CONFIG, families))
     addresses = [LocalAddress(ip, "eth0") for ip in OWN]
     gates = EnabledGates(
         "agent", frozenset({"AntreaProxy", "AntreaPolicy", *(["LoadBalancerModeDSR"] if dsr else [])})
     )
-    known = (CONFIG, NODE, GATEWAY, TUNNEL, RealisedPipeline(pipeline), gates, *NODES, *addresses, POD)
+    known = (CONFIG, THIS, GATEWAY, TUNNEL, RealisedPipeline(pipeline), gates, *NODES, *addresses, POD)
     for row in (*known, *rows):
         facts.put(row)
     for pool, low, high in POLICY.ranks:

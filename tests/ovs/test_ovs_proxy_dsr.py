@@ -10,8 +10,10 @@ from proxy_switch import (
     BALANCED,
     EXTERNAL,
     GATEWAYS,
+    HOST,
     NODE_PORT,
     OUTSIDE,
+    OWN,
     POD,
     REMOTE,
     VIRTUAL,
@@ -23,6 +25,7 @@ from proxy_switch import (
     verdict,
 )
 
+from antrea.features.proxy.dsr import DIRECT_IPS
 from benchmarks.policy_switch import PEER, TUNNEL, ports
 
 if TYPE_CHECKING:
@@ -55,7 +58,36 @@ def test_a_packet_to_an_endpoint_on_another_node_leaves_as_it_came(bridge: OvsBr
 
 
 @six
-def test_node_ports_and_what_is_of_the_cluster_are_translated(bridge: OvsBridge, six: bool) -> None:
+def test_a_packet_to_a_node_port_leaves_with_the_address_that_was_asked(bridge: OvsBridge, six: bool) -> None:
+    """The host hands it over with the virtual address of such NodePorts."""
+    install(bridge, DIRECT, endpoint(REMOTE[six], "n2"), dsr=True)
+    assert trace(bridge, OUTSIDE[six], DIRECT_IPS[six], NODE_PORT, learns=True) == AS_IT_IS
+    assert trace(bridge, OUTSIDE[six], DIRECT_IPS[six], NODE_PORT, state="inv") == AS_IT_IS
+    (own,) = [line for line in bridge.dump() if f"set_field:{OWN[six]}->" in line]
+    assert f"dst={DIRECT_IPS[six]}" in own
+    assert f"set_field:{PEER.transport_ips[0]}->tun_dst" in own
+    install(bridge, DIRECT, endpoint(POD.ips[six]), dsr=True)
+    assert trace(bridge, OUTSIDE[six], DIRECT_IPS[six], NODE_PORT) == Verdict(POD.ips[six], "", POD.ofport)
+
+
+@six
+def test_the_node_of_the_endpoint_takes_what_another_node_got_for_a_node_port(
+    bridge: OvsBridge, six: bool
+) -> None:
+    ends = f"in_port={TUNNEL.ofport},dl_src=0a:00:00:00:00:99,dl_dst=aa:bb:cc:dd:ee:ff"
+    rows = (endpoint(REMOTE[six], "n2"), endpoint(POD.ips[six]))
+    install(bridge, DIRECT, *rows, dsr=True)
+    assert verdict(bridge, ends, OUTSIDE[six], HOST[six], NODE_PORT) == Verdict(POD.ips[six], "", POD.ofport)
+    assert verdict(bridge, ends, OUTSIDE[six], HOST[six], 80).to == ""
+    assert verdict(bridge, ends, REMOTE[six], HOST[six], NODE_PORT).to == ""
+    install(bridge, DIRECT, rows[0], dsr=True)
+    assert verdict(bridge, ends, OUTSIDE[six], HOST[six], NODE_PORT).rejected
+
+
+@six
+def test_node_ports_that_the_host_translated_and_what_is_of_the_cluster_are_translated(
+    bridge: OvsBridge, six: bool
+) -> None:
     install(bridge, DIRECT, endpoint(REMOTE[six], "n2"), dsr=True)
     assert trace(bridge, OUTSIDE[six], VIRTUAL[six], NODE_PORT) == translated(six)
     for source in (POD.ips[six], GATEWAYS[six]):

@@ -170,6 +170,7 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
         own.proxy_all,
         own.proxy_load_balancer_ips,
         hints,
+        own.default_load_balancer_mode if "LoadBalancerModeDSR" in gates and config.has_tunnel else "",
     )
     return Settings(proxy, gates.names, ports, config.no_snat), said
 

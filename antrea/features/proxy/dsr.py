@@ -61,6 +61,8 @@ DSR = "dsr"
 """The load balancer mode of a Service."""
 IDLE_SECONDS, CLOSED_SECONDS = 160, 5
 """How long a choice is remembered without packets, and after a FIN or RST."""
+DIRECT_IPS = ("169.254.0.250", "fc01::aabb:ccdd:eefc")
+"""Destination between host and switch of packets to NodePorts that Endpoints answer directly, in IPv4 and IPv6."""
 flow = flows_of(Category.SERVICE)
 
 
@@ -89,6 +91,13 @@ def marking_flow(match: tuple[Match, ...], protocol: str, number: int, *, ipv6: 
     remote = (FROM_EXTERNAL_REG_MARK.match, REMOTE_ENDPOINT_REG_MARK.match, NOT_DSR_SERVICE_REG_MARK.match)
     then = [remember, DSR_SERVICE_REG_MARK.load, goto(NEXT)]
     return flow(DSR_SERVICE_MARK, Priority.NORMAL, *match, *remote, then=then, object_id=number)
+
+
+def chosen_within(cidr: str) -> Match:
+    """Packets whose chosen Endpoint has an address of this network."""
+    network = ip_network(cidr)
+    field = ENDPOINT_IP6 if is_ipv6(cidr) else ENDPOINT_IP
+    return field.within(int(network.network_address), int(network.netmask))
 
 
 def is_possible(facts: Facts) -> bool:
@@ -145,10 +154,7 @@ def endpoint_node_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
     if end is None or not config.has_tunnel:
         return
     for cidr in shared_cidrs(node, peer):
-        network = ip_network(cidr)
-        field = ENDPOINT_IP6 if is_ipv6(cidr) else ENDPOINT_IP
-        chosen = field.within(int(network.network_address), int(network.netmask))
-        match = (family(cidr), DSR_SERVICE_REG_MARK.match, chosen)
+        match = (family(cidr), DSR_SERVICE_REG_MARK.match, chosen_within(cidr))
         yield flow(L3_FORWARDING, Priority.NORMAL, *match, then=tunnel_way(gateway, end))
 
 

@@ -11,7 +11,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.facts.service import EndpointStates, ServicePort, states_key
 from antrea.features.framework.gate import EnabledGates
-from antrea.features.proxy.dsr import marking_flow
+from antrea.features.proxy.dsr import DIRECT_IPS, marking_flow
 from antrea.features.proxy.endpoint import WEIGHT, group_id, port_group, scopes
 from antrea.features.proxy.external_address import owner
 from antrea.host.pod_cidr import gateway_ip, held
@@ -65,8 +65,8 @@ class Frontend(NamedTuple):
     """It is reached from outside the cluster, so that the external traffic policy holds."""
     sources: tuple[Match, ...] = (ANY,)
     """Of whom it takes packets."""
-    direct: bool = False
-    """Endpoints on other Nodes answer directly."""
+    passed_on: tuple[Match, ...] = ()
+    """How those of its packets are known that Endpoints on other Nodes answer directly; none: it has no such."""
 
     @property
     def guarded(self) -> bool:
@@ -100,12 +100,15 @@ def frontends(facts: Facts, port: ServicePort, node: ThisNode) -> Iterator[Front
             yield Frontend(ipv6, (protocols[ipv6], dst(ip), tp_dst(port.port)))
     for ipv6 in sorted(families) if port.node_port else ():
         match = (protocols[ipv6], TO_NODE_PORT_ADDRESS_REG_MARK.match, tp_dst(port.node_port))
-        yield Frontend(ipv6, match, external=True)
+        direct = (protocols[ipv6], dst(DIRECT_IPS[ipv6]), tp_dst(port.node_port)) if port.direct else ()
+        yield Frontend(ipv6, match, external=True, passed_on=direct)
     for ip in port.external_ips:
         if (ipv6 := is_ipv6(ip)) in families and owner(facts, port, ip).key == port.key:
             match = (protocols[ipv6], dst(ip), tp_dst(port.port))
             sources = allowed_sources(port, node, ip)
-            yield Frontend(ipv6, match, external=True, sources=sources, direct=port.direct)
+            yield Frontend(
+                ipv6, match, external=True, sources=sources, passed_on=match if port.direct else ()
+            )
 
 
 def allowed_sources(port: ServicePort, node: ThisNode, ip: str) -> tuple[Match, ...]:
@@ -138,13 +141,13 @@ def frontend_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator
             yield flow(SERVICE_LB, Priority.HIGH, *found.match, *of_us, then=everywhere)
     if found.guarded:
         yield flow(SERVICE_LB, REFUSED, *found.match, then=DROP)
-    for source in found.sources if found.guarded and (port.affinity_seconds or found.direct) else ():
+    for source in found.sources if found.guarded and (port.affinity_seconds or found.passed_on) else ():
         # the choice was learned, maybe before the address refused some
         learned = (source, EP_SELECTED_REG_MARK.match)
         yield flow(SERVICE_LB, Priority.NORMAL, *found.match, *learned, then=[goto(NEXT)])
     if port.affinity_seconds:
         yield affinity_flow(facts, port, found, number)
-    if found.direct:
+    if found.passed_on:
         yield from direct_flows(facts, port, found)
 
 
@@ -154,7 +157,7 @@ def direct_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator[F
     from_node = (EP_TO_SELECT_REG_MARK.match, FROM_TUNNEL_REG_MARK.match)
     then = chooses(facts, port, found, here)
     yield flow(SERVICE_LB, Priority.HIGH, *found.match, *from_node, then=then)
-    yield marking_flow(found.match, port.protocol, all_, ipv6=found.ipv6)
+    yield marking_flow(found.passed_on, port.protocol, all_, ipv6=found.ipv6)
 
 
 def passed_by(facts: Facts, port: ServicePort, *, ipv6: bool) -> bool:

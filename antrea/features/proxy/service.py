@@ -158,7 +158,7 @@ def service_ports(facts: Facts, service: Service) -> Iterator[ServicePort]:
         return
     external = tuple(served_externally(facts, service, proxy))
     asked = (service.mode or proxy.default_load_balancer_mode) == DSR
-    direct = asked and bool(external) and is_possible(facts)
+    direct = asked and is_possible(facts)
     ports = zip(service.ports, service.port_names, service.node_ports, strict=False)
     for (protocol, port), name, node_port in ports:
         yield ServicePort(
@@ -175,7 +175,7 @@ def service_ports(facts: Facts, service: Service) -> Iterator[ServicePort]:
             tuple(ip for ip in external if ip in service.load_balancer_ips) if service.source_ranges else (),
             service.source_ranges,
             service.created,
-            direct,
+            direct and bool(external or (node_port and proxy.proxy_all)),
             service.consistent,
         )
 

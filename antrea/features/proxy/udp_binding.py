@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antrea.facts.family import is_ipv6
-from antrea.facts.node import LocalAddress, ThisNode
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.service import ServiceEndpoint, ServicePort
+from antrea.features.proxy.dsr import DIRECT_IPS
 from antrea.features.proxy.endpoint import is_used, scopes
 from antrea.features.proxy.host import NODE_PORT_IPS, proxies_all, serves_node_ports
 from antrea.host.udp_binding import UdpBinding, server
@@ -41,8 +42,11 @@ def udp_bindings(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[UdpBinding
 
 
 def node_port_ips(facts: Facts, port: ServicePort, *, ipv6: bool) -> Iterator[str]:
-    """Where the switch gets packets to the port of the Node: from the host, and from Pods."""
+    """Where the switch gets packets to the port of the Node: from the host, from Pods, and from other Nodes as they came."""
     config = proxies_all(facts)
     if config is not None and port.node_port:
         yield NODE_PORT_IPS[ipv6]
+        if port.direct:
+            yield DIRECT_IPS[ipv6]
+            yield from (ip for peer in facts.all(PeerNode) for ip in peer.node_ips)
         yield from (one.ip for one in facts.all(LocalAddress) if serves_node_ports(config, one))

@@ -111,3 +111,16 @@ def test_with_policy_local_a_node_without_an_endpoint_drops_what_comes_from_outs
     )
     assert verdicts(asked(externalTrafficPolicy="Local")) == [("a/web", "Allow")]
     assert asked(slices=[], externalTrafficPolicy="Local").verdict == "Reject"
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("dsr", "Drop"), ("nat", "Allow")])
+def test_an_endpoint_that_answers_directly_sees_the_client_itself(mode: str, verdict: str) -> None:
+    """Elsewhere it sees the gateway of the Node that was asked."""
+    by_client = native("q", rule("Drop", **{"from": CLIENT}))
+    by_client["spec"]["appliedTo"] = [{"podSelector": {"matchLabels": {"app": "db"}}}]
+    direct = Proxy(all_addresses=True, direct_default=mode)
+    assert asked(by_client, slices=[endpoints(DB)], proxy=direct).verdict == verdict
+    other = service(**NODE_PORT)
+    other["metadata"]["annotations"] = {"service.antrea.io/load-balancer-mode": "DSR"}
+    there = world(direct, services=[other], endpoint_slices=[endpoints(DB)], cluster_policies=[by_client])
+    assert ask(there, OUTSIDE, N1, PORT).verdict == "Drop"

@@ -25,6 +25,7 @@ from antrea.features.proxy.agent import FEATURE
 from antrea.features.proxy.dsr import FEATURE as DSR_FEATURE
 from antrea.features.proxy.dsr import GATE as DSR_GATE
 from antrea.features.proxy.dsr import ModeUnavailable
+from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
 from antrea.features.proxy.external_address import ExternalIPConflict
 from antrea.features.proxy.health_check import local_endpoints
 from antrea.features.proxy.service import service_row
@@ -290,6 +291,34 @@ def test_direct_server_return_needs_tunnels_and_its_service_is_told(
     assert served is not None
     assert (served.direct, len(acts)) == (direct, told)
     assert all("trafficEncapMode noEncap does not have" in act.message for act in acts)
+
+
+def test_the_host_hands_node_ports_with_direct_return_over_untracked() -> None:
+    other = LocalAddress("192.0.2.9", "eth0")
+    rows = (msgspec.structs.replace(WEB, mode="dsr"), LocalAddress("192.0.2.1", "eth0"), other)
+    facts, engine = world(*rows, extra=(*DSR_FEATURE.units, *DSR_NODE_PORT.units))
+    facts.put(EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy", DSR_GATE})))
+    found = standing(engine)
+    raw = [
+        one.text
+        for one in found
+        if isinstance(one, NftRule) and "direct" in one.name and "ip6" not in one.name
+    ]
+    assert raw == [
+        'iifname != "antrea-gw0" ip daddr 192.0.2.1 meta l4proto . th dport @direct-node-port ip daddr set 169.254.0.250 notrack',
+        'iifname "antrea-gw0" ip saddr 169.254.0.250 notrack',
+        'iifname "antrea-gw0" ip saddr @peer-node-ip meta l4proto . th sport @direct-node-port notrack',
+        "ip saddr 169.254.0.250 ip saddr set 192.0.2.1",
+    ]
+    assert ("direct-node-port", "tcp . 30080") in elements(found)
+    assert ("169.254.0.250/32", "169.254.0.253") in routes(found)
+    facts.put(msgspec.structs.replace(WEB, mode="nat"))
+    assert ("direct-node-port", "tcp . 30080") not in elements(standing(engine))
+    chosen = msgspec.structs.replace(ALL, node_port_addresses=("192.0.2.9/32",))
+    facts.put(AgentConfig(antrea_proxy=chosen))
+    assert not [
+        one for one in standing(engine) if isinstance(one, NftRule) and "169.254.0.250 notrack" in one.text
+    ]
 
 
 def test_a_row_has_what_load_balancers_say_and_ask() -> None:
