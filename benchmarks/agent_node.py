@@ -216,6 +216,8 @@ def agent_node(spaces: int) -> Iterator[AgentNode]:
     directory = Path(tempfile.mkdtemp(prefix="node-"))
     try:
         with namespaces(spaces) as paths, processes() as start:
-            yield AgentNode(directory, start, paths)
+            node = AgentNode(directory, start, paths)
+            with contextlib.closing(node.api):
+                yield node
     finally:
         shutil.rmtree(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import itertools
 import json
@@ -44,15 +45,31 @@ class KubeApi:
         self._tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
         self._tls.load_cert_chain(admin.certificate, admin.key)
         self._connection = http.client.HTTPSConnection(HOST, PORT, timeout=30, context=self._tls)
+        self._directory, self._start = directory, start
         programs = artifacts.binaries(lambda _: None)
         with (directory / "log").open("wb") as log:
             start(str(programs.etcd), *_etcd(directory), stdout=log, stderr=log)
-            start(str(programs.kube_apiserver), *_apiserver(directory), stdout=log, stderr=log)
+        self._server = str(programs.kube_apiserver)
+        self.start_server()
+
+    def start_server(self) -> None:
+        """Start kube-apiserver, and wait until it is ready."""
+        with (self._directory / "log").open("ab") as log:
+            self._serving = self._start(self._server, *_apiserver(self._directory), stdout=log, stderr=log)
         deadline = time.monotonic() + 120
         while not self._ready():
             if time.monotonic() > deadline:
-                sys.exit((directory / "log").read_text()[-2000:])
+                sys.exit((self._directory / "log").read_text()[-2000:])
             time.sleep(0.2)
+
+    def end_server(self) -> None:
+        """End kube-apiserver alone; etcd goes on."""
+        self._serving.kill()
+        self._serving.wait()
+
+    def close(self) -> None:
+        """End the client's connection."""
+        self._connection.close()
 
     def request(self, method: str, path: str, body: object = None, content: str = "application/json") -> Any:
         """Return the answer of one request, which has to succeed."""
@@ -122,24 +139,42 @@ class KubeApi:
 
 def store(objects: Iterable[tuple[str, dict[str, Any]]]) -> tuple[int, float]:
     """Write objects, by their keys, into etcd past the API server; return how many, and how many MB."""
-    client = http.client.HTTPConnection(ETCD.removeprefix("http://"), timeout=60)
-    puts: list[dict[str, Any]] = []
-    count = size = 0
-    for key, found in itertools.chain(objects, [("", {})]):
-        if key:
+    sizes: list[int] = []
+
+    def puts() -> Iterator[dict[str, Any]]:
+        for key, found in objects:
             value = msgspec.json.encode(found)
-            count, size = count + 1, size + len(value)
-            texts = (base64.b64encode(one).decode() for one in (f"/registry/{key}".encode(), value))
-            puts.append({"requestPut": dict(zip(("key", "value"), texts, strict=True))})
-        if puts and (not key or len(puts) == IN_ONE):
-            client.request("POST", "/v3/kv/txn", msgspec.json.encode({"success": puts}))
-            answer = client.getresponse()
-            text = answer.read()
-            if answer.status != 200:
-                sys.exit(f"etcd: {answer.status} {text.decode()}")
-            puts = []
-    client.close()
-    return count, size / 1e6
+            sizes.append(len(value))
+            yield {"requestPut": {"key": _registered(key), "value": base64.b64encode(value).decode()}}
+
+    _transact(puts())
+    return len(sizes), sum(sizes) / 1e6
+
+
+def unstore(keys: Iterable[str]) -> None:
+    """Delete objects in etcd past the API server, and what etcd had of before, so that no watch can go on from there."""
+    _transact({"requestDeleteRange": {"key": _registered(key)}} for key in keys)
+    revision = _etcd_request("/v3/kv/range", {"key": _registered("")})["header"]["revision"]
+    _etcd_request("/v3/kv/compaction", {"revision": revision, "physical": True})
+
+
+def _registered(key: str) -> str:
+    return base64.b64encode(f"/registry/{key}".encode()).decode()
+
+
+def _transact(changes: Iterator[dict[str, Any]]) -> None:
+    while part := list(itertools.islice(changes, IN_ONE)):
+        _etcd_request("/v3/kv/txn", {"success": part})
+
+
+def _etcd_request(path: str, body: dict[str, Any]) -> Any:
+    with contextlib.closing(http.client.HTTPConnection(ETCD.removeprefix("http://"), timeout=60)) as client:
+        client.request("POST", path, msgspec.json.encode(body))
+        answer = client.getresponse()
+        text = answer.read()
+    if answer.status != 200:
+        sys.exit(f"etcd: {answer.status} {text.decode()}")
+    return msgspec.json.decode(text)
 
 
 def node(number: int) -> dict[str, Any]:
