@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.wide
 
 MODES = ("encap", "noEncap")
-BALANCED = ("198.51.100.8", "2001:db8:51::8")
+BALANCED, EXTERNAL = ("198.51.100.8", "2001:db8:51::8"), ("198.51.100.9", "2001:db8:51::9")
 SERVICE = """
 apiVersion: v1
 kind: Service
@@ -35,6 +35,7 @@ spec:
   type: LoadBalancer
   ipFamilyPolicy: RequireDualStack
   ipFamilies: [IPv4, IPv6]
+  externalIPs: [198.51.100.9, "2001:db8:51::9"]
   selector: {web: "yes"}
   ports: [{port: 80, targetPort: 8080}]
 """
@@ -46,6 +47,7 @@ class Asked(NamedTuple):
     cluster: tuple[str, ...]
     node_ports: dict[str, tuple[str, ...]]
     balanced: tuple[str, ...]
+    external: tuple[str, ...]
     outside: tuple[str, ...]
 
 
@@ -97,10 +99,13 @@ def answers(lab: Lab, machine: str, place: str) -> bool:
 
 @pytest.fixture
 def asked(lab: Lab) -> Iterator[Asked]:
-    """A Pod on node-2 alone; packets for the load balancer's addresses go to node-1."""
+    """A Pod on node-2 alone; packets for the load balancer's addresses, and external ones, go to node-1."""
     first, outside = lab.topology.machine("node-1"), lab.topology.machine("outside")
     gateway = namespace.path(lab.record, "gateway")
-    routes = [f"ip route replace {ip} via {first.address('eth0', 6 if ':' in ip else 4)}" for ip in BALANCED]
+    routes = [
+        f"ip route replace {ip} via {first.address('eth0', 6 if ':' in ip else 4)}"
+        for ip in BALANCED + EXTERNAL
+    ]
     namespace.script(lab.record, gateway, routes)
     with quiet_pods(lab, {"web": "node-2"}, SERVING):
         lab.api.kubectl("label", "pod", "web", "web=yes")
@@ -118,6 +123,7 @@ def asked(lab: Lab) -> Iterator[Asked]:
                 for machine in lab.topology.nodes
             },
             tuple(map(url, BALANCED)),
+            tuple(map(url, EXTERNAL)),
             tuple(outside.address("eth0", version) for version in (4, 6)),
         )
         lab.api.kubectl("delete", "service", "web", "--wait=false")
@@ -138,7 +144,9 @@ def test_nodes_pods_and_a_host_outside_reach_a_service(lab: Lab, mode: str, aske
     for name in ("node-1", "node-2"):
         places += [("outside", place) for place in asked.node_ports[name]]
         places += [("node-1", place) for place in asked.node_ports[name]]
-    places += [(who, place) for who in ("outside", "node-1", "node-2") for place in asked.balanced]
+    places += [
+        (who, place) for who in ("outside", "node-1", "node-2") for place in asked.balanced + asked.external
+    ]
     for who, place in places:
         wait_for(f"{place} from {who}", partial(answers, lab, who, place), seconds=60)
     assert outside_addresses(lab, asked.node_ports["node-2"]) == asked.outside
@@ -149,12 +157,12 @@ def test_nodes_pods_and_a_host_outside_reach_a_service(lab: Lab, mode: str, aske
     if mode == "encap":
         wait_for(
             "the client's addresses",
-            lambda: outside_addresses(lab, asked.balanced) == asked.outside,
+            lambda: outside_addresses(lab, asked.balanced + asked.external) == asked.outside * 2,
             seconds=60,
         )
     else:
         wait_for("an Event", lambda: "trafficEncapMode noEncap does not have" in told(lab), seconds=60)
-        assert all(answers(lab, "outside", place) for place in asked.balanced)
+        assert all(answers(lab, "outside", place) for place in asked.balanced + asked.external)
 
     lab.api.kubectl("patch", "service", "web", "-p", '{"spec": {"externalTrafficPolicy": "Local"}}')
     dropped = asked.node_ports["node-1"][0]

@@ -4,229 +4,46 @@ from __future__ import annotations
 
 import json
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+import sys
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_node import pod_namespace
-from own_lab import own_lab
-from quiet_pod import quiet_pods
+from service_rows import OTHERWISE, ROWS, A, B, End, Row, slice_of
+from service_world import SIDES, World, serving
 
-from antrea.lab import cluster, namespace
+from antrea.lab import namespace
 from antrea.lab.process import wait_for
-from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from antrea.lab.cluster import Lab
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.wide
-
-OFF = {"antreaProxy": {"enable": False}}
-SIDES = {
-    "antrea": Settings(nodes=2, kube_proxy="none", proxy_all=True),
-    "nftables": Settings(nodes=2, kube_proxy="nftables", agent=OFF),
-    "iptables": Settings(nodes=2, kube_proxy="iptables", agent=OFF),
-}
-PLACES = {"a": "node-1", "b": "node-2"}
-PORTS = {"a": 8080, "b": 8090}
-TRIES, SECONDS = 14, 2
-ZONE = "topology.kubernetes.io/zone"
-REFUSED, SILENT = "refused", "silent"
-A, B, BOTH = frozenset("a"), frozenset("b"), frozenset("ab")
-
-
-class End(NamedTuple):
-    """An Endpoint, in a slice of its own."""
-
-    pod: str
-    ready: bool = True
-    serving: bool = True
-    terminating: bool = False
-    zone: str = ""
-
-
-class Row(NamedTuple):
-    """A Service and who gets which answers: (who, where) -> names of Pods, REFUSED or SILENT.
-
-    `who` is a node, `outside`, or a Pod; `where` is cluster, external, balanced, or the node whose NodePort is asked.
-    """
-
-    name: str
-    spec: dict[str, Any]
-    ends: tuple[End, ...]
-    answers: dict[tuple[str, str], frozenset[str] | str]
-    labels: Mapping[str, str] = MappingProxyType({})
-    ingress: tuple[dict[str, str], ...] = ()
-
-
-ALL = (End("a"), End("b"))
-NODE_PORT = {"type": "NodePort"}
-LOCAL = {"externalTrafficPolicy": "Local"}
-BALANCER = {"type": "LoadBalancer"}
-
-
-def balanced(number: int, **more: str) -> tuple[dict[str, str], ...]:
-    return ({"ip": f"198.51.100.{number}", **more},)
-
-
-ROWS = (
-    Row("plain", {}, ALL, {("client", "cluster"): BOTH, ("node-1", "cluster"): BOTH, ("node-2", "cluster"): BOTH}),
-    Row("internal-local", {"internalTrafficPolicy": "Local"}, ALL,
-        {("client", "cluster"): A, ("node-1", "cluster"): A, ("node-2", "cluster"): B}),
-    Row("internal-local-none", {"internalTrafficPolicy": "Local"}, (End("b"),),
-        {("client", "cluster"): SILENT, ("node-1", "cluster"): SILENT, ("node-2", "cluster"): B}),
-    Row("node-port", NODE_PORT, ALL,
-        {(who, where): BOTH for who in ("outside", "node-1", "client") for where in ("node-1", "node-2")}),
-    Row("external-local", NODE_PORT | LOCAL, (End("a"),),
-        {("outside", "node-1"): A, ("outside", "node-2"): SILENT, ("node-2", "node-2"): A, ("client", "cluster"): A}),
-    Row("none", NODE_PORT, (),
-        {("client", "cluster"): REFUSED, ("node-1", "cluster"): REFUSED, ("outside", "node-1"): REFUSED}),
-    Row("ready-first", {}, (End("a", ready=False, terminating=True), End("b")),
-        {("client", "cluster"): B, ("node-1", "cluster"): B}),
-    Row("terminating", {}, (End("a", ready=False, terminating=True), End("b", ready=False, serving=False, terminating=True)),
-        {("client", "cluster"): A, ("node-1", "cluster"): A}),
-    Row("unready", {}, (End("a", ready=False, serving=False),),
-        {("client", "cluster"): REFUSED, ("node-1", "cluster"): REFUSED}),
-    Row("external-ip", {"externalIPs": ["198.51.100.10"]}, ALL,
-        {("outside", "external"): BOTH, ("node-1", "external"): BOTH, ("client", "external"): BOTH}),
-    Row("balanced", BALANCER, ALL,
-        {("outside", "balanced"): BOTH, ("node-1", "balanced"): BOTH, ("client", "balanced"): BOTH, ("outside", "node-2"): BOTH},
-        ingress=balanced(20)),
-    Row("balanced-class", BALANCER | {"loadBalancerClass": "example.com/x", "allocateLoadBalancerNodePorts": False}, ALL,
-        {("outside", "balanced"): BOTH, ("client", "balanced"): BOTH}, ingress=balanced(21)),
-    Row("balanced-ranges", BALANCER | {"loadBalancerSourceRanges": ["203.0.113.0/24"]}, ALL,
-        {("outside", "balanced"): SILENT, ("client", "cluster"): BOTH, ("outside", "node-1"): BOTH}, ingress=balanced(22)),
-    Row("balanced-proxy", BALANCER, ALL,
-        {("client", "balanced"): SILENT, ("client", "cluster"): BOTH}, ingress=balanced(23, ipMode="Proxy")),
-    Row("balanced-local", BALANCER | LOCAL, (End("a"),),
-        {("outside", "balanced"): A, ("node-2", "balanced"): A, ("outside", "node-2"): SILENT}, ingress=balanced(24)),
-    Row("another-proxy", {}, ALL, {("client", "cluster"): SILENT, ("node-1", "cluster"): SILENT},
-        labels={"service.kubernetes.io/service-proxy-name": "other"}),
-    Row("hairpin", {}, (End("a"),), {("a", "cluster"): A, ("client", "cluster"): A}),
-    Row("zones", {}, (End("a", zone="z1"), End("b", zone="z2")),
-        {("client", "cluster"): A, ("node-1", "cluster"): A, ("node-2", "cluster"): B}),
-    Row("zone-missing", {}, (End("a", zone="z1"), End("b")),
-        {("client", "cluster"): BOTH, ("node-2", "cluster"): BOTH}),
-)  # fmt: skip
-
-
-OTHERWISE = {
-    "internal-local-none": {
-        ("client", "cluster"): REFUSED,
-        ("node-1", "cluster"): REFUSED,
-        ("node-2", "cluster"): B,
-    }
-}
-"""Answers of AntreaProxy where upstream has decided otherwise than kube-proxy: a client that gets nothing is told at once."""
-
-
-class World(NamedTuple):
-    """A lab with all Services of ROWS, by the name of who serves them."""
-
-    side: str
-
-    lab: Lab
-    pods: Mapping[str, str]
-    specs: Mapping[str, Mapping[str, Any]]
-
-
-def service(row: Row) -> dict[str, Any]:
-    port = {"name": "http", "port": 80, "targetPort": 8080}
-    meta = {"name": row.name, "labels": dict(row.labels)}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [port], **row.spec}}
-
-
-def slice_of(row: Row, end: End, pods: Mapping[str, str]) -> dict[str, Any]:
-    """With a port of the same name and another number than that of the other Pod."""
-    conditions = {"ready": end.ready, "serving": end.serving, "terminating": end.terminating}
-    found: dict[str, Any] = {
-        "addresses": [pods[end.pod]],
-        "nodeName": PLACES[end.pod],
-        "conditions": conditions,
-    }
-    if end.zone:
-        found["hints"] = {"forZones": [{"name": end.zone}]}
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": f"{row.name}-{end.pod}",
-            "labels": {"kubernetes.io/service-name": row.name},
-        },
-        "addressType": "IPv4",
-        "ports": [{"name": "http", "port": PORTS[end.pod], "protocol": "TCP"}],
-        "endpoints": [found],
-    }
+PLAIN = next(row for row in ROWS if row.name == "plain")
+STAY_SECONDS = 6
+UDP_CLIENT = """
+import socket, sys, time
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.settimeout(0.3)
+client.connect((sys.argv[1], int(sys.argv[2])))
+last = ""
+while True:
+    try:
+        client.send(b"hostname")
+        found = client.recv(99).decode()
+    except OSError:
+        continue
+    if found != last:
+        print(last := found, flush=True)
+    time.sleep(0.1)
+"""
+"""Sends from one port for as long as it runs; each line is the name of a Pod that has taken over."""
 
 
 @pytest.fixture(scope="module", params=list(SIDES))
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    with own_lab(f"api-{request.param[:2]}", SIDES[request.param]) as lab, servers_and_client(lab) as pods:
-        for number, name in enumerate(PLACES.values(), 1):
-            lab.api.kubectl("label", "node", name, f"{ZONE}=z{number}")
-        first = lab.topology.machine("node-1").address("eth0", 4)
-        namespace.script(
-            lab.record,
-            namespace.path(lab.record, "gateway"),
-            [f"ip route replace 198.51.100.0/24 via {first}"],
-        )
-        items = [service(row) for row in ROWS]
-        items += [slice_of(row, end, pods) for row in ROWS for end in row.ends]
-        lab.api.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        for row in ROWS:
-            if row.ingress:
-                given = json.dumps({"status": {"loadBalancer": {"ingress": row.ingress}}})
-                words = ("patch", "service", row.name, "--subresource=status", "--type=merge", "-p", given)
-                lab.api.kubectl(*words)
-        listed = json.loads(lab.api.kubectl("get", "services", "-o", "json"))["items"]
-        yield World(request.param, lab, pods, {one["metadata"]["name"]: one["spec"] for one in listed})
-
-
-@contextmanager
-def servers_and_client(lab: Lab) -> Iterator[dict[str, str]]:
-    """Two servers at different ports."""
-    with (
-        quiet_pods(lab, {"client": "node-1"}) as client,
-        quiet_pods(lab, {"a": PLACES["a"]}, f"netexec, --http-port={PORTS['a']}") as one,
-        quiet_pods(lab, {"b": PLACES["b"]}, f"netexec, --http-port={PORTS['b']}") as other,
-    ):
-        yield client | one | other
-
-
-def place(world: World, row: Row, where: str) -> str:
-    spec = world.specs[row.name]
-    if where == "cluster":
-        return f"{spec['clusterIP']}:80"
-    if where == "external":
-        return f"{spec['externalIPs'][0]}:80"
-    if where == "balanced":
-        return f"{row.ingress[0]['ip']}:80"
-    return f"{world.lab.topology.machine(where).address('eth0', 4)}:{spec['ports'][0]['nodePort']}"
-
-
-def once(world: World, who: str, target: str) -> str:
-    """A Pod's name, REFUSED or SILENT."""
-    words = ["curl", "-sS", "--max-time", str(SECONDS), f"http://{target}/hostname"]
-    if who in world.pods:
-        where = PLACES.get(who, "node-1")
-        inside = [*pod_namespace(world.lab, where, world.pods[who]), *words]
-    else:
-        inside = cluster.enter(world.lab, who, words)
-    done = subprocess.run(inside, capture_output=True, text=True, check=False)
-    return done.stdout or (REFUSED if done.returncode == 7 else SILENT)
-
-
-def asked(world: World, who: str, target: str, tries: int = TRIES) -> frozenset[str] | str:
-    """What comes of several connections: names, or what is the same of all."""
-    first = once(world, who, target)
-    if first in (REFUSED, SILENT):
-        return first
-    with ThreadPoolExecutor(4) as pool:
-        return frozenset(pool.map(lambda _: once(world, who, target), range(tries))) | {first}
+    with serving(request.param) as found:
+        yield found
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
@@ -237,7 +54,7 @@ def test_a_service_is_answered_as_its_row_says(world: World, row: Row) -> None:
     def same() -> bool:
         for (who, where), wanted in wanted_of.items():
             if found.get((who, where)) != wanted:
-                found[who, where] = asked(world, who, place(world, row, where))
+                found[who, where] = world.asked(who, world.place(row, where))
         return found == wanted_of
 
     try:
@@ -247,30 +64,122 @@ def test_a_service_is_answered_as_its_row_says(world: World, row: Row) -> None:
         raise
 
 
-def test_a_client_stays_with_its_endpoint(world: World) -> None:
-    row = next(row for row in ROWS if row.name == "plain")
-    world.lab.api.kubectl("patch", "service", row.name, "-p", '{"spec": {"sessionAffinity": "ClientIP"}}')
-    try:
-        for who in ("client", "node-2"):
-            target = place(world, row, "cluster")
-            wait_for("one Endpoint", lambda: len(asked(world, who, target)) == 1, seconds=40)  # noqa: B023
-    finally:
-        world.lab.api.kubectl("patch", "service", row.name, "-p", '{"spec": {"sessionAffinity": "None"}}')
+@pytest.fixture
+def sticky(world: World) -> Iterator[None]:
+    """Service `plain` with affinity of a few seconds."""
+    config = {"clientIP": {"timeoutSeconds": STAY_SECONDS}}
+    for spec in (
+        {"sessionAffinity": "ClientIP", "sessionAffinityConfig": config},
+        {"sessionAffinity": "None"},
+    ):
+        patch = ("patch", "service", PLAIN.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+        world.lab.api.kubectl(*patch)
+        if spec["sessionAffinity"] != "None":
+            yield
+
+
+def test_a_client_stays_with_its_endpoint_for_the_seconds_of_the_service(world: World, sticky: None) -> None:
+    target = world.place(PLAIN, "cluster")
+    for who in ("client", "node-2"):
+        wait_for("one Endpoint", lambda: len(world.asked(who, target)) == 1, seconds=40)  # noqa: B023
+
+    def moved() -> bool:
+        first = world.once("client", target)
+        time.sleep(STAY_SECONDS + 1)
+        return world.once("client", target) != first
+
+    wait_for("another Endpoint after these seconds", moved, seconds=120)
+
+
+@pytest.mark.parametrize("who", ["client", "node-1", "outside"])
+def test_a_udp_client_moves_to_the_endpoint_that_takes_over(world: World, who: str) -> None:
+    """It goes on from the same port, so that connection tracking would send it to the one that is gone."""
+    api = world.lab.api
+    row = Row(f"udp-{who}", {}, (End("a"), End("b")), {})
+    first, second = (udp_slice(slice_of(row, end, world.pods)) for end in row.ends)
+    port = {"name": "http", "port": 80, "protocol": "UDP"}
+    spec = {"type": "NodePort", "ports": [port]}
+    api.apply(
+        json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": row.name}, "spec": spec})
+    )
+    api.apply(json.dumps(first))
+    made = json.loads(api.kubectl("get", "service", row.name, "-o", "json"))["spec"]
+    inside = who != "outside"
+    ip, number = (made["clusterIP"], 80) if inside else (world.node("node-1"), made["ports"][0]["nodePort"])
+    words = [sys.executable, "-c", UDP_CLIENT, ip, str(number)]
+    if who in world.pods:
+        words = world.inside(who, words)
+    else:  # the files of a Node are others
+        words = namespace.inside(namespace.path(world.lab.record, who), words)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline().strip() == "a"
+            api.kubectl("delete", "endpointslice", f"{row.name}-a")
+            api.apply(json.dumps(second))
+            assert client.stdout.readline().strip() == "b"
+        finally:
+            client.kill()
+            api.kubectl("delete", "service", row.name, "--wait=false")
+
+
+def udp_slice(one: dict[str, Any]) -> dict[str, Any]:
+    return one | {"ports": [port | {"protocol": "UDP"} for port in one["ports"]]}
+
+
+def told(world: World, url: str) -> tuple[str, Any]:
+    """The HTTP status that the host outside gets, and the body."""
+    words = ["curl", "-sS", "--max-time", "3", "-w", "\n%{http_code}", url]
+    done = subprocess.run(world.inside("outside", words), capture_output=True, text=True, check=False)
+    body, _, code = done.stdout.rpartition("\n")
+    return code, json.loads(body or "null")
 
 
 def test_a_load_balancer_is_told_which_nodes_have_endpoints(world: World) -> None:
     port = world.specs["balanced-local"]["healthCheckNodePort"]
-
-    def told(name: str) -> tuple[str, Any]:
-        url = f"http://{world.lab.topology.machine(name).address('eth0', 4)}:{port}"
-        words = ["curl", "-sS", "--max-time", "3", "-w", "\n%{http_code}", url]
-        done = subprocess.run(
-            cluster.enter(world.lab, "outside", words), capture_output=True, text=True, check=False
-        )
-        body, _, code = done.stdout.rpartition("\n")
-        return code, json.loads(body or "null")
-
     about = {"service": {"namespace": "default", "name": "balanced-local"}, "serviceProxyHealthy": True}
     for name, code, count in (("node-1", "200", 1), ("node-2", "503", 0)):
-        wanted = (code, {**about, "localEndpoints": count})
-        wait_for(f"the health check of {name}", lambda: told(name) == wanted, seconds=40)  # noqa: B023
+        url, wanted = f"http://{world.node(name)}:{port}", (code, {**about, "localEndpoints": count})
+        wait_for(f"the health check of {name}", lambda: told(world, url) == wanted, seconds=40)  # noqa: B023
+
+
+def test_the_proxy_of_a_node_tells_its_own_health(world: World) -> None:
+    for path, node in (("healthz", {"nodeEligible": True}), ("livez", {})):
+        code, body = told(world, f"http://{world.node('node-2')}:10256/{path}")
+        assert code == "200"
+        times = {key: body.pop(key) for key in ("lastUpdated", "currentTime")}
+        assert all(times.values())
+        assert body.pop("status")["IPv4"]["healthy"] is True
+        assert body == {"healthy": True, **node}
+
+
+@pytest.mark.parametrize("world", ["antrea"], indirect=True)
+def test_of_two_services_with_one_external_ip_the_older_has_it(world: World) -> None:
+    """kube-proxy has no rule for that."""
+    api = world.lab.api
+    claims = [
+        Row(name, {"externalIPs": ["198.51.100.30"]}, (End(pod),), {})
+        for name, pod in (("older", "a"), ("younger", "b"))
+    ]
+    for row in claims:
+        port = {"name": "http", "port": 80}
+        spec = {"ports": [port], **row.spec}
+        api.apply(
+            json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": row.name}, "spec": spec})
+        )
+        api.apply(json.dumps(slice_of(row, row.ends[0], world.pods)))
+        time.sleep(1.1)  # creation times have seconds
+    try:
+        for who in ("outside", "client", "node-2"):
+            wait_for("the older", lambda: world.asked(who, "198.51.100.30:80") == A, seconds=40)  # noqa: B023
+        events = ("get", "events", "--field-selector", "reason=ExternalIPConflict", "-o", "json")
+
+        def named() -> bool:
+            found = json.loads(api.kubectl(*events))["items"]
+            return {one["involvedObject"]["name"] for one in found} == {"younger"}
+
+        wait_for("an Event of the younger", named, seconds=40)
+        api.kubectl("delete", "service", "older")
+        wait_for("the younger", lambda: world.asked("outside", "198.51.100.30:80") == B, seconds=40)
+    finally:
+        api.kubectl("delete", "service", "older", "younger", "--ignore-not-found", "--wait=false")

@@ -1,0 +1,146 @@
+"""A lab with all Services of the table, served by AntreaProxy or by kube-proxy, and what comes of asking for one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_node import pod_namespace
+from own_lab import own_lab
+from quiet_pod import quiet_pods
+from service_rows import PLACES, PORTS, REFUSED, ROWS, SILENT, service, slice_of
+
+from antrea.lab import cluster, namespace
+from antrea.lab.images import AGNHOST
+from antrea.lab.process import wait_for
+from antrea.lab.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from service_rows import Row
+
+    from antrea.lab.cluster import Lab
+
+OFF = {"antreaProxy": {"enable": False}}
+DISTRIBUTED = {"featureGates": {"PreferSameTrafficDistribution": True}}
+SIDES = {
+    "antrea": Settings(nodes=2, kube_proxy="none", proxy_all=True, agent=DISTRIBUTED),
+    "nftables": Settings(nodes=2, kube_proxy="nftables", agent=OFF),
+    "iptables": Settings(nodes=2, kube_proxy="iptables", agent=OFF),
+}
+"""By who serves."""
+TRIES, SECONDS = 14, 2
+ZONE = "topology.kubernetes.io/zone"
+SERVER = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, labels: {LABEL: "yes", row: "yes"}}
+spec:
+  nodeName: NODE
+  hostNetwork: HOST
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: IMAGE
+    imagePullPolicy: Never
+    args: [netexec, --http-port=PORT, --udp-port=PORT]
+    ports: [{name: http, containerPort: PORT}]
+    readinessProbe: {tcpSocket: {port: PROBED}, periodSeconds: 1}
+---
+"""
+LABELS = {"a": "server", "b": "server"}
+"""Of Pods that have another one than their name."""
+
+
+class World(NamedTuple):
+    """A lab with all Services of ROWS, by the name of who serves them."""
+
+    side: str
+
+    lab: Lab
+    pods: Mapping[str, str]
+    specs: Mapping[str, Mapping[str, Any]]
+
+    def place(self, row: Row, where: str) -> str:
+        """Address and port."""
+        spec = self.specs[row.name]
+        if where in ("cluster", "second"):
+            return f"{spec['clusterIP']}:{81 if where == 'second' else 80}"
+        if where == "external":
+            return f"{spec['externalIPs'][0]}:80"
+        if where == "balanced":
+            return f"{row.ingress[0]['ip']}:80"
+        return f"{self.node(where)}:{spec['ports'][0]['nodePort']}"
+
+    def node(self, name: str) -> str:
+        return self.lab.topology.machine(name).address("eth0", 4)
+
+    def inside(self, who: str, words: list[str]) -> list[str]:
+        """The command, in the network of a Pod or a machine."""
+        if who in self.pods:
+            return [*pod_namespace(self.lab, PLACES.get(who, "node-1"), self.pods[who]), *words]
+        return cluster.enter(self.lab, who, words)
+
+    def once(self, who: str, target: str) -> str:
+        """A Pod's name, REFUSED or SILENT."""
+        words = ["curl", "-sS", "--max-time", str(SECONDS), f"http://{target}/hostname"]
+        done = subprocess.run(self.inside(who, words), capture_output=True, text=True, check=False)
+        return done.stdout or (REFUSED if done.returncode == 7 else SILENT)
+
+    def asked(self, who: str, target: str) -> frozenset[str] | str:
+        """What comes of several connections: names, or what is the same of all."""
+        first = self.once(who, target)
+        if first in (REFUSED, SILENT):
+            return first
+        with ThreadPoolExecutor(4) as pool:
+            return frozenset(pool.map(lambda _: self.once(who, target), range(TRIES))) | {first}
+
+
+@contextmanager
+def serving(side: str) -> Iterator[World]:
+    """As long as the block lasts."""
+    with own_lab(f"api-{side[:2]}", SIDES[side]) as lab, servers_and_client(lab) as pods:
+        for number, name in enumerate(("node-1", "node-2"), 1):
+            lab.api.kubectl("label", "node", name, f"{ZONE}=z{number}")
+        first = lab.topology.machine("node-1").address("eth0", 4)
+        gateway = namespace.path(lab.record, "gateway")
+        namespace.script(lab.record, gateway, [f"ip route replace 198.51.100.0/24 via {first}"])
+        items = [service(row) for row in ROWS]
+        items += [slice_of(row, end, pods) for row in ROWS for end in row.ends]
+        lab.api.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        for row in ROWS:
+            if row.ingress:
+                given = json.dumps({"status": {"loadBalancer": {"ingress": row.ingress}}})
+                words = ("patch", "service", row.name, "--subresource=status", "--type=merge", "-p", given)
+                lab.api.kubectl(*words)
+        listed = lab.api.items("/api/v1/namespaces/default/services")
+        yield World(side, lab, pods, {one["metadata"]["name"]: one["spec"] for one in listed})
+
+
+@contextmanager
+def servers_and_client(lab: Lab) -> Iterator[dict[str, str]]:
+    """Servers at different ports; addresses by name."""
+    text = "".join(
+        SERVER.replace("NAME", name)
+        .replace("LABEL", LABELS.get(name, name))
+        .replace("NODE", PLACES[name])
+        .replace("HOST", "true" if name == "host" else "false")
+        .replace("PROBED", "1" if name == "late" else str(port))
+        .replace("PORT", str(port))
+        for name, port in PORTS.items()
+    )
+    lab.api.apply(text.replace("IMAGE", AGNHOST))
+
+    def addresses() -> dict[str, str]:
+        pods = lab.api.items("/api/v1/namespaces/default/pods?labelSelector=row%3Dyes")
+        return {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in pods}
+
+    with quiet_pods(lab, {"client": "node-1"}) as client:
+        ready = [f"pod/{name}" for name in PORTS if name != "late"]
+        lab.api.kubectl("wait", "--for=condition=Ready", *ready, "--timeout=180s", seconds=200)
+        wait_for("addresses of all Pods", lambda: all(addresses().values()), seconds=60)
+        yield client | addresses()
