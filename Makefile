@@ -93,9 +93,11 @@ fuzz: ## what is hostile or damaged, at random: $$FUZZ_SECONDS for each (20), $$
 	$(PYTEST) -rP -m wide tests/wide -k "fuzz or wide_packets" --timeout 7200
 
 CONFORMANCE_LAB ?= conformance
-conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root, half an hour); writes docs/generated/conformance.md
-	antrea-lab up --name $(CONFORMANCE_LAB) --nodes 2
-	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) --processes 4 --reports build/out/conformance --page docs/generated/conformance.md
+BESIDE ?= none
+CONFORMANCE_NAME := conformance$(patsubst %,-%,$(filter-out none,$(BESIDE)))
+conformance: ## Kubernetes' own [sig-network] specs in a lab of two nodes (root, half an hour); writes docs/generated/conformance.md, or with BESIDE=iptables, a mode of kube-proxy, conformance-iptables.md
+	antrea-lab up --name $(CONFORMANCE_LAB) --nodes 2 --kube-proxy $(BESIDE) $(if $(filter none,$(BESIDE)),--proxy-all)
+	trap 'antrea-lab down --name $(CONFORMANCE_LAB)' EXIT; antrea-lab conformance --name $(CONFORMANCE_LAB) --processes 4 --reports build/out/$(CONFORMANCE_NAME) --page docs/generated/$(CONFORMANCE_NAME).md
 
 UPSTREAM_LAB ?= upstream-e2e
 upstream-e2e: ## upstream's own end-to-end tests ($$ANTREA_E2E, its compiled program; TESTS, patterns) in a lab of two nodes (root); writes docs/generated/upstream-e2e.md
