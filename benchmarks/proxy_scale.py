@@ -3,12 +3,14 @@
 `python -m benchmarks.proxy_scale [SERVICES] [CHANGES]`: the agent's units and sink with a private Open vSwitch (dummy datapath, no
 root), in one process. "Restart" begins with the lists of kube-apiserver as JSON in memory, of SERVICES Services with 5 Endpoints
 each, and ends when the switch has taken all flows and groups; starting Python and the connection to kube-apiserver are not in it.
-A change is one Endpoint that becomes unready, or ready again, from the decoded object to the switch's answer.
+A change is one Endpoint that becomes unready, or ready again, from the decoded object to the switch's answer. As root, half as many
+changes follow beside kube-proxy, from the request to kube-apiserver (`proxy_change`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -28,9 +30,13 @@ from antrea.openflow.flow import Flow
 from antrea.openflow.group import Group
 from antrea.outside.vswitch.flow_sink import FlowSink
 from antrea.outside.vswitch.ofctl import Ofctl
+from benchmarks import proxy_change
 from benchmarks.explain import bridge
 from benchmarks.figure import show
 from benchmarks.policy_switch import BY_ANTREA, CONFIG, GATEWAY, NODE, PEER, TUNNEL
+from benchmarks.proxy_change import MILLISECONDS
+from benchmarks.proxy_start import SECONDS, SERVICES
+from benchmarks.service_lists import ENDPOINTS, lists
 from tests.ovs.ovs_process import ovs_process
 
 if TYPE_CHECKING:
@@ -39,10 +45,9 @@ if TYPE_CHECKING:
 
     from antrea.outside.vswitch.ofctl import Refusal
 
-SERVICES, ENDPOINTS, CHANGES = 10_000, 5, 200
+CHANGES = 200
 LARGE = 5_000
 """Endpoints of the one Service whose change is measured in bytes."""
-SECONDS, MILLISECONDS = 6.0, 100.0
 
 
 class MeasuredOfctl(Ofctl):
@@ -93,38 +98,6 @@ class Agent:
         return 1000 * (time.monotonic() - began)
 
 
-def address(number: int, network: int) -> str:
-    return f"{network}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-
-
-def lists(services: int, endpoints: int) -> tuple[bytes, bytes]:
-    """Services and EndpointSlices, as kube-apiserver lists them."""
-    found, slices = [], []
-    for number in range(services):
-        name = f"service-{number}"
-        ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
-        spec = {"type": "ClusterIP", "clusterIPs": [address(number, 100)], "ports": ports}
-        found.append({"metadata": {"name": name, "namespace": "shop"}, "spec": spec})
-        labels = {"kubernetes.io/service-name": name}
-        rows = [
-            {
-                "addresses": [address(number * endpoints + one, 10)],
-                "nodeName": "n2",
-                "conditions": {"ready": True},
-            }
-            for one in range(endpoints)
-        ]
-        slices.append(
-            {
-                "metadata": {"name": f"{name}-x", "namespace": "shop", "labels": labels},
-                "addressType": "IPv4",
-                "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
-                "endpoints": rows,
-            }
-        )
-    return msgspec.json.encode(found), msgspec.json.encode(slices)
-
-
 async def measured(
     directory: Path, services: int, endpoints: int, changes: int
 ) -> tuple[float, list[float], list[int]]:
@@ -160,7 +133,8 @@ def main() -> None:
     """Exit code 0 with figures that are met or missed."""
     most = int(sys.argv[1]) if len(sys.argv) > 1 else SERVICES
     changes = int(sys.argv[2]) if len(sys.argv) > 2 else CHANGES
-    for services in sorted({10, 1_000, most}):
+    counts = sorted({10, 1_000, most})
+    for services in counts:
         took, times, sizes = run(services, ENDPOINTS, changes)
         worst = sorted(times)[len(times) * 99 // 100]
         show(f"proxy_restart_{services}", "s", [took], target=SECONDS if services >= SERVICES else None)
@@ -170,6 +144,8 @@ def main() -> None:
     _, times, sizes = run(1, LARGE, changes)
     show(f"proxy_one_of_{LARGE}", "ms", times)
     show(f"proxy_one_of_{LARGE}_text", "bytes", [float(size) for size in sizes])
+    if os.geteuid() == 0:
+        proxy_change.main(changes // 2, tuple(counts))
 
 
 if __name__ == "__main__":

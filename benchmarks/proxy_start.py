@@ -9,12 +9,12 @@ all flows and groups are in the switch; kube-proxy's when its metrics tell its f
 from __future__ import annotations
 
 import http.client
-import json
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,11 +23,12 @@ from benchmarks.agent_node import AgentNode, agent_node
 from benchmarks.figure import Against, alternate, show
 from benchmarks.known_loop import name_starved_now
 from benchmarks.kube_api import store
-from benchmarks.proxy_scale import ENDPOINTS, SECONDS, SERVICES, lists
+from benchmarks.service_lists import stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+SERVICES, SECONDS = 10_000, 6.0
 ROUNDS = 3
 MODES = ("nftables",)
 METRICS = ("127.0.0.1", 10249)
@@ -39,27 +40,6 @@ COUNTS = {
 }
 """Commands whose output has each Service."""
 MARKS = {"nftables": "goto service-", "iptables": "-A KUBE-SERVICES "}
-
-
-def stored(services: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Services and EndpointSlices by their keys in etcd."""
-    found, slices = (json.loads(one) for one in lists(services, ENDPOINTS))
-    for number, one in enumerate([*found, *slices]):
-        is_slice = "endpoints" in one
-        group = "discovery.k8s.io/v1" if is_slice else "v1"
-        one |= {"apiVersion": group, "kind": "EndpointSlice" if is_slice else "Service"}
-        meta = one["metadata"]
-        meta |= {"uid": f"00000000-0000-4000-8000-{number:012x}", "creationTimestamp": "2026-01-01T00:00:00Z"}
-        if not is_slice:
-            address = f"10.{96 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
-            families = {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
-            one["spec"] |= {
-                "clusterIP": address,
-                "clusterIPs": [address],
-                **families,
-                "sessionAffinity": "None",
-            }
-        yield f"{'endpointslices' if is_slice else 'services/specs'}/shop/{meta['name']}", one
 
 
 def agent_started(node: AgentNode, services: int) -> float:
@@ -75,8 +55,9 @@ def agent_started(node: AgentNode, services: int) -> float:
     return took
 
 
-def kube_proxy_started(node: AgentNode, services: int, mode: str) -> float:
-    """Seconds until all is in its rules."""
+@contextmanager
+def kube_proxy(node: AgentNode, mode: str, services: int, **more: object) -> Iterator[float]:
+    """Runs with all Services in its rules; seconds that this took. `more` are keys of its configuration."""
     program = artifacts.binaries(lambda _: None).kube_proxy
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -88,7 +69,7 @@ def kube_proxy_started(node: AgentNode, services: int, mode: str) -> float:
         "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }
     path = node.directory / "kube-proxy.conf"
-    path.write_bytes(msgspec.yaml.encode(config))
+    path.write_bytes(msgspec.yaml.encode(config | more))
     began = time.monotonic()
     with (node.directory / "kube-proxy.log").open("wb") as log:
         running = subprocess.Popen([program, f"--config={path}"], stdout=log, stderr=log)
@@ -98,13 +79,19 @@ def kube_proxy_started(node: AgentNode, services: int, mode: str) -> float:
                 sys.exit((node.directory / "kube-proxy.log").read_text()[-2000:])
             time.sleep(0.1)
         took = time.monotonic() - began
+        listed = subprocess.run(COUNTS[mode], capture_output=True, text=True, check=True).stdout
+        if listed.count(MARKS[mode]) < services:
+            sys.exit(f"kube-proxy has rules of {listed.count(MARKS[mode])} Services of {services}")
+        yield took
     finally:
         running.terminate()
         running.wait()
-    listed = subprocess.run(COUNTS[mode], capture_output=True, text=True, check=True).stdout
-    if listed.count(MARKS[mode]) < services:
-        sys.exit(f"kube-proxy has rules of {listed.count(MARKS[mode])} Services of {services}")
-    return took
+
+
+def kube_proxy_started(node: AgentNode, services: int, mode: str) -> float:
+    """Seconds until all is in its rules."""
+    with kube_proxy(node, mode, services) as took:
+        return took
 
 
 def synchronised() -> bool:
