@@ -19,6 +19,7 @@ from node_host import (
     FAMILIES,
     FRIEND,
     HOME,
+    NODE,
     PATIENT,
     PORT,
     REFUSED,
@@ -33,6 +34,7 @@ from node_host import (
 from antrea.apis import controlplane as cp
 from antrea.apis.annotation import AUDIT
 from antrea.config.agent import AgentConfig
+from antrea.facts.api_server import ApiServerEndpoint
 from antrea.facts.member import AgentNode
 from antrea.facts.service import Service
 from antrea.features.grouping.member import packed
@@ -210,6 +212,23 @@ async def test_a_drop_of_everything_keeps_gossip_of_other_nodes(
             if direction == "In":  # a host with several addresses may answer datagrams from another one
                 assert await ask(FRIEND[family], family, "SOCK_DGRAM") == ANSWERED
             assert await ask(STRANGER[family], family, seconds=BRIEF) == DROPPED
+
+
+@FAMILIES
+async def test_a_drop_of_everything_keeps_api_servers_and_annotated_ssh(host: Host, family: str) -> None:
+    host.put(AgentConfig(api_port=PORT), ApiServerEndpoint(FRIEND[family], PORT))
+    drop = policy("p", rule("In", peer(*EVERYBODY), "Drop"), rule("Out", peer(*EVERYBODY), "Drop"))
+    with host.serving(host.netns.home), host.serving(host.beside):
+        async with host.enforced(drop) as engine:
+            # the Node asks the server, and the server asks the agent
+            assert await host.out(FRIEND[family], family) == ANSWERED
+            assert await host.into(FRIEND[family], family) == ANSWERED
+            assert await host.into(STRANGER[family], family, seconds=BRIEF) == DROPPED
+            assert await host.out(STRANGER[family], family, seconds=BRIEF) == DROPPED
+            host.put(AgentNode("n1", NODE.node_ips, NODE.node_ips, ssh_ports=(PORT,)))
+            await engine.quiet()
+            assert await host.into(STRANGER[family], family) == ANSWERED
+            assert await host.out(STRANGER[family], family, seconds=BRIEF) == DROPPED
 
 
 def reached(turns: list[None], number: int) -> bool:
