@@ -121,6 +121,7 @@ class Probe(NamedTuple):
     """Protocol, source and its port, destination and its port."""
     verdict: str
     sentence: str
+    packet: Packet
     found: str = ""
 
 
@@ -204,11 +205,16 @@ def packets(world: World, wire: Wire, rnd: random.Random) -> Iterator[Probe]:
         source, last = map(world.owner, ends)
         names = ("www.example.com",) if last.ip in NAMED else ()
         destination = msgspec.structs.replace(last, names=names, names_of="n1")
-        packet = Packet(source, destination, protocol, port, source_port)
-        said = half(world, packet, direction)
-        seen = as_received(world, packet, direction).source.ip
-        words = (protocol, seen, source_port, packet.destination.ip, port)
-        yield Probe(direction, words, said.verdict, said.sentence)
+        yield probe_of(world, Packet(source, destination, protocol, port, source_port), direction)
+
+
+def probe_of(world: World, packet: Packet, direction: str) -> Probe:
+    said = half(world, packet, direction)
+    seen = as_received(world, packet, direction).source.ip
+    assert packet.port is not None
+    assert packet.source_port is not None
+    words = (packet.protocol, seen, packet.source_port, packet.destination.ip, packet.port)
+    return Probe(direction, words, said.verdict, said.sentence, packet)
 
 
 @pytest.fixture
@@ -217,29 +223,64 @@ def wire(netns: Namespaces) -> Wire:
 
 
 async def differing(wire: Wire, engine: Engine, seed: int) -> tuple[list[str], int]:
-    """Packets of one cluster that meet something else than is explained, and how many are refused."""
+    """Packets of one cluster that meet something else than is explained, and how many are refused.
+
+    Then one of its audited policies is enforced, and the same packets, from other ports, meet what that makes of them.
+    """
     rnd = random.Random(seed)
-    found = objects(on_nodes(rnd))
-    world = World(found, gates=(GATE,))
-    rows = list(told(found))
+    drawn = on_nodes(rnd)
+    world = World(objects(drawn), gates=(GATE,))
+    probes = list(packets(world, wire, rnd))
+    wrong = await enforced(wire, engine, rnd, world, probes)
+    if uid := change_over(rnd, drawn):
+        after = World(objects(drawn), gates=(GATE,))
+        later = [probe_of(after, moved(wire, rnd, one).packet, one.direction) for one in probes]
+        wrong += await enforced(wire, engine, rnd, after, later)
+        wrong += [one for one in later if moves_others(world, after, one, uid)]
+    return [f"seed {seed}: {one}" for one in wrong], sum(one.verdict != "Allow" for one in probes)
+
+
+async def enforced(
+    wire: Wire, engine: Engine, rnd: random.Random, world: World, probes: list[Probe]
+) -> list[Probe]:
+    """Those that meet something else than is explained."""
+    rows = list(told(world.objects))
     for kind in (SentPolicy, SentAppliedMember, SentAddressMember, Service):
         wire.host.facts.replace(kind, [row for row in rows if isinstance(row, kind)])
-    probes = list(packets(world, wire, rnd))
     await engine.quiet()
     assert not engine.errors.standing, engine.errors.standing
     wrong = await differences(wire, probes)
     # a busy machine may not answer in time
-    wrong = await differences(wire, [again(wire, rnd, one) for one in wrong], 3.0) if wrong else []
-    return [f"seed {seed}: {one}" for one in wrong], sum(one.verdict != "Allow" for one in probes)
+    return await differences(wire, [moved(wire, rnd, one) for one in wrong], 3.0) if wrong else []
 
 
-def again(wire: Wire, rnd: random.Random, probe: Probe) -> Probe:
+def change_over(rnd: random.Random, drawn: dict[str, list[dict[str, Any]]]) -> str:
+    """Enforce one audited policy, in place; its UID, empty if none is audited."""
+    audited = [one for one in drawn["cluster_policies"] if "annotations" in one["metadata"]]
+    if not audited:
+        return ""
+    meta = rnd.choice(audited)["metadata"]
+    del meta["annotations"]
+    return str(meta["uid"])
+
+
+def moves_others(before: World, after: World, probe: Probe, uid: str) -> bool:
+    """Whether a packet is decided otherwise than before, and not by this policy."""
+    was, now = half(before, probe.packet, probe.direction), half(after, probe.packet, probe.direction)
+    passed = [one.rule for one in now.lost if one.rule.action == "Pass"]
+    return (was.verdict, was.rule) != (now.verdict, now.rule) and uid not in {
+        one.uid for one in (now.rule, *passed) if one is not None
+    }
+
+
+def moved(wire: Wire, rnd: random.Random, probe: Probe) -> Probe:
     """The same from another port of the same kind."""
     protocol, source, port, *rest = probe.words
     number = wire.source_port(rnd)
     while (number <= 5000) is not (port <= 5000):
         number = wire.source_port(rnd)
-    return probe._replace(words=(protocol, source, number, *rest))  # type: ignore[arg-type]
+    packet = msgspec.structs.replace(probe.packet, source_port=number)
+    return probe._replace(words=(protocol, source, number, *rest), packet=packet)  # type: ignore[arg-type]
 
 
 async def differences(wire: Wire, probes: list[Probe], seconds: float = 1.5) -> list[Probe]:
