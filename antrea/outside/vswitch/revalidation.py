@@ -30,7 +30,7 @@ PASSES: Final = 2
 """Those that end after a change until all packets meet it."""
 ROUND: Final = 0.01
 """Seconds that a pass takes in which little is cached, and the time until the next one may begin."""
-PATIENCE: Final = 1.0
+PATIENCE: Final = 1.5
 """Seconds until they are given up."""
 
 
