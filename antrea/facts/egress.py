@@ -232,7 +232,7 @@ class ProbedAddress(Fact, frozen=True):
 
 
 class EgressGateway(Fact, frozen=True):
-    """The router of a VLAN in which this Node has Egress IPs; the feed of antrea/agent/egress/gateway_prober.py writes it."""
+    """The router of a subnet in which this Node has addresses of a pool; the feed of antrea/agent/egress/gateway_prober.py writes it."""
 
     dev: str
     ip: str

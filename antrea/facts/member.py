@@ -115,8 +115,8 @@ class PoolSelector(Fact, frozen=True):
 
     @property
     def subnet(self) -> str:
-        """Its subnet in a VLAN, whose gateway Nodes ask whether it is there; empty: none."""
-        return f"{self.gateway}/{self.prefix}@{self.vlan}" if self.gateway and self.vlan else ""
+        """Its subnet, whose gateway Nodes ask whether it is there; empty: none."""
+        return f"{self.gateway}/{self.prefix}@{self.vlan}" if self.gateway else ""
 
     def has(self, ip: str) -> bool:
         """Whether it has this address to give."""

@@ -15,6 +15,7 @@ from antrea.features.egress.agent.subnet import (
     RULE_PRIORITY,
     Subnet,
     are_apart,
+    device_of,
     pool_subnet,
     route_entries,
     table_of,
@@ -95,7 +96,7 @@ def subnet_entries(facts: Facts, owner: ExternalIPOwner, subnet: Subnet, link: T
         if not ipv6:
             yield Address(device, f"{own_address(subnet.vlan)}/32")
             yield NftArpSource(owner.ip, device)
-    yield from route_entries(facts, subnet, device or link.device)
+    yield from route_entries(facts, subnet, device_of(facts, subnet, link))
     yield RoutingRule(
         family=6 if ipv6 else 4, mark=number, mask=MASK, table=table, priority=RULE_PRIORITY,
         rank=Rank.RECEIVES

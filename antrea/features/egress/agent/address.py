@@ -21,7 +21,7 @@ from antrea.features.egress.agent.handover_state import (
     previous_holder,
     state_of,
 )
-from antrea.features.egress.agent.subnet import mac_of, route_entries, subnet_of, vlan_device
+from antrea.features.egress.agent.subnet import device_of, mac_of, route_entries, subnet_of, vlan_device
 from antrea.features.egress.agent.takeover_event import RecordTakeover, took_over
 from antrea.features.external_ip_pool.link import DEVICE, neighbours_of
 from antrea.host import carrier
@@ -101,7 +101,7 @@ def held_address(
         if not may_use(facts, egress):
             return
     if subnet:
-        yield from route_entries(facts, subnet, device or link.device)
+        yield from route_entries(facts, subnet, device_of(facts, subnet, link))
     if subnet and device:
         yield Address(device, f"{egress.ip}/{subnet.prefix}")
     else:

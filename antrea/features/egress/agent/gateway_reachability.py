@@ -1,9 +1,10 @@
-"""Whether the router of a VLAN answers where addresses of the VLAN are: if the Node's switch port drops its tag, none does.
+"""Whether the router of a pool's subnet answers where addresses of the pool are: if the Node's cable is cut, or its switch port drops the
+tag of the VLAN, none does, and neighbours do not receive the Node's answers either.
 
 The Node with an address of a pool probes the pool's gateway and reports in the Egress; the controller reports in the pool. In an
 annotation of its Node object it names the subnet, so that all agents give addresses of it to other Nodes as long as there are any
 (antrea/features/external_ip_pool/agent.py). The device stays for the time, so that it sees when the gateway answers.
-Beyond upstream, where tagged frames that get lost leave no trace.
+Of subnets without VLAN those are asked for which this Node answers for Services. Beyond upstream, where frames that get lost leave no trace.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from antrea.engine import Act
 from antrea.facts.egress import Egress, EgressGateway
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.member import AgentNode, PoolSelector
-from antrea.facts.node import LocalAddress, ThisNode
-from antrea.features.egress.agent.subnet import Subnet, are_apart, vlan_device
+from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
+from antrea.features.egress.agent.subnet import Subnet, are_apart, device_of, vlan_device
 from antrea.features.egress.spec import ANSWERS
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ DEVICES: Final = "antrea-ext."
 """What names of devices in VLANs begin with."""
 
 
-READS: Final = (Egress, ExternalIPOwner, LocalAddress, PoolSelector, AgentNode)
+READS: Final = (Egress, ExternalIPOwner, LocalAddress, PoolSelector, AgentNode, OnLink, Transport)
 """Kinds on which the gateways to ask depend."""
 
 
@@ -56,17 +57,26 @@ def wanted_gateways(facts: Facts) -> set[EgressGateway]:
     named = {row.pool for row in facts.all(ExternalIPOwner) if this and row.node == this.name}
     silent = own.silent if own else ()
     pools = [pool for pool in facts.all(PoolSelector) if pool.pool in named or pool.subnet in silent]
-    asked = {_gateway(pool) for pool in pools if pool.subnet and are_apart(facts)}
+    asked = {gateway for pool in pools if are_apart(facts) and (gateway := _gateway(facts, pool))}
     return asked | {found for egress in facts.all(Egress) if (found := gateway_of(facts, egress))}
 
 
-def _gateway(pool: PoolSelector) -> EgressGateway:
-    return EgressGateway(f"{DEVICES}{pool.vlan}", pool.gateway, answers=True)
+def _gateway(facts: Facts, pool: PoolSelector) -> EgressGateway | None:
+    """As if it answered; None: its pool has no subnet, or the Node's interfaces are not known yet."""
+    link = facts.get(Transport)
+    if link is None or not pool.subnet:
+        return None
+    return EgressGateway(device_of(facts, _subnet(pool), link), pool.gateway, answers=True)
+
+
+def _subnet(pool: PoolSelector) -> Subnet:
+    return Subnet("", pool.prefix, pool.gateway, pool.vlan)
 
 
 def is_silent(facts: Facts, pool: PoolSelector, own: AgentNode) -> bool:
     """As long as it is open it is as it was."""
-    found = facts.get(EgressGateway, _gateway(pool).key)
+    asked = _gateway(facts, pool)
+    found = facts.get(EgressGateway, asked.key) if asked else None
     return not found.answers if found else pool.subnet in own.silent
 
 
@@ -81,9 +91,15 @@ def silent_subnets(
     silent = [pool for _, pool in sorted(pools.items()) if is_silent(facts, pool, own)]
     yield NodeAnnotation(node.name, SILENT_SUBNETS, ",".join(pool.subnet for pool in silent))
     for pool in silent:
-        subnet = Subnet("", pool.prefix, pool.gateway, pool.vlan)
-        yield from vlan_device(facts, subnet)
-        message = f"{_words(_gateway(pool), node.name)}; as long as other Nodes can, they have the addresses of ExternalIPPool {pool.pool}"
+        if pool.vlan:
+            yield from vlan_device(facts, _subnet(pool))
+        asked = _gateway(facts, pool)
+        words = (
+            _words(asked, node.name) if asked else f"gateway {pool.gateway} does not answer Node {node.name}"
+        )
+        message = (
+            f"{words}; as long as other Nodes can, they have the addresses of ExternalIPPool {pool.pool}"
+        )
         yield RecordSilentGateway(pool.subnet, True, message=message)
 
 
@@ -98,10 +114,10 @@ def silence(facts: Facts, egress: Egress, node: str) -> str:
 
 def _words(gateway: EgressGateway, node: str) -> str:
     vlan = gateway.dev.removeprefix(DEVICES)
-    return (
-        f"gateway {gateway.ip} does not answer Node {node} on {gateway.dev}:"
-        f" the switch port of the Node has to carry VLAN {vlan}, tagged"
+    has_to = (
+        f"has to carry VLAN {vlan}, tagged" if vlan != gateway.dev else "has to have a cable that leads to it"
     )
+    return f"gateway {gateway.ip} does not answer Node {node} on {gateway.dev}: the switch port of the Node {has_to}"
 
 
 def gateway_conditions(facts: Facts, egress: Egress, node: str) -> tuple[Condition, ...]:

@@ -17,7 +17,7 @@ from antrea.facts.member import PoolSelector
 from antrea.facts.node import ThisNode, Transport
 from antrea.features.egress.agent.allocated import why_unallocated
 from antrea.features.egress.agent.snat_mark import POOL
-from antrea.features.external_ip_pool.link import PREFIX
+from antrea.features.external_ip_pool.link import PREFIX, neighbours_of
 from antrea.features.framework.gate import EnabledGates
 from antrea.host import carrier
 from antrea.host.link import Link, Vlan
@@ -104,6 +104,11 @@ def vlan_device(facts: Facts, subnet: Subnet) -> Iterator[Port | Vlan | Link | S
     yield Link(device, 0, mac=mac)
     # replies come in here, though the way back to their sender may be another
     yield Sysctl(f"net/ipv4/conf/{device}/rp_filter", "2")
+
+
+def device_of(facts: Facts, subnet: Subnet, link: Transport) -> str:
+    """Where its gateway is: a device in its VLAN, or the interface which has a network with the gateway."""
+    return subnet.device or neighbours_of(facts, subnet.gateway, link)
 
 
 def route_entries(facts: Facts, subnet: Subnet, device: str) -> Iterator[Route]:

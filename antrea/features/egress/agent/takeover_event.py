@@ -73,7 +73,8 @@ def cause(facts: Facts, pool_name: str, preferred: Sequence[str], me: str, befor
     if was.cordoned:
         return Cause("drained: it is cordoned", AgentNode, before)
     if pool and pool.subnet and pool.subnet in was.silent:
-        return Cause(f"gateway: {pool.gateway} does not answer it in VLAN {pool.vlan}", AgentNode, before)
+        vlan = f" in VLAN {pool.vlan}" if pool.vlan else ""
+        return Cause(f"gateway: {pool.gateway} does not answer it{vlan}", AgentNode, before)
     if me in preferred and before not in preferred[: preferred.index(me)]:
         return Cause("preferred: the new Node is named before it")
     return Cause("placement: of the Nodes that can hold it now, the new one is to")

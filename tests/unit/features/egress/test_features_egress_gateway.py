@@ -15,11 +15,15 @@ from antrea.apis.status import Status
 from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts, Unit
 from antrea.facts.egress import Egress, EgressGateway, EgressMark, EgressOwner, EgressRow
-from antrea.facts.external_ip import FencedLeadership
+from antrea.facts.external_ip import ExternalIPOwner, FencedLeadership
 from antrea.facts.member import AgentNode, GossipMember, PoolMembers, PoolSelector
-from antrea.facts.node import LocalAddress, ThisNode, Transport
+from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.features.egress.agent import feature as agent
-from antrea.features.egress.agent.gateway_reachability import silent_subnets, wanted_gateways
+from antrea.features.egress.agent.gateway_reachability import (
+    RecordSilentGateway,
+    silent_subnets,
+    wanted_gateways,
+)
 from antrea.features.egress.agent.takeover_event import cause
 from antrea.features.egress.controller import feature as controller
 from antrea.features.egress.controller.pool_gateway import MANAGER
@@ -171,20 +175,45 @@ def test_a_node_names_the_subnets_whose_gateway_does_not_answer_it_until_it_does
     assert reported(facts) == ("", False)
 
 
+def test_of_a_subnet_without_vlan_the_gateway_is_asked_where_its_network_is_and_no_device_is_made() -> None:
+    facts = node(answers=True, unanswered=False)
+    for row in (wide_pool("p", (), ROUTER, 24), OnLink("eth0", "203.0.113.0/24")):
+        facts.put(row)
+    own(facts)
+    facts.put(LocalAddress(IP, "antrea-egress0", 32))
+    assert wanted_gateways(facts) == set()  # of Egresses those in VLANs alone are asked for
+    facts.put(ExternalIPOwner("shop/web", "203.0.113.9", "p", "n1"))
+    assert wanted_gateways(facts) == set()  # the gate of subnets is off
+    assert reported(facts) == ("", False)
+    asked = EgressGateway("eth0", ROUTER, answers=True)
+    assert wanted_gateways(facts) == {asked}
+    facts.put(msgspec.structs.replace(asked, answers=False))
+    engine = Engine(facts, [Unit(ThisNode, silent_subnets)])
+    (act,) = engine.plan().acts
+    assert isinstance(act, RecordSilentGateway)
+    assert not [one for one in engine.standing().values() if isinstance(one, Link)]
+    assert act.message.startswith(
+        f"gateway {ROUTER} does not answer Node n1 on eth0: the switch port of the Node has to have a cable"
+    )
+    assert reported(facts) == (f"{ROUTER}/24@0", False)
+
+
 def test_a_node_that_the_gateway_does_not_answer_comes_last_for_pools_of_that_subnet_alone() -> None:
     facts = Facts()
     for row in (
         ThisNode("n1"),
         wide_pool("p", (), ROUTER, 24, 181), wide_pool("other", (), ROUTER, 24, 182), wide_pool("flat", (), ROUTER, 24),
-        AgentNode("n1", (), (), silent=(SUBNET,)), AgentNode("n2", (), ()), GossipMember("n2", alive=True),
+        wide_pool("untagged", (), ROUTER, 25),
+        AgentNode("n1", (), (), silent=(SUBNET, f"{ROUTER}/25@0")), AgentNode("n2", (), ()), GossipMember("n2", alive=True),
     ):  # fmt: skip
         facts.put(row)
     engine = Engine(facts, POOL_MEMBERS.units)
     engine.plan()
     found = {row.pool: (row.nodes, row.cordoned) for row in facts.all(PoolMembers)}
     both = (("n1", "n2"), ())
-    assert found == {"p": (("n2",), ("n1",)), "other": both, "flat": both}
+    assert found == {"p": (("n2",), ("n1",)), "other": both, "flat": both, "untagged": (("n2",), ("n1",))}
     assert cause(facts, "p", (), "n2", "n1").why == "dead: never heard"
     facts.put(GossipMember("n1", alive=True))
     engine.plan()
     assert cause(facts, "p", (), "n2", "n1").why == f"gateway: {ROUTER} does not answer it in VLAN 181"
+    assert cause(facts, "untagged", (), "n2", "n1").why == f"gateway: {ROUTER} does not answer it"
