@@ -30,6 +30,13 @@ _RATES: Final = (
 _DELTAS: Final = tuple(
     f"{name}{side}" for name in _BOTH if "delta" in name for side in ("", *(f"_{one}" for one in _SIDES))
 )
+_OWN_TOTALS: Final = {
+    side: [(name, f"{name}_{side}") for name in _BOTH if "delta" not in name] for side in _SIDES
+}
+_OWN_DELTAS: Final = {
+    side: [(name, f"{name}_{side}") for name in _BOTH if "delta" in name] for side in _SIDES
+}
+"""Counters of a record, and those of one side, by the side."""
 _JOINED: Final = (
     "source_pod_name", "source_pod_namespace", "source_node_name",
     "destination_pod_name", "destination_pod_namespace", "destination_node_name",
@@ -258,9 +265,10 @@ def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> 
         back = record.reverse_octet_total_count - getattr(into, f"reverse_octet_total_count_{side}")
         _add_side(into, record, side)
     if newest:
-        for name in _BOTH:
-            mine = getattr(into, f"{name}_{sides[-1]}")
-            setattr(into, name, mine if "delta" in name else max(mine, getattr(into, name)))
+        for name, own in _OWN_TOTALS[sides[-1]]:
+            setattr(into, name, max(getattr(into, own), getattr(into, name)))
+        for name, own in _OWN_DELTAS[sides[-1]]:
+            setattr(into, name, getattr(into, own))
     _set_rates(into, sides, octets, back, record.flow_end_seconds - before, newest=newest)
 
 
@@ -275,9 +283,11 @@ def united(one: str, other: str) -> str:
 
 
 def _add_side(into: FlowRecord, record: FlowRecord, side: str) -> None:
-    for name in _BOTH:
-        own, value = f"{name}_{side}", getattr(record, name)
-        setattr(into, own, getattr(into, own) + value if "delta" in name else value)
+    for name, own in _OWN_TOTALS[side]:
+        setattr(into, own, getattr(record, name))
+    for name, own in _OWN_DELTAS[side]:
+        if value := getattr(record, name):
+            setattr(into, own, getattr(into, own) + value)
 
 
 def _set_rates(

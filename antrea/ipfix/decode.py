@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import socket
 from functools import lru_cache
+from itertools import groupby
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from antrea.apis.flow import LONGEST_REQUESTS, LONGEST_TEXT, FlowRecord
@@ -31,7 +33,23 @@ SHARED: Final = 32_768
 """Texts and addresses of which records that have the same share one."""
 LONGEST_SHARED: Final = 96
 """Octets of a text that is shared: what anybody sends fills no memory."""
+FEW: Final = 4
+"""Fields of stated sizes that are read together."""
+_NUMBERS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _NUMBER_KINDS: Final = ("u8", "u16", "u32", "u64", "seconds")
+
+
+class Run(NamedTuple):
+    """Fields of a template, one after the other, that are read together or each by itself."""
+
+    layout: Struct | None
+    """None: each by itself."""
+    names: tuple[str, ...] = ()
+    """Of a FlowRecord's fields, in the order of the layout, without those that are skipped."""
+    others: tuple[tuple[int, Callable[[bytes], Any]], ...] = ()
+    """Places of those of them whose values are not numbers yet."""
+    single: tuple[TemplateField, ...] = ()
+    """Those that are read by themselves."""
 
 
 class TemplateField(NamedTuple):
@@ -42,6 +60,15 @@ class TemplateField(NamedTuple):
     size: int
     """Bytes; 65535: each value has its own."""
     read: Callable[[bytes], Any]
+
+
+class Template(NamedTuple):
+    """How records are read."""
+
+    runs: tuple[Run, ...]
+    fields: int
+    least: int
+    """Bytes that each record has."""
 
 
 class MessageHeader(NamedTuple):
@@ -56,7 +83,7 @@ class Decoder:
     """Of one transport session: it keeps the session's templates."""
 
     def __init__(self) -> None:
-        self._templates: dict[tuple[int, int], list[TemplateField]] = {}
+        self._templates: dict[tuple[int, int], Template] = {}
         self.unknown = 0
         """Data sets whose template has not come."""
 
@@ -99,10 +126,10 @@ class Decoder:
             key = (domain, number)
             if key not in self._templates and len(self._templates) >= MOST_TEMPLATES:
                 raise Invalid("IPFIX template", f"a session has more than {MOST_TEMPLATES}")
-            others = sum(len(one) for other, one in self._templates.items() if other != key)
+            others = sum(one.fields for other, one in self._templates.items() if other != key)
             if others + len(fields) > MOST_SESSION_FIELDS:
                 raise Invalid("IPFIX template", f"a session has more than {MOST_SESSION_FIELDS} fields")
-            self._templates[key] = fields
+            self._templates[key] = _template(fields)
 
     def _withdraw(self, domain: int, number: int) -> None:
         if number == TEMPLATE_SET:
@@ -110,16 +137,15 @@ class Decoder:
         self._templates.pop((domain, number), None)
 
     def _data(self, domain: int, number: int, body: bytes, records: list[FlowRecord]) -> None:
-        fields = self._templates.get((domain, number))
-        if fields is None:
+        template = self._templates.get((domain, number))
+        if template is None:
             self.unknown += 1
             return
-        least = sum(1 if one.size == VARIABLE else one.size for one in fields)
         at, end = 0, len(body)
-        while end - at >= least:
+        while end - at >= template.least:
             if len(records) >= MOST_RECORDS:
                 raise Invalid("IPFIX message", f"more than {MOST_RECORDS} records")
-            at, record = _record(fields, body, at)
+            at, record = _record(template.runs, body, at)
             records.append(record)
 
 
@@ -167,8 +193,59 @@ def _field(enterprise: int, number: int, size: int) -> TemplateField:
     return TemplateField(known.field if fits else "", size, _READERS[known.kind])
 
 
-def _record(fields: list[TemplateField], body: bytes, at: int) -> tuple[int, FlowRecord]:
-    record, end = FlowRecord(), len(body)
+def _template(fields: list[TemplateField]) -> Template:
+    """At least FEW fields of stated sizes are read together."""
+    runs: list[Run] = []
+    single: list[TemplateField] = []
+    for fixed, some in groupby(fields, lambda field: field.size != VARIABLE):
+        found = [*some]
+        if not fixed or len(found) < FEW:
+            single += found
+            continue
+        if single:
+            runs.append(Run(None, single=tuple(single)))
+            single = []
+        runs.append(_run(found))
+    if single:
+        runs.append(Run(None, single=tuple(single)))
+    return Template(tuple(runs), len(fields), sum(1 if one.size == VARIABLE else one.size for one in fields))
+
+
+def _run(fields: list[TemplateField]) -> Run:
+    words: list[str] = []
+    names: list[str] = []
+    others = []
+    for one in fields:
+        is_number = one.read is _number and one.size in _NUMBERS
+        words.append(
+            _NUMBERS[one.size] if one.name and is_number else f"{one.size}{'s' if one.name else 'x'}"
+        )
+        if one.name:
+            if not is_number:
+                others.append((len(names), one.read))
+            names.append(one.name)
+    return Run(Struct(f"!{''.join(words)}"), tuple(names), tuple(others))
+
+
+def _record(runs: tuple[Run, ...], body: bytes, at: int) -> tuple[int, FlowRecord]:
+    values: dict[str, Any] = {}
+    for layout, names, others, single in runs:
+        if layout is None:
+            at = _single(single, body, at, values)
+            continue
+        if at + layout.size > len(body):
+            raise Invalid("IPFIX record", f"values of {layout.size} bytes do not fit")
+        found = [*layout.unpack_from(body, at)]
+        for place, read in others:
+            found[place] = read(found[place])
+        values.update(zip(names, found, strict=True))
+        at += layout.size
+    return at, FlowRecord(**values)
+
+
+def _single(fields: tuple[TemplateField, ...], body: bytes, at: int, values: dict[str, Any]) -> int:
+    """Read each by itself; returns where they end."""
+    end = len(body)
     for name, size, read in fields:
         if size == VARIABLE:
             if at >= end:
@@ -180,10 +257,10 @@ def _record(fields: list[TemplateField], body: bytes, at: int) -> tuple[int, Flo
                 at += 2
         if at + size > end:
             raise Invalid("IPFIX record", f"a value of {size} bytes does not fit")
-        if name:
-            setattr(record, name, read(body[at : at + size]))
+        if size and name:
+            values[name] = read(body[at : at + size])
         at += size
-    return at, record
+    return at
 
 
 def _nothing(_: bytes) -> None:

@@ -6,9 +6,11 @@ parity: pkg/agent/flowexporter/exporter/ipfix.go, pkg/flowaggregator/infoelement
 from __future__ import annotations
 
 import socket
+from functools import lru_cache
 from operator import attrgetter
 from struct import Struct, pack
-from typing import TYPE_CHECKING, Any, Final
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Final
 
 from antrea.ipfix.element import BY_NAME, Element
 
@@ -21,6 +23,10 @@ _CODES: Final = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "seconds": "I", 
 _LIMITS: Final = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFFFFFF, "seconds": 0xFFFFFFFF, "u64": (1 << 64) - 1}
 LONGEST: Final = 0xFFFF - 4096
 """Bytes of a text, so that a record fits into a message."""
+SHARED: Final = 8192
+"""Texts and addresses whose octets are kept for the next record."""
+LONGEST_SHARED: Final = 96
+"""Characters of such a text."""
 FIRST_ID: Final = 256
 """Smaller numbers are those of sets with templates."""
 
@@ -114,29 +120,50 @@ def _text(field: str) -> Callable[[FlowRecord], bytes]:
     read = attrgetter(field)
 
     def write(record: FlowRecord) -> bytes:
-        value = read(record).encode(errors="replace")[:LONGEST]
-        size = len(value)
-        return (bytes((size,)) if size < 255 else b"\xff" + pack("!H", size)) + value  # type: ignore[no-any-return]
+        value = read(record)
+        return _shared(value) if len(value) <= LONGEST_SHARED else _sized(value)
 
     return write
 
 
+def _sized(value: str) -> bytes:
+    """The text with its size before it."""
+    octets = value.encode(errors="replace")[:LONGEST]
+    size = len(octets)
+    return (bytes((size,)) if size < 255 else b"\xff" + pack("!H", size)) + octets
+
+
+_shared: Final = lru_cache(SHARED)(_sized)
+
+
 def _fixed(run: Sequence[Element]) -> Callable[[FlowRecord], bytes]:
     form = Struct("!" + "".join(_CODES[one.kind] for one in run)).pack
-    kinds = [one.kind for one in run]
     getters = [attrgetter(one.field) for one in run]
-    if any(kind in ("ipv4", "ipv6") for kind in kinds):
-        writers = [_value(one.kind) for one in run]
-        pairs = list(zip(writers, getters, strict=True))
-        return lambda record: form(*[write(read(record)) for write, read in pairs])
-    limits = [_LIMITS[kind] for kind in kinds]
-    plain = list(zip(limits, getters, strict=True))
-    return lambda record: form(*[min(max(read(record), 0), limit) for limit, read in plain])
+    addresses = [(at, _ADDRESSES[one.kind]) for at, one in enumerate(run) if one.kind in _ADDRESSES]
+    limits = [(at, _LIMITS[one.kind]) for at, one in enumerate(run) if one.kind in _LIMITS]
+
+    def write(record: FlowRecord) -> bytes:
+        values = [read(record) for read in getters]
+        for at, octets in addresses:
+            values[at] = octets(values[at])
+        try:
+            return form(*values)
+        except struct_error:
+            for at, limit in limits:
+                values[at] = min(max(values[at], 0), limit)
+            return form(*values)
+
+    return write
 
 
-def _value(kind: str) -> Callable[[Any], Any]:
-    if kind in _LIMITS:
-        limit = _LIMITS[kind]
-        return lambda value: min(max(value, 0), limit)
-    family, nothing = (socket.AF_INET, bytes(4)) if kind == "ipv4" else (socket.AF_INET6, bytes(16))
-    return lambda text: socket.inet_pton(family, text) if text else nothing
+@lru_cache(SHARED)
+def _ipv4(text: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET, text) if text else bytes(4)
+
+
+@lru_cache(SHARED)
+def _ipv6(text: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET6, text) if text else bytes(16)
+
+
+_ADDRESSES: Final = {"ipv4": _ipv4, "ipv6": _ipv6}

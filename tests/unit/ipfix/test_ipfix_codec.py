@@ -215,3 +215,14 @@ def test_ipfix_records_share_their_texts_and_long_ones_of_a_sender_are_not_kept(
     assert one.source_ip is other.source_ip
     long = "n" * (LONGEST_SHARED + 1)
     assert read(long).source_pod_name is not read(long).source_pod_name
+
+
+def test_ipfix_a_field_that_a_template_has_twice_is_read_twice() -> None:
+    """Addresses of both families are one field of a record; of what is read together, as of what is not."""
+    decoder = Decoder()
+    fields = (8, 4, 27, 16, 8, 4, 7, 2, 7, 1)
+    decoder.read(framed(2, struct.pack("!HH10H", 256, 5, *fields)))
+    body = b"\x0a\0\0\1" + bytes(15) + b"\1" + b"\x0a\0\0\2" + b"\0\x50" + b"\x51"
+    assert decoder.read(framed(256, body))[1] == [
+        FlowRecord(source_ip="10.0.0.2", source_transport_port=0x51)
+    ]
