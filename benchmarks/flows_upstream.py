@@ -49,6 +49,8 @@ MOUNTED = "/var/run/secrets/kubernetes.io/serviceaccount"
 REST = 3.0
 """Seconds after the last record."""
 TARGET = 0.5
+FLAGS = "-s -w -X antrea.io/antrea/pkg/version.Version=v2.3.2"
+"""Of the linker; the program ends without a version."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -60,10 +62,18 @@ def built(source: Path) -> Path:
 
     def make(part: Path) -> None:
         go = toolchain(lambda line: print(line, file=sys.stderr))
-        command = (str(go), "build", "-o", str(part / "flow-aggregator"), "./cmd/flow-aggregator")
+        command = (
+            str(go),
+            "build",
+            "-ldflags",
+            FLAGS,
+            "-o",
+            str(part / "flow-aggregator"),
+            "./cmd/flow-aggregator",
+        )
         subprocess.run(command, cwd=source, env=os.environ | SETTINGS, check=True)
 
-    return cache.made("upstream-flow-aggregator", cache.digest(commit), make) / "flow-aggregator"
+    return cache.made("upstream-flow-aggregator", cache.digest(commit, FLAGS), make) / "flow-aggregator"
 
 
 def configuration(folder: Path) -> Path:
@@ -74,16 +84,18 @@ def configuration(folder: Path) -> Path:
         "flowLogger": {"enable": True, "path": str(folder / "flows.log"), "maxSize": 1000, "recordFormat": "CSV"},
         "flowCollector": {"enable": True, "address": f"{HOST}:{COLLECTOR}:tcp", "recordFormat": "IPFIX"},
     }  # fmt: skip
-    path = folder / "flow-aggregator.conf"
+    # of its own: upstream's looks at all that changes in that folder
+    path = folder / "configuration/flow-aggregator.conf"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(config))
     return path
 
 
 def ours(folder: Path) -> list[str]:
-    config = json.loads(configuration(folder).read_text()) | {"grpcCollector": {"enable": False}}
-    (folder / "flow-aggregator.conf").write_text(json.dumps(config))
+    path = configuration(folder)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"grpcCollector": {"enable": False}}))
     words = (sys.executable, "-m", "antrea.flow_aggregator.main", "--token-file", str(folder / "token"))
-    return [*words, "--config", str(folder / "flow-aggregator.conf")]
+    return [*words, "--config", str(path)]
 
 
 def cluster(folder: Path, start: Start) -> None:
@@ -123,7 +135,7 @@ def halves() -> tuple[list[FlowRecord], list[FlowRecord]]:
 
 async def send(rate: int, seconds: float) -> int:
     """So many a second, of both Nodes; one that is late is sent at once. Returns how many."""
-    sides, sessions = halves(), [CollectorSession(MessageWriter(domain)) for domain in (1, 2)]
+    sides, sessions = halves(), [CollectorSession(MessageWriter(domain, requests=True)) for domain in (1, 2)]
     for session in sessions:
         await session.open(HOST, RECORDS, "tcp")
     begun, sent, most = time.monotonic(), 0, int(rate * SLICE / 2)
@@ -207,6 +219,8 @@ def measured(words: list[str], folder: Path, rate: int, seconds: int) -> Outcome
     finally:
         process.terminate()
         process.wait(60)
+    for error in [line for line in log.read_text().splitlines() if line.startswith("E")][:3]:
+        print(f"{words[0]}: {error[:300]}", file=sys.stderr)
     with (folder / "flows.log").open("rb") as lines:
         return Outcome(sent / used, sum(1 for _ in lines), memory)
 
