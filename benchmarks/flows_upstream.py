@@ -219,8 +219,10 @@ def measured(words: list[str], folder: Path, rate: int, seconds: int) -> Outcome
     finally:
         process.terminate()
         process.wait(60)
-    for error in [line for line in log.read_text().splitlines() if line.startswith("E")][:3]:
-        print(f"{words[0]}: {error[:300]}", file=sys.stderr)
+    # this cluster has no aggregation layer, which concerns requests to the API alone
+    found = [line for line in log.read_text().splitlines() if line.startswith("E") and "cafile" not in line]
+    for error in found[:3]:
+        print(f"{Path(words[0]).name}: {error[:300]}", file=sys.stderr)
     with (folder / "flows.log").open("rb") as lines:
         return Outcome(sent / used, sum(1 for _ in lines), memory)
 
