@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from sys import intern
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1, "icmpv6": 58}
 # the kernel's names of the states (net/netfilter/nf_conntrack_proto_tcp.c), which records have, by those of OVS
@@ -35,6 +36,7 @@ _LINE: Final = re.compile(
     r"(?:,mark=(\d+))?(?:,labels=(0x[0-9a-f]+))?(?:,protoinfo=\(state=(\w+))?",
     re.MULTILINE,
 )
+_LEFT: Final = re.compile(r",timeout=\d+")
 Key = tuple[int, str, int, str, int, int]
 """Protocol, source and port, who answers and port, identifier of an echo."""
 
@@ -60,6 +62,11 @@ class TrackedConnection(NamedTuple):
     state: str
     """Of TCP, by the kernel's name; empty for others."""
 
+    @property
+    def identity(self) -> tuple[Key, str]:
+        """Another connection of the same ends has begun at another time, where that is known."""
+        return self.key, self.start
+
 
 def tracked_connections(text: str) -> Iterator[TrackedConnection]:
     """Those of a dump, without lines that cannot be parsed and protocols that have no records."""
@@ -68,15 +75,43 @@ def tracked_connections(text: str) -> Iterator[TrackedConnection]:
          reply_packets, reply_octets, start, mark, label, state) = found.groups()  # fmt: skip
         if name not in PROTOCOLS:
             continue
+        # addresses are those of few Pods, and each is held once
         key = (
-            *(PROTOCOLS[name], source, int(sport or 0), server, int(server_port or 0)),
+            PROTOCOLS[name],
+            intern(source),
+            int(sport or 0),
+            intern(server),
+            int(server_port or 0),
             int(echo or 0),
         )
         yield TrackedConnection(
-            key, destination, int(dport or 0), seen, int(seen_port or 0), int(packets or 0), int(octets or 0),
+            key, intern(destination), int(dport or 0), intern(seen), int(seen_port or 0), int(packets or 0), int(octets or 0),
             int(reply_packets or 0), int(reply_octets or 0), start or "", int(mark or 0), int(label or "0", 16),
             _STATES.get(state or "", "") if name == "tcp" else "",
         )  # fmt: skip
+
+
+class TrackedDump:
+    """All connections as dumps show them; of each dump only what is another than in the one before is parsed."""
+
+    def __init__(self) -> None:
+        self._lines: set[str] = set()
+        """Without what is another one in each dump: the time that is left."""
+
+    def read(self, texts: Iterable[str]) -> tuple[list[TrackedConnection], list[TrackedConnection]]:
+        """Those that are new or have changed, and those that are gone, as they were last."""
+        lines = {line for text in texts for line in _LEFT.sub("", text).splitlines()}
+        before, self._lines = self._lines, lines
+        changed = [one for line in lines - before for one in tracked_connections(line)]
+        stay = {one.identity for one in changed}
+        gone = [
+            one for line in before - lines for one in tracked_connections(line) if one.identity not in stay
+        ]
+        return changed, gone
+
+    def everything(self) -> Iterator[TrackedConnection]:
+        """Those of the last dump."""
+        return (one for line in self._lines for one in tracked_connections(line))
 
 
 def start_seconds(text: str) -> int | None:

@@ -287,8 +287,8 @@ def all_come(found: World, pod: str) -> bool:
     ]
     assert not any(one in text for text in texts for one in "<>&\x01\x1b\x7f")
     each = [request for text in texts if text for request in json.loads(text).values()]
-    assert all(0 <= one["length"] < 1 << 31 for one in each)
+    assert all(0 <= one["length"] < 100_000 for one in each)  # what was seen, whatever was said
     urls = {one["url"] for one in each}
     hostile = any(url.startswith("/x\"'<script>alert(1)</script>&") for url in urls)
-    honest = any((one["url"], one["status"], one["length"]) == ("/honest", 200, 5000) for one in each)
+    honest = any((one["url"], one["status"]) == ("/honest", 200) for one in each)
     return hostile and honest and set(LIES) <= urls

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.agent.flow_export.destination import Destination
 from antrea.features.flow_export.connection import ConnectionStore, DeniedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from antrea.agent.part import AgentContext
     from antrea.apis.flow import FlowRecord
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 30.0
 """For which a destination has to fail, or to work, until that is reported: one that comes and goes is one report."""
+
+
+class Polled(NamedTuple):
+    """One look at connections, at a monotonic time and in seconds of the epoch."""
+
+    changed: Collection[TrackedConnection]
+    """Those that are new, or of which something is another than at the look before."""
+    gone: Collection[TrackedConnection]
+    everything: Callable[[], Iterable[TrackedConnection]]
+    now: float
+    wall: float
 
 
 class Export:
@@ -42,16 +53,18 @@ class Export:
 
     def update(
         self,
-        entries: Iterable[TrackedConnection],
-        now: float,
-        wall: float,
+        polled: Polled,
         record: Callable[[TrackedConnection], FlowRecord | None],
         requests: Mapping[Ends, Requests],
     ) -> Iterator[None]:
-        """Take in all connections that there are, in slices, and requests of theirs."""
-        return self.tracked.update(
-            entries, now, wall, lambda found: record(found) if self.takes(found.key[0]) else None, requests
-        )
+        """Take in what has changed, of a new export all connections, in slices, and requests of theirs."""
+
+        def own(found: TrackedConnection) -> FlowRecord | None:
+            return record(found) if self.takes(found.key[0]) else None
+
+        changed = polled.changed if self.tracked.begun else polled.everything()
+        yield from self.tracked.update(changed, polled.gone, polled.now, polled.wall, own)
+        yield from self.tracked.join(polled.everything() if requests else (), requests, polled.now)
 
     def _due(self, now: float, most: int) -> list[FlowRecord]:
         return self.denied.due(now, most) or self.tracked.due(now, most)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from antrea.agent.flow_export.export import Export, ObjectExport
+from antrea.agent.flow_export.export import Export, ObjectExport, Polled
 from antrea.agent.flow_export.idle_metrics import CONNECTED, DENIED, TRACKED
 from antrea.agent.network_policy.part import PolicyPart
 from antrea.agent.part import Part
@@ -22,7 +21,7 @@ from antrea.features.flow_export.metadata import PodNetworks, tracked_record
 from antrea.features.flow_export.settings import destination_settings, poll_seconds, settings
 from antrea.features.l7_flow_export.event import Ends
 from antrea.openflow.fields import Zone
-from antrea.openflow.tracked_connection import tracked_connections
+from antrea.openflow.tracked_connection import TrackedDump
 from antrea.outside.ipfix.exporter import record_time
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
@@ -30,7 +29,7 @@ from antrea.outside.nftables.pod_counters import PodCounters
 from antrea.outside.vswitch.conntrack import Conntrack
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from antrea.agent.part import AgentContext
     from antrea.apis.flow import FlowRecord
@@ -72,6 +71,7 @@ class FlowExportPart(Part):
         self._agent, self._facts = agent, agent.facts
         self._poll_seconds = poll_seconds(agent.config)
         self._conntrack = Conntrack(Path(agent.config.ovs_run_dir))
+        self._dump = TrackedDump()
         self._networks = PodNetworks(agent.facts)
         self._counters: PodCounters | None = None
         """What counts where connection tracking does not; made with the first export."""
@@ -189,7 +189,7 @@ class FlowExportPart(Part):
             await asyncio.sleep(self._poll_seconds)
 
     async def _look(self) -> None:
-        """Read all connections once, and take them in by slices; each record is made once for all destinations."""
+        """Read all connections once, and take in by slices what has changed; each record is made once for all destinations."""
         node = self._facts.get(ThisNode)
         self._networks = PodNetworks(self._facts)
         zones = [ZONES[family] for family in sorted(node.families)] if node else []
@@ -200,19 +200,22 @@ class FlowExportPart(Part):
         made: dict[Hashable, FlowRecord | None] = {}
 
         def record(found: TrackedConnection) -> FlowRecord | None:
-            key = (found.key, found.start)
-            if key not in made:
-                made[key] = tracked_record(self._facts, self._networks, found, wall)
-            return made[key]
+            if found.identity not in made:
+                made[found.identity] = tracked_record(self._facts, self._networks, found, wall)
+            return made[found.identity]
 
-        counted: list[TrackedConnection] | None = None
-        if self._counters:
-            found = chain.from_iterable(map(tracked_connections, dumps))
-            counted = await asyncio.to_thread(self._counters.apply, found, local)
+        changed, gone = await asyncio.to_thread(self._dump.read, dumps)
+        everything = self._dump.everything
+        if (counters := self._counters) is not None:
+            changed = await asyncio.to_thread(counters.apply, changed, gone, local)
+
+            def everything() -> Iterator[TrackedConnection]:
+                return map(counters.counted, self._dump.everything())
+
+        polled = Polled(changed, gone, everything, now, wall)
         requests, joined = self.requests.texts() if self.requests else {}, set[Ends]()
         for export in self._exports:
-            entries = chain.from_iterable(map(tracked_connections, dumps)) if counted is None else counted
-            for _ in export.update(entries, now, wall, record, requests):
+            for _ in export.update(polled, record, requests):
                 await asyncio.sleep(0)
             joined |= export.tracked.joined
         if self.requests:

@@ -7,9 +7,7 @@ parity: pkg/agent/flowexporter/connections, pkg/agent/flowexporter/priorityqueue
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Mapping
 from itertools import count
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,11 +17,10 @@ from antrea.features.l7_flow_export.event import Ends
 from antrea.features.l7_flow_export.requests import NONE, Requests, spliced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from antrea.openflow.tracked_connection import TrackedConnection
 
-NO_REQUESTS: Final[Mapping[Ends, Requests]] = MappingProxyType({})
 ENDED: Final = ("TIME_WAIT", "CLOSE")
 """States of TCP in which nothing more is to come."""
 SLICE: Final = 200
@@ -132,6 +129,12 @@ class ConnectionStore:
         self._queue = _Queue(active, idle)
         self._stale = stale
         self._found: dict[Hashable, Connection | None] = {}
+        self._gone: set[Hashable] = set()
+        """Those that are tracked no more and whose last record was not exported."""
+        self._seen = 0.0
+        """When all were looked at last, in seconds of the epoch."""
+        self.begun = False
+        """Whether there was an update: the first one takes all connections."""
         self.joined: set[Ends] = set()
         """Ends of connections that have got requests in the last update."""
 
@@ -140,34 +143,40 @@ class ConnectionStore:
 
     def update(
         self,
-        dump: Iterable[TrackedConnection],
+        changed: Iterable[TrackedConnection],
+        gone: Iterable[TrackedConnection],
         now: float,
         wall: float,
         record_of: Callable[[TrackedConnection], FlowRecord | None],
-        requests: Mapping[Ends, Requests] = NO_REQUESTS,
     ) -> Iterator[None]:
-        """Take in everything that there is, in slices; what is not there any more has ended.
-
-        `requests` are those that wait for connections.
-        """
-        self.joined = set()
-        known, seen = self._found, set[Hashable]()
-        for entry in dump:
-            key: Hashable = (entry.key, entry.start)
-            seen.add(key)
-            if len(seen) % SLICE == 0:
+        """Take in what has changed, in slices; what is gone has ended."""
+        self.begun, before, self._seen = True, self._seen, wall
+        for number, entry in enumerate(changed, 1):
+            if number % SLICE == 0:
                 yield
-            one = known.get(key)
+            key: Hashable = entry.identity
+            self._gone.discard(key)
+            one = self._found.get(key)
             begins_anew = one is not None and one.ended and entry.state not in ENDED
-            if key not in known or begins_anew:
+            if key not in self._found or begins_anew:
                 record = record_of(entry)
-                one = known[key] = Connection(record, now, wall) if record else None
+                one = self._found[key] = Connection(record, now, wall) if record else None
             if one is not None and not one.ended:
                 self._take(one, entry, now, wall)
-            if requests and one is not None:
+        self._gone.update(one.identity for one in gone if one.identity in self._found)
+        for key in list(self._gone):
+            self._lost(key, now, before)
+
+    def join(
+        self, everything: Iterable[TrackedConnection], requests: Mapping[Ends, Requests], now: float
+    ) -> Iterator[None]:
+        """Give requests that wait to their connections, of all that are tracked, in slices."""
+        self.joined = set()
+        for number, entry in enumerate(everything, 1):
+            if number % SLICE == 0:
+                yield
+            if one := self._found.get(entry.identity):
                 self._join(one, entry, requests, now)
-        for gone in known.keys() - seen:
-            self._lost(gone, now)
 
     def _take(self, one: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
         counts = (entry.packets, entry.octets, entry.reply_packets, entry.reply_octets)
@@ -192,20 +201,24 @@ class ConnectionStore:
         # requests that come after the last record, or find no room in the next one, have a record of their own
         self._queue.put(one, now, at_once=one.ended or both is None)
 
-    def _lost(self, key: Hashable, now: float) -> None:
+    def _lost(self, key: Hashable, now: float, seen: float) -> None:
+        """It was there when all were looked at before, at `seen`."""
         one = self._found[key]
         if one is None or (one.ended and not one.queued) or now - one.exported >= self._stale:
             del self._found[key]
+            self._gone.discard(key)
             if one is not None:
                 one.queued = False
         elif not one.ended:
-            one.ended = True
+            one.ended, one.seen = True, max(one.seen, seen)
             self._queue.put(one, now, at_once=True)
 
     def due(self, now: float, most: int) -> list[FlowRecord]:
         """Records that are to be exported now."""
         records = []
         for one in self._queue.due(now, most):
+            if not one.ended:
+                one.seen = self._seen
             records.append(one.written())
             one.exported = now
             active, one.changed = one.changed and not one.ended, False

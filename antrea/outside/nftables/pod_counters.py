@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from sys import intern
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from antrea.errors import Unavailable
@@ -17,7 +18,7 @@ from antrea.openflow.tracked_connection import PROTOCOLS
 from antrea.outside.nftables.libnftables import NftError, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
     from antrea.openflow.tracked_connection import TrackedConnection
     from antrea.outside.nftables.libnftables import Nft
@@ -36,6 +37,7 @@ _ELEMENT: Final = re.compile(
     r"([0-9a-f.:]+) \. ([0-9a-f.:]+) \. (\w+) \. (\d+) \. (\d+) (?:timeout \S+ expires \S+ )?"
     r"counter packets (\d+) bytes (\d+)"
 )
+_EXPIRY: Final = re.compile(r"(?: timeout \S+)? expires [^\s,}]+")
 Ends = tuple[int, str, int, str, int]
 """Protocol, source and port, destination and port, of a packet."""
 
@@ -46,26 +48,20 @@ class Counted(NamedTuple):
     packets: int = 0
     octets: int = 0
 
+    def since(self, before: Counted) -> Counted:
+        return Counted(self.packets - before.packets, self.octets - before.octets)
+
+
+NOTHING: Final = Counted()
+
 
 class _Total:
-    """Of one direction; what the set had before it forgot is in `before`."""
+    """Of the packets of one direction of a connection."""
 
-    __slots__ = ("before", "now")
+    __slots__ = ("count", "owner")
 
-    def __init__(self) -> None:
-        self.before, self.now = Counted(), Counted()
-
-    @property
-    def value(self) -> Counted:
-        return Counted(self.before.packets + self.now.packets, self.before.octets + self.now.octets)
-
-    def take(self, found: Counted) -> None:
-        if found.packets < self.now.packets:
-            self.before = self.value
-        self.now = found
-
-    def begin_anew(self) -> None:
-        self.before = Counted(-self.now.packets, -self.now.octets)
+    def __init__(self, owner: TrackedConnection, count: Counted) -> None:
+        self.owner, self.count = owner, count
 
 
 class PodCounters:
@@ -81,6 +77,13 @@ class PodCounters:
         self.trouble = ""
         """Why nothing is counted at some interface; empty: it is at all."""
         self._totals: dict[str, dict[Ends, _Total]] = {way: {} for way in _HOOKS}
+        self._elements: dict[str, set[str]] = {way: set() for way in _HOOKS}
+        """Of the last read, as text without times."""
+        self._changed: dict[Hashable, TrackedConnection] = {}
+        """Connections that were counted at the last read."""
+        self._new: dict[str, dict[Ends, Counted]] = {way: {} for way in _HOOKS}
+        """What was counted at the last read of no connection that is known."""
+        self._local: Collection[str] = ()
 
     async def follow(self, interfaces: Iterable[str]) -> None:
         """Count at these interfaces and no others. Raises Unavailable: nftables takes no table at all."""
@@ -89,57 +92,80 @@ class PodCounters:
     async def read(self) -> None:
         """Take in what was counted. Raises Unavailable."""
         text = {way: await asyncio.to_thread(self._read, way) for way in _HOOKS}
-        for way, sets in text.items():
-            totals, seen = self._totals[way], set[Ends]()
-            for found in _ELEMENT.finditer(sets):
-                source, destination, protocol, sport, dport, packets, octets = found.groups()
-                ends = (PROTOCOLS.get(protocol, 0), source, int(sport), destination, int(dport))
-                header = ETHERNET if way == "down" else 0
-                seen.add(ends)
-                count = Counted(int(packets), int(octets) - header * int(packets))
-                totals.setdefault(ends, _Total()).take(count)
-            for ends in totals.keys() - seen:
-                totals[ends].take(Counted())
+        await asyncio.to_thread(self._take, text)
 
-    def apply(self, found: Iterable[TrackedConnection], local: Collection[str]) -> list[TrackedConnection]:
-        """All tracked connections with their counts; `local` are addresses of Pods of this Node. What is tracked no more is forgotten."""
-        tracked: set[Ends] = set()
-        made = [self._counted(one, one.key[1] in local, tracked) for one in found]
-        self._keep(tracked)
-        return made
+    def _take(self, text: Mapping[str, str]) -> None:
+        """Elements that are as they were at the read before, but for their time, are not looked at."""
+        for way, sets in text.items():
+            elements = set(map(_timeless, sets.split(",")))
+            before, self._elements[way] = self._elements[way], elements
+            olds = dict(_counts(before - elements, way))
+            self._new[way] = {}
+            for ends, count in _counts(elements - before, way):
+                old = olds.get(ends, NOTHING)
+                self._add(way, ends, count.since(old) if count.packets >= old.packets else count)
+
+    def _add(self, way: str, ends: Ends, count: Counted) -> None:
+        total = self._totals[way].get(ends)
+        if total is None:
+            self._new[way][ends] = count
+        else:
+            total.count = Counted(total.count.packets + count.packets, total.count.octets + count.octets)
+            self._changed[total.owner.identity] = total.owner
+
+    def apply(
+        self, changed: Iterable[TrackedConnection], gone: Iterable[TrackedConnection], local: Collection[str]
+    ) -> list[TrackedConnection]:
+        """Those that have changed, by themselves or by their counts, with these; `local` are addresses of Pods of this Node.
+
+        What was counted at the last read and is no packet of a connection is forgotten.
+        """
+        if local != self._local:
+            self._local = local
+            self._move()
+        for one in gone:
+            self._changed.pop(one.identity, None)
+            for way, ends in self._ways(one):
+                self._totals[way].pop(ends, None)
+        for one in changed:
+            self._changed[one.identity] = one
+            for way, ends in self._ways(one):
+                total = self._totals[way].get(ends)
+                if total is None:
+                    self._totals[way][ends] = _Total(one, self._new[way].get(ends, NOTHING))
+                else:
+                    total.owner = one
+        self._new = {way: {} for way in _HOOKS}
+        found, self._changed = self._changed, {}
+        return [self.counted(one) for one in found.values()]
+
+    def counted(self, found: TrackedConnection) -> TrackedConnection:
+        """The connection with its counts."""
+        (packets, octets), (reply, reply_octets) = (
+            total.count if (total := self._totals[way].get(ends)) else NOTHING
+            for way, ends in self._ways(found)
+        )
+        return found._replace(packets=packets, octets=octets, reply_packets=reply, reply_octets=reply_octets)
+
+    def _move(self) -> None:
+        """Forget what is counted elsewhere from now on, as a Pod has come or gone."""
+        for way, totals in self._totals.items():
+            for ends in [ends for ends, one in totals.items() if (way, ends) not in self._ways(one.owner)]:
+                del totals[ends]
+
+    def _ways(self, found: TrackedConnection) -> tuple[tuple[str, Ends], tuple[str, Ends]]:
+        """Packets of both directions, at the source's interface if that is on this Node, else at the destination's."""
+        protocol, source, sport, server, port, _ = found.key
+        if source in self._local:
+            there = (protocol, source, sport, found.destination, found.port)
+            return ("up", there), ("down", (protocol, found.destination, found.port, source, sport))
+        there = (protocol, found.source_seen, found.source_port_seen, server, port)
+        return ("down", there), ("up", (protocol, server, port, found.source_seen, found.source_port_seen))
 
     def close(self) -> None:
         """Count nothing any more."""
         self._run(f"add table netdev {TABLE}\ndelete table netdev {TABLE}\n")
         self._chains = {}
-
-    def _counted(
-        self, found: TrackedConnection, source_is_here: bool, tracked: set[Ends]
-    ) -> TrackedConnection:
-        """At the source's interface if that is on this Node, else at the destination's."""
-        protocol, source, sport, server, port, _ = found.key
-        if source_is_here:
-            there = (protocol, source, sport, found.destination, found.port)
-            back = (protocol, found.destination, found.port, source, sport)
-            ways = ("up", there), ("down", back)
-        else:
-            there = (protocol, found.source_seen, found.source_port_seen, server, port)
-            back = (protocol, server, port, found.source_seen, found.source_port_seen)
-            ways = ("down", there), ("up", back)
-        tracked |= {there, back}
-        (packets, octets), (reply, reply_octets) = (
-            total.value if (total := self._totals[way].get(ends)) else Counted() for way, ends in ways
-        )
-        return found._replace(packets=packets, octets=octets, reply_packets=reply, reply_octets=reply_octets)
-
-    def _keep(self, tracked: Collection[Ends]) -> None:
-        """What is no packet of these connections is counted from 0 when it is one again, or forgotten."""
-        for totals in self._totals.values():
-            for ends in [ends for ends in totals if ends not in tracked]:
-                if totals[ends].now.packets:
-                    totals[ends].begin_anew()
-                else:
-                    del totals[ends]
 
     def _follow(self, wanted: set[str]) -> None:
         if not self._number:
@@ -180,6 +206,21 @@ class PodCounters:
         except Unavailable as why:
             return str(why)
         return ""
+
+
+def _timeless(element: str) -> str:
+    """The element without the time that it has left."""
+    begin, end = element.find(" timeout "), element.find(" counter ")
+    return element[:begin] + element[end:] if 0 < begin < end else _EXPIRY.sub("", element)
+
+
+def _counts(elements: Iterable[str], way: str) -> Iterator[tuple[Ends, Counted]]:
+    header = ETHERNET if way == "down" else 0
+    for element in elements:
+        for found in _ELEMENT.finditer(element):
+            source, destination, protocol, sport, dport, packets, octets = found.groups()
+            ends = (PROTOCOLS.get(protocol, 0), intern(source), int(sport), intern(destination), int(dport))
+            yield ends, Counted(int(packets), int(octets) - header * int(packets))
 
 
 def _table() -> str:

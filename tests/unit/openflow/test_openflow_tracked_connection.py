@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antrea.openflow.tracked_connection import start_seconds, tracked_connections
+from antrea.openflow.tracked_connection import TrackedDump, start_seconds, tracked_connections
 
 OWN = (
     "tcp,orig=(src=10.10.0.5,dst=10.96.0.9,sport=40000,dport=80),reply=(src=10.10.1.7,dst=10.10.0.5,sport=8080,dport=40000),"
@@ -35,3 +35,19 @@ def test_tracked_connections_of_both_datapaths_are_read() -> None:
 def test_a_start_that_is_not_printed_is_not_known() -> None:
     assert start_seconds("") is None
     assert start_seconds("2026-11-23T05:07:04.998") == (start_seconds("2026-11-23T05:07:03.998") or 0) + 1
+
+
+def test_of_a_dump_only_what_is_another_than_before_is_parsed() -> None:
+    dump, lines = TrackedDump(), [OWN, KERNEL, ECHO]
+    changed, gone = dump.read(["\n".join(lines[:2]), lines[2]])
+    assert ({one.key for one in changed}, gone) == ({one.key for one in dump.everything()}, [])
+    assert len(changed) == 3
+    shown = [line.replace("timeout=", "timeout=9") for line in lines]
+    assert any("timeout=9" in line for line in shown)
+    assert dump.read(["\n".join(shown)]) == ([], [])
+    [before] = tracked_connections(KERNEL)
+    counted = KERNEL.replace(f"packets={before.packets},", f"packets={before.packets + 1},", 1)
+    [one], gone = dump.read([f"{OWN}\n{counted}"])
+    assert (one.packets, one.key) == (before.packets + 1, before.key)
+    assert [each.key for each in gone] == [next(tracked_connections(ECHO)).key]
+    assert {each.key for each in dump.everything()} == {one.key, next(tracked_connections(OWN)).key}

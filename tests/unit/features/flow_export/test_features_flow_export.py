@@ -49,9 +49,17 @@ class World:
 
     def __init__(self) -> None:
         self.store = ConnectionStore(ACTIVE, IDLE, STALE)
+        self._before: tuple[TrackedConnection, ...] = ()
 
     def poll(self, now: float, *entries: TrackedConnection) -> None:
-        for _ in self.store.update(entries, now, 1000 + now, lambda _: FlowRecord(source_ip="10.1.0.5")):
+        """Show it what is another than at the poll before."""
+        changed = [one for one in entries if one not in self._before]
+        stay = {one.identity for one in entries}
+        gone = [one for one in self._before if one.identity not in stay]
+        self._before = entries
+        for _ in self.store.update(
+            changed, gone, now, 1000 + now, lambda _: FlowRecord(source_ip="10.1.0.5")
+        ):
             pass
 
     def due(self, now: float) -> list[tuple[int, int, int]]:
@@ -96,6 +104,16 @@ def test_the_end_of_a_connection_is_exported_once_and_it_is_forgotten(
     assert len(world.store) == 0
 
 
+def test_a_record_ends_when_its_connection_was_there_last() -> None:
+    world = World()
+    world.poll(0, entry(3))
+    world.poll(4, entry(3))
+    assert [one.flow_end_seconds for one in world.store.due(5, 10)] == [1004]
+    world.poll(8, entry(3))
+    world.poll(12)
+    assert [one.flow_end_seconds for one in world.store.due(12, 10)] == [1008]
+
+
 def test_ports_that_are_used_again_make_another_record() -> None:
     world = World()
     world.poll(0, entry(3, "TIME_WAIT"))
@@ -117,7 +135,7 @@ def test_what_cannot_be_exported_is_forgotten_after_a_while() -> None:
 def test_others_have_their_turn_while_many_connections_are_taken_in() -> None:
     store = ConnectionStore(ACTIVE, IDLE, STALE)
     entries = [entry(port=port) for port in range(3 * SLICE)]
-    assert sum(1 for _ in store.update(entries, 0, 1000, lambda _: FlowRecord())) == 3
+    assert sum(1 for _ in store.update(entries, (), 0, 1000, lambda _: FlowRecord())) == 3
     assert (len(store.due(5, 10)), len(store.due(5, 9999))) == (10, 3 * SLICE - 10)
 
 

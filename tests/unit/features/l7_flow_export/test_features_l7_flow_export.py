@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -284,8 +285,8 @@ def record_of(found: TrackedConnection) -> FlowRecord:
 
 
 def update(store: ConnectionStore, state: str, now: float, waiting: dict[Ends, Requests]) -> None:
-    dump = tracked_connections(LINE.format(state))
-    for _ in store.update(dump, now, now, record_of, waiting):
+    dump = list(tracked_connections(LINE.format(state)))
+    for _ in chain(store.update(dump, (), now, now, record_of), store.join(dump, waiting, now)):
         pass
 
 

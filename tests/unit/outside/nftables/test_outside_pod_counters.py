@@ -31,16 +31,30 @@ def element(source: str, sport: int, destination: str, port: int, packets: int, 
     return f"elements = {{ {ends} counter packets {packets} bytes {octets} expires 1m59s }}\n"
 
 
-async def counts(counters: PodCounters, local: set[str], *found: TrackedConnection) -> list[tuple[int, ...]]:
-    await counters.read()
-    return [
-        (one.packets, one.octets, one.reply_packets, one.reply_octets) for one in counters.apply(found, local)
-    ]
+class World:
+    """Counters that are told what has changed."""
+
+    def __init__(self, sets: Sets) -> None:
+        self.counters = PodCounters(sets)
+        self._before: tuple[TrackedConnection, ...] = ()
+
+    async def counts(self, local: set[str], *found: TrackedConnection) -> list[tuple[int, ...]]:
+        """Of each connection, and of those alone that have changed."""
+        await self.counters.read()
+        changed = [one for one in found if one not in self._before]
+        gone = [one for one in self._before if one not in found]
+        self._before = found
+        self.told = [numbers(one) for one in self.counters.apply(changed, gone, local)]
+        return [numbers(self.counters.counted(one)) for one in found]
+
+
+def numbers(one: TrackedConnection) -> tuple[int, ...]:
+    return (one.packets, one.octets, one.reply_packets, one.reply_octets)
 
 
 async def test_each_end_counts_by_the_addresses_that_are_seen_there() -> None:
     sets = Sets()
-    counters = PodCounters(sets)
+    world = World(sets)
     # at the client the Service's address, at the server the one that the client was translated to
     sets.lists["up4"] = element(POD, 4000, "10.96.0.1", 8080, 2, 100) + element(
         PEER, 80, "192.0.2.1", 5000, 4, 400
@@ -48,31 +62,58 @@ async def test_each_end_counts_by_the_addresses_that_are_seen_there() -> None:
     sets.lists["down4"] = element("10.96.0.1", 8080, POD, 4000, 3, 342) + element(
         "192.0.2.1", 5000, PEER, 80, 5, 570
     )
-    assert await counts(counters, {POD, PEER}, FOUND) == [(2, 100, 3, 300)]
-    assert await counts(PodCounters(sets), {PEER}, FOUND) == [(5, 500, 4, 400)]
+    assert await world.counts({POD, PEER}, FOUND) == [(2, 100, 3, 300)]
+    assert await World(sets).counts({PEER}, FOUND) == [(5, 500, 4, 400)]
 
 
 @pytest.mark.parametrize("shown", ["", element(POD, 4000, "10.96.0.1", 8080, 1, 50)])
 async def test_what_a_set_has_forgotten_stays_counted(shown: str) -> None:
     sets = Sets()
-    counters = PodCounters(sets)
+    world = World(sets)
     sets.lists["up4"] = element(POD, 4000, "10.96.0.1", 8080, 7, 700)
-    assert await counts(counters, {POD}, FOUND) == [(7, 700, 0, 0)]
+    assert await world.counts({POD}, FOUND) == [(7, 700, 0, 0)]
     sets.lists["up4"] = shown
-    assert await counts(counters, {POD}, FOUND) == [((8, 750, 0, 0) if shown else (7, 700, 0, 0))]
+    assert await world.counts({POD}, FOUND) == [((8, 750, 0, 0) if shown else (7, 700, 0, 0))]
 
 
 async def test_a_later_connection_with_the_same_ends_begins_at_nothing() -> None:
     sets = Sets()
-    counters = PodCounters(sets)
+    world = World(sets)
     sets.lists["up4"] = element(POD, 4000, "10.96.0.1", 8080, 7, 700)
-    assert await counts(counters, {POD}, FOUND) == [(7, 700, 0, 0)]
-    assert await counts(counters, {POD}) == []
+    assert await world.counts({POD}, FOUND) == [(7, 700, 0, 0)]
+    assert await world.counts({POD}) == []
     sets.lists["up4"] = element(POD, 4000, "10.96.0.1", 8080, 9, 800)
-    assert await counts(counters, {POD}, FOUND) == [(2, 100, 0, 0)]
+    assert await world.counts({POD}, FOUND) == [(2, 100, 0, 0)]
     sets.lists["up4"] = ""
-    assert await counts(counters, {POD}) == []
-    assert await counts(counters, {POD}, FOUND) == [(0, 0, 0, 0)]
+    assert await world.counts({POD}) == []
+    assert await world.counts({POD}, FOUND) == [(0, 0, 0, 0)]
+
+
+async def test_only_what_was_counted_since_is_told() -> None:
+    sets, other = Sets(), FOUND._replace(key=(6, POD, 4001, PEER, 80, 0))
+    world = World(sets)
+    first, second = (element(POD, port, "10.96.0.1", 8080, 7, 700) for port in (4000, 4001))
+    sets.lists["up4"] = f"{first},{second}"
+    assert await world.counts({POD}, FOUND, other) == [(7, 700, 0, 0)] * 2
+    assert world.told == [(7, 700, 0, 0)] * 2
+    sets.lists["up4"] = f"{first},{second}".replace("1m59s", "1m12s")
+    await world.counts({POD}, FOUND, other)
+    assert world.told == []
+    sets.lists["up4"] = f"{first},{second}".replace("packets 7", "packets 8", 1)
+    await world.counts({POD}, FOUND, other)
+    assert world.told == [(8, 700, 0, 0)]
+    sets.lists["up4"] = second
+    assert await world.counts({POD}, FOUND, other) == [(8, 700, 0, 0), (7, 700, 0, 0)]
+
+
+async def test_nothing_is_left_of_connections_whose_pod_has_come_meanwhile() -> None:
+    sets = Sets()
+    world = World(sets)
+    sets.lists["down4"] = element("192.0.2.1", 5000, PEER, 80, 5, 570)
+    assert await world.counts({PEER}, FOUND) == [(5, 500, 0, 0)]
+    assert await world.counts({PEER, POD}, FOUND) == [(0, 0, 0, 0)]
+    await world.counts({PEER, POD})
+    assert not any(world.counters._totals.values())
 
 
 async def test_an_interface_that_cannot_be_counted_at_is_named_and_others_are_counted() -> None:
