@@ -288,7 +288,16 @@ def packet_of(world: World, asked: Question) -> Packet:
     kind, code = asked.icmp or (None, None)
     source, last = world.end(asked.source, asked.v), world.end(asked.destination, asked.v)
     destination = msgspec.structs.replace(last, names=NAMED.get(last.ip, ()), names_of=NODE.name)
-    return Packet(source, destination, asked.protocol, asked.port, asked.source_port, kind, code)
+    return Packet(
+        source,
+        destination,
+        asked.protocol,
+        asked.port,
+        asked.source_port,
+        kind,
+        code,
+        names=tuple(NAMED.items()),
+    )
 
 
 def entry(packet: Packet, choice: int = 1) -> str:

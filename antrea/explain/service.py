@@ -123,9 +123,10 @@ def translated(
     world: World, packet: Packet, service: str, endpoint: Endpoint, *, node_port: str = ""
 ) -> Packet:
     """The packet after the choice of an Endpoint of Service `service` (namespace/name), asked at `node_port`."""
+    names, there = dict(packet.names).get(endpoint.ip, ()), world.owner(endpoint.ip)
     return msgspec.structs.replace(
         packet,
-        destination=world.owner(endpoint.ip),
+        destination=msgspec.structs.replace(there, names=names, names_of=packet.destination.names_of),
         port=endpoint.port,
         service=service,
         node_port=node_port,

@@ -55,7 +55,7 @@ def test_clusters_are_explained_as_they_are_enforced(switch: Switch, trial: Tria
     assert trial.differences[known:] == []
 
 
-@pytest.mark.parametrize("first", range(500, 512, 4))
+@pytest.mark.parametrize("first", [*range(500, 512, 4), 2_000_052])  # the last: an Endpoint that has a name
 def test_services_that_antrea_proxy_serves_are_explained_as_they_are_enforced(
     switch: Switch, trial: Trial, first: int
 ) -> None:

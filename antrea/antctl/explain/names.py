@@ -35,14 +35,16 @@ def named(kubernetes: Server, source: Source, packet: Packet, *, insecure: bool)
     try:
         query = {"scope": PODS if sender.pod else NODE}
         rows = ask_agent(kubernetes, node, "/fqdncache", query, insecure=insecure) or ()
-        names = sorted(
-            {str(one["fqdnName"]) for one in rows if ip(one["ipAddress"]) == packet.destination.ip}
-        )
+        known: dict[str, set[str]] = {}
+        for one in rows:
+            known.setdefault(ip(one["ipAddress"]), set()).add(str(one["fqdnName"]))
     except (Failure, ValueError, LookupError, TypeError) as why:
         lack = why.message if isinstance(why, Failure) else f"its answer cannot be read: {why}"
         return packet, f"domain names, by which rules match: Node {node} could not be asked: {one_line(lack)}"
-    there = msgspec.structs.replace(packet.destination, names=tuple(names), names_of=node)
-    return msgspec.structs.replace(packet, destination=there), ""
+    names = {address: tuple(sorted(found)) for address, found in known.items()}
+    own = names.get(packet.destination.ip, ())
+    there = msgspec.structs.replace(packet.destination, names=own, names_of=node)
+    return msgspec.structs.replace(packet, destination=there, names=tuple(names.items())), ""
 
 
 def _has_names(source: Source) -> bool:

@@ -117,6 +117,9 @@ def test_every_packet_that_a_policy_is_for_can_be_turned_over() -> None:
                 # no policy is for a port that a Service does not have
                 continue
             said = judged(found, packet)
+            if any(one.rule == half.rule for half in (said.egress, said.ingress) for one in half.silent):
+                # a rule with a part that is not known here denies by it, and would accept nothing by it
+                continue
             exempt = said.egress.reason == said.ingress.reason == "exempt"
             assert bool(changes(found, packet)) is not exempt
             assert answer(found, packet).verdict == said.verdict
