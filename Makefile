@@ -55,7 +55,7 @@ ovs: ovs-alone ## real ovs-vswitchd with a dummy datapath; then the coverage of 
 	$(MAKE) --no-print-directory covered
 
 ovs-alone:
-	coverage run --data-file=.coverage.ovs -m pytest tests/ovs
+	coverage run --data-file=.coverage.ovs -m pytest tests/ovs -m "not wide"
 
 process-and-ovs: ## both at a time: for most of it each waits for timers of others
 	$(MAKE) --no-print-directory -j3 --output-sync=target process-first process-second ovs-alone

@@ -172,12 +172,15 @@ def test_a_source_range_that_cannot_be_read_opens_nothing(
 
 
 @six
-def test_ranges_that_have_an_address_of_the_node_let_the_node_in(bridge: OvsBridge, six: bool) -> None:
-    node = "2001:db8:2::/48" if six else "192.0.2.0/24"
-    install(bridge, msgspec.structs.replace(WEB, source_ranges=(node,)), endpoint(POD.ips[six]))
-    in_ipv4 = Verdict(POD.ips[six], "", POD.ofport)
-    # the Node of this world has an address in IPv4 alone
-    assert trace(bridge, GATEWAYS[six], BALANCED[six]) == (Verdict() if six else in_ipv4)
+@pytest.mark.parametrize("let_in", [True, False])
+def test_ranges_that_have_an_address_of_the_node_let_the_node_in(
+    bridge: OvsBridge, six: bool, let_in: bool
+) -> None:
+    own, other = ("2001:db8:2::/48", "2001:db8:3::/48") if six else ("192.0.2.0/24", "192.0.3.0/24")
+    ranges = (own if let_in else other,)
+    install(bridge, msgspec.structs.replace(WEB, source_ranges=ranges), endpoint(POD.ips[six]))
+    opened = Verdict(POD.ips[six], "", POD.ofport)
+    assert trace(bridge, GATEWAYS[six], BALANCED[six]) == (opened if let_in else Verdict())
 
 
 @six
