@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
-import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from agent_process import NODE, NODE_IP, agent_process
 from certificate_world import ApiServer
-from loopback import answering
+from controller_program import controller_program, kubeconfig
 from netdev_switch import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from agent_process import AgentProcess
@@ -42,46 +40,6 @@ def policy(generation: int = 1, **rules: Any) -> dict[str, Any]:
     meta = {"namespace": SPACE, "uid": "policy", "generation": generation}
     applied = [{"externalEntitySelector": {"matchLabels": {"role": "vm"}}}]
     return {"metadata": meta, "spec": {"priority": 5, "appliedTo": applied, **rules}}
-
-
-def kubeconfig(path: Path, server: str, token: str = "") -> str:
-    made = {
-        "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
-        "users": [{"name": "u", "user": {"token": token} if token else {}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
-    path.write_text(json.dumps(made))
-    return str(path)
-
-
-@contextlib.asynccontextmanager
-async def controller_process(
-    folder: Path, api: ApiServer, gates: Mapping[str, bool]
-) -> AsyncIterator[tuple[str, str]]:
-    """Runs antrea-controller; gives its address, and a token that it takes."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        async with contextlib.AsyncExitStack() as last:
-            server = await last.enter_async_context(answering(api.serve))
-            connection = {"kubeconfig": kubeconfig(folder / "controller.kubeconfig", server)}
-            config = folder / "antrea-controller.conf"
-            written = {"apiPort": port, "clientConnection": connection, "featureGates": gates}
-            config.write_text(json.dumps(written))
-            token = folder / "token"
-            words = [sys.executable, "-m", "antrea.controller.main", "--config", str(config)]
-            words += ["--certificate-dir", f"{folder}/certificates", "--token-file", str(token)]
-            log = last.enter_context((folder / "controller.log").open("wb"))
-            program = await asyncio.create_subprocess_exec(*words, cwd=folder, stdout=log, stderr=log)
-            last.push_async_callback(program.wait)
-            last.callback(program.terminate)
-            last.callback(lambda: print((folder / "controller.log").read_text(errors="replace")))
-            async with asyncio.timeout(60):
-                while not (token.exists() and token.read_text()):  # noqa: ASYNC110 (a file of another process)
-                    await asyncio.sleep(0.05)
-            yield f"https://127.0.0.1:{port}", token.read_text()
 
 
 class Machine:
@@ -179,7 +137,7 @@ async def machine(
     async with contextlib.AsyncExitStack() as last:
         own = folder / "controller"
         own.mkdir()
-        controller = await last.enter_async_context(controller_process(own, api, on))
+        controller = await last.enter_async_context(controller_program(own, api, on))
         way = kubeconfig(own / "antrea.kubeconfig", *controller)
         settings = {
             "featureGates": on, "nodeType": "externalNode", "antreaClientConnection": {"kubeconfig": way},

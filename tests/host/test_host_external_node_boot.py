@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+from controller_program import kubeconfig
 from machine_process import (
     ADDRESSES,
     NODE,
@@ -14,7 +15,6 @@ from machine_process import (
     PEERS,
     POLICIES,
     external_node,
-    kubeconfig,
     listening,
     machine,
     policy,

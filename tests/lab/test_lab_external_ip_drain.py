@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from admission_object import crd
 from agent_node import antctl, kill, pid_of, wait_ready
+from external_address import CLIENTS, answers
 from own_lab import own_lab
 from quiet_pod import SERVING, quiet_pods
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.wide
 
 IPS = ("172.30.0.216", "fd00:172:30::216")
-CLIENTS = ("gateway", "outside")
 PROGRAM = Path(__file__).with_name("service_client.py")
 SERVICE = """
 apiVersion: v1
@@ -55,12 +55,6 @@ def owners(lab: Lab, where: str) -> dict[str, str]:
     """The Node of each address, as the agent of a Node finds it."""
     rows = json.loads(antctl(lab, where, "get", "serviceexternalip", "-o", "json"))
     return {row["externalIP"]: row.get("assignedNode", "") for row in rows if "externalIP" in row}
-
-
-def answers(lab: Lab, machine: str, ip: str) -> bool:
-    host = f"[{ip}]" if ":" in ip else ip
-    inside = cluster.enter(lab, machine, ["curl", "-s", "-g", "--max-time", "2", f"http://{host}/"])
-    return subprocess.run(inside, capture_output=True, check=False).returncode == 0
 
 
 @contextlib.contextmanager

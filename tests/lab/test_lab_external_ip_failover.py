@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from admission_object import crd
-from agent_node import antctl, in_agent, pid_of, stopped, wait_ready
+from agent_node import in_agent, pid_of, stopped, wait_ready
+from external_address import answers, owner
 from quiet_pod import SERVING, quiet_pods
 
 from antrea.lab import cluster, fault
@@ -57,11 +58,6 @@ print(max(b - a for a, b in zip(times, times[1:])), len(times), flush=True)
 """
 
 
-def answers(lab: Lab, machine: str) -> bool:
-    inside = cluster.enter(lab, machine, ["curl", "-s", "--max-time", "2", f"http://{IP}/"])
-    return subprocess.run(inside, capture_output=True, check=False).returncode == 0
-
-
 def sessions(lab: Lab, where: str) -> list[str]:
     words = ("ovs-vsctl", "--bare", "--columns=bfd_status", "find", "Interface", "type=geneve")
     return re.findall(r"(?<!remote_)state=(\w+)", in_agent(lab, where, *words))
@@ -69,11 +65,6 @@ def sessions(lab: Lab, where: str) -> list[str]:
 
 def up(lab: Lab, where: str) -> bool:
     return sessions(lab, where) == ["up", "up"]
-
-
-def owner(lab: Lab, where: str) -> str:
-    rows = [row.split() for row in antctl(lab, where, "get", "serviceexternalip").splitlines()[1:]]
-    return next((row[4] for row in rows if row[1] == "moved" and row[4] != "<NONE>"), "")
 
 
 @contextlib.contextmanager
@@ -99,15 +90,15 @@ def test_another_node_answers_within_seconds(
     pool = {"ipRanges": [{"start": IP, "end": IP}], "nodeSelector": {}}
     lab.api.apply(json.dumps(crd("ExternalIPPool", "moved", pool)))
     lab.api.apply(SERVICE)
-    wait_for("a Node for the address", lambda: owner(lab, "node-1"), seconds=60)
+    wait_for("a Node for the address", lambda: owner(lab, "moved", "node-1"), seconds=60)
     for name in NODES:
         wait_for(f"BFD at {name}", partial(up, lab, name), seconds=60)
-    lost = owner(lab, "node-1")
+    lost = owner(lab, "moved", "node-1")
     stays = next(name for name in NODES if name != lost)
     with quiet_pods(lab, {"moved": stays}, SERVING):
         lab.api.kubectl("label", "pod", "moved", "app=moved")
         for machine in ("gateway", "outside"):
-            wait_for(f"an answer to {machine}", partial(answers, lab, machine), seconds=60)
+            wait_for(f"an answer to {machine}", partial(answers, lab, machine, IP), seconds=60)
         clients = {
             machine: subprocess.Popen(
                 cluster.enter(lab, machine, [sys.executable, "-c", CLIENT, IP]),
@@ -120,10 +111,10 @@ def test_another_node_answers_within_seconds(
             assert client.stdout.readline() == "asking\n"
         with lost_by(lab, lost):
             try:
-                wait_for("a next Node", lambda: owner(lab, stays) not in ("", lost), seconds=60)
+                wait_for("a next Node", lambda: owner(lab, "moved", stays) not in ("", lost), seconds=60)
                 wait_for("the Event", lambda: "ExternalIPTakenOver" in events(lab), seconds=60)
                 for machine in clients:
-                    wait_for(f"answers to {machine} again", partial(answers, lab, machine), seconds=60)
+                    wait_for(f"answers to {machine} again", partial(answers, lab, machine, IP), seconds=60)
             finally:
                 said = {
                     machine: client.communicate("\n", timeout=60)[0] for machine, client in clients.items()
@@ -133,7 +124,7 @@ def test_another_node_answers_within_seconds(
             gap, _ = text.split()
             assert float(gap) < 5, machine
         wait_ready(lab, lost)
-        wait_for("the address back", lambda: owner(lab, stays) == lost, seconds=120)
+        wait_for("the address back", lambda: owner(lab, "moved", stays) == lost, seconds=120)
     lab.api.kubectl("delete", "service", "moved")
     lab.api.kubectl("delete", "externalippool", "moved")
 

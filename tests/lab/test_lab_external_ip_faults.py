@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from admission_object import crd
-from agent_node import antctl, in_agent, wait_ready
+from agent_node import in_agent, wait_ready
+from external_address import events, owner, reached
 from quiet_pod import SERVING, quiet_pods
 
 from antrea.errors import Unavailable
@@ -26,7 +27,6 @@ pytestmark = pytest.mark.wide
 
 IP = "172.30.0.218"
 NODES = ("node-1", "node-2", "node-3")
-CLIENTS = ("gateway", "outside")
 SERVICE = """
 apiVersion: v1
 kind: Service
@@ -45,8 +45,8 @@ def served(three_nodes: Lab) -> Iterator[Lab]:
     lab.api.apply(SERVICE)
     with quiet_pods(lab, {"faulty": "node-1"}, SERVING):
         lab.api.kubectl("label", "pod", "faulty", "app=faulty")
-        wait_for("a Node for the address", lambda: owner(lab), seconds=60)
-        reached(lab)
+        wait_for("a Node for the address", lambda: owner(lab, "faulty", "node-1"), seconds=60)
+        reached(lab, IP)
         yield lab
     lab.api.kubectl("delete", "service", "faulty")
     lab.api.kubectl("delete", "externalippool", "faulty")
@@ -66,25 +66,9 @@ def has_pool(lab: Lab) -> bool:
     return True
 
 
-def owner(lab: Lab, where: str = "node-1") -> str:
-    """As the agent of a Node finds it; empty: nobody."""
-    rows = json.loads(antctl(lab, where, "get", "serviceexternalip", "-o", "json"))
-    return next((row.get("assignedNode", "") for row in rows if row["serviceName"] == "faulty"), "")
-
-
 def answers_not(lab: Lab, where: str) -> bool:
     """Whether the agent of a Node finds that this is not to answer."""
-    return owner(lab, where) != where
-
-
-def answers(lab: Lab, machine: str) -> bool:
-    inside = cluster.enter(lab, machine, ["curl", "-s", "--max-time", "2", f"http://{IP}/"])
-    return subprocess.run(inside, capture_output=True, check=False).returncode == 0
-
-
-def reached(lab: Lab) -> None:
-    for machine in CLIENTS:
-        wait_for(f"an answer to {machine}", partial(answers, lab, machine), seconds=60)
+    return owner(lab, "faulty", where) != where
 
 
 def is_found(lab: Lab) -> bool:
@@ -100,14 +84,6 @@ def addresses(lab: Lab) -> str:
     ).strip()
 
 
-def told(lab: Lab, reason: str) -> dict[str, str]:
-    """Messages of Events with this reason, by the name of their object."""
-    found = json.loads(
-        lab.api.kubectl("get", "events", "-A", f"--field-selector=reason={reason}", "-o", "json")
-    )
-    return {one["involvedObject"]["name"]: one["message"] for one in found["items"]}
-
-
 @contextlib.contextmanager
 def closed(lab: Lab) -> Iterator[None]:
     """Nobody gets to the gossip port of any Node."""
@@ -121,18 +97,18 @@ def closed(lab: Lab) -> Iterator[None]:
 
 
 def test_with_the_gossip_port_closed_nobody_answers_and_events_and_the_doctor_say_so(served: Lab) -> None:
-    lab, home = served, owner(served)
+    lab, home = served, owner(served, "faulty", "node-1")
     with closed(lab):
         for name in NODES:
             wait_for(f"no answer of {name}", partial(answers_not, lab, name), seconds=60)
         wait_for("no Node found", lambda: not is_found(lab), seconds=60)
         assert addresses(lab) == IP
-        wait_for("Events of all Nodes", lambda: told(lab, "MajorityLost").keys() >= set(NODES), seconds=90)
-        assert "port 10351" in told(lab, "MajorityLost")[home]
+        wait_for("Events of all Nodes", lambda: events(lab, "MajorityLost").keys() >= set(NODES), seconds=90)
+        assert "port 10351" in events(lab, "MajorityLost")[home]
         found = in_agent(lab, home, "sh", "-c", "antctl doctor || true")  # findings are its exit status
         assert "port 10351 of Node node-1" in found
-    wait_for("the address at home", lambda: owner(lab) == home, seconds=60)
-    reached(lab)
+    wait_for("the address at home", lambda: owner(lab, "faulty", "node-1") == home, seconds=60)
+    reached(lab, IP)
 
 
 def test_an_address_whose_nodes_have_all_lost_their_power_is_answered_for_once_one_is_back(
@@ -146,24 +122,24 @@ def test_an_address_whose_nodes_have_all_lost_their_power_is_answered_for_once_o
         # of three agents one is left, which is no majority: it may not know
         wait_for("no Node found", lambda: not is_found(lab), seconds=60)
         assert addresses(lab) == IP
-        wait_for("the Event of the Node", lambda: "node-1" in told(lab, "MajorityLost"), seconds=90)
+        wait_for("the Event of the Node", lambda: "node-1" in events(lab, "MajorityLost"), seconds=90)
     for name in NODES[1:]:
         wait_ready(lab, name)
-    wait_for("a Node for the address", lambda: owner(lab), seconds=120)
+    wait_for("a Node for the address", lambda: owner(lab, "faulty", "node-1"), seconds=120)
     assert addresses(lab) == IP
-    reached(lab)
+    reached(lab, IP)
 
 
 def test_an_address_whose_pool_selects_no_node_any_more_is_kept_and_an_event_says_so(served: Lab) -> None:
-    lab, home = served, owner(served)
+    lab, home = served, owner(served, "faulty", "node-1")
     lab.api.kubectl("label", "node", *NODES[1:], "faulty-")
-    wait_for("the Event", lambda: "faulty" in told(lab, "ExternalIPUnanswered"), seconds=60)
+    wait_for("the Event", lambda: "faulty" in events(lab, "ExternalIPUnanswered"), seconds=60)
     assert (
-        told(lab, "ExternalIPUnanswered")["faulty"]
+        events(lab, "ExternalIPUnanswered")["faulty"]
         == f"no Node answers for {IP}: no Node of the pool is alive"
     )
     wait_for("no Node found", lambda: not is_found(lab), seconds=60)
-    assert (addresses(lab), owner(lab)) == (IP, "")
+    assert (addresses(lab), owner(lab, "faulty", "node-1")) == (IP, "")
     lab.api.kubectl("label", "node", *NODES[1:], "faulty=")
-    wait_for("the address at home", lambda: owner(lab) == home, seconds=60)
-    reached(lab)
+    wait_for("the address at home", lambda: owner(lab, "faulty", "node-1") == home, seconds=60)
+    reached(lab, IP)

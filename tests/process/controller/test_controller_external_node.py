@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import socket
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from certificate_world import ApiServer, until
-from loopback import answering
+from controller_program import controller_program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,30 +26,8 @@ def machine(ip: str, **labels: str) -> dict[str, Any]:
 async def api(tmp_path: Path) -> AsyncIterator[ApiServer]:
     """The API server of a controller that has the gate."""
     found = ApiServer({f"{NODES}/vm1": machine("192.0.2.7", role="db")})
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        async with contextlib.AsyncExitStack() as last:
-            server = await last.enter_async_context(answering(found.serve))
-            kubeconfig, file = tmp_path / "kubeconfig", tmp_path / "antrea-controller.conf"
-            made = {
-                "clusters": [{"name": "c", "cluster": {"server": server}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
-                "current-context": "c",
-            }
-            kubeconfig.write_text(json.dumps(made))
-            connection = {"kubeconfig": str(kubeconfig)}
-            config = {"apiPort": port, "clientConnection": connection, "featureGates": {"ExternalNode": True}}
-            file.write_text(json.dumps(config))
-            words = [sys.executable, "-m", "antrea.controller.main", "--config", str(file)]
-            words += ["--certificate-dir", f"{tmp_path}/certificates", "--token-file", f"{tmp_path}/token"]
-            log = last.enter_context((tmp_path / "log").open("wb"))
-            program = await asyncio.create_subprocess_exec(*words, cwd=tmp_path, stdout=log, stderr=log)
-            last.push_async_callback(program.wait)
-            last.callback(program.terminate)
-            last.callback(lambda: print((tmp_path / "log").read_text()))
-            yield found
+    async with controller_program(tmp_path, found, {"ExternalNode": True}):
+        yield found
 
 
 def endpoints(api: ApiServer) -> Any:

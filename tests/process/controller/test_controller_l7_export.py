@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import socket
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from certificate_world import ApiServer, until
-from loopback import answering
+from controller_program import controller_program
 
 from antrea.apis.annotation import L7_EXPORT
 from antrea.features.l7_flow_export.controller import WORKLOADS
 from antrea.outside.kube.client import METADATA, METADATA_LIST
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from aiohttp import web
@@ -54,35 +48,6 @@ def events(api: ApiServer) -> list[dict[str, Any]]:
     return [one for path, one in api.objects.items() if "/events/" in path]
 
 
-@contextlib.asynccontextmanager
-async def controller(api: ApiServer, folder: Path, gates: dict[str, bool]) -> AsyncIterator[None]:
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        async with contextlib.AsyncExitStack() as last:
-            server = await last.enter_async_context(answering(api.serve))
-            kubeconfig, file = folder / "kubeconfig", folder / "antrea-controller.conf"
-            made = {
-                "clusters": [{"name": "c", "cluster": {"server": server}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
-                "current-context": "c",
-            }
-            kubeconfig.write_text(json.dumps(made))
-            connection = {"kubeconfig": str(kubeconfig)}
-            file.write_text(
-                json.dumps({"apiPort": port, "clientConnection": connection, "featureGates": gates})
-            )
-            words = [sys.executable, "-m", "antrea.controller.main", "--config", str(file)]
-            words += ["--certificate-dir", f"{folder}/certificates", "--token-file", f"{folder}/token"]
-            log = last.enter_context((folder / "log").open("wb"))
-            program = await asyncio.create_subprocess_exec(*words, cwd=folder, stdout=log, stderr=log)
-            last.push_async_callback(program.wait)
-            last.callback(program.terminate)
-            last.callback(lambda: print((folder / "log").read_text()))
-            yield
-
-
 async def test_an_annotated_workload_has_an_event_and_its_metadata_alone_is_read(tmp_path: Path) -> None:
     api = WorkloadApi()
     for kind in WORKLOADS:
@@ -91,7 +56,7 @@ async def test_an_annotated_workload_has_an_event_and_its_metadata_alone_is_read
         workload(
             api, kind.path(), f"owned-{kind.plural}", ownerReferences=[{"kind": "x", "name": "x", "uid": "x"}]
         )
-    async with controller(api, tmp_path, {"L7FlowExporter": True}):
+    async with controller_program(tmp_path, api, {"L7FlowExporter": True}):
         await until(lambda: len(events(api)) == len(WORKLOADS), 60)
         found = {one["involvedObject"]["kind"]: one for one in events(api)}
         assert set(found) == set(TEMPLATES)
@@ -118,7 +83,7 @@ async def test_an_annotated_workload_has_an_event_and_its_metadata_alone_is_read
 async def test_without_the_gate_no_workload_is_read(tmp_path: Path, gates: dict[str, bool]) -> None:
     api = WorkloadApi()
     workload(api, "/apis/apps/v1/deployments", "web")
-    async with controller(api, tmp_path, gates):
+    async with controller_program(tmp_path, api, gates):
         await until(lambda: any("antreacontrollerinfos" in path for path in api.writes), 60)
     assert api.asked == set()
     assert not events(api)
