@@ -107,9 +107,8 @@ def _wanted(config: FlowAggregatorConfig, embedded: Store | None) -> dict[str, W
     found: dict[str, Wanted] = {}
     requests, size = config.record_contents.requests, config.record_buffer_size
 
-    def add(name: str, settings: Any, *made: Any) -> None:
-        """`made` is an output's maker, and what a Destination takes after its buffer's size."""
-        output, *rest = made
+    def add(name: str, settings: Any, output: Callable[[], Any], *rest: Any) -> None:
+        """`rest` is what a Destination takes after its buffer's size."""
         found[name] = Wanted((settings, requests, size), lambda: Destination(name, output(), size, *rest))
 
     if config.flow_logger.enable:

@@ -58,8 +58,8 @@ class Seen(NamedTuple):
     text: str
 
 
-class HttpRequest(msgspec.Struct, gc=False):
-    """A request with its answer; the order of the fields is that of records."""
+class HttpFields(msgspec.Struct, gc=False):
+    """Of a request with its answer; their order is that of records."""
 
     hostname: str = ""
     url: str = ""
@@ -69,6 +69,11 @@ class HttpRequest(msgspec.Struct, gc=False):
     protocol: str = ""
     status: int = 0
     length: int = 0
+
+
+class HttpRequest(HttpFields, gc=False):
+    """As a record has it."""
+
     grpc_status: int | msgspec.UnsetType = msgspec.UNSET
     """Of gRPC alone."""
 
@@ -98,15 +103,7 @@ class _Stream(msgspec.Struct, gc=False):
     stream_id: int = 0
 
 
-class _Http(msgspec.Struct, gc=False):
-    hostname: str = ""
-    url: str = ""
-    http_user_agent: str = ""
-    http_content_type: str = ""
-    http_method: str = ""
-    protocol: str = ""
-    status: int = 0
-    length: int = 0
+class _Http(HttpFields, gc=False):
     request_headers: list[_Header] = []
     response_headers: list[_Header] = []
     http2: _Stream | None = None
@@ -163,23 +160,13 @@ def _fields(event: _Event) -> tuple[int, HttpRequest | TlsSession | Lookup] | No
     if event.event_type == DNS and event.dns:
         one = event.dns
         answers = [answer.rdata for answer in one.answers[:MOST_ANSWERS] if answer.rdata]
-        return one.id, Lookup(
-            one.rrname, one.rrtype, one.rcode, answers
-        )  # of question and answer: the answer has its place
+        # question and answer have one number: the answer takes the place of the question
+        return one.id, Lookup(one.rrname, one.rrtype, one.rcode, answers)
     return None
 
 
 def _of_http(one: _Http) -> HttpRequest:
-    return HttpRequest(
-        one.hostname,
-        one.url,
-        one.http_user_agent,
-        one.http_content_type,
-        one.http_method,
-        one.protocol,
-        one.status,
-        one.length,
-    )
+    return HttpRequest(*(getattr(one, name) for name in HttpFields.__struct_fields__))
 
 
 def _of_http2(one: _Http) -> tuple[int, HttpRequest] | None:
