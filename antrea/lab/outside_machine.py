@@ -80,7 +80,7 @@ SUDO = '#!/bin/sh\nexec "$@"\n'
 IPERF3 = '#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin exec iperf3 "$@" 2>&1\n'
 """Upstream's suite looks for its errors in what it prints."""
 CURL = '#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin exec curl -v "$@" --connect-timeout 10\n'
-"""Upstream's suite looks for the kernel's words, which curl has printed without -v until 7.7x; a refusal to answer takes the kernel 3 s."""
+"""Upstream's suite looks for the kernel's words, which curl 7.88 prints with -v alone; after 3 s the kernel gives up who does not answer."""
 SYSTEMCTL = """#!/bin/sh
 [ "$2" = antrea-agent ] || exit 5
 case $1 in

@@ -177,8 +177,8 @@ def _dress_machines(lab: Lab) -> None:
     ]
     if new:
         outside_machine.serve(lab)
+    resolver = upstream_e2e_names.resolver(lab.topology.family)
     for name in new:
-        resolver = upstream_e2e_names.resolver(lab.topology.family)
         outside_machine.start(lab, name, "SupportBundleCollection", resolver=resolver)
 
 
