@@ -16,26 +16,29 @@ class Feeds:
     def __init__(self) -> None:
         self.synced: set[type[Fact]] = set()
         self.marked: set[type[Fact]] = set()
+        self._settling: set[type[Fact]] = set()
+        """Marks that a pass has taken; it pauses, so that others look meanwhile."""
         self._since: dict[type[Fact], float] = {}
 
     def has(self, kind: type[Fact]) -> bool:
         """Whether the feed of `kind` has listed, seen by a pass or not."""
-        return kind in self.marked or kind in self.synced
+        return kind in self.marked or kind in self._settling or kind in self.synced
 
     def mark(self, kind: type[Fact]) -> None:
         self.marked.add(kind)
 
     def lost(self, kind: type[Fact]) -> None:
-        self.marked.discard(kind)
-        self.synced.discard(kind)
+        for kinds in (self.marked, self._settling, self.synced):
+            kinds.discard(kind)
         self._since.setdefault(kind, -1.0)
 
     def take_marks(self) -> set[type[Fact]]:
-        marks, self.marked = self.marked, set()
-        return marks
+        self._settling, self.marked = self.marked, set()
+        return self._settling
 
     def settle(self, marks: set[type[Fact]]) -> None:
         self.synced |= marks
+        self._settling = set()
         for kind in marks:
             self._since.pop(kind, None)
 

@@ -133,7 +133,12 @@ class World:
         ]
 
     async def until(self, true: Callable[[], object], what: str) -> None:
-        await self.agent.until(lambda _: true(), what, seconds=90)
+        try:
+            await self.agent.until(lambda _: true(), what, seconds=90)
+        except AssertionError as late:
+            paths = [path for path in self.api.objects if path.startswith(COLLECTIONS)]
+            found = {path.rpartition("/")[2]: self.api.objects[path].get("status") for path in paths}
+            raise AssertionError(f"{late}; statuses: {json.dumps(found)}") from None
 
     async def complete(self, name: str) -> None:
         await self.until(
@@ -149,9 +154,9 @@ async def world(netns: Namespaces, tmp_path: Path) -> AsyncIterator[World]:
     (tmp_path / "tmp").mkdir()
     async with contextlib.AsyncExitStack() as last:
         one.configure(await last.enter_async_context(answering(api.serve)))
-        last.callback(lambda: print((tmp_path / "controller-log").read_text(errors="replace")))
         env = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
         one.agent = await last.enter_async_context(agent_process(netns, tmp_path, env, one.agent_config, api))
+        last.callback(lambda: print((tmp_path / "controller-log").read_text(errors="replace")))
         yield one
 
 
