@@ -8,8 +8,8 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kernel_ipvs import MODULES, Way, apply, greeting, kube_proxy, service, serving, until_answered
 from kernel_lab import OUTSIDE
+from kernel_services import MODULES, Way, apply, greeting, kube_proxy, service, serving, until_answered
 from kernel_traffic import PATIENCE
 
 from antrea.lab.process import run

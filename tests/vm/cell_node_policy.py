@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from kernel_ipvs import (
+from kernel_lab import OUTSIDE, realised
+from kernel_services import (
     MODULES,
     SECONDS,
     Way,
@@ -25,7 +26,6 @@ from kernel_ipvs import (
     serving,
     until_answered,
 )
-from kernel_lab import OUTSIDE, realised
 from kernel_traffic import PATIENCE
 from vm_shape import MACHINES
 

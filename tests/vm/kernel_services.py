@@ -1,4 +1,4 @@
-"""kube-proxy in mode ipvs on a Node of the virtual machine, Services of both families, and what clients of them reach."""
+"""kube-proxy on a Node of the virtual machine, Services of both families, and what clients of them reach."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def service(
 
 
 @contextmanager
-def kube_proxy(node: KernelNode) -> Iterator[None]:
-    """The real one."""
+def kube_proxy(node: KernelNode, mode: str = "ipvs", **more: Any) -> Iterator[None]:
+    """The real one, with these fields of its configuration on top."""
     place = node.root / "run/kube-proxy"
     place.mkdir(exist_ok=True)
-    config = node_files.kube_proxy(TOPOLOGY, node.name, "ipvs")
+    config = node_files.kube_proxy(TOPOLOGY, node.name, mode) | more
     config["clientConnection"] = {"kubeconfig": "/run/kube-proxy/conf"}
     (place / "conf").write_text(Path(os.environ[DIRECTORY], "kubeconfig/kube-proxy.conf").read_text())
     (place / "config").write_text(yaml.safe_dump(config))
