@@ -15,33 +15,61 @@ if TYPE_CHECKING:
 
 _READ = 1 << 18
 """Bytes asked for at a time."""
+_BACKSLASH = ord("\\")
 
 # Possessive, so that an unfinished string is given up at once: what is not a brace, strings whole, then one brace.
-_TO_BRACE = re.compile(rb'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+[{}]', re.DOTALL)
+_NO_BRACE = rb'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+'
+_TO_BRACE = re.compile(_NO_BRACE + rb"[{}]", re.DOTALL)
+_TO_END = re.compile(_NO_BRACE, re.DOTALL)
 
 
 class Splitter:
-    """Cuts a byte stream into JSON objects, which OVSDB sends without any separator."""
+    """Cuts a byte stream into JSON objects, which OVSDB sends without any separator; looks at each byte once."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._scanned = 0
         self._depth = 0
+        self._in_string = False
+        """Whether what was scanned ends within a string, as a list of all connections is one of megabytes."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The objects that `data` completes."""
         self._buffer += data
         whole: list[bytes] = []
         start = 0
+        if self._in_string and not self._string_ends():
+            return whole
         while found := _TO_BRACE.match(self._buffer, self._scanned):
             self._scanned = found.end()
             self._depth += 1 if self._buffer[self._scanned - 1] == ord("{") else -1
             if self._depth == 0:
                 whole.append(bytes(memoryview(self._buffer)[start : self._scanned]))
                 start = self._scanned
+        self._scan_rest()
         del self._buffer[:start]
         self._scanned -= start
         return whole
+
+    def _scan_rest(self) -> None:
+        """Behind the last brace."""
+        if found := _TO_END.match(self._buffer, self._scanned):
+            self._scanned = found.end()
+            self._in_string = self._scanned < len(self._buffer)
+            if self._in_string:
+                self._scanned = len(self._buffer)
+
+    def _string_ends(self) -> bool:
+        """Scan to the end of the string; false if it has not come yet."""
+        while (at := self._buffer.find(b'"', self._scanned)) >= 0:
+            self._scanned, first = at + 1, at
+            while self._buffer[first - 1] == _BACKSLASH:
+                first -= 1
+            if (at - first) % 2 == 0:
+                self._in_string = False
+                return True
+        self._scanned = len(self._buffer)
+        return False
 
 
 class RpcError(AntreaError):

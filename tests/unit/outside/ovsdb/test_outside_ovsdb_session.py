@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,6 +46,15 @@ def test_random_cuts_of_random_objects_lose_nothing() -> None:
         found += [msgspec.json.decode(text) for text in splitter.feed(wire[:cut])]
         wire = wire[cut:]
     assert found == many
+
+
+def test_a_text_of_megabytes_costs_what_its_length_is_however_it_is_cut() -> None:
+    wire = msgspec.json.encode({"result": 'a "quoted" line \\\n' * 200_000})
+    splitter, begun = Splitter(), time.process_time()
+    found = [one for at in range(0, len(wire), 4096) for one in splitter.feed(wire[at : at + 4096])]
+    assert found == [wire]
+    # looked at from its beginning for each piece it takes ten seconds and more
+    assert time.process_time() - begun < 2
 
 
 class Peer:
