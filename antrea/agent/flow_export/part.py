@@ -227,7 +227,7 @@ class FlowExportPart(Part):
         This comes before connections are read: what is counted is of a connection that is tracked by then.
         """
         pods = self._facts.all(PodInterface)
-        self._counters = counters = self._counters or PodCounters()
+        self._counters = counters = self._counters or PodCounters(self._poll_seconds)
         try:
             await counters.follow(pod.name for pod in pods)
             await counters.read()

@@ -1,4 +1,4 @@
-"""Messages of nfnetlink, by which the kernel hands packets to a process: requests, their confirmation, and what is in one.
+"""Messages of nfnetlink, by which the kernel hands packets and elements of sets to a process: requests, their answers, and what is in one.
 
 Source: linux/netfilter/nfnetlink.h, netlink(7)
 """
@@ -10,7 +10,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Final
 
-from antrea.errors import Refused
+from antrea.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _HEADER: Final = struct.Struct("=IHHII")
 _BODY: Final = _HEADER.size + 4
 _ATTRIBUTE: Final = struct.Struct("=HH")
-_REQUEST, _ACK = 1, 4
+_REQUEST, _ACK, _INTERRUPTED, _DUMP = 1, 4, 0x10, 0x300
+_ERROR, _DONE = 2, 3
 
 
 def request(kind: int, resource: int, *attributes: bytes, acknowledged: bool = False) -> bytes:
@@ -26,6 +27,28 @@ def request(kind: int, resource: int, *attributes: bytes, acknowledged: bool = F
     body = struct.pack("=BBH", socket.AF_UNSPEC, 0, socket.htons(resource)) + b"".join(attributes)
     flags = _REQUEST | _ACK if acknowledged else _REQUEST
     return _HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body
+
+
+def dump_request(kind: int, family: int, attributes: bytes) -> bytes:
+    """A message that asks for all there is of something."""
+    body = struct.pack("=BBH", family, 0, 0) + attributes
+    return _HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | _DUMP, 1, 0) + body
+
+
+def dumped(octets: bytes, what: str) -> tuple[bool, bool]:
+    """Of a part of the answer: whether nothing has changed since its first one, and whether it is the last one.
+
+    Raises Unavailable with `what` and the kernel's error.
+    """
+    at, complete, ended = 0, True, False
+    while at + _BODY <= len(octets):
+        length, kind, flags, *_ = _HEADER.unpack_from(octets, at)
+        complete, ended = complete and not flags & _INTERRUPTED, ended or kind == _DONE
+        failed = struct.unpack_from("=i", octets, at + _HEADER.size)[0] if kind in (_ERROR, _DONE) else 0
+        if failed:
+            raise Unavailable(f"{what}: {errno.errorcode.get(-failed, failed)}")
+        at += max(_HEADER.size, (length + 3) & ~3)
+    return complete, ended
 
 
 def attribute(kind: int, value: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Counts packets of Pods by nftables, for a datapath whose connection tracking counts nothing: OVS's own in user space.
 
 Each packet from a Pod and to one is counted at the interface of the Pod in the Node's network namespace, by its addresses and
-ports. The sets forget what was silent for two minutes; what they had counted is kept here for as long as the connection is
+ports. The sets forget what was silent for some reads; what they had counted is kept here for as long as the connection is
 tracked.
 """
 
@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
+import struct
 import threading
-from sys import intern
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Protocol
 
 from antrea.errors import Unavailable
-from antrea.openflow.tracked_connection import PROTOCOLS
 from antrea.outside.nftables.libnftables import NftError, connect
+from antrea.outside.nftables.set_counters import SetCounters, counts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Hashable, Iterable
 
     from antrea.openflow.tracked_connection import TrackedConnection
     from antrea.outside.nftables.libnftables import Nft
@@ -28,47 +30,46 @@ PRIORITY: Final = -10
 """Before the chains that let no packet of a Pod into the Node's own stack: these drop all."""
 MOST: Final = 65536
 """Entries of a set: one direction, one family; packets of more are not counted."""
+SHORTEST: Final = 30
+"""Seconds of silence before a set forgets."""
+READS: Final = 4
+"""Reads that are due meanwhile: one that is late loses nothing."""
 ETHERNET: Final = 14
 """Octets of its header, which a packet still has before it goes out."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 _KEYS: Final = {"4": "ip saddr . ip daddr", "6": "ip6 saddr . ip6 daddr"}
+_SIZES: Final = {"4": 20, "6": 44}
+"""Octets of a key: all fields take four, but for addresses of IPv6."""
 _HOOKS: Final = {"up": "ingress", "down": "egress"}
-_ELEMENT: Final = re.compile(
-    r"([0-9a-f.:]+) \. ([0-9a-f.:]+) \. (\w+) \. (\d+) \. (\d+) (?:timeout \S+ expires \S+ )?"
-    r"counter packets (\d+) bytes (\d+)"
-)
-_EXPIRY: Final = re.compile(r"(?: timeout \S+)? expires [^\s,}]+")
-Ends = tuple[int, str, int, str, int]
-"""Protocol, source and port, destination and port, of a packet."""
+_REST: Final = struct.Struct("!B3xH2xH2x")
+"""Protocol and ports."""
 
 
-class Counted(NamedTuple):
-    """Packets and octets of IP."""
+class Counters(Protocol):
+    """What reads the sets."""
 
-    packets: int = 0
-    octets: int = 0
-
-    def since(self, before: Counted) -> Counted:
-        return Counted(self.packets - before.packets, self.octets - before.octets)
-
-
-NOTHING: Final = Counted()
+    def read(self, name: str, size: int) -> dict[bytes, bytes]:
+        """Counters by keys, which have so many octets. Raises Unavailable."""
 
 
 class _Total:
     """Of the packets of one direction of a connection."""
 
-    __slots__ = ("count", "owner")
+    __slots__ = ("octets", "owner", "packets")
 
-    def __init__(self, owner: TrackedConnection, count: Counted) -> None:
-        self.owner, self.count = owner, count
+    def __init__(self, owner: TrackedConnection, count: tuple[int, int]) -> None:
+        self.owner = owner
+        self.packets, self.octets = count
 
 
 class PodCounters:
     """In the network namespace of the thread that makes it."""
 
-    def __init__(self, nft: Nft | None = None) -> None:
-        self._nft = nft or connect(stateless=False)
+    def __init__(self, poll: float, nft: Nft | None = None, counters: Counters | None = None) -> None:
+        """`poll` is the number of seconds between two reads."""
+        self._nft = nft or connect()
+        self._sets = SetCounters(TABLE) if counters is None else counters
+        self._silence = max(SHORTEST, int(READS * poll))
         self._lock = threading.Lock()
         """A thread whose task was cancelled goes on for a while."""
         self._chains: dict[str, int] = {}
@@ -76,12 +77,12 @@ class PodCounters:
         self._number = 0
         self.trouble = ""
         """Why nothing is counted at some interface; empty: it is at all."""
-        self._totals: dict[str, dict[Ends, _Total]] = {way: {} for way in _HOOKS}
-        self._elements: dict[str, set[str]] = {way: set() for way in _HOOKS}
-        """Of the last read, as text without times."""
+        self._totals: dict[str, dict[bytes, _Total]] = {way: {} for way in _HOOKS}
+        self._elements: dict[str, dict[bytes, bytes]] = {way: {} for way in _HOOKS}
+        """Of the last read: counters by keys."""
         self._changed: dict[Hashable, TrackedConnection] = {}
         """Connections that were counted at the last read."""
-        self._new: dict[str, dict[Ends, Counted]] = {way: {} for way in _HOOKS}
+        self._new: dict[str, dict[bytes, tuple[int, int]]] = {way: {} for way in _HOOKS}
         """What was counted at the last read of no connection that is known."""
         self._local: Collection[str] = ()
 
@@ -91,26 +92,28 @@ class PodCounters:
 
     async def read(self) -> None:
         """Take in what was counted. Raises Unavailable."""
-        text = {way: await asyncio.to_thread(self._read, way) for way in _HOOKS}
-        await asyncio.to_thread(self._take, text)
+        await asyncio.to_thread(self._take)
 
-    def _take(self, text: Mapping[str, str]) -> None:
-        """Elements that are as they were at the read before, but for their time, are not looked at."""
-        for way, sets in text.items():
-            elements = set(map(_timeless, sets.split(",")))
+    def _take(self) -> None:
+        """Elements that are as they were at the read before are not looked at."""
+        for way in _HOOKS:
+            elements = self._read(way)
             before, self._elements[way] = self._elements[way], elements
-            olds = dict(_counts(before - elements, way))
             self._new[way] = {}
-            for ends, count in _counts(elements - before, way):
-                old = olds.get(ends, NOTHING)
-                self._add(way, ends, count.since(old) if count.packets >= old.packets else count)
+            for key in [key for key, counter in elements.items() if before.get(key) != counter]:
+                packets, octets = _counted(way, elements[key])
+                old = _counted(way, before[key]) if key in before else _NOTHING
+                if packets >= old[0]:
+                    packets, octets = packets - old[0], octets - old[1]
+                self._add(way, key, packets, octets)
 
-    def _add(self, way: str, ends: Ends, count: Counted) -> None:
-        total = self._totals[way].get(ends)
+    def _add(self, way: str, key: bytes, packets: int, octets: int) -> None:
+        total = self._totals[way].get(key)
         if total is None:
-            self._new[way][ends] = count
+            self._new[way][key] = (packets, octets)
         else:
-            total.count = Counted(total.count.packets + count.packets, total.count.octets + count.octets)
+            total.packets += packets
+            total.octets += octets
             self._changed[total.owner.identity] = total.owner
 
     def apply(
@@ -125,14 +128,14 @@ class PodCounters:
             self._move()
         for one in gone:
             self._changed.pop(one.identity, None)
-            for way, ends in self._ways(one):
-                self._totals[way].pop(ends, None)
+            for way, key in self._ways(one):
+                self._totals[way].pop(key, None)
         for one in changed:
             self._changed[one.identity] = one
-            for way, ends in self._ways(one):
-                total = self._totals[way].get(ends)
+            for way, key in self._ways(one):
+                total = self._totals[way].get(key)
                 if total is None:
-                    self._totals[way][ends] = _Total(one, self._new[way].get(ends, NOTHING))
+                    self._totals[way][key] = _Total(one, self._new[way].get(key, _NOTHING))
                 else:
                     total.owner = one
         self._new = {way: {} for way in _HOOKS}
@@ -142,25 +145,31 @@ class PodCounters:
     def counted(self, found: TrackedConnection) -> TrackedConnection:
         """The connection with its counts."""
         (packets, octets), (reply, reply_octets) = (
-            total.count if (total := self._totals[way].get(ends)) else NOTHING
-            for way, ends in self._ways(found)
+            (total.packets, total.octets) if (total := self._totals[way].get(key)) else _NOTHING
+            for way, key in self._ways(found)
         )
         return found._replace(packets=packets, octets=octets, reply_packets=reply, reply_octets=reply_octets)
 
     def _move(self) -> None:
         """Forget what is counted elsewhere from now on, as a Pod has come or gone."""
         for way, totals in self._totals.items():
-            for ends in [ends for ends, one in totals.items() if (way, ends) not in self._ways(one.owner)]:
-                del totals[ends]
+            for key in [key for key, one in totals.items() if (way, key) not in self._ways(one.owner)]:
+                del totals[key]
 
-    def _ways(self, found: TrackedConnection) -> tuple[tuple[str, Ends], tuple[str, Ends]]:
+    def _ways(self, found: TrackedConnection) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
         """Packets of both directions, at the source's interface if that is on this Node, else at the destination's."""
         protocol, source, sport, server, port, _ = found.key
         if source in self._local:
-            there = (protocol, source, sport, found.destination, found.port)
-            return ("up", there), ("down", (protocol, found.destination, found.port, source, sport))
-        there = (protocol, found.source_seen, found.source_port_seen, server, port)
-        return ("down", there), ("up", (protocol, server, port, found.source_seen, found.source_port_seen))
+            there, at = found.destination, found.port
+            return ("up", _key(protocol, source, sport, there, at)), (
+                "down",
+                _key(protocol, there, at, source, sport),
+            )
+        there, at = found.source_seen, found.source_port_seen
+        return ("down", _key(protocol, there, at, server, port)), (
+            "up",
+            _key(protocol, server, port, there, at),
+        )
 
     def close(self) -> None:
         """Count nothing any more."""
@@ -169,7 +178,7 @@ class PodCounters:
 
     def _follow(self, wanted: set[str]) -> None:
         if not self._number:
-            self._run(_table())
+            self._run(_table(self._silence))
         for name in self._chains.keys() - wanted:
             number = self._chains.pop(name)
             for way in _HOOKS:
@@ -185,12 +194,13 @@ class PodCounters:
                 self._chains[name] = self._number
         self._number = max(self._number, 1)
 
-    def _read(self, way: str) -> str:
-        try:
-            with self._lock:
-                return "".join(self._nft.run(f"list set netdev {TABLE} {way}{family}\n") for family in _KEYS)
-        except NftError as why:
-            raise Unavailable(f"counters of Pods: {why}") from why
+    def _read(self, way: str) -> dict[bytes, bytes]:
+        with self._lock:
+            return {
+                key: counter
+                for family, size in _SIZES.items()
+                for key, counter in self._sets.read(f"{way}{family}", size).items()
+            }
 
     def _run(self, commands: str) -> None:
         try:
@@ -208,26 +218,30 @@ class PodCounters:
         return ""
 
 
-def _timeless(element: str) -> str:
-    """The element without the time that it has left."""
-    begin, end = element.find(" timeout "), element.find(" counter ")
-    return element[:begin] + element[end:] if 0 < begin < end else _EXPIRY.sub("", element)
+_NOTHING: Final = (0, 0)
 
 
-def _counts(elements: Iterable[str], way: str) -> Iterator[tuple[Ends, Counted]]:
-    header = ETHERNET if way == "down" else 0
-    for element in elements:
-        for found in _ELEMENT.finditer(element):
-            source, destination, protocol, sport, dport, packets, octets = found.groups()
-            ends = (PROTOCOLS.get(protocol, 0), intern(source), int(sport), intern(destination), int(dport))
-            yield ends, Counted(int(packets), int(octets) - header * int(packets))
+def _counted(way: str, counter: bytes) -> tuple[int, int]:
+    """Packets, and octets of IP."""
+    packets, octets = counts_of(counter)
+    return packets, octets - packets * (ETHERNET if way == "down" else 0)
 
 
-def _table() -> str:
+def _key(protocol: int, source: str, sport: int, destination: str, port: int) -> bytes:
+    """Of packets with these ends, as a set has it."""
+    return _packed(source) + _packed(destination) + _REST.pack(protocol, sport, port)
+
+
+@lru_cache(4096)
+def _packed(address: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+
+
+def _table(silence: int) -> str:
     """Without what an agent before this one has counted."""
     sets = "".join(
         f"add set netdev {TABLE} {way}{family} {{ typeof {key} . meta l4proto . th sport . th dport; "
-        f"flags dynamic,timeout; timeout 2m; size {MOST}; counter; }}\n"
+        f"flags dynamic,timeout; timeout {silence}s; size {MOST}; counter; }}\n"
         for way in _HOOKS
         for family, key in _KEYS.items()
     )
