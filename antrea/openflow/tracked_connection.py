@@ -11,7 +11,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
 PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "icmp": 1, "icmpv6": 58}
 # the kernel's names of the states (net/netfilter/nf_conntrack_proto_tcp.c), which records have, by those of OVS
@@ -36,7 +36,6 @@ _LINE: Final = re.compile(
     r"(?:,mark=(\d+))?(?:,labels=(0x[0-9a-f]+))?(?:,protoinfo=\(state=(\w+))?",
     re.MULTILINE,
 )
-_LEFT: Final = re.compile(r",timeout=\d+")
 Key = tuple[int, str, int, str, int, int]
 """Protocol, source and port, who answers and port, identifier of an echo."""
 
@@ -67,6 +66,14 @@ class TrackedConnection(NamedTuple):
         """Another connection of the same ends has begun at another time, where that is known."""
         return self.key, self.start
 
+    @property
+    def kind(self) -> tuple[Hashable, ...]:
+        """What connections have in common that differ in the source's port and in time alone."""
+        protocol, source, port, server, server_port, _ = self.key
+        translated = (source, port) != (self.source_seen, self.source_port_seen)
+        to = (server, server_port, self.destination, self.port)
+        return protocol, source, self.source_seen, translated, to, self.mark, self.label
+
 
 def tracked_connections(text: str) -> Iterator[TrackedConnection]:
     """Those of a dump, without lines that cannot be parsed and protocols that have no records."""
@@ -95,23 +102,30 @@ class TrackedDump:
     """All connections as dumps show them; of each dump only what is another than in the one before is parsed."""
 
     def __init__(self) -> None:
-        self._lines: set[str] = set()
-        """Without what is another one in each dump: the time that is left."""
+        self._found: dict[int, TrackedConnection | None] = {}
+        """By the hash of the line, without what is another one in each dump: the time that is left."""
 
     def read(self, texts: Iterable[str]) -> tuple[list[TrackedConnection], list[TrackedConnection]]:
         """Those that are new or have changed, and those that are gone, as they were last."""
-        lines = {line for text in texts for line in _LEFT.sub("", text).splitlines()}
-        before, self._lines = self._lines, lines
-        changed = [one for line in lines - before for one in tracked_connections(line)]
-        stay = {one.identity for one in changed}
-        gone = [
-            one for line in before - lines for one in tracked_connections(line) if one.identity not in stay
-        ]
+        before, found = self._found, dict[int, TrackedConnection | None]()
+        changed = []
+        for text in texts:
+            for line in text.splitlines():
+                begin, _, rest = line.partition(",timeout=")
+                own = hash((begin, rest.partition(",")[2]))
+                if own in before:
+                    found[own] = before[own]
+                    continue
+                found[own] = one = next(tracked_connections(line), None)
+                if one:
+                    changed.append(one)
+        self._found, stay = found, {one.identity for one in changed}
+        gone = [one for own, one in before.items() if one and own not in found and one.identity not in stay]
         return changed, gone
 
     def everything(self) -> Iterator[TrackedConnection]:
         """Those of the last dump."""
-        return (one for line in self._lines for one in tracked_connections(line))
+        return (one for one in self._found.values() if one)
 
 
 def start_seconds(text: str) -> int | None:

@@ -40,11 +40,12 @@ class Export:
 
     def __init__(self, agent: AgentContext, settings: ExportSettings) -> None:
         self._wanted = settings.protocols
-        self.tracked = ConnectionStore(settings.active, settings.idle, settings.stale)
+        requests = "L7FlowExporter" in agent.gates
+        self.tracked = ConnectionStore(settings.active, settings.idle, settings.stale, requests=requests)
         self.denied = DeniedStore(settings.active, settings.idle)
         self.destination = Destination(
             agent.facts, agent.kube, settings.collector, settings.trust, agent.node, self._due,
-            requests="L7FlowExporter" in agent.gates,
+            requests=requests,
         )  # fmt: skip
 
     def takes(self, protocol: int) -> bool:
@@ -64,7 +65,7 @@ class Export:
 
         changed = polled.changed if self.tracked.begun else polled.everything()
         yield from self.tracked.update(changed, polled.gone, polled.now, polled.wall, own)
-        yield from self.tracked.join(polled.everything() if requests else (), requests, polled.now)
+        self.tracked.join(requests, polled.now)
 
     def _due(self, now: float, most: int) -> list[FlowRecord]:
         return self.denied.due(now, most) or self.tracked.due(now, most)

@@ -189,7 +189,7 @@ class FlowExportPart(Part):
             await asyncio.sleep(self._poll_seconds)
 
     async def _look(self) -> None:
-        """Read all connections once, and take in by slices what has changed; each record is made once for all destinations."""
+        """Read all connections once, and take in by slices what has changed; connections of a kind share a record."""
         node = self._facts.get(ThisNode)
         self._networks = PodNetworks(self._facts)
         zones = [ZONES[family] for family in sorted(node.families)] if node else []
@@ -200,9 +200,9 @@ class FlowExportPart(Part):
         made: dict[Hashable, FlowRecord | None] = {}
 
         def record(found: TrackedConnection) -> FlowRecord | None:
-            if found.identity not in made:
-                made[found.identity] = tracked_record(self._facts, self._networks, found, wall)
-            return made[found.identity]
+            if (kind := found.kind) not in made:
+                made[kind] = tracked_record(self._facts, self._networks, found, wall)
+            return made[kind]
 
         changed, gone = await asyncio.to_thread(self._dump.read, dumps)
         everything = self._dump.everything

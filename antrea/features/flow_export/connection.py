@@ -15,6 +15,7 @@ import msgspec
 from antrea.apis.flow import FlowEndReason, FlowRecord
 from antrea.features.l7_flow_export.event import Ends
 from antrea.features.l7_flow_export.requests import NONE, Requests, spliced
+from antrea.openflow.tracked_connection import start_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -27,57 +28,76 @@ SLICE: Final = 200
 """Connections that are taken in before others have their turn."""
 MOST_DENIED: Final = 16384
 """Denied connections at a time: a port scan makes any number of them."""
+Counts = tuple[int, int, int, int]
+"""Packets and bytes, of both directions."""
 
 
-class Connection:
-    """One connection; `record` has who it is of, and what was exported last."""
+class Connection(msgspec.Struct, gc=False, eq=False):
+    """One connection."""
 
-    __slots__ = (
-        "active_at", "changed", "counts", "ended", "exported", "idle_at", "is_new", "queued", "record", "requests",
-        "seen", "state",
-    )  # fmt: skip
-
-    def __init__(self, record: FlowRecord, now: float, wall: float) -> None:
-        """`now` is a monotonic time, `wall` the same one in seconds of the epoch."""
-        self.record = record
-        self.counts = (0, 0, 0, 0)
-        """Packets and bytes, of both directions."""
-        self.state = ""
-        self.seen = wall
-        """When there was something of it last, in seconds of the epoch."""
-        self.exported = now
-        """When it was exported last, or found."""
-        self.changed = True
-        """Whether anything was counted, or its state became another, since it was exported."""
-        self.ended = self.queued = False
-        self.is_new = True
-        self.active_at = self.idle_at = 0.0
-        self.requests = NONE
-        """Since it was exported."""
+    record: FlowRecord
+    """Who it is of; connections that differ in what follows alone may share it."""
+    exported: float
+    """The monotonic time at which it was exported last, or found."""
+    seen: float
+    """When there was something of it last, in seconds of the epoch."""
+    port: int = 0
+    """Of the source, with the one that the other end sees, if that is another one."""
+    snat_port: int = 0
+    start: int = 0
+    counts: Counts = (0, 0, 0, 0)
+    told: Counts = (0, 0, 0, 0)
+    """The counts that were exported last."""
+    state: str = ""
+    changed: bool = True
+    """Whether anything was counted, or its state became another, since it was exported."""
+    ended: bool = False
+    queued: bool = False
+    is_new: bool = True
+    active_at: float = 0.0
+    idle_at: float = 0.0
+    protocol: str = ""
+    """That of its last requests."""
+    requests: Requests = NONE
+    """Since it was exported."""
+    ends: Ends | None = None
+    """By which requests find it."""
 
     def written(self) -> FlowRecord:
         """The record that is due now; what it counts from now on is of the next one."""
-        record = self.record
         packets, octets, back, back_octets = self.counts
+        deltas = [max(now - before, 0) for now, before in zip(self.counts, self.told, strict=True)]
         reason = FlowEndReason.ACTIVE_TIMEOUT if self.changed else FlowEndReason.IDLE_TIMEOUT
+        self.protocol = self.requests.protocol or self.protocol
         made = msgspec.structs.replace(
-            record,
+            self.record,
+            flow_start_seconds=self.start,
             flow_end_seconds=int(self.seen),
             flow_end_reason=int(FlowEndReason.END_OF_FLOW if self.ended else reason),
+            source_transport_port=self.port,
+            proxy_snat_port=self.snat_port,
             packet_total_count=packets,
             octet_total_count=octets,
-            packet_delta_count=max(packets - record.packet_total_count, 0),
-            octet_delta_count=max(octets - record.octet_total_count, 0),
+            packet_delta_count=deltas[0],
+            octet_delta_count=deltas[1],
             reverse_packet_total_count=back,
             reverse_octet_total_count=back_octets,
-            reverse_packet_delta_count=max(back - record.reverse_packet_total_count, 0),
-            reverse_octet_delta_count=max(back_octets - record.reverse_octet_total_count, 0),
+            reverse_packet_delta_count=deltas[2],
+            reverse_octet_delta_count=deltas[3],
             tcp_state=self.state,
-            app_protocol_name=self.requests.protocol or record.app_protocol_name,
+            app_protocol_name=self.protocol,
             http_vals=self.requests.text,
         )
-        self.record, self.is_new, self.requests = made, False, NONE
+        self.told, self.is_new, self.requests = self.counts, False, NONE
         return made
+
+
+def _tracked(
+    record: FlowRecord, entry: TrackedConnection, now: float, wall: float, ends: Ends | None
+) -> Connection:
+    start = start_seconds(entry.start) or int(wall)
+    snat_port = entry.source_port_seen if record.proxy_snat_ip else 0
+    return Connection(record, now, wall, entry.key[2], snat_port, start, ends=ends)
 
 
 class _Queue:
@@ -125,9 +145,11 @@ class _Queue:
 class ConnectionStore:
     """What connection tracking has, of this Node's Pods."""
 
-    def __init__(self, active: float, idle: float, stale: float) -> None:
+    def __init__(self, active: float, idle: float, stale: float, *, requests: bool = False) -> None:
+        """`requests`: connections are found by their ends."""
         self._queue = _Queue(active, idle)
-        self._stale = stale
+        self._stale, self._requests = stale, requests
+        self._by_ends: dict[Ends, Connection] = {}
         self._found: dict[Hashable, Connection | None] = {}
         self._gone: set[Hashable] = set()
         """Those that are tracked no more and whose last record was not exported."""
@@ -159,24 +181,30 @@ class ConnectionStore:
             one = self._found.get(key)
             begins_anew = one is not None and one.ended and entry.state not in ENDED
             if key not in self._found or begins_anew:
-                record = record_of(entry)
-                one = self._found[key] = Connection(record, now, wall) if record else None
+                one = self._found[key] = self._begun(entry, record_of(entry), now, wall)
             if one is not None and not one.ended:
                 self._take(one, entry, now, wall)
         self._gone.update(one.identity for one in gone if one.identity in self._found)
         for key in list(self._gone):
             self._lost(key, now, before)
 
-    def join(
-        self, everything: Iterable[TrackedConnection], requests: Mapping[Ends, Requests], now: float
-    ) -> Iterator[None]:
-        """Give requests that wait to their connections, of all that are tracked, in slices."""
+    def _begun(
+        self, entry: TrackedConnection, record: FlowRecord | None, now: float, wall: float
+    ) -> Connection | None:
+        if record is None:
+            return None
+        ends = Ends(*entry.key[:3], entry.destination, entry.port) if self._requests else None
+        one = _tracked(record, entry, now, wall, ends)
+        if ends:
+            self._by_ends[ends] = one
+        return one
+
+    def join(self, requests: Mapping[Ends, Requests], now: float) -> None:
+        """Give requests that wait to their connections."""
         self.joined = set()
-        for number, entry in enumerate(everything, 1):
-            if number % SLICE == 0:
-                yield
-            if one := self._found.get(entry.identity):
-                self._join(one, entry, requests, now)
+        for ends, found in requests.items():
+            if one := self._by_ends.get(ends):
+                self._join(one, ends, found, now)
 
     def _take(self, one: Connection, entry: TrackedConnection, now: float, wall: float) -> None:
         counts = (entry.packets, entry.octets, entry.reply_packets, entry.reply_octets)
@@ -188,12 +216,7 @@ class ConnectionStore:
             one.ended = True
         self._queue.put(one, now)
 
-    def _join(
-        self, one: Connection, entry: TrackedConnection, requests: Mapping[Ends, Requests], now: float
-    ) -> None:
-        ends = Ends(*entry.key[:3], entry.destination, entry.port)
-        if not (found := requests.get(ends)):
-            return
+    def _join(self, one: Connection, ends: Ends, found: Requests, now: float) -> None:
         one.changed = True
         if (both := spliced(one.requests, found)) is not None:
             one.requests = both
@@ -209,6 +232,8 @@ class ConnectionStore:
             self._gone.discard(key)
             if one is not None:
                 one.queued = False
+                if one.ends and self._by_ends.get(one.ends) is one:
+                    del self._by_ends[one.ends]
         elif not one.ended:
             one.ended, one.seen = True, max(one.seen, seen)
             self._queue.put(one, now, at_once=True)
@@ -252,7 +277,8 @@ class DeniedStore:
             made = record()
             if made is None:
                 return
-            one = self._found[key] = Connection(made, now, wall)
+            port, snat_port = made.source_transport_port, made.proxy_snat_port
+            one = self._found[key] = Connection(made, now, wall, port, snat_port, made.flow_start_seconds)
         packets, before, *_ = one.counts
         one.counts, one.seen, one.changed = (packets + 1, before + octets, 0, 0), wall, True
         self._queue.put(one, now)

@@ -31,7 +31,7 @@ from antrea.features.flow_export.settings import destination_settings, settings
 from antrea.features.network_policy.agent.conjunction import ConjunctionId
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.network_policy.agent.rule import StatedRule
-from antrea.openflow.tracked_connection import TrackedConnection, tracked_connections
+from antrea.openflow.tracked_connection import TrackedConnection, start_seconds, tracked_connections
 
 ACTIVE, IDLE, STALE = 5, 15, 300
 
@@ -130,6 +130,36 @@ def test_what_cannot_be_exported_is_forgotten_after_a_while() -> None:
     world.poll(STALE)
     assert len(world.store) == 0
     assert world.due(STALE) == []
+
+
+def test_connections_that_share_a_record_have_ports_times_and_counts_of_their_own() -> None:
+    store, shared = ConnectionStore(ACTIVE, IDLE, STALE), FlowRecord(proxy_snat_ip="192.0.2.9")
+    at = "2026-11-23T05:07:03"
+    entries = [
+        entry(port, port=port, start=start, source_port_seen=9 * port) for port, start in ((1, ""), (2, at))
+    ]
+    assert len({one.kind for one in entries}) == 1
+    for _ in store.update(entries, (), 0, 1000, lambda _: shared):
+        pass
+    found = [
+        (one.source_transport_port, one.proxy_snat_port, one.flow_start_seconds, one.packet_total_count)
+        for one in store.due(5, 9)
+    ]
+    assert found == [(1, 9, 1000, 1), (2, 18, start_seconds(at), 2)]
+    assert shared == FlowRecord(proxy_snat_ip="192.0.2.9")
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        {"mark": 17}, {"label": 7}, {"destination": "10.96.0.9"}, {"port": 81}, {"source_port_seen": 1001},
+        {"key": (6, "10.1.0.5", 1000, "10.2.0.7", 81, 0)}, {"key": (17, "10.1.0.5", 1000, "10.2.0.7", 80, 0)},
+    ],
+)  # fmt: skip
+def test_what_a_record_has_of_a_connection_makes_it_another_kind(differs: dict[str, Any]) -> None:
+    found = entry()
+    assert found._replace(**differs).kind != found.kind
+    assert entry(port=1001).kind == found.kind
 
 
 def test_others_have_their_turn_while_many_connections_are_taken_in() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -286,12 +285,13 @@ def record_of(found: TrackedConnection) -> FlowRecord:
 
 def update(store: ConnectionStore, state: str, now: float, waiting: dict[Ends, Requests]) -> None:
     dump = list(tracked_connections(LINE.format(state)))
-    for _ in chain(store.update(dump, (), now, now, record_of), store.join(dump, waiting, now)):
+    for _ in store.update(dump, (), now, now, record_of):
         pass
+    store.join(waiting, now)
 
 
 def test_a_connection_takes_requests_also_after_its_last_record() -> None:
-    store, text = ConnectionStore(5, 5, 300), json_text({0: request()})[0]
+    store, text = ConnectionStore(5, 5, 300, requests=True), json_text({0: request()})[0]
     waiting = Requests("http", text)
     update(store, "ESTABLISHED", 0, {})
     others = (ENDS._replace(source_port=1), ENDS._replace(protocol=17))
@@ -309,6 +309,10 @@ def test_a_connection_takes_requests_also_after_its_last_record() -> None:
     [record] = store.due(22, 10)
     assert (record.app_protocol_name, record.http_vals) == ("tls", text)
     assert store.due(100, 10) == []
+    for _ in store.update((), tracked_connections(LINE.format("TIME_WAIT")), 101, 101, record_of):
+        pass
+    store.join({ENDS: waiting}, 101)
+    assert (len(store), store.joined) == (0, set())
 
 
 def test_the_aggregator_joins_requests_and_sends_each_once() -> None:
