@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from antrea.flow_aggregator.query_scope import one_of, scope_of
-from antrea.flow_aggregator.query_statement import SCOPED, Query, select, sums
+from antrea.flow_aggregator.query_statement import SCOPED, Query, columns_of, select, sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,27 +27,45 @@ def flow_map(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
     """
     scope = scope_of("map", asked, namespaces, (*SCOPED, "by"))
     by = one_of(asked, "by", ("namespace", "workload", "service", "endpoint"))
-    from_workload, to = (_pod(end, by) for end in ("source", "destination"))
+    names = (*_ENDS, "service", "destinationTransportPort", "protocolIdentifier")
+    namespace, name = "destinationPodNamespace", _name("destination", by)
+    is_service = "destinationServicePortName != ''" if by == "service" else "0"
     if by == "service":
-        to = f"if(destinationServicePortName != '', {_SERVICE}, {to})"
-    columns = f"{from_workload} AS one, {to} AS other, destinationTransportPort, protocolIdentifier, {sums()}"
-    ends = "one, other, destinationTransportPort, protocolIdentifier"
-    sql = select(columns, scope, f"GROUP BY {ends} ORDER BY octets DESC, {ends} LIMIT {MOST + 1}")
-    return Query(sql, scope.values, _graph)
+        namespace = f"if({is_service}, '', {namespace})"
+        name = f"if({is_service}, destinationServicePortName, {name})"
+    ends = dict(
+        zip(
+            names,
+            ("sourcePodNamespace", _name("source", by), namespace, name, is_service, *names[5:]),
+            strict=True,
+        )
+    )
+    columns, by_ends = columns_of({**ends, **sums()}), ", ".join(names)
+    sql = select(columns, scope, f"GROUP BY {by_ends} ORDER BY octets DESC, {by_ends} LIMIT {MOST + 1}")
+    return Query(sql, scope.values, partial(_graph, by))
 
 
-_SERVICE: Final = "(splitByChar('/', destinationServicePortName)[1], destinationServicePortName, 'service')"
+_ENDS: Final = ("fromNamespace", "fromName", "toNamespace", "toName")
 
 
-def _pod(end: str, by: str) -> str:
-    """A tuple of Namespace, name and kind."""
-    name = "''" if by == "namespace" else f"replaceRegexpOne({end}PodName, '{_SUFFIX}', '')"
-    kind = "namespace" if by == "namespace" else "workload"
-    other = f"('', {end}IP, 'address')" if by == "endpoint" else "('', '', 'external')"
-    return f"if({end}PodNamespace = '', {other}, ({end}PodNamespace, {name}, '{kind}'))"
+def _name(end: str, by: str) -> str:
+    """That of the workload; where each address counts, the address of what is no Pod."""
+    if by == "namespace":
+        return "''"
+    workload = f"replaceRegexpOne({end}PodName, '{_SUFFIX}', '')"
+    return f"if({end}PodNamespace = '', {end}IP, {workload})" if by == "endpoint" else workload
 
 
-def _graph(rows: list[list[Any]]) -> dict[str, Any]:
+def _node(namespace: str, name: str, by: str, *, is_service: bool = False) -> tuple[str, str, str]:
+    """Namespace, name and kind."""
+    if is_service:
+        return name.partition("/")[0], name, "service"
+    if namespace:
+        return namespace, name, "namespace" if by == "namespace" else "workload"
+    return ("", name, "address") if by == "endpoint" else ("", "", "external")
+
+
+def _graph(by: str, rows: list[list[Any]]) -> dict[str, Any]:
     nodes: dict[str, dict[str, str]] = {}
 
     def node(namespace: str, name: str, kind: str) -> str:
@@ -55,9 +74,9 @@ def _graph(rows: list[list[Any]]) -> dict[str, Any]:
         nodes.setdefault(identity, {"id": identity, "namespace": namespace, "name": shown, "kind": kind})
         return identity
 
-    links = [
-        {"source": node(*source), "target": node(*target), "port": port, "protocol": protocol}
-        | {"octets": octets, "connections": connections, "denied": denied}
-        for source, target, port, protocol, octets, connections, denied in rows[:MOST]
-    ]
+    links = []
+    for row in rows[:MOST]:
+        source, target = _node(row[0], row[1], by), _node(row[2], row[3], by, is_service=bool(row[4]))
+        values = dict(zip(("port", "protocol", *sums()), row[5:], strict=True))
+        links.append({"source": node(*source), "target": node(*target), **values})
     return {"nodes": list(nodes.values()), "links": links, "truncated": len(rows) > MOST}

@@ -23,17 +23,28 @@ SCOPED: Final = (
 """Parameters of every query."""
 _CONNECTION: Final = "cityHash64(sourceIP, sourceTransportPort, destinationIP, destinationTransportPort, protocolIdentifier, flowStartSeconds)"
 """Of which there is a record each time that it is exported; computed once for all counts of a statement."""
+_UNIQ: Final = "uniqCombined{}(14)"
+"""12 kB of memory at most, and less time than uniq."""
 _DENIED: Final = "ingressNetworkPolicyRuleAction IN (2, 3) OR egressNetworkPolicyRuleAction IN (2, 3)"
 
 
 def connections_if(condition: str) -> str:
-    """How many connections there are for which that holds: of some thousands and more within 1 %."""
-    return f"uniqIf({_CONNECTION}, {condition})"
+    """How many connections there are for which that holds: of some thousands and more within 2 %."""
+    return f"{_UNIQ.format('If')}({_CONNECTION}, {condition})"
 
 
-def sums(denied: str = _DENIED) -> str:
-    """Octets of both directions, connections, and those that were denied."""
-    return f"sum(octetDeltaCount + reverseOctetDeltaCount) AS octets, uniq({_CONNECTION}), {connections_if(denied)}"
+def sums(denied: str = _DENIED) -> dict[str, str]:
+    """Octets of both directions, connections, and those that were denied: columns by names."""
+    return {
+        "octets": "sum(octetDeltaCount + reverseOctetDeltaCount)",
+        "connections": f"{_UNIQ.format('')}({_CONNECTION})",
+        "denied": connections_if(denied),
+    }
+
+
+def columns_of(named: Mapping[str, str]) -> str:
+    """Columns with their names."""
+    return ", ".join(f"{text} AS {name}" for name, text in named.items())
 
 
 class Query(NamedTuple):
@@ -50,3 +61,12 @@ Make = Callable[[Mapping[str, str], Sequence[str] | None], Query]
 def select(columns: str, scope: Scope, rest: str) -> str:
     """A bounded statement; `columns` and `rest` are texts of this program."""
     return f"SELECT {columns} FROM {TABLE} WHERE {scope.text} {rest} {BOUNDS}"  # noqa: S608 (values are parameters)
+
+
+def select_union(names: Sequence[str], parts: Sequence[tuple[str, str, str]], scope: Scope, rest: str) -> str:
+    """A bounded statement over several: of each its columns, a condition more, and its GROUP BY; `rest` orders the whole by `names`."""
+    each = (
+        f"SELECT {columns} FROM {TABLE} WHERE {scope.text} AND ({condition}) {group}"  # noqa: S608 (as above)
+        for columns, condition, group in parts
+    )
+    return f"SELECT {', '.join(names)} FROM ({' UNION ALL '.join(each)}) {rest} {BOUNDS}"  # noqa: S608

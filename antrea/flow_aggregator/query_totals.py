@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from antrea.errors import Invalid
 from antrea.flow_aggregator.query_scope import duration, one_of, scope_of, span_of, whole
-from antrea.flow_aggregator.query_statement import SCOPED, Query, connections_if, select, sums
+from antrea.flow_aggregator.query_statement import (
+    SCOPED,
+    Query,
+    columns_of,
+    connections_if,
+    select,
+    select_union,
+    sums,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from antrea.flow_aggregator.query_scope import Scope
 
 MOST: Final = 1000
 """Rows of one answer of `top`."""
@@ -17,13 +27,7 @@ MOST_STEPS: Final = 1000
 MOST_POINTS: Final = 20_000
 """Points of one answer of `policies`, of all policies together."""
 _WAYS: Final = ("ingress", "egress")
-_POLICIES: Final = ", ".join(
-    f"('{way}', {way}NetworkPolicyType, {way}NetworkPolicyNamespace, {way}NetworkPolicyName, {way}NetworkPolicyRuleAction)"
-    for way in _WAYS
-)
-_POLICY: Final = f"arrayJoin([{_POLICIES}]) AS policy"
-"""The policies of both directions; of what the isolation by a NetworkPolicy drops there is a type and no name."""
-_IS_POLICY: Final = "(policy.2 != 0 OR policy.4 != '')"
+_POLICY: Final = ("direction", "type", "namespace", "name")
 _KEYS: Final[Mapping[str, tuple[tuple[str, ...], str, str]]] = {
     "source": (
         ("namespace", "name", "ip"),
@@ -35,11 +39,7 @@ _KEYS: Final[Mapping[str, tuple[tuple[str, ...], str, str]]] = {
         "destinationPodNamespace, destinationPodName, if(destinationPodName = '', destinationIP, ''), destinationServicePortName",
         "1",
     ),
-    "policy": (
-        ("direction", "type", "namespace", "name"),
-        f"({_POLICY}).1, policy.2, policy.3, policy.4",
-        _IS_POLICY,
-    ),
+    "policy": (_POLICY, "", "1"),
     "egress": (("name", "ip", "node"), "egressName, egressIP, egressNodeName", "egressName != ''"),
     "egress-source": (
         ("name", "ip", "node", "namespace", "pod", "source"),
@@ -55,6 +55,31 @@ _KEYS: Final[Mapping[str, tuple[tuple[str, ...], str, str]]] = {
 """By `by`: keys of a row, what they are computed from, and the condition on them."""
 
 
+def _of_policies(
+    scope: Scope, more: Mapping[str, str], counts: Callable[[str], Mapping[str, str]], rest: str
+) -> str:
+    """Rows by policy and by `more`, names of columns with what they are computed from; `counts` are those of a direction.
+
+    Of what the isolation by a NetworkPolicy drops there is a type and no name.
+    """
+    parts, names = [], (*_POLICY, *more, *counts(_WAYS[0]))
+    for way in _WAYS:
+        kind, namespace, name = (f"{way}NetworkPolicy{field}" for field in ("Type", "Namespace", "Name"))
+        keys = dict(zip(_POLICY, (f"'{way}'", kind, namespace, name), strict=True))
+        columns = columns_of({**keys, **more, **counts(way)})
+        parts.append((columns, f"{kind} != 0 OR {name} != ''", f"GROUP BY {', '.join((*keys, *more))}"))
+    return select_union(names, parts, scope, rest)
+
+
+def _verdicts(way: str) -> dict[str, str]:
+    allowed = connections_if(f"{way}NetworkPolicyRuleAction IN (0, 1)")
+    return {"allowed": allowed, "dropped": connections_if(_denied(way))}
+
+
+def _denied(way: str) -> str:
+    return f"{way}NetworkPolicyRuleAction IN (2, 3)"
+
+
 def top(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     """Sums by what `by` names, those with the most octets first. Raises Invalid."""
     scope = scope_of("top", asked, namespaces, (*SCOPED, "by", "limit"))
@@ -63,12 +88,11 @@ def top(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Query:
     places = ", ".join(str(number + 1) for number in range(len(names)))
     if condition != "1":
         scope.add(condition)
-    counted = sums("policy.5 IN (2, 3)") if names[0] == "direction" else sums()
-    sql = select(
-        f"{keys}, {counted}",
-        scope,
-        f"GROUP BY {places} ORDER BY octets DESC, {places} LIMIT {{limit:UInt32}}",
-    )
+    order = f"ORDER BY octets DESC, {places} LIMIT {{limit:UInt32}}"
+    if names == _POLICY:
+        sql = _of_policies(scope, {}, lambda way: sums(_denied(way)), order)
+    else:
+        sql = select(f"{keys}, {columns_of(sums())}", scope, f"GROUP BY {places} {order}")
 
     def shape(rows: list[list[Any]]) -> dict[str, Any]:
         every = (*names, "octets", "connections", "denied")
@@ -85,11 +109,9 @@ def policies(asked: Mapping[str, str], namespaces: Sequence[str] | None) -> Quer
     step = duration(asked, "step", f"{max(span // 60, 1)}s")
     if span // step >= MOST_STEPS:
         raise Invalid("step", f"must be at least {span // MOST_STEPS + 1}s, of which since has {MOST_STEPS}")
-    scope.add(_IS_POLICY)
-    at = "intDiv(toUnixTimestamp(timeInserted), {step:UInt32}) * {step:UInt32}"
-    counts = f"{connections_if('policy.5 IN (0, 1)')}, {connections_if('policy.5 IN (2, 3)')}"
-    columns = f"({_POLICY}).1, policy.2, policy.3, policy.4, {at}, {counts}"
-    sql = select(columns, scope, f"GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5 LIMIT {MOST_POINTS + 1}")
+    steps = {"time": "intDiv(toUnixTimestamp(timeInserted), {step:UInt32}) * {step:UInt32}"}
+    names = ", ".join((*_POLICY, *steps))
+    sql = _of_policies(scope, steps, _verdicts, f"ORDER BY {names} LIMIT {MOST_POINTS + 1}")
 
     def shape(rows: list[list[Any]]) -> dict[str, Any]:
         found: dict[tuple[Any, ...], dict[str, Any]] = {}

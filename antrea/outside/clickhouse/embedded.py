@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 300
 """Characters of a refusal that are shown."""
+_ONE_THREAD: Final = "SET max_threads = 1"
+"""A statement takes one core, so that records go on, and less of both than if it is divided among threads."""
 _PLAIN: Final = {"LowCardinality(String)": "String"}
 
 
@@ -117,6 +119,7 @@ class _Worker:
             self._lock.take()
             try:
                 self._session = _engine().Session(str(self._lock.directory))
+                self._session.query(_ONE_THREAD)
             except BaseException:
                 self._lock.release()
                 raise

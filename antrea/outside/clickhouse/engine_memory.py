@@ -24,8 +24,11 @@ _MAPS: Final = Path("/proc/self/maps")
 
 
 def configure_allocator() -> None:
-    """Before the engine is loaded: pages that a query or a merge has freed go back at once, not after seconds."""
-    os.environ.setdefault("JE_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
+    """Before the engine is loaded: pages that a query or a merge has freed go back after 50 ms, not after seconds.
+
+    At once would make each block of rows take pages anew from the kernel, which doubles the time of a query.
+    """
+    os.environ.setdefault("JE_MALLOC_CONF", "dirty_decay_ms:50,muzzy_decay_ms:0")
 
 
 def release_start() -> None:

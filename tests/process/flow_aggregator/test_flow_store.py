@@ -34,6 +34,23 @@ async def main():
 asyncio.run(main())
 """
 
+WRITE = """
+import asyncio, sys
+from pathlib import Path
+import msgspec
+from antrea.apis.flow import FlowRecord
+from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput
+from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
+
+async def main():
+    store = EmbeddedClickHouse(Path(sys.argv[1]))
+    await ClickHouseOutput(store, "24h").write(msgspec.json.decode(sys.argv[2], type=list[FlowRecord]))
+    print((await store.run("SELECT getSetting('max_threads') FORMAT TabSeparated")).decode())
+    await store.close()
+
+asyncio.run(main())
+"""
+
 RESIDENT = """
 import asyncio, sys
 from pathlib import Path
@@ -95,6 +112,58 @@ def test_code_that_only_the_start_of_the_engine_needs_is_not_resident(tmp_path: 
     status = subprocess.check_output(words, text=True, timeout=60)
     found = next(line for line in status.splitlines() if line.startswith("RssFile"))
     assert int(found.split()[1]) * 1024 / 1e6 < 120
+
+
+def test_the_map_and_policies_are_summed_by_their_ends(tmp_path: Path) -> None:
+    web = {"sourcePodNamespace": "shop", "sourcePodName": "web-7f5c9d6b8-x2x4z", "sourceIP": "10.0.0.1"}
+    db = {"destinationPodNamespace": "data", "destinationPodName": "db-0", "destinationIP": "10.0.0.2"}
+    service = {
+        "destinationServicePortName": "data/db:sql",
+        "octetDeltaCount": 100,
+        "destinationTransportPort": 5432,
+    }
+    outside = {"destinationIP": "192.0.2.9", "octetDeltaCount": 10, "destinationTransportPort": 443}
+    out = {
+        "egressNetworkPolicyName": "out",
+        "egressNetworkPolicyNamespace": "shop",
+        "egressNetworkPolicyType": 2,
+    }
+    isolated = {"ingressNetworkPolicyType": 1, "ingressNetworkPolicyRuleAction": 2}
+    records = [
+        {**web, **db, **service, **out, "egressNetworkPolicyRuleAction": 1, "sourceTransportPort": 1},
+        {
+            **web,
+            **db,
+            **service,
+            **out,
+            "egressNetworkPolicyRuleAction": 3,
+            **isolated,
+            "sourceTransportPort": 2,
+        },
+        {**web, **outside},
+    ]
+    words = [sys.executable, "-c", WRITE, str(tmp_path / "store"), json.dumps(records)]
+    assert subprocess.check_output(words, text=True, timeout=60).split() == ["1"]
+    asked = [("map", {"by": by}, None) for by in ("namespace", "workload", "service", "endpoint")]
+    *maps, top, seen = ask(
+        tmp_path / "store", *asked, ("top", {"by": "policy"}, None), ("policies", {"step": "1h"}, None)
+    )
+    assert [[(one["source"], one["target"], one["octets"]) for one in found["links"]] for found in maps] == [
+        [("namespace/shop", "namespace/data", 200), ("namespace/shop", "external", 10)],
+        [("workload/shop/web", "workload/data/db", 200), ("workload/shop/web", "external", 10)],
+        [("workload/shop/web", "service/data/data/db:sql", 200), ("workload/shop/web", "external", 10)],
+        [("workload/shop/web", "workload/data/db", 200), ("workload/shop/web", "address/192.0.2.9", 10)],
+    ]
+    assert [(one["connections"], one["denied"]) for one in maps[0]["links"]] == [(2, 1), (1, 0)]
+    kept = ("direction", "type", "namespace", "name")
+    assert [tuple(row.values()) for row in top["rows"]] == [
+        ("egress", 2, "shop", "out", 200, 2, 1), ("ingress", 1, "", "", 100, 1, 1),
+    ]  # fmt: skip
+    verdicts = [
+        (*(one[key] for key in kept), *[(at["allowed"], at["dropped"]) for at in one["points"]])
+        for one in seen["policies"]
+    ]
+    assert verdicts == [("egress", 2, "shop", "out", (1, 1)), ("ingress", 1, "", "", (0, 1))]
 
 
 async def test_without_a_store_a_query_names_the_key(tmp_path: Path) -> None:

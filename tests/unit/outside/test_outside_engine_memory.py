@@ -29,4 +29,4 @@ def test_a_setting_of_the_allocator_that_is_there_stays(monkeypatch: pytest.Monk
     assert os.environ["JE_MALLOC_CONF"] == "narenas:2"
     monkeypatch.delenv("JE_MALLOC_CONF")
     configure_allocator()
-    assert "dirty_decay_ms:0" in os.environ["JE_MALLOC_CONF"]
+    assert "dirty_decay_ms:50," in os.environ["JE_MALLOC_CONF"]
