@@ -12,7 +12,7 @@ from antrea.errors import Invalid, Unavailable
 from antrea.flow_aggregator.flow_table import COLUMNS
 from antrea.flow_aggregator.query_map import flow_map
 from antrea.flow_aggregator.query_scope import scope_of, whole
-from antrea.flow_aggregator.query_statement import SCOPED, Make, Query, select
+from antrea.flow_aggregator.query_statement import MEMORY, SCOPED, SECONDS, Make, Query, select
 from antrea.flow_aggregator.query_totals import policies, top
 from antrea.outside.clickhouse.store import rows_of
 
@@ -25,6 +25,11 @@ MOST: Final = 1000
 """Records of one answer."""
 _NO_TABLE: Final = "Code: 60."
 """What ClickHouse answers before the first record: UNKNOWN_TABLE."""
+_LIMITS: Final = {
+    "Code: 159.": f"took more than {SECONDS} s",
+    "Code: 241.": f"took more than {MEMORY >> 20} MiB of memory",
+}
+"""What is wrong with a query that the engine has ended: TIMEOUT_EXCEEDED, MEMORY_LIMIT_EXCEEDED."""
 _RECORD: Final = ("timeInserted", *COLUMNS)
 
 
@@ -42,9 +47,14 @@ async def answer(
     try:
         found = await store.run(query.sql, parameters=query.values)
     except Unavailable as why:
-        if _NO_TABLE not in str(why):
+        if _NO_TABLE in str(why):
+            return query.shape([])
+        limit = next((text for code, text in _LIMITS.items() if code in str(why)), "")
+        if not limit:
             raise
-        return query.shape([])
+        raise Unavailable(
+            f"the query {limit}: ask for less time (since), or for fewer (pod, namespace)"
+        ) from why
     return query.shape(rows_of(found))
 
 

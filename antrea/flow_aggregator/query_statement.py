@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from antrea.flow_aggregator.query_scope import Scope
     from antrea.outside.clickhouse.store import Value
 
+SECONDS: Final = 5
+MEMORY: Final = 256 << 20
+"""Of one query."""
 BOUNDS: Final = (
-    "SETTINGS max_execution_time = 5, max_memory_usage = 268435456, max_result_bytes = 8388608, "
+    f"SETTINGS max_execution_time = {SECONDS}, max_memory_usage = {MEMORY}, max_result_bytes = 8388608, "
     "output_format_json_quote_64bit_integers = 0, output_format_json_validate_utf8 = 1, readonly = 1 "
     "FORMAT JSONCompactEachRow"
 )
-"""Of every query: seconds, bytes of memory and of the answer; numbers are numbers, and text is UTF-8."""
+"""Of every query: time, memory and bytes of the answer; numbers are numbers, and text is UTF-8."""
 SCOPED: Final = (
     "since", "until", "namespace", "pod", "srcip", "dstip", "port", "protocol", "action", "policy", "egress",
 )  # fmt: skip

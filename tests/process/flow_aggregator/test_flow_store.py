@@ -51,6 +51,33 @@ async def main():
 asyncio.run(main())
 """
 
+ENDED = """
+import asyncio, sys
+from pathlib import Path
+from antrea.errors import Unavailable
+from antrea.flow_aggregator.query import answer
+from antrea.outside.clickhouse.embedded import EmbeddedClickHouse
+
+class Endless(EmbeddedClickHouse):
+    def __init__(self, statement):
+        super().__init__(Path(sys.argv[1]))
+        self.statement = statement
+
+    async def run(self, sql, parameters=None):
+        return await super().run(f"{self.statement} FORMAT JSONCompactEachRow")
+
+async def main():
+    for statement in sys.argv[2:]:
+        store = Endless(statement)
+        try:
+            await answer(store, "flows", {}, None)
+        except Unavailable as why:
+            print(why)
+        await store.close()
+
+asyncio.run(main())
+"""
+
 RESIDENT = """
 import asyncio, sys
 from pathlib import Path
@@ -164,6 +191,16 @@ def test_the_map_and_policies_are_summed_by_their_ends(tmp_path: Path) -> None:
         for one in seen["policies"]
     ]
     assert verdicts == [("egress", 2, "shop", "out", (1, 1)), ("ingress", 1, "", "", (0, 1))]
+
+
+def test_a_query_that_the_engine_ends_names_the_limit_and_what_to_ask(tmp_path: Path) -> None:
+    slow = "SELECT sleepEachRow(0.2) FROM numbers(20) SETTINGS max_execution_time = 1, max_block_size = 1"
+    large = "SELECT groupArray(number) FROM numbers(10000000) SETTINGS max_memory_usage = 1000000"
+    words = [sys.executable, "-c", ENDED, str(tmp_path / "store"), slow, large]
+    hint = "ask for less time (since), or for fewer (pod, namespace)"
+    assert subprocess.check_output(words, text=True, timeout=60).splitlines() == [
+        f"the query took more than 5 s: {hint}", f"the query took more than 256 MiB of memory: {hint}",
+    ]  # fmt: skip
 
 
 async def test_without_a_store_a_query_names_the_key(tmp_path: Path) -> None:
