@@ -1,24 +1,23 @@
-"""The last records, for streams: one that begins gets those that are there, and one that falls behind loses the oldest."""
+"""The last records, for who follows them: one that begins gets those that are there, and one that falls behind loses the oldest."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from antrea.apis.flow import FlowRecord
+T = TypeVar("T")
 
 
-class FlowBuffer:
+class FlowBuffer(Generic[T]):
     """A ring; records are numbered from 0."""
 
     def __init__(self, size: int) -> None:
-        self._ring: list[FlowRecord | None] = [None] * size
+        self._ring: list[T | None] = [None] * size
         self.end = 0
         """The number of the next one."""
         self._awaited: asyncio.Event | None = None
 
-    def offer(self, record: FlowRecord) -> None:
+    def offer(self, record: T) -> None:
         """Add one; the oldest makes room."""
         self._ring[self.end % len(self._ring)] = record
         self.end += 1
@@ -26,7 +25,7 @@ class FlowBuffer:
             self._awaited.set()
             self._awaited = None
 
-    def after(self, number: int, most: int) -> tuple[list[FlowRecord], int]:
+    def after(self, number: int, most: int) -> tuple[list[T], int]:
         """At most so many from this number on, and how many before them are gone."""
         first = max(number, self.end - len(self._ring))
         wanted = range(first, min(first + most, self.end))

@@ -46,7 +46,9 @@ STATUSES: Final = {401: UNAUTHENTICATED, 403: PERMISSION_DENIED}
 class FlowStreams(SessionServer):
     """Serves the streams, once there is a certificate."""
 
-    def __init__(self, buffer: FlowBuffer, judges: tuple[Authentication, Authorization] | None) -> None:
+    def __init__(
+        self, buffer: FlowBuffer[FlowRecord], judges: tuple[Authentication, Authorization] | None
+    ) -> None:
         """`judges` None: everybody sees all records."""
         super().__init__()
         self._buffer, self._judges = buffer, judges

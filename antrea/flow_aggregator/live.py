@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import deque
-from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from aiohttp import web
@@ -20,6 +18,7 @@ from aiohttp import web
 from antrea.apis.flow import RuleAction
 from antrea.errors import Unavailable
 from antrea.flow_aggregator.clickhouse_output import WRITTEN, values_of
+from antrea.flow_aggregator.flow_buffer import FlowBuffer
 from antrea.flow_aggregator.query_scope import scope_of
 from antrea.flow_aggregator.query_statement import SCOPED
 
@@ -48,28 +47,20 @@ _ENDS: Final = ("source", "destination")
 _WAYS: Final = ("ingress", "egress")
 
 
-class LiveRecord(NamedTuple):
-    """A record with its number."""
-
-    number: int
-    record: FlowRecord
-    is_half: bool
-    """Whether it is one Node's, and the other's is awaited: its ends may be in Namespaces that are not known yet."""
-
-
 class LiveRecords:
     """The newest records."""
 
     def __init__(self) -> None:
-        self._ring: deque[LiveRecord] = deque(maxlen=KEPT)
+        self._ring: FlowBuffer[tuple[FlowRecord, bool]] = FlowBuffer(KEPT)
         self._run = secrets.token_hex(4)
-        self._number = 0
         self._followers = 0
 
     def add(self, record: FlowRecord, *, is_half: bool = False) -> None:
-        """Show it to those who follow; it is not changed from now on."""
-        self._number += 1
-        self._ring.append(LiveRecord(self._number, record, is_half))
+        """Show it to those who follow; it is not changed from now on.
+
+        `is_half`: it is one Node's, and the other's is awaited, so that its ends may be in Namespaces that are not known yet.
+        """
+        self._ring.offer((record, is_half))
 
     def place_of(self, event: str) -> int:
         """The number after which a client reads that has seen this event; without one, or with one of another run, it gets the newest MOST_ROWS.
@@ -78,18 +69,13 @@ class LiveRecords:
         """
         run, _, number = event.partition("-")
         known = run == self._run and number.isascii() and number.isdecimal() and len(number) < 20
-        return min(int(number), self._number) if known else max(self._number - MOST_ROWS, 0)
+        return min(int(number), self._ring.end) if known else max(self._ring.end - MOST_ROWS, 0)
 
     def after(self, number: int, passes: Test, *, halves: bool) -> tuple[list[FlowRecord], int]:
         """Those that came since and pass, oldest first, at most MOST_ROWS, and how many more there were."""
-        new = self._number - number
-        found = [
-            one.record
-            for one in islice(self._ring, max(len(self._ring) - new, 0), None)
-            if (halves or not one.is_half) and passes(one.record)
-        ]
-        missed = max(new - len(self._ring), 0) + max(len(found) - MOST_ROWS, 0)
-        return found[-MOST_ROWS:], missed
+        new, gone = self._ring.after(number, KEPT)
+        found = [record for record, is_half in new if (halves or not is_half) and passes(record)]
+        return found[-MOST_ROWS:], gone + max(len(found) - MOST_ROWS, 0)
 
     async def follow(
         self, request: web.Request, asked: Mapping[str, str], namespaces: Sequence[str] | None
@@ -113,7 +99,7 @@ class LiveRecords:
         place, end, spoke = self.place_of(request.headers.get("Last-Event-ID", "")), clock() + LONGEST, 0.0
         while (now := clock()) < end:
             rows, missed = self.after(place, passes, halves=halves)
-            place = self._number
+            place = self._ring.end
             if rows or missed or not spoke:
                 await response.write(self._event(rows, missed))
                 spoke = now
@@ -126,7 +112,7 @@ class LiveRecords:
     def _event(self, rows: Sequence[FlowRecord], missed: int) -> bytes:
         shown = [dict(zip(WRITTEN, values_of(one), strict=True)) for one in rows]
         text = msgspec.json.encode({"rows": shown, "missed": missed})
-        return b"id: %s-%d\ndata: %s\n\n" % (self._run.encode(), self._number, text)
+        return b"id: %s-%d\ndata: %s\n\n" % (self._run.encode(), self._ring.end, text)
 
 
 def is_denied(record: FlowRecord) -> bool:

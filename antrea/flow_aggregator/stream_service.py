@@ -26,7 +26,7 @@ class StreamService:
     def __init__(self, config: FlowStreamService, size: int) -> None:
         """`size` is the number of records of the buffer."""
         self._config, self._size = config, size
-        self._buffer = FlowBuffer(size) if config.enable else None
+        self._buffer: FlowBuffer[FlowRecord] | None = FlowBuffer(size) if config.enable else None
         self._tls: ssl.SSLContext | None = None
         self._changed = asyncio.Event()
         self.streams: FlowStreams | None = None
@@ -62,7 +62,9 @@ class StreamService:
                     serving.cancel()
             self.streams = None
 
-    async def _serve(self, buffer: FlowBuffer, judges: tuple[Authentication, Authorization]) -> None:
+    async def _serve(
+        self, buffer: FlowBuffer[FlowRecord], judges: tuple[Authentication, Authorization]
+    ) -> None:
         config = self._config
         self.streams = FlowStreams(buffer, None if config.anonymous else judges)
         if self._tls:
