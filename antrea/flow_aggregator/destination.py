@@ -49,12 +49,13 @@ class Destination:
     def __init__(
         self, name: str, output: Output, size: int, interval: float = 0, most: int = MOST_OF_INTERVAL
     ) -> None:
-        """Records are written every `interval` seconds, at most so many at a time, and as soon as half of `size` waits.
+        """Records are written every `interval` seconds, at most so many at a time, and as soon as that many, or half of `size`, wait.
 
         `interval` 0: at once.
         """
         self.name, self._output, self._interval = name, output, interval
         self._most = most if interval else MOST
+        self._enough = min(self._most, (size + 1) // 2)
         self._many = asyncio.Event()
         self._waiting: deque[FlowRecord] = deque(maxlen=size)
         self._news = asyncio.Event()
@@ -74,7 +75,7 @@ class Destination:
             self.dropped += 1
         self._waiting.append(record)
         self._news.set()
-        if 2 * len(self._waiting) >= (self._waiting.maxlen or 0):
+        if len(self._waiting) >= self._enough:
             self._many.set()
 
     def end(self) -> None:
