@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from antrea import VERSION
 from antrea.errors import AntreaError
 from antrea.flow_aggregator.aggregator import Aggregator
+from antrea.flow_aggregator.cluster_identity import ClusterIdentity
 from antrea.flow_aggregator.configuration import ConfigurationFile
 from antrea.outside.http.loopback_token import TOKEN_FILE
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
 from antrea.outside.reload.supervisor import asked_to_end
+
+if TYPE_CHECKING:
+    from antrea.config.flow_aggregator import FlowAggregatorConfig
 
 log = klog.logger(__name__)
 
@@ -24,13 +30,18 @@ async def run(file: ConfigurationFile, token_file: Path, kubeconfig: str = "") -
     """Until SIGTERM or SIGINT, through changes of the file. Raises Unavailable."""
     log.info("Starting antrea-flow-aggregator", version=VERSION)
     asked = asked_to_end()
+    identity = ClusterIdentity(kubeconfig)
+    if not file.config.cluster_id:
+        await identity.settle()
     while not asked.is_set():
-        aggregator = Aggregator(file.config, token_file, kubeconfig, lambda: file.metrics)
+        aggregator = Aggregator(identity.named(file.config), token_file, kubeconfig, lambda: file.metrics)
         tasks = [
             asyncio.create_task(aggregator.run(), name="aggregator"),
-            asyncio.create_task(file.follow(aggregator.change), name="configuration"),
+            asyncio.create_task(file.follow(partial(_change, aggregator, identity)), name="configuration"),
             asyncio.create_task(asked.wait(), name="signals"),
         ]
+        if not (file.config.cluster_id or identity.is_settled):
+            tasks.append(asyncio.create_task(identity.read(), name="cluster identity"))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
@@ -40,6 +51,10 @@ async def run(file: ConfigurationFile, token_file: Path, kubeconfig: str = "") -
         if not asked.is_set():
             log.info("Starting anew with the changed configuration")
     log.info("Stopping antrea-flow-aggregator")
+
+
+async def _change(aggregator: Aggregator, identity: ClusterIdentity, config: FlowAggregatorConfig) -> bool:
+    return await aggregator.change(identity.named(config))
 
 
 @click.command(cls=GoCommand, context_settings={"help_option_names": ["-h", "--help"]})
