@@ -120,7 +120,7 @@ class ClickHouse(Section, frozen=True):
     database_url: str = msgspec.field(
         default="http://clickhouse-clickhouse.flow-visibility.svc:8123", name="databaseURL"
     )
-    """http or https URL of the server."""
+    """http or https URL of the server; tcp at port 9000 and tls at 9440 stand for http at 8123 and https at 8443."""
     tls: ClickHouseTls = ClickHouseTls()
     """With https."""
     commit_interval: Duration = "8s"
@@ -205,4 +205,4 @@ class FlowAggregatorConfig(Fact, frozen=True, rename="camel"):
     record_buffer_size: Annotated[int, msgspec.Meta(ge=1, extra={"unset": (0,)})] = 8192
     """Records that wait for one destination; of more, the oldest are dropped and counted."""
     cluster_id: str = msgspec.field(default="", name="clusterID")
-    """Name of this cluster in records."""
+    """Name of this cluster in records; empty: the UUID of ConfigMap antrea-cluster-identity."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from antrea.config.shape import collector, seconds
 from antrea.errors import Invalid
+from antrea.flow_aggregator.clickhouse_url import http_url
 from antrea.flow_aggregator.flow_table import MOST_HOURS
 from antrea.outside.clickhouse.embedded import is_installed
 
@@ -46,12 +46,11 @@ def accept(config: FlowAggregatorConfig) -> None:
             f"{on[0]}.enable", "must be false in mode Proxy, whose records go to flowCollector alone"
         )
     _accept_store(config.store)
-    url = urlsplit(config.click_house.database_url)
-    if config.click_house.enable and (url.scheme not in {"http", "https"} or not url.hostname):
-        shown = (
-            f"{config.click_house.database_url!r} is not http(s)://host:port, such as http://clickhouse:8123"
-        )
-        raise Invalid("clickHouse.databaseURL", shown)
+    if config.click_house.enable:
+        try:
+            http_url(config.click_house.database_url)
+        except ValueError as why:
+            raise Invalid("clickHouse.databaseURL", str(why)) from why
 
 
 def _accept_store(config: FlowStore) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from antrea.apis.flow import FlowRecord
 from antrea.config.shape import seconds
 from antrea.errors import Unavailable
+from antrea.flow_aggregator.clickhouse_url import http_url
 from antrea.flow_aggregator.flow_table import COLUMNS, LOCAL, OURS, TABLE, created, retained, widened
 from antrea.outside.clickhouse.server import ClickHouseServer
 from antrea.outside.clickhouse.store import LazyStore, rows_of
@@ -82,7 +83,7 @@ def server_of(config: ClickHouse) -> ClickHouseServer:
         except (OSError, ssl.SSLError) as why:
             raise Unavailable(f"clickHouse.tls.caCert: {CA_FILE}: {why}; make Secret clickhouse-ca") from why
     user, password = (os.environ.get(name, "") for name in ("CH_USERNAME", "CH_PASSWORD"))
-    return ClickHouseServer(config.database_url, config.database, user, password, tls)
+    return ClickHouseServer(http_url(config.database_url), config.database, user, password, tls)
 
 
 def server_for_queries(config: FlowAggregatorConfig) -> Store | None:

@@ -32,7 +32,7 @@ class ClickHouseServer:
     """Sends statements, each in a request of its own."""
 
     def __init__(self, url: str, database: str, user: str, password: str, tls: ssl.SSLContext) -> None:
-        self._url, self._database, self._tls = url, database, tls
+        self.url, self._database, self._tls = url, database, tls
         self._headers = {"X-ClickHouse-User": user or "default"}
         if password:
             self._headers["X-ClickHouse-Key"] = password
@@ -61,16 +61,16 @@ class ClickHouseServer:
             self._session = aiohttp.ClientSession(headers=self._headers, timeout=limits)
         try:
             async with self._session.post(
-                self._url, params=query, data=BytesIO(data), ssl=self._tls, allow_redirects=False
+                self.url, params=query, data=BytesIO(data), ssl=self._tls, allow_redirects=False
             ) as answer:
                 text = await _body(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as why:
             # aiohttp's own text has the address of an object, another one at each try
             known = why.os_error if isinstance(why, aiohttp.ClientConnectorError) else why
-            raise Unavailable(f"{self._url}: {str(known) or type(known).__name__}") from why
+            raise Unavailable(f"{self.url}: {str(known) or type(known).__name__}") from why
         if answer.status != 200:
             shown = one_line(text.decode(errors="replace"))[:_SHOWN]
-            raise Unavailable(f"{self._url}: {answer.status}: {shown}")
+            raise Unavailable(f"{self.url}: {answer.status}: {shown}")
         return text
 
     async def close(self) -> None:

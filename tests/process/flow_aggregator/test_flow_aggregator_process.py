@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antrea.apis.flow import FlowRecord
-from antrea.config.flow_aggregator import ClickHouse, FlowAggregatorConfig
-from antrea.errors import Invalid
-from antrea.flow_aggregator.acceptance import accept
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.ipfix.exporter import CollectorSession
@@ -192,11 +189,3 @@ def test_a_configuration_that_cannot_work_is_named_and_ends_the_program(tmp_path
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1
     assert "antrea-flow-aggregator: flow-aggregator.conf: aggregatorTransportProtocol" in done.stderr
-
-
-def test_a_native_url_of_clickhouse_is_refused_where_it_is_used_alone() -> None:
-    """Upstream's own file has one, with `enable: false`."""
-    url = "tcp://clickhouse-clickhouse.flow-visibility.svc:9000"
-    accept(FlowAggregatorConfig(click_house=ClickHouse(database_url=url)))
-    with pytest.raises(Invalid, match=r"clickHouse\.databaseURL: 'tcp://.* is not http"):
-        accept(FlowAggregatorConfig(click_house=ClickHouse(enable=True, database_url=url)))
