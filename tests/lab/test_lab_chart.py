@@ -154,6 +154,21 @@ def test_destinations_that_change_leave_the_flow_aggregators_pod(helm: Path) -> 
     assert len({*pods}) == 1
 
 
+def test_the_flow_aggregators_configmap_is_found_and_changed_as_upstreams_is(helm: Path) -> None:
+    """A change of the ConfigMap turns on labels of Pods or mode Proxy, which read Pods; clusterId is read in any case."""
+    objects = rendered(
+        helm, "--set", "flowAggregator.enable=true,flowAggregator.config.flowLogger.enable=false"
+    )
+    pod = objects["Deployment", "flow-aggregator"]["spec"]["template"]["spec"]
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "flow-aggregator-config")
+    assert "flow-aggregator.conf" in objects["ConfigMap", volume["configMap"]["name"]]["data"]
+    (rule,) = objects["ClusterRole", "flow-aggregator-role"]["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["pods"], ["list", "watch"])
+    for name in ("flow-aggregator-cluster-role-binding", "flow-aggregator-cluster-id-reader"):
+        (to,) = objects["ClusterRoleBinding", name]["subjects"]
+        assert (to["name"], to["namespace"]) == ("flow-aggregator", "flow-aggregator")
+
+
 def test_dashboards_are_there_when_they_are_asked_for(helm: Path) -> None:
     name = ("ConfigMap", "flow-aggregator-dashboards")
     own = "flowVisibility.enable=true,flowAggregator.config.clickHouse.enable=true"
