@@ -39,6 +39,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between tries to connect."""
 
 
+class _NoService(Unavailable):
+    """Nobody is asked to find that out, so that it is looked for each second: the collector gets records as soon as it is there."""
+
+
 class Destination:
     """One collector."""
 
@@ -79,7 +83,8 @@ class Destination:
                 except AntreaError as why:
                     self._failed(str(why))
                     await self._close()
-                    wait, pause = pause, min(2 * pause, LONGEST_PAUSE)
+                    wait = FIRST_PAUSE if isinstance(why, _NoService) else pause
+                    pause = min(2 * wait, LONGEST_PAUSE)
                 await asyncio.sleep(wait)
         finally:
             await self._close()
@@ -118,7 +123,7 @@ class Destination:
             return host
         service = self._facts.get(Service, host)
         if service is None or not service.cluster_ips:
-            raise Unavailable(f"Service {host} of the flow collector has no ClusterIP")
+            raise _NoService(f"Service {host} of the flow collector has no ClusterIP")
         return service.cluster_ips[0]
 
     async def _tls(self) -> ssl.SSLContext:

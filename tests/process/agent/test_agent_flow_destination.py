@@ -1,0 +1,54 @@
+"""A collector that is a Service: records go there as soon as the Service is, however long it was away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any, cast
+
+from antrea.agent.flow_export import destination
+from antrea.agent.flow_export.destination import Destination
+from antrea.config.shape import Collector as CollectorAddress
+from antrea.engine import Facts
+from antrea.facts.service import Service
+from antrea.features.flow_export.settings import Trust
+from antrea.outside.ipfix.collector import Collector
+
+if TYPE_CHECKING:
+    import pytest
+
+    from antrea.apis.flow import FlowRecord
+
+
+async def test_a_service_that_comes_late_gets_records_within_a_second_and_not_after_longer_and_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(destination, "FIRST_PAUSE", 0.02)
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = int(found.getsockname()[1])
+    facts = Facts()
+
+    def due(_: float, most: int) -> list[FlowRecord]:
+        return []
+
+    to = CollectorAddress("flow-aggregator/flow-aggregator", port, "tcp")
+    agent = Destination(facts, cast("Any", None), to, Trust(), "n1", due)
+    listening = asyncio.Event()
+    serving = asyncio.create_task(
+        Collector(lambda _: None).serve("127.0.0.1", port, "tcp", lambda _: listening.set())
+    )
+    running = asyncio.create_task(agent.run())
+    try:
+        async with asyncio.timeout(10):
+            await listening.wait()
+        await asyncio.sleep(0.7)  # of pauses that double, the one that began at 0.62 would last until 1.26
+        assert "has no ClusterIP" in agent.trouble
+        facts.put(Service("flow-aggregator", "flow-aggregator", ("127.0.0.1",), (("TCP", port),)))
+        async with asyncio.timeout(0.3):
+            while agent.trouble:  # noqa: ASYNC110 (the network)
+                await asyncio.sleep(0.01)
+        assert agent.connections == 1
+    finally:
+        for task in (running, serving):
+            task.cancel()
+        await asyncio.gather(running, serving, return_exceptions=True)
