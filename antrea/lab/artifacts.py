@@ -116,6 +116,18 @@ def policy_conformance(progress: Progress) -> Path:
     return build(POLICY_CONFORMANCE, ["conformance.test"], progress)["conformance.test"]
 
 
+IPFIX_COLLECTOR = GoModule(
+    folder=SOURCES / "ipfix_collector",
+    version="v0.17.0",
+    packages={"collector": "github.com/vmware/go-ipfix/cmd/collector"},
+)
+
+
+def ipfix_collector(progress: Progress) -> Path:
+    """go-ipfix's collector, built with Go. Raises Unavailable."""
+    return build(IPFIX_COLLECTOR, ["collector"], progress)["collector"]
+
+
 def ginkgo(progress: Progress) -> Path:
     """The program that runs e2e.test in several processes, of the version that e2e.test is built with. Raises Unavailable."""
     found = kube_source.from_folder(["ginkgo"], progress)

@@ -19,9 +19,10 @@ from antrea.lab.record import PROGRAM
 from antrea.lab.step import bound, step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from antrea.lab.cluster import Lab
+    from antrea.lab.oci import Image
     from antrea.lab.step import Progress
 
 NAMESPACE, CONTROL = "flow-aggregator", "control"
@@ -46,15 +47,20 @@ def sets(lab: Lab) -> list[str]:
 
 def import_image(lab: Lab, tell: Progress) -> None:
     """Give the first Node the aggregator's own image, which labs do not have. Raises Unavailable."""
-    built = image_recipe.product(tell, "--flow-aggregator")
+    import_images(lab, lab.topology.nodes[0].name, [image_recipe.product(tell, "--flow-aggregator")])
+
+
+def import_images(lab: Lab, node: str, images: Sequence[Image]) -> None:
+    """Give a Node images. Raises Unavailable."""
     words = ["ctr", "-n", "k8s.io", "images", "import", "-"]
-    command = cluster.enter(lab, lab.topology.nodes[0].name, words)
+    command = cluster.enter(lab, node, words)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as importing:
         assert importing.stdin is not None
-        oci.write([built], importing.stdin)
+        oci.write(images, importing.stdin)
         importing.stdin.close()
         if importing.wait(300):
-            raise Unavailable("the image of the flow aggregator: ctr did not import it")
+            names = ", ".join(name for image in images for name in image.names)
+            raise Unavailable(f"{node}: ctr did not import {names}")
 
 
 def rendered(values: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

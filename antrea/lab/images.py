@@ -38,6 +38,7 @@ UPSTREAM_TOOLBOX = "antrea/toolbox:1.5-1"
 UPSTREAM_COREDNS = "coredns/coredns:1.11.3"
 UPSTREAM_NGINX = "antrea/nginx:1.21.6-alpine"
 UPSTREAM_SFTP = "ghcr.io/atmoz/sftp/debian:latest"
+UPSTREAM_IPFIX_COLLECTOR = "antrea/ipfix-collector:v0.13.0"  # asked for by its flow visibility tests alone
 COREDNS = f"registry.k8s.io/coredns/coredns:{COREDNS_VERSION}"
 
 CONTENT = "io.containerd.content.v1.content"

@@ -19,6 +19,7 @@ from antrea.lab import (
     namespace,
     node,
     outside_machine,
+    upstream_e2e_flows,
     upstream_e2e_names,
 )
 from antrea.lab.cluster import COMMIT
@@ -84,6 +85,7 @@ def arguments(pattern: str, skip: Sequence[Skip], *, seconds: int) -> list[str]:
         "-deploy-antrea=false",
         "-prometheus",
         "-networkpolicy-evaluation",
+        "-flow-visibility",
         "-test.v",
         f"-test.timeout={seconds}s",
         f"-test.run={pattern}",
@@ -197,6 +199,8 @@ def suite(
     Of a test that patterns with subtests in `wanted` find, these are run.
     """
     dress(lab)
+    if upstream_e2e_flows.wanted(chosen.tests):
+        upstream_e2e_flows.serve(lab, say)
 
     def go(test: str, pattern: str) -> None:
         say(pattern)

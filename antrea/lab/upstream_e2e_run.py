@@ -17,6 +17,7 @@ from antrea.lab.conformance_run import rows
 from antrea.lab.images import (
     UPSTREAM_AGNHOST,
     UPSTREAM_COREDNS,
+    UPSTREAM_IPFIX_COLLECTOR,
     UPSTREAM_NGINX,
     UPSTREAM_SFTP,
     UPSTREAM_TOOLBOX,
@@ -67,7 +68,14 @@ def against(lab: Lab, wish: UpstreamE2eOptions, say: Callable[[str], None]) -> b
 
 
 def _about(lab: Lab, wish: UpstreamE2eOptions, chosen: Selection, place: Path) -> About:
-    made = (UPSTREAM_AGNHOST, UPSTREAM_TOOLBOX, UPSTREAM_NGINX, UPSTREAM_SFTP, UPSTREAM_COREDNS)
+    made = (
+        UPSTREAM_AGNHOST,
+        UPSTREAM_TOOLBOX,
+        UPSTREAM_NGINX,
+        UPSTREAM_SFTP,
+        UPSTREAM_COREDNS,
+        UPSTREAM_IPFIX_COLLECTOR,
+    )
     images = f"{', '.join(made)}, all made by the lab"
     words = upstream_e2e.arguments("^TEST$", (), seconds=wish.seconds)
     return About(

@@ -14,7 +14,7 @@ import yaml
 from antrea import IMAGE, VERSION
 from antrea.config.agent import AgentConfig
 from antrea.config.load import parse
-from antrea.lab import artifacts, cluster
+from antrea.lab import artifacts, cluster, upstream_e2e_flows
 from antrea.lab import control_plane as plane
 
 if TYPE_CHECKING:
@@ -167,6 +167,33 @@ def test_the_flow_aggregators_configmap_is_found_and_changed_as_upstreams_is(hel
     for name in ("flow-aggregator-cluster-role-binding", "flow-aggregator-cluster-id-reader"):
         (to,) = objects["ClusterRoleBinding", name]["subjects"]
         assert (to["name"], to["namespace"]) == ("flow-aggregator", "flow-aggregator")
+
+
+def test_upstreams_flow_visibility_tests_find_the_names_that_they_look_for(helm: Path) -> None:
+    assert helm.exists()
+    made = {
+        name: {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
+        for name, text in upstream_e2e_flows.manifests("node-1", "store").items()
+    }
+    config = made["flow-aggregator.yml"]["ConfigMap", "flow-aggregator-configmap"]["data"][
+        "flow-aggregator.conf"
+    ]
+    assert not yaml.safe_load(config)["flowLogger"]["enable"]
+    assert made["clickhouse-operator-install-bundle.yml"].keys() == {
+        ("ServiceAccount", "clickhouse-operator")
+    }
+    for name in ("flow-visibility.yml", "flow-visibility-tls.yml"):
+        pod = made[name]["Pod", "chi-clickhouse-clickhouse-0-0-0"]
+        (container,) = pod["spec"]["containers"]
+        assert (pod["spec"]["nodeName"], container["name"], container["image"]) == (
+            "node-1",
+            "clickhouse",
+            "store",
+        )
+        service = made[name]["Service", "clickhouse-clickhouse"]
+        assert [port["port"] for port in service["spec"]["ports"]] == [8123, 8443]
+        assert made[name]["Secret", "clickhouse-ca"]["data"].keys() == {"ca.crt"}
+        assert {one["metadata"]["namespace"] for one in made[name].values()} == {"flow-visibility"}
 
 
 def test_dashboards_are_there_when_they_are_asked_for(helm: Path) -> None:

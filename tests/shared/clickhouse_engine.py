@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements/flow-store.txt"
 PATIENCE = 60.0
+PASSWORD = "let me in"
 
 
 def engine_folder() -> Path:
@@ -33,11 +34,12 @@ def engine_folder() -> Path:
 @contextlib.asynccontextmanager
 async def serving(folder: Path, port: int) -> AsyncIterator[None]:
     """A server on loopback whose rows are below `folder`, and which outlives none of its callers."""
-    program = ROOT / "tests/wide/clickhouse_server.py"
-    words = (sys.executable, str(program), str(port), str(folder / "data"))
+    program = ROOT / "antrea/lab/clickhouse_server.py"
+    words = (sys.executable, str(program), str(folder / "data"), f"--port={port}")
+    secret = {"PYTHONPATH": str(engine_folder()), "CLICKHOUSE_PASSWORD": PASSWORD}
     with (folder / "server.log").open("a") as log:
         process = await asyncio.create_subprocess_exec(
-            *words, env=os.environ | {"PYTHONPATH": str(engine_folder())}, stderr=log, stdout=log
+            *words, env=os.environ | secret, stderr=log, stdout=log
         )
         try:
             async with asyncio.timeout(PATIENCE):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from clickhouse_engine import serving
+from clickhouse_engine import PASSWORD, serving
 
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import ClickHouse
@@ -17,6 +18,7 @@ from antrea.errors import Unavailable
 from antrea.flow_aggregator.clickhouse_output import ClickHouseOutput, server_of
 from antrea.flow_aggregator.destination import LONGEST_PAUSE, Destination
 from antrea.flow_aggregator.flow_table import COLUMNS
+from antrea.lab import clickhouse_client
 from antrea.outside.clickhouse.store import LazyStore
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ async def answer(config: ClickHouse, sql: str) -> str:
 
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> ClickHouse:
-    monkeypatch.setenv("CH_PASSWORD", "let me in")
+    monkeypatch.setenv("CH_PASSWORD", PASSWORD)
     return ClickHouse(enable=True, database_url=f"http://127.0.0.1:{free_port()}", commit_interval="1s")
 
 
@@ -82,6 +84,29 @@ async def test_a_new_table_has_all_columns_and_the_values_of_a_record(
         assert [json.loads(line) for line in found.splitlines()] == [row, row]
         names = (await answer(config, "DESCRIBE TABLE flows FORMAT JSONCompactEachRow")).splitlines()
         assert len(names) == len(COLUMNS) + 1
+
+
+async def test_the_client_prints_rows_as_upstreams_suite_reads_them(
+    tmp_path: Path, config: ClickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers of 64 bits are in quotes, and times in ISO 8601; what is refused ends it."""
+    monkeypatch.setenv("CLICKHOUSE_PASSWORD", PASSWORD)
+    words = [sys.executable, clickhouse_client.__file__, "--date_time_output_format=iso", "--format=JSONEachRow", f"--http-port={port_of(config)}"]  # fmt: skip
+    async with serving(tmp_path, port_of(config)):
+        await written(config, RECORD)
+        for query, status in (
+            ("SELECT * FROM flows WHERE (octetTotalCount != 0)", 0),
+            ("SELECT * FROM x", 1),
+        ):
+            client = await asyncio.create_subprocess_exec(
+                *words, f"--query={query}", stdout=asyncio.subprocess.PIPE
+            )
+            said, _ = await client.communicate()
+            assert client.returncode == status
+            if not status:
+                row = json.loads(said)
+                assert (row["octetTotalCount"], row["flowEndReason"]) == (str(2**63), 0)
+                assert row["flowEndSeconds"] == "2026-11-23T08:20:00Z"
 
 
 async def test_a_retention_that_changes_is_the_tables(tmp_path: Path, config: ClickHouse) -> None:

@@ -21,7 +21,7 @@ from antrea.ipfix.decode import Decoder
 from antrea.ipfix.element import BY_NAME
 from antrea.ipfix.message import MessageWriter, domain_of
 from antrea.ipfix.template import agent_elements, aggregated_elements, proxied_elements
-from antrea.lab.go_build import GoModule, build
+from antrea.lab import artifacts
 
 if TYPE_CHECKING:
     from fuzzing import Fuzz
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from antrea.apis.flow import FlowRecord
 
 HERE = Path(__file__).parent
-COLLECTOR = GoModule(
-    folder=HERE / "go" / "ipfix_collector",
-    version="v0.17.0",
-    packages={"collector": "github.com/vmware/go-ipfix/cmd/collector"},
-)
 COUNT = 200
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1200)]
 
@@ -64,7 +59,7 @@ def understood(record: FlowRecord, whose: str) -> dict[str, str]:
 def test_wide_ipfix_the_collector_of_go_ipfix_reads_every_value(
     protocol: str, whose: str, tmp_path: Path
 ) -> None:
-    program = build(COLLECTOR, ["collector"], print)["collector"]
+    program = artifacts.ipfix_collector(print)
     certificates(tmp_path)
     words = [
         sys.executable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from antrea.lab import docker_command, upstream_e2e
+from antrea.lab import docker_command, upstream_e2e, upstream_e2e_flows
 from antrea.lab.conformance import Outcome, Skip, Spec
 from antrea.lab.topology import standard
 from antrea.lab.upstream_e2e import Selection
@@ -107,6 +107,7 @@ def test_one_pattern_finds_exactly_the_tests_it_is_made_of() -> None:
         "-deploy-antrea=false",
         "-prometheus",
         "-networkpolicy-evaluation",
+        "-flow-visibility",
         "-test.v",
         "-test.timeout=60s",
         f"-test.run={pattern}",
@@ -123,6 +124,12 @@ def test_the_committed_selection_gives_a_reason_for_each_line() -> None:
         assert skip.match.split("/")[0] in chosen.tests
     assert chosen.of(["^TestEgress$"]).tests == ("TestEgress",)
     assert chosen.of([]) == chosen
+
+
+def test_what_flow_visibility_tests_need_comes_with_them_alone() -> None:
+    chosen = upstream_e2e.selection()
+    assert upstream_e2e_flows.wanted(chosen.tests)
+    assert not upstream_e2e_flows.wanted(chosen.of(["^TestEgress$"]).tests)
 
 
 def test_docker_is_answered_by_a_node_and_by_what_the_control_plane_was_started_with() -> None:

@@ -1,4 +1,4 @@
-module antrea.tests/ipfix-collector
+module antrea.lab/ipfix-collector
 
 go 1.26.0
 
