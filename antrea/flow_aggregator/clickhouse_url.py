@@ -12,7 +12,7 @@ NATIVE: Final = {"tcp": (9000, "http", 8123), "tls": (9440, "https", 8443)}
 def http_url(text: str) -> str:
     """The URL as it is, or of the native protocol's default ports that of the HTTP interface beside it.
 
-    Raises ValueError for what is neither: at another port nothing says where the HTTP interface is.
+    Raises ValueError for what is neither: at another port the HTTP interface may be anywhere.
     """
     url = urlsplit(text)
     if url.scheme in {"http", "https"} and url.hostname:

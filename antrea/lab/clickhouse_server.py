@@ -1,6 +1,6 @@
 """clickhouse_server.py FOLDER: ClickHouse's own engine behind its HTTP interface, as far as tests use that.
 
-No registry has a server of it, and its engine (package chdb-core) listens to nobody. A program without this package: it runs in a Pod, too.
+No registry has a server of it, and its engine (package chdb-core) has no port. A program without this package: it runs in a Pod, too.
 The password is CLICKHOUSE_PASSWORD of the environment, if that is set.
 """
 

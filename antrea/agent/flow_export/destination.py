@@ -40,7 +40,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
 
 class _NoService(Unavailable):
-    """Nobody is asked to find that out, so that it is looked for each second: the collector gets records as soon as it is there."""
+    """Known without a question, so that it is looked for each second: the collector gets records as soon as it is there."""
 
 
 class Destination:
