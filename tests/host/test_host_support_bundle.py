@@ -7,7 +7,6 @@ import base64
 import contextlib
 import json
 import os
-import socket
 import sys
 import tarfile
 import time
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agent_process import NODE, OBJECTS, agent_process
 from certificate_world import ApiServer
+from free_port import free_port
 from loopback import answering
 from sftp_server import PASSWORD, USER, new_key, secret, sftp_server
 
@@ -44,9 +44,7 @@ class World:
         self.folder, self.api = folder, api
         self.agent: AgentProcess
         self.controller: asyncio.subprocess.Process
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))
-            self._port = held.getsockname()[1]
+        self._port = free_port()
 
     def configure(self, server: str) -> None:
         """The files of both programs."""

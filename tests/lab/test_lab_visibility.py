@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 import workstation
-from aggregator_world import free_port
 from config_map import ConfigMap, wait_value
+from free_port import free_port
 
 from antrea.lab.process import wait_for
 

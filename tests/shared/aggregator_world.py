@@ -7,12 +7,12 @@ import contextlib
 import csv
 import json
 import re
-import socket
 import ssl
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from certificate_world import ApiServer, api_server
+from free_port import free_port
 
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import AggregatorApi, FlowAggregatorConfig, FlowLogger, GrpcCollector
@@ -40,11 +40,6 @@ async def until(true: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110 (the network and other processes)
             await asyncio.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 class World:

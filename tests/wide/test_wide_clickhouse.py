@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from clickhouse_engine import PASSWORD, serving
+from free_port import free_port
 
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import ClickHouse
@@ -32,11 +32,6 @@ RECORD = FlowRecord(
     flow_end_seconds=1795422000, cluster_id="c1",
 )  # fmt: skip
 THEIA = "flowEndSeconds DateTime, sourceIP String, destinationIP String, sourcePodName String, trusted UInt8"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 async def answer(config: ClickHouse, sql: str) -> str:

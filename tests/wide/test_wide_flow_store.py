@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from clickhouse_engine import PATIENCE, ROOT, engine_folder, serving
+from free_port import free_port
 
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import ClickHouse, FlowStore
@@ -112,8 +112,7 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.asynccontextmanager
 async def a_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
     monkeypatch.setenv("CH_PASSWORD", "let me in")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = free_port()
     async with serving(folder, port):
         found = LazyStore(partial(server_of, ClickHouse(database_url=f"http://127.0.0.1:{port}")))
         yield found

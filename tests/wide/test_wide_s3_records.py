@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from certificates import SERVER, made
+from free_port import free_port
 
 from antrea.apis.flow import FlowRecord
 from antrea.config.flow_aggregator import S3Uploader
@@ -43,8 +44,7 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "tls.crt").write_text(pair.pem)
     (tmp_path / "tls.key").write_text(pair.key_pem)
     (tmp_path / "buckets/flows").mkdir(parents=True)
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    port = free_port()
     words = ["--access", KEY, "--secret", SECRET, "--region", "eu-west-1", "--port", f"127.0.0.1:{port}"]
     files = ["--cert", f"{tmp_path}/tls.crt", "--key", f"{tmp_path}/tls.key", "posix", f"{tmp_path}/buckets"]
     with (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 import pytest
+from free_port import free_port
 
 from antrea.agent.proxy.health import LATE_SECONDS, HealthServers, ProxyHealth
 from antrea.config.agent import AgentConfig
@@ -28,11 +29,6 @@ NODE = ThisNode("n1", ("10.10.0.0/24", "fd00:10::/64"), ("192.0.2.1",), ("192.0.
 ROW = AgentNode("n1", ("192.0.2.1",), ())
 WEB = ServicePort("a/web", "http", "TCP", 80, ("10.96.0.10",))
 ENDPOINT = ServiceEndpoint("a/web-1", "a/web", "http", "TCP", "10.10.0.7", 8080, "n1", True, True, False)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 class Got(NamedTuple):

@@ -11,7 +11,8 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from test_flow_aggregator_process import free_port, halves, running, sent, until
+from free_port import free_port
+from test_flow_aggregator_process import halves, running, sent, until
 from test_flow_stream import between, call, ports, quick, streaming
 
 from antrea.config.flow_aggregator import FlowStreamService

@@ -7,7 +7,6 @@ import contextlib
 import csv
 import json
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from free_port import free_port
 
 from antrea.apis.flow import FlowRecord
 from antrea.ipfix.message import MessageWriter, domain_of
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE = 60.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 class Running:

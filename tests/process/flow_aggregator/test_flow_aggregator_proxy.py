@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from aggregator_world import AGENTS, AUTHORITY, World, free_port, held, record, until
+from aggregator_world import AGENTS, AUTHORITY, World, held, record, until
 from certificate_world import api_server
+from free_port import free_port
 
 from antrea.apis.flow import FlowRecord, FlowType
 from antrea.config.flow_aggregator import FlowAggregatorConfig, FlowCollector, FlowLogger, RecordContents

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
-from test_flow_aggregator_process import free_port, halves, running, sent, until
+from free_port import free_port
+from test_flow_aggregator_process import halves, running, sent, until
 
 from antrea.agent.flow_export import destination
 from antrea.agent.flow_export.destination import Destination

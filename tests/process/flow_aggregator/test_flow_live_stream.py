@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 import pytest
-from aggregator_world import World, free_port, until
+from aggregator_world import World, until
+from free_port import free_port
 from loopback import client_of
 from test_flow_aggregator_process import halves, sent
 from test_flow_visibility import ClusterRights

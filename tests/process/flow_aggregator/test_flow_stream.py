@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio  # type: ignore[import-untyped]
 import msgspec
 import pytest
-from aggregator_world import AUTHORITY, NAME, World, free_port, held, record, until
+from aggregator_world import AUTHORITY, NAME, World, held, record, until
 from certificate_world import api_server
+from free_port import free_port
 
 from antrea.config.flow_aggregator import AggregatorApi, FlowStreamService
 from antrea.flow_aggregator import certificates, flow_stream

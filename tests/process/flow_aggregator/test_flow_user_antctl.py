@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 import yaml
-from aggregator_world import World, free_port, until
+from aggregator_world import World, until
 from aiohttp import web
+from free_port import free_port
 from loopback import client_of
 from test_flow_visibility import ClusterRights, RecordingStore
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from aggregator_world import World, free_port, until
+from aggregator_world import World, until
 from aiohttp import web
+from free_port import free_port
 from loopback import client_of
 
 from antrea.config.flow_aggregator import AggregatorApi, GrpcCollector

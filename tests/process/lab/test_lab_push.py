@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from free_port import free_port
 
 from antrea import IMAGE, VERSION
 from antrea.lab import oci
@@ -47,13 +48,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     to = place / "antrea.tar"
     oci.save([oci.Image((f"{IMAGE}:v{VERSION}",), (layer,))], to)
     return to
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from free_port import free_port
 from lone_agent import NODES
 
 LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
@@ -80,9 +80,7 @@ async def settled(agents: list[Agent]) -> list[State]:
 
 async def are_calm(agents: list[Agent]) -> bool:
     """Whether nothing changes for anybody while clocks jump."""
-    with socket.socket() as one:
-        one.bind(("127.0.78.1", 0))
-        port, key = one.getsockname()[1], os.urandom(32).hex()
+    port, key = free_port(), os.urandom(32).hex()
     async with contextlib.AsyncExitStack() as stack:
         for agent, node in zip(agents, NODES, strict=True):
             await agent.start(node.ips[0], port, key)

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from free_port import free_port
 
 from antrea.engine import Facts
 from antrea.facts.member import AgentNode, GossipMember, Quorum
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 KEY = os.urandom(32)
 LONGEST = Timing().suspicion_most
 """A suspicion lasts no longer."""
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Agents:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from free_port import free_port
 from lone_agent import NODES
 
 from antrea.engine import Facts
@@ -23,9 +23,7 @@ async def test_an_agent_that_was_paused_until_others_took_it_for_dead_drops_its_
     *, switch: bool
 ) -> None:
     """`switch`: BFD of the others finds its switch up all the time; its kernel accepts their connections."""
-    with socket.socket() as one:
-        one.bind(("127.0.78.1", 0))
-        port = one.getsockname()[1]
+    port = free_port()
     key = os.urandom(32)
     others, facts = [], Facts()
     for node in NODES[1:]:
