@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from agent_node import antctl, in_agent, kill, parent_of, pid_of, stopped, wait_ready
 
-from antrea.errors import Unavailable
 from antrea.lab import node
 from antrea.lab.process import wait_for
 from antrea.outside.kube.clock import stamp
 
 if TYPE_CHECKING:
-    from controller_process import ControllerProcess
-
     from antrea.lab.cluster import Lab
 
 AGENT_COLUMNS = "NAME HEALTHY LAST_HEARTBEAT VERSION NODE NUM_PODS SUBNETS"
@@ -159,21 +156,3 @@ def connection(found: dict[str, Any]) -> dict[str, str]:
     """What the agent says of its connection to the controller."""
     rows = found.get("agentConditions", [])
     return next((row for row in rows if row["type"] == "ControllerConnectionUp"), {})
-
-
-NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "short-lived"}}
-
-
-def test_an_object_comes_and_goes_with_its_node(controller: ControllerProcess) -> None:
-    api = controller.lab.api
-
-    def there() -> bool:
-        try:
-            return "short-lived" in api.kubectl("get", "aai", "short-lived", "-o", "name")
-        except Unavailable:
-            return False
-
-    api.apply(json.dumps(NODE))
-    wait_for("the object", there, seconds=60)
-    api.kubectl("delete", "node", "short-lived")
-    wait_for("its end", lambda: not there(), seconds=60)
