@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from antrea.features.network_policy.agent.fqdn import FqdnAddress, FqdnPattern
 from antrea.features.network_policy.agent.fqdn_cache import MOST_PER_WILDCARD
 from antrea.features.network_policy.agent.received import SentPolicy
 from antrea.features.node_policy.fqdn import NodeFqdnAddress, NodeFqdnPattern
+from antrea.outside import name_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -246,9 +248,10 @@ async def test_a_name_that_has_another_address_each_second_has_one_at_a_time(
 
 
 async def test_addresses_in_rules_on_the_node_stay_while_no_resolver_is_there(
-    server: NameServer, tmp_path: Path
+    server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And follow it once it is back."""
+    """And follow it once it is back, though a question to the one that went is never answered."""
+    monkeypatch.setattr(name_server, "ask", functools.partial(name_server.ask, seconds=0.5))
     server.records["api.example"] = ["192.0.2.1"]
     facts = Facts()
     for row in (NODE, NodeFqdnPattern("api.example")):

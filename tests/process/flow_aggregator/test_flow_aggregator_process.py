@@ -168,7 +168,9 @@ async def test_a_session_that_sends_anything_else_ends_and_others_go_on(tmp_path
     async with running(tmp_path, flowLogger=logger) as aggregator:
         session = await sent(aggregator.port, "n1", "tcp", halves()[0])
         reader, writer = await asyncio.open_connection("127.0.0.1", aggregator.port)
-        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes(20000))
+        writer.write(
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes(40000)
+        )  # more than the length that it seems to have
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""

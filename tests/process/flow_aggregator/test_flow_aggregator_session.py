@@ -17,6 +17,7 @@ from antrea.errors import Unavailable
 from antrea.features.flow_export.settings import Trust
 from antrea.ipfix.decode import Decoder
 from antrea.ipfix.message import MessageWriter
+from antrea.outside.ipfix import collector as ipfix_collector
 from antrea.outside.ipfix.collector import Collector
 from antrea.outside.ipfix.exporter import CollectorSession
 from antrea.outside.tls.client_context import client_context
@@ -67,6 +68,20 @@ async def test_a_collector_that_went_away_is_named_at_once_and_gets_what_came_me
     for task in (running, serving):
         task.cancel()
     await asyncio.gather(running, serving, return_exceptions=True)
+
+
+async def test_a_session_that_does_not_end_its_message_in_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ipfix_collector, "REST_OF_MESSAGE", 0.2)
+    collector, ports = Collector(lambda _: None), asyncio.Queue[int]()
+    serving = asyncio.create_task(collector.serve("127.0.0.1", 0, "tcp", ports.put_nowait))
+    reader, writer = await asyncio.open_connection("127.0.0.1", await ports.get())
+    writer.write(MessageWriter(1).templates(0)[0][:-1])
+    async with asyncio.timeout(60):
+        assert await reader.read() == b""
+    await until(lambda: collector.sessions == 0)
+    writer.close()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
