@@ -6,7 +6,7 @@ BENCH ?= engine
 # Two halves of a tier, which take about as long, at the same time.
 HALVES := $(MAKE) --no-print-directory -j2 --output-sync=target
 UNIT_FIRST := tests/unit/engine tests/unit/outside tests/unit/controller
-PROCESS_FIRST := tests/process/controller
+PROCESS_FIRST := tests/process/controller tests/process/flow_aggregator
 # Those that stand alone, that need no node, or three, and some more: half of the time. None of their labs is started by the other half.
 LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregated antctl_upgrade certificates chart crd_versions crds dev \
 	egress_example failover family groups info_node install node_policy node_policy_guard old_kubectl processed replica_pods replicas \
