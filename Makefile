@@ -9,7 +9,7 @@ UNIT_FIRST := tests/unit/engine tests/unit/outside tests/unit/controller
 PROCESS_FIRST := tests/process/controller tests/process/flow_aggregator
 # Those that stand alone, that need no node, or three, and some more: half of the time. None of their labs is started by the other half.
 LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregated antctl_upgrade certificates chart crd_versions crds dev \
-	egress_example failover family groups info_node install node_policy node_policy_guard old_kubectl processed replica_pods replicas \
+	failover family groups info_node install no_encap node_policy node_policy_guard old_kubectl processed replica_pods replicas \
 	schema_admission underlay)
 
 # A core test of the lab takes less; these are named at the end.

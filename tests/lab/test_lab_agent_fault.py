@@ -136,6 +136,7 @@ def test_without_ovsdb_an_add_says_try_again_and_pods_have_their_network_when_it
     assert pid_of(faulty, "node-2", "antrea-agent") == agent
 
 
+@pytest.mark.wide
 def test_an_ovsdb_that_is_killed_interrupts_for_a_moment(
     faulty: Lab, pods: dict[str, str], tmp_path: Path
 ) -> None:

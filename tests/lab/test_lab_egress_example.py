@@ -48,6 +48,7 @@ def reached(lab: Lab) -> bool:
     return "failed calling webhook" not in create(lab, "\n---\n".join(texts), "--dry-run=server")
 
 
+@pytest.mark.wide
 def test_the_walk_through_egress_vlan_goes_as_it_says(lab: Lab) -> None:
     done = subprocess.run(
         [ROOT / "examples/egress-vlan/walk.sh", "--yes", "--name", lab.record.name],

@@ -119,6 +119,7 @@ def works(lab: Lab) -> None:
     wait_for("Ready Pods", lambda: not cluster.not_ready(lab, "/api/v1/pods"), seconds=120)
 
 
+@pytest.mark.wide
 def test_nodes_that_have_nothing_get_a_network_by_what_the_page_says(archive: Path, tmp_path: Path) -> None:
     helm, values = artifacts.helm(print), tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(VALUES))

@@ -78,6 +78,7 @@ def members(lab: Lab) -> int:
     return found[0] if found else 0
 
 
+@pytest.mark.wide
 def test_a_load_balancer_outside_leads_to_pods_in_turn_as_they_come_and_go(balanced: Lab) -> None:
     lab = balanced
     words = ("--address", ADDRESS, "--port", "80", "--selector", "balanced=yes", "--pod-port", "8080")

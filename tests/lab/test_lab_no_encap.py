@@ -149,7 +149,9 @@ def test_packets_between_nodes_have_addresses_of_pods_and_all_octets_of_the_card
         assert source_of(lab, "near", version) == own
 
 
-@pytest.mark.parametrize(("where", "way"), [("far", "Ingress"), ("near", "Egress")])
+@pytest.mark.parametrize(
+    ("where", "way"), [("far", "Ingress"), pytest.param("near", "Egress", marks=pytest.mark.wide)]
+)
 def test_a_policy_holds_at_either_end(lab: Lab, pods: Addresses, where: str, way: str) -> None:
     for ip in pods["far"].values():
         assert fetch(lab, pods, ip) == "far"

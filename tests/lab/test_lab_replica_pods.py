@@ -121,6 +121,7 @@ def test_controllers_run_on_different_nodes_without_any_power_there(lab: Lab) ->
         assert "antrea-controller" in told
 
 
+@pytest.mark.wide
 def test_users_objects_are_taken_again_soon_after_the_leader_is_killed_and_none_is_lost(lab: Lab) -> None:
     killed, taken = leader(lab), [time.monotonic()]
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 DB = "import socket; socket.create_connection((__import__('os').environ['POLL_DB_SERVICE_HOST'], 80), 2)"
 
 
+@pytest.mark.wide
 def test_clients_on_the_subnet_and_behind_a_router_reach_the_page_and_its_tiers(lab: Lab) -> None:
     with poll(lab, ("node-1", "node-2")):
         for machine in CLIENTS:
