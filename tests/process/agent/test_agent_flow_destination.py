@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING, Any, cast
+
+from free_port import free_port
 
 from antrea.agent.flow_export import destination
 from antrea.agent.flow_export.destination import Destination
@@ -24,8 +25,7 @@ async def test_a_service_that_comes_late_gets_records_within_a_second_and_not_af
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(destination, "FIRST_PAUSE", 0.02)
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = int(found.getsockname()[1])
+    port = free_port()
     facts = Facts()
 
     def due(_: float, most: int) -> list[FlowRecord]:

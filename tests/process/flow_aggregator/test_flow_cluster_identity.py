@@ -8,8 +8,9 @@ import json
 from typing import TYPE_CHECKING
 
 from certificate_world import api_server
+from free_port import free_port
 from test_flow_aggregator_change import collecting, log_of
-from test_flow_aggregator_process import free_port, halves, running, sent, until
+from test_flow_aggregator_process import halves, running, sent, until
 
 from antrea.config.flow_aggregator import FlowAggregatorConfig
 from antrea.flow_aggregator import cluster_identity
