@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from antrea.engine import Facts
 from antrea.facts.external_ip import ExternalIPOwner
 from antrea.facts.node import LocalAddress, Transport
 from antrea.host.neighbour_response import NeighbourResponse
+from antrea.outside.neighbour import probe
 from antrea.outside.neighbour import responder as module
 from antrea.outside.neighbour.probe import who_has
 from antrea.outside.neighbour.responder import NeighbourResponder, solicited_node
@@ -28,6 +30,20 @@ if TYPE_CHECKING:
 
 IPS = {4: "192.0.2.40", 6: "2001:db8::40"}
 OTHER = {4: "192.0.2.41", 6: "2001:db8::41"}
+SLOW_HOST = """
+import ipaddress, socket, time
+from antrea.outside.neighbour.responder import arp_answer, na_answer
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+link.bind(("eth0", 3))
+mac, wanted = link.getsockname()[4], {{ipaddress.ip_address("{ip}").packed}}
+print("listening", flush=True)
+while True:
+    frame = link.recv(256)
+    if answer := arp_answer(mac, frame, wanted) or na_answer(mac, frame, wanted):
+        time.sleep(0.03)
+        link.send(answer)
+"""
+"""A host that answers after a while, as one behind switches does."""
 VERSIONS = pytest.mark.parametrize("version", [4, 6])
 
 
@@ -85,6 +101,22 @@ async def test_hosts_find_the_node_for_an_address_that_it_has_on_no_device(
     assert await neighbour(netns, host, entry.ip) == ""
     assert await neighbour(netns, host, OTHER[version]) == mac(netns)
     assert not responder.answers(entry.ip)
+
+
+@VERSIONS
+async def test_an_answer_counts_however_late_a_busy_process_reads_it(netns: Namespaces, version: int) -> None:
+    host, loop, is_busy = link(netns), asyncio.get_running_loop(), True
+
+    def hog() -> None:
+        time.sleep(1.5 * probe.GAP_SECONDS)
+        if is_busy:
+            loop.call_soon(hog)
+
+    with netns.serving(host, SLOW_HOST.format(ip=IPS[version])):
+        loop.call_soon(hog)
+        assert await who_has("eth0", IPS[version]) == mac(netns, host)
+        assert await who_has("eth0", OTHER[version]) == ""
+    is_busy = False
 
 
 @VERSIONS
