@@ -34,7 +34,7 @@ KEPT_EXTERNAL_IPS = "service.antrea.io/kept-external-ips"
 """On a Node, by its agent: addresses of such Services that it keeps from better Nodes: "192.0.2.40=1,192.0.2.41=3:idle"."""
 
 SILENT_SUBNETS = "node.antrea.io/silent-subnets"
-"""On a Node, by its agent: subnets of ExternalIPPools whose gateway does not answer it there: "172.18.181.1/24@181"."""
+"""On a Node, by its agent: networks of external IPs in which neighbours do not answer it: "172.18.181.1/24@181,172.30.0.0/24"."""
 
 CONSISTENT_CHOICE = "service.antrea.io/consistent-endpoint-choice"
 """On a Service: "true" if Endpoints that come and go are to leave the choice of the others for each connection as it is."""

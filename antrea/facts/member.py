@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import ClassVar, Final, NamedTuple
 
 from antrea.facts.fact import Fact
@@ -51,7 +51,7 @@ class AgentNode(Fact, frozen=True):
     kept: tuple[KeptAddress, ...] = ()
     """From annotation service.antrea.io/kept-external-ips."""
     silent: tuple[str, ...] = ()
-    """From annotation node.antrea.io/silent-subnets, as `PoolSelector.subnet` names them."""
+    """From annotation node.antrea.io/silent-subnets, as `SilentNetwork` names them; a `SilenceReport` of the Node is newer."""
 
     indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {
         "ip": lambda row: row.ips,
@@ -83,6 +83,28 @@ class GossipMember(Fact, frozen=True):
     def may_hold(self) -> bool:
         """Whether its Node may hold addresses, and track connections to them."""
         return self.alive or self.left
+
+
+class SilentNetwork(Fact, frozen=True):
+    """A network in which neighbours do not answer this Node, so that addresses in it are better at another one; derived."""
+
+    name: str
+    """As `PoolSelector.subnet` names that of a pool; one of the Node's own is a CIDR."""
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class SilenceReport(Fact, frozen=True):
+    """All silent networks of a Node, this one, too, as its agent sends them by gossip; the parts of gossip and of pools write it."""
+
+    node: str
+    networks: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        return self.node
 
 
 class AgentLeaving(Fact, frozen=True):
@@ -123,6 +145,12 @@ class PoolSelector(Fact, frozen=True):
         address = ip_address(ip)
         return any(kind == address.version and low <= int(address) <= high for kind, low, high in self.ranges)
 
+    def reaches(self, network: str) -> bool:
+        """Whether any of its addresses is in the network with this CIDR."""
+        there = ip_network(network)
+        first, last = int(there.network_address), int(there.broadcast_address)
+        return any(kind == there.version and low <= last and first <= high for kind, low, high in self.ranges)
+
     @property
     def key(self) -> str:
         return self.pool
@@ -134,7 +162,7 @@ class PoolMembers(Fact, frozen=True):
     pool: str
     nodes: tuple[str, ...]
     cordoned: tuple[str, ...] = ()
-    """Those, and such as the gateway of the pool's subnet does not answer: only if no other can."""
+    """Those, and such as neighbours in a network of the pool do not answer: only if no other can."""
     leaving: tuple[str, ...] = ()
     """Only if no other can at all."""
     selected: tuple[str, ...] = ()

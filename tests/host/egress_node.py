@@ -24,7 +24,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine
 from antrea.facts.egress import AssignedAddress
 from antrea.facts.external_ip import AnsweredAddress
-from antrea.facts.member import AgentNode
+from antrea.facts.member import AgentNode, PoolSelector, SilenceReport
 from antrea.facts.node import LocalAddress, ThisNode, Transport
 from antrea.facts.ovs import OvsPort
 from antrea.features.egress.agent.address import AnnounceAddress, RecordAssigned
@@ -36,6 +36,7 @@ from antrea.features.egress.agent.owner import FEATURE as PLACEMENT
 from antrea.features.egress.agent.status import RecordAssignmentFailed
 from antrea.features.egress.agent.takeover_event import RecordTakeover
 from antrea.features.external_ip_pool.duplicate import ProbeAddress
+from antrea.features.external_ip_pool.silence import ReportSilence, found_silent
 from antrea.features.framework.agent_feature import RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.pod_connectivity.tunnel import tunnel_entry
@@ -150,6 +151,7 @@ class Node(SwitchNode):
         addresses = (f"{NODES[4]}/24", f"{NODES[6]}/64")
         self.facts.put(Transport("eth0", "eth0", self.mac, 1500, addresses))
         self.facts.put(wide_pool("p"))
+        self.facts.synced(PoolSelector)
         for number, name in enumerate(("web", "plain"), 7):
             self.connect(name, number)
 
@@ -238,6 +240,7 @@ class Node(SwitchNode):
             RecordAssignmentFailed: self.fails,
             AnnounceExternalIP: self.answers,
             RecordSilentGateway: self.silent_gateway,
+            ReportSilence: self.report_silence,
         }
 
     async def told(self, act: RecordAssigned) -> None:
@@ -257,6 +260,10 @@ class Node(SwitchNode):
 
     async def silent_gateway(self, act: RecordSilentGateway) -> None:
         self.silent.append(act.message)
+
+    async def report_silence(self, _: ReportSilence) -> None:
+        """Gossip goes nowhere."""
+        self.facts.put(SilenceReport(NODE.name, found_silent(self.facts)))
 
     async def fails(self, act: RecordAssignmentFailed) -> None:
         self.failed.append(act.message)

@@ -20,7 +20,7 @@ import msgspec
 from antrea.apis.core import ObjectMeta
 from antrea.errors import Refused, Unavailable
 from antrea.facts.egress import AnnouncedAddress, Egress, EgressOwner, ReleasedAddress
-from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, PoolSelector, Quorum
+from antrea.facts.member import AgentLeaving, AgentNode, GossipMember, PoolSelector, Quorum, SilenceReport
 from antrea.facts.node import LocalAddress
 from antrea.features.external_ip_pool.link import DEVICE, PREFIX
 from antrea.outside.log import klog
@@ -61,7 +61,7 @@ ENDING: Final = "antrea-agent.ending"
 """A file beside OVSDB's socket: while it is there the switch goes on, for 6 s at most (build/image/start_ovs)."""
 
 
-TIMED_KINDS: Final = (GossipMember, AgentNode, PoolSelector, Egress, Quorum)
+TIMED_KINDS: Final = (GossipMember, AgentNode, PoolSelector, Egress, Quorum, SilenceReport)
 """Kinds whose changes move addresses: their times are kept."""
 
 

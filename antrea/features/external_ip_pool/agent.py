@@ -14,6 +14,7 @@ from antrea.facts.node import LocalAddress, OnLink, ThisNode
 from antrea.features.external_ip_pool.address import bounds
 from antrea.features.external_ip_pool.link import on_link
 from antrea.features.external_ip_pool.pool import GATES, POOLS, pool_row
+from antrea.features.external_ip_pool.silence import silence_of, silence_report
 from antrea.features.framework.admission import Watched
 from antrea.features.framework.agent_feature import AgentFeature
 from antrea.features.grouping.selector import meets, requirements
@@ -40,7 +41,7 @@ def pool_selector(found: ExternalIPPool) -> PoolSelector:
 def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
     """This Node counts as alive. A cordoned one is the last that keeps its addresses: a gateway may be cordoned for good.
 
-    So is one that the router of the pool's subnet does not answer: hosts there do not reach it either.
+    So is one that neighbours in a network of the pool do not answer: hosts there do not reach it either.
     """
     this, goes = facts.get(ThisNode), facts.get(AgentLeaving) is not None
     me = this.name if this else ""
@@ -50,7 +51,7 @@ def pool_members(facts: Facts, pool: PoolSelector) -> Iterator[PoolMembers]:
     nodes = [node for node in facts.all(AgentNode) if meets(dict(node.labels), pool.nodes)]
 
     def is_last(node: AgentNode) -> bool:
-        return node.cordoned or (bool(pool.subnet) and pool.subnet in node.silent)
+        return node.cordoned or bool(silence_of(facts, node, pool))
 
     stay = [node for node in nodes if node.name in living - leaving]
     yield PoolMembers(
@@ -68,6 +69,7 @@ FEATURE = AgentFeature(
     watched=(Watched(POOLS, ExternalIPPool, PoolSelector, pool_selector),),
     units=(
         Unit(PoolSelector, pool_members, yields=(PoolMembers,)),
+        Unit(ThisNode, silence_report),
         Unit(LocalAddress, on_link, yields=(OnLink,)),
     ),
 )

@@ -1,4 +1,4 @@
-"""Feed of Member and Quorum: gossip in a thread with a loop of its own, so that no pass of the engine delays it."""
+"""Feed of GossipMember, Quorum and SilenceReport: gossip in a thread with a loop of its own, so that no pass of the engine delays it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from antrea.errors import Unavailable
 from antrea.facts.family import is_ipv6
-from antrea.facts.member import AgentNode, GossipMember, Quorum
-from antrea.outside.gossip.transport import Gossip
+from antrea.facts.member import AgentNode, GossipMember, Quorum, SilenceReport
+from antrea.outside.gossip.transport import Gossip, now
 from antrea.outside.log import klog
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class GossipFeed:
         self._peers: Mapping[str, str] = {}
         self._seen: dict[str, bool | None] = {}
         """Results of BFD on switches."""
+        self._silent: tuple[str, ...] | None = None
+        """Networks in which neighbours do not answer this Node; None: not known yet."""
         self._lock = threading.Lock()
         self._thread: asyncio.AbstractEventLoop | None = None
         """The thread's loop, while it runs."""
@@ -64,6 +67,7 @@ class GossipFeed:
         self._pending: list[Callable[[], object]] = []
         """What the thread is to do as soon as it runs."""
         self._tell: Callable[[Sequence[Change], Quorum], None] = lambda _changes, _quorum: None
+        self._report: Callable[[SilenceReport], None] = lambda _report: None
         self._told: Quorum | None = None
         self._away: frozenset[str] = frozenset()
         """Members that announced a restart, as last logged."""
@@ -87,6 +91,15 @@ class GossipFeed:
 
         self._in_thread(see)
 
+    def report_silence(self, networks: tuple[str, ...]) -> None:
+        """Report to the others in which networks neighbours do not answer this Node."""
+
+        def report() -> None:
+            self._silent = networks
+            self._arm()
+
+        self._in_thread(report)
+
     def return_soon(self) -> None:
         """Announce to the others that this member restarts, switch and all: nothing is to move."""
         self.saw(self._me, None, unsure=True)
@@ -109,7 +122,11 @@ class GossipFeed:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._write, facts, changes, quorum)
 
-        self._tell = tell
+        def write(report: SilenceReport) -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(partial(facts.put, report, urgent=True))
+
+        self._tell, self._report = tell, write
         with ThreadPoolExecutor(1, thread_name_prefix="gossip") as executor:
             work = loop.run_in_executor(executor, asyncio.run, self._main())
             follow = asyncio.create_task(self._follow(facts))
@@ -155,6 +172,8 @@ class GossipFeed:
         if self.gossip:
             self.gossip.peers(self._peers)
             self.gossip.keys(self._keys)
+            if self._silent is not None:
+                self.gossip.machine.silence.own(now(), self._silent)
 
     def _changed(self, gossip: Gossip, changes: Sequence[Change]) -> None:
         has, alive, of = gossip.machine.swim.census
@@ -163,6 +182,10 @@ class GossipFeed:
             for node in sorted(away - self._away):
                 log.info("Member announced a short restart", node=node)
             self._away = away
+        silence = gossip.machine.silence
+        while silence.changed:
+            node = silence.changed.pop()
+            self._report(SilenceReport(node, silence.reports[node]))
         if changes or quorum != self._told:
             self._told = quorum
             self._tell(changes, quorum)
@@ -205,12 +228,13 @@ class GossipFeed:
         with facts.watch(AgentNode, GossipMember) as heard:
             while True:
                 heard.clear()
-                now = addresses(facts.all(AgentNode), self._me, self._address)
-                if facts.feeds.has(AgentNode) and now != before:
-                    before = self._peers = now
+                found = addresses(facts.all(AgentNode), self._me, self._address)
+                if facts.feeds.has(AgentNode) and found != before:
+                    before = self._peers = found
                     self._in_thread(self._arm)
-                    for gone in {row.node for row in facts.all(GossipMember)} - now.keys():
+                    for gone in {row.node for row in facts.all(GossipMember)} - found.keys():
                         facts.drop(GossipMember, gone, urgent=True)
+                        facts.drop(SilenceReport, gone)
                 await heard.wait()
                 await asyncio.sleep(LOOK_SECONDS)
 

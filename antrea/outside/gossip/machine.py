@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.errors import Invalid
 from antrea.outside.gossip.channel import Channels, OutgoingMessage
-from antrea.outside.gossip.message import decode, encode
+from antrea.outside.gossip.message import Silence, decode, encode
+from antrea.outside.gossip.silence import SilentNetworks
 from antrea.outside.gossip.suspicion import Timing
-from antrea.outside.gossip.swim import Swim
+from antrea.outside.gossip.swim import ROOM, Swim
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -31,13 +32,14 @@ class Packet(NamedTuple):
 
 
 class Machine:
-    """Events in: `keys`, `peers`, `packet`, `tick`. Out: `take`."""
+    """Events in: `keys`, `peers`, `packet`, `tick`. Out: `take`, and `silence`."""
 
     def __init__(
         self, me: str, *, random: Random, token: Token, now: float = 0.0, timing: Timing | None = None
     ) -> None:
         """`token` makes secrets, `random` chooses members."""
         self.swim = Swim(me, random, timing or Timing(), now)
+        self.silence = SilentNetworks()
         self.channels = Channels(me, token)
         self._ready: list[Packet] = []
 
@@ -49,6 +51,7 @@ class Machine:
         """Every other agent that may be."""
         self.channels.peers([name for name in names if name != self.swim.me])
         self.swim.peers(now, names)
+        self.silence.keep_only(self.swim.rows)
 
     def packet(self, now: float, data: bytes, origin: Origin | None = None) -> None:
         """A datagram, or a frame of the TCP connection `origin`."""
@@ -61,12 +64,18 @@ class Machine:
         except Invalid:
             self.channels.dropped["unreadable"] += 1
             return
+        if isinstance(message, Silence):
+            if heard.sender in self.swim.rows:
+                self.silence.hear(heard.sender, message.networks)
+            return
         self.swim.received(now, heard.sender, message, origin)
         self._seal(now)
 
     def tick(self, now: float) -> None:
         """Every 20 to 50 ms."""
         self.swim.tick(now)
+        if silence := self.silence.take(now):
+            self._broadcast(now, encode(silence))
         self._seal(now)
 
     def saw(self, now: float, name: str, up: bool | None, *, unsure: bool = False) -> None:
@@ -96,6 +105,14 @@ class Machine:
             text = OutgoingMessage(encode(send.message), send.stream)
             sealed = tuple(self.channels.send(now, send.to, text, renew=send.renew))
             self._ready += [Packet(send.to, one.data, one.stream, send.origin) for one in sealed]
+
+    def _broadcast(self, now: float, text: bytes) -> None:
+        """To all living members."""
+        is_long = len(text) > ROOM
+        for name, row in self.swim.rows.items():
+            if row.lives:
+                sealed = self.channels.send(now, name, OutgoingMessage(text, is_long))
+                self._ready += [Packet(name, one.data, one.stream) for one in sealed]
 
     def _put(self, to: str, sealed: Sequence[SealedPacket], origin: Origin | None) -> None:
         self._ready += [Packet(to, one.data, one.stream, origin if one.answers else None) for one in sealed]

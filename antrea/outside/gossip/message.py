@@ -112,13 +112,19 @@ class Sync(msgspec.Struct, frozen=True, array_like=True, tag=5):
     views: Views = ()
 
 
+class Silence(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Networks in which the sender's neighbours do not receive its answers; members of a version before drop it."""
+
+    networks: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=64)]
+
+
 Message: TypeAlias = Ping | Ack | Relay | Gossip | Sync
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_DECODER: msgspec.msgpack.Decoder[Message | Silence] = msgspec.msgpack.Decoder(Message | Silence)
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Message | Silence) -> bytes:
     """The message in MessagePack."""
     return _ENCODER.encode(message)
 
@@ -128,7 +134,7 @@ def size(one: Update | View) -> int:
     return len(_ENCODER.encode(one))
 
 
-def decode(data: bytes) -> Message:
+def decode(data: bytes) -> Message | Silence:
     """Raises Invalid, for anything that is no message as described here."""
     try:
         return _DECODER.decode(data)

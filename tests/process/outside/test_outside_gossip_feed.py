@@ -14,7 +14,7 @@ import pytest
 from free_port import free_port
 
 from antrea.engine import Facts
-from antrea.facts.member import AgentNode, GossipMember, Quorum
+from antrea.facts.member import AgentNode, GossipMember, Quorum, SilenceReport
 from antrea.outside.gossip import feed
 from antrea.outside.gossip.feed import GossipFeed
 from antrea.outside.gossip.stream import INCOMING_MOST
@@ -117,6 +117,27 @@ async def test_gossip_feed_tells_of_members_that_live_and_die_and_of_the_majorit
     for name in list(agents.tasks):
         await agents.stop(name)
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("gossip")] == []
+
+
+async def test_gossip_feed_has_what_others_report_of_silent_networks_also_from_before_it_ran() -> None:
+    agents = Agents(3)
+    names = [node.name for node in agents.nodes]
+    networks = ("192.0.2.0/24", "2001:db8::/64")
+    for name in names[:2]:
+        agents.start(name)
+        agents.feeds[name].report_silence(networks if name == "node-2" else ())
+    one = agents.facts["node-1"]
+    await until(lambda: one.get(SilenceReport, "node-2") == SilenceReport("node-2", networks))
+    agents.start("node-3")
+    await until(
+        lambda: agents.facts["node-3"].get(SilenceReport, "node-2") == SilenceReport("node-2", networks)
+    )
+    agents.feeds["node-2"].report_silence(())
+    await until(lambda: one.get(SilenceReport, "node-2") == SilenceReport("node-2", ()))
+    one.drop(AgentNode, "node-2")
+    await until(lambda: one.get(SilenceReport, "node-2") is None)
+    for name in names:
+        await agents.stop(name)
 
 
 async def test_gossip_feed_knows_for_a_while_who_said_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from antrea.apis.controlplane import PodReference
 from antrea.apis.crd import egress as crd
 from antrea.engine import Unit
 from antrea.facts.egress import AssignedAddress, Egress, EgressMark, EgressPod
-from antrea.facts.member import GossipMember, PoolSelector
+from antrea.facts.member import GossipMember, PoolSelector, SilentNetwork
 from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import PodInterface
 from antrea.facts.service import Service
@@ -148,7 +148,7 @@ FEATURE = AgentFeature(
         Unit(EgressMark, local_flows),
         Unit(PodInterface, egress_pod_flows),
         Unit(ThisNode, node_device),
-        Unit(ThisNode, silent_subnets),
+        Unit(ThisNode, silent_subnets, yields=(SilentNetwork,)),
         Unit(Egress, egress_device),
         HELD_ADDRESSES,
         Unit(Egress, own_address),

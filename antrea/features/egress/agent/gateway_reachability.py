@@ -1,9 +1,8 @@
 """Whether the router of a pool's subnet answers where addresses of the pool are: if the Node's cable is cut, or its switch port drops the
 tag of the VLAN, none does, and neighbours do not receive the Node's answers either.
 
-The Node with an address of a pool probes the pool's gateway and reports in the Egress; the controller reports in the pool. In an
-annotation of its Node object it names the subnet, so that all agents give addresses of it to other Nodes as long as there are any
-(antrea/features/external_ip_pool/agent.py). The device stays for the time, so that it sees when the gateway answers.
+The Node with an address of a pool probes the pool's gateway and reports in the Egress; the controller reports in the pool. All agents
+give addresses of the subnet to other Nodes as long as there are any (antrea/features/external_ip_pool/silence.py). The device stays for the time, so that it sees when the gateway answers.
 Of subnets without VLAN those are asked for which this Node answers for Services. Beyond upstream, where frames that get lost leave no trace.
 """
 
@@ -11,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from antrea.apis.annotation import SILENT_SUBNETS, NodeAnnotation
 from antrea.apis.crd.part import Condition
 from antrea.engine import Act
 from antrea.facts.egress import Egress, EgressGateway
 from antrea.facts.external_ip import ExternalIPOwner
-from antrea.facts.member import AgentNode, PoolSelector
+from antrea.facts.member import AgentNode, PoolSelector, SilenceReport, SilentNetwork
 from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.features.egress.agent.subnet import Subnet, are_apart, device_of, vlan_device
 from antrea.features.egress.spec import ANSWERS
+from antrea.features.external_ip_pool.silence import silent_networks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +32,16 @@ DEVICES: Final = "antrea-ext."
 """What names of devices in VLANs begin with."""
 
 
-READS: Final = (Egress, ExternalIPOwner, LocalAddress, PoolSelector, AgentNode, OnLink, Transport)
+READS: Final = (
+    Egress,
+    ExternalIPOwner,
+    LocalAddress,
+    PoolSelector,
+    AgentNode,
+    OnLink,
+    SilenceReport,
+    Transport,
+)
 """Kinds on which the gateways to ask depend."""
 
 
@@ -55,7 +63,7 @@ def wanted_gateways(facts: Facts) -> set[EgressGateway]:
     this = facts.get(ThisNode)
     own = facts.get(AgentNode, this.name) if this else None
     named = {row.pool for row in facts.all(ExternalIPOwner) if this and row.node == this.name}
-    silent = own.silent if own else ()
+    silent = silent_networks(facts, own) if own else ()
     pools = [pool for pool in facts.all(PoolSelector) if pool.pool in named or pool.subnet in silent]
     asked = {gateway for pool in pools if are_apart(facts) and (gateway := _gateway(facts, pool))}
     return asked | {found for egress in facts.all(Egress) if (found := gateway_of(facts, egress))}
@@ -77,20 +85,20 @@ def is_silent(facts: Facts, pool: PoolSelector, own: AgentNode) -> bool:
     """As long as it is open it is as it was."""
     asked = _gateway(facts, pool)
     found = facts.get(EgressGateway, asked.key) if asked else None
-    return not found.answers if found else pool.subnet in own.silent
+    return not found.answers if found else pool.subnet in silent_networks(facts, own)
 
 
 def silent_subnets(
     facts: Facts, node: ThisNode
-) -> Iterator[NodeAnnotation | Port | Vlan | Link | Sysctl | RecordSilentGateway]:
+) -> Iterator[SilentNetwork | Port | Vlan | Link | Sysctl | RecordSilentGateway]:
     """Those that this Node reports, and the devices by which it goes on to ask."""
     own = facts.get(AgentNode, node.name)
     if own is None:
         return
     pools = {pool.subnet: pool for pool in facts.all(PoolSelector) if pool.subnet and are_apart(facts)}
     silent = [pool for _, pool in sorted(pools.items()) if is_silent(facts, pool, own)]
-    yield NodeAnnotation(node.name, SILENT_SUBNETS, ",".join(pool.subnet for pool in silent))
     for pool in silent:
+        yield SilentNetwork(pool.subnet)
         if pool.vlan:
             yield from vlan_device(facts, _subnet(pool))
         asked = _gateway(facts, pool)

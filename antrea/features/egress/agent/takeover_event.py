@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.engine import Act
-from antrea.facts.member import AgentNode, GossipMember, PoolSelector
+from antrea.facts.member import AgentNode, GossipMember, PoolSelector, SilenceReport
+from antrea.features.external_ip_pool.silence import silence_of
 from antrea.features.grouping.selector import meets
 
 if TYPE_CHECKING:
@@ -72,9 +73,12 @@ def cause(facts: Facts, pool_name: str, preferred: Sequence[str], me: str, befor
         return Cause("label: it no longer has those that the pool asks for", AgentNode, before)
     if was.cordoned:
         return Cause("drained: it is cordoned", AgentNode, before)
-    if pool and pool.subnet and pool.subnet in was.silent:
+    if pool and (network := silence_of(facts, was, pool)):
         vlan = f" in VLAN {pool.vlan}" if pool.vlan else ""
-        return Cause(f"gateway: {pool.gateway} does not answer it{vlan}", AgentNode, before)
+        text = (
+            f"gateway: {pool.gateway} does not answer it{vlan}" if pool.subnet else f"unheard: in {network}"
+        )
+        return Cause(text, SilenceReport if facts.get(SilenceReport, before) else AgentNode, before)
     if me in preferred and before not in preferred[: preferred.index(me)]:
         return Cause("preferred: the new Node is named before it")
     return Cause("placement: of the Nodes that can hold it now, the new one is to")

@@ -16,7 +16,14 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts, Unit
 from antrea.facts.egress import Egress, EgressGateway, EgressMark, EgressOwner, EgressRow
 from antrea.facts.external_ip import ExternalIPOwner, FencedLeadership
-from antrea.facts.member import AgentNode, GossipMember, PoolMembers, PoolSelector
+from antrea.facts.member import (
+    AgentNode,
+    GossipMember,
+    PoolMembers,
+    PoolSelector,
+    SilenceReport,
+    SilentNetwork,
+)
 from antrea.facts.node import LocalAddress, OnLink, ThisNode, Transport
 from antrea.features.egress.agent import feature as agent
 from antrea.features.egress.agent.gateway_reachability import (
@@ -29,6 +36,7 @@ from antrea.features.egress.controller import feature as controller
 from antrea.features.egress.controller.pool_gateway import MANAGER
 from antrea.features.external_ip_pool.agent import FEATURE as POOL_MEMBERS
 from antrea.features.external_ip_pool.pool import POOLS, PoolRow, pool_row
+from antrea.features.external_ip_pool.silence import ReportSilence, found_silent, silence_report
 from antrea.features.framework.gate import EnabledGates
 from antrea.host.link import Link
 from antrea.host.route import Route, RoutingRule
@@ -147,10 +155,14 @@ def own(facts: Facts, *silent: str) -> None:
     facts.put(AgentNode("n1", ("192.0.2.1",), ("192.0.2.1",), silent=silent))
 
 
+UNITS = [Unit(ThisNode, silent_subnets, yields=(SilentNetwork,)), Unit(ThisNode, silence_report)]
+
+
 def reported(facts: Facts) -> tuple[str, bool]:
     """The annotation, and whether the device of the VLAN is wanted."""
     facts.put(EnabledGates("agent", frozenset({"Egress", "EgressSeparateSubnet"})))
-    engine = Engine(facts, [Unit(ThisNode, silent_subnets)])
+    facts.synced(PoolSelector)
+    engine = Engine(facts, UNITS)
     engine.plan()
     found = [*engine.standing().values()]
     (text,) = (one.value for one in found if isinstance(one, NodeAnnotation))
@@ -188,9 +200,11 @@ def test_of_a_subnet_without_vlan_the_gateway_is_asked_where_its_network_is_and_
     asked = EgressGateway("eth0", ROUTER, answers=True)
     assert wanted_gateways(facts) == {asked}
     facts.put(msgspec.structs.replace(asked, answers=False))
-    engine = Engine(facts, [Unit(ThisNode, silent_subnets)])
-    (act,) = engine.plan().acts
-    assert isinstance(act, RecordSilentGateway)
+    engine = Engine(facts, UNITS)
+    acts = engine.plan().acts
+    (act,) = (one for one in acts if isinstance(one, RecordSilentGateway))
+    assert any(isinstance(one, ReportSilence) for one in acts)
+    assert found_silent(facts) == (f"{ROUTER}/24@0",)
     assert not [one for one in engine.standing().values() if isinstance(one, Link)]
     assert act.message.startswith(
         f"gateway {ROUTER} does not answer Node n1 on eth0: the switch port of the Node has to have a cable"
@@ -217,3 +231,8 @@ def test_a_node_that_the_gateway_does_not_answer_comes_last_for_pools_of_that_su
     engine.plan()
     assert cause(facts, "p", (), "n2", "n1").why == f"gateway: {ROUTER} does not answer it in VLAN 181"
     assert cause(facts, "untagged", (), "n2", "n1").why == f"gateway: {ROUTER} does not answer it"
+    # what the Node sends by gossip is newer, whatever its annotation says
+    facts.put(SilenceReport("n1", (f"{ROUTER}/24@182",)))
+    engine.plan()
+    found = {row.pool: (row.nodes, row.cordoned) for row in facts.all(PoolMembers)}
+    assert found == {"p": both, "other": (("n2",), ("n1",)), "flat": both, "untagged": both}

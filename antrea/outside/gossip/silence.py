@@ -1,0 +1,57 @@
+"""The networks in which neighbours do not answer members: each sends its own list to all others, again and again as long as there are any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from antrea.outside.gossip.message import Silence
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+AT_ONCE: Final = 4
+"""Times that a new list is sent soon."""
+SOON_SECONDS: Final = 0.25
+AGAIN_SECONDS: Final = 10.0
+AFTERWARDS: Final = 6
+"""Times that it is sent again when there are none any more."""
+
+
+class SilentNetworks:
+    """What this member reports, and what others do."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, tuple[str, ...]] = {}
+        """By member."""
+        self.changed: set[str] = set()
+        """Members whose report is new; the reader empties it."""
+        self._own: tuple[str, ...] | None = None
+        self._sent = 0
+        """Times, of the present list."""
+        self._most = 0
+        self._due = 0.0
+
+    def own(self, now: float, networks: tuple[str, ...]) -> None:
+        """This member's from now on."""
+        if networks != self._own:
+            self._most = AT_ONCE + AFTERWARDS * (self._own is not None)
+            self._own, self._sent, self._due = networks, 0, now
+
+    def hear(self, sender: str, networks: tuple[str, ...]) -> None:
+        """What a member reports of itself."""
+        if self.reports.get(sender) != networks:
+            self.reports[sender] = networks
+            self.changed.add(sender)
+
+    def keep_only(self, members: Collection[str]) -> None:
+        """All others are forgotten."""
+        self.reports = {name: found for name, found in self.reports.items() if name in members}
+        self.changed &= self.reports.keys()
+
+    def take(self, now: float) -> Silence | None:
+        """What is due for all members."""
+        if self._own is None or now < self._due or (not self._own and self._sent >= self._most):
+            return None
+        self._sent += 1
+        self._due = now + (SOON_SECONDS if self._sent < AT_ONCE else AGAIN_SECONDS)
+        return Silence(self._own)
