@@ -11,6 +11,10 @@ from antrea.rank import Rank
 TRANSPORT_ADDRESSES = "node.antrea.io/transport-addresses"
 """Where tunnels to this Node end, when that is not its InternalIP: "10.1.0.4,fd00::4"."""
 
+LINK = "node.antrea.io/link"
+"""On a Node, by its agent: MAC and networks of the card by which other Nodes, without tunnels, pass packets on to it as they came:
+"02:00:00:00:00:01 192.0.2.1/24 2001:db8::1/64"."""
+
 KEEP_SSH = "node.antrea.io/keep-ssh"
 """On a Node: ports that no policy on Nodes closes: "true" is 22, else "22,2222"."""
 

@@ -52,6 +52,8 @@ class AgentNode(Fact, frozen=True):
     """From annotation service.antrea.io/kept-external-ips."""
     silent: tuple[str, ...] = ()
     """From annotation node.antrea.io/silent-subnets, as `SilentNetwork` names them; a `SilenceReport` of the Node is newer."""
+    mac: str = ""
+    """From annotation node.antrea.io/link: of the card on the network of the Nodes; empty: its agent has not told it."""
 
     indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {
         "ip": lambda row: row.ips,

@@ -52,6 +52,8 @@ class PeerNode(Fact, frozen=True):
     node_ips: tuple[str, ...]
     transport_ips: tuple[str, ...]
     """From annotation node.antrea.io/transport-addresses, else `node_ips`."""
+    mac: str = ""
+    """Of its card on the network of the Nodes; empty: unknown."""
 
     @property
     def key(self) -> str:

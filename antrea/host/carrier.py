@@ -32,7 +32,7 @@ RELAYED_MACS: Final = tuple(f"02:ea:00:00:00:0{hop}" for hop in (1, 2, 3))
 """Source inside a tunnel of a packet of a connection that its sender does not track, by how often it was sent on."""
 RELAYED_MASK: Final = "ff:ff:ff:ff:ff:fc"
 """Of all of them."""
-_MARK_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "06", "0e"
+_MARK_PREFIX, _HOP_PREFIX, _IP_PREFIX, _DEVICE_PREFIX = "02:e9", "02:eb", "06", "0e"
 """Locally administered, of one host (IEEE 802, 8.2): no card has them."""
 
 
@@ -45,6 +45,11 @@ def mac_mark(mac: bytes) -> int:
     """The packet mark that a source MAC stands for; 0: it is that of a card."""
     prefix = bytes.fromhex(_MARK_PREFIX.replace(":", ""))
     return int.from_bytes(mac.removeprefix(prefix)) if mac.startswith(prefix) else 0
+
+
+def hop_mac(number: int) -> str:
+    """The source MAC by which the host finds the Node that a packet of the switch is to be passed on to."""
+    return f"{_HOP_PREFIX}:{number.to_bytes(4).hex(':')}"
 
 
 def ip_mac(ip: str) -> str:

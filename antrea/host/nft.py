@@ -1,5 +1,5 @@
 """What we own in nftables: table `inet antrea` (chains, rules, sets, maps, their elements) and table `netdev antrea`,
-and for moments in which an address moves tables `ip antrea`, `ip6 antrea` and `arp antrea`.
+and for what family inet does not have tables `ip antrea`, `ip6 antrea` and `arp antrea`.
 
 Text is nft's own (nft(8)); values are written the way `nft list` prints them, so that a person can compare.
 """
@@ -22,6 +22,7 @@ ARP_TABLE: Final = "arp antrea"
 TAG_PREFIX: Final = "tag-"
 RELAY_PREFIX: Final = "relay-"
 SILENCE_PREFIX: Final = "silence-"
+HOPS_PREFIX: Final = "hops-"
 ARP_SOURCE_PREFIX: Final = "arp-source-"
 """Before the address in hexadecimal digits: names of chains have no colons."""
 
@@ -179,6 +180,35 @@ class NftRelay(msgspec.Struct, frozen=True, kw_only=True):
     def table(self) -> str:
         """Statement `dup` is not known in family inet."""
         return IPV6_TABLE if ":" in self.ip else IPV4_TABLE
+
+
+class NftHops(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes in by `dev` goes on as it is to the neighbour on `out` that its source MAC stands for.
+
+    Before the host tracks or routes it, whatever its destination: that may be an address of this Node.
+    """
+
+    ipv6: bool
+    dev: str = ""
+    out: str = ""
+    hops: tuple[tuple[str, str], ...] = ()
+    """MAC and neighbour, sorted."""
+    category: int = 0
+
+    rank: ClassVar[int] = Rank.RECEIVES
+
+    @property
+    def key(self) -> bool:
+        return self.ipv6
+
+    @property
+    def chain(self) -> str:
+        return f"{HOPS_PREFIX}{'6' if self.ipv6 else '4'}"
+
+    @property
+    def table(self) -> str:
+        """Statement `dup` is not known in family inet."""
+        return IPV6_TABLE if self.ipv6 else IPV4_TABLE
 
 
 class NftArpSource(msgspec.Struct, frozen=True):

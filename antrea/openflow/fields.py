@@ -146,6 +146,14 @@ FROM_EXTERNAL = Field(
 FROM_EXTERNAL_REG_MARK = FROM_EXTERNAL(1)
 FROM_LOCAL = Field("FromLocal", "reg4", 28, 28, "The source is a local Pod or the Node.")
 FROM_LOCAL_REG_MARK = FROM_LOCAL(1)
+REMEMBERED_REMOTE = Field(
+    "RememberedRemote",
+    "reg4",
+    29,
+    29,
+    "The Endpoint that the client stays with was on another Node; RemoteEndpoint follows if it is still there.",
+)
+REMEMBERED_REMOTE_REG_MARK, NOT_REMEMBERED_REMOTE_REG_MARK = REMEMBERED_REMOTE(1), REMEMBERED_REMOTE(0)
 SERVICE_RULES_PASSED = Field(
     "ServiceRulesPassed",
     "reg4",
@@ -246,6 +254,13 @@ SERVICE_GROUP_CT_LABEL = Field(
 
 # pkt_mark: the only words that OVS and the host exchange
 SNAT_PKT_MARK = Field("SNATPktMark", "pkt_mark", 0, 7, "Which Egress IP the host translates the source to.")
+PEER_PASSED = Field(
+    "PeerPassed",
+    "pkt_mark",
+    29,
+    29,
+    "Another Node passed the packet on as it came, for an Endpoint here: the host routes it into the switch.",
+)
 EGRESS_RETURN = Field(
     "EgressReturn",
     "pkt_mark",

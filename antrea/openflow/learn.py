@@ -67,9 +67,9 @@ def same_dst(*, v6: bool = False) -> str:
     return "NXM_NX_IPV6_DST[]" if v6 else "NXM_OF_IP_DST[]"
 
 
-def learned_copy(field: Field) -> str:
-    """The learned flow loads what the field holds now."""
-    return f"load:{field.nxm}->{field.nxm}"
+def learned_copy(field: Field, to: Field | None = None) -> str:
+    """The learned flow loads what the field holds now, into the same or another one."""
+    return f"load:{field.nxm}->{(to or field).nxm}"
 
 
 def learned_load(mark: Mark) -> str:

@@ -14,6 +14,7 @@ from antrea.errors import Refused
 from antrea.host.nft import (
     NftChain,
     NftElement,
+    NftHops,
     NftRelay,
     NftRule,
     NftSet,
@@ -377,3 +378,26 @@ async def test_what_takes_packets_from_an_address_for_a_moment_is_swept_after_a_
     assert "chain relay-" not in netns.sh("nft list ruleset")
     await sink.apply((), entries)
     assert "silence-" not in netns.sh("nft list ruleset")
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+async def test_packets_are_passed_on_to_neighbours_while_a_later_start_knows_none(
+    netns: Namespaces, nft: Nft, ipv6: bool
+) -> None:
+    hop = "2001:db8::" if ipv6 else "192.0.2."
+    hops = tuple((f"02:eb:00:00:00:{number:02x}", f"{hop}{number}") for number in range(1, 40))
+    entry = NftHops(ipv6=ipv6, dev="gw0", out="eth0", hops=hops)
+    sink = NftSink(nft)
+    await sink.apply((*ENTRIES, entry), ())
+    shown = netns.sh("nft -s list ruleset")
+    assert shown.count("02:eb:") == len(hops)
+    later = NftSink(nft)
+    await later.resync(ENTRIES)
+    assert netns.sh("nft -s list ruleset").count("02:eb:") == len(hops)
+    await later.apply((entry,), ())
+    assert netns.sh("nft -s list ruleset") == shown
+    fewer = NftHops(ipv6=ipv6, dev="gw0", out="eth0", hops=hops[:1])
+    await later.apply((fewer,), ())
+    assert netns.sh("nft -s list ruleset").count("02:eb:") == 1
+    await later.apply((), (fewer,))
+    assert "hops-" not in netns.sh("nft list ruleset")

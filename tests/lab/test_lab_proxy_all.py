@@ -1,11 +1,12 @@
 """A cluster without kube-proxy: agents start cold, and Nodes, Pods and a host outside reach Services, in IPv4 and IPv6.
 
-With tunnels between Nodes and without; only with them Endpoints of other Nodes answer directly.
+With tunnels between Nodes and without; in both, Endpoints of other Nodes answer directly where a Service asks for that.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +21,7 @@ from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from antrea.lab.cluster import Lab
 
@@ -137,7 +139,35 @@ def told(lab: Lab) -> str:
     )
 
 
-def test_nodes_pods_and_a_host_outside_reach_a_service(lab: Lab, mode: str, asked: Asked) -> None:
+def answering(lab: Lab, place: str, file: Path) -> set[str]:
+    """Sources of what the host outside gets while it asks there, in capture `file`: address and port."""
+    inside, port = cluster.enter(lab, "outside", []), place.rpartition(":")[2]
+    words = [
+        *inside,
+        "tcpdump",
+        "-U",
+        "--immediate-mode",
+        "-nn",
+        "-i",
+        "eth0",
+        "-w",
+        str(file),
+        f"src port {port}",
+    ]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as capture:
+        try:
+            assert capture.stderr is not None
+            assert any("listening on" in line for line in capture.stderr)
+            assert fetch(lab, "outside", place) == "web"
+        finally:
+            capture.terminate()
+    read = subprocess.run(["tcpdump", "-nn", "-r", str(file)], capture_output=True, text=True, check=True)
+    return set(re.findall(r"IP6? (\S+) > ", read.stdout))
+
+
+def test_nodes_pods_and_a_host_outside_reach_a_service(
+    lab: Lab, mode: str, asked: Asked, tmp_path: Path
+) -> None:
     wait_for("the Service", partial(answers, lab, "node-1", asked.cluster[0]), seconds=60)
     places = [("node-1", place) for place in asked.cluster]
     places += [("node-2", place) for place in asked.cluster]
@@ -155,15 +185,17 @@ def test_nodes_pods_and_a_host_outside_reach_a_service(lab: Lab, mode: str, aske
     places_by_node_1 = (*asked.balanced, *asked.external, *asked.node_ports["node-1"])
     assert not set(outside_addresses(lab, places_by_node_1)) & set(asked.outside)
     lab.api.kubectl("annotate", "service", "web", "service.antrea.io/load-balancer-mode=dsr")
-    if mode == "encap":
-        wait_for(
-            "the client's addresses",
-            lambda: outside_addresses(lab, places_by_node_1) == asked.outside * 3,
-            seconds=60,
-        )
-    else:
-        wait_for("an Event", lambda: "trafficEncapMode noEncap does not have" in told(lab), seconds=60)
-        assert all(answers(lab, "outside", place) for place in asked.balanced + asked.external)
+    wait_for(
+        "the client's addresses",
+        lambda: outside_addresses(lab, places_by_node_1) == asked.outside * 3,
+        seconds=60,
+    )
+    for place in (*asked.balanced, *asked.node_ports["node-1"]):
+        address, _, number = place.removeprefix("http://").rpartition(":")
+        assert answering(lab, place, tmp_path / f"{mode}.pcap") == {f"{address.strip('[]')}.{number}"}
+    # Nodes that ask a NodePort of another one, whose Endpoint is their own, and Pods
+    assert all(answers(lab, "node-2", place) for place in asked.node_ports["node-1"])
+    assert told(lab) == ""
 
     lab.api.kubectl("patch", "service", "web", "-p", '{"spec": {"externalTrafficPolicy": "Local"}}')
     dropped = asked.node_ports["node-1"][0]

@@ -10,7 +10,7 @@ import msgspec
 from antrea.config.agent_sections import AntreaProxy
 from antrea.engine import Engine, Facts
 from antrea.facts.member import AgentNode
-from antrea.facts.node import LocalAddress
+from antrea.facts.node import LocalAddress, Transport
 from antrea.facts.service import Service, ServiceEndpoint
 from antrea.features.framework.agent_feature import Families, RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
@@ -19,6 +19,7 @@ from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE as PROXY
 from antrea.features.proxy.dsr import FEATURE as DSR
+from antrea.features.proxy.dsr_no_tunnel import FEATURE as DSR_NO_TUNNEL
 from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
 from antrea.openflow.pipeline import Pipeline
 from benchmarks.policy_switch import CONFIG as BASE
@@ -76,17 +77,26 @@ class Verdict(NamedTuple):
     rejected: bool = False
 
 
-def install(bridge: OvsBridge, *rows: Fact, dsr: bool = False) -> Facts:
+CARD = Transport("eth0", "eth0", "0a:00:00:00:01:01", 1500, ("192.0.2.1/24", "2001:db8:2::1/64"))
+NEIGHBOURS = tuple(
+    msgspec.structs.replace(row, mac=f"0a:00:00:00:01:0{number}") for number, row in enumerate(NODES, 1)
+)
+"""The Nodes, when each has told its MAC."""
+
+
+def install(bridge: OvsBridge, *rows: Fact, dsr: bool = False, tunnels: bool = True) -> Facts:
     """Have the switch serve these, and give what the agent knows; with `dsr` the gate LoadBalancerModeDSR is on."""
     facts = Facts()
-    features = (*BASIC, DSR, DSR_NODE_PORT) if dsr else BASIC
+    features = (*BASIC, DSR, DSR_NODE_PORT, DSR_NO_TUNNEL) if dsr else BASIC
     families = Families.of(NODE.pod_cidrs)
-    pipeline = Pipeline.realise(table for one in features for table in one.tables_of(CONFIG, families))
+    config = CONFIG if tunnels else msgspec.structs.replace(CONFIG, traffic_encap_mode="noEncap")
+    ports = (TUNNEL,) if tunnels else (CARD, *NEIGHBOURS)
+    pipeline = Pipeline.realise(table for one in features for table in one.tables_of(config, families))
     addresses = [LocalAddress(ip, "eth0") for ip in OWN]
     gates = EnabledGates(
         "agent", frozenset({"AntreaProxy", "AntreaPolicy", *(["LoadBalancerModeDSR"] if dsr else [])})
     )
-    known = (CONFIG, THIS, GATEWAY, TUNNEL, RealisedPipeline(pipeline), gates, *NODES, *addresses, POD)
+    known = (config, THIS, GATEWAY, RealisedPipeline(pipeline), gates, *NODES, *ports, *addresses, POD)
     for row in (*known, *rows):
         facts.put(row)
     for pool, low, high in POLICY.ranks:
@@ -100,23 +110,37 @@ def install(bridge: OvsBridge, *rows: Fact, dsr: bool = False) -> Facts:
 
 
 def trace(
-    bridge: OvsBridge, source: str, to: str, port: int = 80, *, learns: bool = False, state: str = "new"
+    bridge: OvsBridge,
+    source: str,
+    to: str,
+    port: int = 80,
+    *,
+    learns: bool = False,
+    state: str = "new",
+    protocol: str = "tcp",
 ) -> Verdict:
-    """A TCP packet: of the Pod, if it is from its address, else by the gateway; `state` is what connection tracking finds."""
+    """A packet: of the Pod, if it is from its address, else by the gateway; `state` is what connection tracking finds."""
     pod = source in POD.ips
     number, mac = (POD.ofport, POD.mac) if pod else (GATEWAY.ofport, GATEWAY.mac)
     ends = f"in_port={number},dl_src={mac},dl_dst={GATEWAY.mac if pod else 'aa:bb:cc:dd:ee:ff'}"
-    return verdict(bridge, ends, source, to, port, learns=learns, state=state)
+    return verdict(bridge, ends, source, to, port, learns=learns, state=state, protocol=protocol)
 
 
 def verdict(
-    bridge: OvsBridge, ends: str, source: str, to: str, port: int, *, learns: bool = False, state: str = "new"
+    bridge: OvsBridge,
+    ends: str,
+    source: str,
+    to: str,
+    port: int,
+    *,
+    learns: bool = False,
+    state: str = "new",
+    protocol: str = "tcp",
 ) -> Verdict:
     """What becomes of a packet with these terms of a match about where it is."""
-    kind, name = ("tcp6", "ipv6") if ":" in to else ("tcp", "nw")
-    packet = (
-        f"{ends},{kind},{name}_src={source},{name}_dst={to},nw_ttl=64,tcp_src=40000,tcp_dst={port},dp_hash=1"
-    )
+    kind, name = (f"{protocol}6", "ipv6") if ":" in to else (protocol, "nw")
+    numbers = f"{protocol}_src=40000,{protocol}_dst={port}"
+    packet = f"{ends},{kind},{name}_src={source},{name}_dst={to},nw_ttl=64,{numbers},dp_hash=1"
     tracked = [word if word == "--ct-next" else f"trk,{state}" for word in NEW]
     text = bridge.appctl("ofproto/trace", "br-int", packet, *tracked, *(("-generate",) if learns else ()))
     out = re.findall(r"output port is (\S+)", text)

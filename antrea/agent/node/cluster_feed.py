@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from antrea.agent.node.bootstrap import node_addresses
-from antrea.apis.annotation import KEEP_SSH, KEPT_EXTERNAL_IPS, SILENT_SUBNETS, TRANSPORT_ADDRESSES
+from antrea.apis.annotation import KEEP_SSH, KEPT_EXTERNAL_IPS, LINK, SILENT_SUBNETS, TRANSPORT_ADDRESSES
 from antrea.apis.core import Node
 from antrea.facts.family import one_per_family
 from antrea.facts.member import MOST_KEPT, AgentNode, KeptAddress
@@ -28,6 +28,8 @@ TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """Key of the taint of a Node that the cluster autoscaler is about to delete."""
 SSH = 22
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
+"""Of one host: neither of a group nor broadcast."""
 _KEPT = re.compile(r"([0-9a-f.:]{2,45})=([0-9]{1,9})(:idle)?")
 
 
@@ -58,7 +60,14 @@ def cluster_node(node: Node) -> AgentNode | None:
         external_ips=node_addresses(node, "ExternalIP"),
         silent=tuple(filter(None, meta.annotations.get(SILENT_SUBNETS, "").split(",")))[:MOST_SUBNETS],
         kept=kept_addresses(meta.annotations.get(KEPT_EXTERNAL_IPS, "")),
+        mac=card_mac(meta.annotations.get(LINK, "")),
     )
+
+
+def card_mac(text: str) -> str:
+    """The first word of the annotation that an agent writes, if it is a MAC address of one host."""
+    word = text.partition(" ")[0]
+    return word if _MAC.fullmatch(word) and word.strip("0:") else ""
 
 
 def kept_addresses(text: str) -> tuple[KeptAddress, ...]:

@@ -93,12 +93,18 @@ class StaleConnections:
                 for one in await self._conntrack.connections(int(zone))
                 if one.protocol == "udp"
                 and (one.destination, one.port) in changed
-                and one.is_translated
-                and server(one.server, one.server_port)
-                not in self._bound.get((one.destination, one.port), ())
+                and not self._is_current(one)
             ]
             await self._conntrack.forget(stale)
             if stale:
                 log.info(
                     "Forgot UDP connections to Endpoints that are gone", zone=int(zone), count=len(stale)
                 )
+
+    def _is_current(self, one: Tracked) -> bool:
+        """Whether it leads to an Endpoint of now.
+
+        One that is not translated began before there was the Service, or its Endpoint answered directly: if one of this Node
+        is chosen next, no packet of it would be translated.
+        """
+        return server(one.server, one.server_port) in self._bound.get((one.destination, one.port), ())

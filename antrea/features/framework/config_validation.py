@@ -107,7 +107,7 @@ def _bridging_breaks(c: AgentConfig, gates: EnabledGates) -> bool:
 
 
 def _dsr_breaks(c: AgentConfig, gates: EnabledGates) -> bool:
-    possible = "LoadBalancerModeDSR" in gates and c.traffic_encap_mode == "encap"
+    possible = "LoadBalancerModeDSR" in gates and c.traffic_encap_mode in ("encap", "noEncap")
     return c.antrea_proxy.default_load_balancer_mode == "dsr" and not possible
 
 
@@ -143,7 +143,7 @@ AGENT_RULES: tuple[ConfigRule, ...] = (
     ),
     ConfigRule(
         "antreaProxy.defaultLoadBalancerMode",
-        "dsr requires the feature gate LoadBalancerModeDSR and trafficEncapMode encap",
+        "dsr requires the feature gate LoadBalancerModeDSR and trafficEncapMode encap or noEncap",
         _dsr_breaks,
         "LoadBalancerModeDSR",
     ),

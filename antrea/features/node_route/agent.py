@@ -64,7 +64,7 @@ def peer_node(facts: Facts, node: AgentNode) -> Iterator[PeerNode]:
     """Every Node but this one."""
     this = facts.get(ThisNode)
     if this is not None and node.name != this.name:
-        yield PeerNode(node.name, node.pod_cidrs, node.ips, node.transport_ips)
+        yield PeerNode(node.name, node.pod_cidrs, node.ips, node.transport_ips, node.mac)
 
 
 def peer_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:

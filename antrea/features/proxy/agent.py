@@ -24,6 +24,7 @@ from antrea.facts.service import (
 from antrea.features.framework.agent_feature import AgentFeature, Families
 from antrea.features.proxy import udp_binding
 from antrea.features.proxy.dsr import FEATURE as DSR
+from antrea.features.proxy.dsr_no_tunnel import FEATURE as DSR_NO_TUNNEL
 from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
 from antrea.features.proxy.earlier_connection import earlier_connection, earlier_host_entries
 from antrea.features.proxy.endpoint import GROUPS, endpoint_entries, endpoint_states, hairpin_flows
@@ -133,4 +134,4 @@ STALE_UDP = AgentFeature(
     within=udp_binding.GATE,
     units=(Unit(ServiceEndpoint, udp_binding.udp_bindings),),
 )
-FEATURES = (FEATURE, DSR, DSR_NODE_PORT, KUBE_PROXY, STALE_UDP)
+FEATURES = (FEATURE, DSR, DSR_NODE_PORT, DSR_NO_TUNNEL, KUBE_PROXY, STALE_UDP)

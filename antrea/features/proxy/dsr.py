@@ -1,8 +1,8 @@
 """Direct server return: an Endpoint on another Node answers the client itself, and sees the client's address.
 
-The Node that a packet enters by chooses an Endpoint as ever, sends the packet through the tunnel as it is, and remembers the
+The Node that a packet enters by chooses an Endpoint as ever, passes the packet on as it is (`direct_path`), and remembers the
 choice in a learned flow: it never sees an answer, so connection tracking calls what follows invalid. The Node of the Endpoint
-chooses one of its own and translates. IPv6 is beyond upstream.
+chooses one of its own and translates. IPv6, and Nodes without tunnels, are beyond upstream.
 parity: pkg/agent/openflow/pipeline.go dsrServiceMarkFlow, dsrServiceNoDNATFlows, conntrackFlows, l3FwdFlowsToRemoteViaTun
 """
 
@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 from antrea.config.agent import AgentConfig
 from antrea.engine import Act, Unit
 from antrea.facts.family import is_ipv6
-from antrea.facts.node import PeerNode, ThisNode
-from antrea.facts.ovs import OvsPort
+from antrea.facts.node import PeerNode, ThisNode, Transport
 from antrea.facts.service import Service
 from antrea.features.framework.agent_feature import AgentFeature
-from antrea.features.framework.gate import EnabledGates
-from antrea.features.node_route.agent import tunnel_way
-from antrea.features.node_route.way import shared_cidrs, tunnel_end
+from antrea.features.node_route.way import direct_hop, shared_cidrs
+from antrea.features.proxy.direct_path import GATE, from_peer, passed_way
 from antrea.features.proxy.external_address import reports_for_all
 from antrea.openflow import learn
-from antrea.openflow.action import DROP, goto
+from antrea.openflow.action import DROP, goto, resubmit
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import ct
 from antrea.openflow.fields import (
@@ -32,14 +30,17 @@ from antrea.openflow.fields import (
     ENDPOINT_IP6,
     ENDPOINT_PORT,
     EP_SELECTED_REG_MARK,
+    EP_TO_SELECT_REG_MARK,
     FROM_EXTERNAL_REG_MARK,
     NOT_DSR_SERVICE_REG_MARK,
+    NOT_REMEMBERED_REMOTE_REG_MARK,
     NOT_SERVICE_CT_MARK,
+    REMEMBERED_REMOTE_REG_MARK,
     REMOTE_ENDPOINT_REG_MARK,
     Zone,
 )
 from antrea.openflow.flow import Flow, flows_of
-from antrea.openflow.match import ct_state, family
+from antrea.openflow.match import PROTOCOLS, ct_state, family
 from antrea.openflow.priority import Priority
 from antrea.openflow.table import NEXT, Stage
 from antrea.openflow.tables import (
@@ -47,6 +48,7 @@ from antrea.openflow.tables import (
     DSR_SERVICE_MARK,
     ENDPOINT_DNAT,
     L3_FORWARDING,
+    SERVICE_LB,
     SESSION_AFFINITY,
 )
 
@@ -56,11 +58,12 @@ if TYPE_CHECKING:
     from antrea.engine import Facts
     from antrea.openflow.field import Match
 
-GATE = "LoadBalancerModeDSR"
 DSR = "dsr"
 """The load balancer mode of a Service."""
 IDLE_SECONDS, CLOSED_SECONDS = 160, 5
 """How long a choice is remembered without packets, and after a FIN or RST."""
+MOST_NAMED = 5
+"""Nodes in a message."""
 DIRECT_IPS = ("169.254.0.250", "fc01::aabb:ccdd:eefc")
 """Destination between host and switch of packets to NodePorts that Endpoints answer directly, in IPv4 and IPv6."""
 flow = flows_of(Category.SERVICE)
@@ -100,14 +103,8 @@ def chosen_within(cidr: str) -> Match:
     return field.within(int(network.network_address), int(network.netmask))
 
 
-def is_possible(facts: Facts) -> bool:
-    """Packets get to the Node of an Endpoint as they came only through tunnels."""
-    config, gates = facts.get(AgentConfig), facts.get(EnabledGates)
-    return config is not None and config.has_tunnel and gates is not None and GATE in gates
-
-
 class ModeUnavailable(Act, frozen=True):
-    """Write an Event of the Service: it asks for direct server return and does not have it."""
+    """Write an Event of the Service: it asks for direct server return and does not have it of all its Endpoints."""
 
     namespace: str
     name: str
@@ -119,13 +116,28 @@ class ModeUnavailable(Act, frozen=True):
 
 
 def unavailable_mode(facts: Facts, service: Service) -> Iterator[ModeUnavailable]:
-    """Of a Service that asks for it where there are no tunnels; one agent reports it for all."""
-    config = facts.get(AgentConfig)
-    if service.mode != DSR or config is None or config.has_tunnel or not reports_for_all(facts):
+    """Of a Service that asks for it where there are no tunnels, and routers between Nodes; one agent reports it for all."""
+    config, link = facts.get(AgentConfig), facts.get(Transport)
+    if config is None or config.has_tunnel or link is None or not reports_for_all(facts):
         return
+    asked = (service.mode or config.antrea_proxy.default_load_balancer_mode) == DSR
+    if not asked or not (service.external_ips or any(service.node_ports)):
+        return
+    families = {is_ipv6(ip) for ip in service.cluster_ips}
+    far = sorted(
+        peer.name
+        for peer in facts.all(PeerNode)
+        if not all(direct_hop(link, peer, ipv6=ipv6) for ipv6 in families)
+    )
+    if not far:
+        return
+    names = ", ".join(far[:MOST_NAMED]) + (
+        f" and {len(far) - MOST_NAMED} more" if len(far) > MOST_NAMED else ""
+    )
     message = (
-        f"load balancer mode {DSR} needs tunnels between Nodes, which trafficEncapMode {config.traffic_encap_mode} does not "
-        "have: external addresses are served in mode nat; set trafficEncapMode to encap, or the annotation to nat"
+        f"load balancer mode {DSR} with trafficEncapMode {config.traffic_encap_mode} needs Nodes on one network, and there are "
+        f"routers before {names}: packets that cross them are served in mode nat; set trafficEncapMode to encap, or the "
+        "annotation to nat"
     )
     yield ModeUnavailable(
         service.key, message, namespace=service.namespace, name=service.name, uid=service.uid, message=message
@@ -142,20 +154,45 @@ def untracked_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
         followed = (ct_state("-new-rpl+trk"), NOT_SERVICE_CT_MARK.match, FROM_EXTERNAL_REG_MARK.match)
         yield flow(CONNTRACK_STATE, Priority.NORMAL, ip, *followed, then=look_up)
         yield flow(DSR_SERVICE_MARK, Priority.LOW, ip, NOT_DSR_SERVICE_REG_MARK.match, invalid, then=DROP)
-        zone = Zone.CT_ZONE_V6 if is_ipv6(cidr) else Zone.CT_ZONE
-        as_it_is = [ct(zone, commit=True, table=NEXT)]
-        yield flow(ENDPOINT_DNAT, Priority.HIGH, ip, DSR_SERVICE_REG_MARK.match, then=as_it_is)
+        # the Endpoint's Node is gone, or it is no Pod of a Node
+        yield flow(L3_FORWARDING, Priority.LOW + 1, ip, DSR_SERVICE_REG_MARK.match, then=DROP)
+        for protocol in ("TCP", "SCTP"):
+            yield as_it_is(cidr, PROTOCOLS[protocol][is_ipv6(cidr)])
+
+
+def as_it_is(ip: str, *match: Match) -> Flow:
+    """Not translated, of a family and what else is matched."""
+    zone = Zone.CT_ZONE_V6 if is_ipv6(ip) else Zone.CT_ZONE
+    then = [ct(zone, commit=True, table=NEXT)]
+    return flow(ENDPOINT_DNAT, Priority.HIGH, *match, DSR_SERVICE_REG_MARK.match, then=then)
+
+
+def still_there(match: tuple[Match, ...]) -> Flow:
+    """The Endpoint that a client stays with is on another Node as it was; of one that is gone no connection is to be remembered."""
+    then = [REMOTE_ENDPOINT_REG_MARK.load, NOT_REMEMBERED_REMOTE_REG_MARK.load, resubmit(DSR_SERVICE_MARK)]
+    return flow(DSR_SERVICE_MARK, Priority.HIGH, *match, REMEMBERED_REMOTE_REG_MARK.match, then=then)
+
+
+def choice_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """A choice that does not hold any more is made anew.
+
+    A client's earlier choice, of an Endpoint elsewhere, is none for what another Node has passed on: it would go in circles.
+    UDP has no end, so a client that goes on would send to an Endpoint that is gone for as long as it sends.
+    """
+    none = [NOT_DSR_SERVICE_REG_MARK.load, NOT_REMEMBERED_REMOTE_REG_MARK.load, EP_TO_SELECT_REG_MARK.load]
+    anew, chosen = [*none, resubmit(SERVICE_LB)], EP_SELECTED_REG_MARK.match
+    for mark in (DSR_SERVICE_REG_MARK, REMEMBERED_REMOTE_REG_MARK):
+        yield flow(SERVICE_LB, Priority.HIGH, chosen, mark.match, from_peer(facts), then=anew)
+    yield flow(ENDPOINT_DNAT, Priority.HIGH - 1, chosen, DSR_SERVICE_REG_MARK.match, then=anew)
 
 
 def endpoint_node_flows(facts: Facts, peer: PeerNode) -> Iterator[Flow]:
-    """Through the tunnel to the Node whose Pod CIDR has the chosen Endpoint, whatever the packet's destination."""
-    config, node = facts.need(AgentConfig), facts.need(ThisNode)
-    gateway, end = facts.need(OvsPort, config.host_gateway), tunnel_end(node, peer)
-    if end is None or not config.has_tunnel:
-        return
+    """To the Node whose Pod CIDR has the chosen Endpoint, whatever the packet's destination."""
+    node = facts.need(ThisNode)
     for cidr in shared_cidrs(node, peer):
-        match = (family(cidr), DSR_SERVICE_REG_MARK.match, chosen_within(cidr))
-        yield flow(L3_FORWARDING, Priority.NORMAL, *match, then=tunnel_way(gateway, end))
+        if way := passed_way(facts, peer, ipv6=is_ipv6(cidr)):
+            match = (family(cidr), DSR_SERVICE_REG_MARK.match, chosen_within(cidr))
+            yield flow(L3_FORWARDING, Priority.NORMAL, *match, then=way)
 
 
 FEATURE = AgentFeature(
@@ -165,6 +202,7 @@ FEATURE = AgentFeature(
     within="AntreaProxy",
     units=(
         Unit(ThisNode, untracked_flows),
+        Unit(ThisNode, choice_flows),
         Unit(PeerNode, endpoint_node_flows),
         Unit(Service, unavailable_mode),
     ),

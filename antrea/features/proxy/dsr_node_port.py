@@ -1,7 +1,7 @@
 """NodePorts with direct server return: the Endpoint on another Node answers the client itself, from the address that it asked.
 
 The host hands such a packet to the switch with one virtual address as its destination, and does not track it, as it sees no answer.
-Before the tunnel the packet gets the Node's own address back: the Node of the Endpoint translates from that, and its answers
+Before it is passed on the packet gets the Node's own address back: the Node of the Endpoint translates from that, and its answers
 have it again. What an Endpoint of this Node answers gets it from the host. Beyond upstream, which has no such mode for NodePorts.
 """
 
@@ -15,9 +15,9 @@ from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort
 from antrea.facts.service import ServicePort
 from antrea.features.framework.agent_feature import AgentFeature
-from antrea.features.node_route.agent import tunnel_way
-from antrea.features.node_route.way import shared_cidrs, tunnel_end
-from antrea.features.proxy.dsr import DIRECT_IPS, GATE, chosen_within, is_possible
+from antrea.features.node_route.way import shared_cidrs
+from antrea.features.proxy.direct_path import GATE, from_peer, is_possible, passed_way
+from antrea.features.proxy.dsr import DIRECT_IPS, chosen_within
 from antrea.features.proxy.host import marked, proxies_all, serves_node_ports, service_route
 from antrea.host.nft import NftChain, NftElement, NftRule, NftSet
 from antrea.host.sysctl import Sysctl
@@ -123,16 +123,15 @@ def peer_entries(facts: Facts, peer: PeerNode) -> Iterator[NftElement | Flow]:
         if is_ipv6(ip) in node.families:
             mark = [TO_NODE_PORT_ADDRESS_REG_MARK.load]
             yield NftElement(set=PEERS[is_ipv6(ip)], value=ip)
-            yield flow(NODE_PORT_MARK, Priority.NORMAL, FROM_TUNNEL_REG_MARK.match, dst(ip), then=mark)
-    for cidr in shared_cidrs(node, peer):
+            yield flow(NODE_PORT_MARK, Priority.NORMAL, from_peer(facts), dst(ip), then=mark)
+    for cidr in shared_cidrs(node, peer) if config.has_tunnel else ():
         # on its way to its Egress Node; a table that is resubmitted to drops nothing
         yield flow(NODE_PORT_MARK, Priority.HIGH, FROM_TUNNEL_REG_MARK.match, src(cidr), then=DROP)
-    gateway, end = facts.get(OvsPort, config.host_gateway), tunnel_end(node, peer)
-    for cidr in shared_cidrs(node, peer) if gateway and end else ():
-        if gateway and end and (own := asked_ip(facts, node, ipv6=is_ipv6(cidr))):
+    for cidr in shared_cidrs(node, peer):
+        way, own = passed_way(facts, peer, ipv6=is_ipv6(cidr)), asked_ip(facts, node, ipv6=is_ipv6(cidr))
+        if way and own:
             match = (DSR_SERVICE_REG_MARK.match, dst(DIRECT_IPS[is_ipv6(cidr)]), chosen_within(cidr))
-            then = [set_dst(own), *tunnel_way(gateway, end)]
-            yield flow(L3_FORWARDING, Priority.HIGH, *match, then=then)
+            yield flow(L3_FORWARDING, Priority.HIGH, *match, then=[set_dst(own), *way])
 
 
 FEATURE = AgentFeature(

@@ -22,6 +22,8 @@ from antrea.facts.service import (
     states_key,
 )
 from antrea.features.framework.gate import EnabledGates
+from antrea.features.proxy.direct_path import is_passed_on
+from antrea.features.proxy.dsr import as_it_is, still_there
 from antrea.openflow.action import move, resubmit, resubmit_after
 from antrea.openflow.cookie import Category
 from antrea.openflow.ct import ct, nat_dst
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 
     from antrea.engine import Facts
     from antrea.facts.ovs import PodInterface
-    from antrea.openflow.field import Mark
+    from antrea.openflow.field import Mark, Match
 
 GROUPS = "group"
 """Pool of the numbers of groups, of all features."""
@@ -160,20 +162,31 @@ def endpoint_entries(facts: Facts, endpoint: ServiceEndpoint) -> Iterator[Group 
     node, ipv6 = facts.get(ThisNode), is_ipv6(endpoint.ip)
     if node is None:
         return
-    translated = False
+    translated, direct = False, set[bool]()
     for port in facts.by(ServicePort, "behind", endpoint.behind):
         for local in scopes(port, ipv6=ipv6):
             if is_used(facts, endpoint, node, local=local):
                 one = bucket(facts, port, endpoint, node)
                 yield port_group(facts, port, one, ipv6=ipv6, local=local)
                 translated = True
+                if port.direct and goes_on(facts, port, endpoint, node):
+                    direct.add(bool(port.affinity_seconds))
     if translated:
         yield translation(facts, endpoint)
+    if direct and endpoint.protocol == "UDP":
+        yield as_it_is(endpoint.ip, *chosen_match(endpoint))
+    if True in direct:
+        yield still_there(chosen_match(endpoint))
+
+
+def goes_on(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: ThisNode) -> bool:
+    """Whether it is on another Node, and gets packets there as they came if its Service asks for that."""
+    return is_remote(facts, endpoint, node) and (not port.direct or is_passed_on(facts, endpoint))
 
 
 def bucket(facts: Facts, port: ServicePort, endpoint: ServiceEndpoint, node: ThisNode) -> Bucket:
     """With session affinity, the choice has to be learned first."""
-    remote = (REMOTE_ENDPOINT_REG_MARK.load,) if is_remote(facts, endpoint, node) else ()
+    remote = (REMOTE_ENDPOINT_REG_MARK.load,) if goes_on(facts, port, endpoint, node) else ()
     chosen = (mark.load for mark in endpoint_marks(endpoint))
     then = resubmit(SERVICE_LB) if port.affinity_seconds else resubmit_after(SERVICE_LB)
     # slices may disagree on its Node: two buckets of one number would be refused, and the group with them
@@ -189,8 +202,6 @@ def translation(facts: Facts, endpoint: ServiceEndpoint) -> Flow:
         if is_userspace(facts)
         else ()
     )
-    address, _ = endpoint_marks(endpoint)
-    union = EP_UNION((EP_SELECTED_REG_MARK.value << ENDPOINT_PORT.width) | endpoint.port)
     translate = ct(
         Zone.CT_ZONE_V6 if ipv6 else Zone.CT_ZONE,
         commit=True,
@@ -198,8 +209,14 @@ def translation(facts: Facts, endpoint: ServiceEndpoint) -> Flow:
         nat=nat_dst(endpoint.ip, endpoint.port),
         then=[SERVICE_CT_MARK.load, *asked],
     )
-    protocol = PROTOCOLS[endpoint.protocol][ipv6]
-    return flow(ENDPOINT_DNAT, Priority.NORMAL, protocol, address.match, union.match, then=[translate])
+    return flow(ENDPOINT_DNAT, Priority.NORMAL, *chosen_match(endpoint), then=[translate])
+
+
+def chosen_match(endpoint: ServiceEndpoint) -> tuple[Match, ...]:
+    """Packets for which this Endpoint is chosen."""
+    address, _ = endpoint_marks(endpoint)
+    union = EP_UNION((EP_SELECTED_REG_MARK.value << ENDPOINT_PORT.width) | endpoint.port)
+    return PROTOCOLS[endpoint.protocol][is_ipv6(endpoint.ip)], address.match, union.match
 
 
 def hairpin_flows(facts: Facts, pod: PodInterface) -> Iterator[Flow]:

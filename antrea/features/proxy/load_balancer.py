@@ -11,6 +11,7 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.node import ThisNode
 from antrea.facts.service import EndpointStates, ServicePort, states_key
 from antrea.features.framework.gate import EnabledGates
+from antrea.features.proxy.direct_path import from_peer
 from antrea.features.proxy.dsr import DIRECT_IPS, marking_flow
 from antrea.features.proxy.endpoint import WEIGHT, group_id, port_group, scopes
 from antrea.features.proxy.external_address import owner
@@ -26,7 +27,7 @@ from antrea.openflow.fields import (
     EP_TO_LEARN_REG_MARK,
     EP_TO_SELECT_REG_MARK,
     FROM_LOCAL_REG_MARK,
-    FROM_TUNNEL_REG_MARK,
+    REMEMBERED_REMOTE,
     REMOTE_ENDPOINT,
     REWRITE_MAC_REG_MARK,
     SERVICE_GROUP_ID,
@@ -154,7 +155,7 @@ def frontend_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator
 def direct_flows(facts: Facts, port: ServicePort, found: Frontend) -> Iterator[Flow]:
     """What goes to an Endpoint on another Node is marked; of what has come from another Node an Endpoint here is chosen."""
     here, all_ = (group_id(facts, port, ipv6=found.ipv6, local=local) for local in (True, False))
-    from_node = (EP_TO_SELECT_REG_MARK.match, FROM_TUNNEL_REG_MARK.match)
+    from_node = (EP_TO_SELECT_REG_MARK.match, from_peer(facts))
     then = chooses(facts, port, found, here)
     yield flow(SERVICE_LB, Priority.HIGH, *found.match, *from_node, then=then)
     yield marking_flow(found.passed_on, port.protocol, all_, ipv6=found.ipv6)
@@ -214,7 +215,7 @@ def learned_choice(port: ServicePort, number: int, asked: tuple[Mark, ...], *, i
             learn.same_dst(v6=ipv6),
             learn.same_src(v6=ipv6),
             learn.learned_copy(ENDPOINT_PORT),
-            learn.learned_copy(REMOTE_ENDPOINT),
+            learn.learned_copy(REMOTE_ENDPOINT, REMEMBERED_REMOTE if port.direct else None),
             learn.learned_copy(ENDPOINT_IP6 if ipv6 else ENDPOINT_IP),
             learn.learned_load(EP_SELECTED_REG_MARK),
             learn.learned_load(REWRITE_MAC_REG_MARK),

@@ -16,7 +16,8 @@ from antrea.facts.family import is_ipv6
 from antrea.facts.service import Service, ServiceEndpoint, ServicePort
 from antrea.features.framework.address import canonical
 from antrea.features.framework.admission import Watched
-from antrea.features.proxy.dsr import DSR, is_possible
+from antrea.features.proxy.direct_path import is_possible
+from antrea.features.proxy.dsr import DSR
 from antrea.features.proxy.external_address import whose
 from antrea.features.service_external_ip.service import TRUE, failback_of, pools_of, preferred_of
 

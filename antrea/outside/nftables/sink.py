@@ -20,6 +20,7 @@ from antrea.host.nft import (
     NftChain,
     NftCounter,
     NftElement,
+    NftHops,
     NftRelay,
     NftRule,
     NftSet,
@@ -33,7 +34,18 @@ from antrea.outside.nftables.libnftables import Nft, NftError, connect
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_ADDS = (NftSet, NftCounter, NftChain, NftElement, NftShield, NftTag, NftRelay, NftSilence, NftArpSource)
+_ADDS = (
+    NftSet,
+    NftCounter,
+    NftChain,
+    NftElement,
+    NftShield,
+    NftTag,
+    NftRelay,
+    NftHops,
+    NftSilence,
+    NftArpSource,
+)
 """In the order in which they can be added; rules come after all of them, and deletes after rules, in reverse."""
 KINDS = (
     NftSet,
@@ -44,6 +56,7 @@ KINDS = (
     NftShield,
     NftTag,
     NftRelay,
+    NftHops,
     NftSilence,
     NftArpSource,
 )
@@ -248,7 +261,7 @@ def _place(rule: NftRule) -> tuple[int, str]:
 
 
 def _table(entry: Any) -> str:
-    if isinstance(entry, NftRelay | NftSilence | NftArpSource):
+    if isinstance(entry, NftRelay | NftHops | NftSilence | NftArpSource):
         return entry.table
     return SHIELD_TABLE if isinstance(entry, NftShield | NftTag) else TABLE
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from antrea.host.nft import (
     ARP_SOURCE_PREFIX,
+    HOPS_PREFIX,
     RELAY_PREFIX,
     SHIELD_TABLE,
     SILENCE_PREFIX,
@@ -21,6 +22,7 @@ from antrea.host.nft import (
     NftChain,
     NftCounter,
     NftElement,
+    NftHops,
     NftRelay,
     NftRule,
     NftSet,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _OPENING = re.compile(r"^\t(set|map|chain|counter) (\S+) \{$")
 _RULE = re.compile(r'^\t\t(.*) comment "([^"]+) (\d+)\.(-?\d+)"$')
+_HOPS = re.compile(r'iifname "([^"]+)" dup to ether saddr map \{(.*?)\} device "([^"]+)"', re.DOTALL)
 _SEPARATOR = re.compile(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)")
 
 
@@ -63,7 +66,7 @@ def add(entry: Any) -> str:
             rule = f"add rule {chain} meta mark & {entry.bit:#x} != 0 ether saddr set {entry.mac}"
             made = f"add chain {chain} {{ {hook} }}; flush chain {chain}"
             return f"{made}; {rule}" if entry.bit else made
-        case NftRelay() | NftSilence() | NftArpSource():
+        case NftRelay() | NftHops() | NftSilence() | NftArpSource():
             return _own_chain(entry)
     raise TypeError(type(entry).__name__)
 
@@ -81,13 +84,13 @@ def delete(entry: Any) -> str:
             return f"delete element {TABLE} {entry.set} {{ {entry.value} }}"
         case NftShield() | NftTag():
             return f"delete chain {SHIELD_TABLE} {entry.chain}"
-        case NftRelay() | NftSilence() | NftArpSource():
+        case NftRelay() | NftHops() | NftSilence() | NftArpSource():
             return f"delete chain {entry.table} {entry.chain}"
     raise TypeError(type(entry).__name__)
 
 
-def _own_chain(entry: NftRelay | NftSilence | NftArpSource) -> str:
-    """A chain for one address, filled anew."""
+def _own_chain(entry: NftRelay | NftHops | NftSilence | NftArpSource) -> str:
+    """A chain for one purpose, mostly for one address, filled anew."""
     chain, hook = (
         f"{entry.table} {entry.chain}",
         "type filter hook prerouting priority mangle; policy accept;",
@@ -95,6 +98,14 @@ def _own_chain(entry: NftRelay | NftSilence | NftArpSource) -> str:
     match entry:
         case NftRelay(via="") | NftArpSource(dev=""):
             rule = ""
+        case NftHops():
+            hook = "type filter hook prerouting priority raw - 10; policy accept;"
+            to = ", ".join(f"{mac} : {ip}" for mac, ip in entry.hops)
+            rule = (
+                f'iifname "{entry.dev}" dup to ether saddr map {{ {to} }} device "{entry.out}" drop'
+                if to
+                else ""
+            )
         case NftArpSource():
             hook = "type filter hook output priority 0; policy accept;"
             rule = f'oifname "{entry.dev}" arp operation request arp saddr ip set {entry.ip}'
@@ -130,6 +141,9 @@ def parse(listing: str) -> Iterator[Any]:
 
 
 def _chain(name: str, body: list[str]) -> Iterator[Any]:
+    if name.startswith(HOPS_PREFIX):
+        yield _hops(name, body)
+        return
     for prefix, kind in (
         (RELAY_PREFIX, NftRelay),
         (SILENCE_PREFIX, NftSilence),
@@ -146,6 +160,13 @@ def _chain(name: str, body: list[str]) -> Iterator[Any]:
     for line in body:
         if rule := _RULE.match(line):
             yield NftRule(chain=name, text=rule[1], name=rule[2], category=int(rule[3]), order=int(rule[4]))
+
+
+def _hops(name: str, body: list[str]) -> NftHops:
+    found = _HOPS.search("\n".join(body))
+    pairs = (pair.strip().partition(" : ")[::2] for pair in found[2].split(",")) if found else ()
+    dev, out = (found[1], found[3]) if found else ("", "")
+    return NftHops(ipv6=name.endswith("6"), dev=dev, out=out, hops=tuple(sorted(pairs)))
 
 
 def _counter(name: str, body: list[str]) -> Iterator[NftCounter]:

@@ -110,7 +110,6 @@ async def test_a_connection_to_an_endpoint_that_is_gone_is_forgotten_and_no_othe
         line("10.10.0.12", protocol="tcp"),
         line("10.10.0.12", port=54, source=40002),
         line("10.10.0.12", to="10.96.0.11", source=40003),
-        line(IP, source=40004),
         line("fd00:10::c", to=IP6),
     ]
     datapath = Datapath(gone, stays, *others)
@@ -119,6 +118,17 @@ async def test_a_connection_to_an_endpoint_that_is_gone_is_forgotten_and_no_othe
         await becomes(datapath, gone, stays, *others)
         facts.drop(ServiceEndpoint, one.key)
         await becomes(datapath, stays, *others)
+
+
+async def test_a_connection_that_was_not_translated_is_forgotten_with_the_next_change() -> None:
+    """It began before there was the Service, or its Endpoint, which is gone, answered the client directly."""
+    early = line(IP, source=40004)
+    datapath = Datapath(early, stays := line("10.10.0.13"))
+    async with agent(datapath, DNS, endpoint("10.10.0.13")) as facts:
+        await becomes(datapath, stays)
+        datapath.lines.append(early)
+        facts.put(endpoint("10.10.0.12"))
+        await becomes(datapath, stays)
 
 
 async def test_an_endpoint_that_is_no_longer_ready_is_gone_too() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -22,9 +22,8 @@ from antrea.features.framework.gate import EnabledGates
 from antrea.features.network_policy.agent.feature import FEATURE as POLICY
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE
+from antrea.features.proxy.direct_path import GATE as DSR_GATE
 from antrea.features.proxy.dsr import FEATURE as DSR_FEATURE
-from antrea.features.proxy.dsr import GATE as DSR_GATE
-from antrea.features.proxy.dsr import ModeUnavailable
 from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
 from antrea.features.proxy.external_address import ExternalIPConflict
 from antrea.features.proxy.health_check import local_endpoints
@@ -276,21 +275,6 @@ def test_one_agent_speaks_for_all() -> None:
     bad = msgspec.structs.replace(WEB, ips=("10.96.0.10", "192.0.2.2"), external_ips=("192.0.2.2",))
     assert len(said(world(bad)[1])) == 1
     assert said(world(bad, node=msgspec.structs.replace(NODE, name="n2"))[1]) == []
-
-
-@pytest.mark.parametrize(("mode", "direct", "told"), [("encap", True, 0), ("noEncap", False, 1)])
-def test_direct_server_return_needs_tunnels_and_its_service_is_told(
-    mode: Literal["encap", "noEncap"], direct: bool, told: int
-) -> None:
-    asks = msgspec.structs.replace(WEB, mode="dsr")
-    facts, engine = world(asks, extra=DSR_FEATURE.units)
-    facts.put(EnabledGates("agent", frozenset({"AntreaProxy", "AntreaPolicy", DSR_GATE})))
-    facts.put(AgentConfig(antrea_proxy=ALL, traffic_encap_mode=mode))
-    acts = [act for act in engine.plan().acts if isinstance(act, ModeUnavailable)]
-    served = facts.get(ServicePort, "a/web:80/TCP")
-    assert served is not None
-    assert (served.direct, len(acts)) == (direct, told)
-    assert all("trafficEncapMode noEncap does not have" in act.message for act in acts)
 
 
 def test_the_host_hands_node_ports_with_direct_return_over_untracked() -> None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from antrea.host.nft import NftChain, NftElement, NftRelay, NftRule, NftSet, NftShield, NftSilence, NftTag
+from antrea.host.nft import (
+    NftChain,
+    NftElement,
+    NftHops,
+    NftRelay,
+    NftRule,
+    NftSet,
+    NftShield,
+    NftSilence,
+    NftTag,
+)
 from antrea.outside.nftables import text as nft_text
 from antrea.outside.nftables.libnftables import NftError
 
@@ -111,6 +121,24 @@ def test_a_listing_gives_back_what_we_wrote_and_nothing_of_others() -> None:
                 ' meta mark set 0x80000000 dup to 10.244.1.1 device "gw0" drop'
             ),
             "delete chain ip antrea relay-c0000209",
+        ),
+        (
+            NftHops(ipv6=False, dev="gw0", out="eth0", hops=(("02:eb:00:00:00:01", "192.0.2.2"),)),
+            (
+                "add chain ip antrea hops-4 { type filter hook prerouting priority raw - 10; policy accept; };"
+                " flush chain ip antrea hops-4;"
+                ' add rule ip antrea hops-4 iifname "gw0" dup to ether saddr map { 02:eb:00:00:00:01 : 192.0.2.2 }'
+                ' device "eth0" drop'
+            ),
+            "delete chain ip antrea hops-4",
+        ),
+        (
+            NftHops(ipv6=True, dev="gw0", out="eth0"),
+            (
+                "add chain ip6 antrea hops-6 { type filter hook prerouting priority raw - 10; policy accept; };"
+                " flush chain ip6 antrea hops-6"
+            ),
+            "delete chain ip6 antrea hops-6",
         ),
         (
             NftSilence("192.0.2.9"),

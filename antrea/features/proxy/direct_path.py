@@ -1,0 +1,87 @@
+"""The way of packets that an Endpoint answers directly to the Node of that Endpoint, as they came.
+
+Through the tunnel; or, without tunnels, to a Node on the same network: the switch hands the packet back to the host with a source
+MAC that stands for this Node, and the host sends it there. Between Nodes with routers between them it has no such way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.config.agent import AgentConfig
+from antrea.facts.family import is_ipv6
+from antrea.facts.member import AgentNode
+from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.facts.ovs import OvsPort
+from antrea.features.framework.gate import EnabledGates
+from antrea.features.node_route.agent import tunnel_way
+from antrea.features.node_route.way import direct_hop, tunnel_end
+from antrea.host.carrier import hop_mac
+from antrea.host.pod_cidr import held
+from antrea.openflow.action import goto, set_eth_dst, set_eth_src
+from antrea.openflow.fields import FROM_TUNNEL_REG_MARK, TO_GATEWAY_REG_MARK
+from antrea.openflow.match import dl_dst
+from antrea.openflow.tables import L3_DEC_TTL
+
+if TYPE_CHECKING:
+    from antrea.engine import Facts
+    from antrea.facts.service import ServiceEndpoint
+    from antrea.openflow.field import Action, Match
+
+GATE = "LoadBalancerModeDSR"
+PASSED_MAC = "aa:bb:cc:dd:ee:fe"
+"""Destination on antrea-gw0 of packets that another Node passed on, where there are no tunnels."""
+HOPS = "direct hop"
+"""Pool of the numbers of Nodes in source MACs, between this Node's switch and its host."""
+
+
+def is_possible(facts: Facts) -> bool:
+    """Whether Endpoints on other Nodes may answer directly at all."""
+    gates = facts.get(EnabledGates)
+    return gates is not None and GATE in gates
+
+
+def from_peer(facts: Facts) -> Match:
+    """Packets that another Node passed on as they came."""
+    config = facts.get(AgentConfig)
+    return FROM_TUNNEL_REG_MARK.match if config is None or config.has_tunnel else dl_dst(PASSED_MAC)
+
+
+def neighbour(facts: Facts, peer: PeerNode, *, ipv6: bool) -> str:
+    """The address on a network of this Node's card of a peer that knows packets from this Node by their MAC; empty: it has none."""
+    node, link = facts.get(ThisNode), facts.get(Transport)
+    own = facts.get(AgentNode, node.name) if node else None
+    if link is None or own is None or not own.mac or not peer.mac:
+        return ""
+    return direct_hop(link, peer, ipv6=ipv6)
+
+
+def has_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> bool:
+    """Whether packets of a family get to another Node as they came."""
+    config, node = facts.get(AgentConfig), facts.get(ThisNode)
+    if config is None or node is None:
+        return False
+    if config.has_tunnel:
+        return tunnel_end(node, peer) is not None
+    return bool(neighbour(facts, peer, ipv6=ipv6))
+
+
+def passed_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> list[Action]:
+    """Routed to another Node, whatever the destination; empty: there is no such way."""
+    config, node = facts.get(AgentConfig), facts.get(ThisNode)
+    gateway = facts.get(OvsPort, config.host_gateway) if config else None
+    if config is None or node is None or gateway is None or not has_way(facts, peer, ipv6=ipv6):
+        return []
+    if config.has_tunnel:
+        end = tunnel_end(node, peer)
+        return tunnel_way(gateway, end) if end else []
+    mac = hop_mac(facts.id(HOPS, peer.name))
+    return [set_eth_src(mac), set_eth_dst(gateway.mac), TO_GATEWAY_REG_MARK.load, goto(L3_DEC_TTL)]
+
+
+def is_passed_on(facts: Facts, endpoint: ServiceEndpoint) -> bool:
+    """Whether packets get to an Endpoint on another Node as they came: it is a Pod there, by its address."""
+    peer = facts.get(PeerNode, endpoint.node)
+    if peer is None or not held(endpoint.ip, peer.pod_cidrs):
+        return False
+    return has_way(facts, peer, ipv6=is_ipv6(endpoint.ip))

@@ -1,0 +1,152 @@
+"""Direct server return without tunnels: Nodes on one network pass packets on to each other as they came, by their MAC addresses.
+
+The host of the Node that a packet enters by sends what the switch gives back, by its source MAC, to the Node of the Endpoint.
+That one knows by the source MAC that a Node passed it on, and hands it to the switch by a next hop of its own, so that the switch
+chooses among the Endpoints of this Node alone. Clients that are Nodes or Pods of the cluster are translated: a host takes no
+packet from outside that has an address of its own as its source. Beyond upstream, which has no such mode without tunnels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from antrea.apis.annotation import LINK, NodeAnnotation
+from antrea.config.agent import AgentConfig
+from antrea.engine import Unit
+from antrea.facts.family import is_ipv6
+from antrea.facts.node import PeerNode, ThisNode, Transport
+from antrea.facts.ovs import OvsPort
+from antrea.features.framework.agent_feature import AgentFeature
+from antrea.features.node_route.way import shared_cidrs
+from antrea.features.proxy.direct_path import GATE, HOPS, PASSED_MAC, neighbour
+from antrea.features.proxy.dsr_node_port import NODE_PORTS, PEERS
+from antrea.features.proxy.host import EXTERNAL_IPS, proxies_all
+from antrea.host.carrier import hop_mac
+from antrea.host.nft import NftElement, NftHops, NftRule, NftSet
+from antrea.host.route import Neighbour, Route, RoutingRule
+from antrea.openflow.action import DROP, IN_PORT, goto
+from antrea.openflow.cookie import Category
+from antrea.openflow.fields import (
+    DSR_SERVICE_REG_MARK,
+    FROM_GATEWAY_REG_MARK,
+    OUTPUT_TO_OF_PORT_REG_MARK,
+    PEER_PASSED,
+    TO_GATEWAY_REG_MARK,
+)
+from antrea.openflow.flow import Flow, flows_of
+from antrea.openflow.match import ct_state, family, src
+from antrea.openflow.priority import Priority
+from antrea.openflow.table import NEXT
+from antrea.openflow.tables import DSR_SERVICE_MARK, OUTPUT, SNAT_MARK
+from antrea.rank import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from antrea.engine import Facts
+
+PEER_MACS = "peer-node-mac"
+PASSED_IPS = ("169.254.0.249", "fc01::aabb:ccdd:eefb")
+"""Next hop on antrea-gw0 of packets that another Node passed on, in IPv4 and IPv6."""
+TABLE, RULE_PRIORITY = 100, 299
+flow = flows_of(Category.SERVICE)
+
+
+def without_tunnel(facts: Facts) -> AgentConfig | None:
+    """The configuration, if it has neither tunnels nor kube-proxy."""
+    config = proxies_all(facts)
+    return config if config is not None and not config.has_tunnel else None
+
+
+# units
+
+
+def link_annotation(facts: Facts, link: Transport) -> Iterator[NodeAnnotation]:
+    """Tells the other Nodes by which MAC they know packets of this one."""
+    config, node = facts.get(AgentConfig), facts.get(ThisNode)
+    if config is not None and node is not None:
+        text = "" if config.has_tunnel else " ".join((link.mac, *link.addresses))
+        yield NodeAnnotation(node.name, LINK, text)
+
+
+def passed_on(facts: Facts, node: ThisNode) -> Iterator[NftHops | NftRule]:
+    """From the switch to other Nodes; what is for none of them goes nowhere."""
+    config, link = without_tunnel(facts), facts.get(Transport)
+    if config is None or link is None or facts.get(OvsPort, config.host_gateway) is None:
+        return
+    gateway = config.host_gateway
+    for ipv6 in sorted(node.families):
+        hops = (
+            (hop_mac(facts.id(HOPS, peer.name)), hop)
+            for peer in facts.all(PeerNode)
+            if (hop := neighbour(facts, peer, ipv6=ipv6))
+        )
+        yield NftHops(ipv6=ipv6, dev=gateway, out=link.device, hops=tuple(sorted(hops)))
+    text = f'iifname "{gateway}" ether saddr {hop_mac(0)}-{hop_mac(0xFFFFFFFF)} drop'
+    yield NftRule(chain="prerouting-raw", name="no Node that is not known", text=text, order=1)
+
+
+def passed_in(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule | RoutingRule | Route | Neighbour]:
+    """From other Nodes to the switch, whatever route there is to the destination."""
+    config, link = without_tunnel(facts), facts.get(Transport)
+    if config is None or link is None or facts.get(OvsPort, config.host_gateway) is None:
+        return
+    yield NftSet(name=PEER_MACS, type="ether_addr")
+    for ipv6 in sorted(node.families):
+        ip, mark = "ip6" if ipv6 else "ip", PEER_PASSED.mask
+        passed = f'iifname "{link.device}" ether saddr @{PEER_MACS} {ip} daddr'
+        asked = {
+            "external IPs": f"@{EXTERNAL_IPS[ipv6]}",
+            "NodePorts": f"@{PEERS[ipv6]} meta l4proto . th dport @{NODE_PORTS[ipv6]}",
+        }
+        for name, text in asked.items():
+            yield NftRule(
+                chain="prerouting-raw",
+                name=f"passed on to {name}, {ip}",
+                text=f"{passed} {text} meta mark set meta mark | {mark:#x} notrack",
+            )
+        dev, via = config.host_gateway, PASSED_IPS[ipv6]
+        everywhere = "::/0" if ipv6 else "0.0.0.0/0"
+        yield Route(dst=everywhere, dev=dev, via=via, onlink=True, table=TABLE, rank=Rank.RECEIVES)
+        yield Neighbour(dev=dev, ip=via, mac=PASSED_MAC, rank=Rank.RECEIVES)
+        yield RoutingRule(family=6 if ipv6 else 4, mark=mark, mask=mark, table=TABLE, priority=RULE_PRIORITY)
+
+
+def peer_mac(facts: Facts, peer: PeerNode) -> Iterator[NftElement | Flow]:
+    """What another Node passes on has its card's MAC; what it asks itself is translated."""
+    config, node = without_tunnel(facts), facts.get(ThisNode)
+    if config is None or node is None:
+        return
+    if peer.mac and facts.get(Transport) is not None:
+        yield NftElement(set=PEER_MACS, value=peer.mac, rank=Rank.SENDS)
+    own = (ip for ip in dict.fromkeys((*peer.node_ips, *peer.transport_ips)) if is_ipv6(ip) in node.families)
+    for source in (*own, *shared_cidrs(node, peer)):
+        invalid = ct_state("+inv+trk")
+        yield flow(DSR_SERVICE_MARK, Priority.HIGH + 1, src(source), invalid, then=DROP)
+        yield flow(DSR_SERVICE_MARK, Priority.HIGH, src(source), then=[goto(NEXT)])
+
+
+def returned_flows(facts: Facts, node: ThisNode) -> Iterator[Flow]:
+    """Back to the host by the port that they came by, with the source that they have."""
+    config = facts.get(AgentConfig)
+    if config is None or config.has_tunnel:
+        return
+    marks = (FROM_GATEWAY_REG_MARK.match, TO_GATEWAY_REG_MARK.match, DSR_SERVICE_REG_MARK.match)
+    for cidr in node.pod_cidrs:
+        yield flow(SNAT_MARK, Priority.HIGH, family(cidr), *marks, then=[goto(NEXT)])
+    yield flow(OUTPUT, Priority.HIGH, OUTPUT_TO_OF_PORT_REG_MARK.match, *marks, then=[IN_PORT])
+
+
+FEATURE = AgentFeature(
+    name="LoadBalancerModeDSR without tunnels",
+    gate=GATE,
+    within="AntreaProxy",
+    units=(
+        Unit(Transport, link_annotation),
+        Unit(ThisNode, passed_on),
+        Unit(ThisNode, passed_in),
+        Unit(PeerNode, peer_mac),
+        Unit(ThisNode, returned_flows),
+    ),
+    category=Category.SERVICE,
+)
