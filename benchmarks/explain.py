@@ -51,6 +51,7 @@ def main() -> None:
     seconds, done = time.monotonic() - begin, trial.packets
     show("explain_traces", "packets", [done])
     show("explain_balanced", "% of packets", [100 * trial.balanced / done])
+    show("explain_direct", "% of packets", [100 * trial.direct / done])
     show("explain_refused", "% of packets", [100 * trial.refused / done])
     show("explain_by_antrea_rule", "% of packets", [100 * trial.by_antrea / done])
     show("explain_mismatches", "packets", [trial.mismatches], target=0)

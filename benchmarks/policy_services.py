@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 ZONES = ("east", "west")
 OTHER_PROXY = "mesh"
 RANGES = ("10.10.0.11/32", "10.10.0.12/30", "fd00:10::/124", " 203.0.113.0/24 ", "no network")
+NODE_PORT = 30000
+"""The first."""
+MODES = ("nat", "dsr", " DSR", "other")
 SKIPPED = ((), (), (), ("b/twin",), ("10.96.0.12",), ("fd00:96::10",))
 
 
@@ -30,13 +33,30 @@ def served(rnd: random.Random, found: Cluster) -> Proxy:
         if service["metadata"]["name"] != "elsewhere":
             slices += _slices(draw, service)
     found["endpoint_slices"] = slices
+    _asked_at_nodes(draw, found)
+    everything = draw.chance(60)
     return Proxy(
         frozenset(rnd.choice(SKIPPED)),
         OTHER_PROXY if draw.chance(5) else "",
-        all_addresses=draw.chance(40),
+        all_addresses=everything,
         balanced_addresses=draw.chance(80),
         node_hints=draw.chance(40),
+        direct_default=rnd.choice(("", "nat", "dsr")) if everything else "",
     )
+
+
+def _asked_at_nodes(draw: Draw, found: Cluster) -> None:
+    """NodePorts, and by whom what comes to them is answered."""
+    number = NODE_PORT
+    for service in found["services"]:
+        if "None" in service["spec"]["clusterIPs"] or draw.chance(30):
+            continue
+        for port in service["spec"]["ports"]:
+            port["nodePort"] = number
+            number += 1
+        if draw.chance(50):
+            mode = {"service.antrea.io/load-balancer-mode": draw.rnd.choice(MODES)}
+            service["metadata"].setdefault("annotations", {}).update(mode)
 
 
 def _chosen_by(draw: Draw, service: Object) -> None:
@@ -121,6 +141,8 @@ def service_question(rnd: random.Random, found: Cluster) -> Question:
     """A packet to a port of a Service, three times of four; else any."""
     if rnd.random() < 0.25:
         return question(rnd)
+    if rnd.random() < 0.4 and (asked := _node_port_question(rnd, found)) is not None:
+        return asked
     sources = [f"{space}/{name}" for space, name, node, *_ in PLACES if node == "n1"]
     targets = [
         (ip, port["protocol"], port["port"])
@@ -135,6 +157,20 @@ def service_question(rnd: random.Random, found: Cluster) -> Question:
     port = port if rnd.random() < 0.9 else 81
     v = 6 if ":" in ip else 4
     return Question(rnd.choice(sources), ip, v, protocol, port, rnd.choice((1024, 5000, 33000)), None)
+
+
+def _node_port_question(rnd: random.Random, found: Cluster) -> Question | None:
+    """Of a host outside, to a NodePort of Node n1."""
+    numbers = [
+        (port["protocol"], port["nodePort"])
+        for service in found["services"]
+        for port in service["spec"]["ports"]
+        if "nodePort" in port
+    ]
+    if not numbers:
+        return None
+    protocol, number = rnd.choice(numbers)
+    return Question(rnd.choice(OUTSIDE)[0], HOSTS[0][0], 4, protocol, number, rnd.choice((1024, 5000)), None)
 
 
 def _external(service: Object) -> list[str]:

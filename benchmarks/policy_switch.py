@@ -16,13 +16,15 @@ from antrea.config.agent_sections import AntreaProxy
 from antrea.controller.compute.runtime import FEATURES as COMPUTED
 from antrea.engine import Engine, Facts
 from antrea.explain.objects import KINDS, Objects, objects
-from antrea.explain.packet import Packet
+from antrea.explain.packet import End, Packet
 from antrea.explain.service import Endpoint
+from antrea.explain.verdict import AT_NODE_PORT
 from antrea.explain.world import World
 from antrea.facts.fact import each
 from antrea.facts.member import AgentNode
-from antrea.facts.node import PeerNode, ThisNode
+from antrea.facts.node import LocalAddress, PeerNode, ThisNode
 from antrea.facts.ovs import OvsPort, PodInterface
+from antrea.facts.service import ServicePort
 from antrea.features.framework.agent_feature import Families, RealisedPipeline
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.grouping.publication import Membership, Memberships, PublishedPolicy
@@ -36,6 +38,10 @@ from antrea.features.node_route.agent import FEATURE as NODE_ROUTE
 from antrea.features.pod_connectivity.agent import FEATURE as POD_CONNECTIVITY
 from antrea.features.proxy.agent import FEATURE as ANTREA_PROXY
 from antrea.features.proxy.agent import KUBE_PROXY
+from antrea.features.proxy.dsr import DIRECT_IPS
+from antrea.features.proxy.dsr import FEATURE as DSR
+from antrea.features.proxy.dsr_node_port import FEATURE as DSR_NODE_PORT
+from antrea.features.proxy.host import NODE_PORT_IPS
 from antrea.features.proxy.service import endpoint_rows, service_row
 from antrea.openflow.audit_trace import enforced_part
 from antrea.openflow.flow import Flow
@@ -48,7 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from antrea.explain.packet import End
     from antrea.explain.verdict import Half, Judged
     from antrea.explain.world import Proxy
     from antrea.facts.fact import Fact
@@ -69,8 +74,8 @@ class Served(NamedTuple):
     pipeline: Pipeline
 
 
-def _served(proxy: AgentFeature, config: AgentConfig = CONFIG) -> Served:
-    features = (POD_CONNECTIVITY, NODE_ROUTE, proxy, POLICY)
+def _served(proxy: AgentFeature, config: AgentConfig = CONFIG, *more: AgentFeature) -> Served:
+    features = (POD_CONNECTIVITY, NODE_ROUTE, proxy, *more, POLICY)
     families = Families.of(NODE.pod_cidrs)
     return Served(
         features, Pipeline.realise(table for one in features for table in one.tables_of(config, families))
@@ -80,6 +85,7 @@ def _served(proxy: AgentFeature, config: AgentConfig = CONFIG) -> Served:
 PROXY_ALL = msgspec.structs.replace(CONFIG, antrea_proxy=AntreaProxy(proxy_all=True))
 BY_KUBE_PROXY, BY_ANTREA = _served(KUBE_PROXY), _served(ANTREA_PROXY)
 BY_ANTREA_ALONE = _served(ANTREA_PROXY, PROXY_ALL)
+DIRECTLY = _served(ANTREA_PROXY, PROXY_ALL, DSR, DSR_NODE_PORT)
 FEATURES, PIPELINE = BY_KUBE_PROXY
 NAMED = dict(
     zip(
@@ -101,6 +107,9 @@ _GROUP = re.compile(r"^ *group_id=(\d+),(.*)$", re.MULTILINE)
 _BUCKET = re.compile(r"set_field:(0x[0-9a-f]+)->(xx)?reg3,set_field:(0x[0-9a-f]+)/0xffff->reg4")
 _CHOICE = re.compile(r"^ +group:(\d+)$", re.MULTILINE)
 _TRANSLATED = re.compile(r"\bnat\(dst=\[?([0-9a-f:.]+?)\]?:(\d+)\)")
+_PASSED = re.compile(r"^ +set_field:0x2000000/0x2000000->reg4$", re.MULTILINE)
+"""Marked, so that its Endpoint answers the client."""
+_LOADED = re.compile(r"set_field:(0x[0-9a-f]+)->reg3\n +set_field:(0x[0-9a-f]+)/0xffff->reg4")
 REJECTED = "userdata=04"
 _BACK = re.compile(r"^ +IN_PORT$", re.MULTILINE)
 """Out of the port that the packet came by."""
@@ -152,6 +161,8 @@ def served_by(proxy: Proxy | None) -> Served:
     """With these settings of AntreaProxy; None: it is off."""
     if proxy is None:
         return BY_KUBE_PROXY
+    if proxy.direct_default:
+        return DIRECTLY
     return BY_ANTREA_ALONE if proxy.all_addresses else BY_ANTREA
 
 
@@ -166,8 +177,11 @@ def known(world: World) -> Iterator[Fact]:
         skip_services=tuple(sorted(proxy.skipped)),
         proxy_load_balancer_ips=proxy.balanced_addresses,
         service_proxy_name=proxy.name,
+        default_load_balancer_mode="dsr" if proxy.direct_default == "dsr" else "nat",
     )
     gates = {"AntreaProxy", "AntreaPolicy", *(("PreferSameTrafficDistribution",) if proxy.node_hints else ())}
+    gates |= {"LoadBalancerModeDSR"} if proxy.direct_default else set()
+    yield LocalAddress(NODE.node_ips[0], "eth0")
     yield from (
         msgspec.structs.replace(CONFIG, antrea_proxy=own),
         RealisedPipeline(served_by(proxy).pipeline),
@@ -345,17 +359,53 @@ def _address(number: str, v6: bool) -> str:
 def choice(trace: str) -> tuple[int, Endpoint | None]:
     """The group that chose, 0 if none did; and the Endpoint that it chose."""
     group, to = _CHOICE.search(trace), _TRANSLATED.search(trace)
+    if to is None and (passed := _PASSED.search(trace)):
+        address, port = _LOADED.findall(trace[: passed.start()])[-1]
+        return int(group[1]) if group else 0, Endpoint(_address(address, v6=False), int(port, 16))
     return int(group[1]) if group else 0, Endpoint(to[1], int(to[2])) if to else None
+
+
+def is_passed_on(trace: str) -> bool:
+    """Whether the packet leaves as it came, for its Endpoint to answer."""
+    return _PASSED.search(trace) is not None and _TRANSLATED.search(trace) is None
+
+
+def entered(facts: Facts, packet: Packet) -> Packet:
+    """As the host hands over what comes to a NodePort: with the address by which the switch knows it."""
+    asked = packet.destination.ip == NODE.node_ips[0]
+    for port in facts.all(ServicePort) if asked else ():
+        if (port.protocol, port.node_port) == (packet.protocol, packet.port) and port.node_port:
+            ip = DIRECT_IPS[0] if port.direct else NODE_PORT_IPS[0]
+            return msgspec.structs.replace(packet, destination=End(ip))
+    return packet
 
 
 def expected(found: Judged, packet: Packet) -> Decided:
     """What the explanation says of the part that happens on this Node."""
+    if packet.node_port:
+        return _expected_at_node_port(found, packet)
     egress = found.egress if packet.source.name in LOCAL else None
     ingress = found.ingress if packet.destination.name in LOCAL else None
     if egress is not None and egress.verdict != "Allow":
         return Decided(0, _decider(egress), None)
     refused = ingress is not None and ingress.verdict != "Allow"
     return Decided(0 if refused else exit_port(packet), _decider(egress), _decider(ingress))
+
+
+def _expected_at_node_port(found: Judged, packet: Packet) -> Decided:
+    """Rules for the Service are of this Node, those for a Pod of another Node are not: where these decide, the first let it pass."""
+    half, local = found.ingress, packet.destination.name in LOCAL
+    by_service = half.pod == ""
+    if half.verdict != "Allow" and (local or by_service):
+        return Decided(0, None, _decider(half))
+    decider = _decider(half) if local or by_service else _decider_before(half)
+    return Decided(exit_port(packet), None, decider)
+
+
+def _decider_before(half: Half) -> tuple[str, str, int] | None:
+    """The rule for the Service that let the packet on to the Pod."""
+    found = (one.rule for one in half.lost if one.why == AT_NODE_PORT)
+    return next(((rule.uid, rule.direction, rule.index) for rule in found if rule.tier), None)
 
 
 def _decider(half: Half | None) -> tuple[str, str, int] | None:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from antrea.explain.answer import through_service
-from antrea.explain.service import balanced, translated
+from antrea.explain.service import balanced, is_direct, translated
 from antrea.explain.verdict import judged
 from benchmarks.policy_cluster import cluster, question
 from benchmarks.policy_command import Command
@@ -25,8 +25,10 @@ from benchmarks.policy_switch import (
     Agent,
     Decided,
     choice,
+    entered,
     entry,
     expected,
+    is_passed_on,
     packet_of,
     world_of,
 )
@@ -66,10 +68,13 @@ class Enforced:
         switch.install(self._agent.entries, self._agent.served.pipeline)
         self._groups = switch.groups() if world.proxy is not None else {}
         self._command = Command(switch, self._agent, world)
+        self.direct = 0
+        """Packets that left as they came so far."""
 
     def difference(self, asked: Question, one: Explained) -> tuple[str, Decided]:
         """What the switch does otherwise than explained, or the command says that it does; "" if nothing. And what is expected."""
-        trace = self._switch.trace(entry(one.packet, asked.source_port or 1))
+        packet = entered(self._agent.facts, one.packet)
+        trace = self._switch.trace(entry(packet, asked.source_port or 1))
         balance = balanced(self._world, one.packet)
         wanted = Decided(0, None, None)
         if balance is None:
@@ -86,14 +91,30 @@ class Enforced:
             if not among and not balance.refused and REJECTED not in trace:
                 return "explained as rejected for want of an Endpoint, which no trace shows", wanted
             if chosen is not None:
-                after = translated(self._world, one.packet, balance.name, chosen)
+                after = translated(self._world, one.packet, balance.name, chosen, node_port=balance.node_port)
+                if balance.node_port and self._passes_on(after) != is_passed_on(trace):
+                    return (
+                        f"explained {chosen} as direct: {self._passes_on(after)}, which the trace does not show",
+                        wanted,
+                    )
                 wanted = expected(judged(self._world, after), after)
+                self.direct += is_passed_on(trace)
         traced = self._agent.decided(trace)
         if traced != wanted:
             return f"explained {wanted}, traced {traced}", wanted
+        if balance is not None and balance.node_port:
+            return "", wanted  # the command traces no NodePorts
         says: list[SwitchVerdict] = self._command.says(*one)
         wrong = [each for each in says if each.node == NODE.name and not each.agrees]
         return f"antctl explain says {wrong}" if wrong else "", wanted
+
+    def _passes_on(self, after: Packet) -> bool:
+        """Whether the explanation has the Endpoint get the packet as it came."""
+        pod = after.destination.pod
+        there = pod.spec.node_name if pod else ""
+        v = 6 if ":" in after.source.ip else 4
+        elsewhere = there not in ("", NODE.name)
+        return elsewhere and is_direct(self._world, after.service, NODE.name, there, v)
 
 
 class Trial:
@@ -104,6 +125,7 @@ class Trial:
         self.refused = 0
         self.by_antrea = 0
         self.balanced = 0
+        self.direct = 0
         self.explaining = 0.0
         self.differences: list[str] = []
         """The first of each cluster, with the seed that repeats it; the first of all with the least cluster for it."""
@@ -132,6 +154,7 @@ class Trial:
                 if first is None:
                     first = asked
                     self.differences.append(f"seed {seed}: {asked}: {difference}")
+        self.direct += enforced.direct
         if first is not None and len(self.differences) == 1:
             self.differences[0] += f" in {json.dumps(smallest(switch, objects, first, proxy))}"
 

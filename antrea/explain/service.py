@@ -5,11 +5,13 @@ Source: the Service and EndpointSlice API, and KEP-2433 on topology hints.
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+import contextlib
+from ipaddress import ip_address, ip_interface, ip_network
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from antrea.apis.annotation import LINK, TRANSPORT_ADDRESSES
 from antrea.errors import Invalid
 from antrea.explain.address import balanced_ips, has_addresses, internal_ips, readable_ips
 from antrea.explain.packet import PORTED, End, family, pod_name
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from ipaddress import IPv4Network, IPv6Network
 
-    from antrea.apis.core import Service, ServicePort
+    from antrea.apis.core import Node, Service, ServicePort
     from antrea.apis.discovery import Endpoint as SliceEndpoint
     from antrea.apis.discovery import EndpointPort, EndpointSlice, NamedHint
     from antrea.explain.packet import Packet
@@ -133,13 +135,36 @@ def translated(
     )
 
 
-def is_direct(world: World, name: str) -> bool:
-    """Whether Endpoints of a Service (namespace/name) on other Nodes than the one that was asked get packets as they came."""
+def is_direct(world: World, name: str, asked: str, there: str, v: int) -> bool:
+    """Whether Endpoints of a Service (namespace/name) on Node `there` get packets as they came to Node `asked`."""
     service = world.services.get(_key(name))
     if service is None or world.proxy is None or not world.proxy.direct_default:
         return False
-    asked = service.metadata.annotations.get(MODE, "").strip().lower()
-    return (asked if asked in MODES else world.proxy.direct_default) == "dsr"
+    mode = service.metadata.annotations.get(MODE, "").strip().lower()
+    if (mode if mode in MODES else world.proxy.direct_default) != "dsr":
+        return False
+    ends = (world.nodes.get(asked), world.nodes.get(there))
+    return world.proxy.tunnels or are_neighbours(*ends, v)
+
+
+def are_neighbours(asked: Node | None, there: Node | None, v: int) -> bool:
+    """Whether both have told their cards, and that of Node `asked` is on a network with an address of the other."""
+    if asked is None or there is None:
+        return False
+    said = [node.metadata.annotations.get(LINK, "") for node in (asked, there)]
+    if not all(said):
+        return False
+    ends = there.metadata.annotations.get(TRANSPORT_ADDRESSES, "").split(",")
+    found = list(readable_ips(one.strip() for one in ends)) or sorted(internal_ips(there))
+    networks = list(_networks(said[0].split()[1:]))
+    return any(ip_address(ip) in network for ip in found if family(ip) == v for network in networks)
+
+
+def _networks(words: Iterable[str]) -> Iterator[IPv4Network | IPv6Network]:
+    """Those that are addresses with a prefix length."""
+    for word in words:
+        with contextlib.suppress(ValueError):
+            yield ip_interface(word).network
 
 
 def service_end(world: World, text: str, v: int) -> End:

@@ -163,10 +163,13 @@ def _node_port_half(world: World, packet: Packet) -> Half:
 def _sent_on(world: World, packet: Packet) -> Packet:
     """As an Endpoint elsewhere sees it: of a host outside, with an address of the Node that was asked, or as it came."""
     asked, source = packet.node_port, packet.source
-    if source.pod is None and not (packet.destination.pod and is_direct(world, packet.service)):
-        v = family(source.ip)
+    v, tunnels = family(source.ip), world.proxy is None or world.proxy.tunnels
+    there = packet.destination.pod.spec.node_name if packet.destination.pod else ""
+    # without tunnels no Node is sent what has an address of its own as its source
+    direct = bool(there) and not (source.host and not tunnels)
+    if source.pod is None and not (direct and is_direct(world, packet.service, asked, there, v)):
         own = (one for one in sorted(internal_ips(world.nodes[asked])) if family(one) == v)
-        gateway = world.gateway(asked, v) if packet.destination.pod else ""
+        gateway = world.gateway(asked, v) if there and tunnels else ""
         source = End(gateway or next(own, source.ip), host=asked)
     return msgspec.structs.replace(packet, source=source, node_port="")
 

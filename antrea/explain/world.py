@@ -92,7 +92,9 @@ class Proxy(NamedTuple):
     node_hints: bool = False
     """Whether hints for Nodes count: gate PreferSameTrafficDistribution."""
     direct_default: str = ""
-    """defaultLoadBalancerMode, where direct server return is possible: gate LoadBalancerModeDSR and tunnels; empty: it is not."""
+    """defaultLoadBalancerMode, where gate LoadBalancerModeDSR makes direct server return possible; empty: it is not."""
+    tunnels: bool = True
+    """Whether packets between Nodes are in tunnels."""
 
 
 class World:

@@ -32,6 +32,7 @@ def test_a_hundred_thousand_packets_are_explained_as_antrea_proxy_balances_them(
     trial = of_clusters(SERVICES_FIRST, proxied=True)
     assert trial.packets == CLUSTERS * PACKETS
     assert trial.balanced > trial.packets / 4
+    assert trial.direct > trial.packets / 1000
 
 
 def of_clusters(first: int, *, proxied: bool) -> Trial:

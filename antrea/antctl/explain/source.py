@@ -170,7 +170,8 @@ def _settings(config_map: Mapping[str, Any] | None, lack: str) -> tuple[Settings
         own.proxy_all,
         own.proxy_load_balancer_ips,
         hints,
-        own.default_load_balancer_mode if "LoadBalancerModeDSR" in gates and config.has_tunnel else "",
+        own.default_load_balancer_mode if "LoadBalancerModeDSR" in gates else "",
+        config.has_tunnel,
     )
     return Settings(proxy, gates.names, ports, config.no_snat), said
 

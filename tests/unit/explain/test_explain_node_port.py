@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import pytest
-from explain_world import Object, ask, kube, native, rule, world
+from explain_world import NODES, Object, ask, kube, native, rule, world
 from test_explain_balanced import BOTH, DB, WEB, end, endpoints, service
 
 from antrea.explain.world import Proxy
@@ -124,3 +125,32 @@ def test_an_endpoint_that_answers_directly_sees_the_client_itself(mode: str, ver
     other["metadata"]["annotations"] = {"service.antrea.io/load-balancer-mode": "DSR"}
     there = world(direct, services=[other], endpoint_slices=[endpoints(DB)], cluster_policies=[by_client])
     assert ask(there, OUTSIDE, N1, PORT).verdict == "Drop"
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        (("02:00:00:00:00:01 192.0.2.1/24", "02:00:00:00:00:02 192.0.2.2/24"), "Drop"),
+        (("02:00:00:00:00:01 198.18.0.1/24", "02:00:00:00:00:02 192.0.2.2/24"), "Allow"),
+        (("02:00:00:00:00:01 192.0.2.1/24", ""), "Allow"),
+        (("what? 192.0.2.0/99", "?"), "Allow"),
+    ],
+)
+def test_without_tunnels_an_endpoint_sees_the_client_itself_if_both_nodes_are_on_one_network(
+    said: tuple[str, str], verdict: str
+) -> None:
+    """Else it sees the Node that was asked."""
+    by_client = native("q", rule("Drop", **{"from": CLIENT}))
+    by_client["spec"]["appliedTo"] = [{"podSelector": {"matchLabels": {"app": "db"}}}]
+    direct = Proxy(all_addresses=True, direct_default="dsr", tunnels=False)
+    nodes = copy.deepcopy(NODES)
+    for node, text in zip(nodes, said, strict=True):
+        node["metadata"]["annotations"] = {"node.antrea.io/link": text} if text else {}
+    there = world(
+        direct,
+        services=[service(**NODE_PORT)],
+        endpoint_slices=[endpoints(DB)],
+        cluster_policies=[by_client],
+        nodes=nodes,
+    )
+    assert ask(there, OUTSIDE, N1, PORT).verdict == verdict
