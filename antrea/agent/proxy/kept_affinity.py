@@ -81,6 +81,11 @@ class KeptAffinity:
         self._facts, self._switch, self._directory, self._file = facts, switch, run_directory, file
         self._kept = self._read()
 
+    @property
+    def clients(self) -> int:
+        """How many are kept."""
+        return len(self._kept.choices)
+
     async def run(self, settled: Callable[[], Awaitable[None]]) -> None:
         """Until cancelled."""
         while True:

@@ -1,4 +1,4 @@
-"""What AntreaProxy counts, under upstream's names; and, beyond upstream, how much of its room for groups is taken.
+"""What AntreaProxy counts, under upstream's names; and, beyond upstream, how much of each of its limits is taken.
 
 parity: pkg/agent/proxy/metrics/metrics.go
 """
@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from antrea.agent.proxy.earlier_connections import MOST as MOST_EARLIER
+from antrea.agent.proxy.kept_affinity import MOST as MOST_CLIENTS
+from antrea.engine.core.workload import Workload
 from antrea.facts.family import is_ipv6
-from antrea.facts.service import READY, Service, ServiceEndpoint, ServicePort
+from antrea.facts.node import ThisNode
+from antrea.facts.service import EarlierConnection, Service, ServiceEndpoint, ServicePort
 from antrea.features.proxy.endpoint import GROUPS
 from antrea.openflow.group_tree import MAX_NUMBER
 from antrea.outside.log.metrics import Metric, Sample
 from antrea.outside.log.workload_metrics import workload_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from antrea.engine import Facts
-    from antrea.engine.core.workload import Workload
     from antrea.facts.fact import Fact
 
 SERVICES = Metric(
@@ -61,6 +64,30 @@ GROUP_COUNT = Metric(
 GROUP_LIMIT = Metric(
     "antrea_proxy_group_limit", "gauge", "ALPHA", "The number of groups for which Antrea Proxy has room"
 )
+CLIENT_COUNT = Metric(
+    "antrea_proxy_remembered_client_count",
+    "gauge",
+    "ALPHA",
+    "The number of clients whose Endpoint Antrea Proxy keeps over a restart of Open vSwitch",
+)
+CLIENT_LIMIT = Metric(
+    "antrea_proxy_remembered_client_limit",
+    "gauge",
+    "ALPHA",
+    "The number of clients whose Endpoint Antrea Proxy would keep over a restart of Open vSwitch",
+)
+EARLIER_COUNT = Metric(
+    "antrea_proxy_earlier_connection_count",
+    "gauge",
+    "ALPHA",
+    "The number of connections that go on with the proxy they began with",
+)
+EARLIER_LIMIT = Metric(
+    "antrea_proxy_earlier_connection_limit",
+    "gauge",
+    "ALPHA",
+    "The number of connections that could go on with the proxy they began with",
+)
 FAMILIES = {False: "v4", True: "v6"}
 
 
@@ -90,17 +117,15 @@ class ProxyMetrics:
         if key:
             self._updates[kind, is_ipv6(key.rpartition("/")[2])] += 1
 
-    def text(self, workload: Workload) -> str:
-        """In Prometheus' format; `workload` is that of the jobs that work out Services and Endpoints."""
+    def text(self, workload: Workload, clients: int = 0) -> str:
+        """In Prometheus' format; `workload` is that of the jobs that work out Services and Endpoints, `clients` those with affinity."""
         ports = self._facts.all(ServicePort)
         services = Counter(ipv6 for port in ports for ipv6 in {is_ipv6(ip) for ip in port.cluster_ips})
         behind = {port.behind for port in ports}
-        addresses = {
-            one.address
-            for one in self._facts.all(ServiceEndpoint)
-            if one.state == READY and one.behind in behind
+        found = {
+            (one.behind, one.ip, one.port) for one in self._facts.all(ServiceEndpoint) if one.behind in behind
         }
-        endpoints = Counter(is_ipv6(address.split("/")[1]) for address in addresses)
+        endpoints = Counter(is_ipv6(ip) for _, ip, _ in found)
         groups = sum(pool == GROUPS for pool, _ in self._facts.ids.standing())
         return "".join(
             (
@@ -108,11 +133,23 @@ class ProxyMetrics:
                 ENDPOINTS.text(_by_family(endpoints)),
                 SERVICE_UPDATES.text(_by_family(self._of(Service))),
                 ENDPOINT_UPDATES.text(_by_family(self._of(ServiceEndpoint))),
-                DURATION.text(workload_samples(workload, unit=0.001)),
+                DURATION.text(self._durations(workload)),
                 GROUP_COUNT.text([Sample(groups)]),
                 GROUP_LIMIT.text([Sample(MAX_NUMBER)]),
+                CLIENT_COUNT.text([Sample(clients)]),
+                CLIENT_LIMIT.text([Sample(MOST_CLIENTS)]),
+                EARLIER_COUNT.text([Sample(sum(1 for _ in self._facts.all(EarlierConnection)))]),
+                EARLIER_LIMIT.text([Sample(MOST_EARLIER)]),
             )
         )
+
+    def _durations(self, workload: Workload) -> Iterator[Sample]:
+        """One job works out a port in all families of the Node: it counts in each of them."""
+        node = self._facts.get(ThisNode)
+        families = node.families if node else frozenset()
+        for ipv6, name in FAMILIES.items():
+            for one in workload_samples(workload if ipv6 in families else Workload(), unit=0.001):
+                yield Sample(one.value, {"ip_family": name, **one.labels}, one.suffix)
 
     def _of(self, kind: type[Fact]) -> Counter[bool]:
         return Counter({ipv6: self._updates[kind, ipv6] for ipv6 in FAMILIES})

@@ -91,7 +91,7 @@ class ProxyPart(Part):
         if GATE not in self._agent.gates:
             return ""
         workloads = self._engine.workloads() if self._engine else {}
-        return self._metrics.text(workloads.get(GATE, Workload()))
+        return self._metrics.text(workloads.get(GATE, Workload()), self._kept_affinity.clients)
 
     def packet_ins(self) -> Mapping[Category, Callable[[PacketIn], None]]:
         return {Category.SVC_REJECT: self._packets.handle}

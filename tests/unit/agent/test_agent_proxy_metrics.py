@@ -9,7 +9,7 @@ from antrea.config.agent import AgentConfig
 from antrea.engine import Engine, Facts
 from antrea.engine.core.workload import Workload
 from antrea.facts.node import ThisNode
-from antrea.facts.service import Service, ServiceEndpoint
+from antrea.facts.service import EarlierConnection, Service, ServiceEndpoint
 from antrea.features.proxy.agent import FEATURE, GATE
 from antrea.outside.log.workload_metrics import workload_samples
 
@@ -28,7 +28,7 @@ def endpoint(
 
 def counts(metrics: ProxyMetrics) -> dict[str, int]:
     found = re.findall(
-        r'^antrea_proxy_(?!sync)(?:total_)?(\w+)(?:\{ip_family="(\w+)"\})? (\d+)$',
+        r'^antrea_proxy_(?!sync)(?:total_)?(\w+?)(?:\{ip_family="(\w+)"\})? (\d+)$',
         metrics.text(Workload()),
         re.MULTILINE,
     )
@@ -41,7 +41,18 @@ def test_services_and_endpoints_are_counted_by_family_and_updates_as_they_come()
     engine = Engine(facts, FEATURE.units)
     left = endpoint("10.10.0.9", "headless-1", "headless")
     again = endpoint("10.10.0.7", "web-2")
-    rows = (AgentConfig(), NODE, DUAL, SINGLE, endpoint("10.10.0.7"), again, endpoint("fd00:10::7"), left)
+    earlier = EarlierConnection("tcp", "192.0.2.7", 40000, "10.96.0.10", 80, by_switch=True)
+    rows = (
+        AgentConfig(),
+        NODE,
+        earlier,
+        DUAL,
+        SINGLE,
+        endpoint("10.10.0.7"),
+        again,
+        endpoint("fd00:10::7"),
+        left,
+    )
     for row in (*rows, endpoint("10.10.0.8", ready=False)):
         facts.put(row)
     engine.plan()
@@ -49,13 +60,17 @@ def test_services_and_endpoints_are_counted_by_family_and_updates_as_they_come()
     assert before == {
         "services_installed v4": 3,
         "services_installed v6": 1,
-        "endpoints_installed v4": 1,
+        "endpoints_installed v4": 2,
         "endpoints_installed v6": 1,
         "services_updates v4": 2,
         "services_updates v6": 1,
         "endpoints_updates v4": 4,
         "endpoints_updates v6": 1,
         "group_count": 4,
+        "remembered_client_count": 0,
+        "remembered_client_limit": 20000,
+        "earlier_connection_count": 1,
+        "earlier_connection_limit": 10000,
     }
     facts.drop(Service, DUAL.key)
     facts.drop(ServiceEndpoint, endpoint("fd00:10::7").key)
@@ -77,8 +92,38 @@ def test_the_time_that_services_take_is_shown_in_seconds() -> None:
     name = "antrea_proxy_sync_proxy_rules_duration_seconds"
     assert sum(found.counts) > 0
     assert f"# TYPE {name} histogram" in text
-    assert f"{name}_count {sum(found.counts)}" in text
-    assert f"{name}_sum {round(found.milliseconds / 1000, 3):g}" in text
+    for family in ("v4", "v6"):
+        assert f'{name}_count{{ip_family="{family}"}} {sum(found.counts)}' in text
+        assert f'{name}_sum{{ip_family="{family}"}} {round(found.milliseconds / 1000, 3):g}' in text
+    facts.put(ThisNode("n1", ("10.10.0.0/24",)))
+    assert f'{name}_count{{ip_family="v6"}} 0' in ProxyMetrics(facts).text(found)
+
+
+UPSTREAM = {
+    "antrea_proxy_sync_proxy_rules_duration_seconds": (
+        "histogram",
+        "SyncProxyRules duration of Antrea Proxy in seconds",
+    ),
+    "antrea_proxy_total_services_installed": ("gauge", "The number of Services installed by Antrea Proxy"),
+    "antrea_proxy_total_endpoints_installed": ("gauge", "The number of Endpoints installed by Antrea Proxy"),
+    "antrea_proxy_total_services_updates": (
+        "counter",
+        "The cumulative number of Service updates received by Antrea Proxy",
+    ),
+    "antrea_proxy_total_endpoints_updates": (
+        "counter",
+        "The cumulative number of Endpoint updates received by Antrea Proxy",
+    ),
+}
+"""Type and help of each, all with the label ip_family, v4 and v6 (pkg/agent/proxy/metrics/metrics.go)."""
+
+
+def test_each_of_upstreams_metrics_is_there_with_its_type_its_words_and_both_families() -> None:
+    text = ProxyMetrics(Facts()).text(Workload())
+    for name, (kind, words) in UPSTREAM.items():
+        assert f"# HELP {name} [ALPHA] {words}\n# TYPE {name} {kind}\n" in text
+        labels = re.findall(rf'^{name}(?:_count)?\{{ip_family="(\w+)"\}} ', text, re.MULTILINE)
+        assert labels == ["v4", "v6"]
 
 
 def test_buckets_of_seconds_hold_what_took_as_many_milliseconds() -> None:
