@@ -1,22 +1,25 @@
-"""The Service API as a table: Services, their Endpoints, and who gets which answers where."""
+"""The Service API as a table, for each family: Services, their Endpoints, and who gets which answers where."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from antrea.lab.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SIX = "-6"
 REFUSED, SILENT = "refused", "silent"
 A, B, BOTH, LATE, NODE = (frozenset(names) for names in (["a"], ["b"], ["a", "b"], ["late"], ["node-2"]))
 PORTS = {"a": 8080, "b": 8090, "late": 8070, "host": 8060}
 """At which the Pods answer HTTP."""
 PLACES = {"a": "node-1", "b": "node-2", "late": "node-2", "host": "node-2"}
 """`late` never becomes ready, `host` has the network of its Node."""
-OUTSIDE = Settings(nodes=2).topology().machine("outside").address("eth0", 4)
+FAMILY: Literal["dual"] = "dual"
+_HOST = Settings(nodes=2, family=FAMILY).topology().machine("outside")
+OUTSIDE, OUTSIDE6 = _HOST.address("eth0", 4), _HOST.address("eth0", 6)
 
 
 class End(NamedTuple):
@@ -44,6 +47,12 @@ class Row(NamedTuple):
     ingress: tuple[dict[str, str], ...] = ()
     second: str = ""
     """The only Pod with the Service's port `second`, 81."""
+    ipv6: bool = False
+
+    @property
+    def plain_name(self) -> str:
+        """The same in both families."""
+        return self.name.removesuffix(SIX)
 
 
 ALL = (End("a"), End("b"))
@@ -71,7 +80,7 @@ def spread(name: str, distribution: str) -> Row:
     return Row(name, selected("server") | {"trafficDistribution": distribution}, (), near)
 
 
-ROWS = (
+ROWS4 = (
     Row("plain", {}, ALL, {("client", "cluster"): BOTH, ("node-1", "cluster"): BOTH, ("node-2", "cluster"): BOTH}),
     Row("internal-local", {"internalTrafficPolicy": "Local"}, ALL,
         {("client", "cluster"): A, ("node-1", "cluster"): A, ("node-2", "cluster"): B}),
@@ -131,6 +140,26 @@ ROWS = (
 )  # fmt: skip
 
 
+def in_ipv6(row: Row) -> Row:
+    """The same Service with addresses of IPv6 alone, behind which Endpoints have such."""
+
+    def six(text: str) -> str:
+        """An address or a network."""
+        return {f"{OUTSIDE}/32": f"{OUTSIDE6}/128", "203.0.113.0/24": "2001:db8:cb::/48"}.get(
+            text, text.replace("198.51.100.", "2001:db8:51::")
+        )
+
+    spec = {
+        key: [six(one) for one in value] if key in ("externalIPs", "loadBalancerSourceRanges") else value
+        for key, value in row.spec.items()
+    }
+    if spec.get("type") != "ExternalName":
+        spec |= {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}
+    ingress = tuple(one | {"ip": six(one["ip"])} for one in row.ingress)
+    return row._replace(name=row.name + SIX, spec=spec, ingress=ingress, ipv6=True)
+
+
+ROWS = (*ROWS4, *map(in_ipv6, ROWS4))
 OTHERWISE = {
     "internal-local-none": {
         ("client", "cluster"): REFUSED,
@@ -165,7 +194,7 @@ def slice_of(row: Row, end: End, pods: Mapping[str, str]) -> dict[str, Any]:
             "name": f"{row.name}-{end.pod}",
             "labels": {"kubernetes.io/service-name": row.name},
         },
-        "addressType": "IPv4",
+        "addressType": "IPv6" if row.ipv6 else "IPv4",
         "ports": [{"name": name, "port": PORTS[end.pod], "protocol": "TCP"} for name in names],
         "endpoints": [found],
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_node import pod_namespace
 from own_lab import own_lab
 from quiet_pod import quiet_pods
-from service_rows import PLACES, PORTS, REFUSED, ROWS, SILENT, service, slice_of
+from service_rows import FAMILY, PLACES, PORTS, REFUSED, ROWS, SILENT, service, slice_of
 
 from antrea.lab import cluster, namespace
 from antrea.lab.images import AGNHOST
@@ -21,16 +21,16 @@ from antrea.lab.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from service_rows import Row
+    from service_rows import End, Row
 
     from antrea.lab.cluster import Lab
 
 OFF = {"antreaProxy": {"enable": False}}
 DISTRIBUTED = {"featureGates": {"PreferSameTrafficDistribution": True}}
 SIDES = {
-    "antrea": Settings(nodes=2, kube_proxy="none", proxy_all=True, agent=DISTRIBUTED),
-    "nftables": Settings(nodes=2, kube_proxy="nftables", agent=OFF),
-    "iptables": Settings(nodes=2, kube_proxy="iptables", agent=OFF),
+    "antrea": Settings(nodes=2, family=FAMILY, kube_proxy="none", proxy_all=True, agent=DISTRIBUTED),
+    "nftables": Settings(nodes=2, family=FAMILY, kube_proxy="nftables", agent=OFF),
+    "iptables": Settings(nodes=2, family=FAMILY, kube_proxy="iptables", agent=OFF),
 }
 """By who serves."""
 TRIES, SECONDS = 14, 2
@@ -63,21 +63,26 @@ class World(NamedTuple):
 
     lab: Lab
     pods: Mapping[str, str]
+    pods6: Mapping[str, str]
     specs: Mapping[str, Mapping[str, Any]]
 
     def place(self, row: Row, where: str) -> str:
         """Address and port."""
         spec = self.specs[row.name]
         if where in ("cluster", "second"):
-            return f"{spec['clusterIP']}:{81 if where == 'second' else 80}"
+            return target(spec["clusterIP"], 81 if where == "second" else 80)
         if where == "external":
-            return f"{spec['externalIPs'][0]}:80"
+            return target(spec["externalIPs"][0], 80)
         if where == "balanced":
-            return f"{row.ingress[0]['ip']}:80"
-        return f"{self.node(where)}:{spec['ports'][0]['nodePort']}"
+            return target(row.ingress[0]["ip"], 80)
+        return target(self.node(where, ipv6=row.ipv6), spec["ports"][0]["nodePort"])
 
-    def node(self, name: str) -> str:
-        return self.lab.topology.machine(name).address("eth0", 4)
+    def node(self, name: str, *, ipv6: bool = False) -> str:
+        return self.lab.topology.machine(name).address("eth0", 6 if ipv6 else 4)
+
+    def slice(self, row: Row, end: End) -> dict[str, Any]:
+        """An EndpointSlice of the row's family."""
+        return slice_of(row, end, self.pods6 if row.ipv6 else self.pods)
 
     def inside(self, who: str, words: list[str]) -> list[str]:
         """The command, in the network of a Pod or a machine."""
@@ -87,7 +92,7 @@ class World(NamedTuple):
 
     def once(self, who: str, target: str) -> str:
         """A Pod's name, REFUSED or SILENT."""
-        words = ["curl", "-sS", "--max-time", str(SECONDS), f"http://{target}/hostname"]
+        words = ["curl", "-sS", "-g", "--max-time", str(SECONDS), f"http://{target}/hostname"]
         done = subprocess.run(self.inside(who, words), capture_output=True, text=True, check=False)
         return done.stdout or (REFUSED if done.returncode == 7 else SILENT)
 
@@ -100,17 +105,26 @@ class World(NamedTuple):
             return frozenset(pool.map(lambda _: self.once(who, target), range(TRIES))) | {first}
 
 
+def target(ip: str, port: int) -> str:
+    """As in a URL."""
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
 @contextmanager
 def serving(side: str) -> Iterator[World]:
     """As long as the block lasts."""
-    with own_lab(f"api-{side[:2]}", SIDES[side]) as lab, servers_and_client(lab) as pods:
+    with own_lab(f"api-{side[:2]}", SIDES[side]) as lab, servers_and_client(lab) as (pods, pods6):
         for number, name in enumerate(("node-1", "node-2"), 1):
             lab.api.kubectl("label", "node", name, f"{ZONE}=z{number}")
-        first = lab.topology.machine("node-1").address("eth0", 4)
+        first = lab.topology.machine("node-1")
         gateway = namespace.path(lab.record, "gateway")
-        namespace.script(lab.record, gateway, [f"ip route replace 198.51.100.0/24 via {first}"])
+        ways = (("198.51.100.0/24", 4), ("2001:db8:51::/64", 6))
+        routes = [
+            f"ip route replace {network} via {first.address('eth0', family)}" for network, family in ways
+        ]
+        namespace.script(lab.record, gateway, routes)
         items = [service(row) for row in ROWS]
-        items += [slice_of(row, end, pods) for row in ROWS for end in row.ends]
+        items += [slice_of(row, end, pods6 if row.ipv6 else pods) for row in ROWS for end in row.ends]
         lab.api.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         for row in ROWS:
             if row.ingress:
@@ -118,12 +132,12 @@ def serving(side: str) -> Iterator[World]:
                 words = ("patch", "service", row.name, "--subresource=status", "--type=merge", "-p", given)
                 lab.api.kubectl(*words)
         listed = lab.api.items("/api/v1/namespaces/default/services")
-        yield World(side, lab, pods, {one["metadata"]["name"]: one["spec"] for one in listed})
+        yield World(side, lab, pods, pods6, {one["metadata"]["name"]: one["spec"] for one in listed})
 
 
 @contextmanager
-def servers_and_client(lab: Lab) -> Iterator[dict[str, str]]:
-    """Servers at different ports; addresses by name."""
+def servers_and_client(lab: Lab) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """Servers at different ports; addresses by name, in IPv4 with those of the client, and in IPv6."""
     text = "".join(
         SERVER.replace("NAME", name)
         .replace("LABEL", LABELS.get(name, name))
@@ -135,12 +149,13 @@ def servers_and_client(lab: Lab) -> Iterator[dict[str, str]]:
     )
     lab.api.apply(text.replace("IMAGE", AGNHOST))
 
-    def addresses() -> dict[str, str]:
+    def addresses(index: int = 0) -> dict[str, str]:
         pods = lab.api.items("/api/v1/namespaces/default/pods?labelSelector=row%3Dyes")
-        return {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in pods}
+        given = {pod["metadata"]["name"]: pod["status"].get("podIPs", []) for pod in pods}
+        return {name: ips[index]["ip"] if len(ips) == 2 else "" for name, ips in given.items()}
 
     with quiet_pods(lab, {"client": "node-1"}) as client:
         ready = [f"pod/{name}" for name in PORTS if name != "late"]
         lab.api.kubectl("wait", "--for=condition=Ready", *ready, "--timeout=180s", seconds=200)
         wait_for("addresses of all Pods", lambda: all(addresses().values()), seconds=60)
-        yield client | addresses()
+        yield client | addresses(), addresses(1)

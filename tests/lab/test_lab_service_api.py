@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from service_rows import OTHERWISE, ROWS, A, B, End, Row, slice_of
+from service_rows import OTHERWISE, ROWS, SIX, A, B, End, Row, slice_of
 from service_world import SIDES, World, serving
 
 from antrea.lab import namespace
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.wide
-PLAIN = next(row for row in ROWS if row.name == "plain")
+PLAIN = {row.ipv6: row for row in ROWS if row.plain_name == "plain"}
+six = pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 STAY_SECONDS = 6
 UDP_CLIENT = """
 import socket, sys, time
-client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
 client.settimeout(0.3)
 client.connect((sys.argv[1], int(sys.argv[2])))
 last = ""
@@ -49,7 +50,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_a_service_is_answered_as_its_row_says(world: World, row: Row) -> None:
     found: dict[tuple[str, str], frozenset[str] | str] = {}
-    wanted_of = OTHERWISE.get(row.name, row.answers) if world.side == "antrea" else row.answers
+    wanted_of = OTHERWISE.get(row.plain_name, row.answers) if world.side == "antrea" else row.answers
 
     def same() -> bool:
         for (who, where), wanted in wanted_of.items():
@@ -65,21 +66,24 @@ def test_a_service_is_answered_as_its_row_says(world: World, row: Row) -> None:
 
 
 @pytest.fixture
-def sticky(world: World) -> Iterator[None]:
+def sticky(world: World, six: bool) -> Iterator[None]:
     """Service `plain` with affinity of a few seconds."""
     config = {"clientIP": {"timeoutSeconds": STAY_SECONDS}}
     for spec in (
         {"sessionAffinity": "ClientIP", "sessionAffinityConfig": config},
         {"sessionAffinity": "None"},
     ):
-        patch = ("patch", "service", PLAIN.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+        patch = ("patch", "service", PLAIN[six].name, "--type=merge", "-p", json.dumps({"spec": spec}))
         world.lab.api.kubectl(*patch)
         if spec["sessionAffinity"] != "None":
             yield
 
 
-def test_a_client_stays_with_its_endpoint_for_the_seconds_of_the_service(world: World, sticky: None) -> None:
-    target = world.place(PLAIN, "cluster")
+@six
+def test_a_client_stays_with_its_endpoint_for_the_seconds_of_the_service(
+    world: World, sticky: None, six: bool
+) -> None:
+    target = world.place(PLAIN[six], "cluster")
     for who in ("client", "node-2"):
         wait_for("one Endpoint", lambda: len(world.asked(who, target)) == 1, seconds=40)  # noqa: B023
 
@@ -91,21 +95,23 @@ def test_a_client_stays_with_its_endpoint_for_the_seconds_of_the_service(world: 
     wait_for("another Endpoint after these seconds", moved, seconds=120)
 
 
+@six
 @pytest.mark.parametrize("who", ["client", "node-1", "outside"])
-def test_a_udp_client_moves_to_the_endpoint_that_takes_over(world: World, who: str) -> None:
+def test_a_udp_client_moves_to_the_endpoint_that_takes_over(world: World, who: str, six: bool) -> None:
     """It goes on from the same port, so that connection tracking would send it to the one that is gone."""
     api = world.lab.api
-    row = Row(f"udp-{who}", {}, (End("a"), End("b")), {})
-    first, second = (udp_slice(slice_of(row, end, world.pods)) for end in row.ends)
+    row = Row(f"udp-{who}{SIX if six else ''}", {}, (End("a"), End("b")), {}, ipv6=six)
+    first, second = (udp_slice(world.slice(row, end)) for end in row.ends)
     port = {"name": "http", "port": 80, "protocol": "UDP"}
-    spec = {"type": "NodePort", "ports": [port]}
+    spec = {"type": "NodePort", "ports": [port], "ipFamilies": ["IPv6" if six else "IPv4"]}
     api.apply(
         json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": row.name}, "spec": spec})
     )
     api.apply(json.dumps(first))
     made = json.loads(api.kubectl("get", "service", row.name, "-o", "json"))["spec"]
     inside = who != "outside"
-    ip, number = (made["clusterIP"], 80) if inside else (world.node("node-1"), made["ports"][0]["nodePort"])
+    outer = (world.node("node-1", ipv6=six), made["ports"][0]["nodePort"])
+    ip, number = (made["clusterIP"], 80) if inside else outer
     words = [sys.executable, "-c", UDP_CLIENT, ip, str(number)]
     if who in world.pods:
         words = world.inside(who, words)
