@@ -148,7 +148,7 @@ def is_direct(world: World, name: str, asked: str, there: str, v: int) -> bool:
 
 
 def are_neighbours(asked: Node | None, there: Node | None, v: int) -> bool:
-    """Whether both have told their cards, and that of Node `asked` is on a network with an address of the other."""
+    """Whether both have annotation `node.antrea.io/link`, and that of Node `asked` names a network with an address of the other."""
     if asked is None or there is None:
         return False
     said = [node.metadata.annotations.get(LINK, "") for node in (asked, there)]

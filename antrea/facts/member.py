@@ -53,7 +53,7 @@ class AgentNode(Fact, frozen=True):
     silent: tuple[str, ...] = ()
     """From annotation node.antrea.io/silent-subnets, as `SilentNetwork` names them; a `SilenceReport` of the Node is newer."""
     mac: str = ""
-    """From annotation node.antrea.io/link: of the card on the network of the Nodes; empty: its agent has not told it."""
+    """From annotation node.antrea.io/link: of the card on the network of the Nodes; empty: its agent has published none."""
 
     indexes: ClassVar[Mapping[str, Callable[[AgentNode], Iterable[Hashable]]]] = {
         "ip": lambda row: row.ips,

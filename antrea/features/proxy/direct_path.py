@@ -48,7 +48,7 @@ def from_peer(facts: Facts) -> Match:
 
 
 def neighbour(facts: Facts, peer: PeerNode, *, ipv6: bool) -> str:
-    """The address on a network of this Node's card of a peer that knows packets from this Node by their MAC; empty: it has none."""
+    """The peer's address on a network of this Node's card, if each of the two has published its MAC; else empty."""
     node, link = facts.get(ThisNode), facts.get(Transport)
     own = facts.get(AgentNode, node.name) if node else None
     if link is None or own is None or not own.mac or not peer.mac:

@@ -1,7 +1,7 @@
 """Direct server return without tunnels: Nodes on one network pass packets on to each other as they came, by their MAC addresses.
 
 The host of the Node that a packet enters by sends what the switch gives back, by its source MAC, to the Node of the Endpoint.
-That one knows by the source MAC that a Node passed it on, and hands it to the switch by a next hop of its own, so that the switch
+There the source MAC shows that a Node passed it on, and the packet gets to the switch by a next hop of its own, so that the switch
 chooses among the Endpoints of this Node alone. Clients that are Nodes or Pods of the cluster are translated: a host takes no
 packet from outside that has an address of its own as its source. Beyond upstream, which has no such mode without tunnels.
 """
@@ -62,7 +62,7 @@ def without_tunnel(facts: Facts) -> AgentConfig | None:
 
 
 def link_annotation(facts: Facts, link: Transport) -> Iterator[NodeAnnotation]:
-    """Tells the other Nodes by which MAC they know packets of this one."""
+    """Publishes the MAC by which other Nodes recognise packets of this one."""
     config, node = facts.get(AgentConfig), facts.get(ThisNode)
     if config is not None and node is not None:
         text = "" if config.has_tunnel else " ".join((link.mac, *link.addresses))
@@ -113,7 +113,7 @@ def passed_in(facts: Facts, node: ThisNode) -> Iterator[NftSet | NftRule | Routi
 
 
 def peer_mac(facts: Facts, peer: PeerNode) -> Iterator[NftElement | Flow]:
-    """What another Node passes on has its card's MAC; what it asks itself is translated."""
+    """What another Node passes on has its card's MAC; what it sends itself is translated."""
     config, node = without_tunnel(facts), facts.get(ThisNode)
     if config is None or node is None:
         return
