@@ -384,6 +384,7 @@ async def test_what_takes_packets_from_an_address_for_a_moment_is_swept_after_a_
 async def test_packets_are_passed_on_to_neighbours_while_a_later_start_knows_none(
     netns: Namespaces, nft: Nft, ipv6: bool
 ) -> None:
+    netns.sh("ip link add gw0 type veth peer name eth0")
     hop = "2001:db8::" if ipv6 else "192.0.2."
     hops = tuple((f"02:eb:00:00:00:{number:02x}", f"{hop}{number}") for number in range(1, 40))
     entry = NftHops(ipv6=ipv6, dev="gw0", out="eth0", hops=hops)
