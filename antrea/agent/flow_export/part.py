@@ -64,6 +64,15 @@ LOST = Metric(
 )
 
 
+def next_poll(at: float, period: float, now: float) -> float:
+    """When the poll after that of `at` is due; one that has taken longer than a period is followed by a pause of one.
+
+    Times of records are whole seconds: polls that come later and later make a rate of two seconds one of three.
+    """
+    due = at + period
+    return due if due > now else now + period
+
+
 class FlowExportPart(Part):
     """Sink of FlowExport. Connections are read while there is a destination: of the configuration, or an object."""
 
@@ -177,6 +186,7 @@ class FlowExportPart(Part):
         self._agent.record(reason, text, warning=bool(why), about=about)
 
     async def _poll(self) -> None:
+        at = time.monotonic()
         while True:
             try:
                 if self._exports:
@@ -186,7 +196,8 @@ class FlowExportPart(Part):
                 if str(why) != self._trouble:
                     log.warning("Failed to read connections to export", err=str(why))
                 self._trouble = str(why)
-            await asyncio.sleep(self._poll_seconds)
+            at = next_poll(at, self._poll_seconds, time.monotonic())
+            await asyncio.sleep(at - time.monotonic())
 
     async def _look(self) -> None:
         """Read all connections once, and take in by slices what has changed; connections of a kind share a record."""
