@@ -147,10 +147,20 @@ def ports(ovs: OvsBridge) -> OvsBridge:
 WAYS: list[tuple[Datapath, EgressLimit | None]] = [
     (datapath, limit) for datapath in ("system", "netdev") for limit in (None, EgressLimit(1000, 100))
 ]
+CORE = {("system", False), ("netdev", True)}
+"""Each datapath, and each of with and without a limit: the meter is before and behind the same flows on both."""
 
 
 @pytest.fixture(
-    scope="module", params=WAYS, ids=[f"{name}{' limited' * bool(limit)}" for name, limit in WAYS]
+    scope="module",
+    params=[
+        pytest.param(
+            (name, limit),
+            id=f"{name}{' limited' * bool(limit)}",
+            marks=() if (name, bool(limit)) in CORE else pytest.mark.wide,
+        )
+        for name, limit in WAYS
+    ],
 )
 def switch(request: pytest.FixtureRequest, ports: OvsBridge) -> Switch:
     return Switch(ports, *request.param)
