@@ -34,6 +34,7 @@ def served(rnd: random.Random, found: Cluster) -> Proxy:
             slices += _slices(draw, service)
     found["endpoint_slices"] = slices
     _asked_at_nodes(draw, found)
+    _as_admitted(draw, found)
     everything = draw.chance(60)
     return Proxy(
         frozenset(rnd.choice(SKIPPED)),
@@ -57,6 +58,34 @@ def _asked_at_nodes(draw: Draw, found: Cluster) -> None:
         if draw.chance(50):
             mode = {"service.antrea.io/load-balancer-mode": draw.rnd.choice(MODES)}
             service["metadata"].setdefault("annotations", {}).update(mode)
+
+
+def _as_admitted(draw: Draw, found: Cluster) -> None:
+    """Policies for Services are for nothing else, have ingress rules alone, and those have ranges of addresses alone."""
+    for policy in found["cluster_policies"]:
+        spec = policy["spec"]
+        if "appliedTo" in spec and _is_for_services(draw, spec):
+            spec["egress"] = []
+            for rule in spec["ingress"]:
+                rule["from"] = _blocks(draw)
+        for rule in spec["ingress"]:
+            if "appliedTo" in rule and _is_for_services(draw, rule):
+                rule["from"] = _blocks(draw)
+        spec["egress"] = [
+            rule for rule in spec["egress"] if not any("service" in one for one in rule.get("appliedTo", ()))
+        ]
+
+
+def _is_for_services(draw: Draw, found: Object) -> bool:
+    services = [one for one in found["appliedTo"] if "service" in one]
+    others = [one for one in found["appliedTo"] if "service" not in one]
+    chosen = services if services and (not others or draw.chance(50)) else others
+    found["appliedTo"] = chosen
+    return chosen is services
+
+
+def _blocks(draw: Draw) -> list[Object]:
+    return [{"ipBlock": draw.block()} for _ in range(draw.rnd.randint(0, 2))]
 
 
 def _chosen_by(draw: Draw, service: Object) -> None:
