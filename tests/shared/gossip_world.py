@@ -19,8 +19,8 @@ KEY = bytes(range(32))
 TICK = 0.05
 LATENCY = (0.0002, 0.002)
 """Seconds on the way, from and to."""
-NOTICED = (0.26, 0.45)
-"""Seconds after which one switch finds another one silent: three packets, 100 ms apart, and the way to the agent."""
+NOTICED = (0.16, 0.33)
+"""Seconds after which one switch finds another one silent: three packets, 60 ms apart, and the way to the agent."""
 STREAM_TRIES = 0.2
 """What TCP waits before it sends again what was lost, at the least."""
 

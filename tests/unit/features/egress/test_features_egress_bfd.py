@@ -59,7 +59,7 @@ def test_a_pair_of_candidates_has_a_tunnel_with_a_vni_of_its_own_that_nothing_is
         external_ids=(("antrea-type", "bfd"), ("bfd-node", "node-1")),
         no_flood=True,
         category=int(Category.EGRESS),
-        bfd=(("enable", "true"), ("min_rx", "100"), ("min_tx", "100"), ("mult", "5")),
+        bfd=(("enable", "true"), ("min_rx", "60"), ("min_tx", "60"), ("mult", "5")),
     )
     assert len(port.name) <= 15
 
