@@ -12,6 +12,10 @@ LAB_FIRST := $(patsubst %,tests/lab/test_lab_%.py,admission agent_fault aggregat
 	failover family groups info_node install no_encap node_policy node_policy_guard old_kubectl processed replica_pods replicas \
 	schema_admission underlay)
 
+# What mypy found out in another tree, by hashes of files: most of it holds in a fresh one.
+CACHES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
+TYPES_KEPT := $(CACHES)/antrea-check/mypy.tar
+
 # A core test of the lab takes less; these are named at the end.
 SLOW := --durations=12 --durations-min=20
 
@@ -22,11 +26,13 @@ help: ## print this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 check: ## formatting, lint, types, import contracts, generated docs current
+	@[[ -e .mypy_cache ]] || tar -xf $(TYPES_KEPT) 2>/dev/null || true
 	ruff format --check .
 	ruff check .
 	mypy
 	set -e; for tier in ovs host lab vm parity wide; do MYPYPATH=tests/$$tier:tests/shared mypy --no-error-summary tests/$$tier; done
 	lint-imports --config .importlinter
+	@mkdir -p $(dir $(TYPES_KEPT)) && tar -cf $(TYPES_KEPT).$$$$ .mypy_cache && mv $(TYPES_KEPT).$$$$ $(TYPES_KEPT) || true
 	$(PYTEST) -q tests/unit -k "generated or house" --no-header
 
 format: ## let ruff format and repair what it can
@@ -149,4 +155,4 @@ clean: ## what builds and tests left in the tree
 	rm -rf build/out .coverage* .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 
 clean-all: clean ## also the caches outside the tree and .venv; lists them first
-	@c="$${ANTREA_LAB_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/antrea-lab}"; du -sh "$$c" .venv 2>/dev/null || true; rm -rf "$$c" .venv
+	@c="$${ANTREA_LAB_CACHE:-$(CACHES)/antrea-lab}"; du -sh "$$c" $(dir $(TYPES_KEPT)) .venv 2>/dev/null || true; rm -rf "$$c" $(dir $(TYPES_KEPT)) .venv
