@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from antrea.apis.flow import LONGEST_REQUESTS, FlowEndReason, FlowRecord, FlowType, RuleAction
+from antrea.flow_aggregator.side_counts import ADD_SIDE, add_newest, reset_deltas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,19 +25,10 @@ MOST_TRIES: Final = 2
 _COUNTS: Final = ("packet_total_count", "packet_delta_count", "octet_total_count", "octet_delta_count")
 _BOTH: Final = (*_COUNTS, *(f"reverse_{name}" for name in _COUNTS))
 _SIDES: Final = ("from_source_node", "from_destination_node")
-_RATES: Final = (
-    "throughput", "reverse_throughput", *(f"{way}throughput_{side}" for way in ("", "reverse_") for side in _SIDES),
-)  # fmt: skip
-_DELTAS: Final = tuple(
-    f"{name}{side}" for name in _BOTH if "delta" in name for side in ("", *(f"_{one}" for one in _SIDES))
-)
-_OWN_TOTALS: Final = {
-    side: [(name, f"{name}_{side}") for name in _BOTH if "delta" not in name] for side in _SIDES
-}
-_OWN_DELTAS: Final = {
-    side: [(name, f"{name}_{side}") for name in _BOTH if "delta" in name] for side in _SIDES
-}
-"""Counters of a record, and those of one side, by the side."""
+_FROM_EXTERNAL, _INTER_NODE = int(FlowType.FROM_EXTERNAL), int(FlowType.INTER_NODE)
+_DENIED: Final = (int(RuleAction.DROP), int(RuleAction.REJECT))
+_END: Final = int(FlowEndReason.END_OF_FLOW)
+"""As numbers, which are compared in less time than members."""
 _JOINED: Final = (
     "source_pod_name", "source_pod_namespace", "source_node_name",
     "destination_pod_name", "destination_pod_namespace", "destination_node_name",
@@ -84,7 +76,7 @@ class JoinedFlow:
 
 def is_ingress_half(record: FlowRecord) -> bool:
     """Whether it is of the Node by which a connection from outside came to a Pod of another Node."""
-    external = record.flow_type == FlowType.FROM_EXTERNAL
+    external = record.flow_type == _FROM_EXTERNAL
     return external and not record.destination_pod_name and bool(record.proxy_snat_ip)
 
 
@@ -95,12 +87,11 @@ def is_from_source(record: FlowRecord) -> bool:
 
 def needs_both(record: FlowRecord) -> bool:
     """Whether the other Node makes a record, too: not of what the source's Node denied, nor of what was rejected."""
-    denied = (RuleAction.DROP, RuleAction.REJECT)
-    if record.egress_network_policy_rule_action in denied:
+    if record.egress_network_policy_rule_action in _DENIED:
         return False
-    if record.ingress_network_policy_rule_action == RuleAction.REJECT:
+    if record.ingress_network_policy_rule_action == _DENIED[1]:
         return False
-    return record.flow_type == FlowType.INTER_NODE or is_ingress_half(record)
+    return record.flow_type == _INTER_NODE or is_ingress_half(record)
 
 
 def key_of(record: FlowRecord) -> Key:
@@ -230,7 +221,9 @@ def begun(record: FlowRecord) -> FlowRecord:
         setattr(made, f"flow_end_seconds_{side}", record.flow_end_seconds)
         for name in _BOTH:
             setattr(made, f"{name}_{side}", getattr(record, name))
-    _set_rates(made, sides, record.octet_total_count, record.reverse_octet_total_count, seconds, newest=True)
+    octets = (record.octet_total_count, record.reverse_octet_total_count)
+    rates = tuple(8 * count // seconds if seconds > 0 else 0 for count in octets)
+    _set_rates(made, sides, (rates[0], rates[1]), newest=True)
     return made
 
 
@@ -242,34 +235,39 @@ def join(into: FlowRecord, other: FlowRecord) -> None:
     if is_ingress_half(other):
         into.source_ip, into.source_transport_port = other.source_ip, other.source_transport_port
         into.proxy_snat_ip, into.proxy_snat_port = other.proxy_snat_ip, other.proxy_snat_port
-        into.flow_type = int(FlowType.FROM_EXTERNAL)
+        into.flow_type = _FROM_EXTERNAL
 
 
 def add_counts(into: FlowRecord, record: FlowRecord, sides: tuple[str, ...]) -> None:
     """Take over times, state and counters of a Node's newer record; an older one than its last changes nothing."""
     newest = record.flow_end_seconds >= into.flow_end_seconds
-    before = max(getattr(into, f"flow_end_seconds_{side}") for side in sides) or record.flow_start_seconds
-    for side in sides:
-        setattr(into, f"flow_end_seconds_{side}", record.flow_end_seconds)
+    before = _end_before(into, record.flow_end_seconds, sides) or record.flow_start_seconds
     if newest:
         into.flow_end_seconds = record.flow_end_seconds
-    if record.flow_end_seconds <= before and record.flow_end_reason != FlowEndReason.END_OF_FLOW:
+    if record.flow_end_seconds <= before and record.flow_end_reason != _END:
         return
-    if into.flow_end_reason != FlowEndReason.END_OF_FLOW:
+    if into.flow_end_reason != _END:
         into.flow_end_reason = record.flow_end_reason
+    rates = (0, 0)
+    for side in sides:
+        octets, back, deltas = ADD_SIDE[side](into, record)
+        seconds = record.flow_end_seconds - before
+        rates = (max(octets, 0) * 8 // seconds, max(back, 0) * 8 // seconds) if seconds > 0 else (0, 0)
     if newest:
         into.tcp_state = record.tcp_state
-    octets = back = 0
-    for side in sides:
-        octets = record.octet_total_count - getattr(into, f"octet_total_count_{side}")
-        back = record.reverse_octet_total_count - getattr(into, f"reverse_octet_total_count_{side}")
-        _add_side(into, record, side)
-    if newest:
-        for name, own in _OWN_TOTALS[sides[-1]]:
-            setattr(into, name, max(getattr(into, own), getattr(into, name)))
-        for name, own in _OWN_DELTAS[sides[-1]]:
-            setattr(into, name, getattr(into, own))
-    _set_rates(into, sides, octets, back, record.flow_end_seconds - before, newest=newest)
+        add_newest(into, record, deltas)
+    _set_rates(into, sides, rates, newest=newest)
+
+
+def _end_before(into: FlowRecord, end: int, sides: tuple[str, ...]) -> int:
+    """Of the last record from these sides; `end` is the new one."""
+    before = 0
+    if _SIDES[0] in sides:
+        before, into.flow_end_seconds_from_source_node = into.flow_end_seconds_from_source_node, end
+    if _SIDES[1] in sides:
+        before = max(before, into.flow_end_seconds_from_destination_node)
+        into.flow_end_seconds_from_destination_node = end
+    return before
 
 
 def united(one: str, other: str) -> str:
@@ -282,27 +280,11 @@ def united(one: str, other: str) -> str:
     return text if len(text.encode()) <= LONGEST_REQUESTS else one
 
 
-def _add_side(into: FlowRecord, record: FlowRecord, side: str) -> None:
-    for name, own in _OWN_TOTALS[side]:
-        setattr(into, own, getattr(record, name))
-    for name, own in _OWN_DELTAS[side]:
-        if value := getattr(record, name):
-            setattr(into, own, getattr(into, own) + value)
-
-
-def _set_rates(
-    into: FlowRecord, sides: tuple[str, ...], octets: int, back: int, seconds: int, *, newest: bool
-) -> None:
-    """Bits a second."""
-    rates = [max(value, 0) * 8 // seconds if seconds > 0 else 0 for value in (octets, back)]
-    for way, rate in zip(("", "reverse_"), rates, strict=True):
-        for side in sides:
-            setattr(into, f"{way}throughput_{side}", rate)
-        if newest:
-            setattr(into, f"{way}throughput", rate)
-
-
-def reset_deltas(record: FlowRecord) -> None:
-    """After it was exported: totals stay."""
-    for name in (*_DELTAS, *_RATES):
-        setattr(record, name, 0)
+def _set_rates(into: FlowRecord, sides: tuple[str, ...], rates: tuple[int, int], *, newest: bool) -> None:
+    """Bits a second, of both directions."""
+    if _SIDES[0] in sides:
+        into.throughput_from_source_node, into.reverse_throughput_from_source_node = rates
+    if _SIDES[1] in sides:
+        into.throughput_from_destination_node, into.reverse_throughput_from_destination_node = rates
+    if newest:
+        into.throughput, into.reverse_throughput = rates
