@@ -13,13 +13,14 @@ import importlib
 import importlib.util
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from antrea.apis.shown import one_line
 from antrea.errors import Unavailable
-from antrea.outside.clickhouse.engine_memory import configure_allocator, release_start
+from antrea.outside.clickhouse.engine_memory import configure_allocator, release_code
 from antrea.outside.clickhouse.store import parameter_text
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from antrea.outside.clickhouse.store import Value
 
+RELEASE_SECONDS: Final = 10.0
+"""After which code that inserts, merges and queries have not needed since is not mapped any more."""
 _SHOWN: Final = 300
 """Characters of a refusal that are shown."""
 _ONE_THREAD: Final = "SET max_threads = 1"
@@ -79,6 +82,7 @@ class _Worker:
         self._lock = lock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._session: Any = None
+        self._released = time.monotonic()
 
     async def run(self, sql: str, values: dict[str, str]) -> bytes:
         """Raises Unavailable."""
@@ -102,6 +106,9 @@ class _Worker:
             file.flush()
             source = f"file('/proc/self/fd/{file.fileno()}', JSONCompactEachRow, '{structure}')"
             self._run(f"{into} SELECT * FROM {source}", {})  # noqa: S608 (names of this program)
+        if time.monotonic() - self._released >= RELEASE_SECONDS:
+            release_code()
+            self._released = time.monotonic()
 
     def _run(self, sql: str, values: dict[str, str]) -> bytes:
         try:
@@ -137,7 +144,7 @@ def _engine() -> Any:
     """Loaded once in a process, which takes a second. Raises ImportError."""
     configure_allocator()
     found = importlib.import_module("chdb.session")
-    release_start()
+    release_code()
     return found
 
 

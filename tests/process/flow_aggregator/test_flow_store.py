@@ -93,6 +93,29 @@ asyncio.run(main())
 """
 
 
+RELEASED = """
+import asyncio, sys
+from pathlib import Path
+from antrea.outside.clickhouse import embedded
+
+def resident():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("RssFile")).split()[1]) // 1000
+
+async def main():
+    store = embedded.EmbeddedClickHouse(Path(sys.argv[1]))
+    await store.run("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a")
+    for seconds in (10.0, 0.0):
+        embedded.RELEASE_SECONDS = seconds
+        await store.insert("t", {"a": "UInt8"}, b"[1]")
+        print(resident())
+    print((await store.run("SELECT count() FROM t FORMAT TabSeparated")).decode())
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
 @pytest.fixture(autouse=True)
 def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(engine_folder()), *sys.path)))
@@ -201,6 +224,13 @@ def test_a_query_that_the_engine_ends_names_the_limit_and_what_to_ask(tmp_path: 
     assert subprocess.check_output(words, text=True, timeout=60).splitlines() == [
         f"the query took more than 5 s: {hint}", f"the query took more than 256 MiB of memory: {hint}",
     ]  # fmt: skip
+
+
+def test_code_that_was_not_needed_since_is_not_resident(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", RELEASED, str(tmp_path / "store")]
+    before, after, count = map(int, subprocess.check_output(words, text=True, timeout=60).split())
+    assert after < before - 20
+    assert count == 2
 
 
 async def test_without_a_store_a_query_names_the_key(tmp_path: Path) -> None:
