@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from antrea.agent.node.cluster_feed import cluster_node
+from antrea.apis import core
 from antrea.apis.annotation import LINK, NodeAnnotation
 from antrea.config.agent import AgentConfig
 from antrea.config.agent_sections import AntreaProxy
@@ -158,3 +160,30 @@ def test_endpoints_to_which_no_packet_gets_as_it_came_are_not_marked_as_remote(u
     if unknown != "address":
         hops = [one for one in standing(engine) if isinstance(one, NftHops)]
         assert not [hop for one in hops for hop in one.hops]
+
+
+@pytest.mark.parametrize(
+    ("text", "mac"),
+    [
+        ("02:00:00:00:00:01 192.0.2.1/24", "02:00:00:00:00:01"),
+        ("02:00:00:00:00:01", "02:00:00:00:00:01"),
+        ("", ""),
+        ("ff:ff:ff:ff:ff:ff", ""),
+        ("01:00:5e:00:00:01 192.0.2.1/24", ""),
+        ("00:00:00:00:00:00", ""),
+        ("02:00:00:00:00:01, drop", ""),
+        ("02-00-00-00-00-01", ""),
+        ("192.0.2.1/24", ""),
+        ("02:00:00:00:00:01 } ; flush ruleset", "02:00:00:00:00:01"),
+    ],
+)
+def test_of_what_a_node_may_write_into_its_annotation_only_a_mac_of_one_host_counts(
+    text: str, mac: str
+) -> None:
+    meta = core.ObjectMeta(name="n2", annotations={LINK: text})
+    status = core.NodeStatus(addresses=(core.NodeAddress("InternalIP", HOST[0]),))
+    row = cluster_node(
+        core.Node(metadata=meta, spec=core.NodeSpec(pod_cidrs=("10.10.1.0/24",)), status=status)
+    )
+    assert row is not None
+    assert row.mac == mac
