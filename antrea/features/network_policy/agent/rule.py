@@ -331,8 +331,9 @@ def rule_order(policy: cp.NetworkPolicy, rule: cp.NetworkPolicyRule) -> RuleOrde
 
 
 def rule_conjunctions(_: Facts, rule: PolicyRule) -> Iterator[Conjunction]:
-    """That of a rule without named ports; of one on what Pods send, also that of peers which are no Pods."""
-    if not rule.named or (rule.egress and (rule.peer.ip_blocks or rule.peer.to_services or rule.fqdns)):
+    """That of a rule without named ports; also that of peers of what Pods send, and of targets, which are no Pods."""
+    no_pods = rule.egress and (rule.peer.ip_blocks or rule.peer.to_services or rule.fqdns)
+    if not rule.named or no_pods or rule.on_node_ports:
         yield from _of_ports(rule, ())
 
 

@@ -86,6 +86,16 @@ def test_a_rule_matches_the_node_port_by_mark_and_group_and_clients_by_the_conne
     assert sorted(re.sub(r"^.*?priority=\d+,", "", line) for line in clauses) == sorted(wanted)
 
 
+def test_of_a_rule_that_names_a_port_the_numbers_count() -> None:
+    """A Service gives no numbers to names; the rest of the rule was lost with them, and a Drop let everything in."""
+    mixed = native("p", "svc", rule("In", OUTSIDE, port("http"), port(8080), action="Drop", name="deny"))
+    found = [line for line in texts(*world(WEB, MEMBER, mixed)) if "conjunction(" in line]
+    ports = [re.sub(r"^.*?priority=\d+,", "", line) for line in found if "tp_dst" in line]
+    assert sorted(one.partition(" ")[0] for one in ports) == ["tcp,tp_dst=8080", "tcp6,tp_dst=8080"]
+    assert any("ct_nw_src=203.0.113.0/24" in line for line in found)
+    assert sum("reg7=" in line for line in found) == 2
+
+
 def test_connections_to_node_ports_go_to_the_rules_before_they_leave_the_node() -> None:
     line = "table=IngressSecurityClassifier,priority=201,reg4=0x80000/0x80000 actions=goto_table:AntreaPolicyIngressRule"
     assert line in texts(*world())
