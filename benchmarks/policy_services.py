@@ -61,16 +61,19 @@ def _asked_at_nodes(draw: Draw, found: Cluster) -> None:
 
 
 def _as_admitted(draw: Draw, found: Cluster) -> None:
-    """Policies for Services are for nothing else, have ingress rules alone, and those have ranges of addresses alone."""
+    """Policies for Services are for nothing else, and have ingress rules alone.
+
+    Those let in or refuse everybody: a trace does not show from whom a connection came before its translation.
+    """
     for policy in found["cluster_policies"]:
         spec = policy["spec"]
         if "appliedTo" in spec and _is_for_services(draw, spec):
             spec["egress"] = []
             for rule in spec["ingress"]:
-                rule["from"] = _blocks(draw)
+                rule["from"] = []
         for rule in spec["ingress"]:
             if "appliedTo" in rule and _is_for_services(draw, rule):
-                rule["from"] = _blocks(draw)
+                rule["from"] = []
         spec["egress"] = [
             rule for rule in spec["egress"] if not any("service" in one for one in rule.get("appliedTo", ()))
         ]
@@ -82,10 +85,6 @@ def _is_for_services(draw: Draw, found: Object) -> bool:
     chosen = services if services and (not others or draw.chance(50)) else others
     found["appliedTo"] = chosen
     return chosen is services
-
-
-def _blocks(draw: Draw) -> list[Object]:
-    return [{"ipBlock": draw.block()} for _ in range(draw.rnd.randint(0, 2))]
 
 
 def _chosen_by(draw: Draw, service: Object) -> None:

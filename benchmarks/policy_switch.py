@@ -380,10 +380,10 @@ def entered(facts: Facts, packet: Packet) -> Packet:
     return packet
 
 
-def expected(found: Judged, packet: Packet) -> Decided:
+def expected(found: Judged, packet: Packet, *, direct: bool = False) -> Decided:
     """What the explanation says of the part that happens on this Node."""
     if packet.node_port:
-        return _expected_at_node_port(found, packet)
+        return _expected_at_node_port(found, packet, direct=direct)
     egress = found.egress if packet.source.name in LOCAL else None
     ingress = found.ingress if packet.destination.name in LOCAL else None
     if egress is not None and egress.verdict != "Allow":
@@ -392,9 +392,14 @@ def expected(found: Judged, packet: Packet) -> Decided:
     return Decided(0 if refused else exit_port(packet), _decider(egress), _decider(ingress))
 
 
-def _expected_at_node_port(found: Judged, packet: Packet) -> Decided:
-    """Rules for the Service are of this Node, those for a Pod of another Node are not: where these decide, the first let it pass."""
+def _expected_at_node_port(found: Judged, packet: Packet, *, direct: bool) -> Decided:
+    """Rules for the Service are of this Node, those for a Pod of another Node are not: where these decide, the first let it pass.
+
+    What an Endpoint elsewhere gets as it came, `direct`, is judged there alone.
+    """
     half, local = found.ingress, packet.destination.name in LOCAL
+    if direct:
+        return Decided(exit_port(packet), None, None)
     by_service = half.pod == ""
     if half.verdict != "Allow" and (local or by_service):
         return Decided(0, None, _decider(half))

@@ -97,7 +97,7 @@ class Enforced:
                         f"explained {chosen} as direct: {self._passes_on(after)}, which the trace does not show",
                         wanted,
                     )
-                wanted = expected(judged(self._world, after), after)
+                wanted = expected(judged(self._world, after), after, direct=is_passed_on(trace))
                 self.direct += is_passed_on(trace)
         traced = self._agent.decided(trace)
         if traced != wanted:

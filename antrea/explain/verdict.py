@@ -143,10 +143,13 @@ def _pod_half(world: World, packet: Packet, direction: str, pod: Pod, others: Se
 
 
 def _node_port_half(world: World, packet: Packet) -> Half:
-    """What comes in by a NodePort: judged there, and at the Endpoint if that is not on the Node that was asked."""
+    """What comes in by a NodePort: judged there, and at the Endpoint if that is not on the Node that was asked.
+
+    What an Endpoint elsewhere gets as it came is judged on its Node alone.
+    """
     pod, by_service = packet.destination.pod, list(node_port_rules(world, packet))
     silent = tuple(LosingRule(one.ref, text) for one in by_service for text in one.unbuilt)
-    if pod is not None and pod.spec.node_name == packet.node_port:
+    if pod is not None and (pod.spec.node_name == packet.node_port or _goes_as_it_came(world, packet)):
         there = _pod_half(world.near(packet), packet, INGRESS, pod, by_service)
         return msgspec.structs.replace(there, silent=(*silent, *there.silent))
     made = _Making(INGRESS, f"{NODE_PORTS} {packet.service}", ())
@@ -164,14 +167,23 @@ def _sent_on(world: World, packet: Packet) -> Packet:
     """As an Endpoint elsewhere sees it: of a host outside, with an address of the Node that was asked, or as it came."""
     asked, source = packet.node_port, packet.source
     v, tunnels = family(source.ip), world.proxy is None or world.proxy.tunnels
-    there = packet.destination.pod.spec.node_name if packet.destination.pod else ""
-    # without tunnels no Node is sent what has an address of its own as its source
-    direct = bool(there) and not (source.host and not tunnels)
-    if source.pod is None and not (direct and is_direct(world, packet.service, asked, there, v)):
+    there = packet.destination.pod
+    if source.pod is None:
         own = (one for one in sorted(internal_ips(world.nodes[asked])) if family(one) == v)
         gateway = world.gateway(asked, v) if there and tunnels else ""
         source = End(gateway or next(own, source.ip), host=asked)
     return msgspec.structs.replace(packet, source=source, node_port="")
+
+
+def _goes_as_it_came(world: World, packet: Packet) -> bool:
+    """Whether a Pod elsewhere gets what came in by a NodePort as it is, to answer the client."""
+    source, pod = packet.source, packet.destination.pod
+    if source.pod is not None or pod is None or world.proxy is None:
+        return False
+    # without tunnels no Node is sent what has an address of its own as its source
+    if source.host and not world.proxy.tunnels:
+        return False
+    return is_direct(world, packet.service, packet.node_port, pod.spec.node_name, family(source.ip))
 
 
 def _node_half(world: World, packet: Packet, direction: str) -> Half:

@@ -21,7 +21,11 @@ from proxy_switch import (
     verdict,
 )
 
+from antrea.apis import controlplane as cp
+from antrea.features.network_policy.agent.received import SentAppliedMember
+from antrea.features.proxy.dsr import DIRECT_IPS
 from benchmarks.policy_switch import TUNNEL, ports
+from tests.unit.features.policy_world import block, native, peer, port, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,8 +135,8 @@ def test_what_another_node_passed_on_gets_an_endpoint_here_whatever_was_chosen_b
     install(bridge, *rows, endpoint(POD.ips[six]), dsr=True)  # type: ignore[arg-type]
     bridge.add_flows(kept)
     assert trace(bridge, OUTSIDE[six], BALANCED[six]) == AS_IT_IS
-    for ip, port in ((BALANCED[six], 80), (HOST[six], NODE_PORT)):
-        found = verdict(bridge, TUNNELLED, OUTSIDE[six], ip, port)
+    for ip, number in ((BALANCED[six], 80), (HOST[six], NODE_PORT)):
+        found = verdict(bridge, TUNNELLED, OUTSIDE[six], ip, number)
         assert found == Verdict(POD.ips[six], "", POD.ofport)
 
 
@@ -156,3 +160,25 @@ def test_an_endpoint_that_is_no_pod_of_its_node_is_reached_by_translation(
     somewhere = ("203.0.113.99", "2001:db8:cb::63")[six]
     install(bridge, DIRECT, endpoint(somewhere, "n2"), dsr=True)
     assert trace(bridge, OUTSIDE[six], BALANCED[six]).to == somewhere
+
+
+@six
+@pytest.mark.parametrize(("number", "dropped"), [(8080, True), (NODE_PORT, False)])
+def test_policies_for_the_service_judge_its_node_port_where_the_endpoint_is(
+    bridge: OvsBridge, six: bool, number: int, dropped: bool
+) -> None:
+    """By its port, which the Node that was asked does not see: there the packet has that of the NodePort."""
+    everybody = peer(blocks=(block("0.0.0.0/0"), block("::/0")))
+    member = cp.GroupMember(service=cp.ServiceReference(name="web", namespace="a"))
+    rows = (
+        SentAppliedMember("svc", member),
+        native("p", "svc", rule("In", everybody, port(number), action="Drop", name="deny")),
+    )
+    install(bridge, DIRECT, endpoint(REMOTE[six], "n2"), *rows, dsr=True)
+    assert trace(bridge, OUTSIDE[six], DIRECT_IPS[six], NODE_PORT) == AS_IT_IS
+    install(bridge, DIRECT, endpoint(POD.ips[six]), *rows, dsr=True)
+    for found in (
+        verdict(bridge, TUNNELLED, OUTSIDE[six], HOST[six], NODE_PORT),
+        trace(bridge, OUTSIDE[six], DIRECT_IPS[six], NODE_PORT),
+    ):
+        assert (found.to, found.port) == (POD.ips[six], 0 if dropped else POD.ofport)

@@ -16,6 +16,7 @@ from antrea.facts.ovs import OvsPort
 from antrea.features.framework.gate import EnabledGates
 from antrea.features.node_route.agent import tunnel_way
 from antrea.features.node_route.way import direct_hop, tunnel_end
+from antrea.features.proxy.external_address import networks_of
 from antrea.host.carrier import hop_mac
 from antrea.host.pod_cidr import held
 from antrea.openflow.action import goto, set_eth_dst, set_eth_src
@@ -81,7 +82,14 @@ def passed_way(facts: Facts, peer: PeerNode, *, ipv6: bool) -> list[Action]:
 
 def is_passed_on(facts: Facts, endpoint: ServiceEndpoint) -> bool:
     """Whether packets get to an Endpoint on another Node as they came: it is a Pod there, by its address."""
-    peer = facts.get(PeerNode, endpoint.node)
-    if peer is None or not held(endpoint.ip, peer.pod_cidrs):
-        return False
-    return has_way(facts, peer, ipv6=is_ipv6(endpoint.ip))
+    peer = facts.get(PeerNode, node_of(facts, endpoint))
+    return peer is not None and has_way(facts, peer, ipv6=is_ipv6(endpoint.ip))
+
+
+def node_of(facts: Facts, endpoint: ServiceEndpoint) -> str:
+    """The Node with the Pod CIDR that has its address, whatever its slice says; empty: none."""
+    named = facts.get(PeerNode, endpoint.node)
+    if named is not None and held(endpoint.ip, named.pod_cidrs):
+        return named.name
+    found = (facts.by(AgentNode, "pod_cidr", cidr) for cidr in networks_of(endpoint.ip))
+    return next((min(node.name for node in nodes) for nodes in found if nodes), "")

@@ -38,14 +38,14 @@ def whose(facts: Facts, ip: str) -> str:
         return f"Node {min(node.name for node in nodes)}"
     if services := facts.by(Service, "cluster_ip", ip):
         return f"Service {min(service.key for service in services)}"
-    for cidr in _networks(ip):
+    for cidr in networks_of(ip):
         if nodes := facts.by(AgentNode, "pod_cidr", cidr):
             return f"the Pods of Node {min(node.name for node in nodes)}"
     return ""
 
 
 @lru_cache(maxsize=256)
-def _networks(ip: str) -> tuple[str, ...]:
+def networks_of(ip: str) -> tuple[str, ...]:
     """All that it is in, as text: by these Nodes are found without a look at each."""
     longest = ip_address(ip).max_prefixlen
     return tuple(str(ip_network((ip, length), strict=False)) for length in range(longest, 7, -1))

@@ -21,10 +21,19 @@ from antrea.features.network_policy.agent.service_target import ServiceTarget
 from antrea.features.proxy.endpoint import group_id, scopes
 from antrea.openflow.action import goto
 from antrea.openflow.cookie import Category
-from antrea.openflow.fields import SERVICE_GROUP_ID, TO_NODE_PORT_ADDRESS_REG_MARK
+from antrea.openflow.fields import (
+    NOT_DSR_SERVICE_REG_MARK,
+    SERVICE_GROUP_ID,
+    TO_NODE_PORT_ADDRESS_REG_MARK,
+)
 from antrea.openflow.flow import flows_of
 from antrea.openflow.priority import Priority
-from antrea.openflow.tables import ANTREA_POLICY_INGRESS_RULE, INGRESS_SECURITY_CLASSIFIER, NODE_PORT_MARK
+from antrea.openflow.tables import (
+    ANTREA_POLICY_INGRESS_RULE,
+    DSR_SERVICE_MARK,
+    INGRESS_SECURITY_CLASSIFIER,
+    NODE_PORT_MARK,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,10 +74,14 @@ def rules_on(facts: Facts, service: Service) -> Iterator[PolicyRule]:
 
 
 def classified_flows(facts: Facts, realised: RealisedPipeline) -> Iterator[Flow]:
-    """Connections to NodePorts go to rules also where their Endpoint is on another Node, or is no Pod."""
+    """Connections to NodePorts go to rules also where their Endpoint is on another Node, or is no Pod.
+
+    What goes there as it came, for the Endpoint to answer the client, is not translated yet: that Node judges it.
+    """
     if all(map(realised.pipeline.has, (NODE_PORT_MARK, ANTREA_POLICY_INGRESS_RULE))):
-        mark = TO_NODE_PORT_ADDRESS_REG_MARK.match
-        yield flow(INGRESS_SECURITY_CLASSIFIER, TO_RULES, mark, then=[goto(ANTREA_POLICY_INGRESS_RULE)])
+        direct = realised.pipeline.has(DSR_SERVICE_MARK)
+        marks = (TO_NODE_PORT_ADDRESS_REG_MARK.match, *((NOT_DSR_SERVICE_REG_MARK.match,) if direct else ()))
+        yield flow(INGRESS_SECURITY_CLASSIFIER, TO_RULES, *marks, then=[goto(ANTREA_POLICY_INGRESS_RULE)])
 
 
 def node_port_flows(facts: Facts, service: Service) -> Iterator[Flow]:
