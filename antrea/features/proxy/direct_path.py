@@ -87,7 +87,7 @@ def is_passed_on(facts: Facts, endpoint: ServiceEndpoint) -> bool:
 
 
 def node_of(facts: Facts, endpoint: ServiceEndpoint) -> str:
-    """The Node with the Pod CIDR that has its address, whatever its slice says; empty: none."""
+    """The Node with the Pod CIDR that has its address, whichever Node its slice names; empty: none."""
     named = facts.get(PeerNode, endpoint.node)
     if named is not None and held(endpoint.ip, named.pod_cidrs):
         return named.name
