@@ -109,7 +109,7 @@ class World:
         body = {
             "metadata": {
                 "uid": f"uid-{name}",
-                "creationTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - age)),
+                "creationTimestamp": _before(age),
             },
             "spec": {
                 "nodes": {"nodeNames": [NODE]},
@@ -119,6 +119,12 @@ class World:
             },
         }
         self.api.put(f"{COLLECTIONS}/{name}", body)
+
+    def make_older(self, name: str, age: float) -> None:
+        """As if it had been created so many seconds ago."""
+        held = self.api.objects[f"{COLLECTIONS}/{name}"]
+        meta = {**held["metadata"], "creationTimestamp": _before(age)}
+        self.api.put(f"{COLLECTIONS}/{name}", {**held, "metadata": meta})
 
     def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.api.objects[f"{COLLECTIONS}/{name}"].get("status", {})
@@ -208,9 +214,10 @@ async def test_a_node_without_an_agent_is_named_when_it_expires(world: World) ->
     world.api.put("/api/v1/nodes/away", {"metadata": {"name": "away", "labels": {"rack": "r1"}}})
     async with world.running_controller(), sftp_server(world.folder / "files") as server:
         both = {"nodeNames": [NODE], "nodeSelector": {"matchLabels": {"rack": "r1"}}}
-        world.collect("some", server.url(), age=45, expirationMinutes=1, nodes=both)
+        world.collect("some", server.url(), expirationMinutes=10, nodes=both)
         silent = ("Completed", "False", "Collecting", "no report yet of: away")
         await world.until(lambda: silent in world.conditions("some"), "the silent Node is named")
+        world.make_older("some", 601)
         await world.complete("some")
         (failed,) = (one for one in world.conditions("some") if one[0] == "CollectionFailure")
         assert failed[1:3] == ("True", "InternalError")
@@ -273,6 +280,10 @@ async def test_what_the_server_refuses_is_in_the_status_and_in_an_event(world: W
         assert server.asked == [USER] * 5
         assert world.uploaded() == []
         assert not [path for path in world.files() if b"wrong-password" in path.read_bytes()]
+
+
+def _before(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds))
 
 
 def _base64(key: bytes) -> str:
