@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from agent_process import API_PORT
 from machine_process import (
     ADDRESSES,
@@ -134,6 +135,7 @@ async def test_bypass_rules_let_in_what_a_policy_drops(netns: Namespaces, tmp_pa
                 assert not one.opens(address, OTHER, from_peer=True)
 
 
+@pytest.mark.wide
 async def test_an_external_node_that_is_deleted_while_no_agent_runs(
     netns: Namespaces, tmp_path: Path
 ) -> None:

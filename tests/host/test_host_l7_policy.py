@@ -85,7 +85,7 @@ async def test_requests_are_judged_and_nothing_passes_without_an_engine(
                 await asyncio.to_thread(node.becomes, (1, "open"), 0, exchanges)
 
 
-@pytest.mark.parametrize("direction", ["In", "Out"])
+@pytest.mark.parametrize("direction", ["In", pytest.param("Out", marks=pytest.mark.wide)])
 async def test_what_is_no_request_to_a_service_is_reset(
     node: L7Node, files: EngineFiles, tmp_path: Path, direction: str
 ) -> None:
@@ -235,7 +235,13 @@ with socket.create_connection((sys.argv[1], 8080), timeout=30) as peer:
 
 
 @pytest.mark.parametrize(
-    ("family", "follows"), [(0, False), (1, False), (1, True), pytest.param(0, True, marks=pytest.mark.wide)]
+    ("family", "follows"),
+    [
+        (0, False),
+        pytest.param(1, False, marks=pytest.mark.wide),
+        pytest.param(0, True, marks=pytest.mark.wide),
+        (1, True),
+    ],
 )
 async def test_a_connection_of_a_rule_that_is_gone_is_judged_by_another_though_its_server_sends_next(
     node: L7Node, files: EngineFiles, tmp_path: Path, family: int, follows: bool
