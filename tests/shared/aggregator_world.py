@@ -36,10 +36,14 @@ AUTHORITY, AGENTS = (f"{WHERE}/secrets/flow-aggregator-{name}" for name in ("ca-
 PUBLISHED = f"{WHERE}/configmaps/flow-aggregator-ca"
 
 
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110 (the network and other processes)
-            await asyncio.sleep(0.02)
+async def until(true: Callable[[], object], what: str = "", state: Callable[[], object] = str) -> None:
+    """Wait for `what` to be true; `state` is shown if it does not come."""
+    try:
+        async with asyncio.timeout(60):
+            while not true():  # noqa: ASYNC110 (the network and other processes)
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"not in time: {what or true}; {state()}") from None
 
 
 class World:
@@ -61,6 +65,25 @@ class World:
         }  # fmt: skip
         self.aggregator = Aggregator(
             FlowAggregatorConfig(**shape), folder / "token", str(folder / "kubeconfig")
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While records are taken; an aggregator that ends before the block does fails it with its reason."""
+        async with asyncio.TaskGroup() as tasks:
+            run = tasks.create_task(self.aggregator.run(), name="aggregator")
+            await until(self.aggregator.intake.listens.is_set, "records are taken", self.state)
+            yield
+            run.cancel()
+
+    def state(self) -> str:
+        """Where records are, for the message of a wait that fails."""
+        taken, flows = self.aggregator.intake, self.aggregator.flows
+        to = [(one.name, one.exported, one.waiting, one.dropped, one.trouble) for one in self.aggregator._to.all]
+        return (
+            f"{taken.trouble or 'records are taken'}, {taken.received} received in {taken.sessions} sessions, "
+            f"{taken.refused} messages refused, {taken.rejected} sessions rejected; {len(flows)} connections, "
+            f"{flows.dropped} dropped; destinations (exported, waiting, dropped, trouble): {to}; ports: {self.ports}"
         )
 
     @property
@@ -91,7 +114,7 @@ class World:
             await session.open(host, self.aggregator.intake.port, "tls", tls, NAME)
             await session.export([record(port)])
             # until it is taken or refused
-            await until(lambda: port in self.ports or session.trouble)
+            await until(lambda: port in self.ports or session.trouble, f"a record of {port}", self.state)
             session.expect_open()
         finally:
             await session.close()
@@ -115,10 +138,5 @@ def held(server: ApiServer, path: str) -> Certificate:
 async def world(folder: Path) -> AsyncIterator[tuple[World, ApiServer]]:
     async with api_server({}) as (server, kube):
         found = World(folder, kube)
-        running = asyncio.create_task(found.aggregator.run())
-        try:
-            await until(lambda: found.aggregator.intake.listens.is_set() or running.done())
+        async with found.running():
             yield found, server
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)

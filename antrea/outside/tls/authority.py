@@ -58,7 +58,11 @@ def ends(certificate_pem: str) -> float:
 
 def _run(*words: str, stdin: str = "") -> str:
     command = [sys.executable, "-m", "antrea.outside.tls.authority_program", *words]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    except OSError as why:
+        # no memory, no process or no file is to be had
+        raise Unavailable(f"certificate: {why}") from why
     if done.returncode or not done.stdout:
         raise Unavailable(f"certificate: {done.stderr.strip()[-200:]}")
     return done.stdout

@@ -56,10 +56,15 @@ class SelfSigning:
     """A serving certificate that a process of its own is making: see antrea.outside.tls.self_signed_program."""
 
     def __init__(self, names: tuple[str, ...], addresses: tuple[str, ...], days: int = 365) -> None:
-        """Begin; for these names and addresses, the first name is its subject."""
+        """Begin; for these names and addresses, the first name is its subject. Raises Unavailable."""
         words = (",".join(names), ",".join(addresses), str(days))
         command = [sys.executable, "-m", "antrea.outside.tls.self_signed_program", *words]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        except OSError as why:
+            raise Unavailable(f"a serving certificate: {why}") from why
 
     def result(self) -> Certificate:
         """Wait for it. Raises Unavailable if none can be made."""
@@ -94,13 +99,18 @@ def server_tls(
 
 
 def load_pair(context: ssl.SSLContext, pair: Certificate) -> None:
-    """Let new connections of `context` present this certificate. Raises Invalid if it or its key cannot be used."""
+    """Let new connections of `context` present this certificate.
+
+    Raises Invalid if it or its key cannot be used; Unavailable if that cannot be tried, as on a full disk.
+    """
     # ssl reads certificate and key from files only
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(f"{pair.certificate_pem}\n{pair.key_pem}\n")
-        file.flush()
-        try:
+    try:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(f"{pair.certificate_pem}\n{pair.key_pem}\n")
+            file.flush()
             # an empty password, so that nobody is asked for one on the terminal
             context.load_cert_chain(file.name, password="")
-        except (ssl.SSLError, ValueError) as why:
-            raise Invalid("certificate", f"it or its key cannot be used: {why}") from why
+    except (ssl.SSLError, ValueError) as why:
+        raise Invalid("certificate", f"it or its key cannot be used: {why}") from why
+    except OSError as why:
+        raise Unavailable(f"certificate: {why}") from why

@@ -148,9 +148,9 @@ async def test_joined_records_have_labels_of_both_pods_and_requests_if_they_are_
         contents = RecordContents(pod_labels=True, requests=True)
         here = World(tmp_path, kube, flow_collector=to, record_contents=contents)
         running = [asyncio.create_task(one) for one in (here.aggregator.run(), collect(port, got))]
-        await until(here.aggregator.intake.listens.is_set)
+        await until(here.aggregator.intake.listens.is_set, "records are taken", here.state)
         session = await sent(here, server, "127.0.0.1", 77, sent_one)
-        await until(lambda: got)
+        await until(lambda: got, "a record at the collector", here.state)
         assert (got[0].source_pod_labels, got[0].destination_pod_labels) == ("{}", '{"app":"db","tier":"b"}')
         assert (got[0].app_protocol_name, got[0].http_vals) == ("http", '{"0":{"url":"/"}}')
         await session.close()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aggregator_world import AGENTS, AUTHORITY, PUBLISHED, World, held, record, until, world
 from certificate_world import api_server
 from certificates import CLIENT, made
+from free_port import free_port
 
 from antrea.agent.flow_export import destination
 from antrea.agent.flow_export.destination import Destination
@@ -102,9 +106,38 @@ async def test_what_somebody_spoils_or_deletes_is_made_again(path: str, tmp_path
                 server.put(path, wrong)
             else:
                 server.drop(path)
-            await until(lambda: path in server.writes and path in server.objects)
+            await until(
+                lambda: path in server.writes and path in server.objects,
+                f"{path} is made again",
+                lambda: f"written: {server.writes}, there: {sorted(server.objects)}; {here.state()}",
+            )
             await here.send(port, held(server, AGENTS), server.objects[PUBLISHED]["data"]["ca.crt"])
         assert held(server, AUTHORITY).certificate_pem == root
+
+
+@pytest.mark.parametrize("lacking", ["files", "processes"])
+async def test_a_lack_of_files_or_processes_is_named_and_ends_nothing(
+    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a full disk, or without memory for a process that makes certificates."""
+    async with world(tmp_path) as (here, server):
+        with monkeypatch.context() as for_a_while:
+            absent = str(tmp_path / "absent")
+            for_a_while.setattr(*((tempfile, "tempdir") if lacking == "files" else (sys, "executable")), absent)
+            server.drop(AGENTS)
+            await until(lambda: "Failed to provide the certificates" in caplog.text, "it is named", here.state)
+        server.drop(PUBLISHED)
+        await until(lambda: {AGENTS, PUBLISHED} <= {*server.objects}, "they are made again", here.state)
+        await here.send(5000, held(server, AGENTS), held(server, AUTHORITY).certificate_pem)
+
+
+async def test_an_aggregator_that_ends_is_an_error_of_its_test(tmp_path: Path) -> None:
+    """A port that is taken, for one; without this a test would wait for what cannot come."""
+    port = free_port()
+    async with api_server({}) as (_, kube):
+        with socket.create_server(("", port)), pytest.RaisesGroup(Unavailable, flatten_subgroups=True):
+            async with World(tmp_path, kube, collector_port=port).running():
+                await asyncio.Event().wait()
 
 
 async def test_certificates_that_cannot_be_had_are_named_and_nothing_is_taken(

@@ -51,14 +51,9 @@ async def serving(folder: Path) -> AsyncIterator[tuple[str, int]]:
             aggregator_transport_protocol="tcp",
             grpc_collector=GrpcCollector(enable=False),
         )
-        running = asyncio.create_task(here.aggregator.run())
-        try:
-            await until(lambda: here.aggregator.intake.listens.is_set() or running.done())
+        async with here.running():
             await until(lambda: _listens(api.api_port))
             yield f"https://127.0.0.1:{api.api_port}", here.aggregator.intake.port
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
 
 def _listens(port: int) -> bool:

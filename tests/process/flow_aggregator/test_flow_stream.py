@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
@@ -56,20 +55,14 @@ async def streaming(folder: Path, **config: Any) -> AsyncIterator[tuple[World, A
             flow_stream_service=FlowStreamService(enable=True, port=port, **config),
             api_server=AggregatorApi(api_port=free_port(), authorize_users=True), record_buffer_size=100,
         )  # fmt: skip
-        running = asyncio.create_task(here.aggregator.run())
-        await until(
-            lambda: (
-                here.aggregator.intake.listens.is_set()
-                and here.aggregator.streams
-                and here.aggregator.streams.tls
+        async with here.running():
+            await until(
+                lambda: here.aggregator.streams and here.aggregator.streams.tls, "streams are served", here.state
             )
-        )
-        given = grpc.ssl_channel_credentials(held(server, AUTHORITY).certificate_pem.encode())
-        named = (("grpc.ssl_target_name_override", NAME),)
-        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", given, named) as client:
-            yield here, client
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+            given = grpc.ssl_channel_credentials(held(server, AUTHORITY).certificate_pem.encode())
+            named = (("grpc.ssl_target_name_override", NAME),)
+            async with grpc.aio.secure_channel(f"127.0.0.1:{port}", given, named) as client:
+                yield here, client
 
 
 def between(port: int, source: str, destination: str, **more: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 import yaml
-from aggregator_world import World, until
+from aggregator_world import World
 from aiohttp import web
 from free_port import free_port
 from loopback import client_of
@@ -112,13 +112,8 @@ async def serving(folder: Path) -> AsyncIterator[tuple[str, ClusterObjects]]:
             grpc_collector=GrpcCollector(enable=False),
         )  # fmt: skip
         here.aggregator.store = SeenStore()
-        running = asyncio.create_task(here.aggregator.run())
-        try:
-            await until(lambda: here.aggregator.intake.listens.is_set() or running.done())
+        async with here.running():
             yield f"https://127.0.0.1:{api.api_port}", cluster
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
 
 async def asked(url: str, token: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
