@@ -73,6 +73,16 @@ FLOW_COMMANDS: tuple[DataCommand, ...] = (
     ),
     DataCommand(
         "get",
+        "conditions",
+        "F",
+        "Print what is wrong with the flow aggregator",
+        "/conditions",
+        long="Print why its configuration was refused, why it takes no records, and why its certificates cannot be made; "
+        "nothing: all is well. What is wrong with a destination is printed by `antctl get destinations`.",
+        columns=tuple((key.upper(), _value(key)) for key in ("type", "message")),
+    ),
+    DataCommand(
+        "get",
         "recordmetrics",
         "F",
         "Print record metrics related to flow aggregator",

@@ -26,6 +26,7 @@ from antrea.errors import Invalid
 from antrea.flow_aggregator.aggregation import Aggregation, needs_both
 from antrea.flow_aggregator.answers import (
     RecordMetrics,
+    conditions,
     destination_states,
     flow_records,
     metrics_text,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from antrea.apis.flow import FlowRecord
     from antrea.config.flow_aggregator import FlowAggregatorConfig
+    from antrea.flow_aggregator.answers import Condition
     from antrea.flow_aggregator.flow_stream import FlowStreams
     from antrea.outside.apiserver.objects import Question
     from antrea.outside.clickhouse.store import Store
@@ -82,9 +84,13 @@ class Aggregator:
         token_file: Path,
         kubeconfig: str = "",
         more_metrics: Callable[[], str] = str,
+        rejected: Callable[[], str] = str,
     ) -> None:
-        """`kubeconfig` empty: as this Pod; `more_metrics` are those of its caller. Raises Unavailable: the token file cannot be written."""
-        self._config, self._more_metrics = config, more_metrics
+        """`kubeconfig` empty: as this Pod; `more_metrics` are those of its caller, `rejected` why a newer configuration is not in effect.
+
+        Raises Unavailable: the token file cannot be written.
+        """
+        self._config, self._more_metrics, self._rejected = config, more_metrics, rejected
         self.flows = Aggregation(
             seconds(config.active_flow_record_timeout), seconds(config.inactive_flow_record_timeout)
         )
@@ -189,6 +195,7 @@ class Aggregator:
             "/destinations": _answer(
                 lambda _: destination_states(self._to.all, self._keeper.removed if self._keeper else 0)
             ),
+            "/conditions": _answer(lambda _: self._conditions()),
             "/loglevel": loglevel,
         }
         return {("PUT", "/loglevel"): loglevel, **{("GET", path): handler for path, handler in found.items()}}
@@ -198,6 +205,13 @@ class Aggregator:
         found = metrics_text(self._metrics(), taken.refused, taken.rejected, self._to.all)
         kept = keeper_metrics(self._keeper) if self._keeper else ""
         return metrics_of(f"{found}{kept}{self._more_metrics()}")
+
+    def _conditions(self) -> list[Condition]:
+        return conditions(
+            ConfigRejected=self._rejected(),
+            RecordsNotTaken=self.intake.trouble,
+            CertificatesFailing=self.intake.certificates_trouble,
+        )
 
     def _metrics(self) -> RecordMetrics:
         flows, taken = self.flows, self.intake

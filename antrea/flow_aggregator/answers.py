@@ -57,6 +57,18 @@ class DestinationState(msgspec.Struct, rename="camel"):
     """Records that the store removed before their time."""
 
 
+class Condition(msgspec.Struct, rename="camel"):
+    """A row of the answer of /conditions: something that is not as it should be, but for destinations."""
+
+    type: str
+    message: str
+
+
+def conditions(**messages: str) -> list[Condition]:
+    """Of the moment, by type; an empty message: all is well."""
+    return [Condition(kind, message) for kind, message in messages.items() if message]
+
+
 def destination_states(to: Sequence[Destination], removed: int) -> list[DestinationState]:
     """Of the moment; `removed` are those of the store."""
     return [

@@ -1,4 +1,7 @@
-"""flow-aggregator.conf as it changes: a text that cannot work is refused with the reason, and the one before it stays in effect."""
+"""flow-aggregator.conf as it changes: a text that cannot work is refused with the reason, and the one before it stays in effect.
+
+Warnings, such as the reason, are in the log and in Events of the ConfigMap.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ from antrea.errors import Invalid
 from antrea.flow_aggregator.acceptance import accept
 from antrea.outside.log import klog
 from antrea.outside.log.metrics import Metric, Sample
+from antrea.outside.reload.supervisor import ACCEPTED, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from antrea.config.effect import InEffect
+    from antrea.outside.kube.event_recorder import EventQueue
 
 log = klog.logger(__name__)
 
@@ -32,17 +37,22 @@ REJECTED: Final = Metric(
 class ConfigurationFile:
     """The text in effect; another one is looked for while `follow` runs."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, events: EventQueue) -> None:
         """Raises Invalid."""
-        self._path = path
+        self._path, self._events = path, events
         self._now: InEffect[FlowAggregatorConfig, None] = begin(FlowAggregatorConfig, accept, read(path))
         self._seen = self._now.text
-        self._log_unknown()
+        self._warn(None)
 
     @property
     def config(self) -> FlowAggregatorConfig:
         """What is in effect."""
         return self._now.config
+
+    @property
+    def rejected(self) -> str:
+        """Why a newer text is not in effect; empty if none was refused."""
+        return self._now.rejected
 
     @property
     def metrics(self) -> str:
@@ -67,14 +77,15 @@ class ConfigurationFile:
             return False
         self._seen, before = text, self._now
         self._now = offer(before, accept, text)
-        if self._now.rejected:
-            log.error(
-                "Rejected the configuration; the last valid one stays in effect", err=self._now.rejected
-            )
-            return False
-        self._log_unknown()
+        self._warn(before)
         return self._now.config != before.config
 
-    def _log_unknown(self) -> None:
-        for unknown in self._now.unknown:
-            log.warning("Unknown key in the configuration", err=unknown.sentence)
+    def _warn(self, before: InEffect[FlowAggregatorConfig, None] | None) -> None:
+        """Of what `before` did not have."""
+        for line in sentences(before, self._now):
+            log.warning("Configuration", reason=line.reason, message=line.message)
+            self._events.record(line.reason, line.message, warning=True)
+        if before and before.rejected and not self._now.rejected:
+            message = f"{FlowAggregatorConfig.file}: accepted and in effect, after one that was refused"
+            log.info("Configuration", reason=ACCEPTED, message=message)
+            self._events.record(ACCEPTED, message)

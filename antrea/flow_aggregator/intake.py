@@ -48,6 +48,7 @@ class Intake:
             "grpc": config.grpc_collector.enable,
         }
         self._wanted = [protocol for protocol, is_wanted in wanted.items() if is_wanted]
+        self._certificates: Certificates | None = None
         self.ports: dict[str, int] = {}
         """Where records are taken, by protocol."""
         self.listens = asyncio.Event()
@@ -62,7 +63,13 @@ class Intake:
     def trouble(self) -> str:
         """Why records are not taken though they should be; empty: they are."""
         missing = [protocol for protocol in self._wanted if protocol not in self.ports]
-        return f"records are not taken yet over {' and '.join(missing)}" if missing else ""
+        why = f": {self.certificates_trouble}" if self.certificates_trouble else ""
+        return f"records are not taken yet over {' and '.join(missing)}{why}" if missing else ""
+
+    @property
+    def certificates_trouble(self) -> str:
+        """Why the certificates are not as they should be; empty: they are, or none are needed."""
+        return self._certificates.trouble if self._certificates else ""
 
     @property
     def received(self) -> int:
@@ -121,8 +128,9 @@ class Intake:
             await self._ipfix.end_sessions()
             await self._present(without_client)
 
-        certificates = Certificates(kube, own_namespace(), self._config.flow_aggregator_address, present)
-        tasks.create_task(certificates.run(), name="certificates")
+        address = self._config.flow_aggregator_address
+        self._certificates = Certificates(kube, own_namespace(), address, present)
+        tasks.create_task(self._certificates.run(), name="certificates")
         await loaded.wait()
 
     async def _serve(self, protocols: Iterable[str]) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from antrea import VERSION
-from antrea.errors import AntreaError
+from antrea.apis.core import ObjectReference
+from antrea.errors import AntreaError, Invalid
 from antrea.flow_aggregator.aggregator import Aggregator
 from antrea.flow_aggregator.cluster_identity import ClusterIdentity
 from antrea.flow_aggregator.configuration import ConfigurationFile
 from antrea.outside.http.loopback_token import TOKEN_FILE
+from antrea.outside.kube.client import Kube
+from antrea.outside.kube.environment import own_namespace
+from antrea.outside.kube.event_recorder import EventQueue, EventRecorder
 from antrea.outside.log import klog
 from antrea.outside.pflag import GoCommand
 from antrea.outside.reload.supervisor import asked_to_end
@@ -25,16 +31,49 @@ if TYPE_CHECKING:
 
 log = klog.logger(__name__)
 
+CONFIG_MAP: Final = "flow-aggregator-configmap"
+EVENT_SECONDS: Final = 10.0
+"""For the Event on a configuration with which the program cannot start."""
 
-async def run(file: ConfigurationFile, token_file: Path, kubeconfig: str = "") -> None:
-    """Until SIGTERM or SIGINT, through changes of the file. Raises Unavailable."""
+
+async def run(path: Path, token_file: Path, kubeconfig: str = "") -> None:
+    """Until SIGTERM or SIGINT, through changes of the file. Raises Invalid, Unavailable."""
     log.info("Starting antrea-flow-aggregator", version=VERSION)
+    about = ObjectReference(api_version="v1", kind="ConfigMap", namespace=own_namespace(), name=CONFIG_MAP)
+    recorder = EventRecorder(about, "flow-aggregator")
+    async with contextlib.AsyncExitStack() as last:
+        kube: Kube | None = None
+        if kubeconfig or os.environ.get("KUBERNETES_SERVICE_HOST"):
+            kube = await last.enter_async_context(Kube.connect(kubeconfig))
+        events = EventQueue(recorder)
+        try:
+            file = ConfigurationFile(path, events)
+        except Invalid as no:
+            if kube:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(EVENT_SECONDS):
+                        await recorder.warn(
+                            kube, "ConfigRejected", f"{no}; the flow aggregator does not start"
+                        )
+            raise
+        recording = asyncio.create_task(events.run(kube), name="Events")
+        try:
+            await _through_changes(file, token_file, kubeconfig)
+        finally:
+            recording.cancel()
+            await asyncio.gather(recording, return_exceptions=True)
+
+
+async def _through_changes(file: ConfigurationFile, token_file: Path, kubeconfig: str) -> None:
     asked = asked_to_end()
     identity = ClusterIdentity(kubeconfig)
     if not file.config.cluster_id:
         await identity.settle()
     while not asked.is_set():
-        aggregator = Aggregator(identity.named(file.config), token_file, kubeconfig, lambda: file.metrics)
+        aggregator = Aggregator(
+            identity.named(file.config), token_file, kubeconfig,
+            more_metrics=lambda: file.metrics, rejected=lambda: file.rejected,
+        )  # fmt: skip
         tasks = [
             asyncio.create_task(aggregator.run(), name="aggregator"),
             asyncio.create_task(file.follow(partial(_change, aggregator, identity)), name="configuration"),
@@ -83,7 +122,7 @@ def main(path: Path, token_file: Path, kubeconfig: str, *, log: klog.Options) ->
     """Join and pass on records of connections."""
     klog.start(log, "antrea-flow-aggregator")
     try:
-        asyncio.run(run(ConfigurationFile(path), token_file, kubeconfig))
+        asyncio.run(run(path, token_file, kubeconfig))
     except* AntreaError as no:
         click.echo(f"antrea-flow-aggregator: {no.exceptions[0]}", err=True)
         sys.exit(1)

@@ -46,17 +46,21 @@ async def until(true: Callable[[], object], what: str = "", state: Callable[[], 
         raise AssertionError(f"not in time: {what or true}; {state()}") from None
 
 
+def write_kubeconfig(folder: Path, kube: Kube) -> None:
+    text = {
+        "clusters": [{"name": "c", "cluster": {"server": kube.access.url}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+        "current-context": "x",
+    }
+    (folder / "kubeconfig").write_text(json.dumps(text))
+
+
 class World:
     """An aggregator in this process, on the cluster's API server; `config` changes its configuration."""
 
     def __init__(self, folder: Path, kube: Kube, **config: Any) -> None:
         self.folder, self.kube, self.api = folder, kube, free_port()
-        text = {
-            "clusters": [{"name": "c", "cluster": {"server": kube.access.url}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c"}}],
-            "current-context": "x",
-        }
-        (folder / "kubeconfig").write_text(json.dumps(text))
+        write_kubeconfig(folder, kube)
         logger = FlowLogger(enable=True, path=str(folder / "flows.log"))
         shape: dict[str, Any] = {
             "collector_port": free_port(), "grpc_collector": GrpcCollector(port=free_port()),

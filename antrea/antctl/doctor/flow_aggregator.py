@@ -1,4 +1,4 @@
-"""Records of connections that do not arrive: the doctor of the whole cluster asks antctl in the flow aggregator's Pods."""
+"""Records of connections that do not arrive, and a configuration that is refused: the doctor asks antctl in the flow aggregator's Pods."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ from antrea.antctl.request import ErrorResponse, Server, ask
 from antrea.apis.shown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 CHECK = "flow-aggregator"
-ASKED = ("antctl", "get", "destinations", "-o", "json")
+EDIT = f"kubectl -n {NAMESPACE} edit configmap flow-aggregator-configmap"
+CONDITIONS = {
+    "ConfigRejected": ("error", "refuses its configuration, and the last good one goes on", EDIT),
+    "RecordsNotTaken": ("error", "takes no records", ""),
+    "CertificatesFailing": ("warning", "cannot keep its certificates", ""),
+}
+"""Severity, words and repair by the type of a condition; no repair: its log."""
 
 
 def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
-    """What each of its Pods fails to write; that there is none is no finding."""
+    """What is wrong with each of its Pods; that there is none is no finding."""
     try:
         pods = ask(kubernetes, PODS, {"labelSelector": "app=flow-aggregator"})["items"]
     except ErrorResponse as why:
@@ -28,18 +34,48 @@ def flow_aggregator(kubernetes: Server) -> Iterator[Finding]:
             text = f"Pods of the flow aggregator cannot be listed: {why.format_message()}"
             yield Finding("", "unknown", CHECK, text, "")
         return
-    for name in sorted(
-        one["metadata"]["name"] for one in pods if not one["metadata"].get("deletionTimestamp")
-    ):
-        try:
-            done = run_in_pod(kubernetes, f"{NAMESPACE}/{name}", ASKED, container="flow-aggregator")
-            if done.code:
-                raise Failure(done.stderr.strip() or f"exit code {done.code}")
-        except Failure as why:
-            text = f"Pod {NAMESPACE}/{name} cannot be asked: {one_line(why.format_message())}"
-            yield Finding("", "unknown", CHECK, text, f"kubectl -n {NAMESPACE} describe pod {name}")
+    for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
+        if pod["metadata"].get("deletionTimestamp"):
             continue
-        yield from lost(name, json.loads(done.stdout))
+        name = pod["metadata"]["name"]
+        try:
+            told, destinations = (_asked(kubernetes, name, what) for what in ("conditions", "destinations"))
+        except Failure as why:
+            yield unanswered(pod, why.format_message())
+            continue
+        yield from conditions(name, told)
+        yield from lost(name, destinations)
+
+
+def _asked(kubernetes: Server, pod: str, what: str) -> list[Mapping[str, Any]]:
+    """Rows that antctl prints there. Raises Failure."""
+    command = ("antctl", "get", what, "-o", "json")
+    done = run_in_pod(kubernetes, f"{NAMESPACE}/{pod}", command, container="flow-aggregator")
+    if done.code:
+        raise Failure(done.stderr.strip() or f"exit code {done.code}")
+    found: list[Mapping[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def unanswered(pod: Mapping[str, Any], why: str) -> Finding:
+    """The finding on a Pod that cannot be asked, with what its program printed when it last ended by a fault."""
+    name = pod["metadata"]["name"]
+    repair = f"kubectl -n {NAMESPACE} describe pod {name}"
+    for one in pod.get("status", {}).get("containerStatuses", []):
+        state = one.get("state", {})
+        ended = state.get("terminated") or one.get("lastState", {}).get("terminated") or {}
+        if "running" not in state and ended.get("exitCode") and (said := ended.get("message", "").strip().rpartition("\n")[2]):
+            return Finding("", "error", CHECK, f"Pod {NAMESPACE}/{name} ends at start: {one_line(said)}", repair)
+    return Finding("", "unknown", CHECK, f"Pod {NAMESPACE}/{name} cannot be asked: {one_line(why)}", repair)
+
+
+def conditions(pod: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Findings on one Pod as a whole."""
+    for one in rows:
+        if one["type"] in CONDITIONS:
+            severity, words, repair = CONDITIONS[one["type"]]
+            text = f"Pod {NAMESPACE}/{pod} {words}: {one_line(one['message'])}"
+            yield Finding("", severity, CHECK, text, repair or f"kubectl -n {NAMESPACE} logs {pod}")
 
 
 def lost(pod: str, destinations: list[Mapping[str, Any]]) -> Iterator[Finding]:

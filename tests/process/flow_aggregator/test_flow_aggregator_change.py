@@ -7,10 +7,14 @@ import contextlib
 import json
 import os
 import ssl
+import sys
 import urllib.request
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from aggregator_world import write_kubeconfig
+from certificate_world import api_server
 from free_port import free_port
 from test_flow_aggregator_process import halves, running, sent, until
 from test_flow_stream import between, call, ports, quick, streaming
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from certificate_world import ApiServer
     from test_flow_aggregator_process import Running
 
     from antrea.apis.flow import FlowRecord
@@ -124,11 +129,33 @@ async def test_clickhouse_and_s3_are_turned_on_and_off(tmp_path: Path) -> None:
         assert "Starting anew" not in log
 
 
+def events(server: ApiServer) -> list[tuple[str, str, str, str]]:
+    """Type, reason and message of Events, and what they are about."""
+    found = [one for path, one in server.objects.items() if "/events/" in path]
+    about = [one["involvedObject"] for one in found]
+    return [
+        (one["type"], one["reason"], one["message"], f"{of['kind']}/{of['name']}")
+        for one, of in zip(found, about, strict=True)
+    ]
+
+
+CONFIG_MAP = "ConfigMap/flow-aggregator-configmap"
+
+
 async def test_what_cannot_work_is_refused_and_what_was_before_goes_on(tmp_path: Path) -> None:
     logger = {"enable": True, "path": str(tmp_path / "flows.log")}
-    async with running(tmp_path, flowLogger=logger) as aggregator:
+    why = "s3Uploader.bucketName: names no bucket"
+    rejected = ("Warning", "ConfigRejected", f"{why}; the last good configuration goes on", CONFIG_MAP)
+    accepted = "flow-aggregator.conf: accepted and in effect, after one that was refused"
+    async with AsyncExitStack() as last:
+        server, kube = await last.enter_async_context(api_server({}))
+        write_kubeconfig(tmp_path, kube)
+        aggregator = await last.enter_async_context(running(tmp_path, flowLogger=logger))
+        assert aggregator.get("/conditions") == []
         write(aggregator, flowLogger=logger, s3Uploader={"enable": True})
-        await until(lambda: "s3Uploader.bucketName: names no bucket" in log_of(aggregator), "it is named")
+        await until(lambda: why in log_of(aggregator), "it is named")
+        await until(lambda: events(server) == [rejected], "an Event")
+        assert aggregator.get("/conditions") == [{"type": "ConfigRejected", "message": why}]
         assert "antrea_flow_aggregator_configuration_rejected 1" in await asyncio.to_thread(
             metrics, aggregator
         )
@@ -137,6 +164,26 @@ async def test_what_cannot_work_is_refused_and_what_was_before_goes_on(tmp_path:
         await until(lambda: len(aggregator.rows) == 1, "the log goes on")
         write(aggregator, flowLogger=logger)
         await until(lambda: "configuration_rejected 0" in metrics(aggregator), "it is mended")
+        await until(
+            lambda: events(server) == [rejected, ("Normal", "ConfigAccepted", accepted, CONFIG_MAP)], "another Event"
+        )
+        assert aggregator.get("/conditions") == []
+
+
+async def test_a_program_that_cannot_start_with_its_configuration_says_so_in_an_event(tmp_path: Path) -> None:
+    (tmp_path / "conf").write_text("mode: Proxy\nflowLogger: {enable: true}\n")
+    async with api_server({}) as (server, kube):
+        write_kubeconfig(tmp_path, kube)
+        words = ("antrea.flow_aggregator.main", "--config", "conf", "--kubeconfig", "kubeconfig")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", *words, cwd=tmp_path, stderr=asyncio.subprocess.PIPE
+        )
+        _, said = await process.communicate()
+        assert process.returncode == 1
+        why = "flowLogger.enable: must be false in mode Proxy, whose records go to flowCollector alone"
+        assert said.decode().splitlines()[-1] == f"antrea-flow-aggregator: {why}"
+        message = f"{why}; the flow aggregator does not start"
+        assert events(server) == [("Warning", "ConfigRejected", message, CONFIG_MAP)]
 
 
 async def test_another_change_builds_the_program_anew_in_its_process(tmp_path: Path) -> None:

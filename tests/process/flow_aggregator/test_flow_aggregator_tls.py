@@ -149,6 +149,9 @@ async def test_certificates_that_cannot_be_had_are_named_and_nothing_is_taken(
         running = asyncio.create_task(here.aggregator.run())
         await until(lambda: "Failed to provide the certificates" in caplog.text)
         assert not here.aggregator.intake.listens.is_set()
+        told = {one.type: one.message for one in here.aggregator._conditions()}
+        assert "records are not taken yet over tls and grpc: " in told["RecordsNotTaken"]
+        assert "secrets is forbidden" in told["CertificatesFailing"]
         server.refuse = ""
         await until(here.aggregator.intake.listens.is_set)
         running.cancel()
